@@ -47,7 +47,6 @@ from dashboard.page import (
     coloured,
     details,
     draw_chart,
-    entries_panel,
     fact,
     fragment,
     latex,
@@ -59,12 +58,11 @@ from dashboard.page import (
     room,
     settings_panel,
     source_of,
-    source_panel,
     table,
     theme,
     title,
 )
-from dashboard.ui.mechanism import Built, params_in_session, params_panel, take_built, watch_built
+from dashboard.ui.mechanism import Built, params_in_session, params_panel, take_built
 from dashboard.ui.models import one_thread
 
 # The page's controls: typed scores, their factor, the temperature, and the key that is picked.
@@ -538,22 +536,19 @@ def explore() -> None:
                     [row for row in rows if row in shown or row.key == BASELINE], controls.scores
                 )
             )
-            with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-                name = FIELDS.draw("equation", into=HERE).equation
-                row = next(row for row in rows if row.key == name)
-                watch_built(
-                    "normalizers",
-                    {"normalizer": next(c for c in controls.choices if c.key == name)},
-                )
-                parts = equation(row, controls.names, controls.picked, Ink.of(theme()).pick)
-                st.markdown(
-                    r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
-                )
+            draw_equation(
+                FIELDS,
+                "normalizer",
+                dict(zip(controls.choices, rows, strict=True)),
+                lambda row: equation(row, controls.names, controls.picked, Ink.of(theme()).pick),
+            )
         curves(controls, rows)
         details(f"All {len(rows)} normalizers", partial(everything, controls, rows), key("all"))
-    details(
-        "Equations, papers and the code that just ran", partial(sources, controls), key("sources")
-    )
+        code = partial(snippet, scores=controls.scaled)
+        sources = partial(
+            equation_sources, FIELDS, "normalizer", controls.choices, normalizer_of, code
+        )
+        details("Equations, papers and the code that just ran", sources, key("sources"))
 
 
 def bars(controls: Values, rows: Sequence[RowWeights]) -> None:
@@ -633,14 +628,3 @@ def curves(controls: Values, rows: Sequence[RowWeights]) -> None:
         key=key("chart"),
         alt="The weight of one key as its score rises",
     )
-
-
-def sources(controls: Values | None) -> None:
-    if controls is None:
-        return
-    name = FIELDS.read("equation").equation
-    choice = next(choice for choice in controls.choices if choice.key == name)
-    source_panel(type(normalizer_of(choice)))
-    st.markdown("The same in a notebook:")
-    st.code(snippet(choice, controls.scaled), language="python")
-    entries_panel(AXES["normalizer"])

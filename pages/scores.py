@@ -19,7 +19,6 @@ from core.attention.properties import (
 from core.studies import scores as study
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.page import (
-    HERE,
     MAX_TILES,
     PROSE,
     Cell,
@@ -39,7 +38,6 @@ from dashboard.page import (
     coloured,
     details,
     duration,
-    entries_panel,
     fact,
     fragment,
     latex,
@@ -55,7 +53,6 @@ from dashboard.page import (
     settings_panel,
     shared,
     source_of,
-    source_panel,
     table,
     theme,
     title,
@@ -64,10 +61,11 @@ from dashboard.page import (
 from dashboard.ui.mechanism import (
     Built,
     choice_state,
+    draw_equation,
+    equation_sources,
     params_in_session,
     params_panel,
     take_built,
-    watch_built,
 )
 from dashboard.ui.models import one_thread
 
@@ -104,7 +102,7 @@ FIELDS = Fields(
     ),
     equation=Select(
         "Equation of",
-        lambda values: {name: entry("score", name).name for name in values.scores},
+        lambda values: {name: entry("score", name).name for name in values.choices},
         BASELINE,
         also=lambda _: {"width": room(200)},
         help="The score whose equation is written here, with the numbers of the pinned cell",
@@ -387,9 +385,15 @@ def explore() -> None:
         on_click=lambda: st.session_state.update({key("again"): repetition + 1}),
     )
     compute_stretches(controls)
-    details(
-        "Equations, papers and the code that just ran", partial(sources, controls), key("sources")
+    sources = partial(
+        equation_sources,
+        FIELDS,
+        "score",
+        controls.choices,
+        partial(randomized_score, seed=SEED),
+        partial(snippet, dims=controls.dims),
     )
+    details("Equations, papers and the code that just ran", sources, key("sources"))
 
 
 def show(controls: Values) -> None:
@@ -400,14 +404,12 @@ def show(controls: Values) -> None:
     add_script(partial(script, controls, scores))
     cell = maps(scores, controls, most_different_query(scores))
     fact(fact_text(scores, controls.names, cell[0], controls.stretch))
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        name = FIELDS.draw("equation", into=HERE, scores=[each.key for each in scores]).equation
-        each = next(each for each in scores if each.key == name)
-        watch_built("scores", {"score": next(c for c in controls.choices if c.key == name)})
-        parts = equation(each, controls.names, *cell, Ink.of(theme()).pick)
-        st.markdown(
-            r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
-        )
+    draw_equation(
+        FIELDS,
+        "score",
+        dict(zip(controls.choices, scores, strict=True)),
+        lambda each: equation(each, controls.names, *cell, Ink.of(theme()).pick),
+    )
     equal = [
         f"{entry('score', one.key).name} and {lower(other)} give the same numbers here."
         for at, one in enumerate(scores)
@@ -504,12 +506,3 @@ def tile(each: study.ScoreMaps, marker: int, show: str, largest: float) -> Tile:
         largest = float(np.abs(each.scores).max())
         note = f"± {number(largest)}"
     return Tile(name, note, each.scores, marker=marker, span=(-(largest or 1.0), largest or 1.0))
-
-
-def sources(controls: Values) -> None:
-    name = FIELDS.read("equation", scores=[choice.key for choice in controls.choices]).equation
-    choice = next(choice for choice in controls.choices if choice.key == name)
-    source_panel(type(randomized_score(choice, SEED)))
-    st.markdown("The same layer in a notebook:")
-    st.code(snippet(choice, controls.dims), language="python")
-    entries_panel(AXES["score"])

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import streamlit as st
 
@@ -23,8 +23,9 @@ from core.attention import (
 from core.attention.masks import COMPOSITIONS
 from core.entries import Entry, Value, complete, refuse_if
 from dashboard.draw.formats import choice_name, plain
+from dashboard.ui import links
 from dashboard.ui.links import BOUND, BUILT, KEEP, config_error, is_text, param_widget
-from dashboard.ui.panels import details, paragraph
+from dashboard.ui.panels import details, entries_panel, paragraph, source_panel
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 
@@ -583,6 +584,47 @@ def _take_preset(key: str) -> None:
         adopt(key, preset(name).config(current.d_model, current.num_heads))
     except ConfigError as error:
         store["refused"] = str(error)
+
+
+# The page of one axis: the equation of the choice that its field `equation` names, and what stands behind it.
+
+
+T = TypeVar("T")
+
+
+def draw_equation(
+    fields: links.Fields,
+    axis: str,
+    results: Mapping[Choice, T],
+    write: Callable[[T], Iterable[str]],
+) -> None:
+    """The list of the choices with a result, and beside it the parts of the equation that `write` makes of the picked.
+
+    The pick counts as built there.
+    """
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        keys = [choice.key for choice in results]
+        name = fields.draw("equation", into=links.HERE, choices=keys).equation
+        choice = next(choice for choice in results if choice.key == name)
+        watch_built(fields.page, {axis: choice})
+        parts = (rf"$\displaystyle {part}$ " for part in write(results[choice]))
+        st.markdown(r"$\quad$ ".join(parts), width="content")
+
+
+def equation_sources(
+    fields: links.Fields,
+    axis: str,
+    choices: Sequence[Choice],
+    build: Callable[[Choice], object],
+    code: Callable[[Choice], str],
+) -> None:
+    """The source of what the picked choice builds, its `code` for a notebook, and all entries of the axis."""
+    name = fields.read("equation", choices=[choice.key for choice in choices]).equation
+    choice = next(choice for choice in choices if choice.key == name)
+    source_panel(type(build(choice)))
+    st.markdown("The same in a notebook:")
+    st.code(code(choice), language="python")
+    entries_panel(AXES[axis])
 
 
 # One mechanism: what was last built on a page is what the next page opens with, until it is put back.
