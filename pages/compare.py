@@ -350,9 +350,7 @@ def with_parameter(controls: study.Comparison, name: str, value: Any) -> study.C
             numbers[0] > WIDEST or numbers[1] > MAX_HEADS,
             f"sizes = {value}; expected d_model up to {WIDEST} and at most {MAX_HEADS} heads.",
         )
-        return replace(
-            controls, **dict(zip(("d_model", "num_heads", "head"), numbers, strict=True))
-        )
+        return replace(controls, d_model=numbers[0], num_heads=numbers[1], head=numbers[2])
     refuse_if(
         name == "minus" and (max(numbers) > last or len({*numbers}) < 2),
         f"minus = {value}; expected two different mechanisms from 0 to {last}.",
@@ -361,7 +359,8 @@ def with_parameter(controls: study.Comparison, name: str, value: Any) -> study.C
         name == "length" and numbers[0] not in LENGTHS,
         f"length = {value}; expected one of {', '.join(map(str, LENGTHS))}.",
     )
-    return replace(controls, **{name: numbers if name == "minus" else numbers[0]})
+    value = numbers if name == "minus" else numbers[0]
+    return replace(controls, **{name: value})
 
 
 def load_controls() -> list[str]:

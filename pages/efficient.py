@@ -450,6 +450,7 @@ def running() -> study.Race | None:
 
 
 def _benchmark(live: bool) -> None:
+    alive = running() is not None  # read first: a race that has ended has all its points
     # Store the points of a race
     if current := st.session_state.get(RACE):
         current.poll()
@@ -457,7 +458,7 @@ def _benchmark(live: bool) -> None:
             st.session_state[RESULT] = study.Result.of_race(st.session_state[CHOSEN], current)
     chosen, picture = draw_controls()
     with picture:
-        older = draw_progress(chosen, live)
+        older = draw_progress(chosen, live, alive)
         result = st.session_state.get(RESULT) or study.load_result()
         kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
         _figures(result, kernels)
@@ -514,7 +515,7 @@ def _stop(current: study.Race) -> None:
     current.thread.join(POLL_INTERVAL)
 
 
-def draw_progress(chosen: study.Conditions, live: bool) -> bool:
+def draw_progress(chosen: study.Conditions, live: bool, alive: bool) -> bool:
     """Show how far a race is; its start and its end run the whole page, which is `live` while it polls.
 
     Returns whether no race is on and the controls are others than those of the curves.
@@ -522,7 +523,7 @@ def draw_progress(chosen: study.Conditions, live: bool) -> bool:
     current = st.session_state.get(RACE)
     if current is None:
         return not (st.session_state.get(RESULT) or study.load_result()).conditions.covers(chosen)
-    if current.alive:
+    if alive:
         st.progress(
             current.fraction,
             text="Waiting for another measurement to end" if current.waiting else "Measuring",
@@ -531,7 +532,7 @@ def draw_progress(chosen: study.Conditions, live: bool) -> bool:
         if current.error:
             st.error(plain(current.error))
         del st.session_state[RACE]
-    if live != current.alive:
+    if live != alive:
         st.rerun(scope="app")
     return False
 

@@ -634,7 +634,9 @@ def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> 
 
 # The session's search, and the picked output and step, which tree, timeline and link share.
 
-pick_step = partial(write_linked, "generate", LINKED)  # a pair of a candidate and a step
+
+def pick_step(candidate: int, step: int) -> None:
+    write_linked("generate", LINKED, (candidate, step))
 
 
 def current_search(controls: Controls, pretrained: Pretrained) -> Search:
@@ -657,7 +659,7 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
 def current_path(search: Search, hypotheses: Sequence[Hypothesis]) -> tuple[list[int], int]:
     bounds = len(search.tree.candidates), search.length
     pick = read_linked("generate", LINKED, bounds, search.controls)
-    return picked_path(search.tree, hypotheses, pick_step(pick))
+    return picked_path(search.tree, hypotheses, write_linked("generate", LINKED, pick))
 
 
 def picked_path(
@@ -679,7 +681,7 @@ def pick_candidate(path: Sequence[int], tree: Tree) -> None:
     candidate = st.session_state["generate:tree"].get("pick")
     if isinstance(candidate, int) and 0 <= candidate < len(tree.candidates):
         leaf = path[-1] if candidate in path else candidate
-        pick_step((leaf, tree.candidates[candidate].step))
+        pick_step(leaf, tree.candidates[candidate].step)
 
 
 def timeline(
@@ -716,7 +718,7 @@ def timeline(
             1,
             len(path),
             key=name,
-            on_change=lambda: pick_step((path[-1], st.session_state[name] - 1)),
+            on_change=lambda: pick_step(path[-1], st.session_state[name] - 1),
             format="step %d",
             label_visibility="collapsed",
             help="The token of the output that is shown.",
@@ -731,4 +733,4 @@ def _pick_output(tree: Tree, first: int) -> None:
     """Pick the step at which the chosen output parts from the best."""
     leaf, best = st.session_state["generate:output"], set(tree.path(first))
     own = [step for step, candidate in enumerate(tree.path(leaf)) if candidate not in best]
-    pick_step((leaf, own[0] if own else 0))
+    pick_step(leaf, own[0] if own else 0)

@@ -62,7 +62,14 @@ from dashboard.page import (
     theme,
     title,
 )
-from dashboard.ui.mechanism import Built, params_in_session, params_panel, take_built
+from dashboard.ui.mechanism import (
+    Built,
+    draw_equation,
+    equation_sources,
+    params_in_session,
+    params_panel,
+    take_built,
+)
 from dashboard.ui.models import one_thread
 
 # The page's controls: typed scores, their factor, the temperature, and the key that is picked.

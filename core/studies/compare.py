@@ -304,7 +304,7 @@ def beside_baseline(config: AttentionConfig) -> tuple[int, MapResult, MapResult]
     """The head with the largest change of a weight, and its map under BASELINE and under a config of that size."""
     both = steps_of(BASELINE), steps_of(config)
     head = int((both[0].weights - both[1].weights).abs().amax((0, 2, 3)).argmax())
-    return head, *(head_map(steps, head) for steps in both)
+    return head, head_map(both[0], head), head_map(both[1], head)
 
 
 def most_changed(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
