@@ -284,10 +284,6 @@ bound = decoding_step(model, FORMS[{form!r}], length={values.length}, batch={val
                       speed=1e12 * {values.speed!r})  # bytes and FLOPs a second
 print(bound, "bound by", bound.bound)
 """
-    curves = [
-        [cache_bytes(model, each, length, values.bytes) for length in LENGTHS]
-        for each in FORMS.values()
-    ]
     draw = f"""
 import altair as alt
 import pandas as pd
@@ -301,7 +297,12 @@ alt.Chart(pd.DataFrame([{{"tokens": length, "bytes": size, "name": name}} for na
     return Script(
         (Cell(text, code, draw, "cache:sizes") if values.curves else Cell(text, code),),
         {
-            "list(sizes.values())": np.array(curves),
+            "list(sizes.values())": np.array(
+                [
+                    [cache_bytes(model, each, length, values.bytes) for length in LENGTHS]
+                    for each in FORMS.values()
+                ]
+            ),
             "[bound.flops, bound.weight_bytes, bound.cache_bytes, bound.computing, bound.reading]": np.array(
                 [step.flops, step.weight_bytes, step.cache_bytes, step.computing, step.reading]
             ),
@@ -411,8 +412,9 @@ def draw_race() -> None:
         "## The same text with and without the cache\n\nWithout a cache, every step reads the whole text again. "
         "The output is the same, so the difference is time alone."
     )
-    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    values = FIELDS.draw("writer", "count", into=grid)
+    values = FIELDS.draw(
+        "writer", "count", into=st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    )
     name, count = values.writer, values.count
     saved = cached(study.load_measurement)
     where = f"Saved on {saved.date}, {saved.machine}, processor time, fastest of 3 rounds."
@@ -439,13 +441,20 @@ def draw_race() -> None:
         f"**{duration(whole_seconds)}**, {number(pair.ratio(count))} times as long. Each layer computes q, k and v of "
         f"{sum(pair.cached.computed[:count]):,} tokens with it, of {sum(pair.whole.computed[:count]):,} without."
     )
-    curves = [
-        Curve(label, [(at + 1, 1000 * seconds) for at, seconds in enumerate(each.seconds[:count])])
-        for label, each in (("without", pair.whole), ("with cache", pair.cached))
-    ]
     draw_chart(
         st,
-        line_chart("Milliseconds of each step", "token", curves, Ink.of(theme())),
+        line_chart(
+            "Milliseconds of each step",
+            "token",
+            [
+                Curve(
+                    label,
+                    [(at + 1, 1000 * seconds) for at, seconds in enumerate(each.seconds[:count])],
+                )
+                for label, each in (("without", pair.whole), ("with cache", pair.cached))
+            ],
+            Ink.of(theme()),
+        ),
         key=key("seconds"),
         alt="Milliseconds of each step with and without the cache",
     )
@@ -567,8 +576,9 @@ def draw_pages() -> None:
         "## Pages\n\nA server does not know how long each text becomes. It takes memory in pages of a few "
         "tokens, as they are needed."
     )
-    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    values = FIELDS.draw("lengths", "page", into=grid)
+    values = FIELDS.draw(
+        "lengths", "page", into=st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    )
     try:
         lengths = study.parse_lengths(values.lengths)
     except ValueError as error:

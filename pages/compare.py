@@ -311,12 +311,12 @@ def from_query(query: Mapping[str, str | list[str]]) -> tuple[study.Comparison, 
 def clamped(controls: study.Comparison) -> study.Comparison:
     """The controls with a difference of two different existing mechanisms and an existing head."""
     last = len(controls.mechanisms) - 1
-    minus = (
-        controls.minus
-        if max(controls.minus) <= last and controls.minus[0] != controls.minus[1]
-        else (1, 0)
+    fits = max(controls.minus) <= last and controls.minus[0] != controls.minus[1]
+    return replace(
+        controls,
+        minus=controls.minus if fits else (1, 0),
+        head=min(controls.head, controls.num_heads - 1),
     )
-    return replace(controls, minus=minus, head=min(controls.head, controls.num_heads - 1))
 
 
 def with_parameter(controls: study.Comparison, name: str, value: Any) -> study.Comparison:
@@ -574,16 +574,15 @@ def _act(index: int) -> None:
 
 def addable() -> dict[str, str]:
     """What can be added, by its option: dot product, every preset, and dot product with one other choice of one axis."""
-    singles = {
-        f"{axis}={item.key}": f"{AXIS_NAMES[axis]}: {item.name}"
-        for axis, entries in AXES.items()
-        for item in entries
-        if item.key not in COMPOSITIONS and item.key != getattr(PLAIN, axis).key
-    }
     return {
         "": "Dot product, unchanged",
         **{f"preset={item.key}": item.name for item in PRESETS},
-        **singles,
+        **{
+            f"{axis}={item.key}": f"{AXIS_NAMES[axis]}: {item.name}"
+            for axis, entries in AXES.items()
+            for item in entries
+            if item.key not in COMPOSITIONS and item.key != getattr(PLAIN, axis).key
+        },
     }
 
 
@@ -863,9 +862,14 @@ def _draw_result(
         add_script(partial(script, controls, results, names))
         _difference(controls, results, names, tokens, cell, tiles)
         measure = cost_table(controls, names, results)
-        labels = [names[index] for index in tiles]
         caption(
-            caption_text(controls, tokens, [results[index] for index in tiles], labels), width=PROSE
+            caption_text(
+                controls,
+                tokens,
+                [results[index] for index in tiles],
+                [names[index] for index in tiles],
+            ),
+            width=PROSE,
         )
         details(
             "Equations with their numbers, papers and the code that just ran",

@@ -358,8 +358,10 @@ def fact_text(
     output = f"**{_quoted(task, best)}**{_verdict(result, task, best)}"
     chance = _probability(best.logp)
     if settings.strategy == "greedy":
-        path = (result.tree.candidates[index] for index in result.tree.path(best.leaf))
-        weak = min(path, key=lambda one: one.logp)
+        weak = min(
+            (result.tree.candidates[index] for index in result.tree.path(best.leaf)),
+            key=lambda one: one.logp,
+        )
         return (
             f"The most probable token at each step gives {output}, with a total probability of "
             f"{chance}; the least certain token is {plain(names_text(task)[weak.token])}, with "
@@ -527,9 +529,13 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
     }
     layer, head = sharpest = max(heads, key=heads.__getitem__)
     if len(heads) > 1:
-        of = f"{len(maps)}:{len(maps[0].weights)}"
-        drawn = FIELDS.draw("head", into=HERE, heads=list(heads), sharpest=sharpest, of=of)
-        layer, head = drawn.head
+        layer, head = FIELDS.draw(
+            "head",
+            into=HERE,
+            heads=list(heads),
+            sharpest=sharpest,
+            of=f"{len(maps)}:{len(maps[0].weights)}",
+        ).head
     if task.input == "patches":
         st.markdown("**What each step attends to**")
         source, weights = result.prompt.source[0].tolist(), maps[layer].weights[head]
@@ -572,20 +578,19 @@ def _comparison(controls: Values) -> None:
     both = {"BLEU": "bleu", "chrF": "chrf"}
     optional = {name: key for name, key in both.items() if getattr(scores[0], key) is not None}
     overlap = " BLEU and chrF say from 0 to 100 how many words and letters an output shares with its target."
-    rows = [
-        [
-            strategy_name(settings),
-            percent(one.sequence_accuracy),
-            *(number(getattr(one, key)) for key in optional.values()),
-            number(one.logp),
-            number(one.tokens),
-        ]
-        for settings, one in zip(strategies, scores, strict=True)
-    ]
     held_out = f"{count} held-out sources"
     table(
         ["strategy", "accuracy", *optional, "log-probability", "tokens"],
-        rows,
+        [
+            [
+                strategy_name(settings),
+                percent(one.sequence_accuracy),
+                *(number(getattr(one, key)) for key in optional.values()),
+                number(one.logp),
+                number(one.tokens),
+            ]
+            for settings, one in zip(strategies, scores, strict=True)
+        ],
         caption=f"Means over {held_out}",
         markers=False,
     )

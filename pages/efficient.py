@@ -599,49 +599,60 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
     powers = [
         10.0**power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
     ]
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "title": None,
-        "axis": {"values": powers, "format": ",~g", "labelPadding": 8},
-        "scale": {"type": "log", "domain": [low, high], "nice": False},
-    }
     indices = [str(index) for index in range(len(SHAPES))]
-    colours = [CATEGORIES[theme][index % len(CATEGORIES[theme])] for index in range(len(SHAPES))]
-    both = {"x": x, "y": y, "color": series_encoding("place", indices, colours)}
+    both = {
+        "x": x,
+        "y": {
+            "field": "y",
+            "type": "quantitative",
+            "title": None,
+            "axis": {"values": powers, "format": ",~g", "labelPadding": 8},
+            "scale": {"type": "log", "domain": [low, high], "nice": False},
+        },
+        "color": series_encoding(
+            "place",
+            indices,
+            [CATEGORIES[theme][index % len(CATEGORIES[theme])] for index in range(len(SHAPES))],
+        ),
+    }
     name = {**both, "text": {"field": "name"}}
     look = {"fontSize": 12, "fontWeight": 600}
-    layers = [
-        filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
-        filtered_layer("measured", "line", both, strokeWidth=2),
-        filtered_layer(
-            "measured",
-            "point",
-            {**both, "shape": series_encoding("place", indices, SHAPES)},
-            filled=True,
-            size=30,
-            opacity=1,
-        ),
-        filtered_layer(
-            "measured",
-            "point",
-            {
-                **both,
-                "tooltip": [
-                    {"field": "name", "title": " "},
-                    {"field": "x", "title": "tokens", "format": ",d"},
-                    {"field": "told", "title": " "},
-                ],
-            },
-            opacity=0,
-            size=160,
-        ),
-        filtered_layer("label", "text", name, **look, align="left", dx=8, baseline="middle"),
-        filtered_layer(
-            "early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"
-        ),
-    ]
-    return titled_figure(f"{title}, {unit}", layers, 380, Ink.of(theme), **right_margin(4))
+    return titled_figure(
+        f"{title}, {unit}",
+        [
+            filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
+            filtered_layer("measured", "line", both, strokeWidth=2),
+            filtered_layer(
+                "measured",
+                "point",
+                {**both, "shape": series_encoding("place", indices, SHAPES)},
+                filled=True,
+                size=30,
+                opacity=1,
+            ),
+            filtered_layer(
+                "measured",
+                "point",
+                {
+                    **both,
+                    "tooltip": [
+                        {"field": "name", "title": " "},
+                        {"field": "x", "title": "tokens", "format": ",d"},
+                        {"field": "told", "title": " "},
+                    ],
+                },
+                opacity=0,
+                size=160,
+            ),
+            filtered_layer("label", "text", name, **look, align="left", dx=8, baseline="middle"),
+            filtered_layer(
+                "early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"
+            ),
+        ],
+        380,
+        Ink.of(theme),
+        **right_margin(4),
+    )
 
 
 def _ends(lines: Lines) -> tuple[float, float]:

@@ -217,8 +217,11 @@ class StepView:
     def keys(self) -> tuple[int, ...]:
         """The ids of the maps' columns."""
         start = self.search.start
-        before = *start.prompt.prefix_tokens, *self.tokens[:-1]
-        ids = start.read.ids if self.kind == "cross" else before
+        ids = (
+            start.read.ids
+            if self.kind == "cross"
+            else (*start.prompt.prefix_tokens, *self.tokens[:-1])
+        )
         return (*ids, -1) if self.continuation.sink else ids  # a sink is no token
 
     @cached_property

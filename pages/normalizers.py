@@ -275,23 +275,22 @@ def weights_tile(row: RowWeights, controls: Values) -> str:
     rest = row.unassigned > MIN_UNASSIGNED
     labels = [*controls.names, *[NO_KEY] * rest]
     top = max(range(len(weights)), key=lambda at: weights[at] or 0.0)
-    bars = [
-        bar(
-            labels[at],
-            weight,
-            (0.0, min(max(weight or 0.0, 0.0), 1.0)),
-            named=at in (controls.picked, top, len(weights)),
-            css="pick" if at == controls.picked else "none" if at == len(weights) else "",
-        )
-        for at, weight in enumerate([*weights, *[row.unassigned] * rest])
-    ]
     item = entry("normalizer", row.key)
     zeros = f" · {row.zeros} exact zero{'s' * (row.zeros > 1)}" if row.zeros else ""
     return figure(
         item.name,
         item.short,
         weights,
-        bars,
+        [
+            bar(
+                labels[at],
+                weight,
+                (0.0, min(max(weight or 0.0, 0.0), 1.0)),
+                named=at in (controls.picked, top, len(weights)),
+                css="pick" if at == controls.picked else "none" if at == len(weights) else "",
+            )
+            for at, weight in enumerate([*weights, *[row.unassigned] * rest])
+        ],
         labels,
         controls.picked,
         f"Σ {number(row.total)}{zeros}",
@@ -303,23 +302,22 @@ def scores_tile(controls: Values) -> str:
     values = [0.0 if score is None else score for score in controls.scaled]
     low, high = min(0.0, *values), max(0.0, *values)
     span = (high - low) or 1.0
-    bars = [
-        bar(
-            controls.names[at],
-            score,
-            ((min(value, 0.0) - low) / span, (max(value, 0.0) - low) / span),
-            named=at == controls.picked,
-            css="pick" if at == controls.picked else "",
-            style=f";background:{SIGNED[theme()][8 if value >= 0 else 2]};border-radius:2px",
-            below=value < 0,
-        )
-        for at, (score, value) in enumerate(zip(controls.scaled, values, strict=True))
-    ]
     return figure(
         "Scores",
         "input",
         controls.scaled,
-        bars,
+        [
+            bar(
+                controls.names[at],
+                score,
+                ((min(value, 0.0) - low) / span, (max(value, 0.0) - low) / span),
+                named=at == controls.picked,
+                css="pick" if at == controls.picked else "",
+                style=f";background:{SIGNED[theme()][8 if value >= 0 else 2]};border-radius:2px",
+                below=value < 0,
+            )
+            for at, (score, value) in enumerate(zip(controls.scaled, values, strict=True))
+        ],
         controls.names,
         controls.picked,
         f"{number(low)} to {number(high)}",

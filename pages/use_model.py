@@ -538,7 +538,6 @@ def _answer(
     of both; of the written `token` on the right of its map."""
     answer = answer_question(choice.ref, question)
     predictions = top_candidates(pretrained, answer.baseline.answer, 8)
-    chances = torch.tensor([one.probability for one in predictions])
     columns = st.columns([1.2, 0.8] if token else [0.8, 1.2], gap="large")
     left, right = reversed(columns) if token else columns
     with left:
@@ -546,7 +545,11 @@ def _answer(
         draw_chart(
             st,
             bars(
-                {"model": chances}, [one.word for one in predictions], 0, Ink.of(theme()), limit=220
+                {"model": torch.tensor([one.probability for one in predictions])},
+                [one.word for one in predictions],
+                0,
+                Ink.of(theme()),
+                limit=220,
             ),
             width="stretch",
             alt="The likeliest next tokens" if token else "The likeliest answers",
@@ -569,9 +572,13 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     assert produced is not None
     words = [position for position, special in enumerate(produced.special) if not special] or [0]
     key = f"use_model:word:{inputs.text[:80]}:{inputs.target or ''}"
-    first = study.first_crossing(choice.reading, words)
     position = words[
-        _pick("Word of the output", [produced.tokens[position] for position in words], first, key)
+        _pick(
+            "Word of the output",
+            [produced.tokens[position] for position in words],
+            study.first_crossing(choice.reading, words),
+            key,
+        )
     ]
 
     def tell(answer: study.Answer, predictions: Sequence[Candidate], head: study.Head) -> str:

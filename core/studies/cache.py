@@ -87,12 +87,17 @@ def decode_steps(text: str) -> Decoding:
             )
         )
         stored = heads[0][0].shape[2]
-        computed = {
-            "q": causal[0].q.shape[2],
-            "k": stored - before,
-            "v": heads[0][1].shape[2] - before,
-        }
-        counts.append(Counts(computed, before, stored))
+        counts.append(
+            Counts(
+                {
+                    "q": causal[0].q.shape[2],
+                    "k": stored - before,
+                    "v": heads[0][1].shape[2] - before,
+                },
+                before,
+                stored,
+            )
+        )
         new = logits[:, -1:].argmax(-1)
         if step < STEPS:
             tokens = [*tokens, *(task.target_vocab.decode(new[0].tolist()) or ["<end>"])]

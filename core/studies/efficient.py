@@ -91,9 +91,11 @@ class Conditions:
         whole, band = Choice("none"), Choice.of("local", window=self.window)
         if self.causal:
             whole, band = Choice("causal"), Choice.of("causal_local", lookback=self.window)
-        mask = band if kernel in BANDED else whole
         return AttentionConfig(
-            HEADS * HEAD_DIM, HEADS, mask=mask, kernel=Choice.of(kernel, **params)
+            HEADS * HEAD_DIM,
+            HEADS,
+            mask=band if kernel in BANDED else whole,
+            kernel=Choice.of(kernel, **params),
         )
 
 
