@@ -17,6 +17,7 @@ from dashboard.draw.attention_view import (
     fits,
     multiples,
     settle_pin,
+    settled,
     stores,
 )
 from dashboard.draw.components import add, add_script, begin

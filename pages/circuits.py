@@ -24,9 +24,23 @@ from core.interpret.circuits import (
     singular_values,
     token_of,
 )
-from core.interpret.trace import STREAMS, Head, to_numpy
-from core.pretrained import PretrainedError
 from dashboard.draw.grids import effect_grid
+from dashboard.inside import (
+    STREAMS,
+    Head,
+    ModelRef,
+    PretrainedError,
+    choose_head,
+    choose_model,
+    current_head,
+    input_errors,
+    is_small,
+    load_model,
+    model_cell,
+    one_thread,
+    study_of,
+    to_numpy,
+)
 from dashboard.page import (
     HERE,
     PICKED,
@@ -69,8 +83,6 @@ from dashboard.page import (
     theme,
     title,
 )
-from dashboard.ui.model_picker import choose_head, choose_model, current_head, input_errors
-from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, one_thread, study_of
 
 # The attentions that were measured, by their index, for all sessions.
 MEASURED = "circuits:measured"
@@ -89,19 +101,6 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
     """
     ink, scores = Ink.of(theme), [edge.score for edge in edges] or [0.0]
     most, least = scores[0], scores[-1]
-    lines = [
-        {
-            "x": edge.source[1],
-            "y": edge.source[0],
-            "x2": edge.target[1],
-            "y2": edge.target[0],
-            "own": picked in (edge.source, edge.target),
-            "wide": THIN + (WIDE - THIN) * (edge.score - least) / (most - least or 1.0),
-            "name": f"{circuits.name(edge.source)} → {circuits.name(edge.target)}",
-            "by": f"{edge.kind} {signed(edge.score)}",
-        }
-        for edge in edges
-    ]
     nodes: list[Spec] = [
         {
             "x": head,
@@ -134,39 +133,56 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
         )
     }
     colour = {"condition": {"test": "datum.own", "value": ink.pick}, "value": ink.series[0]}
-    strokes = layer(
-        "rule",
-        lines,
-        {
-            **at,
-            "x2": {"field": "x2"},
-            "y2": {"field": "y2"},
-            "color": colour,
-            "tooltip": [
-                {"field": "name", "title": "heads"},
-                {"field": "by", "title": "composition"},
-            ],
-            "strokeWidth": {"field": "wide", "type": "quantitative", "scale": None},
-            "opacity": {"condition": {"test": "datum.own", "value": 0.95}, "value": 0.45},
-        },
-        strokeCap="round",
-    )
-    dots = layer(
-        "circle",
-        nodes,
-        {
-            **at,
-            "color": colour,
-            "tooltip": [{"field": "name", "title": "head"}],
-            "opacity": {
-                "condition": {"test": "datum.own || datum.linked", "value": 1},
-                "value": 0.35,
-            },
-            "size": {"condition": {"test": "datum.own", "value": 260}, "value": 130},
-        },
-        cursor="pointer",
-    )
-    return figure([strokes, dots | {"name": "cells"}], max(LEAST, ROW * len(circuits.heads))) | {
+    return figure(
+        [
+            layer(
+                "rule",
+                [
+                    {
+                        "x": edge.source[1],
+                        "y": edge.source[0],
+                        "x2": edge.target[1],
+                        "y2": edge.target[0],
+                        "own": picked in (edge.source, edge.target),
+                        "wide": THIN + (WIDE - THIN) * (edge.score - least) / (most - least or 1.0),
+                        "name": f"{circuits.name(edge.source)} → {circuits.name(edge.target)}",
+                        "by": f"{edge.kind} {signed(edge.score)}",
+                    }
+                    for edge in edges
+                ],
+                {
+                    **at,
+                    "x2": {"field": "x2"},
+                    "y2": {"field": "y2"},
+                    "color": colour,
+                    "tooltip": [
+                        {"field": "name", "title": "heads"},
+                        {"field": "by", "title": "composition"},
+                    ],
+                    "strokeWidth": {"field": "wide", "type": "quantitative", "scale": None},
+                    "opacity": {"condition": {"test": "datum.own", "value": 0.95}, "value": 0.45},
+                },
+                strokeCap="round",
+            ),
+            layer(
+                "circle",
+                nodes,
+                {
+                    **at,
+                    "color": colour,
+                    "tooltip": [{"field": "name", "title": "head"}],
+                    "opacity": {
+                        "condition": {"test": "datum.own || datum.linked", "value": 1},
+                        "value": 0.35,
+                    },
+                    "size": {"condition": {"test": "datum.own", "value": 260}, "value": 130},
+                },
+                cursor="pointer",
+            )
+            | {"name": "cells"},
+        ],
+        max(LEAST, ROW * len(circuits.heads)),
+    ) | {
         "params": [
             {
                 "name": PICKED,
@@ -184,29 +200,38 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
 
 def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
     style = axis_style(Ink.of(theme))
-    rows = [
-        {"rank": rank, "value": float(value), "text": number(float(value))}
-        for rank, value in enumerate(values, 1)
-    ]
-    at = {
-        "x": {
-            "field": "rank",
-            "type": "ordinal",
-            "title": None,
-            "axis": {**style, "labelAngle": 0, "labelOverlap": True, "grid": False},
-        },
-        "y": {
-            "field": "value",
-            "type": "quantitative",
-            "title": None,
-            "axis": {**style, "tickCount": 3, "grid": False},
-        },
-        "tooltip": [
-            {"field": "rank", "title": "direction"},
-            {"field": "text", "title": "singular value"},
+    return figure(
+        [
+            layer(
+                "bar",
+                [
+                    {"rank": rank, "value": float(value), "text": number(float(value))}
+                    for rank, value in enumerate(values, 1)
+                ],
+                {
+                    "x": {
+                        "field": "rank",
+                        "type": "ordinal",
+                        "title": None,
+                        "axis": {**style, "labelAngle": 0, "labelOverlap": True, "grid": False},
+                    },
+                    "y": {
+                        "field": "value",
+                        "type": "quantitative",
+                        "title": None,
+                        "axis": {**style, "tickCount": 3, "grid": False},
+                    },
+                    "tooltip": [
+                        {"field": "rank", "title": "direction"},
+                        {"field": "text", "title": "singular value"},
+                    ],
+                },
+                color=Ink.of(theme).series[0],
+                cornerRadius=1,
+            )
         ],
-    }
-    return figure([layer("bar", rows, at, color=Ink.of(theme).series[0], cornerRadius=1)], 110)
+        110,
+    )
 
 
 # The controls: the kind of composition, the number of edges, the head, and the token that is followed.
@@ -214,6 +239,7 @@ def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
 
 HEAD = "circuits:head"
 OF = "circuits:of"  # the model that the head belongs to
+MATRICES = {"OV": "W_V W_O", "QK": "W_Q W_K transposed"}  # of which a circuit is
 PARTS: dict[core_circuits.CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 
 
@@ -270,12 +296,14 @@ def draw_controls(ref: ModelRef, circuits: Circuits) -> Values:
         if state.setdefault(OF, ref) != ref or state.get(HEAD) not in names:
             # The head that was picked on another page
             stored = current_head(ref)
-            picked = (
-                name
-                for name, (row, head) in names.items()
-                if stored == (circuits.heads[row].kind, (circuits.heads[row].layer, head))
+            state[HEAD] = next(
+                (
+                    name
+                    for name, (row, head) in names.items()
+                    if stored == (circuits.heads[row].kind, (circuits.heads[row].layer, head))
+                ),
+                circuits.name(default_head(circuits)),
             )
-            state[HEAD] = next(picked, circuits.name(default_head(circuits)))
         state[OF] = ref
         head = names[FIELDS.draw("head", into=HERE, ref=ref, circuits=circuits).head]
         # The token that is followed; the usual one where nothing was typed, and after an error, which is written below
@@ -333,7 +361,10 @@ alt.Chart(pd.DataFrame(cells)).mark_rect().encode(x="head:O", y="layer:O", color
         ),
     ]
     if controls.kind is not None:
-        code = f"""
+        cells.append(
+            Cell(
+                "Composition of each head with the heads before it, less the level of random matrices.",
+                f"""
 from core.interpret.circuits import compositions
 
 scores = compositions(heads)  # by kind (Q, K, V), earlier and later layer: (heads, heads)
@@ -341,22 +372,20 @@ pairs = sorted(((float(score), (earlier, a), (later, b)) for (kind, earlier, lat
                 if kind == {controls.kind!r} for a, row in enumerate(one) for b, score in enumerate(row)), reverse=True)
 for score, source, target in pairs[:{controls.edges}]:
     print(f"{controls.kind}: {{source}} -> {{target}} {{score:+.3f}}")
-"""
-        says = (
-            "Composition of each head with the heads before it, less the level of random matrices."
+""",
+            )
         )
-        cells.append(Cell(says, code))
         results["[score for score, *_ in pairs]"] = [
             edge.score for edge in circuits.pairs[controls.kind]
         ]
     row, head = controls.head
     one, tables, token = circuits.heads[row], circuits.vocabularies, controls.token
     singular = study_of(singular_values, controls.ref, controls.head, given=WEIGHTS)
-    lines = [f"ov = ov_factors(heads[{row}])[1][{head}]  # singular values of W_V W_O"]
-    results["ov"] = singular["OV"]
-    if "QK" in singular:
-        lines.append(f"qk = qk_factors(heads[{row}])[1][{head}]  # of W_Q W_K transposed")
-        results["qk"] = singular["QK"]
+    results |= {name.lower(): values for name, values in singular.items()}
+    lines = [
+        f"{name.lower()} = {name.lower()}_factors(heads[{row}])[1][{head}]  # singular values of {MATRICES[name]}"
+        for name in singular
+    ]
     if circuits.has_tokens(row):
         lines[:0] = ["from core.pretrained.generate import token_names", ""]
         lines.append(f"token = {token}  # {controls.word!r}")
@@ -370,11 +399,18 @@ for score, source, target in pairs[:{controls.edges}]:
                     f'print("{verb}", *token_names(model, {name}.topk(8).indices).values())',
                 ]
                 results[name] = to_numpy(values)
-    says = "One head: the singular values of its circuits, and what they make of one token."
-    cells.append(Cell(says, "\n".join(lines)))
+    cells.append(
+        Cell(
+            "One head: the singular values of its circuits, and what they make of one token.",
+            "\n".join(lines),
+        )
+    )
     if (circuit := _induction(controls.ref, circuits)) is not None:
         clean, swapped = (source_of(one.text) for one in PAIR)
-        code = f"""
+        cells.append(
+            Cell(
+                "The same circuit by patching: the heads of each layer that bring back most of the difference of two texts.",
+                f"""
 from core.pretrained import ModelInputs
 from core.interpret.patching import pair_of, patch, ranked
 
@@ -384,11 +420,7 @@ pair = pair_of(model, clean, swapped)
 best = ranked(patch(pair), "denoise")  # ((kind, layer), head, share of the difference), the largest first
 shares = [next(share for (_, layer), head, share in best if layer == number) for number in (0, 1)]
 print(best[:5])
-"""
-        cells.append(
-            Cell(
-                "The same circuit by patching: the heads of each layer that bring back most of the difference of two texts.",
-                code,
+""",
             )
         )
         results["shares"] = circuit.effects
@@ -468,7 +500,6 @@ def head_fact(circuits: Circuits, head: Head) -> str:
 
 
 def drawn_lines(circuits: Circuits, kind: core_circuits.CompositionKind, at_most: int) -> str:
-    """Which compositions are lines of the graph, and what random matrices reach."""
     edges = circuits.edges(kind)
     drawn = edges[:at_most]
     (most, count), pairs, above = circuits.chance(kind), len(circuits.pairs[kind]), len(edges)
@@ -487,7 +518,6 @@ def drawn_lines(circuits: Circuits, kind: core_circuits.CompositionKind, at_most
 def equations(
     circuits: Circuits, head: Head, best: Mapping[core_circuits.CompositionKind, Edge]
 ) -> tuple[str, ...]:
-    """The two circuits, the copying score and the composition, with the numbers of this head where it has them."""
     copying, edge = circuits.measures[head[0]].copying, best.get("K")
     level = circuits.random_level
     lines = (
@@ -507,8 +537,11 @@ def equations(
 
 def conditions(circuits: Circuits, name: str, row: int) -> str:
     one, tables, has_tokens = circuits.heads[row], circuits.vocabularies, circuits.has_tokens(row)
-    widths = "Its tokens have embeddings of another width or vocabulary"
-    unread = widths if tables.embeddings else "It reads no tokens"
+    unread = (
+        "Its tokens have embeddings of another width or vocabulary"
+        if tables.embeddings
+        else "It reads no tokens"
+    )
     parts = [
         (
             True,
@@ -590,6 +623,7 @@ def _circuits(ref: ModelRef) -> None:
     else:
         chart_title(f"From which earlier heads the {PARTS[kind]} of a head read")
         _pickable(
+            st,
             graph(circuits, circuits.edges(kind)[: controls.edges], controls.head, theme()),
             "circuits:graph",
             controls,
@@ -619,16 +653,13 @@ def _circuits(ref: ModelRef) -> None:
                 f"{signed(one.adds[0])} to {answers}; in the second text it adds {signed(one.adds[1])}."
             )
         paragraph(" ".join(lines))
-    papers = (
-        "Circuits, copying score and composition: "
-        "[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html). "
-        "Effective rank: [Roy and Vetterli 2007](https://infoscience.epfl.ch/record/110188)."
-    )
     details(
         "Papers and source",
         partial(
             sources,
-            papers,
+            "Circuits, copying score and composition: "
+            "[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html). "
+            "Effective rank: [Roy and Vetterli 2007](https://infoscience.epfl.ch/record/110188).",
             core_circuits.read_heads,
             core_circuits.fold_gain,
             core_circuits.thin_svd,
@@ -650,59 +681,64 @@ def _grids(controls: Values, circuits: Circuits) -> None:
         }
         for name in ("copying", "ranks")
     )
-    best = {
-        head: max(edge.score for edge in edges.values())
-        for head in circuits.all()
-        if (edges := circuits.best_into(head))
-    }
     grids = (
         ("Copying score", copying, "copying", True),
         ("Effective rank of OV", ranks, "rank", False),
-        ("Best composition", best, "above random", True),
+        (
+            "Best composition",
+            {
+                head: max(edge.score for edge in edges.values())
+                for head in circuits.all()
+                if (edges := circuits.best_into(head))
+            },
+            "above random",
+            True,
+        ),
     )
     shown = [one for one in grids if one[1]]
     layers, heads = circuits.layer_names, circuits.head_names
     for column, (name, values, unit, has_sign) in zip(
         st.columns(len(shown), gap="medium"), shown, strict=True
     ):
-        with column:
-            chart_title(name)
-            rows = [
-                {
-                    "layer": layers[row],
-                    "head": heads[head],
-                    "change": value,
-                    "name": circuits.name((row, head)),
-                    "by": signed(value) if has_sign else number(value),
-                }
-                for (row, head), value in values.items()
-            ]
-            _pickable(
-                effect_grid(
-                    rows,
-                    layers,
-                    heads,
-                    (layers[controls.head[0]], heads[controls.head[1]]),
-                    theme(),
-                    title=unit,
-                    tips=(("name", "head"), ("by", unit)),
-                    has_sign=has_sign,
-                ),
-                f"circuits:{unit.split()[0]}",
-                controls,
-                circuits,
-                f"{name} of every head, layers by heads",
-            )
+        chart_title(name, column)
+        _pickable(
+            column,
+            effect_grid(
+                [
+                    {
+                        "layer": layers[row],
+                        "head": heads[head],
+                        "change": value,
+                        "name": circuits.name((row, head)),
+                        "by": signed(value) if has_sign else number(value),
+                    }
+                    for (row, head), value in values.items()
+                ],
+                layers,
+                heads,
+                (layers[controls.head[0]], heads[controls.head[1]]),
+                theme(),
+                title=unit,
+                tips=(("name", "head"), ("by", unit)),
+                has_sign=has_sign,
+            ),
+            f"circuits:{unit.split()[0]}",
+            controls,
+            circuits,
+            f"{name} of every head, layers by heads",
+        )
 
 
-def _pickable(spec: Spec, key: str, controls: Values, circuits: Circuits, alt: str) -> None:
+def _pickable(
+    place: Any, spec: Spec, key: str, controls: Values, circuits: Circuits, alt: str
+) -> None:
     def pick() -> None:
         point = pressed_point(key)
         if point and (name := f"{point['layer']}·H{point['head']}") in circuits.names:
             st.session_state[HEAD] = name
             _choose(controls.ref, circuits)
 
-    draw_chart(st, spec, key=key, alt=alt, selection_mode=[PICKED], on_select=pick)
+    draw_chart(place, spec, key=key, alt=alt, selection_mode=[PICKED], on_select=pick)
 
 
 def _page_head(controls: Values, circuits: Circuits) -> None:

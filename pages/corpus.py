@@ -57,13 +57,36 @@ from core.interpret.corpus_run import (
     texts_of_map,
 )
 from core.interpret.roles import ROLES
-from core.interpret.trace import Head
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, reject_if
-from core.pretrained.example_inputs import text_of
 from core.pretrained.load import maps_bytes
 from core.runs.runs import Run, list_runs
 from core.tasks import reading
 from dashboard.draw.picture_files import csv_file
+from dashboard.inside import (
+    EMBEDDED,
+    KIND_HELP,
+    KINDS,
+    MODEL,
+    TEXT,
+    Head,
+    ModelInputs,
+    ModelRef,
+    Pretrained,
+    PretrainedError,
+    choose_head,
+    choose_model,
+    config_name,
+    current_head_of,
+    example_inputs,
+    input_errors,
+    is_small,
+    load_model,
+    model_cell,
+    one_thread,
+    reading_of,
+    reject_if,
+    role_line,
+    study_of,
+)
 from dashboard.page import (
     CATEGORIES,
     HERE,
@@ -118,32 +141,6 @@ from dashboard.page import (
 )
 from dashboard.server import jobs, people
 from dashboard.ui import run_controls
-from dashboard.ui.heads import role_line
-from dashboard.ui.model_picker import (
-    KIND_HELP,
-    KINDS,
-    MODEL,
-    OTHER,
-    PANELS,
-    TEXT,
-    choose_head,
-    current_head_of,
-    input_errors,
-    model_box,
-    other_panel,
-    resolve_model,
-)
-from dashboard.ui.models import (
-    EMBEDDED,
-    ModelRef,
-    config_name,
-    is_small,
-    load_model,
-    model_cell,
-    one_thread,
-    reading_of,
-    study_of,
-)
 from dashboard.ui.run_data import path_code
 from dashboard.ui.uploads import data_widget, link_data
 
@@ -155,14 +152,11 @@ VECTORS = "corpus:vectors"  # the texts whose queries and keys were read, by the
 
 def find_measurement(config: CorpusConfig, run_id: object) -> Run | None:
     """The measurement of this config: that of the link, else one that came with the lab, else a finished one."""
-    linked = people.find_run(run_id, CORPORA)
-    if linked is not None and fits(linked, config):
-        return linked
-    runs = [Run(path) for path in sorted(SAVED.iterdir())] if SAVED.is_dir() else []
-    runs += [
+    ended = [
         run for run in reversed(list_runs(corpora_folder())) if run.status().state == "finished"
     ]
-    return next((run for run in runs if fits(run, config)), None)
+    runs = [people.find_run(run_id, CORPORA), *map(Run, sorted(SAVED.iterdir())), *ended]
+    return next((run for run in runs if run is not None and fits(run, config)), None)
 
 
 def axis_of(measurement: Measurement, ref: ModelRef, measure: Measure) -> Axis:
@@ -218,43 +212,52 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
         )
         for name in "xy"
     ]
-    layers = [
-        *whiskers,
-        layer(
-            "circle",
-            rows,
-            {
-                **at,
-                "color": literal("fill"),
-                "tooltip": [
-                    text_tip("name", "head"),
-                    text_tip("role", "role"),
-                    text_tip("xs", "across"),
-                    text_tip("ys", "upwards"),
-                ],
-                "description": {"field": "says", "type": "nominal"},
-            },
-            size=90,
-            opacity=0.95,
-            cursor="pointer",
-        )
-        | {"name": "heads"},
-        layer(
-            "point", one, at, size=230, stroke=ink.pick, strokeWidth=2.25, filled=False, **unread
-        ),
-        layer(
-            "text",
-            one,
-            {**at, "text": {"field": "name"}},
-            color=ink.pick,
-            dy=-16,
-            fontSize=13,
-            fontWeight=600,
-            **unread,
-        ),
-    ]
     return (
-        figure(layers, HEIGHT)
+        figure(
+            [
+                *whiskers,
+                layer(
+                    "circle",
+                    rows,
+                    {
+                        **at,
+                        "color": literal("fill"),
+                        "tooltip": [
+                            text_tip("name", "head"),
+                            text_tip("role", "role"),
+                            text_tip("xs", "across"),
+                            text_tip("ys", "upwards"),
+                        ],
+                        "description": {"field": "says", "type": "nominal"},
+                    },
+                    size=90,
+                    opacity=0.95,
+                    cursor="pointer",
+                )
+                | {"name": "heads"},
+                layer(
+                    "point",
+                    one,
+                    at,
+                    size=230,
+                    stroke=ink.pick,
+                    strokeWidth=2.25,
+                    filled=False,
+                    **unread,
+                ),
+                layer(
+                    "text",
+                    one,
+                    {**at, "text": {"field": "name"}},
+                    color=ink.pick,
+                    dy=-16,
+                    fontSize=13,
+                    fontWeight=600,
+                    **unread,
+                ),
+            ],
+            HEIGHT,
+        )
         | right_margin(EDGE)
         | {
             "params": [
@@ -290,15 +293,6 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
     """One head's values over texts (`nouns`): how many lie in each of 24 steps, with deciles and the mean."""
     ink, valid = Ink.of(theme), values[~np.isnan(values)].astype(float)
     counts, edges = np.histogram(valid, 24)
-    bars = [
-        {
-            "low": float(low),
-            "high": float(high),
-            "count": int(count),
-            "range": f"{number(low)} to {number(high)}",
-        }
-        for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
-    ]
     places = {f"decile {step}": np.quantile(valid, step / 10) for step in range(1, 10)}
     *marks, mean = (
         {"name": name, "at": float(value), "text": number(value)}
@@ -310,62 +304,56 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
         "scale": {"zero": False, "nice": False},
         "axis": {**axis_style(ink), "grid": False, "tickCount": 5},
     }
-    y = {
-        "field": "count",
-        "type": "quantitative",
-        "title": nouns,
-        "axis": {**axis_style(ink), "tickCount": 3, "gridColor": ink.hairline},
-    }
     marked = {
         "x": {**x, "field": "at"},
         "tooltip": [text_tip("name", "mark"), text_tip("text", measure.name)],
     }
-    layers = [
-        layer(
-            "bar",
-            bars,
-            {
-                "x": {**x, "field": "low"},
-                "x2": {"field": "high"},
-                "y": y,
-                "y2": {"datum": 0},
-                "tooltip": [text_tip("range", measure.name), text_tip("count", nouns)],
-            },
-            color=ink.series[0],
-            cornerRadius=1,
-        ),
-        layer(
-            "tick",
-            marks,
-            {**marked, "y": {"value": "height"}},
-            orient="vertical",
-            color=ink.text,
-            thickness=1.5,
-            size=14,
-        ),
-        layer("rule", [mean], marked, color=ink.pick, strokeWidth=2),
-    ]
-    return figure(layers, SMALL) | right_margin(EDGE)
+    return figure(
+        [
+            layer(
+                "bar",
+                [
+                    {
+                        "low": float(low),
+                        "high": float(high),
+                        "count": int(count),
+                        "range": f"{number(low)} to {number(high)}",
+                    }
+                    for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+                ],
+                {
+                    "x": {**x, "field": "low"},
+                    "x2": {"field": "high"},
+                    "y": {
+                        "field": "count",
+                        "type": "quantitative",
+                        "title": nouns,
+                        "axis": {**axis_style(ink), "tickCount": 3, "gridColor": ink.hairline},
+                    },
+                    "y2": {"datum": 0},
+                    "tooltip": [text_tip("range", measure.name), text_tip("count", nouns)],
+                },
+                color=ink.series[0],
+                cornerRadius=1,
+            ),
+            layer(
+                "tick",
+                marks,
+                {**marked, "y": {"value": "height"}},
+                orient="vertical",
+                color=ink.text,
+                thickness=1.5,
+                size=14,
+            ),
+            layer("rule", [mean], marked, color=ink.pick, strokeWidth=2),
+        ],
+        SMALL,
+    ) | right_margin(EDGE)
 
 
 def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Theme) -> Spec:
     ink = Ink.of(theme)
     common = [token for token, _ in Counter(vectors.tokens).most_common(7)]  # which have a colour
-    rows = [
-        {
-            "x": float(x),
-            "y": float(y),
-            "token": token,
-            "position": int(position),
-            "text": int(text) + 1,
-            "of": of,
-            "group": token if token in common else CHARTS_OTHER,
-        }
-        for of, both in (("query", points.q), ("key", points.k))
-        for (x, y), token, position, text in zip(
-            both, vectors.tokens, vectors.positions, vectors.texts, strict=True
-        )
-    ]
     legend = {
         "orient": "bottom",
         "direction": "horizontal",
@@ -376,37 +364,62 @@ def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Them
         "titleFontWeight": "normal",
     }
     shades = CATEGORIES[theme]
-    encoding = {
-        "x": _value("x", f"first component, {percent(points.share[0])} of the variance", ink),
-        "y": _value("y", f"second component, {percent(points.share[1])}", ink),
-        "shape": series_encoding("of", ("query", "key"), ("circle", "triangle-up")),
-        "tooltip": [
-            text_tip("of", "vector"),
-            text_tip("token", "token"),
-            text_tip("position", "position"),
-            text_tip("text", "text"),
-        ],
-        "color": {
-            "field": "group",
-            "type": "nominal",
-            "title": None,
-            "legend": legend,
-            "scale": {
-                "domain": [*common, CHARTS_OTHER],
-                "range": [*shades[: len(common)], shades[-1]],
-            },
-        }
-        if colour == "token"
-        else {
-            "field": "position",
-            "type": "quantitative",
-            "title": "position",
-            "scale": {"range": WEIGHTS[theme][2:]},
-            "legend": {**legend, "gradientLength": 120},
-        },
-    }
     return figure(
-        [layer("point", rows, encoding, filled=True, size=42, opacity=0.75)], HEIGHT
+        [
+            layer(
+                "point",
+                [
+                    {
+                        "x": float(x),
+                        "y": float(y),
+                        "token": token,
+                        "position": int(position),
+                        "text": int(text) + 1,
+                        "of": of,
+                        "group": token if token in common else CHARTS_OTHER,
+                    }
+                    for of, both in (("query", points.q), ("key", points.k))
+                    for (x, y), token, position, text in zip(
+                        both, vectors.tokens, vectors.positions, vectors.texts, strict=True
+                    )
+                ],
+                {
+                    "x": _value(
+                        "x", f"first component, {percent(points.share[0])} of the variance", ink
+                    ),
+                    "y": _value("y", f"second component, {percent(points.share[1])}", ink),
+                    "shape": series_encoding("of", ("query", "key"), ("circle", "triangle-up")),
+                    "tooltip": [
+                        text_tip("of", "vector"),
+                        text_tip("token", "token"),
+                        text_tip("position", "position"),
+                        text_tip("text", "text"),
+                    ],
+                    "color": {
+                        "field": "group",
+                        "type": "nominal",
+                        "title": None,
+                        "legend": legend,
+                        "scale": {
+                            "domain": [*common, CHARTS_OTHER],
+                            "range": [*shades[: len(common)], shades[-1]],
+                        },
+                    }
+                    if colour == "token"
+                    else {
+                        "field": "position",
+                        "type": "quantitative",
+                        "title": "position",
+                        "scale": {"range": WEIGHTS[theme][2:]},
+                        "legend": {**legend, "gradientLength": 120},
+                    },
+                },
+                filled=True,
+                size=42,
+                opacity=0.75,
+            )
+        ],
+        HEIGHT,
     ) | right_margin(EDGE)
 
 
@@ -526,26 +539,19 @@ def draw_controls() -> Values | None:
     axes, and what the model reads, of which there are hundreds.
     """
     row = st.columns([1.3, 1.3, 0.8, 0.8], vertical_alignment="bottom")
-    name = model_box(row[0], EMBEDDED)
+    choice = choose_model(("model",), weights_of=EMBEDDED, columns=row[:2])
+    if choice is None:
+        return None
     with input_errors():
-        if name == OTHER:
-            other_panel(st)
-        elif name in PANELS:
-            raise PretrainedError(
-                "Arrays hold the attention of one text; choose a model, which reads hundreds."
-            )
-        elif (ref := resolve_model(name)) is not None:
-            pretrained = load_model(ref)
-            config = _config(ref, pretrained, row[1], row[2])
-            with row[3].popover("Axes", width="stretch"):
-                drawn = FIELDS.draw("x", "y", into=HERE)
-            return Values(
-                ref=ref,
-                config=config,
-                noun="picture" if pretrained.reads == "picture" else "text",
-                x=BY_KEY[drawn.x],
-                y=BY_KEY[drawn.y],
-            )
+        config = _config(choice.ref, choice.model, row[1], row[2])
+        drawn = FIELDS.draw("x", "y", into=row[3].popover("Axes", width="stretch"))
+        return Values(
+            ref=choice.ref,
+            config=config,
+            noun="picture" if choice.model.reads == "picture" else "text",
+            x=BY_KEY[drawn.x],
+            y=BY_KEY[drawn.y],
+        )
     return None
 
 
@@ -563,8 +569,12 @@ def _config(
         f"{pretrained.name} reads {pretrained.reads}s, and the lab has no corpus of these. Take "
         "a model that reads text.",
     )
-    first = "training" if "training" in sources else "own"
-    source = FIELDS.draw("source", into=column, sources=sources, first=first).source
+    source = FIELDS.draw(
+        "source",
+        into=column,
+        sources=sources,
+        first="training" if "training" in sources else "own",
+    ).source
     # The settings of the measurement in a popover; while it is closed, those of the session
     link_data(key("data"), "")
     panel = options_column.popover(
@@ -594,7 +604,8 @@ def _config(
     if pretrained.reads == "text":  # the kind of the one that it has, by its maps of a text
         kind = (
             "causal"
-            if "self" not in reading_of(ref, ModelInputs(text_of(ref.name))).trace.kinds
+            if "self"
+            not in reading_of(ref, ModelInputs(example_inputs.text_of(ref.name))).trace.kinds
             else "self"
         )
     split: Split = options.split or "lines"
@@ -625,10 +636,13 @@ def draw_head_controls(measurement: Measurement, ref: ModelRef) -> Values:
             values = FIELDS.draw("head", into=HERE, measurement=measurement, ref=ref)
             head = measurement.heads[values.head]
             of_role = measurement.role_measure(head)
-            own = f"{'Its role' if head in scores.head_roles else 'No role'}: {of_role.name}"
-            chosen = FIELDS.draw("measure", into=HERE, own=own, **values).measure
-    measure = of_role if chosen == ROLE else BY_KEY[chosen]
-    return Values(head=head, measure=measure, view=view)
+            chosen = FIELDS.draw(
+                "measure",
+                into=HERE,
+                own=f"{'Its role' if head in scores.head_roles else 'No role'}: {of_role.name}",
+                **values,
+            ).measure
+    return Values(head=head, measure=of_role if chosen == ROLE else BY_KEY[chosen], view=view)
 
 
 def _store_head(measurement: Measurement, ref: ModelRef) -> None:
@@ -779,15 +793,15 @@ def about(words: str, noun: str) -> str:
 
 def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
     corpus, scores = measurement.corpus, measurement.scores
-    values = measurement.corpus.values_of(measure.key, head)
+    values, role = measurement.corpus.values_of(measure.key, head), measure.role
     half = float(corpus.interval(measure.key)[head])
     within = f" ± {number(half)}" if np.isfinite(half) else ""
-    subject = f"its {in_sentence(measure)}"
-    if measure.role is not None:
-        subject = f"its weight on {measure.role.attends_to}"
-        subject += "," * ("," in subject)
-        if measure.role.targets is None:
-            subject = "the share of its keys that it uses"
+    if role is None:
+        subject = f"its {in_sentence(measure)}"
+    elif role.targets is None:
+        subject = "the share of its keys that it uses"
+    else:
+        subject = f"its weight on {role.attends_to}{',' * (',' in role.attends_to)}"
     return (
         f":primary[**{scores.name(head)}**]: {subject} is **{number(float(corpus.mean(measure.key)[head]))}**{within}, "
         f"the mean over {int((~np.isnan(values)).sum()):,} texts with its {percent(CONFIDENCE)} interval."
@@ -795,7 +809,6 @@ def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
 
 
 def spread_text(measurement: Measurement, measure: Measure, head: Head) -> str:
-    """Where most texts lie, and the role of the head over all of them."""
     scores, name = measurement.scores, measurement.scores.name(head)
     values = measurement.corpus.values_of(measure.key, head)
     low, high = (number(float(np.nanquantile(values, share))) for share in (0.1, 0.9))
@@ -811,7 +824,6 @@ def spread_text(measurement: Measurement, measure: Measure, head: Head) -> str:
 
 
 def in_sentence(measure: Measure) -> str:
-    """The measure's name inside a sentence: entropy, OV copying."""
     return (
         measure.name
         if measure.name[:2].isupper()
@@ -820,7 +832,6 @@ def in_sentence(measure: Measure) -> str:
 
 
 def caption_text(measurement: Measurement, pretrained: Pretrained) -> str:
-    """Under which conditions the page's numbers hold."""
     corpus, data = measurement.corpus, measurement.run.metadata()
     day = time.strftime("%Y-%m-%d", time.gmtime(float(data.get("created", 0))))
     kind = "causal self-attention" if measurement.config.kind == "causal" else "self-attention"
@@ -858,32 +869,32 @@ def caption_text(measurement: Measurement, pretrained: Pretrained) -> str:
 def progress(measurement: Measurement) -> tuple[float, str]:
     done, count = measurement.corpus.texts, measurement.count
     left = math.ceil(measurement.corpus.seconds * (count - done))
-    line = f"{done:,} of {count:,} texts; about {left:,} s left"
-    return done / max(count, 1), line if done else "Loading the model"
+    if not done:
+        return 0.0, "Loading the model"
+    return done / count, f"{done:,} of {count:,} texts; about {left:,} s left"
 
 
 def to_csv(measurement: Measurement) -> bytes:
-    """Every measure of every head as a table: the mean, half of its interval, and the number of texts."""
     corpus, roles = measurement.corpus, measurement.scores.head_roles
     columns = [
         (one, corpus.mean(one.key), corpus.interval(one.key), corpus.texts_of(one.key))
         for one in measurement.measures
     ]
-    rows = [
-        [
-            name,
-            measure.key,
-            f"{mean[head]:.6f}",
-            f"{half[head]:.6f}",
-            texts[head],
-            ROLES[roles[head]].key if head in roles else "",
-        ]
-        for name, head in measurement.heads.items()
-        for measure, mean, half, texts in columns
-        if not np.isnan(mean[head])
-    ]
     return csv_file(
-        ["head", "measure", "mean", "half_of_95_percent_interval", "texts", "role"], rows
+        ["head", "measure", "mean", "half_of_95_percent_interval", "texts", "role"],
+        [
+            [
+                name,
+                measure.key,
+                f"{mean[head]:.6f}",
+                f"{half[head]:.6f}",
+                texts[head],
+                ROLES[roles[head]].key if head in roles else "",
+            ]
+            for name, head in measurement.heads.items()
+            for measure, mean, half, texts in columns
+            if not np.isnan(mean[head])
+        ],
     )
 
 
@@ -933,9 +944,6 @@ def _view() -> None:
 
 
 def _measurement(controls: Values) -> Measurement | None:
-    def select(run: Run) -> None:
-        st.session_state[RUN] = run.id
-
     def run_id(text: str) -> str:
         if people.find_run(text, CORPORA) is None:
             raise ValueError(f"{text[:40]!r} is no measurement on this machine")
@@ -943,7 +951,14 @@ def _measurement(controls: Values) -> Measurement | None:
 
     link_value(RUN, "", run_id)
     config = controls.config
-    run_controls.start_run("corpus", config, jobs.measure, select, ConfigError, PretrainedError)
+    run_controls.start_run(
+        "corpus",
+        config,
+        jobs.measure,
+        lambda run: st.session_state.update({RUN: run.id}),
+        ConfigError,
+        PretrainedError,
+    )
     run = None if config is None else find_measurement(config, st.session_state.get(RUN))
     run_controls.show_flash("corpus")
     if run is None:
@@ -980,14 +995,17 @@ def _measurement(controls: Values) -> Measurement | None:
                 buttons, "corpus", partial(run_controls.continue_run, "corpus"), run
             )
 
-        def show(now: Measurement) -> None:
-            run_controls.show_progress(
-                run, now.status, ending=plain(now.status.message), progress=lambda: progress(now)
-            )
-
         with column:
             run_controls.poll(
-                partial(read_measurement, run), show, measurement.live, "corpus:progress"
+                partial(read_measurement, run),
+                lambda now: run_controls.show_progress(
+                    run,
+                    now.status,
+                    ending=plain(now.status.message),
+                    progress=lambda: progress(now),
+                ),
+                measurement.live,
+                "corpus:progress",
             )
     return measurement
 
@@ -1193,7 +1211,6 @@ def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, t
 
 
 def _tokens(row: MarkedRow, ink: Ink, theme: Theme) -> str:
-    """The tokens around the query; those of one word stand together."""
     line, parts = row.line, ""
     first = max(0, min(row.query - MAX_SHOWN // 2, len(line) - MAX_SHOWN))
     last = min(len(line), first + MAX_SHOWN)

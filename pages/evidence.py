@@ -4,17 +4,39 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
 from core.interpret import evidence, trace as flow
-from core.pretrained import ModelInputs, PretrainedError, Reading
 from core.pretrained.answers import display_names
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet
 from core.pretrained.reading import with_sink
 from core.ranks import kendall
 from dashboard.draw.grids import bar_figure
+from dashboard.draw.picture_files import csv_file
+from dashboard.inside import (
+    ModelChoice,
+    ModelInputs,
+    ModelRef,
+    PretrainedError,
+    Reading,
+    answer_cell,
+    answer_study,
+    baseline_of,
+    choose_model,
+    effect_chart,
+    head_field,
+    input_errors,
+    link_head,
+    masked_inputs,
+    model_cell,
+    one_thread,
+    output_field,
+    position_field,
+    reading_of,
+)
 from dashboard.page import (
     HERE,
     Cell,
@@ -58,32 +80,12 @@ from dashboard.page import (
     write_linked,
     write_pair,
 )
-from dashboard.ui.heads import effect_chart, link_head
-from dashboard.ui.model_picker import (
-    ModelChoice,
-    choose_model,
-    head_field,
-    input_errors,
-    masked_inputs,
-    output_field,
-    position_field,
-)
-from dashboard.ui.models import (
-    ModelRef,
-    answer_cell,
-    answer_study,
-    baseline_of,
-    model_cell,
-    one_thread,
-    reading_of,
-)
 
 # The controls: the position that answers, the masked word, and which output is followed, as what quantity.
 
 
 WITHOUT_HEADS, WITHOUT_TOKENS = "evidence:heads", "evidence:tokens"  # names of measurements
 SHORT = 128  # tokens up to which a second thread costs a forward pass more than it saves
-KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
 QUANTITIES: dict[str, evidence.Quantity | None] = {
     "automatic": None,
     "probability": "probability",
@@ -125,18 +127,12 @@ class Controls:
     baseline: evidence.Baseline | None
 
     @cached_property
-    def maps(self) -> tuple[flow.AttentionMap, ...]:
-        """The maps, with a column for a learned sink."""
+    def maps(self) -> tuple[flow.AttentionMap, ...]:  # with a column for a learned sink
         return (with_sink(self.reading.trace) if self.reading.sinks else self.reading.trace).maps
 
     @cached_property
-    def layers(self) -> dict[tuple[str, int], str]:
-        """The name of each layer by kind and number, in the order of the maps."""
-        mixed = len(self.reading.trace.kinds) > 1  # then a layer's number alone does not name it
-        return {
-            (item.kind, item.layer): f"{KINDS[item.kind]} " * mixed + item.layer_name
-            for item in self.maps
-        }
+    def layers(self) -> Mapping[Any, str]:
+        return flow.layer_names({(item.kind, item.layer): item.layer_number for item in self.maps})
 
     @cached_property
     def ids(self) -> dict[flow.Head, tuple[flow.Kind, int, int]]:
@@ -154,18 +150,16 @@ class Controls:
         }
 
     @property
-    def recordable(self) -> bool:
-        return self.baseline is not None and self.baseline.pretrained.recordable
-
-    @property
     def key(self) -> tuple[ModelRef, evidence.Question]:
         return self.ref, self.question
 
     @property
     def contributions(self) -> evidence.Contributions:
-        if self.baseline is None:
-            return evidence.Contributions({}, {})
-        return answer_study(evidence.measure_contributions, *self.key)
+        return (
+            evidence.Contributions({}, {})
+            if self.baseline is None
+            else answer_study(evidence.measure_contributions, *self.key)
+        )
 
     @cached_property
     def sharp(self) -> dict[flow.Head, float]:
@@ -185,8 +179,7 @@ def draw_controls(choice: ModelChoice) -> Controls:
     if model is None:
         return Controls(ref, choice.reading, question, None)
     if model.head == "none" and model.reads == "text":
-        against = FIELDS.draw("against", into=HERE).against
-        question = replace(question, against=against.strip())
+        question = replace(question, against=FIELDS.draw("against", into=HERE).against.strip())
     elif model.head != "none":
         with st.container(horizontal=True, vertical_alignment="top", key="evidence:question"):
             if model.head == "masked":
@@ -198,8 +191,11 @@ def draw_controls(choice: ModelChoice) -> Controls:
             output = output_field("evidence", ref, baseline, f"{noun} to measure")
             if output is not None and output != baseline.id:
                 baseline = baseline_of(ref, replace(question, output=output))
-            name = FIELDS.draw("quantity", into=HERE).quantity
-            question = replace(question, output=output, quantity=QUANTITIES[name])
+            question = replace(
+                question,
+                output=output,
+                quantity=QUANTITIES[FIELDS.draw("quantity", into=HERE).quantity],
+            )
             if question.quantity == "difference":
                 question = replace(
                     question,
@@ -207,10 +203,12 @@ def draw_controls(choice: ModelChoice) -> Controls:
                         "evidence", ref, baseline, "Minus the logit of", "contrast"
                     ),
                 )
-    reading = (
-        choice.reading if question.inputs == choice.inputs else reading_of(ref, question.inputs)
+    return Controls(
+        ref,
+        choice.reading if question.inputs == choice.inputs else reading_of(ref, question.inputs),
+        question,
+        baseline_of(ref, question),
     )
-    return Controls(ref, reading, question, baseline_of(ref, question))
 
 
 # What is measured of the answer, for all sessions.
@@ -244,14 +242,6 @@ def before_after(
     low, high = min(row["p"] for row in rows), max(row["p"] for row in rows)
     room = 0.3 * ((high - low) or 1.0)  # for the number behind the mark
     domain = [low - 0.2 * room, high + room] if logits else [min(0, low), 1.25 * max(0.01, high)]
-    legend = {
-        "title": None,
-        "orient": "top",
-        "labelColor": ink.quiet,
-        "labelFontSize": 12,
-        "offset": 2,
-        "symbolType": "square",
-    }
     return bar_figure(
         [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows],
         "word",
@@ -261,7 +251,17 @@ def before_after(
         domain=domain,
         height={"step": 15},
         colour=series_encoding("of", evidence.WAYS, [ink.quiet, ink.series[0], ink.pick])
-        | {"sort": list(evidence.WAYS), "legend": legend},
+        | {
+            "sort": list(evidence.WAYS),
+            "legend": {
+                "title": None,
+                "orient": "top",
+                "labelColor": ink.quiet,
+                "labelFontSize": 12,
+                "offset": 2,
+                "symbolType": "square",
+            },
+        },
         tips=[text_tip("word", "answer"), text_tip("of", "heads"), text_tip("text", "value")],
         mark={"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else None,
         offset={"field": "of", "sort": list(evidence.WAYS)},
@@ -357,7 +357,6 @@ def heads_fact(
 
 
 def sharpness_text(controls: Controls, alone: Mapping[flow.Head, evidence.Effect]) -> str:
-    """Whether the heads whose weights are sharpest are those that the answer needs."""
     sharpest = max(controls.sharp, key=controls.sharp.__getitem__)
     rank = list(alone).index(sharpest)
     text = (
@@ -403,20 +402,25 @@ def cell_fact(
     )
 
 
-def heads_csv(controls: Controls, changes: Mapping[flow.Head, evidence.Effect]) -> str:
-    lines = ["kind,layer,head,answer,change,gradient_estimate,largest_weight"]
-    for head, effect in changes.items():
-        texts = (
-            "" if one is None else f"{one:.8g}"
-            for one in (
-                effect.value,
-                effect.change,
-                controls.estimates.get(head),
-                controls.sharp[head],
-            )
-        )
-        lines.append(",".join([*map(str, controls.ids[head]), *texts]))
-    return "\n".join(lines) + "\n"
+def heads_csv(controls: Controls, changes: Mapping[flow.Head, evidence.Effect]) -> bytes:
+    return csv_file(
+        "kind layer head answer change gradient_estimate largest_weight".split(),
+        [
+            [
+                *controls.ids[head],
+                *(
+                    "" if one is None else f"{one:.8g}"
+                    for one in (
+                        effect.value,
+                        effect.change,
+                        controls.estimates.get(head),
+                        controls.sharp[head],
+                    )
+                ),
+            ]
+            for head, effect in changes.items()
+        ],
+    )
 
 
 def tokens_fact(
@@ -542,11 +546,15 @@ def section(
             lambda off: evidence.ablate_heads(baseline, off),
             "heads and layers",
         )
-    measured = {
-        (list(controls.layers).index((kind, layer)), head): effect
-        for (kind, layer, head), effect in evidence.single_heads(effects).items()
-    }
-    alone = dict(sorted(measured.items(), key=lambda item: -abs(item[1].change)))
+    alone = dict(
+        sorted(
+            {
+                (list(controls.layers).index((kind, layer)), head): effect
+                for (kind, layer, head), effect in evidence.single_heads(effects).items()
+            }.items(),
+            key=lambda item: -abs(item[1].change),
+        )
+    )
     picked = _head(controls, next(iter(alone)))
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
@@ -602,9 +610,15 @@ def _grid(
         if head is not None:
             rank = f"{ranks[layers.index(name), head]} of {len(ranked)}{measured}"
             cell = {"head": str(head), "name": f"{name}·H{head}", "share": rank}
-        now = f"{number(effect.value)} instead of {number(baseline.value)}"
-        change = {"layer": name, "change": effect.change, "by": signed(effect.change), "now": now}
-        rows.append(cell | change)
+        rows.append(
+            cell
+            | {
+                "layer": name,
+                "change": effect.change,
+                "by": signed(effect.change),
+                "now": f"{number(effect.value)} instead of {number(baseline.value)}",
+            }
+        )
     st.markdown(
         "**Without each head**",
         help="One forward pass per head, in which its output is zero. The last column is the whole layer.",
@@ -643,17 +657,24 @@ def _without(
     alone: HeadSet = options[name]
     off: HeadSet = alone.union(*(options[other] for other in others))
     answers = answer_study(evidence.answers_without, *controls.key, off)
-    ids = [id for id in answers if id is not None]
-    words = distinct(display_names(baseline.pretrained, baseline.answer, ids)) or ["similarity"]
-    rows = [
-        {"word": word, "of": way, "p": value, "text": number(value)}
-        for word, by_way in zip(words, answers.values(), strict=True)
-        for way, value in by_way.items()
-    ]
+    words = distinct(
+        display_names(
+            baseline.pretrained, baseline.answer, [id for id in answers if id is not None]
+        )
+    ) or ["similarity"]
     logits = baseline.id is not None and baseline.quantity != "probability"
     draw_chart(
         bars,
-        before_after(rows, words, Ink.of(theme()), logits),
+        before_after(
+            [
+                {"word": word, "of": way, "p": value, "text": number(value)}
+                for word, by_way in zip(words, answers.values(), strict=True)
+                for way, value in by_way.items()
+            ],
+            words,
+            Ink.of(theme()),
+            logits,
+        ),
         key="evidence:bars",
         alt="The likeliest tokens with and without the picked head",
     )
@@ -678,30 +699,33 @@ def _without(
                 f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."
             )
         )
-    even = answer_study(evidence.make_heads_uniform, *controls.key, alone)
-    return (even, effects.get(alone) or evidence.ablate_heads(baseline, alone)), off, answers
+    return (
+        (
+            answer_study(evidence.make_heads_uniform, *controls.key, alone),
+            effects.get(alone) or evidence.ablate_heads(baseline, alone),
+        ),
+        off,
+        answers,
+    )
 
 
 def _ranking(
     controls: Controls, baseline: evidence.Baseline, alone: Mapping[flow.Head, evidence.Effect]
 ) -> None:
-    rows = []
-    for head, effect in list(alone.items())[:TABLE_ROWS]:
-        row = {
-            "head": controls.heads[head],
-            "answer without it": number(effect.value),
-            "change": signed(effect.change),
-        }
-        if effect.id is not None:
-            (row["prediction then"],) = display_names(
-                baseline.pretrained, baseline.answer, [effect.id]
-            )
-        if controls.estimates:
-            row["gradient estimate"] = signed(controls.estimates[head])
-        rows.append(row | {"largest weight": number(controls.sharp[head])})
+    shown = dict(list(alone.items())[:TABLE_ROWS])
+    columns: dict[str, Sequence[str]] = {
+        "head": [controls.heads[head] for head in shown],
+        "answer without it": [number(effect.value) for effect in shown.values()],
+        "change": [signed(effect.change) for effect in shown.values()],
+    }
+    if ids := [effect.id for effect in shown.values() if effect.id is not None]:
+        columns["prediction then"] = display_names(baseline.pretrained, baseline.answer, ids)
+    if controls.estimates:
+        columns["gradient estimate"] = [signed(controls.estimates[head]) for head in shown]
+    columns["largest weight"] = [number(controls.sharp[head]) for head in shown]
     table(
-        list(rows[0]),
-        [list(row.values()) for row in rows],
+        list(columns),
+        list(zip(*columns.values(), strict=True)),
         caption="Heads by the change of the answer without them",
         markers=False,
     )
@@ -737,9 +761,13 @@ def maps_section(controls: Controls, head: flow.Head, cell: Pair) -> evidence.He
     )
     write_linked("evidence", "pin", pinned)
     row, column = pinned or cell
-    flowing = None
-    for query in flow_query(item, row):
-        flowing = shared(_flow, controls.ref, controls.question.inputs, head[0], query)
+    flowing = next(
+        (
+            shared(_flow, controls.ref, controls.question.inputs, head[0], query)
+            for query in flow_query(item, row)
+        ),
+        None,
+    )
     contributions = controls.contributions
     measures = evidence.head_maps(controls.reading.trace, item, head[1], contributions, flowing)
     paragraph(f"**{name} on the same tokens**")
@@ -762,7 +790,6 @@ def maps_section(controls: Controls, head: flow.Head, cell: Pair) -> evidence.He
             f"{shape[0]} × {shape[1]} cells are too many to show side by side, so only row {row} is shown."
         )
     else:
-        cross = item.kind == "cross"
         visible = None if item.mask is None else item.visible[head[1]]
         tiles = {
             each: Tile(NAMES[each], NOTES[each], values, visible, index)
@@ -770,9 +797,10 @@ def maps_section(controls: Controls, head: flow.Head, cell: Pair) -> evidence.He
         }
         if "flow" in tiles and (known := measures.known) is not None:
             known = np.pad(known, ((0, 0), (0, item.weights.shape[2] - known.shape[1])))
-            mask = known if visible is None else visible & known
             note = f"{NOTES['flow']}; this row only"
-            tiles["flow"] = replace(tiles["flow"], mask=mask, note=note)
+            tiles["flow"] = replace(
+                tiles["flow"], mask=known if visible is None else visible & known, note=note
+            )
         if "gradient" in tiles:
             values = measures.maps["gradient"]
             tiles["gradient"] = replace(
@@ -790,7 +818,9 @@ def maps_section(controls: Controls, head: flow.Head, cell: Pair) -> evidence.He
             column=column,
             height=320,
             pin=pinned,
-            reads="output (row) … input (column)" if cross else "query (row) … key (column)",
+            reads="output (row) … input (column)"
+            if item.kind == "cross"
+            else "query (row) … key (column)",
             noun="value",
             fact=f"Head {name} by {len(measures.maps)} measures",
         )
@@ -908,18 +938,16 @@ for token, values in answers.items():
         todo = evidence.head_sets(controls.reading.trace)
         if all(one in measured for one in todo):
             results["changes"] = np.array([measured[one].change for one in todo])
-    known = measures.known
-    query = int(cell[0] if known is None else known.any(1).argmax())
+    query = int(cell[0] if measures.known is None else measures.known.any(1).argmax())
     flowing = [f"flow_map(reading.trace, {head[0]}, {to})" for to in flow_query(item, query)]
-    sink = controls.reading.sinks
     cells.append(
         Cell(
             f"One head on the same tokens by each measure: {', '.join(measures.maps)}.",
             f"""
 from core.interpret.evidence import {contributions.partition("(")[0]}, flow_map, head_maps
-{"from core.pretrained.reading import with_sink" if sink else ""}
+{"from core.pretrained.reading import with_sink" if controls.reading.sinks else ""}
 contributions = {contributions}
-item = {"with_sink(reading.trace)" if sink else "reading.trace"}.maps[{head[0]}]
+item = {"with_sink(reading.trace)" if controls.reading.sinks else "reading.trace"}.maps[{head[0]}]
 flowing = {flowing[0] if flowing else None}  # maximum flow to each query
 measures = head_maps(reading.trace, item, {head[1]}, contributions, flowing)  # each (T, S)
 """,
@@ -939,8 +967,11 @@ show_maps(shown, item.queries, item.keys, row={query})
         cells.append(HIDE)
         changes = np.array([measured[token].change for token in tokens])
         rows = np.stack([*controls.scores.values(), np.abs(changes)])
-        results |= {f"scores[{name!r}]": values for name, values in controls.scores.items()}
-        results |= {"hidden": changes, "shares": rows / rows.max(-1, keepdims=True).clip(1e-30)}
+        results |= {
+            **{f"scores[{name!r}]": values for name, values in controls.scores.items()},
+            "hidden": changes,
+            "shares": rows / rows.max(-1, keepdims=True).clip(1e-30),
+        }
     return Script(tuple(cells), results)
 
 
@@ -948,10 +979,11 @@ show_maps(shown, item.queries, item.keys, row={query})
 
 
 HIDDEN = "Measured"
-Agreement = tuple[dict[str, float | None] | None, bool]
 
 
-def tokens_section(controls: Controls, baseline: evidence.Baseline) -> Agreement:
+def tokens_section(
+    controls: Controls, baseline: evidence.Baseline
+) -> tuple[dict[str, float | None] | None, bool]:
     """Draw every measure as a row over the tokens, the measured changes last.
 
     Returns Kendall's τ of each measure with those (None where not every token was hidden), and whether the weights put
@@ -1030,11 +1062,14 @@ def tokens_section(controls: Controls, baseline: evidence.Baseline) -> Agreement
         left=3,
         markers=False,
     )
-    too_long = f" Flow from {len(tokens)} tokens takes too long, so it is left out."
     st.caption(
         "Kendall’s τ compares the order of the tokens by a measure with their order by how much the answer "
         "changes when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
-        + ("" if "flow" in measures else too_long)
+        + (
+            ""
+            if "flow" in measures
+            else f" Flow from {len(tokens)} tokens takes too long, so it is left out."
+        )
     )
     return agree, first["weights"] == needed
 
@@ -1090,7 +1125,7 @@ def _view(choice: ModelChoice) -> None:
             st.caption(plain(controls.reading.note))
         baseline, pair, off = controls.baseline, None, NO_HEADS
         answers: Answers = {}
-        if baseline is not None and controls.recordable:
+        if baseline is not None and baseline.pretrained.recordable:
             head, pair, off, answers = section(controls, baseline)
         else:
             st.caption(
@@ -1124,17 +1159,19 @@ def _view(choice: ModelChoice) -> None:
             if pair is not None:
                 paragraph(even_fact(baseline, controls.heads[head], *pair))
             paragraph(can_tell(*agreed))
-        how = "; fp32, no dropout" if baseline else ", as uploaded"
-        per_head = several = decoder = ""
-        if controls.recordable:
-            per_head = ", one forward pass per head"
-            several = (
-                " A head that changes nothing by itself may be one of several that do the same."
+        trace = controls.reading.trace
+        parts = {
+            f"{plain(trace.source)}, {controls.reading.source.count}": True,
+            "; fp32, no dropout": baseline is not None,
+            ", as uploaded": baseline is None,
+            ", one forward pass per head": pair is not None,
+            ".": True,
+            " The paper on rollout and flow covers encoders only; here the decoder's steps follow the "
+            "encoder's in one graph, and the part that reaches the source is shown.": len(
+                trace.kinds
             )
-        trace, source = controls.reading.trace, controls.reading.source
-        if len(trace.kinds) > 1:
-            decoder = (
-                " The paper on rollout and flow covers encoders only; here the decoder's steps follow the "
-                "encoder's in one graph, and the part that reaches the source is shown."
-            )
-        caption(f"{plain(trace.source)}, {source.count}{how}{per_head}.{decoder}{several}")
+            > 1,
+            " A head that changes nothing by itself may be one of several that do the same.": pair
+            is not None,
+        }
+        caption("".join(filter(parts.get, parts)))

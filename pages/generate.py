@@ -12,17 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from torch import Tensor
 
-from core.interpret.trace import (
-    AttentionMap,
-    AttentionTrace,
-    Head,
-    Kind,
-    induction,
-    most_informative_head,
-    to_numpy,
-)
 from core.models.decoding import Hypothesis, SearchSettings, Tree
-from core.pretrained import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.generate import (
     Continuation,
     GenerationStart,
@@ -35,6 +25,27 @@ from core.pretrained.generate import (
     token_names,
 )
 from dashboard.draw.page_views import tree_spots, tree_view
+from dashboard.inside import (
+    AttentionMap,
+    AttentionTrace,
+    Head,
+    Kind,
+    ModelInputs,
+    ModelRef,
+    Pretrained,
+    PretrainedError,
+    choose_head,
+    choose_model,
+    current_head_of,
+    induction,
+    input_errors,
+    is_small,
+    model_cell,
+    most_informative_head,
+    one_thread,
+    study_of,
+    to_numpy,
+)
 from dashboard.page import (
     HERE,
     PROSE,
@@ -74,13 +85,6 @@ from dashboard.ui.decoding import (
     search_fields,
     sources,
 )
-from dashboard.ui.model_picker import (
-    choose_head,
-    choose_model,
-    current_head_of,
-    input_errors,
-)
-from dashboard.ui.models import ModelRef, is_small, model_cell, one_thread, study_of
 
 # The settings of the search, the search of this session, and one step of it with its attention.
 

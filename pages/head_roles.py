@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.entries import ConfigError, refuse_if
+from core.entries import ConfigError, Param
 from core.interpret.circuits import head_weights
 from core.interpret.head_tests import (
     GOULD,
@@ -46,10 +46,8 @@ from core.interpret.syntax import (
     NAMES,
     Relation,
     RelationScore,
-    SyntaxReadings,
     SyntaxResult,
     known_sentences,
-    parse_conllu,
     parses,
     queries_by_sentence,
     reduce_parse,
@@ -58,10 +56,6 @@ from core.interpret.syntax import (
     word_trace,
     word_weights,
 )
-from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind
-from core.pretrained import ModelInputs, Reading
-from core.tasks import reading
-from core.tasks.reading import decode_text
 from dashboard.draw.grids import (
     SENTENCE_STYLE,
     head_bars,
@@ -72,6 +66,33 @@ from dashboard.draw.grids import (
     share_grid,
 )
 from dashboard.draw.picture_files import csv_file
+from dashboard.inside import (
+    KIND_HELP,
+    KINDS,
+    AttentionMap,
+    AttentionTrace,
+    Head,
+    Kind,
+    ModelChoice,
+    ModelInputs,
+    ModelRef,
+    Reading,
+    choose_head,
+    choose_model,
+    current_head_of,
+    examples_of,
+    input_errors,
+    inputs_of,
+    is_small,
+    load_model,
+    model_cell,
+    one_thread,
+    reading_of,
+    readings_of,
+    role_scores_of,
+    study_of,
+    swatch,
+)
 from dashboard.page import (
     HERE,
     UNASKED,
@@ -86,16 +107,15 @@ from dashboard.page import (
     add_script,
     attention_view,
     caption,
+    chart_title,
     cut,
     details,
     draw_chart,
     fact,
     fragment,
-    link_value,
     measure_with_progress,
     measurements,
     number,
-    paragraph,
     percent,
     plain,
     pressed_point,
@@ -108,27 +128,7 @@ from dashboard.page import (
     title,
     write_linked,
 )
-from dashboard.server.people import admit_upload, at_most, where_stored
-from dashboard.ui.heads import examples_of, inputs_of, readings_of, role_scores_of, swatch
-from dashboard.ui.model_picker import (
-    KIND_HELP,
-    KINDS,
-    ModelChoice,
-    choose_head,
-    choose_model,
-    current_head_of,
-    input_errors,
-)
-from dashboard.ui.models import (
-    ModelRef,
-    is_small,
-    load_model,
-    model_cell,
-    one_thread,
-    reading_of,
-    study_of,
-)
-from dashboard.ui.uploads import clear_data, file_key
+from dashboard.ui.uploads import data_widget, link_data
 
 MAX_SENTENCES, MAX_LETTERS = 60, 400
 SUCCESSOR = "Successor"
@@ -136,8 +136,17 @@ TEST_NAMES = (*(test.name for test in TESTS), SUCCESSOR)
 
 
 ROLE, HEAD, SHOWN, KNOWN = (f"head_roles:{key}" for key in ("role", "head", "shown", "known"))
-RELATION, WORD_HEAD, SENTENCE, FILE, TROUBLE = (
-    f"head_roles:{key}" for key in ("relation", "syntactic", "sentence", "conllu", "conllu:trouble")
+RELATION, WORD_HEAD, SENTENCE, FILE = (
+    f"head_roles:{key}" for key in ("relation", "syntactic", "sentence", "conllu")
+)
+ATTENTION = {"self": "self-attention", "causal": "causal self-attention"}
+CONLLU = Param(
+    "data",
+    "CoNLL-U",
+    "",
+    meaning=f"sentences with their syntactic trees, at most {MAX_PARSES} of them and "
+    f"{MAX_CHARACTERS:,} characters",
+    longest=MAX_CHARACTERS,
 )
 TEST, TEST_HEAD = (f"head_roles:{key}" for key in ("test", "tested"))
 READ, LINES = (f"head_roles:{key}" for key in ("read", "lines"))  # measurements
@@ -267,12 +276,15 @@ def head_field(name: str, options: Mapping[str, Head], of: object, column: Any, 
     return options[FIELDS.draw(name, into=column, heads=list(options), of=of, order=order)[name]]
 
 
-def head_chart(spec: Spec, key: str, field: str, alt: str) -> None:
+def head_chart(column: Any, title: str, spec: Spec, key: str, field: str, alt: str) -> None:
     def pick() -> None:
         if point := pressed_point(key, "head"):
             st.session_state[field] = point["name"]
 
-    draw_chart(st, spec, key=key, width="content", alt=alt, selection_mode="head", on_select=pick)
+    chart_title(title, column)
+    draw_chart(
+        column, spec, key=key, width="content", alt=alt, selection_mode="head", on_select=pick
+    )
 
 
 def head_map(
@@ -302,16 +314,13 @@ def head_map(
 @fragment
 @input_errors()
 def draw_roles(choice: ModelChoice) -> None:
-    reads_text = choice.pretrained is not None and choice.pretrained.reads_text
     kind, (role_column, more_column) = kind_and_columns(choice, 2)
     more = more_column.popover("More", help="The head, your own sentences, and where it is shown")
     sentences: tuple[str, ...] = ()
-    if reads_text:
-        with more:
-            typed = FIELDS.draw("own", into=HERE).own
-            with st.container(height=180):
-                st.caption("The example sentences:  \n" + "  \n".join(SENTENCES))
-        sentences, trouble = read_sentences(typed)
+    if choice.pretrained is not None and choice.pretrained.reads_text:
+        sentences, trouble = read_sentences(FIELDS.draw("own", into=more).own)
+        with more, st.container(height=180):
+            st.caption("The example sentences:  \n" + "  \n".join(SENTENCES))
         if trouble:
             st.warning(trouble)
     with st.spinner("Measuring every head, once per model"), st.skeleton(height=240):
@@ -346,30 +355,30 @@ def draw_roles(choice: ModelChoice) -> None:
         choose_head(choice.ref, kind, head)
         state[KNOWN] = choice.ref, head
     left, right = st.columns(2, gap="medium")
-    with left:
-        st.markdown("**The role of every head**")
-        head_chart(
-            role_grid(scores, head, theme()),
-            "head_roles:roles",
-            HEAD,
-            "Layers by heads, each in its role's colour",
-        )
-    with right:
-        paragraph(f"**{ROLES[role].name}**, score from 0 to 1")
-        head_chart(
-            share_grid(
-                scores,
-                scores.score[role],
-                {each: role_figure(scores, role, each) for each in scores.heads},
-                ~scores.counts[role],
-                head,
-                theme(),
-                "role",
-            ),
-            "head_roles:scores",
-            HEAD,
-            f"Layers by heads, each with its score as {ROLES[role].name.lower()}",
-        )
+    head_chart(
+        left,
+        "The role of every head",
+        role_grid(scores, head, theme()),
+        "head_roles:roles",
+        HEAD,
+        "Layers by heads, each in its role's colour",
+    )
+    head_chart(
+        right,
+        f"{ROLES[role].name}, score from 0 to 1",
+        share_grid(
+            scores,
+            scores.score[role],
+            {each: role_figure(scores, role, each) for each in scores.heads},
+            ~scores.counts[role],
+            head,
+            theme(),
+            "role",
+        ),
+        "head_roles:scores",
+        HEAD,
+        f"Layers by heads, each with its score as {ROLES[role].name.lower()}",
+    )
     fact(role_fact(scores, head, role, inputs))
     with st.container(
         horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"
@@ -378,12 +387,27 @@ def draw_roles(choice: ModelChoice) -> None:
             st.latex(part, width="content")
     shown, example = _one_head(choice, inputs, scores, role, head, more)
     add_script(partial(roles_script, choice, inputs, scores, sentences, role, head, shown, example))
-    left_out = len(set(sentences) - {each.text for each in inputs.givens})
-    st.caption(plain(role_caption(scores, role, inputs, choice.reading.trace.source, left_out)))
-    papers = [f"**{each.name}** — {plain(each.meaning)}. {each.source}" for each in ROLES]
+    st.caption(
+        plain(
+            role_caption(
+                scores,
+                role,
+                inputs,
+                choice.reading.trace.source,
+                len(set(sentences) - {each.text for each in inputs.givens}),
+            )
+        )
+    )
     details(
         "Papers and source",
-        partial(sources, "\n\n".join(papers), ROLES[role].targets or share_used, weight_on_targets),
+        partial(
+            sources,
+            "\n\n".join(
+                [f"**{each.name}** — {plain(each.meaning)}. {each.source}" for each in ROLES]
+            ),
+            ROLES[role].targets or share_used,
+            weight_on_targets,
+        ),
         "head_roles:source",
     )
 
@@ -443,10 +467,10 @@ def _one_head(
             query=None if example is None else example.query,
             fact=f"Head {scores.name(head)} on {len(line)} tokens",
         )
+    chart_title(
+        f"{scores.name(head)} in every role; the line is chance, ± 3 standard deviations", right
+    )
     with right:
-        paragraph(
-            f"**{scores.name(head)} in every role**; the line is chance, ± 3 standard deviations"
-        )
         draw_chart(
             st,
             head_bars(scores, head, theme()),
@@ -456,22 +480,21 @@ def _one_head(
         fact(text_fact(shown, kind, example, role, noun))
     # A row a role: how many heads have it, the head that has most of it, its score and chance, and an example
     examples, own = examples_of(choice.ref, inputs, kind), list(scores.head_roles.values())
-    rows = [
-        [each.name, "–", "–", "–", "–", "no token here can show it"]
-        if (best := scores.best(index)) is None
-        else [
-            each.name,
-            str(own.count(index)),
-            scores.name(best),
-            number(scores.score[index][best]),
-            _chance(scores, index, best),
-            example_of(*examples[index], inputs, kind, index) if index in examples else "–",
-        ]
-        for index, each in enumerate(ROLES)
-    ]
     table(
         ("role", "heads", "best head", "score", "chance", "clearest example"),
-        rows,
+        [
+            [each.name, "–", "–", "–", "–", "no token here can show it"]
+            if (best := scores.best(index)) is None
+            else [
+                each.name,
+                str(own.count(index)),
+                scores.name(best),
+                number(scores.score[index][best]),
+                _chance(scores, index, best),
+                example_of(*examples[index], inputs, kind, index) if index in examples else "–",
+            ]
+            for index, each in enumerate(ROLES)
+        ],
         caption="The head with the most of each role",
         left=(0, 5),
         marks=[swatch(index) for index in range(len(ROLES))],
@@ -492,27 +515,28 @@ def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
 
 def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) -> str:
     role, score = ROLES[index], scores.score[index][head]
-    chance = number(scores.chance[index][head])
-    measured = f"over {rows_of(scores, index, inputs)}"
+    chance, measured = number(scores.chance[index][head]), f"over {rows_of(scores, index, inputs)}"
+    line = (
+        f":primary[**{scores.name(head)}**] puts **{number(score)}** of its weight on **{role.attends_to}**, "
+        f"{measured}; with the keys shuffled, the same weights would put {chance} there."
+    )
     if role.targets is None:
         line = (
             f":primary[**{scores.name(head)}**] uses **{number(score)}** of the keys that it may attend to, "
             f"{measured}; with random scores it would be {chance}."
         )
-    else:
-        line = (
-            f":primary[**{scores.name(head)}**] puts **{number(score)}** of its weight on **{role.attends_to}**, "
-            f"{measured}; with the keys shuffled, the same weights would put {chance} there."
-        )
     # Which role the head has, and how many others have this one
     own = scores.head_roles.get(head)
-    others = sum(one == index for one in scores.head_roles.values())
+    others = list(scores.head_roles.values()).count(index)
     count = f"{others} of {len(scores.heads)} heads {'has' if others == 1 else 'have'} the role {role.name.lower()}."
-    if own is None:
-        even = role.targets is None and score >= UNIFORM
-        why = "its weights are nearly even" if even else "it is not clearly above chance in any"
-        return f"{line} It has no role: {why}. {count}"
-    return f"{line} {count if own == index else f'Its role is {ROLES[own].name.lower()}; {count}'}"
+    if own is not None:
+        return (
+            f"{line} {count if own == index else f'Its role is {ROLES[own].name.lower()}; {count}'}"
+        )
+    why = "it is not clearly above chance in any"
+    if role.targets is None and score >= UNIFORM:
+        why = "its weights are nearly even"
+    return f"{line} It has no role: {why}. {count}"
 
 
 def _chance(scores: RoleScores, index: int, head: Head) -> str:
@@ -555,7 +579,6 @@ def role_caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str,
         if inputs.what == "input above"
         else f"{len(inputs.givens)} {inputs.what}"
     )
-    attention = "self-attention" if scores.kind == "self" else "causal self-attention"
     measured = (
         f"rows that can show the role, Mᵢ is {ROLES[index].attends_to}; c and σ are the mean and standard "
         "deviation of s when the keys of each text are shuffled, in the same way for all of its rows."
@@ -567,9 +590,9 @@ def role_caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str,
         )
     left_out = f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the words."
     return (
-        f"{model}, {attention}, measured on {on}. R are the {scores.rows[index]:,} {measured} The role of a head is "
-        f"the one in which it is furthest above chance, by at least 3 σ and {number(MIN_SHARE)} of the way from "
-        "chance to 1. First token and Broad count only where no other role does."
+        f"{model}, {ATTENTION[scores.kind]}, measured on {on}. R are the {scores.rows[index]:,} {measured} "
+        f"The role of a head is the one in which it is furthest above chance, by at least 3 σ and "
+        f"{number(MIN_SHARE)} of the way from chance to 1. First token and Broad count only where no other role does."
         f"{left_out if cut else ''}"
     )
 
@@ -577,7 +600,6 @@ def role_caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str,
 def example_of(
     reading: Reading, example: Example, inputs: RoleInputs, kind: Kind, index: int
 ) -> str:
-    """The clearest row of a role in one line: query → key, the weight, and its text."""
     tokens, given = reading.lines(kind)[0].tokens, inputs.givens[example.reading]
     line = f"{tokens[example.query]} → {tokens[example.key]} {number(example.value)}"
     if ROLES[index].targets is None:
@@ -589,22 +611,22 @@ def example_of(
 
 
 def roles_csv(scores: RoleScores) -> bytes:
-    rows = [
-        [
-            scores.numbers[layer],
-            head,
-            role.key,
-            *(f"{one[at]:.6f}" for one in (scores.score, scores.chance, scores.std)),
-            int(scores.rows[index]),
-            int(scores.counts[at]),
-            int(scores.head_roles.get((layer, head)) == index),
-        ]
-        for layer, head in np.ndindex(*scores.score.shape[1:])
-        for index, role in enumerate(ROLES)
-        if not np.isnan(scores.score[at := (index, layer, head)])
-    ]
     return csv_file(
-        "layer head role score chance std rows above_baseline is_its_role".split(), rows
+        "layer head role score chance std rows above_baseline is_its_role".split(),
+        [
+            [
+                scores.numbers[layer],
+                head,
+                role.key,
+                *(f"{one[at]:.6f}" for one in (scores.score, scores.chance, scores.std)),
+                int(scores.rows[index]),
+                int(scores.counts[at]),
+                int(scores.head_roles.get((layer, head)) == index),
+            ]
+            for layer, head in np.ndindex(*scores.score.shape[1:])
+            for index, role in enumerate(ROLES)
+            if not np.isnan(scores.score[at := (index, layer, head)])
+        ],
     )
 
 
@@ -618,16 +640,20 @@ def draw_syntax(choice: ModelChoice) -> None:
         )
         return
     kind, (relation_column, head_column, file_column) = kind_and_columns(choice, 3)
-    reference = _file_field(file_column)
+    reference = _data_field(file_column)
     # Read the sentences one by one; wait while more can be read, and no relation has ten instances yet
     model, known = load_model(choice.ref), study_of(known_sentences, choice.ref, reference)
 
-    def read_one(index: int) -> SyntaxReadings | None:
-        with one_thread(is_small(model)):
-            return reduce_parse(model, known[index], kind)
-
     about = choice.ref, reference, kind
-    read = measure_with_progress(READ, about, range(len(known)), read_one, "sentences", UNASKED)
+    with one_thread(is_small(model)):
+        read = measure_with_progress(
+            READ,
+            about,
+            range(len(known)),
+            lambda index: reduce_parse(model, known[index], kind),
+            "sentences",
+            UNASKED,
+        )
     result = shared(_score_syntax, *about, len(read))
     if not any(result.scores):
         if len(read) == len(known):
@@ -642,34 +668,41 @@ def draw_syntax(choice: ModelChoice) -> None:
     )
     score = result.scores[relation]
     assert score is not None
-    options = {
-        result.readings.name(head): head
-        for head in sorted(result.heads(), key=lambda head: -score.accuracy[head])
-    }
-    about_head = (of, CHOICES[relation][0].key, CHOICES[relation][1])
-    head = head_field("word_head", options, about_head, head_column, "accuracy")
+    head = head_field(
+        "word_head",
+        {
+            result.readings.name(head): head
+            for head in sorted(result.heads(), key=lambda head: -score.accuracy[head])
+        },
+        (of, CHOICES[relation][0].key, CHOICES[relation][1]),
+        head_column,
+        "accuracy",
+    )
     left, right = st.columns(2, gap="medium")
-    with left:
-        paragraph(f"**{NAMES[relation]}**, accuracy of every head")
-        offset = float(score.offset_hits.mean(-1).max())
-        shares = {
-            each: f"{percent(score.accuracy[each])} of {score.count}" for each in result.heads()
-        }
-        faint = score.accuracy <= offset
-        head_chart(
-            share_grid(result.readings, score.accuracy, shares, faint, head, theme(), "accuracy"),
-            "head_roles:accuracies",
-            WORD_HEAD,
-            f"Layers by heads, each with its accuracy for {NAMES[relation]}",
-        )
-    with right:
-        paragraph("**The best head of each relation**; the tick is the best fixed offset")
-        draw_chart(
-            st,
-            relation_dots(result, relation, theme()),
-            key="head_roles:relations",
-            alt="Relations with the accuracy of their best head and of the best fixed offset",
-        )
+    offset = float(score.offset_hits.mean(-1).max())
+    head_chart(
+        left,
+        f"{NAMES[relation]}, accuracy of every head",
+        share_grid(
+            result.readings,
+            score.accuracy,
+            {each: f"{percent(score.accuracy[each])} of {score.count}" for each in result.heads()},
+            score.accuracy <= offset,
+            head,
+            theme(),
+            "accuracy",
+        ),
+        "head_roles:accuracies",
+        WORD_HEAD,
+        f"Layers by heads, each with its accuracy for {NAMES[relation]}",
+    )
+    chart_title("The best head of each relation; the tick is the best fixed offset", right)
+    draw_chart(
+        right,
+        relation_dots(result, relation, theme()),
+        key="head_roles:relations",
+        alt="Relations with the accuracy of their best head and of the best fixed offset",
+    )
     source, target = score.relation.ends(score.reverse)
     own, (best, low, high) = float(score.accuracy[head]), score.held_out_share
     fact(
@@ -697,20 +730,24 @@ def draw_syntax(choice: ModelChoice) -> None:
     )
     csv_button("All accuracies, CSV", "syntactic-heads.csv", lambda: syntax_csv(result))
     caption(plain(syntax_caption(result, score, choice.reading.trace.source, not reference)))
-    papers = (
-        "Attention between words, both directions and the best fixed offset as the baseline: "
-        f"{CLARK}, section 4. Relations: "
-        "[Universal Dependencies](https://universaldependencies.org/u/dep/)."
-    )
     details(
         "Papers and source",
-        partial(sources, papers, Relation.targets, word_weights, score_relation),
+        partial(
+            sources,
+            (
+                "Attention between words, both directions and the best fixed offset as the baseline: "
+                f"{CLARK}, section 4. Relations: "
+                "[Universal Dependencies](https://universaldependencies.org/u/dep/)."
+            ),
+            Relation.targets,
+            word_weights,
+            score_relation,
+        ),
         "head_roles:syntax-source",
     )
 
 
 def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> SyntaxResult:
-    """The scores over the first `count` sentences that were read."""
     return score_syntax(
         load_model(ref),
         [one for _, one in sorted(measurements(READ, (ref, reference, kind)).items())[:count]],
@@ -718,64 +755,22 @@ def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> Synt
     )
 
 
-def _file_field(column: Any) -> str:
-    def stored(text: str) -> str:
-        """The reference in a link; ConfigError where its data is not on this machine, or no reference."""
-        refuse_if(not reading.is_reference(text), "This is no reference to stored sentences.")
-        shared(parses, text)
-        return text
-
-    state = st.session_state
-    link_value(FILE, "", stored)
+def _data_field(column: Any) -> str:
+    """The sentences of one's own, as text or a reference; "" for the lab's, also where they cannot be read."""
+    link_data(FILE, "")
     with column.popover("Sentences", icon=":material/account_tree:", width="stretch"):
-        st.file_uploader(
-            "CoNLL-U file",
-            ["conllu", "txt"],
-            key=file_key(FILE),
-            on_change=_take_file,
-            max_upload_size=at_most("upload_megabytes", MAX_CHARACTERS // 10**6),
-            help=f"Sentences with their syntactic trees, at most {MAX_PARSES} of them and 2 MB. "
-            f"{where_stored()}",
-        )
+        data = data_widget(CONLLU, FILE)
         st.caption(
             "The page measures 179 English sentences, annotated by hand for it, until you upload others. "
             "docs/conllu.md in the repository describes the format."
         )
-        if state.get(FILE):
-            st.button(
-                "Use the lab's own sentences",
-                key=f"{FILE}:clear",
-                on_click=clear_data,
-                args=(FILE,),
-            )
-    reference, trouble = str(state.get(FILE, "")), state.get(TROUBLE)
     try:
-        shared(parses, reference)
-    except ConfigError as error:  # deleted since
-        reference, trouble = "", str(error)
-    if trouble:
-        st.warning(plain(trouble))
-    return reference
-
-
-def _take_file() -> None:
-    state, file = st.session_state, st.session_state.get(file_key(FILE))
-    state.pop(TROUBLE, None)
-    if file is None:
-        return
-    try:
-        admit_upload(file)
-        text = decode_text(file.getvalue())
-        count = len(parse_conllu(text))
+        if len(shared(parses, data)) == MAX_PARSES:
+            st.caption(f"Of a longer file the first {MAX_PARSES} sentences are measured.")
     except ConfigError as error:
-        state[TROUBLE] = f"{file.name}: {error}"
-        return
-    if count > MAX_PARSES:
-        state[TROUBLE] = (
-            f"{file.name} has {count:,} sentences; the first {MAX_PARSES} are measured."
-        )
-    state[FILE] = reading.put(text)
-    state[f"{FILE}:files"] = state.get(f"{FILE}:files", 0) + 1
+        st.warning(plain(str(error)))
+        return ""
+    return data
 
 
 def _sentence(
@@ -788,33 +783,37 @@ def _sentence(
     queries = queries_by_sentence(result, score, head)
     name, sentences = result.readings.name(head), result.readings.sentences
     # A link has the sentence's number: its label has the verdict on this head.
-    texts = {
-        str(index + 1): f"{index + 1} {'✓' if all(query.right for query in each) else '✗'} "
-        f"{sentences[index].parse.text}"
-        for index, each in queries.items()
-    }
     sentence = (
         int(
             FIELDS.draw(
                 "sentence",
                 into=HERE,
-                texts=texts,
+                texts={
+                    str(
+                        index + 1
+                    ): f"{index + 1} {'✓' if all(query.right for query in each) else '✗'} "
+                    f"{sentences[index].parse.text}"
+                    for index, each in queries.items()
+                },
                 of=(choice.ref, name, score.relation.key, score.reverse),
             ).sentence
         )
         - 1
     )
     parse, tokens = sentences[sentence].parse, sentences[sentence].tokens
-    target = parse.text if load_model(choice.ref).reads == "pair" else None
     trace = word_trace(
-        reading_of(choice.ref, ModelInputs(parse.text, target=target)),
+        reading_of(
+            choice.ref,
+            ModelInputs(
+                parse.text, target=(parse.text if load_model(choice.ref).reads == "pair" else None)
+            ),
+        ),
         parse,
         tokens,
         result.readings.kind,
     )
-    weights = trace.head(*head)
     st.html(SENTENCE_STYLE)
-    st.html(query_lines(parse, weights, queries[sentence], theme()))
+    st.html(query_lines(parse, trace.head(*head), queries[sentence], theme()))
     st.caption(
         f"Each word on the colour of its weight from the framed word, in {plain(name)} of "
         f"{plain(trace.source)}; the right answer is underlined."
@@ -907,20 +906,18 @@ def draw_tests(choice: ModelChoice) -> None:
     ref = choice.ref
     # Read the lines of random tokens one by one; of fewer than two there is no interval
     model, lines = load_model(ref), study_of(random_lines, ref)
-    example = partial(study_of, read_line, ref, kind, tuple(lines[0]))
-
-    def score_line(index: int) -> Any:
-        if index == 0:
-            return line_scores(example(), kind)
-        with one_thread(is_small(model)):
-            return line_scores(read_line(model, kind, lines[index]), kind)
-
-    read = measure_with_progress(
-        LINES, (ref, kind), range(len(lines)), score_line, "lines of random tokens", UNASKED
-    )
+    with one_thread(is_small(model)):
+        read = measure_with_progress(
+            LINES,
+            (ref, kind),
+            range(len(lines)),
+            lambda index: line_scores(read_line(model, kind, lines[index]), kind),
+            "lines of random tokens",
+            UNASKED,
+        )
     if len(read) < 2:  # of one there is no interval
         return
-    scores = join_lines(kind, example(), list(read.values()))
+    scores = join_lines(kind, study_of(read_line, ref, kind, tuple(lines[0])), list(read.values()))
     of = f"{ref} {kind}"
     drawn = FIELDS.draw("test", into=test_column, scores=scores, of=of)
     test = TEST_NAMES.index(drawn.test)
@@ -928,11 +925,13 @@ def draw_tests(choice: ModelChoice) -> None:
         with st.spinner("Reading the weights of every head, once per model"):
             ranks = study_of(score_successors, ref, kind, given=(head_weights,))
     ranked = ranks.ranked() if is_successor else scores.ranked(test)
-    options = {scores.name(head): head for head in ranked}
-    head = head_field("test_head", options, (of, test), head_column, "score")
+    head = head_field(
+        "test_head", {scores.name(head): head for head in ranked}, (of, test), head_column, "score"
+    )
     if is_successor:
-        order = _successor(choice, ranks, head)
-        add_script(partial(successor_script, choice, kind, ranks, head, order))
+        add_script(
+            partial(successor_script, choice, kind, ranks, head, _successor(choice, ranks, head))
+        )
     else:
         _repeats(choice, scores, test, head)
         add_script(partial(repeats_script, choice, scores, test, head))
@@ -944,24 +943,33 @@ def draw_tests(choice: ModelChoice) -> None:
         markers=False,
     )
     csv_button("All scores, CSV", "standard-tests.csv", lambda: repeats_csv(scores))
-    attention = "self-attention" if scores.kind == "self" else "causal self-attention"
     drawn_of = " A cell is faint where its interval reaches uniform attention. The map shows the first line."
     caption(
         plain(
-            f"{choice.reading.trace.source}, {attention}, {scores.lines} lines of "
+            f"{choice.reading.trace.source}, {ATTENTION[scores.kind]}, {scores.lines} lines of "
             f"{scores.length} different random tokens of its vocabulary, twice in a row, "
             "between the special tokens that its tokenizer adds. ± is the 95 % interval over the "
             "lines. Random tokens have no meaning, so these scores show position and identity alone; on sentences, "
             f"Roles measures.{'' if is_successor else drawn_of}"
         )
     )
-    papers = [
-        *(f"**{one.name}** — weight on {one.attends_to}. {one.source}" for one in TESTS),
-        f"**Successor** — the successor of a number, a day, a month or a letter. {GOULD}",
-    ]
     details(
         "Papers and source",
-        partial(sources, "\n\n".join(papers), score_successors, RepeatTest.cells, score_repeats),
+        partial(
+            sources,
+            "\n\n".join(
+                [
+                    *(
+                        f"**{one.name}** — weight on {one.attends_to}. {one.source}"
+                        for one in TESTS
+                    ),
+                    f"**Successor** — the successor of a number, a day, a month or a letter. {GOULD}",
+                ]
+            ),
+            score_successors,
+            RepeatTest.cells,
+            score_repeats,
+        ),
         "head_roles:tests-source",
     )
 
@@ -973,21 +981,21 @@ def first_query(scores: RepeatScores, test: int) -> int:
 
 def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -> None:
     left, right = st.columns([1, 1.1], gap="medium")
-    with left:
-        paragraph(f"**{TESTS[test].name}**, score from 0 to 1")
-        head_chart(
-            share_grid(
-                scores,
-                scores.score[test],
-                {each: _figure(scores, test, each) for each in sorted(scores.ranked(test))},
-                ~scores.passes[test],
-                head,
-                theme(),
-            ),
-            "head_roles:tests",
-            TEST_HEAD,
-            f"Layers by heads, each with its score in the test {TESTS[test].name}",
-        )
+    head_chart(
+        left,
+        f"{TESTS[test].name}, score from 0 to 1",
+        share_grid(
+            scores,
+            scores.score[test],
+            {each: _figure(scores, test, each) for each in sorted(scores.ranked(test))},
+            ~scores.passes[test],
+            head,
+            theme(),
+        ),
+        "head_roles:tests",
+        TEST_HEAD,
+        f"Layers by heads, each with its score in the test {TESTS[test].name}",
+    )
     with right:
         head_map(
             scores.example.trace.of(scores.kind),
@@ -1023,32 +1031,41 @@ def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -
 def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
     left, right = st.columns([1, 1.1], gap="medium")
     ends = {each: scores.interval(each) for each in sorted(scores.ranked())}
-    with left:
-        paragraph("**Successor**, share of items from 0 to 1")
-        shares = {
-            each: f"{percent(scores.score[each])}, 95 % interval {percent(low)} to {percent(high)}"
-            for each, (low, high) in ends.items()
-        }
-        faint = np.ones(scores.score.shape, dtype=bool)
-        for each, (low, _) in ends.items():
-            faint[each] = low <= scores.chance
-        head_chart(
-            share_grid(scores, scores.score, shares, faint, head, theme(), "items"),
-            "head_roles:tests",
-            TEST_HEAD,
-            "Layers by heads, each with the share of items whose successor it ranks highest",
-        )
+    faint = np.ones(scores.score.shape, dtype=bool)
+    for each, (low, _) in ends.items():
+        faint[each] = low <= scores.chance
+    head_chart(
+        left,
+        "Successor, share of items from 0 to 1",
+        share_grid(
+            scores,
+            scores.score,
+            {
+                each: f"{percent(scores.score[each])}, 95 % interval {percent(low)} to {percent(high)}"
+                for each, (low, high) in ends.items()
+            },
+            faint,
+            head,
+            theme(),
+            "items",
+        ),
+        "head_roles:tests",
+        TEST_HEAD,
+        "Layers by heads, each with the share of items whose successor it ranks highest",
+    )
     with right:
         names = [order.name for order in scores.orders]
         index = names.index(FIELDS.draw("order", into=HERE, orders=names, of=str(choice.ref)).order)
         # What the head adds to the logit of each item of the order, where it attends to each
         items, values = scores.orders[index].items, np.nan_to_num(scores.logits[index])
-        maps = tuple(
-            AttentionMap("self", layer, one, items, items, None, scores.numbers[layer])
-            for layer, one in enumerate(values)
-        )
         head_map(
-            AttentionTrace(maps, choice.reading.trace.source),
+            AttentionTrace(
+                tuple(
+                    AttentionMap("self", layer, one, items, items, None, scores.numbers[layer])
+                    for layer, one in enumerate(values)
+                ),
+                choice.reading.trace.source,
+            ),
             head,
             TEST_HEAD,
             scores.name,

@@ -15,13 +15,24 @@ from core.interpret.evidence import (
     layer_attentions,
     telling_cell,
 )
-from core.interpret.trace import AttentionTrace, Head, Kind, head_name
-from core.pretrained import ModelInputs, Reading
+from dashboard.inside import (
+    KIND_HELP,
+    KINDS,
+    ModelChoice,
+    choose_head,
+    choose_model,
+    current_head_of,
+    head_name,
+    link_head,
+    model_cell,
+    study_of,
+)
 from dashboard.page import (
     HERE,
     Cell as ScriptCell,
     Fields,
     Ink,
+    Pair,
     Script,
     Segmented,
     Select,
@@ -46,29 +57,22 @@ from dashboard.page import (
     plain,
     plural,
     quoted,
-    read_pair,
+    read_linked,
+    settled,
     sources,
+    stores,
     text_tip,
     theme,
     title,
     whole_tip,
+    write_linked,
     write_pair,
 )
-from dashboard.ui.model_picker import (
-    KIND_HELP,
-    KINDS,
-    ModelChoice,
-    choose_head,
-    choose_model,
-    current_head_of,
-)
-from dashboard.ui.models import ModelRef, model_cell, study_of
 
 # The controls: the kind of attention and the cell, from a link, the map or the fields.
 
 
 MAP = "inside_weight:map"
-CELL, OF, SENT, WRITTEN = (f"inside_weight:{name}" for name in ("cell", "of", "told", "written"))
 HEAD, QUERY, KEY = (f"inside_weight:{name}" for name in ("head", "query", "key"))
 FIELDS = Fields(
     "inside_weight",
@@ -90,7 +94,7 @@ FIELDS = Fields(
 
 def draw_controls(chosen: ModelChoice) -> Values:
     """Draw the fields of kind, head, query and key; returns the model, its inputs, the maps of a kind, and the cell."""
-    reading = chosen.reading
+    reading, ref, state = chosen.reading, chosen.ref, st.session_state
     kinds = reading.trace.kinds
     columns = st.columns(4 if len(kinds) > 1 else 3)
     kind = FIELDS.draw("kind", into=columns[0], kinds=kinds).kind or kinds[0]
@@ -100,65 +104,50 @@ def draw_controls(chosen: ModelChoice) -> Values:
         for layer, item in enumerate(trace.maps)
         for head in range(len(item.weights))
     }
-    cell = current_cell(reading, trace, heads, (chosen.ref, chosen.inputs, kind))
+    item = trace.maps[0]
+    shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
+    usual = telling_cell(reading, trace, current_head_of(ref, kind, trace.shape))
+    linked = link_head(
+        "inside_weight",
+        (ref, kind),
+        ref,
+        {head: (kind, head) for head in heads.values()},
+        usual.at[0],
+    )
+    pair = read_linked("inside_weight", "cell", shape, (ref, chosen.inputs, kind)) or usual.at[1]
+    own, _ = stores(MAP, None)
+    view = settled(trace, MAP, own, own, linked, pair)  # a press in the map wins over the link
+    cell = Cell(view.layer, view.head, *(view.pin or pair))
+    if cell.at[0] != linked:
+        choose_head(ref, kind, cell.at[0])
+        write_pair("head", cell.at[0])
+    write_linked("inside_weight", "cell", cell.at[1])
+
+    def changed() -> None:
+        write_pair("head", heads[state[HEAD]])
+        write_pair("cell", (state[QUERY], state[KEY]))
+
     queries, keys = (
         {index: f"{index} · {token}" for index, token in enumerate(tokens)}
-        for tokens in (trace.maps[0].queries, trace.maps[0].keys)
+        for tokens in (item.queries, item.keys)
     )
-    labels = {name: trace.name(head) for name, head in heads.items()}
-    for column, label, names, key, help in (
-        (columns[-3], "Head", labels, HEAD, "Layer and head, counted from 0."),
-        (columns[-2], "Query", queries, QUERY, "The token that attends."),
-        (columns[-1], "Key", keys, KEY, "The token that is attended to."),
+    for column, label, names, key, value, help in (
+        (
+            columns[-3],
+            "Head",
+            {one: trace.name(head) for one, head in heads.items()},
+            HEAD,
+            cell.name,
+            "Layer and head, counted from 0.",
+        ),
+        (columns[-2], "Query", queries, QUERY, cell.query, "The token that attends."),
+        (columns[-1], "Key", keys, KEY, cell.key, "The token that is attended to."),
     ):
-        column.selectbox(label, list(names), format_func=names.__getitem__, key=key, help=help)  # type: ignore[attr-defined]
-    return Values(ref=chosen.ref, inputs=chosen.inputs, kind=kind, trace=trace, cell=cell)
-
-
-def current_cell(
-    reading: Reading,
-    trace: AttentionTrace,
-    heads: Mapping[str, Head],
-    of: tuple[ModelRef, ModelInputs, Kind],
-) -> Cell:
-    """A new link's cell, else the last one picked here; else, as for another model, text or head, the default."""
-    state, (ref, _, kind) = st.session_state, of
-    before: Cell | None = state.get(CELL)
-    linked = None
-    if st.query_params.get("cell") not in (None, state.get(WRITTEN)):
-        head, bad_head = read_pair("head", trace.shape)
-        pair, bad_cell = read_pair("cell", trace.maps[0].weights.shape[1:])  # type: ignore[arg-type]
-        for sentence in filter(None, (bad_head, bad_cell)):
-            st.warning(sentence)
-        linked = None if head is None or pair is None else Cell(*head, *pair)
-    elsewhere = current_head_of(ref, kind, trace.shape)
-    same = before is not None and state.get(OF) == repr(of) and before.inside(trace)
-    if (
-        before is None
-        or linked is not None
-        or not same
-        or elsewhere not in (None, (before.layer, before.head))
-    ):
-        cell = linked or telling_cell(reading, trace, elsewhere)
-    else:
-        # The cell of the fields, or one just picked in the map, whose state differs from what was last sent to it
-        own, sent = state.get(f"{MAP}:view", {}), state.get(SENT)
-        in_map = own.get("pick") or before.at[0], own.get("pin") or before.at[1]
-        in_fields = (
-            heads.get(state.get(HEAD, ""), before.at[0]),
-            (state.get(QUERY, before.query), state.get(KEY, before.key)),
-        )
-        picked = [in_map] if sent is not None and in_map != sent else []
-        cells = (Cell(*head, *pair) for head, pair in (*picked, in_fields))
-        cell = next((one for one in cells if one.inside(trace)), before)
-    if linked is not None or same and before is not None and cell.name != before.name:
-        choose_head(ref, kind, cell.at[0])
-    state[OF], state[CELL], state[SENT] = repr(of), cell, cell.at
-    state[WRITTEN] = f"{cell.query}.{cell.key}"
-    state[HEAD], state[QUERY], state[KEY] = cell.name, cell.query, cell.key
-    write_pair("head", cell.at[0])
-    write_pair("cell", cell.at[1])
-    return cell
+        state[key] = value
+        column.selectbox(
+            label, list(names), format_func=names.__getitem__, key=key, on_change=changed, help=help
+        )  # type: ignore[attr-defined]
+    return Values(ref=ref, inputs=chosen.inputs, kind=kind, trace=trace, cell=cell)
 
 
 # What the page computes as Python.
@@ -286,8 +275,9 @@ def equation(
             product,
             rf"s_{{{pair}}} = -\infty \quad (\text{{masked}}), \qquad \alpha_{{{pair}}} = 0",
         )
-    times = rf"{one.scale:.4f} \cdot {signed(one.dot)}"
-    step = _scaled(one, latex(one.dot), str(len(one.q)), times)
+    step = _scaled(
+        one, latex(one.dot), str(len(one.q)), rf"{one.scale:.4f} \cdot {signed(one.dot)}"
+    )
     step += "" if one.bias is None else added(one.bias)
     value = one.dot * one.scale + (one.bias or 0.0)
     if one.capped is not None:
@@ -316,7 +306,6 @@ def _scaled(one: WeightBreakdown, product: str, size: str, times: str) -> str:
 def conditions(
     source: str, cell: Cell, layer: LayerAttention, one: WeightBreakdown, own: float
 ) -> str:
-    """What the numbers were made from, and how far they are from the model's own."""
     group, readers = layer.kv_group(cell.head)
     share = number(1 - float(one.weights.sum()))
     parts = (
@@ -394,13 +383,25 @@ def _weight(chosen: ModelChoice) -> None:
         names, scores = (*item.keys, *["sink"] * len(sunk)), np.append(one.scores, sunk)
         weights = np.append(one.weights, [1 - one.weights.sum()] * len(sunk))
         weights = np.where(np.isfinite(scores), weights, -np.inf)
-        even = 1 / int(np.isfinite(one.scores).sum())
         st.markdown(":small[**Scores of the row**]")
-        spec = row(names, scores, cell.key, theme(), "score", named=False)
-        _draw(spec, "scores", "Scores of the row")
+        _draw(
+            row(names, scores, cell.key, theme(), "score", named=False),
+            "scores",
+            "Scores of the row",
+        )
         st.markdown(":small[**Weights of the row**; the dotted line is uniform attention]")
-        spec = row(names, weights, cell.key, theme(), "weight", even)
-        _draw(spec, "weights", "Weights of the row")
+        _draw(
+            row(
+                names,
+                weights,
+                cell.key,
+                theme(),
+                "weight",
+                1 / int(np.isfinite(one.scores).sum()),
+            ),
+            "weights",
+            "Weights of the row",
+        )
     # q and k dimension by dimension, before and after rotation where the family rotates
     st.markdown("## Where the query and the key agree")
     dimensions = np.arange(len(one.q))
@@ -439,17 +440,36 @@ def _weight(chosen: ModelChoice) -> None:
     fact(carried_fact(one, query, key))
     for line in equation(cell, layer, one, query, key):
         st.latex(line)
-    own = float(item.weights[cell.head, cell.query, cell.key])
     note = reading.note if one.sink is None else None  # a sink has a sentence of its own
     st.caption(
-        " ".join(filter(None, (conditions(reading.trace.source, cell, layer, one, own), note)))
+        " ".join(
+            filter(
+                None,
+                (
+                    conditions(
+                        reading.trace.source,
+                        cell,
+                        layer,
+                        one,
+                        float(item.weights[cell.head, cell.query, cell.key]),
+                    ),
+                    note,
+                ),
+            )
+        )
     )
-    words = (
-        f"The layer's queries ({' × '.join(map(str, layer.q.shape))}) and keys are recorded on their way into the model's "
-        "own attention; this function computes one weight from them, step by step. Vaswani et al. 2017, equation "
-        "1; rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023."
+    details(
+        "Where these numbers come from",
+        partial(
+            sources,
+            (
+                f"The layer's queries ({' × '.join(map(str, layer.q.shape))}) and keys are recorded on their way into the "
+                "model's own attention; this function computes one weight from them, step by step. Vaswani et al. 2017, "
+                "equation 1; rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023."
+            ),
+            break_down_weight,
+        ),
     )
-    details("Where these numbers come from", partial(sources, words, break_down_weight))
 
 
 def _draw(spec: Spec, name: str, alt: str) -> None:
@@ -463,10 +483,6 @@ def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, them
     """q and k as strips, and under each dimension its product as a bar; a line adds the products up to q·k."""
     ink, top = Ink.of(theme), _tall(strips)
     at, running = _across(len(order)), np.cumsum(products[order])
-    rows = [
-        row | {"product": float(product), "told": number(product)}
-        for row, product in zip(_rows(strips, order), products[order], strict=True)
-    ]
     low, high = (
         1.2 * float(end)
         for end in (
@@ -481,28 +497,31 @@ def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, them
         "scale": {"domain": [low, high or 1.0], "nice": False, "range": [top + BARS, top]},
     }
     colours = colour_scale(theme, signed=True)
-    bars = layer(
-        "bar",
-        rows,
-        {
-            "x": {**at, "field": "from"},
-            "x2": {"field": "to"},
-            "y": {**y, "field": "product"},
-            "y2": {"datum": 0},
-            "tooltip": [*_tips(strips), text_tip("told", "product")],
-            "color": {
-                "condition": {"test": "datum.product < 0", "value": colours[2]},
-                "value": colours[8],
-            },
-        },
-    )
     sums = [{"at": index, "sum": float(value)} for index, value in enumerate(running)]
     line = {"x": {**at, "field": "at"}, "y": {**y, "field": "sum"}}
     end = [sums[-1] | {"text": f"q·k = {number(sums[-1]['sum'])}"}]
     return _figure(
         [
             *_cells(strips, order, theme),
-            bars | AROUND,
+            layer(
+                "bar",
+                [
+                    row | {"product": float(product), "told": number(product)}
+                    for row, product in zip(_rows(strips, order), products[order], strict=True)
+                ],
+                {
+                    "x": {**at, "field": "from"},
+                    "x2": {"field": "to"},
+                    "y": {**y, "field": "product"},
+                    "y2": {"datum": 0},
+                    "tooltip": [*_tips(strips), text_tip("told", "product")],
+                    "color": {
+                        "condition": {"test": "datum.product < 0", "value": colours[2]},
+                        "value": colours[8],
+                    },
+                },
+            )
+            | AROUND,
             layer(
                 "line",
                 sums,
@@ -582,11 +601,6 @@ def row(
         },
         "axis": {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 3},
     }
-    tips = [
-        {"field": "token", "title": "key"},
-        text_tip("told", name),
-        {"field": "seen", "title": " "},
-    ]
     layers = [
         layer(
             "bar",
@@ -600,7 +614,11 @@ def row(
                     "condition": {"test": "datum.picked", "value": ink.pick},
                     "value": ink.series[0],
                 },
-                "tooltip": tips,
+                "tooltip": [
+                    {"field": "token", "title": "key"},
+                    text_tip("told", name),
+                    {"field": "seen", "title": " "},
+                ],
             },
         ),
         layer(
@@ -640,7 +658,6 @@ def _across(count: int) -> Spec:
 
 
 def _cells(strips: Strips, order: np.ndarray, theme: Theme) -> list[Spec]:
-    """One line of cells a strip under its name; all share one symmetric scale."""
     layers, at, rows = [], _across(len(order)), _rows(strips, order)
     most = max(float(np.abs(values).max()) for values in strips.values()) or 1.0
     colour = {
@@ -655,14 +672,6 @@ def _cells(strips: Strips, order: np.ndarray, theme: Theme) -> list[Spec]:
     }
     for index, label in enumerate(strips):
         top = index * (NAME + STRIP + GAP) + NAME
-        cells = {
-            "x": {**at, "field": "from"},
-            "x2": {"field": "to"},
-            "y": {"value": top - 2},
-            "y2": {"value": top - 2 + STRIP},
-            "color": {**colour, "field": f"strip{index}"},
-            "tooltip": _tips(strips),
-        }
         layers += [
             layer(
                 "text",
@@ -673,7 +682,19 @@ def _cells(strips: Strips, order: np.ndarray, theme: Theme) -> list[Spec]:
                 fontSize=12,
                 color=Ink.of(theme).quiet,
             ),
-            layer("rect", rows, cells) | AROUND,
+            layer(
+                "rect",
+                rows,
+                {
+                    "x": {**at, "field": "from"},
+                    "x2": {"field": "to"},
+                    "y": {"value": top - 2},
+                    "y2": {"value": top - 2 + STRIP},
+                    "color": {**colour, "field": f"strip{index}"},
+                    "tooltip": _tips(strips),
+                },
+            )
+            | AROUND,
         ]
     return layers
 
@@ -705,8 +726,7 @@ def _tips(strips: Strips) -> list[Spec]:
 
 def _figure(layers: Sequence[Spec], height: int) -> Spec:
     """Layers whose colours have scales of their own."""
-    whole = figure(layers, height)
-    return whole | {
+    return figure(layers, height) | {
         "resolve": {"scale": {"color": "independent"}},
-        "config": whole["config"] | {"font": '"Source Sans", sans-serif'},
+        "config": {"view": {"stroke": None}, "font": '"Source Sans", sans-serif'},
     }

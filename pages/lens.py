@@ -1,6 +1,7 @@
 """When it decides: every layer read as if it were the last, and who wrote the answer."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,24 +13,36 @@ import streamlit as st
 
 from core.interpret import lens as study
 from core.interpret.evidence import Question
-from core.interpret.lens import (
-    PASSES,
-    Attribution,
-    Part,
-    attribute_passes,
-    count_parts,
-    first_likeliest,
-    follow_tokens,
-    join_parts,
-    read_part,
-    read_stream,
-)
-from core.interpret.trace import LayerKey, to_numpy
-from core.pretrained import PretrainedError
 from core.pretrained.answers import mask_position, output_id
 from core.pretrained.generate import token_names
 from dashboard.draw import vega
 from dashboard.draw.grids import bar_figure
+from dashboard.inside import (
+    KINDS,
+    NOTHING,
+    LayerKey,
+    ModelChoice,
+    PretrainedError,
+    answer_cell,
+    answer_study,
+    baseline_of,
+    choose_model,
+    effect_chart,
+    head_field,
+    input_errors,
+    is_small,
+    link_head,
+    masked_inputs,
+    model_cell,
+    one_thread,
+    output_field,
+    output_names,
+    position_field,
+    position_key,
+    study_of,
+    to_numpy,
+    weight_link,
+)
 from dashboard.page import (
     BOUND,
     CATEGORIES,
@@ -84,30 +97,6 @@ from dashboard.page import (
     try_this,
     write_pair,
 )
-from dashboard.ui.heads import effect_chart, link_head, weight_link
-from dashboard.ui.model_picker import (
-    KINDS,
-    NOTHING,
-    ModelChoice,
-    choose_model,
-    head_field,
-    input_errors,
-    masked_inputs,
-    output_field,
-    output_names,
-    position_field,
-    position_key,
-)
-from dashboard.ui.models import (
-    ModelRef,
-    answer_cell,
-    answer_study,
-    baseline_of,
-    is_small,
-    model_cell,
-    one_thread,
-    study_of,
-)
 
 # The controls: the view, the position that answers, the token that is followed, and what it is compared with.
 
@@ -137,8 +126,7 @@ def draw_controls(choice: ModelChoice) -> Values:
 
     `line` are the tokens of the sequence that answers; `contrast` is a token whose logit is subtracted.
     """
-    pretrained, ref, masked = choice.pretrained, choice.ref, None
-    assert pretrained is not None
+    pretrained, ref, masked = choice.model, choice.ref, None
     view = FIELDS.draw("view", into=HERE).view
     with st.container(horizontal=True, vertical_alignment="top", key="lens:question"):
         if pretrained.head == "masked":
@@ -147,8 +135,10 @@ def draw_controls(choice: ModelChoice) -> Values:
                 pretrained, baseline_of(ref, Question(choice.inputs)).batch["input_ids"]
             )
         question = Question(choice.inputs, position_field("lens", choice.reading, masked))
-        output = output_field("lens", ref, baseline_of(ref, question), "Token to follow")
-        question = replace(question, output=output)
+        question = replace(
+            question,
+            output=output_field("lens", ref, baseline_of(ref, question), "Token to follow"),
+        )
         baseline, contrast = baseline_of(ref, question), None
         if view == "who":
             contrast = output_field(
@@ -218,30 +208,36 @@ def token_grid(
         }
         for row in rows
     ]
-    colour = {
-        "field": "p",
-        "type": "quantitative",
-        "scale": {"range": colour_scale(theme), "domain": [0, 1]},
-        "legend": None,
-    }  # which would scroll with the cells
     tips = {"state": "after", "token": "position", "text": "likeliest", "top": "others"}
-    written = {
-        "condition": {"test": f"datum.p > {DARK_CELL}", "value": PAGE[theme]},
-        "value": ink.text,
-    }
     return picking_grid(
         [
             layer(
                 "rect",
                 cells,
-                at | {"color": colour, "tooltip": [text_tip(*tip) for tip in tips.items()]},
+                at
+                | {
+                    "color": {
+                        "field": "p",
+                        "type": "quantitative",
+                        "scale": {"range": colour_scale(theme), "domain": [0, 1]},
+                        "legend": None,
+                    },
+                    "tooltip": [text_tip(*tip) for tip in tips.items()],
+                },
                 cursor="pointer",
                 stroke=None,
             ),
             layer(
                 "text",
                 cells,
-                at | {"text": {"field": "short"}, "color": written},
+                at
+                | {
+                    "text": {"field": "short"},
+                    "color": {
+                        "condition": {"test": f"datum.p > {DARK_CELL}", "value": PAGE[theme]},
+                        "value": ink.text,
+                    },
+                },
                 fontSize=11,
                 tooltip=False,
             ),
@@ -283,8 +279,11 @@ def along_layers(
     scale: Spec = {"domain": [0, (top or 1) * 1.04]}
     axis = {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 4}
     if rank:
-        last = max(10, 10 ** math.ceil(math.log10(top)))
-        scale = {"type": "log", "domain": [1, last], "reverse": True}
+        scale = {
+            "type": "log",
+            "domain": [1, max(10, 10 ** math.ceil(math.log10(top)))],
+            "reverse": True,
+        }
         axis |= {"format": ",d", "values": [10**power for power in range(8)]}
     at = {
         "x": {
@@ -299,7 +298,7 @@ def along_layers(
         "color": series_encoding("name", names, inks),
     }
     tips = {"state": "after", "name": "token", "text": "rank" if rank else "value"}
-    drawn = figure(
+    return figure(
         [
             layer(
                 "rule",
@@ -319,8 +318,7 @@ def along_layers(
             ),
         ],
         190,
-    )
-    return drawn | vega.names(
+    ) | vega.names(
         [(name, colour, [1, 0]) for name, colour in zip(names, inks, strict=True)]
         if len(names) > 1
         else []
@@ -352,7 +350,6 @@ def part_bars(parts: dict[str, float], theme: Theme) -> Spec:
 
 
 def attention(controls: Values, state: str, only: tuple[str, int] | None = None) -> None:
-    """Draw what each head of a layer attends to most; `only` is one head, as (kind, head)."""
     position = controls.position
     rows = [
         (item.weights[head, position], item, head)
@@ -407,16 +404,6 @@ def when_script(controls: Values, decision: study.Decision, words: Mapping[int, 
         f", {lens.start}, {lens.start + study.WINDOW}" if len(controls.line) > study.WINDOW else ""
     )
     names = distinct([words[token] for token in decision.tokens])
-    results = {
-        "lens.top": to_numpy(lens.top),
-        "lens.probabilities": to_numpy(lens.probabilities),
-        "lens.entropy": to_numpy(lens.entropy),
-        "along.probabilities": to_numpy(along.probabilities),
-        "along.ranks": to_numpy(along.ranks),
-        "[-1 if one is None else one for one in (first, stays)]": np.array(
-            [-1 if one is None else one for one in first_likeliest(along)]
-        ),
-    }
     return script(
         controls,
         Cell(
@@ -458,18 +445,22 @@ alt.Chart(curves.melt("state", var_name="token", value_name="probability")).mark
 """,
             "lens:probability",
         ),
-        results=results,
+        results={
+            "lens.top": to_numpy(lens.top),
+            "lens.probabilities": to_numpy(lens.probabilities),
+            "lens.entropy": to_numpy(lens.entropy),
+            "along.probabilities": to_numpy(along.probabilities),
+            "along.ranks": to_numpy(along.ranks),
+            "[-1 if one is None else one for one in (first, stays)]": np.array(
+                [-1 if one is None else one for one in study.first_likeliest(along)]
+            ),
+        },
     )
 
 
-def who_script(controls: Values, attribution: Attribution) -> Script:
+def who_script(controls: Values, attribution: study.Attribution) -> Script:
     contrast = "" if controls.contrast is None else f", {controls.contrast}"
     ranked = sorted(attribution.parts, key=lambda part: -abs(part.value))
-    results = {
-        "[part.value for part in parts]": np.array([part.value for part in ranked]),
-        "attribution.total": np.array(attribution.total),
-        "attribution.logit": np.array(attribution.logit),
-    }
     return script(
         controls,
         Cell(
@@ -493,7 +484,11 @@ alt.Chart(heads).mark_rect().encode(x="head:O", y="layer:N", color="adds:Q")
 """,
             "lens:parts",
         ),
-        results=results,
+        results={
+            "[part.value for part in parts]": np.array([part.value for part in ranked]),
+            "attribution.total": np.array(attribution.total),
+            "attribution.logit": np.array(attribution.logit),
+        },
     )
 
 
@@ -502,7 +497,7 @@ alt.Chart(heads).mark_rect().encode(x="head:O", y="layer:N", color="adds:Q")
 
 def decided(controls: Values, decision: study.Decision, words: Mapping[int, str]) -> str:
     lens, along = decision.lens, decision.trajectories
-    first, at = first_likeliest(along)
+    first, at = study.first_likeliest(along)
     shares, ranks = along.probabilities[:, 0].tolist(), along.ranks[:, 0].tolist()
     states = ["the embedding", *decision.lens.names[1:]]
     answer = plain(words[decision.tokens[0]])
@@ -532,8 +527,8 @@ def decided(controls: Values, decision: study.Decision, words: Mapping[int, str]
 
 def wrote(
     controls: Values,
-    attribution: Attribution,
-    parts: Sequence[tuple[str, Part]],
+    attribution: study.Attribution,
+    parts: Sequence[tuple[str, study.Part]],
     answer: str,
     other: str | None,
 ) -> str:
@@ -550,7 +545,7 @@ def wrote(
     )
 
 
-def share_of_heads(parts: Sequence[tuple[str, Part]]) -> str:
+def share_of_heads(parts: Sequence[tuple[str, study.Part]]) -> str:
     every = sum(abs(part.value) for _, part in parts)
     heads = [abs(part.value) for _, part in parts if part.role == "head"]  # the largest first
     if not heads or not every:
@@ -582,14 +577,17 @@ def section(controls: Values) -> None:
     with st.spinner("Running the model"):
         first, stream = (
             baseline_of(*key),
-            answer_study(read_stream, *key, start, start + study.WINDOW),
+            answer_study(study.read_stream, *key, start, start + study.WINDOW),
         )
     with one_thread(is_small(baseline.pretrained)):
-        parts, read = range(count_parts(first, stream)), partial(read_part, first, stream)
+        parts, read = (
+            range(study.count_parts(first, stream)),
+            partial(study.read_part, first, stream),
+        )
         values = measure_with_progress(LENS_PARTS, (*key, start), parts, read, "parts", UNASKED)
         if len(values) < len(parts):
             return
-        lens = join_parts(baseline.pretrained, stream, [*values.values()])
+        lens = study.join_parts(baseline.pretrained, stream, [*values.values()])
     view = st.container()
     with st.popover("More", help="Further tokens, and the layer whose attention is shown"):
         # Further tokens, of which those that lead in some layer are offered
@@ -607,16 +605,21 @@ def section(controls: Values) -> None:
             **BOUND,
         ):
             try:
-                answer = baseline.pretrained, baseline.answer
-                tokens.append(offered[text] if text in offered else output_id(*answer, text))
+                tokens.append(
+                    offered[text]
+                    if text in offered
+                    else output_id(baseline.pretrained, baseline.answer, text)
+                )
             except PretrainedError as error:
                 field_error(error)
         name = FIELDS.draw("layer", into=HERE, names=lens.names[1:], ref=ref).layer
     chosen = study.followed(baseline, lens, tokens)
     with one_thread(is_small(baseline.pretrained)):
-        followed = follow_tokens(baseline, lens, controls.position, chosen)
+        followed = study.follow_tokens(baseline, lens, controls.position, chosen)
     decision = study.Decision(lens, chosen, followed)
-    words = _words(ref, [*chosen, *lens.top.flatten().tolist()])
+    words = study_of(
+        token_names, ref, tuple(dict.fromkeys([*chosen, *lens.top.flatten().tolist()]))
+    )
     state = decision.lens.names[max(1, decision.decisive)] if name == DECISIVE else name
     along, at = decision.trajectories, controls.position - start
     add_script(partial(when_script, controls, decision, words))
@@ -649,33 +652,27 @@ def section(controls: Values) -> None:
     st.latex(r"\mathrm{lens}(x_\ell) = \mathrm{softmax}\big(W_U\, \mathrm{norm}(x_\ell)\big)")
 
 
-def _words(ref: ModelRef, tokens: Sequence[int]) -> dict[int, str]:
-    return study_of(token_names, ref, tuple(dict.fromkeys(tokens)))
-
-
 def _grid(controls: Values, decision: study.Decision, words: dict[int, str], state: str) -> None:
     lens, start, length = decision.lens, decision.lens.start, decision.lens.top.shape[1]
     tokens, position = controls.line.tokens[start : start + length], controls.position - start
-    rows = []
-    for row, name in enumerate(decision.lens.names):
-        for index, token in enumerate(tokens):
-            likeliest = [words[one] for one in lens.top[row, index].tolist()]
-            shares = lens.probabilities[row, index].tolist()
-            first, *others = (
-                f"{word} {number(p)}" for word, p in zip(likeliest, shares, strict=True)
-            )
-            rows.append(
-                {
-                    "state": name,
-                    "column": index,
-                    "index": start + index,
-                    "token": token,
-                    "word": likeliest[0],
-                    "p": shares[0],
-                    "text": first,
-                    "top": ", ".join(others),
-                }
-            )
+    rows = [
+        {
+            "state": name,
+            "column": index,
+            "index": start + index,
+            "token": token,
+            "word": words[ids[0]],
+            "p": shares[0],
+            "text": f"{words[ids[0]]} {number(shares[0])}",
+            "top": ", ".join(
+                f"{words[one]} {number(p)}" for one, p in zip(ids[1:], shares[1:], strict=True)
+            ),
+        }
+        for name, *of_state in zip(
+            decision.lens.names, lens.top.tolist(), lens.probabilities.tolist(), strict=True
+        )
+        for index, (token, ids, shares) in enumerate(zip(tokens, *of_state, strict=True))
+    ]
     stops = ",".join(colour_scale(theme()))
     chart_title(
         "The likeliest token after each layer, in the colour of its probability",
@@ -696,8 +693,7 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
             if point["state"] != study.EMBEDDING:
                 st.session_state[FIELDS.key("layer", {"ref": controls.ref})] = point["state"]
 
-    width = WIDE * len(tokens) + 80  # of the names of the layers
-    st.html(STYLE.format(width=width, direction="rtl" if late else "ltr"))
+    st.html(STYLE.format(width=(WIDE * len(tokens) + 80), direction="rtl" if late else "ltr"))
     with st.container(key="lens:cells"):
         draw_chart(
             st,
@@ -744,9 +740,13 @@ def _curves(controls: Values, decision: study.Decision, words: dict[int, str], s
     for column, (key, (heading, alt, beside, how)) in zip(
         st.columns(3, gap="medium"), charts.items(), strict=True
     ):
-        spec = along_layers(**how, states=decision.lens.names, theme=theme(), picked=state)
         chart_title(heading, column, beside)
-        draw_chart(column, spec, key=f"lens:{key}", alt=f"{alt} after each layer")
+        draw_chart(
+            column,
+            along_layers(**how, states=decision.lens.names, theme=theme(), picked=state),
+            key=f"lens:{key}",
+            alt=f"{alt} after each layer",
+        )
 
 
 # The view Who wrote it: the answer's logit as a sum of what each part wrote.
@@ -757,23 +757,31 @@ def who_section(controls: Values) -> None:
     ref, reading, baseline = controls.ref, controls.reading, controls.baseline
     assert baseline.id is not None
     passes, run = (
-        attribute_passes(baseline, baseline.id, controls.contrast),
-        list[Attribution | None](),
+        study.attribute_passes(baseline, baseline.id, controls.contrast),
+        list[study.Attribution | None](),
     )
 
-    def attribute(index: int) -> Attribution | None:
-        with one_thread(is_small(baseline.pretrained)):
-            run.extend(islice(passes, index + 1 - len(run)))
+    def attribute(index: int) -> study.Attribution | None:
+        run.extend(islice(passes, index + 1 - len(run)))
         return run[index]
 
     key = ref, controls.question, controls.contrast
-    results = measure_with_progress(ATTRIBUTED, key, range(PASSES), attribute, "passes", UNASKED)
-    if (attribution := results.get(PASSES - 1)) is None:
+    with one_thread(is_small(baseline.pretrained)):
+        results = measure_with_progress(
+            ATTRIBUTED, key, range(study.PASSES), attribute, "passes", UNASKED
+        )
+    if (attribution := results.get(study.PASSES - 1)) is None:
         return
     add_script(partial(who_script, controls, attribution))
     parts, layers = study.named_parts(reading, attribution), study.answering_layers(reading)
-    ids = [token for token in (baseline.id, controls.contrast) if token is not None]
-    answer, other, *_ = [*_words(ref, ids).values(), None]
+    answer, other, *_ = [
+        *study_of(
+            token_names,
+            ref,
+            tuple(token for token in (baseline.id, controls.contrast) if token is not None),
+        ).values(),
+        None,
+    ]
     fact(wrote(controls, attribution, parts, str(answer), other))
     rows = list(layers)
     values = {
@@ -802,14 +810,13 @@ def who_section(controls: Values) -> None:
         )
         _who_grid(layers, attribution, list(values), picked)
         caption(share_of_heads(parts))
-    with right:
-        paragraph("**The sum, in the order of the model**")
-        draw_chart(
-            st,
-            part_bars(study.grouped(reading, attribution), theme()),
-            key="lens:bars",
-            alt="What each kind of part adds to the logit",
-        )
+    chart_title("The sum, in the order of the model", right)
+    draw_chart(
+        right,
+        part_bars(study.grouped(reading, attribution), theme()),
+        key="lens:bars",
+        alt="What each kind of part adds to the logit",
+    )
     listed = [[name, signed(part.value)] for name, part in parts]
     details(
         f"All {len(listed)} parts, the largest first",
@@ -826,10 +833,9 @@ def who_section(controls: Values) -> None:
         "mixer": "mixers",
         "feed-forward": "feed-forward",
     }
-    sums = dict[str, float]()
+    sums = Counter[str]()
     for part in attribution.parts:
-        name = kinds.get(part.role, "biases")
-        sums[name] = sums.get(name, 0.0) + part.value
+        sums[kinds.get(part.role, "biases")] += part.value  # type: ignore[assignment]
     written = " ".join(
         rf"{'+' if sums[name] >= 0 else '-'} \underbrace{{{latex(abs(sums[name]))}}}_{{\text{{{name}}}}}"
         for name in (*kinds.values(), "biases")
@@ -840,7 +846,7 @@ def who_section(controls: Values) -> None:
 
 def _who_grid(
     layers: Mapping[LayerKey, str],
-    attribution: Attribution,
+    attribution: study.Attribution,
     heads: Sequence[Pair],
     picked: Pair | None,
 ) -> None:
@@ -849,10 +855,14 @@ def _who_grid(
     for part in attribution.parts:
         if part.key is not None and part.role in ("head", "feed-forward"):
             layer, column = layers[part.key], str(part.head) if part.role == "head" else "FF"
-            name = f"{layer}·H{column}" if part.role == "head" else f"feed-forward of {layer}"
             rows.append(
                 {"layer": layer, "head": column, "change": part.value}
-                | {"name": name, "by": signed(part.value)}
+                | {
+                    "name": (
+                        f"{layer}·H{column}" if part.role == "head" else f"feed-forward of {layer}"
+                    ),
+                    "by": signed(part.value),
+                }
             )
             columns.setdefault(column)
     effect_chart(
@@ -904,18 +914,17 @@ def _view(choice: ModelChoice) -> None:
         controls = draw_controls(choice)
         with picture("lens"):
             {"when": section, "who": who_section}[controls.view](controls)
-        mask = ", and the gates of the activation before the unembedding,"
-        held = f"the scales of the norms{mask if controls.baseline.answer.kind == 'mask' else ''}"
-        of_view = {
-            "when": "The last layer is the model’s own output; earlier layers were not trained to be read so.",
-            "who": f"Direct logit attribution: {held} are held at their values. What a part does by way of later "
-            "layers counts as theirs.",
+        who = controls.view == "who"
+        parts = {
+            f"{plain(choice.reading.trace.source)}, {len(controls.line)} tokens; fp32, no dropout.": True,
+            " The layers are those of the decoder.": choice.reading.target is not None,
+            " The last layer is the model’s own output; earlier layers were not trained to be read so.": not who,
+            " Direct logit attribution: the scales of the norms": who,
+            ", and the gates of the activation before the unembedding,": who
+            and controls.baseline.answer.kind == "mask",
+            " are held at their values. What a part does by way of later layers counts as theirs.": who,
         }
-        decoder = "" if choice.reading.target is None else " The layers are those of the decoder."
-        caption(
-            f"{plain(choice.reading.trace.source)}, {len(controls.line)} tokens; fp32, no dropout.{decoder} "
-            f"{of_view[controls.view]}"
-        )
+        caption("".join(filter(parts.get, parts)))
     try_this(
         "lens",
         (

@@ -9,18 +9,25 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import map_transform, trace as analysis
-from core.interpret.map_transform import (
-    COREFERENCE,
-    Pair,
-    TraceView,
-    default_row,
-    even,
-    first_head,
-    in_order,
-    shown_pins,
-    view_of,
+from dashboard.inside import (
+    EMBEDDED,
+    KIND_HELP,
+    KINDS,
+    HeadRoles,
+    ModelChoice,
+    ModelInputs,
+    ModelRef,
+    Reading,
+    choose_head,
+    choose_model,
+    link_head,
+    model_cell,
+    reading_of,
+    role_line,
+    roles_are_cached,
+    roles_of,
+    weight_link,
 )
-from core.pretrained import ModelInputs, Reading
 from dashboard.page import (
     HERE,
     Cell,
@@ -48,22 +55,6 @@ from dashboard.page import (
     title,
     write_pair,
 )
-from dashboard.ui.heads import (
-    HeadRoles,
-    link_head,
-    role_line,
-    roles_are_cached,
-    roles_of,
-    weight_link,
-)
-from dashboard.ui.model_picker import (
-    KIND_HELP,
-    KINDS,
-    ModelChoice,
-    choose_head,
-    choose_model,
-)
-from dashboard.ui.models import EMBEDDED, ModelRef, model_cell, reading_of
 
 # The controls of tokens, order and colours of the maps.
 
@@ -78,12 +69,6 @@ SENTENCES: dict[map_transform.Sentences, str] = {
 SHOWS = {"both": "Matrix and lines", "matrix": "Matrix", "lines": "Lines"}
 TOKENS = ("words", "special", "sinks", "sentences")  # the options of `view_of`
 UNIT_TO = 64  # tokens: in longer texts hardly a weight comes near 1, and a map from 0 to 1 is blank
-
-
-def has_special(values: Values) -> bool:
-    """Whether there are special tokens, and something is left without them."""
-    rows, columns = values.lines
-    return any(rows.special + columns.special) and not (all(rows.special) or all(columns.special))
 
 
 FIELDS = Fields(
@@ -117,7 +102,11 @@ FIELDS = Fields(
     ),
     special=Toggle(
         "Hide special tokens",
-        when=has_special,
+        # where something is left without them
+        when=lambda values: (
+            any(any(line.special) for line in values.lines)
+            and not any(all(line.special) for line in values.lines)
+        ),
         help="Leaves out tokens such as [CLS]. Each row is then divided by what is left of it.",
     ),
     sinks=Toggle(
@@ -192,17 +181,20 @@ def draw_controls(reading: Reading) -> Values:
             colour = FIELDS.draw("scale", "pool", "threshold", into=HERE, **given)
     if colour.scale == "auto":
         colour["scale"] = "unit" if max(map(len, given.lines)) <= UNIT_TO else "p99.5"
-    options = {name: tokens[name] for name in TOKENS if tokens[name] not in (None, False, "all")}
-    return Values({**values, **tokens, **colour}, kind=kind, options=options)
+    return Values(
+        {**values, **tokens, **colour},
+        kind=kind,
+        options={name: tokens[name] for name in TOKENS if tokens[name] not in (None, False, "all")},
+    )
 
 
 def _view_of(
     ref: ModelRef, inputs: ModelInputs, kind: analysis.Kind, options: tuple[tuple[str, Any], ...]
-) -> TraceView:
-    return view_of(reading_of(ref, inputs), kind, **dict(options))
+) -> map_transform.TraceView:
+    return map_transform.view_of(reading_of(ref, inputs), kind, **dict(options))
 
 
-def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
+def patches_of(view: map_transform.TraceView, inputs: ModelInputs) -> Patches | None:
     """The picture and its patches, where all of these are tokens of the map, in order."""
     grid, (rows, columns) = view.rows.grid, (view.transform.rows, view.transform.columns)
     if grid is None or inputs.picture is None or len(rows) != len(columns):
@@ -220,11 +212,11 @@ def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
 def script(
     chosen: ModelChoice,
     values: Values,
-    view: TraceView,
-    ordered: TraceView,
-    head: Pair,
+    view: map_transform.TraceView,
+    ordered: map_transform.TraceView,
+    head: map_transform.Pair,
     row: int,
-    pin: Pair | None,
+    pin: map_transform.Pair | None,
 ) -> Script:
     layer, index = head
     options = "".join(f", {name}={value!r}" for name, value in values.options.items())
@@ -235,11 +227,12 @@ def script(
         grid = f"{show}\n\nshow(view.trace, layer={layer}, head={index})", picture
         draw = f"{show}_maps\n\nshow_maps({{name: weights}}, item.queries, item.keys, row={row})"
         picture = "pretrained:head"
-    cells = (
-        model_cell(chosen.ref, chosen.inputs if chosen.pretrained else None),
-        Cell(
-            "The weights of every head; the head that attends most to the previous token.",
-            f"""
+    return Script(
+        (
+            model_cell(chosen.ref, chosen.inputs if chosen.pretrained else None),
+            Cell(
+                "The weights of every head; the head that attends most to the previous token.",
+                f"""
 import numpy as np
 
 from core.interpret.map_transform import in_order, view_of
@@ -250,11 +243,11 @@ heads = [item.weights for item in view.trace.maps]  # (H, T, S) for each layer
 layer, head, weight = strongest(view.trace, previous_token)
 print(view.trace.name((layer, head)), "gives the previous token", weight)
 """,
-            *grid,
-        ),
-        Cell(
-            "One head, and the largest weights of one query.",
-            f"""
+                *grid,
+            ),
+            Cell(
+                "One head, and the largest weights of one query.",
+                f"""
 trace = in_order(view, {layer}, {index}, {values.order!r}, {pin}).trace
 name, item = trace.name(({layer}, {index})), trace.map({layer})
 weights = item.weights[{index}]  # (T, S)
@@ -262,18 +255,18 @@ row = weights[{row}]
 for key in (-row).argsort()[:3]:
     print(f"{{name}}: {{item.queries[{row}]}} -> {{item.keys[key]}} {{row[key]:.3f}}")
 """,
-            draw,
-            picture,
+                draw,
+                picture,
+            ),
         ),
+        {
+            "np.concatenate(heads)": np.concatenate([item.weights for item in view.trace.maps]),
+            "weights": ordered.trace.head(*head),
+            "strongest(view.trace, previous_token)": np.array(
+                analysis.strongest(view.trace, analysis.previous_token)
+            ),
+        },
     )
-    results = {
-        "np.concatenate(heads)": np.concatenate([item.weights for item in view.trace.maps]),
-        "weights": ordered.trace.head(*head),
-        "strongest(view.trace, previous_token)": np.array(
-            analysis.strongest(view.trace, analysis.previous_token)
-        ),
-    }
-    return Script(cells, results)
 
 
 # The page Pretrained models: the grid of heads, one head, and the measures of both.
@@ -304,13 +297,15 @@ def _view(chosen: ModelChoice) -> Callable[[], None] | None:
     view, skeleton = _figures(chosen, controls, roles)
     fact(all_heads_fact(view))
     caption(conditions(chosen.reading, view, controls))
-    about = (
-        "Each map holds the weights that the model computed, in fp32, before dropout. These functions merge "
-        "and hide tokens and compute the numbers above:"
-    )
     details(
         "Where these numbers come from",
-        partial(sources, about, map_transform.transform_map, analysis.previous_token),
+        partial(
+            sources,
+            "Each map holds the weights that the model computed, in fp32, before dropout. These functions merge "
+            "and hide tokens and compute the numbers above:",
+            map_transform.transform_map,
+            analysis.previous_token,
+        ),
     )
 
     if skeleton is None:
@@ -328,7 +323,7 @@ def _view(chosen: ModelChoice) -> Callable[[], None] | None:
 
 def _figures(
     chosen: ModelChoice, controls: Values, roles: HeadRoles | None
-) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
+) -> tuple[map_transform.TraceView, st.delta_generator.DeltaGenerator | None]:
     """Draw the grid, one head and its facts; returns the maps, and a skeleton where the roles are not measured."""
     # The link's head and pins belong to one model and one kind of map
     now = (chosen.ref, controls.kind)
@@ -340,10 +335,16 @@ def _figures(
             _view_of, chosen.ref, chosen.inputs, controls.kind, tuple(controls.options.items())
         )
     else:  # the reading's own trace: the same object each time, as caches hash it
-        view = view_of(chosen.reading, controls.kind)
-    heads = {head: (controls.kind, head) for head in np.ndindex(*view.trace.shape)}
-    usual = first_head(view, COREFERENCE if chosen.ref == EMBEDDED else None)
-    first = link_head("pretrained", now, chosen.ref, heads, usual)
+        view = map_transform.view_of(chosen.reading, controls.kind)
+    first = link_head(
+        "pretrained",
+        now,
+        chosen.ref,
+        {head: (controls.kind, head) for head in np.ndindex(*view.trace.shape)},
+        map_transform.first_head(
+            view, map_transform.COREFERENCE if chosen.ref == EMBEDDED else None
+        ),
+    )
     pins, bad_pin = read_pairs("pin", (len(view.rows), len(view.columns)))
     if bad_pin:
         st.warning(bad_pin)
@@ -363,9 +364,9 @@ def _figures(
             fact=f"{layers} layers of {count} heads{of if len(chosen.reading.trace.kinds) > 1 else ''}",
         )
     # One head in the chosen order, by the last pin
-    pin = next(reversed(shown_pins(view, pins)), None)
-    ranked = in_order(view, picked.layer, picked.head, controls.order, pin)
-    row, _ = default_row(ranked, picked.layer, picked.head)
+    pin = next(reversed(map_transform.shown_pins(view, pins)), None)
+    ranked = map_transform.in_order(view, picked.layer, picked.head, controls.order, pin)
+    row, _ = map_transform.default_row(ranked, picked.layer, picked.head)
     item = ranked.trace.map(picked.layer)
     one = attention_view(
         ranked.trace,
@@ -374,7 +375,7 @@ def _figures(
         head=picked.head,
         query=row,
         link=LINK,
-        pins=shown_pins(ranked, pins),
+        pins=map_transform.shown_pins(ranked, pins),
         show=controls.show,
         scale=controls.scale,
         pool=controls.pool or "mean",
@@ -386,14 +387,20 @@ def _figures(
     if roles is not None:  # else the page runs again with the same link
         _save_picks(chosen.ref, ranked, one, first, pins, controls)
     head, item = (one.layer, one.head), ranked.trace.map(one.layer)
-    row, key = one.pin or (default_row(ranked, *head)[0], None)
+    row, key = one.pin or (map_transform.default_row(ranked, *head)[0], None)
     add_script(partial(script, chosen, controls, view, ranked, head, row, pin))
     with right:
         fact(head_fact(ranked.trace, *head, row, key))
         if sentence := pins_fact(item, one.head, one.pins):
             st.caption(sentence)
-        column = int(item.weights[one.head, row].argmax()) if key is None else key
-        weight_link(chosen, controls.kind, head, ranked.transform.source_cell((row, column)))
+        weight_link(
+            chosen,
+            controls.kind,
+            head,
+            ranked.transform.source_cell(
+                (row, (int(item.weights[one.head, row].argmax()) if key is None else key))
+            ),
+        )
         if roles:
             role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
         skeleton = st.skeleton(height=56) if roles is None else None  # the line of roles
@@ -403,10 +410,10 @@ def _figures(
 
 def _save_picks(
     ref: ModelRef,
-    ranked: TraceView,
+    ranked: map_transform.TraceView,
     view: ViewState,
-    first: Pair,
-    pins: list[Pair],
+    first: map_transform.Pair,
+    pins: list[map_transform.Pair],
     controls: Values,
 ) -> None:
     """Write the picked head and the pins, by the model's own tokens, into the link and the session."""
@@ -415,9 +422,12 @@ def _save_picks(
         choose_head(ref, controls.kind, head)
     write_pair("head", head if head != first or "head" in st.query_params else None)
     fresh = [ranked.transform.source_cell(cell) for cell in view.pins if cell not in cells]
-    hidden = [pin for pin, cell in zip(pins, cells, strict=True) if cell is None]
-    own = [pin for pin, cell in zip(pins, cells, strict=True) if cell in view.pins]
-    write_pair("pin", *hidden, *own, *fresh)
+    write_pair(
+        "pin",
+        *[pin for pin, cell in zip(pins, cells, strict=True) if cell is None],
+        *[pin for pin, cell in zip(pins, cells, strict=True) if cell in view.pins],
+        *fresh,
+    )
     if fresh and controls.order != "text":
         st.rerun()  # the order follows the pin
 
@@ -434,7 +444,6 @@ def called(tokens: tuple[str, ...], index: int) -> str:
 def head_fact(
     trace: analysis.AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None
 ) -> str:
-    """What the head does with one query: its largest weight (or the pinned one), and the next."""
     item = trace.map(layer)
     weights, keys = item.weights[head, row], item.keys
     order = [int(j) for j in np.argsort(-weights, kind="stable")]
@@ -446,7 +455,7 @@ def head_fact(
     return (
         f"In head **{trace.name((layer, head))}**, :primary[**{called(item.queries, row)}**] puts "
         f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
-        f"uniform attention would give each key {number(even(item, row, head))}."
+        f"uniform attention would give each key {number(map_transform.even(item, row, head))}."
     )
 
 
@@ -487,7 +496,7 @@ def pins_fact(item: analysis.AttentionMap, head: int, pins: tuple[tuple[int, int
     return f"Also pinned: {text}."
 
 
-def all_heads_fact(view_: TraceView) -> str:
+def all_heads_fact(view_: map_transform.TraceView) -> str:
     """The head with most weight on the previous token, or, without an order, the sharpest one."""
     item = view_.trace.map(0)
     if (
@@ -496,7 +505,9 @@ def all_heads_fact(view_: TraceView) -> str:
         and len(item.queries) == len(item.keys) >= 3
     ):
         layer, head, value = analysis.strongest(view_.trace, analysis.previous_token)
-        share = float(np.mean([even(item, row) for row in range(1, len(item.queries))]))
+        share = float(
+            np.mean([map_transform.even(item, row) for row in range(1, len(item.queries))])
+        )
         return (
             f"Of all heads, {view_.trace.name((layer, head))} attends most to the previous token, with "
             f"{number(value)} of its weight; uniform attention would give it {number(share)}."
@@ -513,24 +524,31 @@ def all_heads_fact(view_: TraceView) -> str:
     )
 
 
-def conditions(reading: Reading, view_: TraceView, values: Values) -> str:
+def conditions(reading: Reading, view_: map_transform.TraceView, values: Values) -> str:
     counts = view_.rows.count
     if view_.rows is not view_.columns:
         counts = f"rows: {counts}; columns: {view_.columns.count}"
     hidden, options = len(view_.columns) - sum(map(len, view_.transform.columns)), values.options
-    merged = "Pieces of a word are merged: summed over keys, averaged over queries."
-    divided = "Each row is divided by what is left of it, so the weights shown are larger than the model's own."
-    sentences = [
-        f"{plain(reading.trace.source)}, {counts}.",
-        merged if "words" in options else "",
-        f"Sentences: {SENTENCES[values.sentences]} only." if "sentences" in options else "",
-        ("Sinks are hidden." if hidden else "No key is a sink here.") * ("sinks" in options),
-        "Special tokens are hidden." if "special" in options else "",
-        divided if view_.hides else "",
-        plain(reading.note or ""),
-        "A patch is named by its row and its column, from 0: 2,1 is in row 2, column 1."
-        if view_.rows.grid
-        else "",
-        "A weight shows where a head attends, not what the head does with the value there.",
-    ]
-    return " ".join(filter(None, sentences))
+    return " ".join(
+        filter(
+            None,
+            [
+                f"{plain(reading.trace.source)}, {counts}.",
+                "Pieces of a word are merged: summed over keys, averaged over queries."
+                if "words" in options
+                else "",
+                f"Sentences: {SENTENCES[values.sentences]} only." if "sentences" in options else "",
+                ("Sinks are hidden." if hidden else "No key is a sink here.")
+                * ("sinks" in options),
+                "Special tokens are hidden." if "special" in options else "",
+                "Each row is divided by what is left of it, so the weights shown are larger than the model's own."
+                if view_.hides
+                else "",
+                plain(reading.note or ""),
+                "A patch is named by its row and its column, from 0: 2,1 is in row 2, column 1."
+                if view_.rows.grid
+                else "",
+                "A weight shows where a head attends, not what the head does with the value there.",
+            ],
+        )
+    )

@@ -13,19 +13,40 @@ from streamlit.delta_generator import DeltaGenerator
 from core.entries import ConfigError
 from core.interpret import map_transform as difference, patching
 from core.interpret.evidence import Question
-from core.interpret.map_transform import (
-    Comparison,
-    Side,
-    align_sides,
-    kinds,
-    maps_of,
-    most_different_cell,
-)
-from core.interpret.patching import Patching, patch_texts
-from core.pretrained import ModelInputs, example_inputs, reject_if
 from core.pretrained.finetune import name_of
 from core.pretrained.finetune_run import config_of, result
 from core.runs.runs import LISTED, Run, list_runs
+from dashboard.inside import (
+    EXAMPLE_RUNS,
+    KIND_HELP,
+    KINDS,
+    ModelChoice,
+    ModelInputs,
+    ModelRef,
+    base_model,
+    baseline_of,
+    choose_head,
+    choose_model,
+    downloaded_models,
+    effect_chart,
+    example_inputs,
+    head_field,
+    import_block,
+    input_errors,
+    inputs_lines,
+    link_head,
+    load_fine_tune,
+    load_model,
+    local_models,
+    model_cell,
+    model_lines,
+    one_thread,
+    output_field,
+    parse_model,
+    reading_of,
+    reject_if,
+    study_of,
+)
 from dashboard.page import (
     HERE,
     READS,
@@ -64,35 +85,6 @@ from dashboard.page import (
     write_linked,
     write_pair,
 )
-from dashboard.ui.heads import effect_chart, link_head
-from dashboard.ui.model_picker import (
-    KIND_HELP,
-    KINDS,
-    ModelChoice,
-    choose_head,
-    choose_model,
-    downloaded_models,
-    head_field,
-    input_errors,
-    output_field,
-)
-from dashboard.ui.models import (
-    EXAMPLE_RUNS,
-    ModelRef,
-    base_model,
-    baseline_of,
-    import_block,
-    inputs_lines,
-    load_fine_tune,
-    load_model,
-    local_models,
-    model_cell,
-    model_lines,
-    one_thread,
-    parse_model,
-    reading_of,
-    study_of,
-)
 
 # Sentences and figures of the page.
 
@@ -105,7 +97,7 @@ SIDES = {
 MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
 
 
-def fact_text(comparison: Comparison, head: difference.HeadChange) -> str:
+def fact_text(comparison: difference.Comparison, head: difference.HeadChange) -> str:
     pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
     out = (
         f"Head **{head.name}** puts **{number(head.moved)}** of its weight on other tokens"
@@ -115,31 +107,31 @@ def fact_text(comparison: Comparison, head: difference.HeadChange) -> str:
     )
     usual = float(np.median([item.moved for item in heads]))
     out += f"; the median of {len(heads)} heads is {number(usual)}."
-    if (cell := most_different_cell(pair, head)) is None:
+    if (cell := difference.most_different_cell(pair, head)) is None:
         return out
     names = [f"{side.name[0].lower()}{side.name[1:]}" for side in sides]
     if sides[0].name == "Trained":
         names = [f"the {name} model" for name in names]
-    first, second = (number(weights[cell]) for weights, _ in maps_of(pair, head))
+    first, second = (number(weights[cell]) for weights, _ in difference.maps_of(pair, head))
     return (
         f"{out} In it, :primary[**{plain(pair.queries[cell[0]])}**] puts **{first}** of its weight on "
         f"**{plain(pair.keys[cell[1]])}** in {names[0]} and **{second}** in {names[1]}."
     )
 
 
-def conditions(comparison: Comparison, mode: str) -> str:
+def conditions(comparison: difference.Comparison, mode: str) -> str:
     pair, sides = comparison.pair, comparison.sides
     shared, rows = sum(None not in both for both in pair.rows), len(pair.rows)
-    models = f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
-    paired = any(
-        " / " in name and difference.NOTHING not in name for name in (*pair.queries, *pair.keys)
-    )
     holds = {
-        plain(models): True,
+        plain(
+            f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
+        ): True,
         f"{shared} of {rows} rows are in both and are compared": True,
         "the models split words differently, so pieces are merged into words: summed over keys, "
         "averaged over queries": comparison.merged,
-        "words that differ are paired by position": paired,
+        "words that differ are paired by position": any(
+            " / " in name and difference.NOTHING not in name for name in (*pair.queries, *pair.keys)
+        ),
         "a token that is absent on one side is hatched there": shared < rows,
     }
     more = {
@@ -225,7 +217,6 @@ PAIRS = (
 
 
 def share(value: float) -> str:
-    """What a part recovers, as a number without a unit: 1 is all of the difference."""
     return signed(value) if value < 0 else number(value)
 
 
@@ -335,7 +326,7 @@ FIELDS = Fields(
 
 def draw_sides(
     choice: ModelChoice, mode: str, into: DeltaGenerator
-) -> tuple[ModelRef, ModelInputs, tuple[Side, Side]]:
+) -> tuple[ModelRef, ModelInputs, tuple[difference.Side, difference.Side]]:
     """Draw the control of the second side; returns its model, its inputs, and what both sides read.
 
     PretrainedError where this model cannot be compared so.
@@ -347,8 +338,10 @@ def draw_sides(
         if (
             own.target is not None
         ):  # both decoders get the output of the trained one as their target
-            target = model.tokenizer.decode(list(own.target.ids), skip_special_tokens=True)
-            inputs = replace(inputs, target=str(target))
+            inputs = replace(
+                inputs,
+                target=str(model.tokenizer.decode(list(own.target.ids), skip_special_tokens=True)),
+            )
             own = reading_of(ref, inputs)
         ref, notes = replace(ref, seed=seed), (model.name, f"seed {seed}")
     elif mode == "models":
@@ -365,9 +358,13 @@ def draw_sides(
         )
         inputs, notes = replace(inputs, target=None), (model.name, name)
     elif model.reads == "picture":
-        channels = int(getattr(model.model.config, "num_channels", 3))
-        pictures = list(example_inputs.pictures(channels))
-        name = FIELDS.draw("picture", into=into, pictures=pictures).picture
+        name = FIELDS.draw(
+            "picture",
+            into=into,
+            pictures=list(
+                example_inputs.pictures(int(getattr(model.model.config, "num_channels", 3)))
+            ),
+        ).picture
         inputs = ModelInputs(picture=example_inputs.picture(name))
         names, notes = ("Picture A", "Picture B"), ("", "")
     else:
@@ -378,7 +375,7 @@ def draw_sides(
         text = FIELDS.draw("text", into=into, ref=ref).text
         notes = shorten(inputs.text), shorten(text)
         inputs = replace(inputs, text=text, target=None)
-    first, second = map(Side, names, notes, (own, reading_of(ref, inputs)))
+    first, second = map(difference.Side, names, notes, (own, reading_of(ref, inputs)))
     return ref, inputs, (first, second)
 
 
@@ -388,15 +385,18 @@ def _second_model(ref: ModelRef, into: DeltaGenerator) -> tuple[str, ModelRef]:
         run for run in reversed(list_runs(latest=LISTED)) if run.job == "finetune" and result(run)
     ][:5]
     tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run))]
-    here = {
-        one.written: one
-        for one in (*local_models(), *map(parse_model, downloaded_models()))
-        if one != ref and (one.source == "hub" or load_model(one).reads_text)
-    }
     own, others = (
         {name: one for base, name, one in tuned if (base == ref) is mine} for mine in (True, False)
     )
-    models = own | here | others
+    models = (
+        own
+        | {
+            one.written: one
+            for one in (*local_models(), *map(parse_model, downloaded_models()))
+            if one != ref and (one.source == "hub" or load_model(one).reads_text)
+        }
+        | others
+    )
     name = FIELDS.draw("model", into=into, models=models, ref=ref).model
     return name, models[name]
 
@@ -436,22 +436,20 @@ def script(
     mode: str,
     ref: ModelRef,
     inputs: ModelInputs,
-    comparison: Comparison,
+    comparison: difference.Comparison,
     head: difference.HeadChange,
 ) -> Script:
     pair, own = comparison.pair, inputs if mode == "untrained" else choice.inputs
-    name, imports, load = "model", set[str](), ""
     if mode == "untrained":
-        imports = {"from core.pretrained.load import untrained"}
-        name, load = "random", f"random = untrained(model, seed={ref.seed})\n"
-    elif mode == "models":
-        name = "second_model"
-        imports, line = model_lines(ref, name)
-        load = f"{line}\n"
-    made = "inputs"
-    if mode != "untrained":
-        more, made = inputs_lines(ref, inputs)
-        imports |= more
+        imports, name, made = {"from core.pretrained.load import untrained"}, "random", "inputs"
+        load = f"random = untrained(model, seed={ref.seed})\n"
+    else:
+        imports, made = inputs_lines(ref, inputs)
+        name, load = "model", ""
+        if mode == "models":
+            name = "second_model"
+            more, line = model_lines(ref, name)
+            imports, load = imports | more, f"{line}\n"
     merge, read = "", "{}.trace.of({!r})"
     if comparison.merged:
         merge, read = (
@@ -467,17 +465,7 @@ def script(
         if comparison.in_place
         else "changes(in_place=False)  # each beside the most similar head"
     )
-    first, last = (weights for weights, _ in maps_of(pair, head))
-    results = {
-        "moved": np.array([one.moved for one in comparison.heads]),
-        "[each.difference for each in heads]": np.array(
-            [one.difference for one in comparison.heads]
-        ),
-        "first": first,
-        "second": last,
-        "second - first": last - first,
-        "head.moved": np.array(head.moved),
-    }
+    first, last = (weights for weights, _ in difference.maps_of(pair, head))
     return Script(
         (
             model_cell(choice.ref, own),
@@ -527,7 +515,16 @@ show_maps({"first": first, "second": second, "second - first": second - first}, 
                 f"two_models:maps:{comparison.kind}",
             ),
         ),
-        results,
+        {
+            "moved": np.array([one.moved for one in comparison.heads]),
+            "[each.difference for each in heads]": np.array(
+                [one.difference for one in comparison.heads]
+            ),
+            "first": first,
+            "second": last,
+            "second - first": last - first,
+            "head.moved": np.array(head.moved),
+        },
     )
 
 
@@ -599,7 +596,8 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
         "other: if the answer changes back, that part carries the difference. 0 is the answer to text B, 1 that to "
         "text A."
     )
-    model, ref, answers = choice.model, choice.ref, [None, None]
+    model, ref = choice.model, choice.ref
+    answers: list[int | None] = [None, None]
     with input_errors():
         with one_thread(), st.container(horizontal=True, vertical_alignment="bottom"):
             direction: patching.Direction = FIELDS.draw("direction", into=HERE).direction
@@ -616,7 +614,7 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
                 ]
         about = ref, choice.inputs, second, tuple(answers), direction
         with one_thread():
-            prepared = study_of(patch_texts, *about)
+            prepared = study_of(patching.patch_texts, *about)
             source = prepared.at(model)
             effects = measure_with_progress(
                 "two_models:patch", about, tuple(prepared.names), source.effect, "layers"
@@ -648,7 +646,7 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
 def _draw_effects(
     ref: ModelRef,
     pair: patching.TextPair,
-    prepared: Patching,
+    prepared: patching.Patching,
     effects: Mapping[patching.LayerKey, patching.LayerEffect],
     direction: patching.Direction,
 ) -> None:
@@ -669,7 +667,6 @@ def _draw_effects(
         ]
 
     def pick(layer_name: str, head: int) -> None:
-        """The pressed head becomes the page's head, whose attention in both texts is drawn above."""
         kind, layer = next(key for key, name in names.items() if name == layer_name)
         choose_head(ref, kind, (layer, head))
         write_pair("head", (layer, head))
@@ -743,21 +740,20 @@ def _grid(
     part: str,
     direction: patching.Direction,
 ) -> None:
-    rows = [
-        {
-            "layer": layer,
-            "head": column,
-            "change": float(value) - (direction == "noise"),
-            "name": name,
-            "by": share(float(value)),
-        }
-        for layer, column, value, name in cells
-    ]
     effect_chart(
         f"two_models:patch:{key}",
         alt,
         pick,
-        rows,
+        [
+            {
+                "layer": layer,
+                "head": column,
+                "change": float(value) - (direction == "noise"),
+                "name": name,
+                "by": share(float(value)),
+            }
+            for layer, column, value, name in cells
+        ],
         list(dict.fromkeys(layer for layer, *_ in cells)),
         columns,
         picked,
@@ -813,50 +809,50 @@ def _view(choice: ModelChoice) -> None:
         with st.container(
             horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"
         ):
-            both = kinds(*sides)
-            drawn = FIELDS.draw("kind", into=HERE, kinds=both).kind or both[0]
-            pair, merged = align_sides(sides, drawn)
+            both = difference.kinds(*sides)
+            pair, merged = difference.align_sides(
+                sides, (FIELDS.draw("kind", into=HERE, kinds=both).kind or both[0])
+            )
             in_place = pair.same_shape
             if in_place and mode == "models":
                 in_place = not FIELDS.draw("nearest", into=HERE, second=sides[1]).nearest
-        comparison = Comparison(sides, pair, merged, in_place)
+        comparison = difference.Comparison(sides, pair, merged, in_place)
         by_pair = {(item.layer, item.head): item for item in comparison.heads}
-        first = next(iter(by_pair))
-        heads = {at: (comparison.kind, at) for at in by_pair}
-        head = by_pair[link_head("two_models", (choice.ref, mode), choice.ref, heads, first)]
+        head = by_pair[
+            link_head(
+                "two_models",
+                (choice.ref, mode),
+                choice.ref,
+                {at: (comparison.kind, at) for at in by_pair},
+                next(iter(by_pair)),
+            )
+        ]
         add_script(partial(script, choice, mode, ref, inputs, comparison, head))
         _heads_apart(comparison, head)
-        of = choice.ref, choice.inputs, mode, ref, inputs, comparison.kind
-        pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
-        place = _maps(comparison, head, pin)
-        with place:
+        with _maps(
+            comparison,
+            head,
+            read_linked(
+                "two_models",
+                "pin",
+                (len(pair.queries), len(pair.keys)),
+                (choice.ref, choice.inputs, mode, ref, inputs, comparison.kind),
+            ),
+        ):
             _figures(comparison)
             st.caption(conditions(comparison, mode))
         if mode == "texts" and model.reads_text:
             section(choice, replace(choice.inputs, text=inputs.text))
 
 
-def _heads_apart(comparison: Comparison, head: difference.HeadChange) -> None:
-    """Draw layers × heads by how far each head is apart, from 0 (the same) to 1 (nothing shared), and the fact."""
+def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange) -> None:
     heads = comparison.heads
-    names = {item.name: (item.layer, item.head) for item in heads}
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
     numbers = {str(item.number): item.layer for item in heads}
 
-    rows = [
-        {
-            "layer": str(item.number),
-            "head": str(item.head),
-            "change": item.moved,
-            "name": item.name,
-            "to": item.name if comparison.in_place else item.other,
-            "by": number(item.moved),
-        }
-        for item in heads
-    ]
     with left:
         head_field(
-            names,
+            {item.name: (item.layer, item.head) for item in heads},
             (head.layer, head.head),
             HEAD,
             order=", sorted by their difference",
@@ -865,7 +861,17 @@ def _heads_apart(comparison: Comparison, head: difference.HeadChange) -> None:
             "two_models:grid",
             f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}",
             lambda layer, one: write_pair("head", (numbers[layer], one)),
-            rows,
+            [
+                {
+                    "layer": str(item.number),
+                    "head": str(item.head),
+                    "change": item.moved,
+                    "name": item.name,
+                    "to": item.name if comparison.in_place else item.other,
+                    "by": number(item.moved),
+                }
+                for item in heads
+            ],
             [str(one) for one in sorted({item.number for item in heads})],
             [str(one) for one in range(max(item.head for item in heads) + 1)],
             (str(head.number), str(head.head)),
@@ -878,9 +884,8 @@ def _heads_apart(comparison: Comparison, head: difference.HeadChange) -> None:
         fact(fact_text(comparison, head))
 
 
-def _figures(comparison: Comparison) -> None:
+def _figures(comparison: difference.Comparison) -> None:
     moved = [item.moved for item in comparison.heads]
-    means = [item.difference for item in comparison.heads]
     for column, (name, value, meaning) in zip(
         st.columns(3),
         (
@@ -891,7 +896,7 @@ def _figures(comparison: Comparison) -> None:
             ),
             (
                 "Mean difference",
-                number(float(np.mean(means))),
+                number(float(np.mean([item.difference for item in comparison.heads]))),
                 "The mean absolute difference of a weight, over all cells of all heads.",
             ),
             (
@@ -905,12 +910,14 @@ def _figures(comparison: Comparison) -> None:
         column.metric(name, value, help=meaning)
 
 
-def _maps(comparison: Comparison, head: difference.HeadChange, pin: Pair | None) -> DeltaGenerator:
+def _maps(
+    comparison: difference.Comparison, head: difference.HeadChange, pin: Pair | None
+) -> DeltaGenerator:
     """Draw both maps, and the second minus the first where both have a token; returns the room beside that."""
     pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
 
     def tiles(head: difference.HeadChange) -> list[Tile]:
-        maps, names = maps_of(pair, head), (head.name, head.other)
+        maps, names = difference.maps_of(pair, head), (head.name, head.other)
         return [
             Tile(f"{side.name}, {name}", side.note, weights, None if allowed.all() else allowed, at)
             for at, (side, name, (weights, allowed)) in enumerate(
@@ -922,7 +929,7 @@ def _maps(comparison: Comparison, head: difference.HeadChange, pin: Pair | None)
     frames = None
     if fits(len(heads), shown):
         frames = Frames(HEAD, heads.index(head), list(map(tiles, heads)), [h.name for h in heads])
-    row, column = most_different_cell(pair, head) or (None, None)
+    row, column = difference.most_different_cell(pair, head) or (None, None)
     common: Any = {
         "link": "two_models:pin",
         "pin": pin,
@@ -942,17 +949,20 @@ def _maps(comparison: Comparison, head: difference.HeadChange, pin: Pair | None)
         **common,
     )
     left, right = st.columns([0.42, 0.58], gap="medium")
-    both = np.logical_and(*(allowed for _, allowed in maps_of(pair, head)))
+    both = np.logical_and(*(allowed for _, allowed in difference.maps_of(pair, head)))
     mask = None if both.all() else both
     with left:
-        picked = difference_map(
-            Tile(second.name, "", second.weights, mask),
-            Tile(first.name, "", first.weights, mask),
-            pair.queries,
-            pair.keys,
-            key=f"two_models:apart:{comparison.kind}",
-            fact=f"{second.name} minus {first.name}",
-            **common,
+        write_linked(
+            "two_models",
+            "pin",
+            difference_map(
+                Tile(second.name, "", second.weights, mask),
+                Tile(first.name, "", first.weights, mask),
+                pair.queries,
+                pair.keys,
+                key=f"two_models:apart:{comparison.kind}",
+                fact=f"{second.name} minus {first.name}",
+                **common,
+            ),
         )
-        write_linked("two_models", "pin", picked)
     return right

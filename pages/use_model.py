@@ -10,8 +10,6 @@ import streamlit as st
 import torch
 
 from core.interpret.evidence import Effect, Question, ablate_heads
-from core.interpret.trace import to_numpy
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, example_inputs
 from core.pretrained.answers import (
     MODEL_TASKS,
     Candidate,
@@ -29,6 +27,28 @@ from core.pretrained.generate import decode_text
 from core.studies import use_model as study
 from dashboard.draw import palette
 from dashboard.draw.grids import bars
+from dashboard.inside import (
+    ModelChoice,
+    ModelInputs,
+    ModelRef,
+    Pretrained,
+    PretrainedError,
+    baseline_of,
+    choose_model,
+    example_inputs,
+    import_block,
+    input_errors,
+    inputs_lines,
+    is_allowed,
+    model_cell,
+    one_thread,
+    question_code,
+    read_inputs,
+    reading_of,
+    select_model,
+    study_of,
+    to_numpy,
+)
 from dashboard.page import (
     HERE,
     PROSE,
@@ -68,25 +88,6 @@ from dashboard.page import (
     title,
     write_link,
     write_linked,
-)
-from dashboard.ui.model_picker import (
-    ModelChoice,
-    choose_model,
-    input_errors,
-    read_inputs,
-    select_model,
-)
-from dashboard.ui.models import (
-    ModelRef,
-    baseline_of,
-    import_block,
-    inputs_lines,
-    is_allowed,
-    model_cell,
-    one_thread,
-    question_code,
-    reading_of,
-    study_of,
 )
 
 AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button

@@ -424,7 +424,7 @@ def attention_view(
     if layout == "frames" and not frames:
         raise ValueError('layout "frames" needs at least one (step, weights) pair in frames')
     own, shared = stores(key, link)
-    state = _settled(trace, key, shared, own, (int(layer), int(head)), pin, pins, frame)
+    state = settled(trace, key, shared, own, (int(layer), int(head)), pin, pins, frame)
     reads = reads or READS[trace.maps[state.layer].kind]
     heard = f"Attention weights of head {trace.name((state.layer, state.head))}"
     if layout == "grid":
@@ -511,16 +511,17 @@ def picture_of(
     )
 
 
-def _settled(
+def settled(
     trace: AttentionTrace,
     key: str,
     shared: dict[str, Any],
     own: dict[str, Any],
     pick: Pair,
     pin: Pair | None,
-    pins: Sequence[Pair] | None,
-    frame: int | None,
+    pins: Sequence[Pair] | None = None,
+    frame: int | None = None,
 ) -> ViewState:
+    """The picks of a view with these `stores`, by the page's own ones; before it is drawn or in drawing it."""
     heads = [len(item.weights) for item in trace.maps]
     if not (0 <= pick[0] < len(heads) and 0 <= pick[1] < heads[pick[0]]):
         raise ValueError(f"head {pick} is not in this trace, whose layers have {heads} heads")

@@ -100,13 +100,17 @@ class ModelChoice:
 
 
 def choose_model(
-    needs: tuple[str, ...] = (), at_once: bool = True, weights_of: ModelRef | None = None
+    needs: tuple[str, ...] = (),
+    at_once: bool = True,
+    weights_of: ModelRef | None = None,
+    columns: Sequence[Any] | None = None,
 ) -> ModelChoice | None:
     """Draw the picker and the inputs, and read; None after a message on why there is nothing to show.
 
     `needs` are required features, of "qkv", "head", "tokens", "generate" and "model"; models without them are refused.
     If not `at_once`, the page itself calls `read_inputs`, for instance after a picture that needs no attention maps.
-    A page on the weights of a model alone, which begins with `weights_of`, gives it no inputs.
+    A page on the weights of a model alone, or on inputs of its own, begins with `weights_of` and gives it no inputs.
+    `columns` are those of the picker and of what loading says.
     """
     usual, has_inputs = weights_of or EMBEDDED, weights_of is None
     if has_inputs and not set(needs) <= {"model", "qkv"}:
@@ -115,7 +119,7 @@ def choose_model(
             EMBEDDED,
         )
     with st.container():  # which keeps its place, whatever it says of the model
-        left, right = st.columns([1, 2])
+        left, right = columns or st.columns([1, 2])
         name = model_box(left, usual, tuple(PANELS) if has_inputs else (OTHER,))
         with input_errors():
             if (opened := _open(name, needs, right)) is None:

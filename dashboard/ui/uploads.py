@@ -34,7 +34,7 @@ def data_widget(param: Param, key: str) -> str:
     st.file_uploader(
         f"{param.name}: upload a file of at most {reading.MAX_SIGNS:,} characters",
         key=file_key(key),
-        type=["txt", "csv", "tsv", "md"],
+        type=["txt", "csv", "tsv", "md", "conllu"],
         max_upload_size=at_most("upload_megabytes", MAX_MB),
         on_change=_take_file,
         args=(key,),

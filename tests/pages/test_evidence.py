@@ -68,7 +68,7 @@ def test_the_heads_are_told_as_csv():
     setup = Controls(ref, reading_of(ref, given), Question(given), baseline)
     off = frozenset({("causal", 0, 2)})
     effect = ablate_heads(baseline, off)
-    [row] = csv_rows(heads_csv(setup, {(0, 2): effect}).encode())
+    [row] = csv_rows(heads_csv(setup, {(0, 2): effect}))
     assert [row[name] for name in ("kind", "layer", "head")] == ["causal", "0", "2"]
     assert float(row["answer"]) == pytest.approx(effect.value, rel=1e-6)
     assert effect.value - baseline.value == pytest.approx(float(row["change"]), abs=1e-6)
