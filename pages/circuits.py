@@ -589,7 +589,6 @@ def page() -> None:
 
 
 def _induction(ref: ModelRef, circuits: Circuits) -> InductionCircuit | None:
-    """The induction circuit of the lab's repeating models; None for other models."""
     return (
         study_of(induction_circuit, ref)
         if ref.source == "lab" and ref.name in PAIRED_MODELS

@@ -730,7 +730,6 @@ alt.Chart(pd.DataFrame({"value": values})).mark_bar().encode(x=alt.X("value:Q", 
 def shown_cell(
     measurement: Measurement, controls: Values, chosen: Values, vectors: HeadVectors | None
 ) -> tuple[Cell, dict[str, Any]]:
-    """The texts that show the head, or its queries and keys; and what they give."""
     layer, head = chosen.head
     if chosen.view != "map":
         examples = examples_of(measurement, controls.ref, chosen.measure, chosen.head, chosen.view)

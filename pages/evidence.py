@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -131,8 +130,10 @@ class Controls:
         return (with_sink(self.reading.trace) if self.reading.sinks else self.reading.trace).maps
 
     @cached_property
-    def layers(self) -> Mapping[Any, str]:
-        return flow.layer_names({(item.kind, item.layer): item.layer_number for item in self.maps})
+    def layers(self) -> dict[tuple[str, int], str]:
+        return flow.layer_names(  # type: ignore[return-value]
+            {(item.kind, item.layer): item.layer_number for item in self.maps}
+        )
 
     @cached_property
     def ids(self) -> dict[flow.Head, tuple[flow.Kind, int, int]]:

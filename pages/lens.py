@@ -655,24 +655,6 @@ def section(controls: Values) -> None:
 def _grid(controls: Values, decision: study.Decision, words: dict[int, str], state: str) -> None:
     lens, start, length = decision.lens, decision.lens.start, decision.lens.top.shape[1]
     tokens, position = controls.line.tokens[start : start + length], controls.position - start
-    rows = [
-        {
-            "state": name,
-            "column": index,
-            "index": start + index,
-            "token": token,
-            "word": words[ids[0]],
-            "p": shares[0],
-            "text": f"{words[ids[0]]} {number(shares[0])}",
-            "top": ", ".join(
-                f"{words[one]} {number(p)}" for one, p in zip(ids[1:], shares[1:], strict=True)
-            ),
-        }
-        for name, *of_state in zip(
-            decision.lens.names, lens.top.tolist(), lens.probabilities.tolist(), strict=True
-        )
-        for index, (token, ids, shares) in enumerate(zip(tokens, *of_state, strict=True))
-    ]
     stops = ",".join(colour_scale(theme()))
     chart_title(
         "The likeliest token after each layer, in the colour of its probability",
@@ -697,7 +679,37 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
     with st.container(key="lens:cells"):
         draw_chart(
             st,
-            token_grid(rows, decision.lens.names, tokens, (state, position), theme(), late),
+            token_grid(
+                [
+                    {
+                        "state": name,
+                        "column": index,
+                        "index": start + index,
+                        "token": token,
+                        "word": words[ids[0]],
+                        "p": shares[0],
+                        "text": f"{words[ids[0]]} {number(shares[0])}",
+                        "top": ", ".join(
+                            f"{words[one]} {number(p)}"
+                            for one, p in zip(ids[1:], shares[1:], strict=True)
+                        ),
+                    }
+                    for name, *of_state in zip(
+                        decision.lens.names,
+                        lens.top.tolist(),
+                        lens.probabilities.tolist(),
+                        strict=True,
+                    )
+                    for index, (token, ids, shares) in enumerate(
+                        zip(tokens, *of_state, strict=True)
+                    )
+                ],
+                decision.lens.names,
+                tokens,
+                (state, position),
+                theme(),
+                late,
+            ),
             key=GRID,
             on_select=pick,
             selection_mode=[PICKED],
@@ -708,11 +720,6 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
 def _curves(controls: Values, decision: study.Decision, words: dict[int, str], state: str) -> None:
     names = distinct([words[token] for token in decision.tokens])
     along, at = decision.trajectories, controls.position - decision.lens.start
-    legend = " ".join(
-        f'<span style="font-weight:600;white-space:nowrap"><span style="display:inline-block;width:14px;'
-        f'height:3px;margin-right:4px;vertical-align:middle;background:{colour}"></span>{plain(name)}</span>'
-        for name, colour in zip(names, colours(len(names), theme()), strict=True)
-    )
     shares, ranks = (
         dict(zip(names, values.T.tolist(), strict=True))
         for values in (along.probabilities, along.ranks)
@@ -721,7 +728,11 @@ def _curves(controls: Values, decision: study.Decision, words: dict[int, str], s
         "probability": (
             "Probability",
             "Probability of the answers",
-            legend,
+            " ".join(
+                f'<span style="font-weight:600;white-space:nowrap"><span style="display:inline-block;width:14px;'
+                f'height:3px;margin-right:4px;vertical-align:middle;background:{colour}"></span>{plain(name)}</span>'
+                for name, colour in zip(names, colours(len(names), theme()), strict=True)
+            ),
             {"curves": shares, "high": 1.0},
         ),
         "rank": (
@@ -753,7 +764,6 @@ def _curves(controls: Values, decision: study.Decision, words: dict[int, str], s
 
 
 def who_section(controls: Values) -> None:
-    """Draw the view; PretrainedError where the logit is no such sum."""
     ref, reading, baseline = controls.ref, controls.reading, controls.baseline
     assert baseline.id is not None
     passes, run = (
