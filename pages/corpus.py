@@ -667,7 +667,7 @@ def script(
         key, results[name] = axis.measure.key, axis.mean
         if axis.measure == COPYING:
             points += (
-                f"{name} = copying(model, {config.kind!r}, corpus.roles.mean.shape[1:])  "
+                f"{name} = copying(model, {config.kind!r}, corpus.roles.score.shape[1:])  "
                 f"# {key}, from the weights alone\n"
             )
         else:

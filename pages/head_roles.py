@@ -828,7 +828,7 @@ def _sentence(
         (choice.ref, sentence),
         key="head_roles:words",
         query=query,
-        fact=f"Head {name} on {len(parse)} words",
+        fact=f"Head {name} on {len(parse.words)} words",
         caption="Between words; what goes to special tokens is missing.",
     )
     return sentence, query, trace

@@ -161,7 +161,7 @@ def measure_text(reading: Reading, kind: Kind) -> tuple[Float[np.ndarray, "M L H
     maps, text = reading.trace.of(kind).maps, Text(reading.lines(kind)[0])
     roles = role_sums(reading, kind)
     values = np.full((len(MEASURES), *roles.score.shape[1:]), np.nan)
-    values[[INDEX[role.key] for role in ROLES]] = roles.mean
+    values[[INDEX[role.key] for role in ROLES]] = roles.scores(kind, ()).score
     for measure in MEASURES:
         if measure.rows is not None and text.ordinary.any():
             for layer, item in enumerate(maps):

@@ -82,6 +82,7 @@ Targets = Bool[np.ndarray, "T T"]
 Rule = Callable[["Text"], Targets]
 
 OUTER_SIGNS = re.compile(r"^[\W_]+|[\W_]+$")
+UNKNOWN = "<unk>", "[unk]"
 LETTERS = 3  # a shorter piece, such as the t of "didn't", is not a word
 
 
@@ -91,15 +92,12 @@ class Text:
 
     line: Line
 
-    def __len__(self) -> int:
-        return len(self.line)
-
     @cached_property
     def ordinary(self) -> Bool[np.ndarray, " T"]:
         """The known tokens of the text itself: the rows on which roles are measured."""
         return ~np.asarray(
             [
-                hidden or _is_unknown(piece)
+                hidden or piece in UNKNOWN
                 for hidden, piece in zip(self.line.special, self.pieces, strict=True)
             ],
             dtype=bool,
@@ -118,7 +116,7 @@ class Text:
                 by_word[index] = by_word.get(index, "") + piece.removeprefix("##")
         return tuple(
             ""
-            if index is None or _is_sign(piece) or _is_unknown(piece)
+            if index is None or _is_sign(piece) or piece in UNKNOWN
             else OUTER_SIGNS.sub("", by_word[index])
             for index, piece in zip(self.line.word, self.pieces, strict=True)
         )
@@ -126,22 +124,21 @@ class Text:
     @cached_property
     def distance(self) -> np.ndarray:
         """j − i for each query i and key j."""
-        positions = np.arange(len(self))
-        return positions[None, :] - positions[:, None]
+        return np.arange(len(self.line)) - np.arange(len(self.line))[:, None]
 
 
 def at_distance(distance: int) -> Rule:
     """The token so far after this one, unless it is special, or the first, to which heads attend for other reasons."""
 
     def targets(text: Text) -> Targets:
-        return (text.distance == distance) & text.ordinary & (np.arange(len(text)) > 0)
+        return (text.distance == distance) & text.ordinary & (np.arange(len(text.line)) > 0)
 
     return targets
 
 
 def first(text: Text) -> Targets:
     """The first token, special or not, from the third token on: for the second it is also the one before."""
-    return np.broadcast_to(np.arange(len(text)) == 0, text.distance.shape) & (text.distance < -1)
+    return (np.arange(len(text.line)) == 0) & (text.distance < -1)
 
 
 def delimiter(text: Text) -> Targets:
@@ -213,10 +210,6 @@ def _ranks() -> dict[str, int]:
 def rank(word: str) -> int:
     """The word's rank by frequency in English, 0 the commonest; a word outside BERT's 30,000 comes last."""
     return _ranks().get(word.lower(), 30_522)
-
-
-def _is_unknown(piece: str) -> bool:
-    return piece in ("<unk>", "[unk]")
 
 
 def _is_sign(piece: str) -> bool:
@@ -495,19 +488,13 @@ class RoleSums:
             self.rows + other.rows,
         )
 
-    @property
-    def mean(self) -> Scores:
-        """The mean score of a row; nan where there is no row."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(self.score / self.rows[..., None])
-
     def scores(self, kind: Kind, numbers: tuple[int, ...]) -> RoleScores:
-        """The scores of the model's layers of these numbers."""
+        """The scores of the model's layers of these numbers; nan where there is no row."""
         with np.errstate(invalid="ignore", divide="ignore"):
             rows = self.rows[..., None]
             return RoleScores(
                 kind,
-                self.mean,
+                self.score / rows,
                 self.chance / rows,
                 np.sqrt(self.variance) / rows,
                 self.rows.max(1),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from math import sqrt
 from pathlib import Path
 
@@ -51,9 +52,6 @@ class Parse:
     text: str
     line: int
 
-    def __len__(self) -> int:
-        return len(self.words)
-
 
 def own_parses() -> tuple[Parse, ...]:
     """The sentences of this project, annotated by hand."""
@@ -70,24 +68,23 @@ def parse_conllu(text: str) -> tuple[Parse, ...]:
         len(text) > MAX_CHARACTERS,
         f"The file has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read.",
     )
-    parses: list[Parse] = []
-    lines: list[tuple[int, str]] = []  # of one sentence, by number
-    for number, line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
-        if line.strip():
-            lines += [] if line.startswith("#") else [(number, line)]
-        elif lines:
-            parses += _parse(lines)
-            lines = []
+    numbered = enumerate(text.removeprefix("\ufeff").splitlines(), 1)
+    parses = tuple(
+        parse
+        for filled, rows in groupby(numbered, key=lambda row: bool(row[1].strip()))
+        if filled
+        for parse in _parse([row for row in rows if not row[1].startswith("#")])
+    )
     refuse_if(
         not parses,
         "There is no sentence in this file; CoNLL-U has a line of ten tab-separated columns a word.",
     )
-    return tuple(parses)
+    return parses
 
 
 def _parse(lines: Sequence[tuple[int, str]]) -> list[Parse]:
     """The sentence of these lines, none where they have no word; ConfigError unless its heads make a tree."""
-    start, words = lines[0][0], list[Row]()
+    start, words = next((number for number, _ in lines), 0), list[Row]()
     joined: dict[int, tuple[int, int, list[str]]] = {}  # by the first word, with line and last
     for number, line in lines:
         cells, following = line.split("\t"), len(words) + 1
@@ -135,9 +132,8 @@ def _parse(lines: Sequence[tuple[int, str]]) -> list[Parse]:
     text, spans = _text(words, joined)
     read: list[Word] = []
     for (number, cells), head, span in zip(words, heads, spans, strict=True):
-        refers = None
-        if (antecedent := _misc(cells).get("Antecedent")) is not None:
-            refers = _index(antecedent, number, "Antecedent", len(words))
+        named = _misc(cells).get("Antecedent")
+        refers = None if named is None else _index(named, number, "Antecedent", len(words))
         refuse_if(
             refers in (-1, len(read)),
             f"Line {number}: the antecedent of {quote(cells[1])} must be another word, 1 to {len(words)}.",

@@ -848,20 +848,20 @@ def test_the_top_words_are_those_of_the_plain_model(minilm):
     with torch.no_grad():
         maps = [one[0] for one in minilm.model(**encoding, output_attentions=True).attentions]
     numbers = encoding.word_ids(0)  # one word of the tokenizer is one of the file in this sentence
-    assert max(number for number in numbers if number is not None) == len(parse) - 1
+    assert max(number for number in numbers if number is not None) == len(parse.words) - 1
     member = torch.tensor(
-        [[float(number == word) for number in numbers] for word in range(len(parse))]
+        [[float(number == word) for number in numbers] for word in range(len(parse.words))]
     )
     [top] = [each.top for each in read_parses(minilm, [parse]).sentences]
     for layer, weights in enumerate(maps):
-        words = (member @ weights @ member.T) * (1 - torch.eye(len(parse)))
+        words = (member @ weights @ member.T) * (1 - torch.eye(len(parse.words)))
         assert (top[layer] == words.argmax(-1).numpy()).all()
 
 
 def with_tops(tops: list[list[int]], kind: Kind = "self", count: int = 12) -> SyntaxReadings:
     # Sentences "The animal saw … ." whose heads have these top words from each word, by head and word.
     [parse] = parse_conllu(CROSSES)
-    tokens = tuple((index,) for index in range(len(parse)))
+    tokens = tuple((index,) for index in range(len(parse.words)))
     one = ParsedReading(parse, tokens, np.asarray(tops, np.int16)[None])
     return SyntaxReadings(kind, (one,) * count, 0, (4,), (len(tops),))
 

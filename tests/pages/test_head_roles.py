@@ -197,7 +197,7 @@ def test_the_csv_of_syntax_has_every_relation_in_both_directions_and_what_is_wro
     # The targets of a sentence's queries are drawn as such
     sentence, first = next(iter(queries.items()))
     parse = readings.sentences[sentence].parse
-    html = charts.query_lines(parse, np.full((len(parse),) * 2, 0.125), first, "light")
+    html = charts.query_lines(parse, np.full((len(parse.words),) * 2, 0.125), first, "light")
     targets = sum(len(query.targets) for query in first)
     assert html.count('class="target"') == targets and "0.13" in html
 
