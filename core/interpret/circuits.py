@@ -241,16 +241,21 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
         )
     gated = call.gated
     assert call.out is not None and gated is not None
-    given = gated
-    for norm, values, out in reversed(norms):  # of all heads together (N, T, H·E), or of each
-        if out.data_ptr() == gated.data_ptr() and out.numel() == gated.numel():
-            rows = w_o.flatten(0, 1) if values.ndim == 3 else w_o
-            w_o, given = fold_gain(rows, norm).reshape(w_o.shape), values
-            break
-    for norm, values, _ in norms:
-        if probe.out is not None and _same(values, probe.out):
-            w_o = fold_gain(w_o.mT, norm).mT
-            break
+    # A norm of all heads together (N, T, H·E) or of each before W_O, and one after it
+    before, given = next(
+        (
+            (norm, values)
+            for norm, values, out in reversed(norms)
+            if out.data_ptr() == gated.data_ptr() and out.numel() == gated.numel()
+        ),
+        (None, gated),
+    )
+    after = next(
+        (norm for norm, values, _ in norms if probe.out is not None and _same(values, probe.out)),
+        None,
+    )
+    rows = w_o.flatten(0, 1) if given.ndim == 3 else w_o
+    w_o = fold_gain(fold_gain(rows, before).reshape(w_o.shape).mT, after).mT
     scale = call.options.get("scaling")
     linear = w_q is not None and w_k is not None
     return HeadMatrices(

@@ -293,12 +293,13 @@ def token_orders(pretrained: Pretrained) -> tuple[Order, ...]:
     """The orders with at least four items that are single, different tokens, with or without a space before them."""
     orders, unknown = [], tokenizer_of(pretrained).unk_token_id
     for name, items in ORDERS.items():
-        first: dict[int, int] = {}  # the best token that an item is alone, by its place
-        for place, item in enumerate(items):
-            for text in (item, f" {item}"):
-                ids = tokenized(pretrained, text, add_special_tokens=False)["input_ids"]
-                if len(ids) == 1 and ids[0] != unknown:
-                    first[place] = ids[0]
+        first = {  # the best token that an item is alone, by its place
+            place: ids[0]
+            for place, item in enumerate(items)
+            for text in (item, f" {item}")
+            for ids in [tokenized(pretrained, text, add_special_tokens=False)["input_ids"]]
+            if len(ids) == 1 and ids[0] != unknown
+        }
         counts = Counter(first.values())
         known = {place: token for place, token in first.items() if counts[token] == 1}
         if len(known) >= 4:

@@ -156,12 +156,11 @@ def token_transform(
     shown: list[Groups] = []
     for place, line in enumerate((rows, columns)):
         groups = group_by_word(line.word) if words else single_tokens(len(line))
-        if special or sentences != "all":
-            groups = hide_tokens(groups, line.special)
         if sentences != "all":
             own = "ab".index(sentences[place])
             groups = hide_tokens(groups, (segment != own for segment in line.segment))
-        shown.append(groups)
+        hides = special or sentences != "all"
+        shown.append(hide_tokens(groups, line.special) if hides else groups)
     down, across = shown
     if sinks:
         across = hide_tokens(across, find_sinks(trace)) or across

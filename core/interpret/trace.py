@@ -228,8 +228,8 @@ def most_informative_head(
         scored = None if item.kind == "cross" else induction(item, keys, generated)
         first = 0 if item.kind == "cross" or item.weights.shape[-1] == 1 else 1
         sharp = item.weights[:, :, first:].max(-1).mean(1)
-        for head, score in enumerate(sharp if scored is None else 1 + scored.heads):
-            scores[layer, head] = float(score)
+        of_heads = sharp if scored is None else 1 + scored.heads
+        scores |= {(layer, head): float(score) for head, score in enumerate(of_heads)}
     return max(scores, key=scores.__getitem__)
 
 
