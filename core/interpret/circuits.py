@@ -549,13 +549,13 @@ class Composer:
             assert factors is not None
             u, size, vh = factors
             reads = (vh.mT if kind == "K" else u) * normalize(size, dim=-1)[:, None]
+            level, by_chance = random_composition(reads.shape[1]), list[Tensor]()
             for earlier in earlier_ones:
                 written, turned = self._writer(earlier)
-                level = random_composition(written.shape[-1])
                 result.scores[kind, earlier] = _norms(written, reads) - level
-                by_chance = _norms(turned, reads) - level
-                result.highest[kind] = max(result.highest.get(kind, -level), float(by_chance.max()))
-                result.pairs[kind] = result.pairs.get(kind, 0) + by_chance.numel()
+                by_chance.append(_norms(turned, reads).flatten() - level)
+            result.highest[kind] = float(torch.cat(by_chance).max())
+            result.pairs[kind] = sum(map(len, by_chance))
         return result
 
     def _earlier(self, later: int, kind: CompositionKind) -> list[int]:

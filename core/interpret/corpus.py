@@ -27,6 +27,7 @@ from core.interpret.roles import (
     read_text,
     role_sums,
     share_used,
+    stack_layers,
 )
 from core.interpret.trace import Head, Kind, to_numpy
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading, reject_if
@@ -164,9 +165,9 @@ def measure_text(reading: Reading, kind: Kind) -> tuple[Float[np.ndarray, "M L H
     values[[INDEX[role.key] for role in ROLES]] = roles.scores(kind, ()).score
     for measure in MEASURES:
         if measure.rows is not None and text.ordinary.any():
-            for layer, item in enumerate(maps):
-                rows = measure.rows(item.weights, text)[:, text.ordinary]
-                values[INDEX[measure.key], layer, : len(item.weights)] = rows.mean(1)
+            values[INDEX[measure.key]] = stack_layers(
+                [measure.rows(item.weights, text)[:, text.ordinary].mean(1) for item in maps]
+            )
     return values, roles
 
 

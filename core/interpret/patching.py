@@ -182,29 +182,30 @@ class PatchSource:
     def effect(self, key: LayerKey) -> LayerEffect:
         """The effect of each part of a layer. PretrainedError as in `forward`."""
         out, block = self.calls[key].replaceable[0], self.blocks.get(key)
-        parts: list[Patch | Replacement] = [
+        heads: list[Patch | Replacement] = [
             (0, *key, head, out) for head in (*range(out.shape[1]), None)
         ]
-        heads, tokens = out.shape[1], 0
-        if block is not None:
-            states = self.states[block.name][0]
-            tokens = len(states)
-            parts += [Replacement(block.name, token, states) for token in range(tokens)]
-            if block.feed_forward is not None:
-                parts.append(
-                    Replacement(block.feed_forward, None, self.states[block.feed_forward][0])
-                )
+        states = out[:0] if block is None else self.states[block.name][0]
+        tokens = [Replacement(block.name, token, states) for token in range(len(states)) if block]
+        inner = [block.feed_forward] if block and block.feed_forward else []
+        parts = [
+            *heads,
+            *tokens,
+            *(Replacement(name, None, self.states[name][0]) for name in inner),
+        ]
         length = max(len(self.base.source), len(self.base.target or ()))
         try:
             values = rerun_rows(self.base, parts, max(1, min(ROWS, NUMBERS // length**2)))
         except PretrainedError:  # a model that takes one input at a time
             values = rerun_rows(self.base, parts, 1)
-        values = list(map(self.pair.recovered, values))
+        of_heads, of_tokens, of_inner = np.split(
+            self.pair.recovered(np.array(values)), [len(heads), len(heads) + len(tokens)]
+        )
         return LayerEffect(
-            np.array(values[:heads]),
-            values[heads],
-            values[-1] if len(values) > heads + 1 + tokens else None,
-            np.array(values[heads + 1 : heads + 1 + tokens]),
+            of_heads[:-1],
+            float(of_heads[-1]),
+            float(of_inner[0]) if inner else None,
+            of_tokens,
         )
 
 

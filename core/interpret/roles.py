@@ -524,21 +524,23 @@ def role_sums(reading: Reading, kind: Kind) -> RoleSums:
     trace, text = reading.trace.of(kind), Text(reading.lines(kind)[0])
     if not trace.maps:
         raise ValueError(f"There is no map of kind {quote(kind)} to measure.")
-    shape = len(ROLES), *trace.shape
-    score, chance, variance = (np.full(shape, np.nan) for _ in range(3))
-    rows = np.zeros(shape[:2], dtype=int)
-    expected = [None if role.targets is None else role.targets(text) for role in ROLES]
-    for layer, item in enumerate(trace.maps):
-        visible = item.visible.any(0)
-        for index, keys in enumerate(expected):
-            sums = (
-                _broad(item.weights, visible, text)
-                if keys is None
-                else weight_on_targets(item.weights, visible, text, keys & visible)
-            )
-            heads = index, layer, slice(len(item.weights))
-            score[heads], chance[heads], variance[heads], rows[index, layer] = sums
-    return RoleSums(score, chance, variance, rows)
+    layers = [(item.weights, item.visible.any(0)) for item in trace.maps]
+    sums = [
+        [
+            _broad(weights, visible, text)
+            if keys is None
+            else weight_on_targets(weights, visible, text, keys & visible)
+            for weights, visible in layers
+        ]
+        for keys in (None if role.targets is None else role.targets(text) for role in ROLES)
+    ]
+    score, chance, variance = (
+        np.stack([stack_layers([layer[part] for layer in role]) for role in sums])
+        for part in (0, 1, 2)
+    )
+    return RoleSums(
+        score, chance, variance, np.array([[layer[3] for layer in role] for role in sums])
+    )
 
 
 def weight_on_targets(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 from math import sqrt
 from pathlib import Path
 
@@ -155,11 +155,9 @@ def _text(
             f"Line {number}: the range ends at word {last}, and there are {len(words)}.",
         )
         forms = [row[1] for _, row in words[index:last]]
-        start = len(text)
+        ends = accumulate(map(len, forms), initial=len(text))
+        spans += [span if "".join(forms) == cells[1] else None for span in pairwise(ends)]
         text += cells[1]
-        for form in forms:
-            spans.append((start, start + len(form)) if "".join(forms) == cells[1] else None)
-            start += len(form)
         if _misc(cells).get("SpaceAfter") != "No" and len(spans) < len(words):
             text += " "
     return text, spans
