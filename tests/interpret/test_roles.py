@@ -167,7 +167,7 @@ def test_words_are_whole_words_in_small_letters_and_known_ones():
 @each("role", [role for role in ROLES if role.targets])
 def test_short_and_odd_lines_break_nothing(role, text):
     made = Text(line(text))
-    assert role.targets(made).shape == (len(made), len(made))
+    assert role.targets(made).shape == (len(made.line), len(made.line))
 
 
 LINES = (
@@ -748,7 +748,7 @@ def test_contractions_are_divided_where_they_add_up_and_empty_nodes_are_skipped(
         and [word.span for word in parse.words] == [(0, 2), (2, 5), (6, 8), None, None]
     )
     assert parse_conllu("\ufeff" + conllu(*DOG).replace("\n", "\r\n"))[0].text == "Dogs bark."
-    assert len(parse_conllu(conllu(*WORDS[:-1]))[0]) == 200
+    assert len(parse_conllu(conllu(*WORDS[:-1]))[0].words) == 200
 
 
 WORDS = ["1 a X 0 root _", *(f"{n} a X 1 dep _" for n in range(2, 202))]
