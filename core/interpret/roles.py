@@ -524,7 +524,7 @@ def role_sums(reading: Reading, kind: Kind) -> RoleSums:
     trace, text = reading.trace.of(kind), Text(reading.lines(kind)[0])
     if not trace.maps:
         raise ValueError(f"There is no map of kind {quote(kind)} to measure.")
-    layers = [(item.weights, item.visible.any(0)) for item in trace.maps]
+    layers = [(item.weights, np.asarray(item.visible.any(0))) for item in trace.maps]
     sums = [
         [
             _broad(weights, visible, text)
