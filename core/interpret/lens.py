@@ -327,14 +327,14 @@ def attribute_passes(
             "its heads write is unknown. Take a model such as GPT-2, Llama or T5.",
         )
     yield None
-    stream, wanted = _Stream(), replace(baseline, id=output, quantity="logit", contrast=contrast)
+    stream, of_logit = _Stream(), replace(baseline, id=output, quantity="logit", contrast=contrast)
     try:
         passed, _ = forward(
             pretrained, batch, probe=True, hooks=_hold(pretrained.model, calls, stream)
         )
     except PretrainedError as error:  # a hook changed what the family's code needs
         raise PretrainedError(NO_SUM.format(pretrained.name)) from error
-    logit = wanted.target_value(wanted.answer_in(batch, passed))
+    logit = of_logit.target_value(of_logit.answer_in(batch, passed))
     parts = _stream_parts(pretrained.model, calls, stream, logit)
     yield None
     # What the unembedding adds whatever it reads: its logit of a state of zeros.
@@ -343,7 +343,7 @@ def attribute_passes(
         for layer in [output_embeddings(pretrained.model)]
     )
     passed, _ = forward(pretrained, batch, hooks=zeros)
-    if constant := float(wanted.target_value(wanted.answer_in(batch, passed))):
+    if constant := float(of_logit.target_value(of_logit.answer_in(batch, passed))):
         parts.append(Part("unembedding", constant))
     result = Attribution(tuple(parts), float(logit.detach()))
     largest = max(abs(result.logit), *(abs(part.value) for part in parts))
