@@ -535,7 +535,7 @@ def role_sums(reading: Reading, kind: Kind) -> RoleSums:
         for keys in (None if role.targets is None else role.targets(text) for role in ROLES)
     ]
     score, chance, variance = (
-        np.stack([stack_layers([layer[part] for layer in role]) for role in sums])
+        np.stack([stack_layers([layer[:3][part] for layer in role]) for role in sums])
         for part in (0, 1, 2)
     )
     return RoleSums(
