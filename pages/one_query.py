@@ -837,7 +837,7 @@ def facts_fact(
         ]
     if stage == 1:
         dims, i = reading.q.shape[1], reading.query
-        size = number(np.linalg.norm(reading.q[i]))
+        size = number(float(np.linalg.norm(reading.q[i])))
         numbers = plural(dims, "number")
         if reading.queries != reading.keys:
             return [
@@ -846,7 +846,7 @@ def facts_fact(
                 [size, "strong"],
                 [f". It is compared with {len(reading.keys)} keys.", ""],
             ]
-        key, value = (number(np.linalg.norm(part[i])) for part in (reading.k, reading.v))
+        key, value = (number(float(np.linalg.norm(part[i]))) for part in (reading.k, reading.v))
         text = (
             f" and a key with length {key}, which is also its value."
             if np.array_equal(reading.k[i], reading.v[i])
@@ -1016,13 +1016,13 @@ def weighted_sum_fact(reading: Reading, config: AttentionConfig, whys: dict[int,
         f"{number(float(lengths[most]))}."
     )
     if reading.position_values is not None:
-        added = number(np.linalg.norm(reading.position_values[i]))
+        added = number(float(np.linalg.norm(reading.position_values[i])))
         end = f"What {position(config)} adds to the values has length {added}."
     return [
         ["The output of ", ""],
         [reading.name, "pick"],
         [" has length ", ""],
-        [number(np.linalg.norm(reading.out[i])), "strong"],
+        [number(float(np.linalg.norm(reading.out[i]))), "strong"],
         [
             f". The largest weight in it, {number(reading.weights[i, best])}, is that of "
             f"{token_name(reading.keys[best])}. {end}",

@@ -452,7 +452,7 @@ def page() -> None:
 def _explore() -> None:
     begin_before_title()
     controls = _header()
-    result = controls and _show(controls)
+    result = _show(controls) if controls else None
     if controls is None or result is None:
         return
     fact(of_model(result.tree))
@@ -606,7 +606,7 @@ def _numbers(result: Measurements, path: str) -> None:
         fact=of_model(result.tree),
     )
     # Draw gradient and output of each layer of this model
-    stacks = {
+    stacks: dict[str, list[Any]] = {
         name: [
             (part.gradient, part.std)
             for part in result.tree.layers()
@@ -616,7 +616,12 @@ def _numbers(result: Measurements, path: str) -> None:
     }
     if max(map(len, stacks.values())) > 1:
         _two_charts(
-            {name: tuple(zip(*each, strict=True)) for name, each in stacks.items() if each}, "along"
+            {
+                name: ([row[0] for row in each], [row[1] for row in each])
+                for name, each in stacks.items()
+                if each
+            },
+            "along",
         )
 
 

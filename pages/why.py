@@ -959,7 +959,7 @@ def rows(lines: Sequence[Line]) -> Table:
 
     lines = [line for line in lines if line[2]]
     heights = separate([points[-1][1].mean / TOP for _, _, points in lines])
-    points = [
+    points: list[dict[str, Any]] = [
         {"kind": "point", "model": name, "place": str(index)}
         | ({"x": 0.0, "name": x} if isinstance(x, str) else {"x": x, "name": ""})
         | {"y": stats.mean, "spread": stats.std or 0.0}

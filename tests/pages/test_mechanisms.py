@@ -530,7 +530,7 @@ def test_positions_measures_the_two_that_are_chosen():
     at = open_positions(**named("and", "distance"))
     at = set_control("positions:", at, "selectbox", "position:and:part1", "alibi")
     drawn = positions.latex_of(
-        AttentionConfig(64, 4, position=Choice.of("and", "rope", "alibi")), 126
+        AttentionConfig(64, 4, position=Choice.of("and", Choice("rope"), Choice("alibi"))), 126
     )
     assert not at.error and any(drawn in each.value for each in at.markdown)
 
