@@ -70,7 +70,6 @@ from dashboard.draw.vega import (
     PERCENTAGES,
     PICKED,
     Spec,
-    Table,
     axis_style,
     config,
     figure,

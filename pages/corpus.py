@@ -1119,8 +1119,7 @@ def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
     spec = head_scatter(measurement, x, y, head, theme())
     draw_chart(
         st,
-        spec,
-        drawn=split_data(titles_as_marks(spec, Ink.of(theme()))),
+        *split_data(titles_as_marks(spec, Ink.of(theme()))),
         key=key("scatter"),
         alt="Every head as a point of two measures",
         selection_mode="head",

@@ -35,7 +35,6 @@ from dashboard.page import (
     Select,
     SelectSlider,
     Spec,
-    Table,
     Text,
     Theme,
     Tile,
@@ -661,14 +660,12 @@ def _ends(lines: Lines) -> tuple[float, float]:
     return 10.0 ** (math.floor(low * STEPS) / STEPS), 10.0 ** (math.ceil(high * STEPS) / STEPS)
 
 
-def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> Table:
+def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> list[Spec]:
     """The data of the figure: kind, name, index in the series, x, y, and y in words: `write` takes it in the unit of
     that `size`.
 
     A name stands at the y of its line's last point, moved apart where lines end at the same length.
     """
-    import pyarrow as pa
-
     places = {name: str(index % len(SHAPES)) for index, name in enumerate(lines)}
     cells = [
         (kind, name, places[name], float(point[0]), float(point[column]))
@@ -690,9 +687,8 @@ def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> Table
             (kind, name, places[name], float(length), math.exp(low + height * (high - low)))
             for name, height in zip(together, heights, strict=True)
         ]
-    columns = [list(column) for column in zip(*cells, strict=True)]
-    table = pa.table(dict(zip(("kind", "name", "place", "x", "y"), columns, strict=True)))
-    return table.append_column("told", [[write(y * size) for y in columns[-1]]])
+    names = ("kind", "name", "place", "x", "y", "told")
+    return [dict(zip(names, (*row, write(row[-1] * size)), strict=True)) for row in cells]
 
 
 # The weights that linear and low-rank kernels never make, beside exact's, on a sentence.

@@ -23,7 +23,7 @@ from core.studies.scores import (
     normalizer_of,
     sweep,
 )
-from dashboard.draw.curves import Curve, curve_table, fixed_chart
+from dashboard.draw.curves import Curve, curve_rows, fixed_chart
 from dashboard.page import (
     HERE,
     PICK,
@@ -628,7 +628,7 @@ def curves(controls: Values, rows: Sequence[RowWeights]) -> None:
     draw_chart(
         st,
         fixed_chart(names, "score of this key", *ends, Ink.of(theme())),
-        curve_table(series, rule),
+        curve_rows(series, rule),
         theme=None,
         key=key("chart"),
         alt="The weight of one key as its score rises",

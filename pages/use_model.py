@@ -474,11 +474,9 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     question = Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]])
     with chart:
         st.markdown(f"**{task_of(pretrained).name}**: how similar each pair is")
-        spec = similarity_chart(table, names, pair, theme())
         draw_chart(
             st,
-            spec,
-            drawn=split_data(spec),
+            *split_data(similarity_chart(table, names, pair, theme())),
             width="stretch",
             alt="Similarity of each pair of sentences",
         )

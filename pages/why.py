@@ -54,7 +54,6 @@ from dashboard.page import (
     Script,
     Select,
     Spec,
-    Table,
     Theme,
     add_script,
     attention_view,
@@ -953,33 +952,24 @@ def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
     return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
 
 
-def rows(lines: Sequence[Line]) -> Table:
+def rows(lines: Sequence[Line]) -> list[Spec]:
     """The data of either figure: kind, model, index, x or the name of a range, mean, low, high and std."""
-    import pyarrow as pa
-
     lines = [line for line in lines if line[2]]
     heights = separate([points[-1][1].mean / TOP for _, _, points in lines])
     points: list[dict[str, Any]] = [
         {"kind": "point", "model": name, "place": str(index)}
-        | ({"x": 0.0, "name": x} if isinstance(x, str) else {"x": x, "name": ""})
-        | {"y": stats.mean, "spread": stats.std or 0.0}
+        | ({"x": 0.0, "name": x} if isinstance(x, str) else {"x": float(x), "name": ""})
+        | {
+            "y": stats.mean,
+            "low": max(0.0, stats.mean - (stats.std or 0.0)),
+            "high": min(100.0, stats.mean + (stats.std or 0.0)),
+            "spread": stats.std or 0.0,
+        }
         for name, index, of in lines
         for x, stats in of
     ]
-    ranges = [
-        {"low": max(0.0, row["y"] - row["spread"]), "high": min(100.0, row["y"] + row["spread"])}
-        for row in points
+    labels = [
+        {"kind": "label", "model": name, "place": str(index), "y": height * TOP}
+        for (name, index, _), height in zip(lines, heights, strict=True)
     ]
-    columns = ("kind", "model", "place", "x", "name", "y", "low", "high", "spread")
-    types = [pa.string() if name in columns[:3] + ("name",) else pa.float64() for name in columns]
-    schema = pa.schema(zip(columns, types, strict=True))
-    return pa.Table.from_pylist(
-        [
-            *map(dict.__or__, points, ranges),
-            *[
-                {"kind": "label", "model": name, "place": str(index), "y": height * TOP}
-                for (name, index, _), height in zip(lines, heights, strict=True)
-            ],
-        ],
-        schema,
-    )
+    return points + labels

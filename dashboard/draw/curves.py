@@ -17,7 +17,6 @@ from dashboard.draw.vega import (
     DASHES,
     PERCENTAGES,
     Spec,
-    Table,
     axis_style,
     config,
     field,
@@ -77,6 +76,11 @@ class Curve:
     def defined_points(self) -> list[tuple[float, float]]:
         return [(x, y) for x, y in self.points if y is not None]
 
+    def style(self, ink: Ink, at: int, dash: int) -> tuple[str, list[int]]:
+        """Colour and dash; without its own, those at these places."""
+        dash = dash if self.dash is None else self.dash
+        return self.colour or ink.series[at % len(ink.series)], DASHES[dash % len(DASHES)]
+
 
 def line_chart(
     title: str,
@@ -98,11 +102,10 @@ def line_chart(
 
     `measured` puts a tick at each x of the curves, if these are few; a `share` of 1 is written as a percentage.
     """
-    values = [y for curve in curves for _, y in curve.defined_points()] + [
-        y for c in curves for pair in c.band for y in pair
-    ]
-    low, high = domain or bounds(values, log)
-    xs = sorted({x for curve in curves for x, _ in curve.defined_points()})
+    points = [point for curve in curves for point in curve.defined_points()]
+    ends = [end for curve in curves for pair in curve.band for end in pair]
+    low, high = domain or bounds([*(y for _, y in points), *ends], log)
+    xs = sorted({x for x, _ in points})
     # ticks at each x, else at some numbers, whole ones where all x are
     whole = {"tickMinStep": 1, "format": "d"} if all(x == int(x) for x in xs) else {}
     ticks = {"tickCount": MAX_TICKS, **whole}
@@ -125,15 +128,16 @@ def line_chart(
         },
         "scale": {"domain": [low, high], "nice": False, **({"type": "log"} if log else {})},
     }
-    layers, both, floor = [], {"x": x, "y": y}, FLOOR if log else -math.inf
+    layers, both, floor = list[Spec](), {"x": x, "y": y}, FLOOR if log else -math.inf
     write = percent if share else number
     tips = [
         {"field": "name", "title": " "},
         {"field": "x", "title": x_title},
         {"field": "text", "title": "value"},
     ]
-    for at, curve in enumerate(curves):
-        points, (colour, dash) = curve.defined_points(), style(curve, at, ink)
+    styles = [curve.style(ink, at, at // len(ink.series)) for at, curve in enumerate(curves)]
+    for curve, (colour, dash) in zip(curves, styles, strict=True):
+        points = curve.defined_points()
         rows = [
             {"x": a, "y": max(b, floor), "name": curve.name, "text": write(b)} for a, b in points
         ]
@@ -145,32 +149,20 @@ def line_chart(
             area = {**both, "y2": {"field": "high"}}
             layers.append(layer("area", band, area, color=colour, opacity=0.18))
         layers += _line_layers(rows, both, tips, colour, dash)
+    named_styles = [(curve.name, *style) for curve, style in zip(curves, styles, strict=True)]
     if named:
-        place = (lambda y: math.log(max(y, FLOOR))) if log else float
-        bottom, span = place(low), place(high) - place(low)
+        last = [low, high, *(curve.defined_points()[-1][1] for curve in curves)]
+        bottom, top, *ends = np.log(np.maximum(last, FLOOR)) if log else last
         layers += _names_at_ends(
             [
-                (
-                    curve.name,
-                    (place(curve.defined_points()[-1][1]) - bottom) / span,
-                    style(curve, at, ink)[0],
-                )
-                for at, curve in enumerate(curves)
+                (name, (end - bottom) / (top - bottom), colour)
+                for (name, colour, _), end in zip(named_styles, ends, strict=True)
             ]
         )
     if rule is not None:
         layers.append(layer("rule", [{"x": rule}], {"x": x}, color=ink.pick, strokeWidth=1.5))
-    beside = (
-        {}
-        if named
-        else names([(curve.name, *style(curve, at, ink)) for at, curve in enumerate(curves)])
-    )
-    return titled_figure(title, layers, HEIGHT, ink) | right_margin(4 if named else 12) | beside
-
-
-def style(curve: Curve, at: int, ink: Ink) -> tuple[str, list[int]]:
-    dash = at // len(ink.series) % len(DASHES) if curve.dash is None else curve.dash
-    return curve.colour or ink.series[at % len(ink.series)], DASHES[dash]
+    drawn = titled_figure(title, layers, HEIGHT, ink) | right_margin(4 if named else 12)
+    return drawn if named else drawn | names(named_styles)
 
 
 def bounds(values: Sequence[float], log: bool) -> tuple[float, float]:
@@ -220,7 +212,7 @@ def _names_at_ends(ends: Sequence[tuple[str, float, str]]) -> list[Spec]:
 
 
 def fixed_chart(names: Sequence[str], x_title: str, first: float, last: float, ink: Ink) -> Spec:
-    """Curves from 0 to 1 with the data of `curve_table` apart, so that a control redraws no chart."""
+    """Curves from 0 to 1 with the data of `curve_rows` apart, so that a control redraws no chart."""
     x = {
         "field": "x",
         "type": "quantitative",
@@ -257,20 +249,18 @@ def fixed_chart(names: Sequence[str], x_title: str, first: float, last: float, i
     return {"height": HEIGHT, "layer": layers, "config": config(ink), **right_margin(4)}
 
 
-def curve_table(curves: Sequence[Curve], rule: float | None) -> Table:
-    """The data of `fixed_chart`, as a table of kind, name, x and y."""
-    import pyarrow as pa
-
+def curve_rows(curves: Sequence[Curve], rule: float | None) -> list[Spec]:
+    """The data of `fixed_chart`: kind, name, x and y."""
+    ends = [curve.defined_points()[-1] for curve in curves]
     rows = [("curve", curve.name, x, y) for curve in curves for x, y in curve.defined_points()]
-    rows += [("end", curve.name, *curve.defined_points()[-1]) for curve in curves]
-    heights = separate([curve.defined_points()[-1][1] / TOP for curve in curves])
+    rows += [("end", curve.name, *end) for curve, end in zip(curves, ends, strict=True)]
+    heights = separate([y / TOP for _, y in ends])
     rows += [
         ("label", curve.name, 0.0, height * TOP)
         for curve, height in zip(curves, heights, strict=True)
     ]
     rows += [] if rule is None else [("rule", "", rule, 0.0)]
-    kinds, names, xs, ys = (list(column) for column in zip(*rows, strict=True))
-    return pa.table({"kind": kinds, "name": names, "x": xs, "y": ys})
+    return [dict(zip(("kind", "name", "x", "y"), row, strict=True)) for row in rows]
 
 
 # Curves over training steps, layers or seconds, and the legend that names them; a rule marks the picked step.
@@ -292,8 +282,8 @@ def step_chart(
     words, on the side where there is room, `step` the picked place, `high` fixes y."""
     curves = [curve for curve in curves if curve.defined_points()]
     points = [point for curve in curves for point in curve.defined_points()]
-    top = max([y for _, y in points] + ([guess[0]] if guess else []), default=1.0)
-    top, whole = (top or 1.0) if high is None else high, not unit.startswith("seconds")
+    most = max([*(y for _, y in points), *(guess or ())[:1]], default=1.0) or 1.0
+    top, whole = most if high is None else high, not unit.startswith("seconds")
     across: Spec = {"grid": False, "tickCount": 4, "titleAnchor": "end", "titlePadding": 2}
     # whole steps only: a short run would repeat its rounded labels
     across |= {"tickMinStep": 1, "format": ",d"} if whole else {"format": ",.3~r"}
@@ -308,7 +298,7 @@ def step_chart(
         "x": field("x", unit, domain=[0, last_x or 1], axis=axis_style(ink) | across),
         "y": field("y", None, domain=[0, top * 1.04], axis=axis_style(ink) | up),
     }
-    layers, beside = [], []
+    layers, styles = [], [curve.style(ink, i, i) for i, curve in enumerate(curves)]
     if guess is not None:
         # on the side of the chart on which every curve is further from the level
         level, words = guess
@@ -317,19 +307,20 @@ def step_chart(
             for late in (False, True)
         )
         end, align, dx = (0, "left", 4) if left > right else (last_x, "right", -6)
-        line, text = (
-            [{"x": x, "y": level} for x in (0, last_x)],
-            at | {"text": {"field": "name", "type": "nominal"}},
-        )
+        line = [{"x": x, "y": level} for x in (0, last_x)]
         label = {"baseline": "bottom", "dy": -3, "fontSize": 12, "color": ink.quiet}
         layers = [
             layer("line", line, at, color=ink.quiet, strokeWidth=1, strokeDash=[2, 2]),
             layer(
-                "text", [{"x": end, "y": level, "name": words}], text, align=align, dx=dx, **label
+                "text",
+                [{"x": end, "y": level, "name": words}],
+                at | {"text": {"field": "name", "type": "nominal"}},
+                align=align,
+                dx=dx,
+                **label,
             ),
         ]
-    for i, curve in enumerate(curves):
-        look = colour, dash = step_style(curve, i, ink)
+    for curve, style in zip(curves, styles, strict=True):
         rows = [
             {
                 "x": x,
@@ -344,8 +335,7 @@ def step_chart(
             whole_tip("x", unit) if whole else text_tip("at", unit),
             text_tip("told", curve.name),
         ]
-        layers += _line_layers(rows, at, tips, *look, reach=200)
-        beside.append((curve.name, colour, dash))
+        layers += _line_layers(rows, at, tips, *style, reach=200)
     if step is not None:
         on = [{"x": step, "y": y} for c in curves[:1] for x, y in c.defined_points() if x == step]
         layers += [
@@ -361,26 +351,19 @@ def step_chart(
                 opacity=1,
             ),
         ]
-    return figure(layers, height) | (names(beside) if len(beside) > 1 else {})
+    named = [(curve.name, *style) for curve, style in zip(curves, styles, strict=True)]
+    return figure(layers, height) | (names(named) if len(named) > 1 else {})
 
 
 def legend(curves: Sequence[Curve], ink: Ink, least: int = 2) -> str:
     """The names of `least` curves or more as Markdown with HTML, each in its colour after a piece of its line."""
-    parts: list[str] = []
-    for curve in curves:
-        if curve.defined_points():
-            colour, dash = step_style(curve, len(parts), ink)
-            parts.append(
-                f'<span style="color: {colour}; font-weight: 600; white-space: nowrap; margin-right: 8px">'
-                f"{'━╍┅┉'[DASHES.index(dash)]} {plain(curve.name)}</span>"
-            )
+    parts = [
+        f'<span style="color: {colour}; font-weight: 600; white-space: nowrap; margin-right: 8px">'
+        f"{'━╍┅┉'[DASHES.index(dash)]} {plain(curve.name)}</span>"
+        for i, curve in enumerate(curve for curve in curves if curve.defined_points())
+        for colour, dash in [curve.style(ink, i, i)]
+    ]
     return " ".join(parts) if len(parts) >= least else ""
-
-
-def step_style(curve: Curve, i: int, ink: Ink) -> tuple[str, list[int]]:
-    """The colour and the dash of the i-th curve of a step chart; each has another dash."""
-    dash = i if curve.dash is None else curve.dash
-    return curve.colour or ink.series[i % len(ink.series)], DASHES[dash % len(DASHES)]
 
 
 # Curves that several pages draw of a run's records.
@@ -521,13 +504,9 @@ def size_figure(
         "scale": {"type": "log", "domain": [LOW, high], "nice": False, "clamp": True},
         "axis": {"values": [LOW * 10.0**power for power in range(powers + 1)], "labelExpr": BYTES},
     }
-    places = [str(at) for at in range(len(order))]
-    colour = series_encoding(
-        "place", places, [CATEGORIES[theme][at % 8] for at in range(len(order))]
-    )
-    dash = series_encoding(
-        "place", places, [DASHES[at // 4 % len(DASHES)] for at in range(len(order))]
-    )
+    places, count = [str(at) for at in range(len(order))], range(len(order))
+    colour = series_encoding("place", places, [CATEGORIES[theme][at % 8] for at in count])
+    dash = series_encoding("place", places, [DASHES[at // 4 % len(DASHES)] for at in count])
     drawn = {name: points for name, points in curves.items() if points}
     rows = [
         {
@@ -602,10 +581,7 @@ class Scale:
     @classmethod
     def around(cls, values: Sequence[float], whole: float | None) -> Scale:
         """From zero or the smallest value to the largest; to `whole` for a measure with a maximum."""
-        low, high = (
-            min([0.0, *values]),
-            max([*values, 1e-9]) if whole is None else max([whole, *values]),
-        )
+        low, high = min([0.0, *values]), max([1e-9 if whole is None else whole, *values])
         return cls(low, high, high + AIR * (high - low))
 
     def axis(self, field: str) -> Spec:
@@ -676,8 +652,7 @@ def lines(
                 shape=SHAPES[index % len(SHAPES)],
             ),
         ]
-        share = (line.mean[-1] - scale.low) / (scale.high - scale.low)
-        ends.append((names[index], share, colour))
+        ends.append((names[index], (line.mean[-1] - scale.low) / (scale.high - scale.low), colour))
     layers += _names_at_ends(ends)
     return titled_figure(title, layers, HEIGHT, ink, **right_margin(4))
 

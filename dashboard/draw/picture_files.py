@@ -20,7 +20,7 @@ import numpy as np
 from core.latex import latex
 from dashboard.draw.attention_view import READS, allowed_bits, labels, packed
 from dashboard.draw.components import COMPONENTS, Component, bundle, bundle_all, css_of
-from dashboard.draw.formats import number
+from dashboard.draw.formats import cut, number
 from dashboard.draw.palette import LIGHT_INK, for_browser
 from dashboard.draw.pictures import (
     FONT,
@@ -35,6 +35,7 @@ from dashboard.draw.pictures import (
     render,
     size_of,
     svg_of,
+    title_of,
     with_own_ids,
 )
 from dashboard.draw.vega import Spec
@@ -79,10 +80,7 @@ class Source:
 
     @property
     def line(self) -> str:
-        about = (
-            text if len(text) <= LINE_LENGTH else f"{text[:LINE_LENGTH]}…"
-            for text in self.about.values()
-        )
+        about = (cut(text, LINE_LENGTH + 1) for text in self.about.values())
         return " · ".join(["Attention Lab", self.page, *about, self.day])
 
     def file_name(self, title: str, suffix: str) -> str:
@@ -109,8 +107,10 @@ def picture_file(picture: Picture, name: str, source: Source) -> bytes:
         return trace_npz(picture.trace)
     arrays = picture.arrays()
     if kind == "npz":  # a slash in a name makes a folder
-        named = {name.replace("/", "∕"): array for name, array in arrays.items()}
-        return _npz(named | {"source": np.array(source.line)})
+        return _npz(
+            {name.replace("/", "∕"): array for name, array in arrays.items()}
+            | {"source": np.array(source.line)}
+        )
     data = {
         "title": picture.title,
         "page": source.page,
@@ -177,15 +177,17 @@ def _cell(value: object) -> object:
 
 def trace_npz(trace: AttentionTrace) -> bytes:
     """Every layer's weights (H, T, S) float32 as kind_layer, with the tokens of its rows and columns."""
-    arrays: dict[str, np.ndarray] = {}
-    for item in trace.maps:
-        name = f"{item.kind}_{item.layer}"
-        arrays |= {
-            name: item.weights,
-            f"{name}_queries": np.array(item.queries),
-            f"{name}_keys": np.array(item.keys),
+    return _npz(
+        {
+            f"{item.kind}_{item.layer}{end}": np.asarray(values)
+            for item in trace.maps
+            for end, values in (
+                ("", item.weights),
+                ("_queries", item.queries),
+                ("_keys", item.keys),
+            )
         }
-    return _npz(arrays)
+    )
 
 
 def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -200,15 +202,14 @@ def latex_of(picture: Picture, source: Source) -> bytes:
     Its source is a comment. A line of a chart has a few places along the axis, with the first and the last, of those
     that all lines share if there are any.
     """
-    series = picture.series() if isinstance(picture, ChartPicture) else None
     notes, caption = [source.line], picture.title
-    if series is None:
+    if not isinstance(picture, ChartPicture) or (series := picture.series()) is None:
         head, rows = picture.table()
         columns = "".join(
-            "r" if rows and all(is_number(row[at]) for row in rows) else "l"
-            for at in range(len(head))
-        )
-        heads = [_latex_row([latex(name) for name in head])]
+            "r" if rows and all(map(is_number, column)) else "l"
+            for column in zip(*rows, strict=True)
+        ) or "l" * len(head)
+        heads = [_latex_row(map(latex, head))]
         lines = [_latex_row(map(_latex_cell, row)) for row in rows]
     else:
         axis, curves, band_is = series
@@ -217,8 +218,8 @@ def latex_of(picture: Picture, source: Source) -> bytes:
             every.sort()
         shared = [place for place in every if all(place in line for line in curves.values())]
         most = shared if len(shared) > 1 else every
-        ends = np.linspace(0, len(most) - 1, min(MAX_PLACES, len(most)))
-        places = [most[round(at)] for at in ends]
+        count = min(MAX_PLACES, len(most))
+        places = [most[round(at)] for at in np.linspace(0, len(most) - 1, count)]
         if len(places) < len(every):
             notes.append(f"{len(places)} of {len(every)} places along {axis}; the CSV has all")
         caption += f" ({band_is})" if band_is else ""
@@ -228,11 +229,11 @@ def latex_of(picture: Picture, source: Source) -> bytes:
             rf"\cmidrule(lr){{2-{len(places) + 1}}}",
             _latex_row(["", *map(_latex_cell, places)]),
         ]
-        points = [point for line in curves.values() for point in line.values()]
         # ± where every band is as far below as above, else the ends of each band
         even = all(
             math.isclose(value - band[0], band[1] - value, rel_tol=1e-3, abs_tol=1e-12)
-            for value, band in points
+            for line in curves.values()
+            for value, band in line.values()
             if band
         )
         lines = []
@@ -333,8 +334,8 @@ def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
     pixels = millimetres * 96 / 25.4
     if isinstance(picture, ChartPicture):
         return {"spec": paper_spec(picture, pixels)}
+    room = pixels * FONT / TYPE
     if isinstance(picture, MapsPicture):
-        room = pixels * FONT / TYPE
         maps = picture.maps if len(picture.maps) > 1 else (replace(picture.maps[0], name=""),)
         inner = maps_svg(
             maps,
@@ -344,46 +345,43 @@ def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
             picture.picked,
             room - 2 * FIGURE_MARGIN,
         )
-        width, height = size_of(inner)
     else:
         inner = picture.svg()
-        width, height = size_of(inner)
         sizes = map(float, re.findall(r'font-size[:=]\s?"?([\d.]+)', inner))
         room = pixels * min(sizes, default=FONT) / TYPE
-        if width > room:
-            raise NotForPaper(
-                f"At {millimetres / 10:g} cm the type of this drawing would have "
-                f"{POINTS * room / width:.1f} points; a paper needs {POINTS:g}."
-            )
-    svg = svg_of(
-        round(room, 3),
-        round(height + 2 * FIGURE_MARGIN, 3),
-        WHITE + placed(inner, round((room - width) / 2, 1), FIGURE_MARGIN),
-        f'font-family="{FAMILY}"',
-    )
-    return {"svg": svg}
+    width, height = size_of(inner)
+    if width > room:
+        raise NotForPaper(
+            f"At {millimetres / 10:g} cm the type of this drawing would have "
+            f"{POINTS * room / width:.1f} points; a paper needs {POINTS:g}."
+        )
+    return {
+        "svg": svg_of(
+            round(room, 3),
+            round(height + 2 * FIGURE_MARGIN, 3),
+            WHITE + placed(inner, round((room - width) / 2, 1), FIGURE_MARGIN),
+            f'font-family="{FAMILY}"',
+        )
+    }
 
 
 def paper_spec(picture: ChartPicture, pixels: float) -> Spec:
     """A chart's spec as wide as this, without its title, with a title of each axis and all type of one size."""
     spec = picture.whole_spec()
-    heading = spec.pop("title", "")
-    heading = heading.get("text", "") if isinstance(heading, Mapping) else heading
-    quantity = WITHOUT.split(f"{heading or picture.title} ")[0].rpartition(": ")[2].strip(" ,")
-    height = spec.get("height")
-    if isinstance(height, (int, float)):
-        spec["height"] = min(height, TALLEST * pixels)
+    heading = spec.pop("title", {}).get("text") or picture.title
+    quantity = WITHOUT.split(f"{heading} ")[0].rpartition(": ")[2].strip(" ,")
+    if isinstance(spec["height"], (int, float)):
+        spec["height"] = min(spec["height"], TALLEST * pixels)
     config = _sized({**spec.pop("config", {}), "background": "white", "font": FAMILY})
     look = {"labelFontSize": TYPE, "titleFontSize": TYPE, "labelFont": FAMILY, "titleFont": FAMILY}
-    for name in ("axis", "legend", "header"):
-        config[name] = config.get(name, {}) | look
-    config["axis"] |= {"titleAnchor": "middle", "titleLimit": 0}
+    for name, more in (("axis", {"titleAnchor": "middle", "titleLimit": 0}), ("legend", {})):
+        config[name] = config.get(name, {}) | look | more
     names = [name for name, *_ in picture.spec.get("usermeta", {}).get("names", ())]
     if names:
         config["legend"]["columns"] = max(1, int(pixels / (LETTER * max(map(len, names)) + SYMBOL)))
     config["text"] = {**config.get("text", {}), "fontSize": TYPE, "font": FAMILY}
     sized: Spec = _sized(spec)
-    if TITLE_MARKS not in json.dumps(sized.get("layer", ())):
+    if TITLE_MARKS not in json.dumps(sized["layer"]):
         sized = _titled(sized, quantity, pixels)
     return _in_cells(sized, pixels) | {
         "width": pixels,
@@ -412,16 +410,16 @@ def _sized(spec: Any) -> Any:
 def _in_cells(spec: Spec, pixels: float) -> Spec:
     """The spec whose words in a grid end where their cell does, and stand upright below or above it if they must."""
     layers = []
-    for layer in spec.get("layer", [spec]):
-        x, mark = layer.get("encoding", {}).get("x"), layer.get("mark")
-        if isinstance(x, Mapping) and x.get("type") in ("ordinal", "nominal") and "field" in x:
+    for layer in spec["layer"]:
+        x = layer["encoding"].get("x", {})
+        if x.get("type") in ("ordinal", "nominal"):
             rows = layer.get("data", spec.get("data", {})).get("values", ())
             places = {str(row[x["field"]]) for row in rows if x["field"] in row} or {""}
             cell = PLOT * pixels / len(places)
-            if isinstance(mark, Mapping) and mark.get("type") == "text":
-                layer = {**layer, "mark": {**mark, "limit": cell}}
-            if x.get("axis", 1) is not None and LETTER * max(map(len, places)) > cell:
-                axis = x.get("axis") or {}
+            if layer["mark"]["type"] == "text":
+                layer = {**layer, "mark": {**layer["mark"], "limit": cell}}
+            axis = x.get("axis", {})
+            if axis is not None and LETTER * max(map(len, places)) > cell:
                 upright = {
                     "labelAngle": -90,
                     "labelAlign": "left" if axis.get("orient") == "top" else "right",
@@ -430,51 +428,42 @@ def _in_cells(spec: Spec, pixels: float) -> Spec:
                 encoding = {**layer["encoding"], "x": {**x, "axis": axis | upright}}
                 layer = {**layer, "encoding": encoding}
         layers.append(layer)
-    return {**spec, "layer": layers} if "layer" in spec else layers[0]
+    return {**spec, "layer": layers}
 
 
 def _titled(spec: Spec, quantity: str, pixels: float) -> Spec:
     """The spec whose x and y have titles: their own, or the tooltip's, or the quantity, or the field's name."""
-    layers = [
-        {**layer, "encoding": dict(layer.get("encoding", {}))}
-        for layer in spec.get("layer", [spec])
-    ]
-    tall = spec.get("height")
-    lengths = {"x": PLOT * pixels, "y": tall if isinstance(tall, (int, float)) else PLOT * pixels}
-    for channel, length in lengths.items():
+    layers = [{**layer, "encoding": dict(layer["encoding"])} for layer in spec["layer"]]
+    tall = spec["height"] if isinstance(spec["height"], (int, float)) else PLOT * pixels
+    for channel, length in (("x", PLOT * pixels), ("y", tall)):
         drawn = [
             (layer, one)
             for layer in layers
-            if isinstance(one := layer["encoding"].get(channel), Mapping)
-            and "field" in one
-            and one.get("axis", 1) is not None
+            if "field" in (one := layer["encoding"].get(channel, {}))
+            and one.get("axis", {}) is not None
         ]
-        titles = (
-            one.get("title") or (one.get("axis") or {}).get("title") or "" for _, one in drawn
-        )
-        own = next(filter(None, (str(title).strip() for title in titles)), "")
+        own = next(filter(None, (title_of(one) for _, one in drawn)), "")
+        name = own or drawn and _name_of(*drawn[0], quantity)
         for layer, one in drawn:
-            name = own or _name_of(*drawn[0], quantity)
-            lines = textwrap.wrap(name, max(10, int(length / LETTER))) or None
             layer["encoding"][channel] = {
                 **{name: part for name, part in one.items() if name != "title"},
-                "axis": {**(one.get("axis") or {}), "title": lines},
+                "axis": {
+                    **one.get("axis", {}),
+                    "title": textwrap.wrap(name, max(10, int(length / LETTER))) or None,
+                },
             }
-    return {**spec, "layer": layers} if "layer" in spec else layers[0]
+    return {**spec, "layer": layers}
 
 
 def _name_of(layer: Spec, channel: Mapping[str, Any], quantity: str) -> str:
     field = str(channel["field"])
     if field in FIELDS:
         return FIELDS[field]
-    if "'L'" in str((channel.get("axis") or {}).get("labelExpr", "")):
-        return "layer"
-    (name,) = column_names({"encoding": layer.get("encoding", {})}, [field])
-    if name.strip() and name != field:
+    (name,) = column_names({"layer": [layer]}, [field])
+    if name != field:
         return name
     if field == "from":  # where a bar begins: the first line of its tooltip says of what
-        tips = layer.get("encoding", {}).get("tooltip") or [{}]
-        return str(tips[0].get("title") or field)
+        return str(layer["encoding"]["tooltip"][0]["title"])
     is_number = channel.get("type") == "quantitative"
     return quantity if is_number and (len(field) < 4 or field in ("value", "score")) else field
 
@@ -555,16 +544,9 @@ def report_pdf(
         scale = float(page.mediabox.height) / HIGH
         for piece, y in sheets[at]:
             if piece.link:
-                left, low, right, high = (
-                    scale * part
-                    for part in (
-                        SHEET_MARGIN,
-                        HIGH - y - piece.height,
-                        SHEET_MARGIN + piece.width,
-                        HIGH - y,
-                    )
-                )
-                link = Link(rect=(left, low, right, high), url=piece.link, border=[0, 0, 0])
+                low, high = HIGH - y - piece.height, HIGH - y
+                rect = np.array((SHEET_MARGIN, low, SHEET_MARGIN + piece.width, high)) * scale
+                link = Link(rect=tuple(rect.tolist()), url=piece.link, border=[0, 0, 0])
                 writer.add_annotation(at, link)
     writer.add_metadata({"/Title": title, "/Creator": "Attention Lab"})
     out = io.BytesIO()
@@ -573,7 +555,6 @@ def report_pdf(
 
 
 def _block(view: ReportView, link: str, ids: str) -> list[_Piece]:
-    pieces = _lines(view.title, 17, weight=600)
     if view.svg:
         width, height = size_of(view.svg)
         scale = min(1.0, (WIDE - 2 * SHEET_MARGIN) / width, TALL / height)
@@ -582,20 +563,23 @@ def _block(view: ReportView, link: str, ids: str) -> list[_Piece]:
             f'<svg y="6" width="{width * scale:.1f}" height="{height * scale:.1f}" '
             f'viewBox="0 0 {width} {height}" font-size="12">{inner}'
         )
-        pieces.append(_Piece(drawing, height * scale + 16))
+        shown = [_Piece(drawing, height * scale + 16)]
     else:
-        shown = (
-            " · ".join(cell_text(cell)[:MAX_CELL] for cell in row) for row in view.rows[:MAX_ROWS]
+        head, *lines = (
+            " · ".join(cell_text(cell)[:MAX_CELL] for cell in row)
+            for row in (view.head, *view.rows[:MAX_ROWS])
         )
-        pieces += _lines(" · ".join(cell[:MAX_CELL] for cell in view.head), 11, weight=600)
-        pieces += _lines("\n".join(shown), 11)
         if len(view.rows) > MAX_ROWS:
-            pieces += _lines(f"… and {len(view.rows) - MAX_ROWS:,} more rows", 11)
-    pieces += _lines(view.sentence, 14) + _lines(view.note, 13, style="italic")
-    pieces += _lines(view.source, 10, fill=LIGHT_INK.quiet)
-    if link:
-        pieces += _lines("Open this view live", 11, fill=LIGHT_INK.pick, link=link)
-    return pieces
+            lines.append(f"… and {len(view.rows) - MAX_ROWS:,} more rows")
+        shown = _lines(head, 11, weight=600) + _lines("\n".join(lines), 11)
+    return [
+        *_lines(view.title, 17, weight=600),
+        *shown,
+        *_lines(view.sentence, 14),
+        *_lines(view.note, 13, style="italic"),
+        *_lines(view.source, 10, fill=LIGHT_INK.quiet),
+        *_lines("Open this view live" if link else "", 11, fill=LIGHT_INK.pick, link=link),
+    ]
 
 
 def _lines(
@@ -645,7 +629,7 @@ class Part:
 def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
     names = list(dict.fromkeys(part.name for part in parts if part.name))
     values = {
-        "parts": [vars(part) | {"data": dict(part.data)} for part in parts],
+        "parts": list(map(vars, parts)),
         "styles": {name: css_of(name) for name in names},
         "palette": for_browser(),
     }
@@ -657,8 +641,9 @@ def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
         "COMPONENTS": bundle_all({name: COMPONENTS / name / "main.js" for name in names}),
         "DRIVER": bundle(FOLDER / "driver.js"),
     }
-    template = (FOLDER / "page.html").read_text("utf-8")
-    return re.sub("@@([A-Z]+)@@", lambda match: fields[match[1]], template)
+    return re.sub(
+        "@@([A-Z]+)@@", lambda match: fields[match[1]], (FOLDER / "page.html").read_text("utf-8")
+    )
 
 
 def trace_html(
@@ -693,23 +678,22 @@ def trace_part(
         raise ValueError(
             f"this trace has {cells:,} weights; a file holds {MAX_CELLS:,}: take fewer tokens or layers"
         )
-    layers = [
-        {
-            **labels(item, None),
-            "reads": READS[item.kind],
-            **dict(zip(("heads", "rows", "cols"), item.weights.shape, strict=True)),
-            "values": packed(np.asarray(item.weights), False),
-            "mask": allowed_bits(item.mask, item.weights.shape, range(len(item.weights))),
-        }
-        for item in trace.maps
-    ]
     data = {
         "layer": layer,
         "head": head,
         "query": query,
         "signed": signed,
         "numbers": list(trace.numbers),
-        "layers": layers,
+        "layers": [
+            {
+                **labels(item, None),
+                "reads": READS[item.kind],
+                **dict(zip(("heads", "rows", "cols"), item.weights.shape, strict=True)),
+                "values": packed(np.asarray(item.weights), False),
+                "mask": allowed_bits(item.mask, item.weights.shape, range(len(item.weights))),
+            }
+            for item in trace.maps
+        ],
     }
     return Part(title, "attention_view", "av", data)
 
@@ -724,17 +708,13 @@ def page_file(
     traces: set[int] = set()
     for at, (key, picture) in enumerate(pictures.items()):
         trace = _whole_trace(picture)
-        part = live_part(key, pictures, drawn)
-        if part is not None:
-            if trace is None or id(trace) not in traces:
-                parts.append(part)
-            traces.add(id(trace))
-        elif key in charts:
-            parts.append(
-                Part(picture.title, html=scrolled(with_own_ids(svgs[key].decode(), f"p{at}-")))
-            )
-        else:
-            parts.append(Part(picture.title, html=table_html(*picture.table())))
+        if trace is not None and id(trace) in traces:
+            continue
+        traces.add(id(trace))
+        live = live_part(key, pictures, drawn)
+        if key in charts:
+            live = Part(picture.title, html=scrolled(with_own_ids(svgs[key].decode(), f"p{at}-")))
+        parts.append(live or Part(picture.title, html=table_html(*picture.table())))
     return page_html(parts, title=f"{source.page} · Attention Lab", source=source.line).encode()
 
 
@@ -753,8 +733,7 @@ def live_part(
         return trace_part(trace, shown[0].title, *shown[-1].pick, row, shown[0].maps[0].signed)
     if isinstance(picture, ChartPicture) or key not in drawn:
         return None
-    name, root, data = drawn[key]
-    return Part(picture.title, name, root, data)
+    return Part(picture.title, *drawn[key])
 
 
 def scrolled(svg: str) -> str:

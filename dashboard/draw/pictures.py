@@ -8,9 +8,8 @@ import math
 import re
 import subprocess
 import sys
-import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
@@ -54,6 +53,8 @@ TEXT = f"{{{SVG}}}text"
 
 def outlined(svg: str, to_pdf: Callable[[str], bytes]) -> str:
     """An SVG in which every text is a path, drawn by `to_pdf`, which writes text that clips as its outlines."""
+    from pypdf import PdfReader
+
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     root = ElementTree.fromstring(svg)
@@ -74,8 +75,7 @@ def outlined(svg: str, to_pdf: Callable[[str], bytes]) -> str:
         for at, clip in enumerate(inked)
     )
     pdf = to_pdf(f'<svg xmlns="{SVG}" width="100" height="100">{parts}</svg>')
-    streams = map(_inflated, re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL))
-    drawn = next((stream for stream in streams if re.search(CLIPS, stream)), b"")
+    drawn = PdfReader(io.BytesIO(pdf)).pages[0].get_contents().get_data()
     outlines = [_path(part.rpartition(b" cm\n")[2]) for part in re.split(CLIPS, drawn)[:-1]]
     paths = {"": ""} | dict(zip(inked, outlines, strict=True))
     for node, clip in texts:
@@ -89,13 +89,6 @@ def outlined(svg: str, to_pdf: Callable[[str], bytes]) -> str:
 
 def _some(node: ElementTree.Element, names: Sequence[str]) -> dict[str, str]:
     return {name: node.attrib[name] for name in names if name in node.attrib}
-
-
-def _inflated(stream: bytes) -> bytes:
-    try:
-        return zlib.decompress(stream)
-    except zlib.error:
-        return stream
 
 
 def _path(steps: bytes) -> str:
@@ -207,20 +200,23 @@ def legend(item: PictureMap, x: float, y: float, masks: bool) -> str:
         f'<rect x="{x + 4 * at:.1f}" y="{y:.1f}" width="4.5" height="8" fill="rgb({r},{g},{b})"/>'
         for at, (r, g, b) in enumerate(shades.round().astype(int))
     ]
-    ends = [(0, "start", item.low), (BAR, "end", item.high)]
-    if item.signed:
-        ends.insert(1, (BAR // 2, "middle", (item.low + item.high) / 2))
-    words: list[tuple[float, int, str, str]]
-    words = [(at, 21, number(value), anchor) for at, anchor, value in ends]
-    if item.noun:
-        words.append((BAR + 8, 8, item.noun, "start"))
-    if masks:
-        at = width_of_legend(item, False) + 6
-        parts.append(hatching([(x + at, y - 2, SWATCH)]))
-        words.append((at + SWATCH + 6, 8, WORD, "start"))
-    return "".join(parts) + "".join(
-        text(x + at, y + below, word, anchor=anchor, fill=LIGHT_INK.quiet)
-        for at, below, word, anchor in words
+    right = width_of_legend(item, False) + 6
+    words = (
+        (0, 21, number(item.low), "start"),
+        (BAR // 2, 21, number((item.low + item.high) / 2) if item.signed else "", "middle"),
+        (BAR, 21, number(item.high), "end"),
+        (BAR + 8, 8, item.noun, "start"),
+        (right + SWATCH + 6, 8, WORD if masks else "", "start"),
+    )
+    return "".join(
+        [
+            *parts,
+            hatching([(x + right, y - 2, SWATCH)] if masks else []),
+            *(
+                text(x + at, y + below, word, anchor=anchor, fill=LIGHT_INK.quiet)
+                for at, below, word, anchor in words
+            ),
+        ]
     )
 
 
@@ -257,9 +253,9 @@ def text(
     weight: int = 400,
     at: str = "",
 ) -> str:
-    """One line of text; `at` is a transform."""
+    """One line of text, nothing for none; `at` is a transform."""
     place = f' transform="{at}"' if at else ""
-    return (
+    return text and (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}" font-size="{FONT}" '
         f'font-weight="{weight}"{place}>{escape(text)}</text>'
     )
@@ -363,8 +359,8 @@ class _Box:
             not room or width_of_legend(item, True) <= self.left + room
         )
         self.legend = width_of_legend(item, self.masks) if legend else 0.0
-        least = self.left + max(MIN_SMALL if small else MIN_MAP, LETTER * len(item.name))
-        self.fits = max(least, self.legend) <= self.left + room
+        least = max(MIN_SMALL if small else MIN_MAP, LETTER * len(item.name))
+        self.fits = max(self.left + least, self.legend) <= self.left + room
         cell = min(CELL, (SMALL_WIDTH if small else WIDTH) / max(rows, columns, 1))
         if room:
             letters = int(room / LETTER)
@@ -372,10 +368,9 @@ class _Box:
             cell = min(COLUMN_CELL, (room - 1) / max(columns, 1), (self.left + room) / max(rows, 1))
         self.item, self.cell = item, max(MIN_CELL, cell)
         self.top = top + (TITLE if item.name else 0) + (NOTE if item.note else 0)
+        drawn = self.left + max(self.cell * columns + 1, self.legend)
         titles = LETTER * max(len(item.name) + 1, len(item.note))
-        key = self.left + self.legend if legend else 0
-        drawn = self.left + self.cell * columns + 1
-        self.width = self.left + max(0.0, room) if room else max(drawn, titles, key, SMALL_WIDTH)
+        self.width = self.left + max(0.0, room) if room else max(drawn, titles, SMALL_WIDTH)
         self.below = self.cell * rows + (LEGEND if legend else 1)
 
 
@@ -403,12 +398,11 @@ def maps_svg(
         gap = COLUMN_GAP if small or shared else GAP
         match = READS.fullmatch(reads)
         axes = (match[1], match[2]) if match else ("", "")
-        for each in range(across, 0, -1):
-            if each == 1 or not given or given % each == 0:
-                across, room = each, width - gap * (each - 1)
-                boxes = _boxes(maps, small, shared, axes, each, room)
-                if all(box.fits for box in boxes):
-                    break
+        for each in [n for n in range(across, 0, -1) if n == 1 or not given or given % n == 0]:
+            across = each
+            boxes = _boxes(maps, small, shared, axes, each, width - gap * (each - 1))
+            if all(box.fits for box in boxes):
+                break
     lines = [boxes[start : start + across] for start in range(0, len(boxes), across)]
     widths = [
         max(line[at].width for line in lines if at < len(line)) for at in range(len(lines[0]))
@@ -421,8 +415,8 @@ def maps_svg(
     for number_, line in enumerate(lines):
         top = max(box.top for box in line)
         for at, box in enumerate(line):
-            x, ring = sum(widths[:at]) + gap * at, number_ * across + at == picked
-            drawn = _map(box, top, row, as_image, ring)
+            x = sum(widths[:at]) + gap * at
+            drawn = _map(box, top, row, as_image, number_ * across + at == picked)
             parts.append(f'<g transform="translate({x:.1f} {y:.1f})">{drawn}</g>')
         y += max(box.below for box in line) + top + gap
     if shared:
@@ -464,45 +458,44 @@ def _boxes(
 def _map(box: _Box, top: float, row: int | None, as_image: bool, ring: bool) -> str:
     item, cell, left = box.item, box.cell, box.left
     rows, columns = item.values.shape
-    parts = [text(0, FONT, item.name, weight=600)] if item.name else []
-    if item.note:
-        parts.append(text(0, (TITLE if item.name else 0) + FONT, item.note, fill=LIGHT_INK.quiet))
-    # names of all rows and columns, or as many as fit
-    every = max(1, math.ceil((FONT - 1) / cell))
-    parts += [
-        text(
-            left - 6,
-            top + (i + 0.5) * cell + 4,
-            cut(item.rows[i], MAX_LETTERS),
-            anchor="end",
-            fill=LIGHT_INK.pick if i == row else LIGHT_INK.text,
-        )
-        for i in range(0, rows if box.named[0] else 0, every)
-    ]
-    parts += [
-        text(
-            0,
-            4,
-            cut(item.columns[j], MAX_LETTERS),
-            at=f"translate({left + (j + 0.5) * cell:.1f} {top - 6:.1f}) rotate(-90)",
-        )
-        for j in range(0, columns if box.named[1] else 0, every)
-    ]
+    every = max(1, math.ceil((FONT - 1) / cell))  # names all rows and columns, or as many as fit
     places = (
         f"translate({FONT - 2} {top + rows * cell / 2:.1f}) rotate(-90)",
         f"translate({left + columns * cell / 2:.1f} {top - _room(item.columns) - 4:.1f})",
     )
-    parts += [
-        text(0, 0, axis, anchor="middle", at=at)
-        for axis, at in zip(box.axes, places, strict=True)
-        if axis
-    ]
-    parts.append((_image if as_image else _cells)(box, top))
-    outlined = [(top + row * cell, cell)] if row is not None and row < rows else []
-    parts += [
-        f'<rect x="{left:.1f}" y="{y:.1f}" width="{columns * cell:.1f}" height="{height:.1f}" fill="none" '
-        f'stroke="{LIGHT_INK.pick}" stroke-width="1.5"/>'
-        for y, height in outlined + ([(top, rows * cell)] if ring else [])
+    outlines = [(top + row * cell, cell)] if row is not None and row < rows else []
+    parts = [
+        text(0, FONT, item.name, weight=600),
+        text(0, (TITLE if item.name else 0) + FONT, item.note, fill=LIGHT_INK.quiet),
+        *(
+            text(
+                left - 6,
+                top + (i + 0.5) * cell + 4,
+                cut(item.rows[i], MAX_LETTERS),
+                anchor="end",
+                fill=LIGHT_INK.pick if i == row else LIGHT_INK.text,
+            )
+            for i in range(0, rows if box.named[0] else 0, every)
+        ),
+        *(
+            text(
+                0,
+                4,
+                cut(item.columns[j], MAX_LETTERS),
+                at=f"translate({left + (j + 0.5) * cell:.1f} {top - 6:.1f}) rotate(-90)",
+            )
+            for j in range(0, columns if box.named[1] else 0, every)
+        ),
+        *(
+            text(0, 0, axis, anchor="middle", at=at)
+            for axis, at in zip(box.axes, places, strict=True)
+        ),
+        (_image if as_image else _cells)(box, top),
+        *(
+            f'<rect x="{left:.1f}" y="{y:.1f}" width="{columns * cell:.1f}" height="{height:.1f}" fill="none" '
+            f'stroke="{LIGHT_INK.pick}" stroke-width="1.5"/>'
+            for y, height in outlines + ([(top, rows * cell)] if ring else [])
+        ),
     ]
     if box.legend:  # of a narrow map, from under the names of its rows
         at = min(left, box.width - box.legend)
@@ -512,27 +505,24 @@ def _map(box: _Box, top: float, row: int | None, as_image: bool, ring: bool) -> 
 
 def _cells(box: _Box, top: float) -> str:
     """A rectangle a cell with its number; in a map without names one path a colour, a third of the bytes."""
-    item, side = box.item, box.cell if box.small or box.cell < 8 else box.cell - 1
-    colours, allowed = item.colours, item.allowed
-    drawn: list[str] = []
-    hatched: list[tuple[float, float, float]] = []
-    paths: dict[str, list[str]] = {}
-    for i, j in np.ndindex(*item.values.shape):
+    side = box.cell if box.small or box.cell < 8 else box.cell - 1
+    drawn, hatched, paths = "", list[tuple[float, float, float]](), defaultdict[str, str](str)
+    colours, allowed = box.item.colours, box.item.allowed
+    for (i, j), value in np.ndenumerate(box.item.values):
         x, y = box.left + j * box.cell, top + i * box.cell
-        fill = "rgb({},{},{})".format(*colours[i, j]) if allowed[i, j] else MASKED
+        fill, title = "rgb({},{},{})".format(*colours[i, j]), number(float(value))
         if not allowed[i, j]:
             hatched.append((x, y, side))
+            fill, title = MASKED, "masked"
         if not box.small:
-            title = number(float(item.values[i, j])) if allowed[i, j] else "masked"
-            drawn.append(
+            drawn += (
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{side:.1f}" height="{side:.1f}" fill="{fill}">'
                 f"<title>{title}</title></rect>"
             )
         elif allowed[i, j]:
-            square = f"M{x:.1f} {y:.1f}h{side:.2f}v{side:.2f}h-{side:.2f}z"
-            paths.setdefault(fill, []).append(square)
-    drawn += [f'<path d="{"".join(part)}" fill="{fill}"/>' for fill, part in paths.items()]
-    return "".join(drawn) + hatching(hatched)
+            paths[fill] += f"M{x:.1f} {y:.1f}h{side:.2f}v{side:.2f}h-{side:.2f}z"
+    drawn += "".join(f'<path d="{part}" fill="{fill}"/>' for fill, part in paths.items())
+    return drawn + hatching(hatched)
 
 
 def _image(box: _Box, top: float) -> str:
@@ -661,22 +651,22 @@ class ChartPicture(Picture):
     def table(self) -> tuple[list[str], Rows]:
         """Every row that is drawn, under the titles of its axes, by layer where the layers have their own; not those
         that only place words."""
-        tables = _values(self.spec)
+        parts = self.spec["layer"]
+        drawn = [part for part in parts if part["mark"]["type"] != "text"] or parts
         if self.data is not None:
-            marks: dict[Any, set[str]] = {}
-            for part in self.spec.get("layer", ()):
-                for one in _filters(part):
-                    marks.setdefault(one, set()).add(_mark(part))
-            words = [one for one, types in marks.items() if types == {"text"}]
+            shown = {one for part in drawn for one in _filters(part)}
+            words = {one for part in parts for one in _filters(part)} - shown
             rows = [
                 row
-                for row in rows_of(self.data)
+                for row in self.data
                 if not any(str(row.get(name)) == value for name, value in words)
             ]
-        elif len(tables) == 1:
-            rows = tables[0]
         else:
-            rows = [{"layer": n, **row} for n, part in enumerate(tables, 1) for row in part]
+            rows = [
+                {"layer": at, **row} if len(drawn) > 1 else row
+                for at, part in enumerate(drawn, 1)
+                for row in part["data"]["values"]
+            ]
         fields = list(dict.fromkeys(name for row in rows for name in row))
         return column_names(self.spec, fields), [[row.get(name) for name in fields] for row in rows]
 
@@ -684,18 +674,16 @@ class ChartPicture(Picture):
         """The name of its axis, its lines by name with their points by place, and what a band is, where it has lines."""
         lines: dict[str, dict[Any, Point]] = {}
         axis, words = "", dict[str, str]()
-        for part in self.spec.get("layer", (self.spec,)):
+        for part in self.spec["layer"]:
             words |= {
                 one["field"]: str(one.get("title") or "").strip()
-                for channel, one in _channels({"encoding": part.get("encoding", {})})
-                if channel == "tooltip" and "field" in one
+                for one in part["encoding"].get("tooltip", ())
             }
-            x, y = (part.get("encoding", {}).get(name) or {} for name in ("x", "y"))
-            if _mark(part) != "line" or "field" not in x or "field" not in y:
+            if part["mark"]["type"] != "line":
                 continue
-            axis = axis or _title(x) or str(x["field"])
-            data = part.get("data") or self.spec.get("data") or {}
-            for row in data.get("values", []) if self.data is None else rows_of(self.data):
+            x, y = (part["encoding"][name] for name in ("x", "y"))
+            axis = axis or title_of(x) or str(x["field"])
+            for row in part["data"]["values"] if self.data is None else self.data:
                 if row.get(y["field"]) is not None and all(
                     str(row.get(name)) == value for name, value in _filters(part)
                 ):
@@ -717,7 +705,7 @@ class ChartPicture(Picture):
         """The spec with its rows and the names of its curves inside, in the colours of a light page."""
         spec = with_names(self.spec)
         if self.data is not None:
-            spec = {**spec, "data": {"values": rows_of(self.data)}}
+            spec = {**spec, "data": {"values": self.data}}
         text = json.dumps(spec, default=lambda value: getattr(value, "item", lambda: value)())
         return json.loads(light_colours(text))
 
@@ -746,21 +734,20 @@ class DrawnPicture(TablePicture):
         return self.drawing
 
 
-def rows_of(data: Any) -> list[dict[str, Any]]:
-    """The rows of a table of pyarrow or pandas, or of a list of them."""
-    if hasattr(data, "to_pylist"):
-        data = data.to_pylist()
-    return list(data.to_dict("records") if hasattr(data, "to_dict") else data)
-
-
 def column_names(spec: Spec, fields: Sequence[str]) -> list[str]:
     """The titles that a reader sees of the fields; the field's own name where it has none, or shares it.
 
     That of an axis comes before that of a legend or tooltip.
     """
     titles: dict[str, str] = {}
-    for _, one in sorted(_channels(spec), key=lambda pair: pair[0] not in ("x", "y")):
-        if "field" in one and (title := _title(one)):
+    channels = [
+        (channel, one)
+        for part in spec["layer"]
+        for channel, values in part["encoding"].items()
+        for one in (values if isinstance(values, list) else [values])
+    ]
+    for _, one in sorted(channels, key=lambda pair: pair[0] not in ("x", "y")):
+        if "field" in one and (title := title_of(one)):
             titles.setdefault(one["field"], title)
     names = [titles.get(name, name) for name in fields]
     return [
@@ -769,44 +756,10 @@ def column_names(spec: Spec, fields: Sequence[str]) -> list[str]:
     ]
 
 
-def _channels(spec: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every channel of a spec and its parts by name, each line of a tooltip as one."""
-    if isinstance(spec, list):
-        for part in spec:
-            yield from _channels(part)
-    elif isinstance(spec, Mapping):
-        for channel, values in spec.get("encoding", {}).items():
-            for one in values if isinstance(values, list) else [values]:
-                yield channel, one
-        for name in ("layer", "hconcat", "vconcat", "concat", "spec"):
-            yield from _channels(spec.get(name))
-
-
-def _title(channel: Mapping[str, Any]) -> str:
+def title_of(channel: Mapping[str, Any]) -> str:
     parts = (channel, *(channel.get(name) or {} for name in ("axis", "legend", "header")))
     titles = (part["title"].strip() for part in parts if isinstance(part.get("title"), str))
     return next(filter(None, titles), "")
-
-
-def _values(spec: Any) -> Sequence[list[dict[str, Any]]]:
-    """The rows of every layer or panel of a spec, in the order in which they are drawn."""
-    tables: list[list[dict[str, Any]]] = []
-    if isinstance(spec, Mapping):
-        data = spec.get("data")
-        if isinstance(data, Mapping) and isinstance(data.get("values"), list):
-            tables.append(data["values"])
-        for name in ("layer", "hconcat", "vconcat", "concat"):
-            parts = list(spec.get(name, ()))
-            for part in [one for one in parts if _mark(one) != "text"] or parts:
-                tables.extend(_values(part))
-        if "spec" in spec:
-            tables.extend(_values(spec["spec"]))
-    return tables
-
-
-def _mark(part: Any) -> str:
-    mark = part.get("mark", "")
-    return str(mark.get("type", "") if isinstance(mark, Mapping) else mark)
 
 
 def _filters(part: Spec) -> list[tuple[Any, ...]]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any
 
 from dashboard.draw.palette import Ink
 
-Table: TypeAlias = Any  # of pyarrow, which is imported where one is made
 PICKED = "picked"  # the selection of a grid
 DRAWN_AT = "drawn"  # the field of the time at which a figure was drawn
 DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
@@ -54,14 +53,10 @@ def each_press_counts(spec: Spec) -> Spec:
 
     Otherwise a cell that was pressed could not be picked again after another one was picked in a list.
     """
-    views = {
-        view for param in spec.get("params", ()) if "select" in param for view in param["views"]
-    }
+    views = {view for param in spec["params"] for view in param["views"]}
     params = [
         {**param, "select": {**param["select"], "fields": [*param["select"]["fields"], DRAWN_AT]}}
-        if "select" in param
-        else param
-        for param in spec.get("params", ())
+        for param in spec["params"]
     ]
     stamp = {"calculate": "now()", "as": DRAWN_AT}
     layers = [
@@ -74,15 +69,14 @@ def each_press_counts(spec: Spec) -> Spec:
 
 
 def titled_figure(title: str, layers: Sequence[Spec], height: int, ink: Ink, **more: Any) -> Spec:
-    heading = {
-        "text": title,
-        "anchor": "start",
-        "fontSize": 14,
-        "fontWeight": 600,
-        "color": ink.text,
-    }
     return {
-        "title": heading,
+        "title": {
+            "text": title,
+            "anchor": "start",
+            "fontSize": 14,
+            "fontWeight": 600,
+            "color": ink.text,
+        },
         "height": height,
         "layer": list(layers),
         "config": config(ink),
@@ -108,7 +102,7 @@ def with_names(spec: Spec) -> Spec:
     curves = spec.get("usermeta", {}).get("names", ())
     if not curves:
         return spec
-    domain, colours, dashes = (list(part) for part in zip(*curves, strict=True))
+    domain, *ranges = (list(part) for part in zip(*curves, strict=True))
     look = {
         "title": None,
         "orient": "top",
@@ -116,21 +110,13 @@ def with_names(spec: Spec) -> Spec:
         "symbolOpacity": 1,
         "labelFontSize": 12,
     }
-
-    def encoding(values: Sequence[Any]) -> Spec:
-        return {
-            "field": "name",
-            "type": "nominal",
-            "legend": look,
-            "scale": {"domain": domain, "range": values},
-        }
-
-    rows = [{"name": name} for name in domain]
-    legend = layer(
-        "line", rows, {"color": encoding(colours), "strokeDash": encoding(dashes)}, opacity=0
-    )
+    looks = {
+        channel: series_encoding("name", domain, values) | {"legend": look}
+        for channel, values in zip(("color", "strokeDash"), ranges, strict=True)
+    }
+    legend = layer("line", [{"name": name} for name in domain], looks, opacity=0)
     # Scales of its own: those of the figure have no legend on the page.
-    apart = {"scale": dict.fromkeys(("color", "strokeDash"), "independent")}
+    apart = {"scale": dict.fromkeys(looks, "independent")}
     return spec | {"layer": [*spec["layer"], legend], "resolve": apart}
 
 
@@ -147,30 +133,23 @@ def filtered_layer(kind: str, mark: str, encoding: Spec, **look: Any) -> Spec:
     }
 
 
-def split_data(spec: Spec) -> tuple[Spec, Table]:
-    """A figure of layers without its rows, and all rows as one table that names each one's layer, counted from 1.
+def split_data(spec: Spec) -> tuple[Spec, list[Spec]]:
+    """A figure of layers without its rows, and all rows in one list that names each one's layer, counted from 1.
 
     Layers of the same rows share those of the first. The browser then changes the marks of a figure that is drawn
     again; with rows inside of the spec it builds all anew.
     """
-    import pyarrow as pa
-
     tables = [part["data"]["values"] for part in spec["layer"]]
-    layers, rows = [], []
-    for number, part in enumerate(spec["layer"], 1):
-        first = tables.index(tables[number - 1]) + 1
-        if first == number:
-            rows += [{"layer": number} | row for row in tables[number - 1]]
-        layers.append(
-            {
-                "transform": [{"filter": f"datum.layer === {first}"}],
-                **{name: value for name, value in part.items() if name != "data"},
-            }
-        )
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return spec | {"layer": layers}, pa.table(
-        {name: [row.get(name) for row in rows] for name in names}
-    )
+    firsts = [1 + tables.index(table) for table in tables]
+    rows = [{"layer": first} | row for first in dict.fromkeys(firsts) for row in tables[first - 1]]
+    layers = [
+        {
+            "transform": [{"filter": f"datum.layer === {first}"}],
+            **{name: value for name, value in part.items() if name != "data"},
+        }
+        for first, part in zip(firsts, spec["layer"], strict=True)
+    ]
+    return spec | {"layer": layers}, rows
 
 
 def titles_as_marks(spec: Spec, ink: Ink) -> Spec:
@@ -287,21 +266,20 @@ def names_axis(field: str, names: Sequence[str], limit: int, ink: Ink, **more: A
 
 
 def config(ink: Ink, **axis: Any) -> Spec:
-    axes = {
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "labelColor": ink.quiet,
-        "titleColor": ink.quiet,
-        "gridColor": ink.hairline,
-        "domainColor": ink.hairline,
-        "ticks": False,
-        "titleAnchor": "end",
-        **axis,
-    }
     return {
         "font": '"Source Sans", sans-serif',
-        "axis": axes,
+        "axis": {
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "labelColor": ink.quiet,
+            "titleColor": ink.quiet,
+            "gridColor": ink.hairline,
+            "domainColor": ink.hairline,
+            "ticks": False,
+            "titleAnchor": "end",
+            **axis,
+        },
         "view": {"stroke": None},
         "background": "transparent",
     }
@@ -312,9 +290,8 @@ def enlarged(spec: Any, factor: float, key: str = "") -> Any:
     if key in NOT_DRAWN:
         return spec
     if isinstance(spec, dict):
-        inner = key if key in PIXELS else ""
         return {
-            name: enlarged(value, factor, name if name in PIXELS or name in NOT_DRAWN else inner)
+            name: enlarged(value, factor, name if name in PIXELS or name in NOT_DRAWN else key)
             for name, value in spec.items()
         }
     if isinstance(spec, list):

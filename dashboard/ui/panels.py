@@ -73,20 +73,14 @@ def draw_chart(
     data: Any = None,
     *,
     alt: str,
-    drawn: tuple[Spec, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """Draw a Vega-Lite figure, enlarged while the session presents, and note it for Export by its `alt`.
-
-    `drawn` is the same figure for the browser, with what changes in its data.
-    """
+    """Draw a Vega-Lite figure, enlarged while the session presents, and note it for Export by its `alt`."""
     alt, spec = spoken(alt), ordered(spec)
     add(str(options.get("key") or alt), lambda: ChartPicture(alt.rstrip("."), spec, data))
-    spec, data = (ordered(drawn[0]), drawn[1]) if drawn else (spec, data)
-    if "selection_mode" in options:
-        spec = each_press_counts(spec)
+    shown = each_press_counts(spec) if "selection_mode" in options else spec
     return place.vega_lite_chart(
-        data, enlarged(spec, SCALE) if presenting() else spec, alt=alt, **options
+        data, enlarged(shown, SCALE) if presenting() else shown, alt=alt, **options
     )
 
 

@@ -145,13 +145,13 @@ def test_a_chart_that_is_polled_changes_its_rows_and_not_its_spec():
     (spec, early), (same, late) = map(split_data, charts)
     assert spec == same
     assert not [layer for layer in spec["layer"] if "data" in layer]
-    assert early.num_rows + 1 == late.num_rows, "one more row of the line and its tooltips"
+    assert len(early) + 1 == len(late), "one more row of the line and its tooltips"
     rows = [layer["data"]["values"] for layer in charts[1]["layer"]]
     for place, (values, layer) in enumerate(zip(rows, same["layer"], strict=True)):
         first = rows.index(values) + 1
         sent = [
-            {name: row[name] for name in row if row[name] is not None and name != "layer"}
-            for row in late.to_pylist()
+            {name: row[name] for name in row if name != "layer"}
+            for row in late
             if row["layer"] == first
         ]
         assert sent == values and first <= place + 1

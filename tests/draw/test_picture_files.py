@@ -68,7 +68,7 @@ CHART = ChartPicture(
         "layer": [
             {
                 "data": {"values": [{"x": 1, "y": 0.5}, {"x": 2, "y": None}]},
-                "mark": "line",
+                "mark": {"type": "line"},
                 "encoding": {
                     "x": {"field": "x", "type": "quantitative"},
                     "y": {"field": "y", "type": "quantitative"},
@@ -76,7 +76,7 @@ CHART = ChartPicture(
             },
             {
                 "data": {"values": [{"x": 2, "name": "end"}]},
-                "mark": "text",
+                "mark": {"type": "text"},
                 "encoding": {"text": {"field": "name"}},
             },
         ]
@@ -118,7 +118,7 @@ def test_the_table_of_a_figure_has_no_places_of_words():
 
 def test_a_chart_names_its_columns_as_a_reader_sees_them():
     curve = {
-        "mark": "line",
+        "mark": {"type": "line"},
         "encoding": {
             "x": {"field": "x", "title": "step"},
             "y": {"field": "y", "axis": {"title": "loss"}},
@@ -131,10 +131,13 @@ def test_a_chart_names_its_columns_as_a_reader_sees_them():
         },
     }
     rows = [{"x": 1, "y": 2.0, "of": "a", "text": "2.0", "low": 1.5}]
-    rule = {"mark": "rule", "encoding": {"x": {"field": "x", "title": None}}}
+    rule = {"mark": {"type": "rule"}, "encoding": {"x": {"field": "x", "title": None}}}
     picture = ChartPicture("Loss", {"layer": [rule, curve]}, rows)
     assert picture.table() == (["step", "loss", "run", "value", "low"], [[1, 2.0, "a", "2.0", 1.5]])
-    band = {"encoding": {"y": {"field": "low", "title": "loss"}, "y2": {"field": "y"}}}
+    band = {
+        "mark": {"type": "area"},
+        "encoding": {"y": {"field": "low", "title": "loss"}, "y2": {"field": "y"}},
+    }
     both = ChartPicture("Loss", {"layer": [curve, band]}, rows).table()[0]
     assert both == ["step", "y", "run", "value", "low"], "two fields of one title have their names"
 

@@ -344,13 +344,13 @@ def test_lines_are_drawn_with_their_spread_and_names_apart():
         (name, index, list(by_length(FOUR, model, "sequence_accuracy").items()))
         for index, (name, model) in enumerate((("one vector", NONE), ("dot product", DOT)))
     ]
-    table = rows([*lines, ("not yet", 2, [])]).to_pylist()
+    table = rows([*lines, ("not yet", 2, [])])
     points = [row for row in table if row["kind"] == "point"]
     assert [row["name"] for row in points] == ["1–10", "11–20"] * 2
     assert [row["y"] for row in points] == pytest.approx([80, 20, 100, 70])
     assert all(0 <= row["low"] <= row["y"] <= row["high"] <= 100 for row in points)
     labels = {row["model"] for row in table if row["kind"] == "label"}
-    assert labels == {"one vector", "dot product"} and rows([]).num_rows == 0
+    assert labels == {"one vector", "dot product"} and rows([]) == []
 
 
 def test_an_equation_has_the_weights_of_its_row():
