@@ -16,6 +16,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -113,13 +114,15 @@ def encode(array: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(array).data).decode("ascii")
 
 
+def largest(values: np.ndarray) -> float:
+    """The largest size of a finite number; 0 for none."""
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
 def span(values: np.ndarray, signed: bool) -> tuple[float, float]:
     """The colour scale's ends over some values: 0 to 1 for weights, symmetric for signed numbers."""
-    if not signed:
-        return 0.0, 1.0
-    finite = values[np.isfinite(values)]
-    largest = float(np.abs(finite).max()) if finite.size else 0.0
-    return -(largest or 1.0), largest or 1.0
+    end = largest(values) or 1.0
+    return (-end, end) if signed else (0.0, 1.0)
 
 
 def to_bytes(values: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -148,8 +151,7 @@ def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
         else each.weights(item.weights, None, "mean")
         for item, each in zip(maps, blocks, strict=True)
     ]
-    everything = np.concatenate([small.ravel() for small in pooled])
-    is_pooled = any(each is not None for each in blocks)
+    everything, is_pooled = np.concatenate([small.ravel() for small in pooled]), any(blocks)
     low, high = span(everything, signed)
     if is_pooled and not signed:
         # A mean over blocks of cells is far below one, so a pooled grid shares the 99.5th percentile as full ink.
@@ -173,15 +175,13 @@ def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
 
 def _planes(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     # One plane where all heads share the mask: a causal mask of twelve heads need not be sent twelve times.
-    mask = np.asarray(mask, dtype=bool)
     shared = mask.ndim < 3 or mask.shape[0] == 1
-    return np.broadcast_to(mask, (1, *shape[1:]) if shared else shape)
+    return np.broadcast_to(mask.astype(bool), (1, *shape[1:]) if shared else shape)
 
 
 def packed(values: np.ndarray, exact: bool) -> dict[str, Any]:
     """Numbers as float32 where they are few, else as uint16 between their ends (steps of 1/65535 of the span)."""
-    values = np.asarray(values, dtype=np.float32)
-    values = np.where(np.isfinite(values), values, np.float32(0))
+    values = np.nan_to_num(np.asarray(values, dtype=np.float32), posinf=0, neginf=0)
     if exact:
         return {"type": "f4", "low": 0.0, "step": 1.0, "bytes": encode(values.astype("<f4"))}
     low, high = min(float(values.min(initial=0)), 0.0), max(float(values.max(initial=0)), 1.0)
@@ -201,8 +201,7 @@ def allowed_bits(
     if mask is None or bool(np.all(mask)):
         return None
     planes = _planes(mask, shape)
-    if len(planes) > 1:
-        planes = planes[list(heads)]
+    planes = planes[list(heads)] if len(planes) > 1 else planes
     return {"planes": len(planes), "bytes": encode(np.packbits(planes.reshape(-1)))}
 
 
@@ -240,10 +239,10 @@ def labels(attention: Any, blocks: Blocks | None) -> dict[str, list[str]]:
     drawn = {}
     for name, axis in (("queries", "rows"), ("keys", "columns")):
         tokens = [token_text(str(token)) for token in getattr(attention, name)]
-        ends = np.arange(len(tokens) + 1) if blocks is None else getattr(blocks, axis)
+        ends = range(len(tokens) + 1) if blocks is None else getattr(blocks, axis)
         drawn[name] = [
             tokens[start] if stop == start + 1 else f"{tokens[start]}…{tokens[stop - 1]}"
-            for start, stop in zip(ends[:-1], ends[1:], strict=True)
+            for start, stop in pairwise(ends)
         ]
     return drawn
 
@@ -469,12 +468,11 @@ def picture_of(
     reads: str,
 ) -> MapsPicture:
     pick, attention, is_grid = (state.layer, state.head), trace.maps[state.layer], layout == "grid"
-    heads = [
-        (layer, head) for layer, each in enumerate(trace.maps) for head in range(len(each.weights))
-    ]
     drawn = [
-        (trace.name(head), trace.maps[head[0]], head[1], trace.maps[head[0]].weights[head[1]])
-        for head in (heads if is_grid else [pick])
+        (trace.name((layer, head)), each, head, each.weights[head])
+        for layer, each in enumerate(trace.maps)
+        for head in range(len(each.weights))
+        if is_grid or (layer, head) == pick
     ]
     if layout == "frames" and frames:
         step, weights = next((pair for pair in frames if pair[0] == state.frame), frames[-1])
@@ -566,14 +564,13 @@ def _data(
         }
     else:
         stack = np.stack([np.float32(values) for _, values in frames or ()])  # oldest first
-        films = {
-            "steps": [int(step) for step, _ in frames or ()],
-            "rows": stack.shape[1],
-            "cols": stack.shape[2],
-            "values": packed(stack, stack.size <= FRAME_CELLS),
-        }
         more = {
-            "frames": films,
+            "frames": {
+                "steps": [int(step) for step, _ in frames or ()],
+                "rows": stack.shape[1],
+                "cols": stack.shape[2],
+                "values": packed(stack, stack.size <= FRAME_CELLS),
+            },
             "mask": allowed_bits(attention.mask, attention.weights.shape, [state.head]),
         }
     return {
@@ -633,16 +630,15 @@ class Frames:
             [tile.weights.shape for tile in row] != shapes for row in self.tiles
         ):
             return None
-        names = [[(tile.name, tile.note) for tile in row] for row in self.tiles]
-        stacks = [
-            np.stack([tile.weights for tile in column]) for column in zip(*self.tiles, strict=True)
-        ]
         return {
             "control": self.control,
             "options": self.options and list(self.options),
             "at": self.at,
-            "names": names,
-            "values": [packed(one, False) for one in stacks],
+            "names": [[(tile.name, tile.note) for tile in row] for row in self.tiles],
+            "values": [
+                packed(np.stack([tile.weights for tile in column]), False)
+                for column in zip(*self.tiles, strict=True)
+            ],
         }
 
 
@@ -662,12 +658,8 @@ def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[st
         raise ValueError(
             f"difference = {difference}; expected two of the maps, 0 to {len(maps) - 1}"
         )
-    sizes = [
-        np.abs(tile.weights[np.isfinite(tile.weights)]).max(initial=0.0)
-        for tile in maps
-        if tile.span is None
-    ]
-    end = float(max(sizes, default=1.0))
+    shared = [largest(tile.weights) for tile in maps if tile.span is None]
+    end = max(shared, default=1.0)
     end = (end or 1.0) if signed else end if end > 1.0005 else 1.0
     tiles = []
     for index, tile in enumerate(maps):
@@ -697,12 +689,11 @@ def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[st
 
 def difference_span(first: Tile, second: Tile) -> float:
     """The end of a difference's symmetric scale: its largest cell, rounded up to one digit."""
-    apart = np.abs(np.asarray(first.weights, dtype=np.float64) - second.weights)
-    largest = float(apart[np.isfinite(apart)].max(initial=0.0))
-    if largest < 1e-9:
+    most = largest(np.asarray(first.weights, dtype=np.float64) - second.weights)
+    if most < 1e-9:
         return 1.0
-    unit = 10.0 ** math.floor(math.log10(largest))
-    return round(math.ceil(largest / unit - 1e-9) * unit, 12)
+    unit = 10.0 ** math.floor(math.log10(most))
+    return round(math.ceil(most / unit - 1e-9) * unit, 12)
 
 
 def telling_column(tile: Tile, query: int) -> int:
@@ -820,14 +811,13 @@ def tiles_picture(
     ]
     if data["difference"] is not None:
         first, second = (maps[at] for at in data["difference"])
-        end = data["differenceEnd"]
         apart = PictureMap(
             f"{first.name} {MINUS} {second.name}",
             np.asarray(first.weights) - second.weights,
             tuple(rows),
             tuple(columns),
-            low=-end,
-            high=end,
+            low=-data["differenceEnd"],
+            high=data["differenceEnd"],
             signed=True,
             noun="difference",
         )

@@ -83,15 +83,16 @@ def effect_grid(
         "x": _band("head", across, columns, ink, "top"),
         "y": _band("layer", None, layers, ink, "left"),
     }
-    middle = (
-        {"domain": [-largest, largest], "domainMid": 0} if has_sign else {"domain": [0, largest]}
-    )
     colour = {
         "field": "change",
         "type": "quantitative",
         "scale": {
             "range": colour_scale(theme, signed=has_sign),
-            **middle,
+            **(
+                {"domain": [-largest, largest], "domainMid": 0}
+                if has_sign
+                else {"domain": [0, largest]}
+            ),
             "clamp": True,
             "interpolate": "rgb",
         },
@@ -114,29 +115,27 @@ def effect_grid(
     wide = max([WIDE, *(SIGN * len(text) for text in texts)])
     rows = [row | {"short": text} for row, text in zip(rows, texts, strict=True)]
     tooltip = [{"field": name, "title": words} for name, words in tips]
-    parts = [
+    light = {"test": f"abs(datum.change) > {0.55 * largest}", "value": PAGE[theme]}
+    cells, numbers = (
         layer(
             "rect", rows, {**at, "color": colour, "tooltip": tooltip}, cursor="pointer", stroke=None
-        )
-    ]
-    if len(columns) <= MAX_NUMBERS:
-        light = {"test": f"abs(datum.change) > {0.55 * largest}", "value": PAGE[theme]}
-        parts.append(
-            layer(
-                "text",
-                rows,
-                {
-                    **at,
-                    "text": {"field": "short"},
-                    "color": {"condition": light, "value": ink.text},
-                },
-                fontSize=10,
-                tooltip=False,
-                opacity={"expr": f"width < {wide * len(columns)} ? 0 : 1"},
-            )
-        )
+        ),
+        layer(
+            "text",
+            rows,
+            {**at, "text": {"field": "short"}, "color": {"condition": light, "value": ink.text}},
+            fontSize=10,
+            tooltip=False,
+            opacity={"expr": f"width < {wide * len(columns)} ? 0 : 1"},
+        ),
+    )
     return picking_grid(
-        parts, {"layer": picked[0], "head": picked[1]}, at, ink, TALL, ["layer", "head"]
+        [cells, numbers] if len(columns) <= MAX_NUMBERS else [cells],
+        {"layer": picked[0], "head": picked[1]},
+        at,
+        ink,
+        TALL,
+        ["layer", "head"],
     )
 
 
@@ -201,18 +200,14 @@ def bar_figure(
     Behind it, at the row's `end`, stands its `text`.
     """
     scale = {"domain": list(domain), **({"type": "log", "nice": False} if log else {"zero": False})}
-    x = {"field": value, "type": "quantitative", "title": None, "axis": None, "scale": scale}
-    at = {
-        "y": names_axis(name, names, limit, ink, grid=False, labelOverlap=False),
-        "x": x,
-    } | ({"yOffset": offset} if offset else {})
-    look = mark or {"type": "bar", "cornerRadius": 2}
-    data = {"values": list(rows)}
+    x = field(value, None) | {"scale": scale}
+    at = {"y": names_axis(name, names, limit, ink, grid=False, labelOverlap=False), "x": x}
+    at |= {"yOffset": offset} if offset else {}
     return figure(
         [
             {
-                "data": data,
-                "mark": look,
+                "data": {"values": list(rows)},
+                "mark": mark or {"type": "bar", "cornerRadius": 2},
                 "encoding": {**at, "color": colour, "tooltip": tips, **more},
             },
             layer(
@@ -292,23 +287,18 @@ def picture(source: Sequence[Sequence[float]], grid: tuple[int, int]) -> np.ndar
         .transpose(0, 2, 1, 3)
         .reshape(grid[0] * side, grid[1] * side)
     )
-    low, high = float(whole.min()), float(whole.max())
-    return (whole - low) / ((high - low) or 1.0)
+    return (whole - whole.min()) / (np.ptp(whole) or 1.0)
 
 
 def tinted(
     whole: np.ndarray, grid: tuple[int, int], weights: np.ndarray | None, theme: Theme, ink: str
 ) -> np.ndarray:
     """The picture in the page's ink over patches in the colour of their weight, (height, width, 3) bytes."""
-    shares = (
-        np.zeros(grid) if weights is None else np.asarray(weights, dtype=np.float32).reshape(grid)
-    )
+    shares = np.zeros(grid) if weights is None else np.float32(weights).reshape(grid)
     sides = whole.shape[0] // grid[0], whole.shape[1] // grid[1]
     full = colours_at(colour_scale(theme), shares).repeat(sides[0], 0).repeat(sides[1], 1)
-    ink_rgb = np.array(rgb_of(ink), dtype=np.float32)
-    return (
-        full + (PLAIN if weights is None else OVER) * whole[..., None] * (ink_rgb - full)
-    ).astype(np.uint8)
+    strength = PLAIN if weights is None else OVER
+    return (full + strength * whole[..., None] * (np.float32(rgb_of(ink)) - full)).astype(np.uint8)
 
 
 def image(pixels: np.ndarray, alt_text: str, height: int = TILE) -> str:
@@ -333,15 +323,12 @@ def tiles(
     """HTML: a picture for each output, its patches tinted by their weight, the largest of all in the full colour."""
     whole, most = picture(source, grid), float(weights.max()) or 1.0
     height = ONE_TILE if len(weights) == 1 else TILE
-    parts = []
-    for name, row in list(zip(outputs, weights, strict=False))[:MAX_TILES]:
-        html = image(
-            tinted(whole, grid, row / most, theme, ink.text), f"what {name} attends to", height
-        )
-        parts.append(
-            f'<figure style="margin:0">{html}<figcaption style="font-size:13px;text-align:center">'
-            f"{escape(name)}</figcaption></figure>"
-        )
+    parts = [
+        '<figure style="margin:0">'
+        + image(tinted(whole, grid, row / most, theme, ink.text), f"what {name} attends to", height)
+        + f'<figcaption style="font-size:13px;text-align:center">{escape(name)}</figcaption></figure>'
+        for name, row in list(zip(outputs, weights, strict=False))[:MAX_TILES]
+    ]
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(parts)}</div>'
 
 
@@ -393,13 +380,14 @@ def forecast_chart(
     if weights is not None:  # a dot on each place of the past, larger and fuller with its weight
         mean = weights.mean(0)
         domain = [0, float(mean.max()) or 1.0]
-        shared = {"field": "w", "type": "quantitative", "legend": None}
-        full = {"domain": domain, "range": colour_scale(theme), "interpolate": "rgb"}
-        channels = {
-            "size": {**shared, "scale": {"domain": domain, "range": [0, 120]}},
-            "color": {**shared, "scale": full},
-            "tooltip": [whole_tip("x", "place"), text_tip("told", "weight")],
+        scales = {
+            "size": {"domain": domain, "range": [0, 120]},
+            "color": {"domain": domain, "range": colour_scale(theme), "interpolate": "rgb"},
         }
+        channels = {
+            name: {"field": "w", "type": "quantitative", "legend": None, "scale": scale}
+            for name, scale in scales.items()
+        } | {"tooltip": [whole_tip("x", "place"), text_tip("told", "weight")]}
         rows = [
             {"x": i, "y": value, "w": float(w), "told": number(w)}
             for i, (value, w) in enumerate(zip(past, mean, strict=False))
@@ -438,11 +426,9 @@ def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
         else {"fill": WEIGHTS[theme][0], "mark": "", "says": "no role"}
         for head in scores.heads
     }
-    beside = [
-        (ROLES[index].name, CATEGORIES[theme][index], [1, 0])
-        for index in sorted(set(roles.values()))
-    ]
-    return head_grid(scores, cells, picked, theme) | names(beside)
+    return head_grid(scores, cells, picked, theme) | names(
+        [(ROLES[at].name, CATEGORIES[theme][at], [1, 0]) for at in sorted({*roles.values()})]
+    )
 
 
 def share_grid(
@@ -664,7 +650,6 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
         text_tip("within", "95 % interval"),
         text_tip("by", "best offset"),
     ]
-    colour = literal("colour")
     at = {
         "y": names_axis(
             "relation", [str(row["relation"]) for row in rows], 170, ink, labelFlush=False
@@ -672,10 +657,10 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
         "tooltip": tips,
     }
     return figure([
-        layer("rule", rows, {**at, "x": {**x, "field": "low"}, "x2": {"field": "high"}, "color": colour},
-              strokeWidth=2),
+        layer("rule", rows, {**at, "x": {**x, "field": "low"}, "x2": {"field": "high"},
+              "color": literal("colour")}, strokeWidth=2),
         layer("tick", rows, {**at, "x": {**x, "field": "offset"}}, color=ink.text, thickness=2, height={"band": 0.7}),
-        layer("circle", rows, {**at, "x": {**x, "field": "share"}, "color": colour}, size=80, opacity=1)],
+        layer("circle", rows, {**at, "x": {**x, "field": "share"}, "color": literal("colour")}, size=80, opacity=1)],
         {"step": 24})  # fmt: skip
 
 
@@ -686,12 +671,11 @@ def query_lines(parse: Parse, weights: np.ndarray, queries: Sequence[Query], the
         row, words = weights[query.word], []
         for index, word in enumerate(parse.words):
             fill, weight = shade(float(row[index]), theme), f"weight {number(float(row[index]))}"
-            name, style = "", f"background:{fill};color:{text_on(fill, theme)}"
+            style = f"background:{fill};color:{text_on(fill, theme)}"
+            name = "target" if index in query.targets else ""
             if index == query.word:
                 name, weight = "asks", "the query"
                 style = f"color:{PICK[theme]};box-shadow:inset 0 0 0 2px {PICK[theme]}"
-            elif index in query.targets:
-                name = "target"
             words.append(
                 f'<span class="{name}" title="{escape(weight)}" style="{style}">{escape(word.form)}</span>'
             )

@@ -46,10 +46,9 @@ def mask_board(
 
     from core.attention.masks.layouts import Drawing
 
-    text = Drawing.of(torch.from_numpy(np.ascontiguousarray(allowed))).text()
     names = [token_text(str(token)) for token in tokens]
     data = {
-        "cells": text,
+        "cells": Drawing.of(torch.from_numpy(np.ascontiguousarray(allowed))).text(),
         "names": names,
         "query": query,
         "title": title,
@@ -113,12 +112,11 @@ def dials(
         "hand": ink.series[0],
         "pick": ink.pick,
     }
-    head = ("dimensions", "angle of a position", "wavelength")
     add(
         key,
         lambda: DrawnPicture(
             label,
-            head,
+            ("dimensions", "angle of a position", "wavelength"),
             tuple(
                 (row["name"], pair.angle, pair.wavelength)
                 for row, pair in zip(rows, pairs, strict=True)
@@ -136,17 +134,20 @@ def dials_svg(rows: Sequence[Mapping[str, Any]], positions: int) -> str:
     for i, row in enumerate(rows):
         y = (i + 0.5) * DIAL + 16
         parts.append(text(0, y + 4, f"{row['name']} · {row['circle']} positions"))
-        hands = ((row.get("before"), LIGHT_INK.hairline), (row["angle"], LIGHT_INK.series[0]))
-        for at, x in enumerate(xs):
-            parts.append(
-                f'<circle cx="{x}" cy="{y}" r="15" fill="none" stroke="{LIGHT_INK.hairline}"/>'
+        parts += [
+            f'<circle cx="{x}" cy="{y}" r="15" fill="none" stroke="{LIGHT_INK.hairline}"/>'
+            for x in xs
+        ]
+        parts += [
+            f'<line x1="{x}" y1="{y}" x2="{x + 15 * math.cos(at * angle):.2f}" '
+            f'y2="{y - 15 * math.sin(at * angle):.2f}" stroke="{colour}" stroke-width="2"/>'
+            for at, x in enumerate(xs)
+            for angle, colour in (
+                (row.get("before"), LIGHT_INK.hairline),
+                (row["angle"], LIGHT_INK.series[0]),
             )
-            parts += [
-                f'<line x1="{x}" y1="{y}" x2="{x + 15 * math.cos(at * angle):.2f}" '
-                f'y2="{y - 15 * math.sin(at * angle):.2f}" stroke="{colour}" stroke-width="2"/>'
-                for angle, colour in hands
-                if angle is not None
-            ]
+            if angle is not None
+        ]
     return svg_of(
         ROW_NAME + positions * DIAL, 20 + len(rows) * DIAL, "".join(parts), 'font-size="12"'
     )
@@ -229,12 +230,10 @@ def translation_view(
     }
 
     def picture() -> MapsPicture:
-        values, (rows, columns) = np.array(weights, np.float32), (tuple(target), tuple(source))
-        drawn = PictureMap("Attention", values, rows, columns, noun="weight")
-        about = {"text": " ".join(source)}
-        return MapsPicture(
-            "Attention of the translator", (drawn,), picked, READS["cross"], about=about
-        )
+        values, words = np.array(weights, np.float32), (tuple(target), tuple(source))
+        drawn = PictureMap("Attention", values, *words, noun="weight")
+        title, about = "Attention of the translator", {"text": " ".join(source)}
+        return MapsPicture(title, (drawn,), picked, READS["cross"], about=about)
 
     def take() -> None:
         word = st.session_state[key].get("word")
@@ -257,18 +256,12 @@ Names = Sequence[str] | Mapping[int, str]
 FATES = {"kept": "kept", "ended": "an output", "cut": "cut at the longest", "dropped": "dropped"}
 
 
-@dataclass(frozen=True)
-class Spot:
-    """A drawn candidate: its index in the tree, its step and its rank there."""
+def tree_spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> dict[int, tuple[int, int]]:
+    """Step and rank of each candidate that is drawn, by its index in the tree.
 
-    place: int
-    step: int
-    rank: int
-
-
-def tree_spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Spot]:
-    """The first `ranks` candidates of each step by samples, then probability, and the picked path and drawn parents."""
-    required, result, all_ = set(picked), list[Spot](), tree.candidates
+    These are the first `ranks` of each step by samples, then probability, the picked path, and the parents of all.
+    """
+    required, result, all_ = set(picked), dict[int, tuple[int, int]](), tree.candidates
     # from the last step back, so that what leads somewhere is known
     for step in sorted({one.step for one in all_}, reverse=True):
         ranked = sorted(
@@ -279,7 +272,7 @@ def tree_spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Sp
         shown = required | set([index for index in ranked if index not in required][:room])
         visible = [index for index in ranked if index in shown]
         required |= {all_[index].parent for index in visible if all_[index].fate != "dropped"}
-        result = [Spot(index, step, rank) for rank, index in enumerate(visible)] + result
+        result = {index: (step, rank) for rank, index in enumerate(visible)} | result
     return result
 
 
@@ -292,38 +285,36 @@ def tree_svg(
     ranks: int = RANKS,
 ) -> str:
     """The tree as SVG: `words` names tokens, `picked` is a path, `step` its current one, `ranks` limits a step."""
-    ink, visible = Ink.of(theme), tree_spots(tree, picked, ranks)
-    longest = max(len(words[tree.candidates[spot.place].token]) for spot in visible)
-    figures = max(
-        len(_number(one, math.exp(one.logp)))
-        for one in (tree.candidates[spot.place] for spot in visible)
-    )
-    pitch = min(max(NARROW, 8 * longest + 22, 6 * figures + 8), CANDIDATE_WIDE) + 20
+    ink, spots, on = Ink.of(theme), tree_spots(tree, picked, ranks), set(picked)
+    drawn = [tree.candidates[place] for place in spots]
+    letters = max(8 * len(words[one.token]) + 22 for one in drawn)
+    figures = max(6 * len(_number(one)) + 8 for one in drawn)
+    pitch = min(max(NARROW, letters, figures), CANDIDATE_WIDE) + 20
     at = {
-        spot.place: (spot.step * pitch, TOP + spot.rank * (TALL + CANDIDATE_GAP))
-        for spot in visible
+        place: (step * pitch, TOP + rank * (TALL + CANDIDATE_GAP))
+        for place, (step, rank) in spots.items()
     }
-    width = (1 + max(spot.step for spot in visible)) * pitch
-    height = TOP + (1 + max(spot.rank for spot in visible)) * (TALL + CANDIDATE_GAP)
-    on = set(picked)
-    lines = [
-        _edge(tree, spot.place, at, pitch, ink, on)
-        for spot in sorted(visible, key=lambda s: s.place in on)
-    ]
-    steps = [
+    columns, rows = (1 + max(part) for part in zip(*spots.values(), strict=True))
+    width, height = columns * pitch, TOP + rows * (TALL + CANDIDATE_GAP)
+    lines = "".join(
+        _edge(tree, place, at, pitch, ink, on)
+        for place in sorted(spots, key=on.__contains__)
+        if tree.candidates[place].parent in at
+    )
+    steps = "".join(
         f'<text x="{step * pitch + (pitch - 20) / 2:.0f}" y="14" font-size="12" text-anchor="middle" '
         f'fill="{ink.quiet}">{step + 1}</text>'
-        for step in range(1 + max(spot.step for spot in visible))
-    ]
+        for step in range(columns)
+    )
     current = picked[step] if picked else None
-    boxes = [
-        _box(tree, spot, at[spot.place], pitch - 20, words, ink, theme, on, current)
-        for spot in visible
-    ]
+    boxes = "".join(
+        f'<g data-place="{place}" data-parent="{tree.candidates[place].parent}" data-step="{step}" '
+        f'data-rank="{rank}" {_box(tree, place, at[place], pitch - 20, words, theme, on, current)}</g>'
+        for place, (step, rank) in spots.items()
+    )
     return (
         f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="group" '
-        f'aria-label="Tree of {len(tree.candidates)} candidates">'
-        f"{''.join(steps)}{''.join(filter(None, lines))}{''.join(boxes)}</svg>"
+        f'aria-label="Tree of {len(tree.candidates)} candidates">{steps}{lines}{boxes}</svg>'
     )
 
 
@@ -331,9 +322,7 @@ def _edge(
     tree: Tree, index: int, at: dict[int, tuple[int, int]], pitch: int, ink: Ink, on: set[int]
 ) -> str:
     one = tree.candidates[index]
-    if one.parent not in at:
-        return ""
-    (x, y), (to_x, to_y) = at[one.parent], at[index]
+    (x, y), (end, to_y) = at[one.parent], at[index]
     share = (
         one.samples / (tree.candidates[one.parent].samples or 1)
         if one.chance is not None
@@ -341,8 +330,8 @@ def _edge(
     )
     faint = one.fate == "dropped"
     colour, opacity = (ink.pick, 1.0) if index in on else (ink.text, 0.16 if faint else 0.5)
-    start, end, middle = x + pitch - 20, to_x, (x + pitch - 20 + to_x) / 2
-    y, to_y = y + TALL // 2, to_y + TALL // 2
+    start, y, to_y = x + pitch - 20, y + TALL // 2, to_y + TALL // 2
+    middle = (start + end) / 2
     return (
         f'<path d="M{start} {y}C{middle} {y} {middle} {to_y} {end} {to_y}" fill="none" stroke="{colour}" '
         f'stroke-opacity="{opacity}" stroke-width="{round(1 + (0 if faint else 3 * share), 1)}"/>'
@@ -351,46 +340,38 @@ def _edge(
 
 def _box(
     tree: Tree,
-    spot: Spot,
+    place: int,
     at: tuple[int, int],
     width: int,
     words: Names,
-    ink: Ink,
     theme: Theme,
     on: set[int],
     current: int | None,
 ) -> str:
-    one, (x, y) = tree.candidates[spot.place], at
-    chance = math.exp(one.logp)
-    stops = WEIGHTS[theme]
-    colour = stops[min(len(stops) - 1, round(chance * (len(stops) - 1)))]
-    text = text_on(colour, theme)
-    name = words[one.token]
+    one, (x, y), ink, stops = tree.candidates[place], at, Ink.of(theme), WEIGHTS[theme]
+    colour = stops[min(len(stops) - 1, round(math.exp(one.logp) * (len(stops) - 1)))]
+    text, name = text_on(colour, theme), words[one.token]
     name = name if 8 * len(name) + 10 <= width else name[: max(1, (width - 18) // 8)] + "…"
-    wide = 3 if spot.place == current else 1.5
     ring = (
-        f'stroke="{ink.pick}" stroke-width="{wide}"'
-        if spot.place in on
+        f'stroke="{ink.pick}" stroke-width="{3 if place == current else 1.5}"'
+        if place in on
         else f'stroke="{ink.text}" stroke-opacity="0.35"{DASHES.get(one.fate, "")}'
     )
-    css = " picked" if spot.place == current else ""
-    faint = (
-        0.55 if one.fate == "dropped" and spot.place not in on else 1
-    )  # of each part: a group's needs a layer
+    # of each part: a group's needs a layer
+    faint = 0.55 if one.fate == "dropped" and place not in on else 1
     return (
-        f'<g data-place="{spot.place}" data-parent="{one.parent}" data-step="{spot.step}" data-rank="{spot.rank}" '
-        f'class="{one.fate}{css}" fill-opacity="{faint}">'
-        f"<title>{escape(candidate_text(tree, spot.place, words))}</title>"
+        f'class="{one.fate}{" picked" if place == current else ""}" fill-opacity="{faint}">'
+        f"<title>{escape(candidate_text(tree, place, words))}</title>"
         f'<rect x="{x + 1.5}" y="{y + 1.5}" width="{width - 3}" height="{TALL - 3}" rx="4" fill="{colour}" {ring}/>'
         f'<text x="{x + width / 2}" y="{y + 15}" font-size="13" text-anchor="middle" fill="{text}" '
-        f'font-weight="{600 if spot.place in on else 400}">{escape(name)}</text>'
+        f'font-weight="{600 if place in on else 400}">{escape(name)}</text>'
         f'<text x="{x + width / 2}" y="{y + 28}" font-size="11" text-anchor="middle" fill="{text}">'
-        f"{_number(one, chance)}</text></g>"
+        f"{_number(one)}</text>"
     )
 
 
-def _number(one: Candidate, chance: float) -> str:
-    return f"{number(chance)} · {one.samples}×" if one.samples else number(chance)
+def _number(one: Candidate) -> str:
+    return number(math.exp(one.logp)) + (f" · {one.samples}×" if one.samples else "")
 
 
 def candidate_text(tree: Tree, index: int, words: Names) -> str:
@@ -423,11 +404,11 @@ def tree_view(
     """
 
     def picture() -> DrawnPicture:
-        drawing = tree_svg(tree, words, path, "light", **options)
         rows = (  # `of` is the row of the one that a candidate continues, -1 for the root
             (one.step, words[one.token], one.parent, one.logp, one.total, FATES[one.fate])
             for one in tree.candidates
         )
+        drawing = tree_svg(tree, words, path, "light", **options)
         return DrawnPicture("Tree of candidates", TREE_HEAD, tuple(rows), drawing)
 
     add(key, picture)
@@ -457,12 +438,11 @@ def kind_and_layer(path: str) -> tuple[Kind, int]:
 
 def cells(part: Part) -> list[str]:
     """The columns of a part: output shape, parameters, FLOPs, bytes saved for backward, mean ± std, gradient."""
-    shape = "" if part.shape is None else " × ".join(map(str, part.shape))
     spread = (
         "" if part.std is None or part.mean is None else f"{number(part.mean)} ± {number(part.std)}"
     )
     return [
-        shape,
+        " × ".join(map(str, part.shape or ())),
         f"{part.parameters:,}" if part.parameters else "",
         operations(part.flops) if part.flops else "",
         byte_size(part.bytes) if part.bytes else "",
@@ -488,17 +468,13 @@ def picked(key: str) -> str:
 
 
 def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
-    shares = [
-        part.parameters / max(1, whole.parameters),
-        part.flops / max(1, whole.flops),
-        part.bytes / max(1, whole.bytes),
-    ]
+    counts = ("parameters", "flops", "bytes")
     return {
         "path": part.path,
         "title": part.title,
         "map": is_attention(part.path),
         "cells": cells(part),
-        "shares": [round(share, 4) for share in shares],
+        "shares": [round(getattr(part, n) / max(1, getattr(whole, n)), 4) for n in counts],
         "parts": [row(child, whole, most) for child in part.children],
     }
 
@@ -614,21 +590,20 @@ def stacks_svg(stacks: Sequence[Mapping[str, Any]], pre_norm: bool) -> str:
             left, wide = x + inset, WIDE - inset
             if kind == "cross":
                 crossed.append((left, y + size / 2))
-            parts.append(
+            parts += [
                 f'<rect x="{left}" y="{y}" width="{wide}" height="{size}" rx="5" fill="{FILLS[kind]}" '
-                f'stroke="{LIGHT_INK.hairline}"/>'
-            )
-            parts.append(text(left + wide / 2, y + size / 2 + 4, title, anchor="middle"))
+                f'stroke="{LIGHT_INK.hairline}"/>',
+                text(left + wide / 2, y + size / 2 + 4, title, anchor="middle"),
+            ]
         tops.append(y)
-    if (
-        len(stacks) > 1
-    ):  # arrows from the encoder, whose highest block begins at `top`, to each cross-attention
-        top, ink = tops[0], LIGHT_INK.quiet
-        parts += [
-            f'<path d="M{WIDE / 2 + 0.5} {top}V{top - GAP}H{WIDE + APART / 2}V{middle}H{left - 5}" fill="none" '
-            f'stroke="{ink}"/><path d="M{left} {middle}l-7 -4v8z" fill="{ink}"/>'
-            for left, middle in crossed
-        ]
+    # arrows from the encoder, whose highest block begins at `top`, to each cross-attention
+    top, ink = tops[0], LIGHT_INK.quiet
+    parts += [
+        f'<path d="M{WIDE / 2 + 0.5} {top}V{top - GAP}H{WIDE + APART / 2}V{middle}H{left - 5}" fill="none" '
+        f'stroke="{ink}"/><path d="M{left} {middle}l-7 -4v8z" fill="{ink}"/>'
+        for left, middle in crossed
+        if len(stacks) > 1
+    ]
     return svg_of(
         len(stacks) * (WIDE + APART) - APART + 1, height, "".join(parts), 'font-size="12"'
     )
@@ -662,12 +637,10 @@ def stacks_of(tree: Part) -> list[dict[str, Any]]:
         part for part in parts if part.path.split(".")[0] in ("source", "source_places", "encoder")
     ]
     rest = [part for part in parts if part not in encoder]
+    stacks = {"Encoder" if encoder else "Decoder": parts}
     if encoder and any(part.path.startswith("layers") for part in rest):
-        return [
-            {"name": "Encoder", "nodes": _nodes(encoder)},
-            {"name": "Decoder", "nodes": _nodes(rest)},
-        ]
-    return [{"name": "Encoder" if encoder else "Decoder", "nodes": _nodes(parts)}]
+        stacks = {"Encoder": encoder, "Decoder": rest}
+    return [{"name": name, "nodes": _nodes(part)} for name, part in stacks.items()]
 
 
 def paths_of(stacks: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -691,26 +664,24 @@ def _nodes(parts: Sequence[Part]) -> list[dict[str, Any]]:
             nodes += _nodes(part.children)
         elif part.path.rpartition(".")[2].isdecimal():
             paths = {child.path for child in part.children}
-            sublayers = []
-            for child in part.children:
-                above, _, last = child.path.rpartition(".")
-                if is_attention(child.path) or last == "feed_forward":
-                    around = f"{above}.around_{last}"
-                    sublayers.append(
-                        {
-                            "path": child.path,
-                            "title": child.title,
-                            "type": {"feed_forward": "feed", "cross": "cross"}.get(
-                                last, "attention"
-                            ),
-                            "around": around if around in paths else "",
-                        }
-                    )
-            nodes.append({"path": part.path, "title": part.title, "sublayers": sublayers})
+            sublayers = [
+                {
+                    "path": child.path,
+                    "title": child.title,
+                    "type": {"feed_forward": "feed", "cross": "cross"}.get(last, "attention"),
+                    "around": around if around in paths else "",
+                }
+                for child in part.children
+                for above, _, last in [child.path.rpartition(".")]
+                for around in [f"{above}.around_{last}"]
+                if is_attention(child.path) or last == "feed_forward"
+            ]
+            node = {"path": part.path, "title": part.title, "sublayers": sublayers}
             name, _, kind = part.title.partition(": ")
             if kind:
-                nodes[-1]["title"] = f"Layer {name.rpartition(' ')[2]}: {kind}"
-                nodes[-1]["kind"] = kinds.setdefault(kind, len(kinds))
+                node["title"] = f"Layer {name.rpartition(' ')[2]}: {kind}"
+                node["kind"] = kinds.setdefault(kind, len(kinds))
+            nodes.append(node)
         else:
             adds = part.path.endswith("places")  # the stack's name says of what
             nodes.append(

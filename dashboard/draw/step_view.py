@@ -10,9 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from core.attention import Steps
-from dashboard.draw.attention_view import READS, encode
+from dashboard.draw.attention_view import READS, encode, largest
 from dashboard.draw.components import add, draw
-from dashboard.draw.formats import cell as in_grid, number, rounded
+from dashboard.draw.formats import cell as in_grid, number, plural, rounded
 from dashboard.draw.pictures import MapsPicture, PictureMap
 
 ONE = 5e-3  # how far from 1 a row's sum may be and still be written 1.00
@@ -110,8 +110,7 @@ def read(
     def expand(tensor: Tensor) -> np.ndarray:
         return tensor.detach().expand(raw.shape)[0, met].numpy()
 
-    scale = steps.scale
-    scale = float(expand(scale)[0, 0] if isinstance(scale, Tensor) else scale)
+    scale = float(expand(steps.scale)[0, 0] if isinstance(steps.scale, Tensor) else steps.scale)
     bias = None if steps.bias is None else expand(steps.bias).astype(float)
     scores, final = one(steps.scores), one(weights, head)
     normalized: tuple[np.ndarray, ...] = (final,)
@@ -174,15 +173,14 @@ def payload(
     rows, columns = window(len(reading.queries), i), window(count, i)
     listed = shown_keys(reading, focus)
     seen, allowed = columns.stop - columns.start, reading.allowed[rows, columns]
-    keys = f"{seen} of {count}" if seen < count else f"{count} key{'s' if count > 1 else ''}"
-    raw, scaled = reading.raw[rows, columns], reading.scores[rows, columns]
-    sign = "signed" if reading.signed else "weight"
-    total = number(float(reading.weights[i].sum()))
+    keys = f"{seen} of {count}" if seen < count else plural(count, "key")
+    scaled, total = reading.scores[rows, columns], number(reading.sum)
     # What the weights as they are written add up to
-    shown = sum(rounded(float(w)) for w in np.nan_to_num(reading.weights[i, listed]))
+    weights = np.nan_to_num(reading.weights[i, listed])
+    shown = sum(map(rounded, map(float, weights)))
     against = "every key" if count > 1 else "the only key"
     if len(listed) < count and reading.sees:
-        share = max(0.0, 1 - float(np.nan_to_num(reading.weights[i, listed]).sum()))
+        share = max(0.0, 1 - float(weights.sum()))
         against = (
             f"the {len(listed)} of {count} keys with most weight; the others share {number(share)}"
         )
@@ -190,8 +188,7 @@ def payload(
     elif len(listed) < count:
         against = f"{len(listed)} of {count} keys, the nearest"
     # Weights are blue from 0, or signed where any is below zero; up to 1 unless one is larger.
-    end = plain(most)
-    ends = [f"−{end}", "0", end] if reading.signed else ["0", "", end]
+    ends = [f"−{plain(most)}", "0", plain(most)] if reading.signed else ["0", "", plain(most)]
     return {
         "stage": stage,
         "picked": i,
@@ -202,13 +199,16 @@ def payload(
         "stages": [{"title": w.title, "short": w.short, "rule": w.rule} for w in words],
         "heads": [w.head for w in words],
         "maps": [
-            small_map(
-                reading.q[rows, :MAP_CELLS], vectors, note=f"{dims} dim{'s' if dims > 1 else ''}"
-            ),
-            small_map(raw, scores, note=keys),
+            small_map(reading.q[rows, :MAP_CELLS], vectors, note=plural(dims, "dim")),
+            small_map(reading.raw[rows, columns], scores, note=keys),
             small_map(scaled, scores),
             small_map(scaled, scores, allowed),
-            small_map(reading.weights[rows, columns], most, allowed, scale=sign),
+            small_map(
+                reading.weights[rows, columns],
+                most,
+                allowed,
+                scale="signed" if reading.signed else "weight",
+            ),
             small_map(reading.out[rows, :MAP_CELLS], vectors),
         ],
         "weights": {
@@ -242,8 +242,10 @@ def tops(reading: Reading) -> tuple[float, float, float]:
 
 def vector(values: np.ndarray, top: float) -> list[dict]:
     """The cells of a vector, whose numbers have little room side by side."""
-    cells = [cell(value, top) for value in values[:DIMS]]
-    return [each | {"text": in_grid(each["text"])} for each in cells]
+    return [
+        each | {"text": in_grid(each["text"])}
+        for each in (cell(value, top) for value in values[:DIMS])
+    ]
 
 
 def cell(value: float, top: float) -> dict:
@@ -252,10 +254,10 @@ def cell(value: float, top: float) -> dict:
 
 
 def key_line(
-    reading: Reading, j: int, focus: int, why: str, largest: tuple[float, float, float]
+    reading: Reading, j: int, focus: int, why: str, ends: tuple[float, float, float]
 ) -> dict:
-    """A key with all its steps, in numbers and levels, which end at the `largest` that `tops` returns."""
-    i, (vectors, scores, most) = reading.query, largest
+    """A key with all its steps, in numbers and levels, which end at the `ends` that `tops` returns."""
+    i, (vectors, scores, most) = reading.query, ends
     weight, allowed = float(reading.weights[i, j]), bool(reading.allowed[i, j])
     scored = cell(reading.scores[i, j], scores)
     value = reading.v[j] if allowed else np.nan_to_num(reading.v[j])
@@ -286,9 +288,8 @@ def small_map(
     scale: str = "signed",
 ) -> dict:
     """Levels 0 … 254, around 127 for a signed scale and from 0 for weights, and 255 where masked."""
-    finite = np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) / top, -1, 1)
-    share = (finite + 1) / 2 if scale == "signed" else finite
-    levels = np.rint(share * 254).astype(np.uint8)
+    finite = np.clip(np.nan_to_num(values, posinf=0.0, neginf=0.0) / top, -1, 1)
+    levels = np.rint(((finite + 1) / 2 if scale == "signed" else finite) * 254).astype(np.uint8)
     if allowed is not None:
         levels[~allowed] = 255
     return {
@@ -300,10 +301,10 @@ def small_map(
     }
 
 
-def window(length: int, at: int) -> slice:
-    """The stretch of at most 46 places that holds `at`, as near its middle as the ends allow."""
-    start = max(0, min(at - MAP_CELLS // 2, length - MAP_CELLS))
-    return slice(start, min(length, start + MAP_CELLS))
+def window(length: int, at: int, most: int = MAP_CELLS) -> slice:
+    """The stretch of at most so many places that holds `at`, as near its middle as the ends allow."""
+    start = max(0, min(at - most // 2, length - most))
+    return slice(start, min(length, start + most))
 
 
 def shown_keys(reading: Reading, focus: int) -> list[int]:
@@ -318,14 +319,10 @@ def shown_keys(reading: Reading, focus: int) -> list[int]:
 
 def top_of(*arrays: np.ndarray) -> float:
     """The end of a signed scale: the largest size among the arrays, rounded up to a plain number."""
-    largest = max((float(np.abs(a[np.isfinite(a)]).max(initial=0.0)) for a in arrays), default=0.0)
-    if largest == 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(largest))
+    most = max(map(largest, arrays), default=0.0) or 1.0
+    power = 10.0 ** math.floor(math.log10(most))
     return next(
-        step * power
-        for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
-        if step * power >= largest * (1 - 1e-9)
+        step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= most * (1 - 1e-9)
     )
 
 
@@ -346,8 +343,7 @@ PARTS = (
 
 def projection_payload(reading: Reading, x: np.ndarray, w: Sequence[np.ndarray]) -> dict:
     """x (T, C) and w, three matrices (C, D), with the rows that they make; at most 12 words and 8 numbers of x."""
-    start = max(0, min(reading.query - LIST_KEYS // 2, len(reading.queries) - LIST_KEYS))
-    words = slice(start, start + LIST_KEYS)
+    words = window(len(reading.queries), reading.query, LIST_KEYS)
     rows = (reading.q, reading.k, reading.v)
     top = top_of(x, *w, *rows)
 
@@ -356,8 +352,8 @@ def projection_payload(reading: Reading, x: np.ndarray, w: Sequence[np.ndarray])
 
     return {
         "rows": list(reading.queries[words]),
-        "first": start,
-        "picked": reading.query - start,
+        "first": words.start,
+        "picked": reading.query - words.start,
         "x": cells(x[reading.query, :SHOWN]),
         "size": x.shape[1],
         "dims": reading.q.shape[1],

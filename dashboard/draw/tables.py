@@ -34,10 +34,6 @@ def wrong_tokens(target: Sequence[str], predicted: Sequence[str]) -> list[bool]:
     return wrong
 
 
-def missing(target: Sequence[str], predicted: Sequence[str]) -> int:
-    return max(0, len(target) - len(predicted))
-
-
 def outputs(examples: Sequence[Prediction], separator: str, pick: str, line: str) -> str:
     """Input, output with wrong tokens underlined, and how many are wrong or missing."""
     look = ANYWHERE + ("" if separator else CODE)
@@ -45,7 +41,9 @@ def outputs(examples: Sequence[Prediction], separator: str, pick: str, line: str
         (
             escaped(separator.join(e.source)),
             marked(e, separator, pick),
-            str(sum(wrong_tokens(e.target, e.predicted)) + missing(e.target, e.predicted)),
+            str(
+                sum(wrong_tokens(e.target, e.predicted)) + max(0, len(e.target) - len(e.predicted))
+            ),
         )
         for e in examples
     ]
@@ -79,7 +77,7 @@ def continued(examples: Sequence[Prediction], separator: str, pick: str, line: s
 
 def forecasts(rows: Sequence[tuple[float, float]], line: str) -> str:
     """The mean absolute error of each window, beside that of the last season again."""
-    cells = [(f"{i + 1}", number(own), number(naive)) for i, (own, naive) in enumerate(rows)]
+    cells = [(f"{at}", number(own), number(naive)) for at, (own, naive) in enumerate(rows, 1)]
     names = ("window", "error", "error of repeating the last season")
     return html_table(names, cells, line, ("", RIGHT, RIGHT))
 
@@ -202,14 +200,11 @@ def lines(weights: DocumentWeights, deciding: range | None, theme: Theme, ink: I
             f'<td style="padding:4px;text-align:right;vertical-align:middle">{number(share)}</td>'
             f'<td style="padding:4px 8px;line-height:26px;width:100%">{words}{note}</td></tr>'
         )
-    head = "".join(
-        f'<th scope="col" style="padding:2px 4px;font-weight:400;opacity:.75;text-align:left" {span}>{name}'
-        "</th>"
-        for name, span in (("weight", 'colspan="2"'), ("sentence and its words", ""))
-    )
+    look = 'scope="col" style="padding:2px 4px;font-weight:400;opacity:.75;text-align:left"'
     return (
         '<div style="overflow-x:auto"><table aria-label="Weights of sentences and words" style="width:100%;'
-        f'border-collapse:separate;border-spacing:0 2px;font-size:14px"><thead><tr>{head}</tr></thead><tbody>'
+        'border-collapse:separate;border-spacing:0 2px;font-size:14px"><thead><tr>'
+        f'<th {look} colspan="2">weight</th><th {look} >sentence and its words</th></tr></thead><tbody>'
         f"{''.join(rows)}</tbody></table></div>"
     )
 
