@@ -33,7 +33,6 @@ from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.step_view import (
     MAP_CELLS,
     Reading,
-    StageTexts,
     payload,
     projection_payload,
     read,
@@ -511,7 +510,8 @@ FRACTIONS = {0.5: "½", 0.25: "¼", 0.125: "⅛", 0.75: "¾"}
 
 def stage_words(
     config: AttentionConfig, reading: Reading, real: int | None, typed: bool
-) -> tuple[StageTexts, ...]:
+) -> tuple[tuple[str, str, str, str], ...]:
+    """Title, short name, rule and column head of the six stages."""
     source = "Q, K, V given" if typed else rule("projection", config.projection, changed=False)
     places = enters(config.position)
     position = ", x + position" if "x" in places else ", rotated" if "q, k" in places else ""
@@ -530,12 +530,12 @@ def stage_words(
     folded = f", {rule('projection', config.projection, changed=False)}" if reading.folded else ""
     factor = ", × factor" if reading.reweighed else ""
     return (
-        StageTexts("Project", "q", source + position, "k"),
-        StageTexts("Score", head, score, head),
-        StageTexts("Scale + bias", *scale_words(reading)),
-        StageTexts("Mask", "mask", mask, question),
-        StageTexts("Normalize", name, name + changed + factor + folded, "weight"),
-        StageTexts(
+        ("Project", "q", source + position, "k"),
+        ("Score", head, score, head),
+        ("Scale + bias", *scale_words(reading)),
+        ("Mask", "mask", mask, question),
+        ("Normalize", name, name + changed + factor + folded, "weight"),
+        (
             "Weigh values",
             "out",
             "Σ w·v" + (" + positions" if reading.position_values is not None else ""),

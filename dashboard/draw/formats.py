@@ -16,6 +16,7 @@ three digits before the point: kB, MB and GB are 10³, 10⁶ and 10⁹ bytes. Wh
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 from core.entries import Choice
@@ -220,16 +221,14 @@ def rule(axis: str, choice: Choice, *, changed: bool = True, **values: object) -
         joined = [
             part for part in choice.parts if part.key != "none" or choice.key in ("or", "not")
         ]
-        joined = joined or list(choice.parts[:1])
-        parts = [rule(axis, part, changed=changed, **values) for part in joined]
+        parts = [rule(axis, part, changed=changed, **values) for part in joined or choice.parts[:1]]
         return f"not ({parts[0]})" if choice.key == "not" else f" {choice.key} ".join(parts)
     params = dict(choice.params)
     if not changed:
         return (item.short or item.name).format(**params, **values)
-    try:
+    text = item.name.lower()
+    with suppress(KeyError):  # of a length, say
         text = item.short.format(**params)
-    except KeyError:
-        text = item.name.lower()
     others = [
         f"{param.name.lower()} {params[param.key]}"
         for param in item.params

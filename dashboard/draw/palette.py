@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -163,8 +164,7 @@ def contrast(one: str, other: str) -> float:
 
 def light_colours(text: str) -> str:
     """A figure's JSON in the colours of a light page; one that is drawn for it stays as it is."""
-    inks = (DARK_INK.text, DARK_INK.quiet, DARK_INK.hairline)
-    if not any(ink in text for ink in inks):
+    if not any(ink in text for ink in (DARK_INK.text, DARK_INK.quiet, DARK_INK.hairline)):
         return text
     return re.sub("#[0-9A-F]{6}", lambda match: _light_of().get(match[0], match[0]), text)
 
@@ -172,17 +172,15 @@ def light_colours(text: str) -> str:
 @cache
 def _light_of() -> dict[str, str]:
     """The light page's colour for each of the dark one's: of scales, series and inks, and of text on a cell."""
-    table = {"#000000": "#FFFFFF"}
-    shares = np.linspace(0, 1, SHADES)
-    for scale in (WEIGHTS, SIGNED):
-        dark, light = (map(_hex, colours_at(scale[theme], shares)) for theme in ("dark", "light"))
-        table |= dict(zip(dark, light, strict=True))
-    for part in (PICK, BAR, PAGE):
-        table[part["dark"]] = part["light"]
-    for name in ("text", "quiet", "hairline"):
-        table[getattr(DARK_INK, name)] = getattr(LIGHT_INK, name)
-    series = zip(DARK_INK.series, LIGHT_INK.series, strict=True)
-    return table | dict(zip(CATEGORIES["dark"], CATEGORIES["light"], strict=True)) | dict(series)
+    dark, light = _colours("dark"), _colours("light")
+    return {"#000000": "#FFFFFF"} | dict(zip(dark, light, strict=True))
+
+
+def _colours(theme: Theme) -> list[str]:
+    shares, ink = np.linspace(0, 1, SHADES), Ink.of(theme)
+    of_scales = (map(_hex, colours_at(one[theme], shares)) for one in (WEIGHTS, SIGNED))
+    single = (PICK[theme], BAR[theme], PAGE[theme], ink.text, ink.quiet, ink.hairline)
+    return [*chain(*of_scales), *single, *CATEGORIES[theme], *ink.series]
 
 
 def _hex(rgb: np.ndarray) -> str:

@@ -144,19 +144,9 @@ LIST_KEYS = 12  # lines under the maps
 DIMS = 12  # numbers of a vector side by side, on a wide screen
 
 
-@dataclass(frozen=True)
-class StageTexts:
-    """The title of a stage, its name on a phone, its rule, and the head of its column."""
-
-    title: str
-    short: str
-    rule: str
-    head: str
-
-
 def payload(
     reading: Reading,
-    words: tuple[StageTexts, ...],
+    words: Sequence[tuple[str, str, str, str]],
     stage: int,
     focus: int,
     whys: dict[int, str],
@@ -166,6 +156,7 @@ def payload(
 ) -> dict:
     """Everything that is drawn: maps of at most 46 × 46, 12 keys, 12 dimensions.
 
+    `words` are the title of each stage, its name on a phone, its rule, and the head of its column.
     `projection` is what step 1 draws alone, where it is a matrix times x.
     """
     vectors, scores, most = tops(reading)
@@ -196,8 +187,10 @@ def payload(
         "first": rows.start,
         "query": reading.name,
         "rows": list(reading.queries[rows.start : rows.stop]),
-        "stages": [{"title": w.title, "short": w.short, "rule": w.rule} for w in words],
-        "heads": [w.head for w in words],
+        "stages": [
+            {"title": title, "short": short, "rule": rule} for title, short, rule, _ in words
+        ],
+        "heads": [head for *_, head in words],
         "maps": [
             small_map(reading.q[rows, :MAP_CELLS], vectors, note=plural(dims, "dim")),
             small_map(reading.raw[rows, columns], scores, note=keys),

@@ -34,6 +34,10 @@ def wrong_tokens(target: Sequence[str], predicted: Sequence[str]) -> list[bool]:
     return wrong
 
 
+def missing(target: Sequence[str], predicted: Sequence[str]) -> int:
+    return max(0, len(target) - len(predicted))
+
+
 def outputs(examples: Sequence[Prediction], separator: str, pick: str, line: str) -> str:
     """Input, output with wrong tokens underlined, and how many are wrong or missing."""
     look = ANYWHERE + ("" if separator else CODE)
@@ -41,9 +45,7 @@ def outputs(examples: Sequence[Prediction], separator: str, pick: str, line: str
         (
             escaped(separator.join(e.source)),
             marked(e, separator, pick),
-            str(
-                sum(wrong_tokens(e.target, e.predicted)) + max(0, len(e.target) - len(e.predicted))
-            ),
+            str(sum(wrong_tokens(e.target, e.predicted)) + missing(e.target, e.predicted)),
         )
         for e in examples
     ]

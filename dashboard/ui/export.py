@@ -184,10 +184,8 @@ def code_section(source: Source, pictures: Mapping[str, Picture]) -> None:
 
 
 def notebook_file(script: Script, source: Source, pictures: Mapping[str, Picture]) -> bytes:
-    used = {cell.picture for cell in script.cells}
-    drawings = {
-        key: picture.svg() for key, picture in pictures.items() if key in used and picture.drawn
-    }
+    used = [cell.picture for cell in script.cells if cell.picture in pictures]
+    drawings = {key: pictures[key].svg() for key in used if pictures[key].drawn}
     return script.notebook(source.line, drawings).encode()
 
 

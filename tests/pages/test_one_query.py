@@ -525,9 +525,9 @@ def test_what_a_move_promises_is_so():
 
 
 def test_the_rule_of_the_third_stage_names_scale_and_slope():
-    assert one_query.stage_words(CONFIG, reading(), None, False)[2].head == "÷2 − ¼·distance"
+    assert one_query.stage_words(CONFIG, reading(), None, False)[2][3] == "÷2 − ¼·distance"
     plain = CONFIG.with_(score=Choice("dot"), position=Choice("none"))
-    assert one_query.stage_words(plain, reading(plain), None, False)[2].rule == "unchanged"
+    assert one_query.stage_words(plain, reading(plain), None, False)[2][2] == "unchanged"
     assert one_query.position(AttentionConfig(position="and")) == "RoPE and Formula"
     assert "sinusoidal" not in open_page(position="and").selectbox("one:position:and:part1").options
 

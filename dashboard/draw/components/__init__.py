@@ -95,11 +95,11 @@ def bundle_all(entries: Mapping[str, Path]) -> str:
     modules: dict[Path, str] = {}
     exports: dict[Path, list[str]] = {}
     bodies = {name: _join(entry.resolve(), modules, exports, ()) for name, entry in entries.items()}
-    parts = [
+    parts = ",\n".join(
         f"{name}: (() => {{\n{body.replace('export default ', 'return ')}}})()"
         for name, body in bodies.items()
-    ]
-    return "\n".join(["(() => {", *modules.values(), "return {", ",\n".join(parts), "};\n})()"])
+    )
+    return "\n".join(["(() => {", *modules.values(), "return {", parts, "};\n})()"])
 
 
 def _join(
@@ -199,14 +199,16 @@ def _code() -> Any:
 
 @functools.cache
 def _component(name: str, root: str, shipped: bool) -> Any:
-    html = f'<div class="view {root}"></div>\n'
-    js = (
-        f"const part = (await {STORE}.parts).{name};\nexport default part;\n"
-        if shipped
-        else bundle(COMPONENTS / name / "main.js")
+    return st.components.v2.component(
+        f"attention_lab.{'shipped_' * shipped}{name}",
+        html=f'<div class="view {root}"></div>\n',
+        css=css_of(name),
+        js=(
+            f"const part = (await {STORE}.parts).{name};\nexport default part;\n"
+            if shipped
+            else bundle(COMPONENTS / name / "main.js")
+        ),
     )
-    known = f"attention_lab.shipped_{name}" if shipped else f"attention_lab.{name}"
-    return st.components.v2.component(known, html=html, css=css_of(name), js=js)
 
 
 def css_of(name: str) -> str:
