@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from base64 import b64decode, b64encode
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
