@@ -294,11 +294,11 @@ def tinted(
     whole: np.ndarray, grid: tuple[int, int], weights: np.ndarray | None, theme: Theme, ink: str
 ) -> np.ndarray:
     """The picture in the page's ink over patches in the colour of their weight, (height, width, 3) bytes."""
-    shares = np.zeros(grid) if weights is None else np.float32(weights).reshape(grid)
+    shares = np.zeros(grid) if weights is None else np.asarray(weights, np.float32).reshape(grid)
     sides = whole.shape[0] // grid[0], whole.shape[1] // grid[1]
     full = colours_at(colour_scale(theme), shares).repeat(sides[0], 0).repeat(sides[1], 1)
-    strength = PLAIN if weights is None else OVER
-    return (full + strength * whole[..., None] * (np.float32(rgb_of(ink)) - full)).astype(np.uint8)
+    away = np.array(rgb_of(ink), dtype=np.float32) - full
+    return (full + (PLAIN if weights is None else OVER) * whole[..., None] * away).astype(np.uint8)
 
 
 def image(pixels: np.ndarray, alt_text: str, height: int = TILE) -> str:

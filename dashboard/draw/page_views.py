@@ -676,7 +676,7 @@ def _nodes(parts: Sequence[Part]) -> list[dict[str, Any]]:
                 for around in [f"{above}.around_{last}"]
                 if is_attention(child.path) or last == "feed_forward"
             ]
-            node = {"path": part.path, "title": part.title, "sublayers": sublayers}
+            node: dict[str, Any] = {"path": part.path, "title": part.title, "sublayers": sublayers}
             name, _, kind = part.title.partition(": ")
             if kind:
                 node["title"] = f"Layer {name.rpartition(' ')[2]}: {kind}"

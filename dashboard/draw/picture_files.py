@@ -443,8 +443,8 @@ def _titled(spec: Spec, quantity: str, pixels: float) -> Spec:
             and one.get("axis", {}) is not None
         ]
         own = next(filter(None, (title_of(one) for _, one in drawn)), "")
-        name = own or drawn and _name_of(*drawn[0], quantity)
         for layer, one in drawn:
+            name = own or _name_of(*drawn[0], quantity)
             layer["encoding"][channel] = {
                 **{name: part for name, part in one.items() if name != "title"},
                 "axis": {

@@ -195,13 +195,15 @@ def grown(width=16) -> Tree:
 def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
     tree = grown()
     path = tree.path(tree.hypotheses[-1].leaf)
-    spots = sorted(tree_spots(tree, path), key=lambda spot: spot.rank)
-    places = {spot.place for spot in spots}
-    assert set(path) <= places and len(places) < len(tree.candidates)
+    spots = tree_spots(tree, path)
+    places = sorted(spots, key=lambda place: spots[place][1])
+    assert {*path} <= {*places} and len(places) < len(tree.candidates)
     by_step: dict[int, list[float]] = {step: [] for step in range(9)}
-    for spot in spots:
-        one = tree.candidates[spot.place]
-        assert one.step == spot.step and (one.fate == "dropped" or one.parent in (*places, -1))
+    for place in places:
+        one = tree.candidates[place]
+        assert one.step == spots[place][0] and (
+            one.fate == "dropped" or one.parent in (*places, -1)
+        )
         by_step[one.step].append(one.total)
     for step, totals in by_step.items():
         best = max(one.total for one in tree.candidates if one.step == step)
@@ -215,7 +217,7 @@ def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
     path = tree.path(tree.hypotheses[0].leaf)
     svg = tree_svg(tree, NAMES, path, theme)
     boxes = re.findall(r'<g data-place="(\d+)" data-parent="(-?\d+)".*?>([^<>]*)</text></g>', svg)
-    places = [spot.place for spot in tree_spots(tree, path)]
+    places = tree_spots(tree, path)
     candidates = [tree.candidates[place] for place in places]
     assert boxes == [
         (str(place), str(one.parent), number(math.exp(one.logp)))
