@@ -22,7 +22,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from core.entries import ConfigError, quote, refuse_if
-from core.files import disk_refused, read_checked, runs_folder, seconds_of, sentence_of, zip_of
+from core.files import (
+    disk_refused,
+    read_checked,
+    runs_folder,
+    seconds_of,
+    sentence_of,
+    text_of,
+    zip_of,
+)
 from core.interpret.trace import Kind
 from core.models import build_model, map_tokens
 from core.runs.executor import line, valid
@@ -99,9 +107,8 @@ def checkpoints(run: Run, config: RunConfig) -> None:
     """Check that checkpoints hold what `Session.restore` takes: weights, optimizer state, two generators."""
     if not run.checkpoint_steps():
         return
-    task = make_task(config.task)
     with torch.device("meta"):  # takes no memory
-        model = build_model(config.model, task.shape)
+        model = build_model(config.model, make_task(config.task).shape)
     shapes = [tuple(value.shape) for value in model.parameters()]
     weights = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
     generators = dict.fromkeys(
@@ -149,10 +156,8 @@ def tensors(
     try:
         with safe_open(path, "pt") as file:
             names = file.keys()
-            slices = {name: file.get_slice(name) for name in names}
-            shapes = {
-                name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()
-            }
+            parts = zip(names, map(file.get_slice, names), strict=True)
+            shapes = {name: (part.get_dtype(), tuple(part.get_shape())) for name, part in parts}
             return shapes, dict(file.metadata() or {})
     except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{where} is not a safetensors file: {error}") from error
@@ -243,21 +248,19 @@ def unpack(data: bytes | BinaryIO, root: Path | None = None, max_bytes: int | No
         records = read_records(folder / "metrics.jsonl")
         frames(draft, config)
         checkpoints(draft, config)
-        status, result = draft.status(), dict[str, Any]()
-        if isinstance(metadata.get("name"), str):
-            result["name"] = metadata["name"][:LONGEST_NAME]
+        status, parent = draft.status(), None
         match metadata.get("parent"):
-            case {"run": str(parent), "step": int(step)} if (
-                type(step) is int and 0 <= step <= 10**9
-            ):
-                result["parent"] = {"run": parent[:LONGEST_NAME], "step": step}
-        if machines := valid(metadata.get("machines")):
-            result["machines"] = machines
-        with new_run(config, root, uploaded=time.time(), **result) as run:
-            for path in [
-                *map(draft.frame_path, draft.frame_steps()),
-                *map(draft.checkpoint_path, draft.checkpoint_steps()),
-            ]:
+            case {"run": str(name), "step": int(step)} if type(step) is int and 0 <= step <= 10**9:
+                parent = {"run": name[:LONGEST_NAME], "step": step}
+        with new_run(
+            config,
+            root,
+            uploaded=time.time(),
+            name=text_of(metadata.get("name"), LONGEST_NAME) or None,
+            parent=parent,
+            machines=valid(metadata.get("machines")) or None,
+        ) as run:
+            for path in draft.saved_at_steps():
                 path.rename(run.path / path.parent.name / path.name)
             for record in records:
                 run.append(record)
@@ -348,10 +351,10 @@ def write_tensorboard(run: Run, folder: Path) -> Path:
     from tensorboardX import SummaryWriter
 
     records = _records(run)
-    if any(folder.glob("events.out.tfevents.*")):
-        raise ValueError(
-            f"{folder} has event files already, which TensorBoard would mix; take another folder."
-        )
+    refuse_if(
+        any(folder.glob("events.out.tfevents.*")),
+        f"{folder} has event files already, which TensorBoard would mix; take another folder.",
+    )
     start, frames = seconds_of(run.metadata().get("created")), set(run.frame_steps())
     config = json.dumps(settings_of(run), indent=1, ensure_ascii=False)
     machine = line(run.metadata().get("machines"))
@@ -436,6 +439,5 @@ def _without_data(value: Any) -> Any:
 
 def _records(run: Run) -> list[Record]:
     records = run.records()
-    if not records:
-        raise ValueError("This run has no measurements yet.")
+    refuse_if(not records, "This run has no measurements yet.")
     return records

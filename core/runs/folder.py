@@ -108,8 +108,9 @@ class RunFolder:
         return Status(data["state"], text_of(data.get("message")), pid if known else None, at)
 
     def set_status(self, state: str, message: str = "", pid: int | None = None) -> None:
-        data = {"state": state, "message": message, "pid": pid, "at": time.time()}
-        text = with_checksum(json.dumps(data))
+        text = with_checksum(
+            json.dumps({"state": state, "message": message, "pid": pid, "at": time.time()})
+        )
         try:
             self._write("status.json", text)
         except OSError as error:
@@ -220,9 +221,10 @@ class Changes:
 
 def pack(folder: Path) -> dict[str, bytes]:
     """The files with which a worker starts or continues; frames are empty, as it needs their names alone."""
-    names = [name for name in list_files(folder) if name not in ("stop", "lock", "status.json")]
     return {
-        name: b"" if name.startswith("frames/") else (folder / name).read_bytes() for name in names
+        name: b"" if name.startswith("frames/") else (folder / name).read_bytes()
+        for name in list_files(folder)
+        if name not in ("stop", "lock", "status.json")
     }
 
 
@@ -233,8 +235,10 @@ def unpack(folder: Path, files: Mapping[str, bytes]) -> dict[str, Stamp]:
     for name, data in files.items():
         if NAME.fullmatch(name):
             write_atomically(folder / name, data)
-    paths = {name: folder / name for name in list_files(folder)}
-    return {name: _stamp(path.read_bytes(), path.stat()) for name, path in paths.items()}
+    return {
+        name: _stamp((folder / name).read_bytes(), (folder / name).stat())
+        for name in list_files(folder)
+    }
 
 
 def _stamp(data: bytes, stat: os.stat_result) -> Stamp:
@@ -246,22 +250,20 @@ def list_files(folder: Path) -> list[str]:
     names = []
     for path, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        inside = Path(path).relative_to(folder)
-        names += [(inside / name).as_posix() for name in files if not name.startswith(".")]
+        inside = [Path(path, name) for name in files if not name.startswith(".")]
+        names += [file.relative_to(folder).as_posix() for file in inside]
     return sorted(names)
 
 
 def read_changes(folder: Path, known: Mapping[str, Stamp], ended: bool) -> Changes:
     """What differs from `known`; a file that grew at its end as that end only."""
     status, metadata = read_object(folder / "status.json"), read_object(folder / "run.json")
-    here = set(list_files(folder))
-    deleted = tuple(sorted(name for name in known if name not in here and name not in OWN))
+    deleted = tuple(sorted(known.keys() - {*list_files(folder), *OWN}))
     files: list[Change] = []
     stamps: dict[str, Stamp] = {}
     for rank in (0, 1, 2):
         for name in list_files(folder):
-            late = not ended and AT_THE_END.match(name)
-            if name in OWN or _rank(name) != rank or late:
+            if name in OWN or _rank(name) != rank or not ended and AT_THE_END.match(name):
                 continue
             try:
                 stat, before = (folder / name).stat(), known.get(name)
@@ -369,13 +371,11 @@ class RunIndex:
 
     def best(self, task: str, config: str) -> str | None:
         """The run of this task with the best result among those with another config; of equals the faster."""
-        best: str | None = self._value(
+        query = (
             "SELECT id FROM runs WHERE task = ? AND config != ? AND score IS NOT NULL "
-            "ORDER BY score DESC, trained LIMIT 1",
-            task,
-            config,
+            "ORDER BY score DESC, trained LIMIT 1"
         )
-        return best
+        return next(iter(self._ids(query, task, config)), None)
 
     def first_measured(self, words: Sequence[str]) -> str | None:
         """The newest run of a search that has measured something."""
@@ -429,8 +429,11 @@ class RunIndex:
                 "INSERT OR REPLACE INTO meta VALUES ('turn', ?)", (turn[-1] if turn else "",)
             )
             suspects = suspects | set(turn)
-        known = suspects & rows.keys() & names
-        stale = {name for name in known if rows[name] != stamp_of(self.root / name)}
+        stale = {
+            name
+            for name in suspects & rows.keys() & names
+            if rows[name] != stamp_of(self.root / name)
+        }
         for name in stale | (rows.keys() ^ names) | (changed & names):
             run = RunFolder(self.root / name)
             stamp = stamp_of(run.path)
@@ -479,23 +482,15 @@ def _matching(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def unfinished(root: Path) -> list[str]:
     """The ids of the runs of a folder that wait or are under way, the oldest first."""
-    names = run_names(root)
-    if len(names) > MAX_UNINDEXED:
-        with open_index(root) as index:
-            return index.unfinished()
-    runs = [RunFolder(root / name) for name in sorted(names)]
-    return [run.id for run in runs if run.exists() and not run.status().ended]
+    with open_index(root) as index:
+        return index.unfinished()
 
 
 def list_statuses(root: Path) -> list[Status]:
     """The state of every run of a folder, and since when."""
-    if not run_names(root):
-        return []
     with open_index(root) as index:
-        return [
-            Status(state, at=at)
-            for state, at in index.database.execute("SELECT state, at FROM runs")
-        ]
+        rows = index.database.execute("SELECT state, at FROM runs")
+        return [Status(state, at=at) for state, at in rows]
 
 
 @contextmanager
@@ -559,5 +554,6 @@ def version(path: Path) -> list[int] | None:
 
 def stamp_of(folder: Path, names: Sequence[str] = STAMPED) -> str:
     """The times and sizes of the files that a row is read from."""
-    versions = (version(folder / name) for name in names)
-    return " ".join(f"{one[1]}:{one[0]}" if one else "" for one in versions)
+    return " ".join(
+        f"{one[1]}:{one[0]}" if (one := version(folder / name)) else "" for name in names
+    )

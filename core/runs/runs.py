@@ -24,6 +24,7 @@ from safetensors.numpy import load_file, save
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from core.entries import refuse_if
 from core.files import (
     append_line,
     folder_bytes,
@@ -144,8 +145,7 @@ class Run(RunFolder):
     def default_step(self) -> int:
         """The step whose weights count: the best with `keep_best`, else the last; ValueError without checkpoints."""
         steps = self.checkpoint_steps()
-        if not steps:
-            raise ValueError("This run has saved no weights yet.")
+        refuse_if(not steps, "This run has saved no weights yet.")
         best = self.best_step() if self.config().keep_best else None
         return steps[-1] if best is None else best
 
@@ -162,11 +162,10 @@ class Run(RunFolder):
             raise ValueError(
                 f"The checkpoint of step {step:,} cannot be read: {sentence_of(error)}"
             ) from error
-        if text.pop(CHECKSUM, None) not in (
-            None,
-            _checksum(tensors, text),
-        ):  # None in those of older versions
-            raise ValueError(f"The checkpoint of step {step:,} was changed after it was saved.")
+        refuse_if(  # None in those of older versions
+            text.pop(CHECKSUM, None) not in (None, _checksum(tensors, text)),
+            f"The checkpoint of step {step:,} was changed after it was saved.",
+        )
         return tensors, text
 
     def last_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, str]] | None:
@@ -200,13 +199,14 @@ class Run(RunFolder):
         while lines and lines[-1][1] is None:  # what they held is measured again
             lines.pop()
         write_atomically(self.path / METRICS, b"".join(line + b"\n" for line, _ in lines))
-        later = [
-            *map(self.frame_path, self.frame_steps()),
-            *map(self.checkpoint_path, self.checkpoint_steps()),
-        ]
-        for path in later:
+        for path in self.saved_at_steps():
             if int(path.stem) > step:
                 path.unlink()
+
+    def saved_at_steps(self) -> list[Path]:
+        """The files of its frames and checkpoints."""
+        frames = map(self.frame_path, self.frame_steps())
+        return [*frames, *map(self.checkpoint_path, self.checkpoint_steps())]
 
     def copy_past(self, other: Run) -> None:
         """Copy the records, frames and checkpoints into another run's folder."""
@@ -260,16 +260,17 @@ def open_run(name: str | Path) -> Run:
     """The run of that id, or in that folder; ValueError when there is none."""
     bring(str(name))
     run = find_run(name) or Run(Path(name))
-    if not run.exists():
-        raise ValueError(f"There is no run {name}; `python -m core.training list` lists all runs.")
+    refuse_if(
+        not run.exists(),
+        f"There is no run {name}; `python -m core.training list` lists all runs.",
+    )
     return run
 
 
 def list_runs(root: Path | None = None, latest: int | None = None) -> list[Run]:
     """Every run in the folder, or the `latest` ones, oldest first."""
     names = sorted(run_names(root or runs_folder()), reverse=True)
-    runs = (run for run in (find_run(name, root) for name in names) if run is not None)
-    return [*islice(runs, latest)][::-1]
+    return [*islice(filter(None, (find_run(name, root) for name in names)), latest)][::-1]
 
 
 def _steps(folder: Path) -> list[int]:
@@ -352,19 +353,17 @@ def duplicate(run: Run, name: str, root: Path | None = None) -> Run:
         run.config(), root, name=name[:LONGEST_NAME], parent=run.metadata().get("parent")
     ) as copied:
         run.copy_past(copied)
-        ended = (
-            (status.state, status.message)
-            if status.ended
-            else ("stopped", "Copied while it was still training.")
-        )
-        copied.set_status(*ended)
+        left = ("stopped", "Copied while it was still training.")
+        copied.set_status(*(status.state, status.message) if status.ended else left)
     return Run((root or runs_folder()) / copied.id)
 
 
 def discard(run: Run) -> None:
     """Delete a run, restorable for an hour; ValueError while it is under way."""
-    if not run.status().ended or run.alive():
-        raise ValueError("This run is still training; stop it first, then delete it.")
+    refuse_if(
+        not run.status().ended or run.alive(),
+        "This run is still training; stop it first, then delete it.",
+    )
     deleted = run.path.parent / DELETED
     deleted.mkdir(exist_ok=True)
     run.path.rename(deleted / run.id)

@@ -92,8 +92,9 @@ class Item:
     def at(cls, root: Path, path: Path) -> Item | None:
         """The item of this folder, or None where it is not among those of `root`."""
         homes = {root / home: home for home in HOMES if home not in FILES}
-        known = path.parent in homes and is_id(path.name)
-        return cls(root, homes[path.parent], path.name) if known else None
+        if path.parent in homes and is_id(path.name):
+            return cls(root, homes[path.parent], path.name)
+        return None
 
     @property
     def single(self) -> bool:
@@ -127,8 +128,10 @@ class Item:
         if self.single:
             return [f"{self.id}{FILES[self.home]}"]
         names = [name for name in list_files(self.folder) if name not in (*LOCAL, *READ_FIRST)]
-        checkpoints = [name for name in names if name.startswith("checkpoints/")]
-        others = [name for name in names if not name.startswith("checkpoints/")]
+        others, checkpoints = (
+            [name for name in names if name.startswith("checkpoints/") == late]
+            for late in (False, True)
+        )
         return [*others, RECORDS, *checkpoints, *READ_FIRST[1:]]
 
     @property
@@ -164,8 +167,8 @@ def scan(root: Path) -> tuple[dict[Item, str], list[Item]]:
     names = {home: run_names(root / home) for home in (CORPORA, CLAIMS)}
     busy += [Item(root, home, name) for home in names for name in unfinished(root / home)]
     for home, ending in FILES.items():
-        files = {path.name.removesuffix(ending) for path in (root / home).glob(f"*{ending}")}
-        names[home] = set(filter(is_id, files))
+        paths = (root / home).glob(f"*{ending}")
+        names[home] = {name for path in paths if is_id(name := path.name.removesuffix(ending))}
     items = (Item(root, home, name) for home in names for name in names[home])
     return stamps | {item: item.stamp() for item in items if item.exists()}, busy
 
@@ -340,9 +343,10 @@ def _open(url: str, name: str) -> Store:
 
     label = re.sub(r"//[^/@]*@", "//", url)
     patience = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 1}}  # seconds
-    options = {"config_kwargs": patience} if url.startswith(("s3:", "s3a:")) else {}
     try:
-        files, root = url_to_fs(url, **options)
+        files, root = url_to_fs(
+            url, **({"config_kwargs": patience} if url.startswith(("s3:", "s3a:")) else {})
+        )
     except Exception as error:
         raise StoreError(f"The store {label} cannot be opened: {error}") from error
     server = re.sub(r"[^\w.-]", "-", name, flags=re.ASCII).strip(".-") or "server"
@@ -388,7 +392,7 @@ class Copier:
 
     def newest(self) -> dict[str, StoredRun]:
         """Each item of the store, as the server says that owned it last."""
-        every = [row for rows in self._rows.values() for row in rows.values()]
+        every = (row for rows in self._rows.values() for row in rows.values())
         return {row.id: row for row in sorted(every, key=lambda row: row.owned)}
 
     def row(self, name: str) -> StoredRun | None:
@@ -441,7 +445,7 @@ class Copier:
         """Whether this server may write the item: nobody else has continued it since."""
         manifest, row = item.manifest(), newest.get(item.id)
         if item.changed_here():
-            item.write_manifest(replace(manifest, server=self.place.server, owned=time.time()))
+            self._own(item)
             return True
         if manifest.server not in ("", self.place.server):
             return False
@@ -449,6 +453,10 @@ class Copier:
             return True
         item.write_manifest(replace(manifest, server=row.server))
         return False
+
+    def _own(self, item: Item) -> None:
+        """From now on this server may write the item."""
+        item.write_manifest(replace(item.manifest(), server=self.place.server, owned=time.time()))
 
     def _copy_item(self, item: Item, stamp: str, own: Mapping[str, StoredRun]) -> StoredRun | None:
         """Copy what has changed of an item; returns its row, or None where it was deleted meanwhile."""
@@ -553,10 +561,7 @@ class Copier:
                     if self.newer(item):
                         self.fetch(item.id)
                     if not own:
-                        taken = replace(
-                            item.manifest(), server=self.place.server, owned=time.time()
-                        )
-                        item.write_manifest(taken)
+                        self._own(item)
         except StoreError as error:
             if own:
                 return
