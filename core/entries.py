@@ -344,18 +344,21 @@ def complete(choice: Choice | str, entries: Sequence[Entry], axis: str) -> Choic
     """The choice with every parameter filled in and checked; ConfigError names what the entry does not have."""
     choice = Choice(choice) if isinstance(choice, str) else choice
     entry = find(entries, axis, choice.key)
-    values, known = dict(choice.params), {param.key: param for param in entry.params}
-    if extra := sorted(values.keys() - known.keys()):
-        raise ConfigError(
-            f"{axis} = {choice.key} has no {quote_name(extra[0])}; it takes "
-            f"{', '.join(known) or 'no parameters'}."
-        )
-    owner = f"{axis} = {choice.key}"
-    params = {
-        key: param.check(values.get(key, param.default), owner) for key, param in known.items()
-    }
     return Choice.of(
         choice.key,
         *(complete(part, entries, axis) for part in choice.parts or entry.parts),
-        **params,
+        **filled(entry.params, dict(choice.params), f"{axis} = {choice.key}"),
     )
+
+
+def filled(
+    params: Iterable[Param], values: Mapping[str, Any], owner: str, what: str = ""
+) -> dict[str, Value]:
+    """The value of each parameter, by default its own; ConfigError for an unknown or an invalid one."""
+    known = {param.key: param for param in params}
+    if extra := sorted(values.keys() - known.keys()):
+        raise ConfigError(
+            f"{owner} has no {what}{quote_name(extra[0])}; it takes "
+            f"{', '.join(known) or 'no parameters'}."
+        )
+    return {key: param.check(values.get(key, param.default), owner) for key, param in known.items()}

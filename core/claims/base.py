@@ -1,7 +1,5 @@
 """Claim: a statement about attention as an experiment in one file, from its source to results and verdict."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +7,7 @@ from functools import cached_property
 from math import inf
 from typing import Any, Literal
 
-from core.entries import ConfigError, Param, Value, quote
+from core.entries import Param, Value, filled
 from core.serialization import Count, Finite, read
 from core.training.seed_stats import LEVEL, SeedStats, mean_interval as interval, seed_stats
 
@@ -34,7 +32,7 @@ class CellResult:
         }
 
     @classmethod
-    def from_json(cls, data: object) -> CellResult:
+    def from_json(cls, data: object) -> "CellResult":
         """The cell in a line of a file; ConfigError for anything else."""
         return read(data, cls, "A cell")
 
@@ -74,7 +72,7 @@ class Results:
     def seeds(self) -> tuple[int, ...]:
         return tuple(self.by_seed)
 
-    def complete(self, conditions: Sequence[str]) -> Results:
+    def complete(self, conditions: Sequence[str]) -> "Results":
         """Only the seeds that have all conditions: those that can be paired."""
         measured = {(cell.seed, cell.condition) for cell in self.cells}
         done = [seed for seed in self.seeds if measured >= {(seed, one) for one in conditions}]
@@ -90,7 +88,7 @@ class Results:
         values = self.values(condition, measure, x)
         return sum(values) / len(values)
 
-    def mean_of(self, quantity: Quantity) -> float:
+    def mean_of(self, quantity: "Quantity") -> float:
         """A quantity of one seed, averaged over the seeds."""
         return sum(map(quantity, self.by_seed.values())) / len(self.seeds)
 
@@ -314,15 +312,7 @@ class Claim:
 
     def settle(self, values: Mapping[str, object] | None = None) -> dict[str, Value]:
         """All settings by key, the defaults where `values` has none; ConfigError for an unknown or invalid one."""
-        values, params = values or {}, {param.key: param for param in self.params}
-        if unknown := sorted(set(values) - set(params)):
-            raise ConfigError(
-                f"The claim {self.key} has no setting {quote(unknown[0])}; it has {', '.join(params)}."
-            )
-        return {
-            key: param.check(values.get(key, param.default), self.key)  # type: ignore[arg-type]
-            for key, param in params.items()
-        }
+        return filled(self.params, values or {}, f"claim = {self.key}", "setting ")
 
 
 State = Literal["holds", "holds in part", "does not hold", "cannot be told here"]

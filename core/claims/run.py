@@ -8,8 +8,6 @@
 Runs of one group share the cells of one experiment, so that two cores are used; a timed claim has a group of one.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Mapping
@@ -70,7 +68,7 @@ class ClaimConfig:
         return data | {"seeds": list(self.seeds)} if self.seeds else data
 
     @classmethod
-    def from_json(cls, data: object) -> ClaimConfig:
+    def from_json(cls, data: object) -> "ClaimConfig":
         """The config in a dict; ConfigError for anything else."""
         return read(data, cls, "A claim's run")
 

@@ -5,8 +5,6 @@ Each GPU of this machine takes as many runs as its memory holds, the one with th
 `gpu_mb` of ATTENTION_LAB_LIMITS (8,000 by default), and PyTorch refuses it more. A run that finds no room waits.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess
@@ -166,7 +164,7 @@ def start_process(run: Run) -> subprocess.Popen:
 class Executor:
     """Where runs are worked on: worker processes of this machine, whose queue is the caller's."""
 
-    def start(self, run: Run) -> Worker:
+    def start(self, run: Run) -> "Worker":
         """Begin or continue a run, now or as soon as there is room."""
         return start_process(run)
 
@@ -202,7 +200,7 @@ class Executor:
 class RayExecutor(Executor):
     """The nodes of a Ray cluster, which queues what it has no room for."""
 
-    def start(self, run: Run) -> Worker:
+    def start(self, run: Run) -> "Worker":
         ray_queue.submit(run)
         return ClusterWorker(run)
 

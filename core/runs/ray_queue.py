@@ -10,8 +10,6 @@ And the actor that works on one run on a node: it writes the folder, watches the
 trains nothing itself.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -62,7 +60,7 @@ class Needs:
     """What the cluster sets aside for a run: CPUs, a share of a GPU, and memory in MB."""
 
     cpus: float = 1.0
-    gpus: Amount = 0.0
+    gpus: "Amount" = 0.0
     memory: float = 1_000.0
 
     def options(self) -> dict[str, float]:

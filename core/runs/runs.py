@@ -1,7 +1,5 @@
 """A run's config, records, attention frames and checkpoints; and the folder of runs: sizes, pruning, copies, deletion."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -208,7 +206,7 @@ class Run(RunFolder):
         frames = map(self.frame_path, self.frame_steps())
         return [*frames, *map(self.checkpoint_path, self.checkpoint_steps())]
 
-    def copy_past(self, other: Run) -> None:
+    def copy_past(self, other: "Run") -> None:
         """Copy the records, frames and checkpoints into another run's folder."""
         for folder in ("frames", "checkpoints"):
             shutil.copytree(self.path / folder, other.path / folder, dirs_exist_ok=True)

@@ -7,8 +7,6 @@
 Without a store each function of this module does nothing; a public copy, which forgets its people's runs, has none.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -89,7 +87,7 @@ class Item:
     id: str
 
     @classmethod
-    def at(cls, root: Path, path: Path) -> Item | None:
+    def at(cls, root: Path, path: Path) -> "Item | None":
         """The item of this folder, or None where it is not among those of `root`."""
         homes = {root / home: home for home in HOMES if home not in FILES}
         if path.parent in homes and is_id(path.name):

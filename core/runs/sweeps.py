@@ -1,8 +1,6 @@
 """Train a sweep from a shell, its runs in worker processes, a few side by side; and a claim made of a sweep: a Python
 file that compares two of its values with new seeds, and works as a plug-in."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -59,7 +57,7 @@ class Outcome:
     elapsed: Finite = 0.0  # seconds with measuring
 
     @classmethod
-    def of(cls, run: Run | None) -> Outcome:
+    def of(cls, run: Run | None) -> "Outcome":
         """The current outcome of a run; None stands for a deleted folder."""
         if run is None:
             return cls("lost", "Its folder was deleted before it ended.")
@@ -94,7 +92,7 @@ class Outcome:
         return [(x, y) for x, y in columns if y is not None]
 
     @classmethod
-    def from_json(cls, data: object) -> Outcome:
+    def from_json(cls, data: object) -> "Outcome":
         """The outcome in a sweep's file; ConfigError for anything else."""
         if isinstance(data, Mapping):
             data = renamed(data, "record")

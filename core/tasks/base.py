@@ -1,7 +1,5 @@
 """Task: fresh training batches by a seed, and held-out examples that never occur among them; rows, and classes."""
 
-from __future__ import annotations
-
 import math
 import string
 import zlib
@@ -16,7 +14,7 @@ from jaxtyping import Bool, Int
 from msgspec import Meta
 from torch import Tensor
 
-from core.entries import ConfigError, Param, Value, quote, quote_name, refuse_if
+from core.entries import ConfigError, Param, Value, filled, quote, quote_name, refuse_if
 from core.models.base import Shape
 from core.serialization import convert
 from core.tasks.metrics import entropy, majority_class
@@ -52,6 +50,9 @@ class Vocabulary:
         ]
 
 
+NO_WORDS = Vocabulary(())  # of sources that are numbers or pictures
+
+
 class Example(NamedTuple):
     """A source and its target: tokens, or numbers where the task's input or form has numbers."""
 
@@ -76,7 +77,7 @@ class Batch:
     target_in: Int[Tensor, "B T"] | None
     target_out: Tensor
 
-    def to(self, device: torch.device | str) -> Batch:
+    def to(self, device: torch.device | str) -> "Batch":
         moved = {
             name: tensor.to(device) for name, tensor in vars(self).items() if tensor is not None
         }
@@ -115,22 +116,13 @@ class TaskConfig:
         from core.tasks import task_entry
 
         convert(self.seed, TaskConfig, "seed", f"task = {quote_name(self.key)}: ")
-        entry, params = task_entry(self.key), dict(self.params)
-        known = {param.key: param for param in entry.params}
-        if extra := sorted(params.keys() - known.keys()):
-            raise ConfigError(
-                f"task = {self.key} has no {quote_name(extra[0])}; it takes "
-                f"{', '.join(known) or 'no parameters'}."
-            )
-        filled = {
-            key: param.check(params.get(key, param.default), f"task = {self.key}")
-            for key, param in known.items()
-        }
-        object.__setattr__(self, "params", tuple(sorted(filled.items())))
-        entry.check(**filled)
+        entry = task_entry(self.key)
+        params = filled(entry.params, dict(self.params), f"task = {self.key}")
+        object.__setattr__(self, "params", tuple(sorted(params.items())))
+        entry.check(**params)
 
     @classmethod
-    def of(cls, key: str, seed: int = 0, **params: Value) -> TaskConfig:
+    def of(cls, key: str, seed: int = 0, **params: Value) -> "TaskConfig":
         return cls(key, tuple(sorted(params.items())), seed)
 
     def __getitem__(self, name: str) -> Value:
@@ -140,7 +132,7 @@ class TaskConfig:
         return {"key": self.key, "params": dict(self.params), "seed": self.seed}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TaskConfig:
+    def from_json(cls, data: Mapping[str, Any]) -> "TaskConfig":
         """The config of a run, which may predate some parameters (Param.before); ConfigError where it is none."""
         from core.tasks import task_entry
 
@@ -168,7 +160,7 @@ class TaskEntry:
     name: str
     meaning: str
     look: str
-    build: Callable[[TaskConfig], Task]
+    build: "Callable[[TaskConfig], Task]"
     params: tuple[Param, ...] = ()
     check: Callable[..., None] = lambda **params: None
 
@@ -193,14 +185,21 @@ class Task:
     finite = False  # whether the held-out items are all there are, and so must not decide when training ends
     notes: tuple[str, ...] = ()  # how a person's data was read
     metrics: tuple[str, ...] = ("sequence_accuracy",)
-    source_vocab: Vocabulary
-    target_vocab: Vocabulary
-    max_source: int
-    max_target: int  # without EOS
-    recommended: Recipes
 
-    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+    def __init__(
+        self,
+        config: TaskConfig,
+        entry: TaskEntry,
+        recommended: Recipes,
+        longest: tuple[int, int],
+        source: Vocabulary = NO_WORDS,
+        target: Vocabulary | None = None,
+    ) -> None:
+        """`longest`: the most tokens of a source and, without EOS, of a target; without `target` both share `source`."""
         self.config, self.key, self.name, self.look = config, entry.key, entry.name, entry.look
+        self.source_vocab, self.target_vocab = source, target or source
+        self.max_source, self.max_target = longest
+        self.recommended = recommended
 
     @property
     def shape(self) -> Shape:
@@ -292,12 +291,11 @@ class Task:
     def example(self, text: str) -> Example:
         """A typed source with an empty target; ValueError when it is empty or too long."""
         tokens = tuple(self.tokens(text))
-        if not tokens:
-            raise ValueError("The source is empty; type at least one token.")
-        if len(tokens) > self.max_source:
-            raise ValueError(
-                f"The source has {len(tokens)} tokens; this task reads at most {self.max_source}."
-            )
+        refuse_if(not tokens, "The source is empty; type at least one token.")
+        refuse_if(
+            len(tokens) > self.max_source,
+            f"The source has {len(tokens)} tokens; this task reads at most {self.max_source}.",
+        )
         return Example(tokens, ())
 
     def label(self, example: Example) -> int:
@@ -306,10 +304,10 @@ class Task:
 
     def encode(self, examples: Sequence[Example]) -> tuple[Tensor, Bool[Tensor, "B S"]]:
         """The padded sources and which of their places are real; ValueError for no example or an empty source."""
-        if not examples or not all(example.source for example in examples):
-            raise ValueError(
-                "A batch needs at least one example, and every source at least one token."
-            )
+        refuse_if(
+            not examples or not all(example.source for example in examples),
+            "A batch needs at least one example, and every source at least one token.",
+        )
         source = pad([self.source_vocab.encode(example.source) for example in examples])
         return source, source != PAD
 
@@ -437,10 +435,10 @@ class LabelledTask(Task):
         labels: Sequence[int],
         classes: tuple[str, ...],
     ) -> None:
-        super().__init__(config, entry)
+        longest = max(map(len, sources)), 1
+        super().__init__(config, entry, {}, longest, target=Vocabulary(classes))
         self.sources, self.labels, self.classes = sources, labels, classes
         self.sides = split_sides(sources, labels, config.seed)
-        self.max_source, self.max_target = max(map(len, sources)), 1
 
     def item(self, i: int) -> Example:
         """Item number i with its class."""

@@ -5,8 +5,6 @@ as the story is now (B is somebody else who is present, x is something that A ha
 counts the nats of its draws; `judge` reads a text by the same forms and domains, and says which words break them.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -7,9 +7,10 @@ import io
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 
 import torch
 
@@ -60,13 +61,19 @@ class Pairs:
     notes: tuple[str, ...]
 
 
+def vocabularies(trained: Sequence[Example]) -> tuple[Vocabulary, Vocabulary]:
+    """The MAX_WORDS most frequent tokens of the sources and of the targets."""
+    counts = (Counter(chain.from_iterable(sides)) for sides in zip(*trained, strict=True))
+    source, target = ([token for token, _ in count.most_common(MAX_WORDS)] for count in counts)
+    return Vocabulary(source), Vocabulary(target)
+
+
 class OwnPairs(PairTask):
     """A person's pairs; a batch has sources of like length, and the vocabularies are those of the training pairs."""
 
     finite = True
 
     def __init__(self, config: TaskConfig, entry: TaskEntry, pairs: Pairs) -> None:
-        super().__init__(config, entry)
         self.pairs, self.notes = pairs, pairs.notes
         self.unit, self.whole = pairs.unit.removesuffix("s"), "targets"
         self.separator = " " if pairs.unit == "words" else ""
@@ -78,15 +85,17 @@ class OwnPairs(PairTask):
             *(["bleu"] if has_words else []),
             *([] if self.separator else ["chrf"]),
         )
-        self.source_vocab = vocabulary(pair.source for pair in pairs.trained)
-        self.target_vocab = vocabulary(pair.target for pair in pairs.trained)
-        self.max_source = max(len(pair.source) for pair in both)
-        self.max_target = max(len(pair.target) for pair in both)
         by_kind = recipes.translation()
         # The best first, as measured: see recipes.translation.
         first = "transformer" if pairs.unit == "words" else "recurrent"
-        self.recommended = recipes.for_data(
-            {first: by_kind[first], **by_kind}, len(pairs.trained), PASSES
+        by_kind = {first: by_kind[first], **by_kind}
+        longest = max(len(pair.source) for pair in both), max(len(pair.target) for pair in both)
+        super().__init__(
+            config,
+            entry,
+            recipes.for_data(by_kind, len(pairs.trained), PASSES),
+            longest,
+            *vocabularies(pairs.trained),
         )
 
     @cached_property
@@ -139,13 +148,9 @@ def parse_pairs(data: str, header: str, unit: str, seed: int = 0) -> Pairs:
     notes.append(
         f"Training uses {len(trained):,} pairs; {len(held_out):,} are held out. No source is in both parts."
     )
-    known = (
-        vocabulary(pair.source for pair in trained),
-        vocabulary(pair.target for pair in trained),
-    )
     unknown = {
         token
-        for vocab, sides in zip(known, zip(*held_out, strict=True), strict=True)
+        for vocab, sides in zip(vocabularies(trained), zip(*held_out, strict=True), strict=True)
         for token in {token for side in sides for token in side} - set(vocab.tokens)
     }
     if unknown:
@@ -186,12 +191,6 @@ def _sides(pairs: Sequence[Example], seed: int) -> tuple[tuple[Example, ...], tu
         (pair for pair in pairs if pair.source in rank), key=lambda pair: rank[pair.source]
     )
     return tuple(pair for pair in pairs if pair.source not in rank), tuple(held_out)
-
-
-def vocabulary(sides: Iterable[Sequence[str]]) -> Vocabulary:
-    """The MAX_WORDS most frequent tokens."""
-    counts = Counter(token for side in sides for token in side)
-    return Vocabulary(token for token, _ in counts.most_common(MAX_WORDS))
 
 
 SONNETS = """\

@@ -128,7 +128,6 @@ class Pictures(PictureTask):
     metrics = ("sequence_accuracy", "bleu")
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
         self.count, self.patch = int(config["digits"]), int(config["patch"])
         self.language = str(config["language"])
         self.words = number_words(self.language)
@@ -139,12 +138,10 @@ class Pictures(PictureTask):
             for side in (False, True)
         }
         texts = [self.words[n] for n in range(first, 10 * first)]
-        self.target_vocab = self.source_vocab = Vocabulary(
-            word for words in texts for word in words
-        )
         self.grid = (SIDE // self.patch, self.count * SIDE // self.patch)
-        self.max_source, self.max_target = self.grid[0] * self.grid[1], max(map(len, texts))
-        self.recommended = recipes.PICTURES
+        longest = self.grid[0] * self.grid[1], max(map(len, texts))
+        words = Vocabulary(word for words in texts for word in words)
+        super().__init__(config, entry, recipes.PICTURES, longest, words)
 
     @property
     def shape(self) -> Shape:

@@ -37,12 +37,11 @@ class SequenceTask(RowTask):
     """`length` letters out of `vocab`; the target is the same letters in the order that the task's key names."""
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
         self.length, self.letters = int(config["length"]), int(config["vocab"])
-        self.source_vocab = self.target_vocab = Vocabulary(LETTERS[: self.letters])
-        self.ids = torch.tensor(self.source_vocab.encode(LETTERS[: self.letters]))
-        self.max_source = self.max_target = self.length
-        self.recommended = recipes.SORT if entry.key == "sort" else recipes.repeat(self.length)
+        recommended = recipes.SORT if entry.key == "sort" else recipes.repeat(self.length)
+        letters = Vocabulary(LETTERS[: self.letters])
+        super().__init__(config, entry, recommended, (self.length, self.length), letters)
+        self.ids = torch.tensor(letters.encode(LETTERS[: self.letters]))
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         source = self.ids[torch.randint(self.letters, (count, self.length), generator=generator)]
@@ -127,15 +126,15 @@ class Recall(RowTask):
     whole = "pairs"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
         self.pairs, self.keys = int(config["pairs"]), int(config["keys"])
         keys, values = LETTERS[: self.keys], LETTERS[: self.keys].upper()
-        self.source_vocab = self.target_vocab = Vocabulary(keys + values)
+        longest = 2 * self.pairs + 1, 2
+        super().__init__(
+            config, entry, recipes.lookup(1, 1500, 1500, 1000), longest, Vocabulary(keys + values)
+        )
         self.key_ids, self.value_ids = (
             torch.tensor(self.source_vocab.encode(kind)) for kind in (keys, values)
         )
-        self.max_source, self.max_target = 2 * self.pairs + 1, 2
-        self.recommended = recipes.lookup(1, 1500, 1500, 1000)
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         keys = torch.rand(count, self.keys, generator=generator).argsort(1)[
@@ -162,15 +161,15 @@ class Induction(RowTask):
     unit = "word"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
         self.length, self.words, self.answer = (
             int(config[name]) for name in ("length", "vocab", "said")
         )
         words = SYLLABLES[: self.words]
-        self.source_vocab = self.target_vocab = Vocabulary(words)
+        longest = self.length + 1, self.answer + 1
+        super().__init__(
+            config, entry, recipes.lookup(2, 1000, 2500, 2500), longest, Vocabulary(words)
+        )
         self.ids = torch.tensor(self.source_vocab.encode(words))
-        self.max_source, self.max_target = self.length + 1, self.answer + 1
-        self.recommended = recipes.lookup(2, 1000, 2500, 2500)
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         # The indexes of the largest random numbers differ, so no word occurs twice.
@@ -276,15 +275,13 @@ class Addition(RowTask):
     unit, whole = "digit", "sums"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
         self.digits, self.units_first = int(config["digits"]), config["order"] == "units"
-        self.source_vocab = self.target_vocab = Vocabulary("0123456789+")
+        longest = 2 * self.digits + 1, self.digits + 1
+        super().__init__(config, entry, recipes.ADDITION, longest, Vocabulary("0123456789+"))
         self.ids, self.plus = (
             torch.tensor(self.source_vocab.encode("0123456789")),
             self.source_vocab.encode("+")[0],
         )
-        self.max_source, self.max_target = 2 * self.digits + 1, self.digits + 1
-        self.recommended = recipes.ADDITION
 
     def tokens(self, text: str) -> list[str]:
         """The digits of "7 + 25", with leading zeros."""
@@ -364,11 +361,10 @@ class Seasons(Task):
     metrics = ("error",)
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
         self.period, self.seasons = int(config["period"]), int(config["seasons"])
         self.anomalies = float(config["anomalies"])
-        self.max_source, self.max_target = self.period * self.seasons, self.period
-        self.recommended = recipes.SERIES
+        longest = self.period * self.seasons, self.period
+        super().__init__(config, entry, recipes.SERIES, longest)
 
     @property
     def shape(self) -> Shape:

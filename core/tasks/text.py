@@ -1,8 +1,6 @@
 """Tasks of the next token: texts by topic, repeated words, sentences with names, stories; and classes of texts: documents of
 several sentences, a person's sentences, with naive Bayes to compare with."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -68,7 +66,7 @@ class Corpus:
     vocab: Vocabulary
 
     @classmethod
-    def of(cls, trained: str, held_out: str, unit: str) -> Corpus:
+    def of(cls, trained: str, held_out: str, unit: str) -> "Corpus":
         """The vocabulary is the MAX_WORDS most frequent tokens of the training text."""
         first, second = split(trained, unit), split(held_out, unit)
         known = [token for token, _ in Counter(first).most_common(MAX_WORDS)]
@@ -99,13 +97,11 @@ class TextTask(Task):
     metrics = ()
 
     def __init__(self, config: TaskConfig, entry: TaskEntry, corpus: Corpus) -> None:
-        super().__init__(config, entry)
         self.corpus, self.length = corpus, int(config["length"])
-        self.source_vocab = self.target_vocab = corpus.vocab
-        self.max_source = self.max_target = self.length
+        recommended = recipes.text(self.length, len(corpus.trained))
+        super().__init__(config, entry, recommended, (self.length, self.length), corpus.vocab)
         self.unit, self.whole = corpus.unit.removesuffix("s"), "continuations"
         self.ids = torch.tensor(corpus.vocab.encode(corpus.trained))
-        self.recommended = recipes.text(self.length, len(corpus.trained))
 
     def tokens(self, text: str) -> list[str]:
         return split(text, self.corpus.unit)
@@ -192,15 +188,13 @@ class Repeats(RowTask):
     unit, whole = "word", "continuations"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
         self.length, self.passage, self.gap = (
             int(config[name]) for name in ("length", "passage", "gap")
         )
-        self.source_vocab = self.target_vocab = Vocabulary(COMMON)
+        longest = self.length, self.length
+        super().__init__(config, entry, recipes.REPEATS, longest, Vocabulary(COMMON))
         self.ids = torch.tensor(self.source_vocab.encode(COMMON))
         self.frequencies = 1 / (torch.arange(len(COMMON)) + RANK)
-        self.max_source = self.max_target = self.length
-        self.recommended = recipes.REPEATS
 
     def tokens(self, text: str) -> list[str]:
         return [BEGIN, *split(text.lower(), "words")]
@@ -309,7 +303,6 @@ class Names(Task):
     whole = "continuations"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
         self.kinds = tuple(
             make
             for name, make in (("names", _giving), ("agreement", _being))
@@ -327,11 +320,8 @@ class Names(Task):
             *ADJECTIVES,
             *NUMBER,
         )
-        self.source_vocab = self.target_vocab = Vocabulary(
-            (*words, *" ".join(MOVES).split(), *"and the , .".split())
-        )
-        self.max_source = self.max_target = LONGEST
-        self.recommended = recipes.NAMES
+        known = Vocabulary((*words, *" ".join(MOVES).split(), *"and the , .".split()))
+        super().__init__(config, entry, recipes.NAMES, (LONGEST, LONGEST), known)
 
     def tokens(self, text: str) -> list[str]:
         return [BEGIN, *split(text.lower(), "words")]
@@ -501,7 +491,6 @@ class Documents(Task):
     classes = VERDICTS
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
         self.sentences, self.courts = int(config["sentences"]), COURTS[-int(config["courts"]) :]
         templates = [text for _, texts in RULINGS for text in texts]
         fixed = {
@@ -510,14 +499,10 @@ class Documents(Task):
             for word in text.split()
             if not word.startswith("{")
         }
-        self.source_vocab, self.target_vocab = (
-            Vocabulary(fixed | VERDICT_WORDS | set(COURTS)),
-            Vocabulary(VERDICTS),
-        )
+        longest = self.sentences * max(len(text.split()) for text in (*templates, *REMARKS)), 1
+        known = Vocabulary(fixed | VERDICT_WORDS | set(COURTS)), Vocabulary(VERDICTS)
+        super().__init__(config, entry, recipes.DOCUMENTS, longest, *known)
         (self.sentence_end,) = self.source_vocab.encode([SENTENCE_END])
-        self.max_source = self.sentences * max(len(text.split()) for text in (*templates, *REMARKS))
-        self.max_target = 1
-        self.recommended = recipes.DOCUMENTS
 
     def tokens(self, text: str) -> list[str]:
         return split(text.lower(), "words")
@@ -634,7 +619,6 @@ class SentenceTask(LabelledTask):
         )
         counts = Counter(word for i in self.sides[False] for word in self.sources[i])
         self.source_vocab = Vocabulary(word for word, _ in counts.most_common(MAX_WORDS))
-        self.target_vocab = Vocabulary(self.classes)
         (end,) = self.source_vocab.encode([SENTENCE_END])
         several = end != UNK and any(len(sentence_spans(source)) > 1 for source in self.sources)
         self.sentence_end = end if several else 0
@@ -711,13 +695,11 @@ class Stories(Task):
     unit, whole = "piece", "continuations"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
-        self.length, self.count = int(config["length"]), int(config["stories"])
-        self.pieces = int(config["pieces"])
-        vocabulary, self.ids, self.starts = ids_of(self.count, config.seed, self.pieces)
-        self.source_vocab = self.target_vocab = vocabulary
-        self.max_source = self.max_target = self.length
-        self.recommended = recipes.stories()
+        self.length, self.count, self.pieces = (
+            int(config[name]) for name in ("length", "stories", "pieces")
+        )
+        known, self.ids, self.starts = ids_of(self.count, config.seed, self.pieces)
+        super().__init__(config, entry, recipes.stories(), (self.length, self.length), known)
 
     def tokens(self, text: str) -> list[str]:
         return byte_pairs(self.pieces).encode(text).tokens

@@ -259,17 +259,18 @@ class Numbers(PairTask):
     metrics = ("sequence_accuracy", "bleu")
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
         self.english, self.words = number_words("en"), number_words(str(config["language"]))
-        self.source_vocab = Vocabulary(
-            [SEPARATOR, *(token for words in self.english for token in words)]
+        most = int(config["numbers"]) * (max(map(len, self.words)) + 1)
+        super().__init__(
+            config,
+            entry,
+            recipes.translation(128, 700, 600, 4e-3),
+            (int(config["max_source"]), most),
+            *(
+                Vocabulary([SEPARATOR, *itertools.chain(*numbers)])
+                for numbers in (self.english, self.words)
+            ),
         )
-        self.target_vocab = Vocabulary(
-            [SEPARATOR, *(token for words in self.words for token in words)]
-        )
-        self.max_source = int(config["max_source"])
-        self.max_target = int(config["numbers"]) * (max(map(len, self.words)) + 1)
-        self.recommended = recipes.translation(128, 700, 600, 4e-3)
 
     def tokens(self, text: str) -> list[str]:
         """Words and ";" of a typed text; numbers up to 9999 become words."""
@@ -318,19 +319,20 @@ class Dates(PairTask):
     all forms."""
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
         forms = {
             format_day(FIRST_DAY + timedelta(n), locale, form)
             for n in SOME
             for locale in LOCALES
             for form in FORMATS
         }
-        self.source_vocab = Vocabulary(
-            [*"0123456789", *(letter for text in forms for letter in text)]
+        super().__init__(
+            config,
+            entry,
+            recipes.translation(64, 900, 900),
+            (max(map(len, forms)) + 2, len("2000-01-01")),
+            Vocabulary([*"0123456789", *(letter for text in forms for letter in text)]),
+            Vocabulary("0123456789-"),
         )
-        self.target_vocab = Vocabulary("0123456789-")
-        self.max_source, self.max_target = max(map(len, forms)) + 2, len("2000-01-01")
-        self.recommended = recipes.translation(64, 900, 900)
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:
@@ -428,13 +430,10 @@ class WhichLanguage(PairTask):
     unit, whole = "letter", "words"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
         self.languages = tuple(LANGUAGES)[: int(config["languages"])]
         self.classes = tuple(LANGUAGES[language] for language in self.languages)
-        self.source_vocab = Vocabulary(letters(self.languages))
-        self.target_vocab = Vocabulary(self.classes)
-        self.max_source, self.max_target = LONGEST, 1
-        self.recommended = recipes.LANGUAGE
+        vocabularies = Vocabulary(letters(self.languages)), Vocabulary(self.classes)
+        super().__init__(config, entry, recipes.LANGUAGE, (LONGEST, 1), *vocabularies)
 
     def tokens(self, text: str) -> list[str]:
         return list(text.strip().lower())

@@ -1,7 +1,5 @@
 """The config of a training run: a task, a model and the training settings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -71,7 +69,7 @@ class RunConfig:
             "checkpointing = false.",
         )
 
-    def with_stored_data(self, folder: Path) -> RunConfig:
+    def with_stored_data(self, folder: Path) -> "RunConfig":
         """The config with long data moved into a run's folder and replaced by a reference."""
         params = dict(self.task.params)
         if not isinstance(data := params.get("data"), str):
@@ -88,7 +86,7 @@ class RunConfig:
         return plain | {"task": self.task.to_json(), "model": self.model.to_json()}
 
     @classmethod
-    def from_json(cls, data: object) -> RunConfig:
+    def from_json(cls, data: object) -> "RunConfig":
         """The config in a dict; ConfigError for a missing or unknown name or an invalid value."""
         data = renamed(data, "config") if isinstance(data, dict) else data
         values = check_fields(cls, data, "A run", ("task", "model"))

@@ -1,7 +1,5 @@
 """The measurements of a run at one step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -141,7 +139,7 @@ class Record:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any], finite: bool = False) -> Record:
+    def from_json(cls, data: dict[str, Any], finite: bool = False) -> "Record":
         """The record in a line of metrics.jsonl; ConfigError for an invalid field.
 
         Some numbers of a run that diverged are NaN or infinite; with `finite` they are refused.

@@ -1,7 +1,5 @@
 """Statistics over several seeds: means with intervals that stay in their unit's bounds, and mean curves."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -152,7 +150,7 @@ class SeedStats:
     def high(self) -> float:
         return max(self.values)
 
-    def in_percent(self) -> SeedStats:
+    def in_percent(self) -> "SeedStats":
         """Shares as 0 to 100."""
         return SeedStats(tuple(100 * value for value in self.values), "score")
 
@@ -172,7 +170,7 @@ class Line:
     low: tuple[float, ...]
     high: tuple[float, ...]
 
-    def in_percent(self) -> Line:
+    def in_percent(self) -> "Line":
         """Shares as 0 to 100."""
         columns = self.mean, self.low, self.high
         return Line(self.x, *(tuple(100 * y for y in column) for column in columns))
@@ -239,7 +237,7 @@ class Comparison:
         """Between the names of the two: − or ÷."""
         return "÷" if self.unit == "times" else "−"
 
-    def swapped(self) -> Comparison:
+    def swapped(self) -> "Comparison":
         """The same pair in the other order."""
         values = self.difference, self.low, self.high
         if self.unit == "times":

@@ -1,7 +1,5 @@
 """A sweep: one setting takes several values, each trained from several seeds, everything else equal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
@@ -149,7 +147,7 @@ class SweepConfig:
         return plain | {"base": self.base.to_json(), "values": values, "seeds": list(self.seeds)}
 
     @classmethod
-    def from_json(cls, data: object) -> SweepConfig:
+    def from_json(cls, data: object) -> "SweepConfig":
         """The sweep in a dict; ConfigError for a missing or unknown name or an invalid value."""
         values = check_fields(cls, data, "A sweep", ("base", "axis", "values"))
         values["base"] = RunConfig.from_json(values["base"])

@@ -238,7 +238,7 @@ def test_settings_and_configs_are_checked(tiny):
     claim = CLAIMS[0]
     assert claim.settle() == {param.key: param.default for param in claim.params}
     for ask, words in (
-        (lambda: claim.settle({"width": 3}), "has no setting 'width'"),
+        (lambda: claim.settle({"width": 3}), "has no setting width"),
         (lambda: claim.settle({"seeds": 1}), "expected 2 to 20"),
         (lambda: claim_of("nothing"), f"expected one of {claim.key}, "),
         (lambda: ClaimConfig.from_json(3), "is an object of its fields"),
