@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 import torch
-from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
 from core.attention.basics import MultiHead
@@ -29,12 +28,12 @@ def seeded_generator(seed: int, name: str) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest))
 
 
-def seeded_normal(*shape: int, seed: int, name: str) -> Tensor:
+def seeded_normal(*shape: int, seed: int, name: str) -> torch.Tensor:
     """Standard normal numbers of that shape."""
     return torch.randn(shape, generator=seeded_generator(seed, name))
 
 
-def seed_layer(layer: nn.Module, seed: int) -> None:
+def seed_layer(layer: torch.nn.Module, seed: int) -> None:
     """Draw the weights of a layer in place, each by its own name, so that equal names and shapes get equal weights.
 
     A weight that the module starts at one value (a gain, a bias, a sink) stays as it is.

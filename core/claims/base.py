@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf
 from typing import Any, Literal
 
 from core.entries import Param, Value, filled
@@ -186,8 +185,8 @@ class Learned:
     """
 
     measure: str
-    low: float = -inf
-    high: float = inf
+    low: float = -math.inf
+    high: float = math.inf
     x: float | None = None
     conditions: tuple[str, ...] = ()
     unit: str = "share"
@@ -233,8 +232,8 @@ class Part:
     statement: str
     quantity: Quantity
     name: str
-    low: float = -inf
-    high: float = inf
+    low: float = -math.inf
+    high: float = math.inf
     unit: str = "number"
     resolution: float = 0.0
     learned: Learned | None = None

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from core.attention.cost import seconds
 from core.claims.base import CellResult, Claim, ClaimSettings, Number, Stop
@@ -104,7 +103,11 @@ def train_whole(session: Session, stop: Stop = never_stop) -> Trained:
 
 
 def fit(
-    model: nn.Module, loss: Callable[[], Tensor], steps: int, rate: float, stop: Stop = never_stop
+    model: torch.nn.Module,
+    loss: Callable[[], torch.Tensor],
+    steps: int,
+    rate: float,
+    stop: Stop = never_stop,
 ) -> None:
     """Take steps of AdamW with the loss of a fresh batch each, for a model that is no ModelConfig's.
 

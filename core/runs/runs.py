@@ -20,7 +20,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 from safetensors.torch import save as save_tensors
-from torch import Tensor
 
 from core.entries import refuse_if
 from core.files import (
@@ -147,7 +146,7 @@ class Run(RunFolder):
         best = self.best_step() if self.config().keep_best else None
         return steps[-1] if best is None else best
 
-    def checkpoint(self, step: int) -> tuple[dict[str, Tensor], dict[str, str]]:
+    def checkpoint(self, step: int) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
         """The state saved at a step, as from `Session.state`; ValueError when it cannot be read."""
         try:
             with safe_open(self.checkpoint_path(step), "pt") as file:
@@ -166,7 +165,7 @@ class Run(RunFolder):
         )
         return tensors, text
 
-    def last_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, str]] | None:
+    def last_checkpoint(self) -> tuple[dict[str, torch.Tensor], dict[str, str]] | None:
         """The latest checkpoint that can be read; None where none was saved, ValueError where all are damaged."""
         steps = self.checkpoint_steps()
         for step in reversed(steps):
@@ -276,7 +275,7 @@ def _steps(folder: Path) -> list[int]:
     return sorted(int(name) for name in names if STEP.fullmatch(name))
 
 
-def _checksum(tensors: dict[str, Tensor], text: dict[str, str]) -> str:
+def _checksum(tensors: dict[str, torch.Tensor], text: dict[str, str]) -> str:
     """A checksum of a checkpoint's tensors and texts, which a safetensors file lacks."""
     value = zlib.crc32(json.dumps(sorted(text.items())).encode())
     for name in sorted(tensors):

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import torch
 from jaxtyping import Bool, Int
 from msgspec import Meta
-from torch import Tensor
 
 from core.entries import ConfigError, Param, Value, filled, quote, quote_name, refuse_if
 from core.models.base import Shape
@@ -72,10 +71,10 @@ class Batch:
     | series | numbers (B, S, D) | None | numbers (B, N) |
     """
 
-    source: Tensor
-    source_mask: Bool[Tensor, "B S"]  # True = a real token
-    target_in: Int[Tensor, "B T"] | None
-    target_out: Tensor
+    source: torch.Tensor
+    source_mask: Bool[torch.Tensor, "B S"]  # True = a real token
+    target_in: Int[torch.Tensor, "B T"] | None
+    target_out: torch.Tensor
 
     def to(self, device: torch.device | str) -> "Batch":
         moved = {
@@ -91,7 +90,7 @@ class Batch:
         )
 
 
-def pad(rows: Sequence[Sequence[int]]) -> Int[Tensor, "B L"]:
+def pad(rows: Sequence[Sequence[int]]) -> Int[torch.Tensor, "B L"]:
     """Rows of ids, padded to the longest."""
     longest = max(map(len, rows))
     return torch.tensor(
@@ -302,7 +301,7 @@ class Task:
         """The index of an example's class; 0 for a typed example, which has none."""
         return self.classes.index(example.target[0]) if example.target else 0
 
-    def encode(self, examples: Sequence[Example]) -> tuple[Tensor, Bool[Tensor, "B S"]]:
+    def encode(self, examples: Sequence[Example]) -> tuple[torch.Tensor, Bool[torch.Tensor, "B S"]]:
         """The padded sources and which of their places are real; ValueError for no example or an empty source."""
         refuse_if(
             not examples or not all(example.source for example in examples),
@@ -368,11 +367,11 @@ class RowTask(Task):
 
     def rows(
         self, count: int, generator: torch.Generator
-    ) -> tuple[Int[Tensor, "N S"], Int[Tensor, "N T"]]:
+    ) -> tuple[Int[torch.Tensor, "N S"], Int[torch.Tensor, "N T"]]:
         """Sources and targets as ids of the vocabularies."""
         raise NotImplementedError
 
-    def item(self, source: Int[Tensor, "N S"]) -> Int[Tensor, "N K"]:
+    def item(self, source: Int[torch.Tensor, "N S"]) -> Int[torch.Tensor, "N K"]:
         """The part of a source that decides its side of the split: by default all of it."""
         return source
 
@@ -395,7 +394,7 @@ class RowTask(Task):
 
     def _side(
         self, size: int, batch: int, generator: torch.Generator, held_out: bool
-    ) -> tuple[Int[Tensor, "N S"], Int[Tensor, "N T"]]:
+    ) -> tuple[Int[torch.Tensor, "N S"], Int[torch.Tensor, "N T"]]:
         """`size` rows of one side of the split, drawn `batch` at a time."""
         sources, targets, count = [], [], 0
         while count < size:
@@ -407,7 +406,7 @@ class RowTask(Task):
         return torch.cat(sources)[:size], torch.cat(targets)[:size]
 
 
-def in_held_out(rows: Int[Tensor, "N K"]) -> Bool[Tensor, " N"]:
+def in_held_out(rows: Int[torch.Tensor, "N K"]) -> Bool[torch.Tensor, " N"]:
     """Whether rows are in the held-out tenth; a hash of their ids decides, so the split does not depend on the seed."""
     # A polynomial in the ids modulo 2^64 (int64 wraps around), its high bits then mixed into the low ones.
     powers = [pow(_ODD, i + 1, 2**64) for i in range(rows.shape[1])]
@@ -461,7 +460,7 @@ class LabelledTask(Task):
             torch.randint(len(self.sides[False]), (batch_size,), generator=generator)
         )
 
-    def select(self, rows: Tensor) -> Batch:
+    def select(self, rows: torch.Tensor) -> Batch:
         """A batch of those training items."""
         whole = self._trained
         return Batch(whole.source[rows], whole.source_mask[rows], None, whole.target_out[rows])

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from einops import rearrange
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from core.entries import Param
 from core.models.base import Shape
@@ -40,14 +39,14 @@ SIDE = 8  # pixels of a digit
 
 
 @lru_cache(maxsize=1)
-def digits() -> tuple[Float[Tensor, "N 8 8"], Int[Tensor, " N"]]:
+def digits() -> tuple[Float[torch.Tensor, "N 8 8"], Int[torch.Tensor, " N"]]:
     """1,797 handwritten digits of 8 × 8 pixels, 0 to 1, and which they are (Alpaydin & Kaynak 1998)."""
     with gzip.open(data_file("digits.csv.gz"), "rt", encoding="utf-8") as file:
         numbers = torch.from_numpy(np.loadtxt(file, delimiter=",", dtype=np.float32))
     return numbers[:, :-1].reshape(-1, SIDE, SIDE) / 16, numbers[:, -1].long()
 
 
-def cut(pictures: Float[Tensor, "N H W"], patch: int) -> Float[Tensor, "N P D"]:
+def cut(pictures: Float[torch.Tensor, "N H W"], patch: int) -> Float[torch.Tensor, "N P D"]:
     """Square patches of `patch` pixels, row by row, as Dosovitskiy 2021 cuts them."""
     return rearrange(pictures, "n (r a) (c b) -> n (r c) (a b)", a=patch, b=patch)
 
@@ -65,7 +64,7 @@ class PictureTask(Task):
 
     def encode(
         self, examples: Sequence[Example]
-    ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
+    ) -> tuple[Float[torch.Tensor, "B P D"], Bool[torch.Tensor, "B P"]]:
         source = torch.tensor([example.source for example in examples])
         return source, torch.ones(source.shape[:2], dtype=torch.bool)
 
@@ -95,7 +94,7 @@ class Digits(PictureTask, LabelledTask):
     def baseline_loss(self) -> float:
         return math.log(10)
 
-    def flat(self, examples: Sequence[Example]) -> Float[Tensor, "N D"]:
+    def flat(self, examples: Sequence[Example]) -> Float[torch.Tensor, "N D"]:
         return self.collate(examples).source.flatten(1)
 
 
@@ -149,7 +148,7 @@ class Pictures(PictureTask):
         return Shape(self.patch**2, len(self.target_vocab), longest, "patches", grid=self.grid)
 
     @cached_property
-    def ids(self) -> Int[Tensor, "N T"]:
+    def ids(self) -> Int[torch.Tensor, "N T"]:
         """The ids of each number's words, up to EOS, padded; a row for every number below 10 ** digits."""
         return pad([[*self.target_vocab.encode(self.words[n]), EOS] for n in range(10**self.count)])
 
@@ -180,7 +179,7 @@ class Pictures(PictureTask):
 
     def _pictures(
         self, count: int, generator: torch.Generator, held_out: bool
-    ) -> tuple[Float[Tensor, "B P D"], Int[Tensor, " B"]]:
+    ) -> tuple[Float[torch.Tensor, "B P D"], Int[torch.Tensor, " B"]]:
         """Numbers of one side of the split, each digit a picture of the same side."""
         pictures, _ = digits()
         table, sizes = self._by_digit[held_out]
@@ -192,7 +191,9 @@ class Pictures(PictureTask):
         return cut(wide, self.patch), numbers
 
     @cached_property
-    def _by_digit(self) -> Mapping[bool, tuple[Int[Tensor, "ten M"], Int[Tensor, " ten"]]]:
+    def _by_digit(
+        self,
+    ) -> Mapping[bool, tuple[Int[torch.Tensor, "ten M"], Int[torch.Tensor, " ten"]]]:
         """Which pictures show each digit, and how many, on both sides of the split."""
         pictures, labels = digits()
         by_side = split_sides(

@@ -7,7 +7,6 @@ from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from core.entries import Param, refuse_if
 from core.models.base import Shape
@@ -26,7 +25,7 @@ from core.tasks.base import (
     in_held_out,
 )
 
-ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
+ORDERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "copy": lambda source: source,
     "reverse": lambda source: source.flip(1),
     "sort": lambda source: source.sort(1).values,  # ids are in the order of the alphabet
@@ -43,7 +42,7 @@ class SequenceTask(RowTask):
         super().__init__(config, entry, recommended, (self.length, self.length), letters)
         self.ids = torch.tensor(letters.encode(LETTERS[: self.letters]))
 
-    def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def rows(self, count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         source = self.ids[torch.randint(self.letters, (count, self.length), generator=generator)]
         return source, ORDERS[self.key](source)
 
@@ -136,7 +135,7 @@ class Recall(RowTask):
             torch.tensor(self.source_vocab.encode(kind)) for kind in (keys, values)
         )
 
-    def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def rows(self, count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         keys = torch.rand(count, self.keys, generator=generator).argsort(1)[
             :, : self.pairs
         ]  # each at most once
@@ -171,7 +170,7 @@ class Induction(RowTask):
         )
         self.ids = torch.tensor(self.source_vocab.encode(words))
 
-    def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def rows(self, count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         # The indexes of the largest random numbers differ, so no word occurs twice.
         words = self.ids[
             torch.rand(count, self.words, generator=generator).topk(self.length).indices
@@ -289,14 +288,14 @@ class Addition(RowTask):
             "+".join(number.zfill(self.digits) for number in re.split(r"\s*\+\s*", text.strip()))
         )
 
-    def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def rows(self, count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         numbers = torch.randint(10**self.digits, (count, 2), generator=generator)
         a, b = (self.ids[decimal_digits(number, self.digits)] for number in numbers.T)
         plus = torch.full((count, 1), self.plus)
         total = decimal_digits(numbers.sum(1), self.digits + 1)
         return torch.cat((a, plus, b), 1), self.ids[total.flip(1) if self.units_first else total]
 
-    def item(self, source: Int[Tensor, "N S"]) -> Int[Tensor, "N K"]:
+    def item(self, source: Int[torch.Tensor, "N S"]) -> Int[torch.Tensor, "N K"]:
         """Both numbers, the smaller first."""
         powers = 10 ** torch.arange(self.digits - 1, -1, -1)
         digits = source - self.ids[0]
@@ -314,7 +313,7 @@ class Addition(RowTask):
         return tuple(positions[::-1] if self.units_first else positions)
 
 
-def decimal_digits(numbers: Int[Tensor, " N"], digits: int) -> Int[Tensor, "N D"]:
+def decimal_digits(numbers: Int[torch.Tensor, " N"], digits: int) -> Int[torch.Tensor, "N D"]:
     """The decimal digits of whole numbers, the highest first."""
     return numbers[:, None] // 10 ** torch.arange(digits - 1, -1, -1) % 10
 
@@ -420,9 +419,9 @@ class Seasons(Task):
 
     def _series(
         self, count: int, generator: torch.Generator, held_out: bool
-    ) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B N"]]:
+    ) -> tuple[Float[torch.Tensor, "B S"], Float[torch.Tensor, "B N"]]:
         """Series of one side of the split, which the first season decides."""
-        firsts: list[Tensor] = []
+        firsts: list[torch.Tensor] = []
         while sum(map(len, firsts)) < count:
             candidates = torch.randn(count + count // 4 + 16, self.period, generator=generator)
             firsts.append(
@@ -442,7 +441,9 @@ class Seasons(Task):
         signs = torch.randint(2, source.shape, generator=generator) * 2 - 1
         return source + SPIKE * signs * spikes, target
 
-    def _batch(self, source: Float[Tensor, "B S"], target: Float[Tensor, "B N"]) -> Batch:
+    def _batch(
+        self, source: Float[torch.Tensor, "B S"], target: Float[torch.Tensor, "B N"]
+    ) -> Batch:
         return Batch(source[..., None], torch.ones(source.shape, dtype=torch.bool), None, target)
 
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
 
 from core.entries import ConfigError, quote, refuse_if
 from core.models.base import Shape
@@ -140,7 +139,7 @@ class TableTask(LabelledTask):
 
     def encode(
         self, examples: Sequence[Example]
-    ) -> tuple[Float[Tensor, "B F"], Bool[Tensor, "B F"]]:
+    ) -> tuple[Float[torch.Tensor, "B F"], Bool[torch.Tensor, "B F"]]:
         """Scaled numbers and category indexes, 0 where a cell is missing, and which cells are there."""
         if not examples:
             raise ValueError("A batch needs at least one row.")
@@ -173,7 +172,7 @@ class TableTask(LabelledTask):
             )
         return Example(tuple(map(parse_cell, self.table.columns, cells)), ())
 
-    def flat(self, examples: Sequence[Example]) -> Float[Tensor, "N D"]:
+    def flat(self, examples: Sequence[Example]) -> Float[torch.Tensor, "N D"]:
         """Rows as plain numbers, categories one-hot, missing numbers at their mean."""
         batch = self.collate(examples)
         parts = [
@@ -186,7 +185,7 @@ class TableTask(LabelledTask):
         ]
         return torch.cat(parts, dim=1)
 
-    def _scales(self) -> tuple[Float[Tensor, " F"], Float[Tensor, " F"]]:
+    def _scales(self) -> tuple[Float[torch.Tensor, " F"], Float[torch.Tensor, " F"]]:
         """Each column's mean and standard deviation over the training rows; 0 and 1 for categories."""
         centre, scale = [], []
         for i, column in enumerate(self.table.columns):

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from jaxtyping import Int
-from torch import Tensor
 
 from core.entries import Param, refuse_if
 from core.models.base import SENTENCE_END, sentence_spans
@@ -201,7 +200,7 @@ class Repeats(RowTask):
 
     def rows(
         self, count: int, generator: torch.Generator
-    ) -> tuple[Int[Tensor, "N S"], Int[Tensor, "N S"]]:
+    ) -> tuple[Int[torch.Tensor, "N S"], Int[torch.Tensor, "N S"]]:
         """At position p stands word p mod (passage + gap) of the line's passage, or a random word in the gap."""
         draws = torch.multinomial(
             self.frequencies, count * self.length, replacement=True, generator=generator
@@ -627,7 +626,7 @@ class SentenceTask(LabelledTask):
     def tokens(self, text: str) -> list[str]:
         return words(text)
 
-    def select(self, rows: Tensor) -> Batch:
+    def select(self, rows: torch.Tensor) -> Batch:
         return cut(self._trained, rows)
 
     def baseline(self) -> tuple[str, float]:
@@ -674,13 +673,13 @@ def byte_pairs(pieces: int) -> Any:
 @lru_cache(maxsize=2)
 def ids_of(
     count: int, seed: int, pieces: int
-) -> tuple[Vocabulary, Int[Tensor, " N"], Int[Tensor, " M"]]:
+) -> tuple[Vocabulary, Int[torch.Tensor, " N"], Int[torch.Tensor, " M"]]:
     """The vocabulary; stories as ids one after another, each with its end mark; and where each begins."""
     tokenizer = byte_pairs(pieces)
     vocabulary = Vocabulary(tokenizer.get_vocab())
     order = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
     known = torch.tensor(vocabulary.encode(piece for piece, _ in order))
-    end, rows = torch.tensor([EOS]), list[Tensor]()
+    end, rows = torch.tensor([EOS]), list[torch.Tensor]()
     for text in stories(count, seed):
         rows += known[tokenizer.encode(text).ids], end
     lengths = torch.tensor([0, *map(len, rows)]).view(-1)
@@ -731,7 +730,9 @@ class Stories(Task):
         window = [vocabulary.tokens[id] for id in ids[start : start + self.length + 1].tolist()]
         return Example(tuple(window[:-1]), tuple(window[1:]))
 
-    def begins(self, ids: Int[Tensor, " N"], starts: Int[Tensor, " M"]) -> Int[Tensor, " K"]:
+    def begins(
+        self, ids: Int[torch.Tensor, " N"], starts: Int[torch.Tensor, " M"]
+    ) -> Int[torch.Tensor, " K"]:
         """Where a story begins that a whole window follows."""
         return starts[starts + self.length < len(ids)]
 

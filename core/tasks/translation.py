@@ -9,7 +9,6 @@ from functools import cached_property, lru_cache
 
 import torch
 from jaxtyping import Int
-from torch import Tensor
 
 from core.entries import Param, quote
 from core.tasks import recipes
@@ -241,7 +240,7 @@ class PairTask(Task):
         return cut(self._pool_batch, low + order[:batch_size])
 
 
-def cut(batch: Batch, rows: Int[Tensor, " N"]) -> Batch:
+def cut(batch: Batch, rows: Int[torch.Tensor, " N"]) -> Batch:
     """Rows of a batch, without the columns that are padding in all of them."""
     mask, target = batch.source_mask[rows], batch.target_out[rows]
     longest = int(mask.sum(1).max())

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.models import Model, ModelConfig, map_tokens
@@ -27,7 +26,7 @@ class Objective:
 
     scored = True  # whether free-running outputs are scored, or only displayed
 
-    def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
+    def loss(self, logits: torch.Tensor, batch: Batch, smoothing: float = 0.0) -> torch.Tensor:
         """The mean loss; label smoothing as in Szegedy 2016, section 7."""
         return F.cross_entropy(
             logits.flatten(0, -2),
@@ -36,7 +35,7 @@ class Objective:
             label_smoothing=smoothing,
         )
 
-    def sums(self, logits: Tensor, batch: Batch) -> tuple[float, ...]:
+    def sums(self, logits: torch.Tensor, batch: Batch) -> tuple[float, ...]:
         """The sum of losses, the number of right outputs (nan where none can be) and that of outputs; of tokens also the
         sum of losses at those that the vocabulary lacks, and their number."""
         real, rare = batch.target_out != PAD, batch.target_out == UNK
@@ -105,10 +104,10 @@ class Text(Objective):
 class Label(Objective):
     """One class for the whole input."""
 
-    def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
+    def loss(self, logits: torch.Tensor, batch: Batch, smoothing: float = 0.0) -> torch.Tensor:
         return F.cross_entropy(logits, batch.target_out, label_smoothing=smoothing)
 
-    def sums(self, logits: Tensor, batch: Batch) -> tuple[float, ...]:
+    def sums(self, logits: torch.Tensor, batch: Batch) -> tuple[float, ...]:
         loss = F.cross_entropy(logits, batch.target_out, reduction="sum").item()
         right = float((logits.argmax(-1) == batch.target_out).sum())
         return loss, right, len(batch.target_out)
@@ -127,10 +126,10 @@ class Label(Objective):
 class Series(Objective):
     """A forecast: the mean squared error in units of the task."""
 
-    def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
+    def loss(self, logits: torch.Tensor, batch: Batch, smoothing: float = 0.0) -> torch.Tensor:
         return F.mse_loss(logits, batch.target_out)
 
-    def sums(self, logits: Tensor, batch: Batch) -> tuple[float, ...]:
+    def sums(self, logits: torch.Tensor, batch: Batch) -> tuple[float, ...]:
         return (
             F.mse_loss(logits, batch.target_out, reduction="sum").item(),
             math.nan,
@@ -155,7 +154,7 @@ class Series(Objective):
         return {"error": float((predicted - targets).abs().mean() / (naive - targets).abs().mean())}
 
 
-def confusion_matrix(logits: Tensor, classes: Tensor) -> Tensor:
+def confusion_matrix(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
     """The confusion matrix (K, K) of logits (B, K) and true classes (B,): rows true, columns predicted."""
     count = logits.shape[-1]
     return torch.bincount(classes * count + logits.argmax(-1), minlength=count**2).view(
@@ -276,7 +275,7 @@ def measure_teacher_forced(
     """Loss, accuracy and attention mass on the expected positions over `examples`, under teacher forcing: fields of a
     Record by name, None where the task has no such measure."""
     form, sums, tables = objective(task), np.zeros(5), []
-    mass: list[Tensor] = []  # of each batch the weight on expected keys, (layers, H)
+    mass: list[torch.Tensor] = []  # of each batch the weight on expected keys, (layers, H)
     rows = even = 0.0
     for start in until(stop, range(0, len(examples), CHUNK)):
         part = examples[start : start + CHUNK]
@@ -320,7 +319,7 @@ def measure_teacher_forced(
 
 def expected_keys(
     task: Task, examples: Sequence[Example], length: int, device: str
-) -> Tensor | None:
+) -> torch.Tensor | None:
     """The expected source positions of each output (B, T, K), padded with −1; None where the task expects none."""
     keys = [row for row in map(task.places, examples) if row is not None]
     if len(keys) < len(examples):
@@ -336,7 +335,7 @@ def expected_keys(
     return torch.tensor(padded, device=device, dtype=torch.long)
 
 
-def _mass(weights: Tensor, keys: Tensor) -> Tensor:
+def _mass(weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     """Weight (B, H, T, S) on keys (B, T, K), summed over all outputs: (H,)."""
     index = keys.clamp(min=0)[:, None].expand(-1, weights.shape[1], -1, -1)
     return (weights.gather(3, index) * (keys >= 0)[:, None]).sum((0, 2, 3))

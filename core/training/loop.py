@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
 
 from core.attention import Attention
 from core.hooks import hooked
@@ -34,11 +33,11 @@ INDEXER_WEIGHT = 1.0  # of the indexers' mean loss, which alone reaches them, be
 
 
 @contextmanager
-def indexer_losses(model: nn.Module) -> Iterator[list[Tensor]]:
+def indexer_losses(model: torch.nn.Module) -> Iterator[list[torch.Tensor]]:
     """Collect the loss of each layer's indexer in the forward passes inside the block; empty where there is none."""
-    losses: list[Tensor] = []
+    losses: list[torch.Tensor] = []
 
-    def collect(layer: nn.Module, given: object, steps: object) -> None:
+    def collect(layer: torch.nn.Module, given: object, steps: object) -> None:
         loss = getattr(steps, "indexer_loss", None)
         if loss is not None:
             losses.append(loss)
@@ -73,7 +72,7 @@ KINDS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-def make_optimizer(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(config: RunConfig, model: torch.nn.Module) -> torch.optim.Optimizer:
     """The optimizer of a config; AdamW decouples weight decay from the gradient (Loshchilov & Hutter 2019)."""
     more = {"momentum": 0.9} if config.optimizer == "sgd" else {}
     return KINDS[config.optimizer](
@@ -121,7 +120,7 @@ class Best(NamedTuple):
     """The step of the smallest validation loss, and its weights as `model.*`."""
 
     step: int
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, torch.Tensor]
 
 
 class Step(NamedTuple):
@@ -129,9 +128,9 @@ class Step(NamedTuple):
     tokens, seconds, and those of data."""
 
     number: int
-    loss: Tensor
-    gradient: Tensor
-    indexer: Tensor
+    loss: torch.Tensor
+    gradient: torch.Tensor
+    indexer: torch.Tensor
     tokens: int
     seconds: float
     data: float
@@ -163,14 +162,14 @@ class Session:
         """Seconds of the run, with measuring."""
         return time.perf_counter() - self.started
 
-    def weights(self) -> dict[str, Tensor]:
+    def weights(self) -> dict[str, torch.Tensor]:
         """A copy of the weights, as `model.*`."""
         return {
             f"model.{name}": value.detach().clone()
             for name, value in self.model.state_dict().items()
         }
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, str]]:
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
         """The state as tensors by name (model.*, optimizer.*, generator.*), and the progress as text."""
         tensors = self.weights()
         for index, values in self.optimizer.state_dict()["state"].items():
@@ -193,11 +192,11 @@ class Session:
             text | {"optimizer": self.config.optimizer},
         )
 
-    def restore(self, tensors: Mapping[str, Tensor], text: Mapping[str, str]) -> None:
+    def restore(self, tensors: Mapping[str, torch.Tensor], text: Mapping[str, str]) -> None:
         """Restore a state; another optimizer than its own starts anew. ValueError when the weights do not fit."""
         load_weights(self.model, tensors)
         if text.get("optimizer") == self.config.optimizer:
-            state: dict[int, dict[str, Tensor]] = defaultdict(dict)
+            state: dict[int, dict[str, torch.Tensor]] = defaultdict(dict)
             for name in (name for name in tensors if name.startswith("optimizer.")):
                 _, index, part = name.split(".", 2)
                 state[int(index)][part] = tensors[name]
@@ -236,7 +235,7 @@ class Session:
             sums.count += 1
 
 
-def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def load_weights(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
     """Take the weights, `model.*` among the tensors of a checkpoint; ValueError where they do not fit."""
     weights = {
         name.removeprefix("model."): value
@@ -286,9 +285,9 @@ def prepare(config: RunConfig) -> Session:
     )
 
 
-def parts_of(model: nn.Module) -> dict[str, list[nn.Parameter]]:
+def parts_of(model: torch.nn.Module) -> dict[str, list[torch.nn.Parameter]]:
     """The parameters by part of the model, in order: "source", "encoder.layers.0", …, "output"."""
-    parts: dict[str, list[nn.Parameter]] = defaultdict(list)
+    parts: dict[str, list[torch.nn.Parameter]] = defaultdict(list)
     for name, weight in model.named_parameters():
         numbered = re.match(r"(\w+\.)*?\d+(?=\.)", name)
         parts[numbered[0] if numbered else name.partition(".")[0]].append(weight)
@@ -427,7 +426,7 @@ def one_step(session: Session, step: int) -> Step:
     indexer = torch.stack(auxiliary).float().mean() if auxiliary else torch.zeros_like(loss)
     session.optimizer.zero_grad(set_to_none=True)
     (loss + INDEXER_WEIGHT * indexer if auxiliary else loss).backward()
-    gradient = nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+    gradient = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
     session.optimizer.step()
     return Step(
         step,

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
 from core.entries import ConfigError, quote
 from core.serialization import LARGEST, OLD_NAMES, Count, read, renamed
 from core.tasks.metrics import balanced_accuracy
 
-Text = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*$")]  # that UTF-8 can write
+Text = Annotated[str, msgspec.Meta(pattern=r"^[^\ud800-\udfff]*$")]  # that UTF-8 can write
 
 
 def cap_reached(seconds: float, steps: int) -> str:
@@ -89,7 +88,9 @@ class Record:
     known_loss: float | None = None
     indexer_loss: float | None = None
     gradient: float | None = None
-    gradients: Annotated[dict[str, float], Meta(max_length=500)] = field(default_factory=dict)
+    gradients: Annotated[dict[str, float], msgspec.Meta(max_length=500)] = field(
+        default_factory=dict
+    )
     rate: float | None = None
     tokens_per_second: float | None = None
     data_share: float | None = None

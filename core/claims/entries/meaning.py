@@ -8,7 +8,6 @@ from functools import lru_cache
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
 
 from core.attention import Attention
 from core.attention.basics import ScoreBlock
@@ -60,51 +59,51 @@ PERMUTED, OTHER = (
 )
 
 
-class Reader(nn.Module):
+class Reader(torch.nn.Module):
     """Letters to a class: embedding, a bidirectional GRU or none, additive attention, a linear map."""
 
     def __init__(self, task: Task, context: bool) -> None:
         super().__init__()
         config = ModelConfig.recurrent(SIZE, "additive", kind="hierarchical")
         self.context, self.level = context, Level(config)
-        self.letters = nn.Embedding(task.shape.source, SIZE)
-        self.output = nn.Linear(SIZE, task.shape.target)
+        self.letters = torch.nn.Embedding(task.shape.source, SIZE)
+        self.output = torch.nn.Linear(SIZE, task.shape.target)
 
     def states(
-        self, letters: Float[Tensor, "B S C"], mask: Bool[Tensor, "B S"]
-    ) -> Float[Tensor, "B S C"]:
+        self, letters: Float[torch.Tensor, "B S C"], mask: Bool[torch.Tensor, "B S"]
+    ) -> Float[torch.Tensor, "B S C"]:
         return self.level.encode(letters, mask.sum(1)) if self.context else letters
 
     def weights(
-        self, states: Float[Tensor, "B S C"], mask: Bool[Tensor, "B S"]
-    ) -> Float[Tensor, "B S"]:
+        self, states: Float[torch.Tensor, "B S C"], mask: Bool[torch.Tensor, "B S"]
+    ) -> Float[torch.Tensor, "B S"]:
         weights = self.level.attend(states, mask[:, None], record=True)[1].weights
         assert weights is not None
         return weights[:, 0, 0]
 
     def classify(
-        self, states: Float[Tensor, "B S C"], weights: Float[Tensor, "B S"]
-    ) -> Float[Tensor, "B K"]:
+        self, states: Float[torch.Tensor, "B S C"], weights: Float[torch.Tensor, "B S"]
+    ) -> Float[torch.Tensor, "B K"]:
         """The logits that these weights of the states give."""
         return self.output((weights[:, None] @ states)[:, 0])
 
     def forward(
-        self, source: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"]
-    ) -> Float[Tensor, "B K"]:
+        self, source: Int[torch.Tensor, "B S"], mask: Bool[torch.Tensor, "B S"]
+    ) -> Float[torch.Tensor, "B K"]:
         states = self.states(self.letters(source), mask)
         return self.classify(states, self.weights(states, mask))
 
 
 WeightsOf = Callable[
-    [Reader, Tensor, Batch], Tensor
+    [Reader, torch.Tensor, Batch], torch.Tensor
 ]  # a reader, its states and a batch to weights (B, S)
 
 
-def own_weights(reader: Reader, states: Tensor, batch: Batch) -> Tensor:
+def own_weights(reader: Reader, states: torch.Tensor, batch: Batch) -> torch.Tensor:
     return reader.weights(states, batch.source_mask)
 
 
-def uniform_weights(reader: Reader, states: Tensor, batch: Batch) -> Tensor:
+def uniform_weights(reader: Reader, states: torch.Tensor, batch: Batch) -> torch.Tensor:
     return batch.source_mask / batch.source_mask.sum(1, keepdim=True)
 
 
@@ -144,7 +143,7 @@ def trained_reader(condition: str, seed: int, steps: int, stop: Stop) -> tuple[R
         guide = trained_reader(CONTEXT, seed, steps, stop)[0]
 
         @torch.no_grad()
-        def weights_of(reader: Reader, states: Tensor, batch: Batch) -> Tensor:
+        def weights_of(reader: Reader, states: torch.Tensor, batch: Batch) -> torch.Tensor:
             """Those of another reader, which no training changes. Wiegreffe and Pinter 2019, section 3.4."""
             own = guide.states(guide.letters(batch.source), batch.source_mask)
             return own_weights(guide, own, batch)
@@ -153,7 +152,7 @@ def trained_reader(condition: str, seed: int, steps: int, stop: Stop) -> tuple[R
     with seeded_rng(seed):
         reader = Reader(task, condition == CONTEXT)
 
-    def loss() -> Tensor:
+    def loss() -> torch.Tensor:
         batch = task.batch(BATCH, data)
         states = reader.states(reader.letters(batch.source), batch.source_mask)
         return F.cross_entropy(
@@ -164,7 +163,7 @@ def trained_reader(condition: str, seed: int, steps: int, stop: Stop) -> tuple[R
     return reader.eval().requires_grad_(False), weights_of
 
 
-def by_gradient(reader: Reader, batch: Batch) -> Float[Tensor, "B S"]:
+def by_gradient(reader: Reader, batch: Batch) -> Float[torch.Tensor, "B S"]:
     """|∂p/∂e · e| of each letter's embedding e, with p of the predicted class and the weights held fixed."""
     letters = reader.letters(batch.source).requires_grad_()
     states = reader.states(letters, batch.source_mask)
@@ -175,7 +174,7 @@ def by_gradient(reader: Reader, batch: Batch) -> Float[Tensor, "B S"]:
 
 
 @torch.no_grad()
-def by_ablation(reader: Reader, batch: Batch) -> Float[Tensor, "B S"]:
+def by_ablation(reader: Reader, batch: Batch) -> Float[torch.Tensor, "B S"]:
     """The total variation distance of the output without each letter from that of the whole word."""
     change = torch.zeros(batch.source.shape)
     for row, (source, mask) in enumerate(zip(batch.source, batch.source_mask, strict=True)):
@@ -188,7 +187,7 @@ def by_ablation(reader: Reader, batch: Batch) -> Float[Tensor, "B S"]:
 
 
 @torch.no_grad()
-def agreement(reader: Reader, batch: Batch, importance: Float[Tensor, "B S"]) -> float:
+def agreement(reader: Reader, batch: Batch, importance: Float[torch.Tensor, "B S"]) -> float:
     """Kendall's τ of a word's weights and the importance of its letters, averaged over words."""
     weights = own_weights(
         reader, reader.states(reader.letters(batch.source), batch.source_mask), batch
@@ -241,17 +240,21 @@ def other_weights(reader: Reader, batch: Batch) -> float:
     return float(best.mean())
 
 
-def distance(first: Float[Tensor, "B K"], second: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
+def distance(
+    first: Float[torch.Tensor, "B K"], second: Float[torch.Tensor, "B K"]
+) -> Float[torch.Tensor, " B"]:
     """The total variation distance: half the sum of the differences, from 0 to 1."""
     return (first - second).abs().sum(1) / 2
 
 
-def divergence(first: Float[Tensor, "B S"], second: Float[Tensor, "B S"]) -> Float[Tensor, " B"]:
+def divergence(
+    first: Float[torch.Tensor, "B S"], second: Float[torch.Tensor, "B S"]
+) -> Float[torch.Tensor, " B"]:
     """The Jensen–Shannon divergence in nats, from 0 to ln 2."""
     return entropy((first + second) / 2) - (entropy(first) + entropy(second)) / 2
 
 
-def entropy(weights: Float[Tensor, "B S"]) -> Float[Tensor, " B"]:
+def entropy(weights: Float[torch.Tensor, "B S"]) -> Float[torch.Tensor, " B"]:
     """−Σ w ln w, with a finite gradient where a weight is 0."""
     return -(weights * weights.clamp(min=1e-12).log()).sum(1)
 
@@ -393,7 +396,7 @@ LEARNED_TEXT = Learned(LOSS, high=3.2, conditions=(SOFTMAX,), unit="positive")
 class WithoutFirst(Mask):
     """Causal, and the first token is visible to itself alone."""
 
-    def forward(self, block: ScoreBlock) -> Tensor:
+    def forward(self, block: ScoreBlock) -> torch.Tensor:
         return causal(block) & ((block.j > 0) | (block.i == 0))
 
 

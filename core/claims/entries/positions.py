@@ -5,7 +5,6 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
 from core.attention.positions.relative import sinusoids
@@ -278,28 +277,28 @@ LEARNED_PLACES = Learned(ACCURACY, 0.99)
 NUM_LETTERS, LETTERS, WIDTH, HEADS, HELD_OUT = 16, 26, 32, 2, 500
 
 
-class Reverser(nn.Module):
+class Reverser(torch.nn.Module):
     """Embedding, positions in one of three ways, one layer of attention and feed-forward: a letter for each place."""
 
     def __init__(self, condition: str) -> None:
         super().__init__()
         of_positions = WIDTH // 2 if condition == JOINED else WIDTH if condition == ADDED else 0
         self.joined = condition == JOINED
-        self.letters = nn.Embedding(LETTERS, WIDTH - of_positions if self.joined else WIDTH)
-        self.positions = nn.Embedding(NUM_LETTERS, of_positions) if of_positions else None
+        self.letters = torch.nn.Embedding(LETTERS, WIDTH - of_positions if self.joined else WIDTH)
+        self.positions = torch.nn.Embedding(NUM_LETTERS, of_positions) if of_positions else None
         self.attention = Attention(AttentionConfig(WIDTH, HEADS))
-        self.norm = nn.LayerNorm(WIDTH)
-        self.output = nn.Sequential(
-            nn.Linear(WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, LETTERS)
+        self.norm = torch.nn.LayerNorm(WIDTH)
+        self.output = torch.nn.Sequential(
+            torch.nn.Linear(WIDTH, 2 * WIDTH), torch.nn.ReLU(), torch.nn.Linear(2 * WIDTH, LETTERS)
         )
 
-    def forward(self, letters: Tensor) -> Tensor:
+    def forward(self, letters: torch.Tensor) -> torch.Tensor:
         """Logits (B, T, V) of letters (B, T)."""
         x = self.letters(letters)
         if self.positions is not None:
             places = self.positions.weight.expand(len(x), -1, -1)
             x = torch.cat([x, places], -1) if self.joined else x + places
-        logits: Tensor = self.output(self.norm(x + self.attention(x).merged))
+        logits: torch.Tensor = self.output(self.norm(x + self.attention(x).merged))
         return logits
 
 
@@ -310,7 +309,7 @@ def measure_concatenation(
     torch.manual_seed(seed)
     model, draw = Reverser(condition), torch.Generator().manual_seed(seed)
 
-    def loss() -> Tensor:
+    def loss() -> torch.Tensor:
         lines = torch.randint(LETTERS, (64, NUM_LETTERS), generator=draw)
         return F.cross_entropy(model(lines).flatten(0, 1), lines.flip(1).flatten())
 
@@ -391,7 +390,7 @@ PATH_LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 SIZE = 64  # d
 GRADIENT, SECONDS, FLOPS = "Gradient over distance", "Seconds a sequence", "FLOPs a sequence"
 WAITING = "Seconds of n tokens in a row over n at once"
-Layer = Callable[[Tensor], Tensor]
+Layer = Callable[[torch.Tensor], torch.Tensor]
 
 
 def measure_path(
@@ -417,11 +416,11 @@ def build(condition: str, seed: int) -> Layer:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if condition == RECURRENT:
-            cells = nn.GRU(SIZE, SIZE, batch_first=True)
+            cells = torch.nn.GRU(SIZE, SIZE, batch_first=True)
             return lambda x: cells(x)[0]
         attention = Attention(AttentionConfig(SIZE, 4, mask="causal")).eval()
 
-    def attend(x: Tensor) -> Tensor:
+    def attend(x: torch.Tensor) -> torch.Tensor:
         merged = attention(x, record=False).merged
         assert merged is not None  # a layer's call always merges
         return merged
@@ -441,7 +440,7 @@ def gradients(layer: Layer, seed: int) -> dict[int, float]:
 
 
 @torch.no_grad()
-def forward_seconds(layer: Layer, x: Tensor, rounds: int) -> float:
+def forward_seconds(layer: Layer, x: torch.Tensor, rounds: int) -> float:
     return fewest_seconds(lambda: layer(x), rounds)
 
 

@@ -10,7 +10,6 @@ from functools import lru_cache
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from core.attention import Attention, attend
 from core.attention.masks import make_mask
@@ -397,7 +396,7 @@ def on_answers(whole: Trained) -> dict[str, float]:
 
 
 def answer_and_noise(
-    weights: Float[Tensor, "B S"], places: Int[Tensor, " B"]
+    weights: Float[torch.Tensor, "B S"], places: Int[torch.Tensor, " B"]
 ) -> tuple[float, float]:
     """The mean shares of the weights on the answer and on all other pairs; a negative weight counts as its size."""
     shares = weights.abs() / weights.abs().sum(1, keepdim=True)
@@ -577,7 +576,7 @@ def keep(model: Model, condition: str, count: int) -> Model:
 def bits(model: Model, task: Task) -> float:
     """Bits a character of held-out text, at the characters that follow more than LATER others."""
     batch = task.collate(task.held_out(WINDOWS))
-    logits: Tensor = model(batch.source, batch.source_mask, record=True).logits[:, LATER:]
+    logits: torch.Tensor = model(batch.source, batch.source_mask, record=True).logits[:, LATER:]
     return float(
         F.cross_entropy(logits.flatten(0, 1), batch.target_out[:, LATER:].flatten())
     ) / math.log(2)

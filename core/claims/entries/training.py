@@ -5,7 +5,6 @@ from math import exp, log
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
 from core.claims.base import (
@@ -230,25 +229,27 @@ LENGTH, WINDOWS, D_MODEL, HEADS, LAYERS = 32, 200, 48, 4, 2
 LEARNED_WITH_MASK = Learned(TEACHER, high=TEXT_BITS * log(2), conditions=(MASKED,), unit="positive")
 
 
-class NextCharacter(nn.Module):
+class NextCharacter(torch.nn.Module):
     """Two layers of self-attention and feed-forward that predict the next character at every position."""
 
     def __init__(self, vocabulary: int, causal: bool) -> None:
         super().__init__()
         self.causal = causal
-        self.embedding = nn.Embedding(vocabulary, D_MODEL)
+        self.embedding = torch.nn.Embedding(vocabulary, D_MODEL)
         config = AttentionConfig(D_MODEL, HEADS, position="rope")
-        self.attention = nn.ModuleList(Attention(config) for _ in range(LAYERS))
-        self.feed_forward = nn.ModuleList(
-            nn.Sequential(
-                nn.Linear(D_MODEL, 2 * D_MODEL), nn.ReLU(), nn.Linear(2 * D_MODEL, D_MODEL)
+        self.attention = torch.nn.ModuleList(Attention(config) for _ in range(LAYERS))
+        self.feed_forward = torch.nn.ModuleList(
+            torch.nn.Sequential(
+                torch.nn.Linear(D_MODEL, 2 * D_MODEL),
+                torch.nn.ReLU(),
+                torch.nn.Linear(2 * D_MODEL, D_MODEL),
             )
             for _ in range(LAYERS)
         )
-        self.norms = nn.ModuleList(nn.LayerNorm(D_MODEL) for _ in range(2 * LAYERS + 1))
-        self.output = nn.Linear(D_MODEL, vocabulary)
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(D_MODEL) for _ in range(2 * LAYERS + 1))
+        self.output = torch.nn.Linear(D_MODEL, vocabulary)
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Logits (B, T, V) of characters (B, T)."""
         x = self.embedding(tokens)
         length = tokens.shape[1]
@@ -258,7 +259,7 @@ class NextCharacter(nn.Module):
         ):
             x = x + attention(self.norms[2 * layer](x), mask=mask).merged
             x = x + feed_forward(self.norms[2 * layer + 1](x))
-        logits: Tensor = self.output(self.norms[-1](x))
+        logits: torch.Tensor = self.output(self.norms[-1](x))
         return logits
 
 
@@ -271,7 +272,7 @@ def measure_causal(
     model = NextCharacter(len(task.target_vocab), causal=condition == MASKED)
     generator = torch.Generator().manual_seed(seed)
 
-    def loss() -> Tensor:
+    def loss() -> torch.Tensor:
         batch = task.batch(32, generator)
         return F.cross_entropy(model(batch.source).flatten(0, 1), batch.target_out.flatten())
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import nn
 
 from core.claims.base import (
     ADVANTAGE_TUTORIALS,
@@ -405,12 +404,12 @@ def attention(result: Trained) -> torch.Tensor:
 
 def tutorial_parameters() -> int:
     """The parameters of the tutorials' model: 4 → 64, two encoder layers of 4 heads and 256, then 64 → 32 → 3."""
-    layer = nn.TransformerEncoderLayer(64, 4, 256)
+    layer = torch.nn.TransformerEncoderLayer(64, 4, 256)
     parts = [
-        nn.Linear(4, 64),
-        nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
-        nn.Linear(64, 32),
-        nn.Linear(32, 3),
+        torch.nn.Linear(4, 64),
+        torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+        torch.nn.Linear(64, 32),
+        torch.nn.Linear(32, 3),
     ]
     return sum(weight.numel() for part in parts for weight in part.parameters())
 
