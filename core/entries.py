@@ -58,7 +58,6 @@ def refuse_if(
 
 
 def _alternatives(values: Sequence[Value]) -> str:
-    """One or two values as "a or b", more as "one of a, b, c"."""
     texts = [str(value) for value in values]
     return " or ".join(texts) if len(texts) < 3 else f"one of {', '.join(texts)}"
 
@@ -155,7 +154,6 @@ class Param:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether it is a finite number that fits a float."""
     try:
         return isinstance(value, int | float) and math.isfinite(value)
     except OverflowError:

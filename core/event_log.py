@@ -27,13 +27,6 @@ Value = str | int | float
 _logger = logging.getLogger("attention_lab")
 
 
-class _Event:
-    """What our own calls log: only names and values that the code chose."""
-
-    def __init__(self, name: str, fields: Mapping[str, Value]) -> None:
-        self.fields = {"event": name, **fields}
-
-
 def style() -> str:
     """`ATTENTION_LAB_LOG`: json or text; json in hosted mode, else empty, which leaves every log as it was.
 
@@ -48,13 +41,13 @@ def style() -> str:
 def log(event: str, level: int = logging.INFO, **fields: Value) -> None:
     """Log an event; nothing is written before `install`. No field may hold what a person typed."""
     if _logger.handlers:
-        _logger.log(level, _Event(event, fields))
+        _logger.log(level, {"event": event, **fields})
 
 
 def log_error(error: BaseException) -> None:
     """Log an error: its type, place and reference; before `install`, Python's own traceback."""
     if _logger.handlers:
-        _logger.error(_Event("error", {}), exc_info=error)
+        _logger.error({"event": "error"}, exc_info=error)
     else:
         traceback.print_exception(error)
 
@@ -102,8 +95,8 @@ def install(style: str, context: Callable[[], Mapping[str, Value]] = dict) -> No
         **_: object,
     ) -> logging.LogRecord:
         own = (
-            message.fields
-            if isinstance(message, _Event)
+            message  # what our own calls log: only names and values that the code chose
+            if name == _logger.name and isinstance(message, dict)
             else {
                 "event": "log",
                 "logger": name,

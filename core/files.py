@@ -143,9 +143,9 @@ def sentence_of(error: BaseException, full: str = "", folder: Path | None = None
         return f"{disk} can be read, but not written. {remedy}"
     if error.errno in _NO_WRITING:
         return f"{disk} may not be written or read by the user of the lab. {remedy}"
-    if isinstance(error, FileNotFoundError):
-        return without_paths(f"{file} is not there.")
-    return without_paths(f"{file} cannot be read or written: {error.strerror}.")
+    missing = isinstance(error, FileNotFoundError)
+    why = "is not there" if missing else f"cannot be read or written: {error.strerror}"
+    return without_paths(f"{file} {why}.")
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -88,7 +88,6 @@ def _glibc(name: str) -> Callable[..., object]:
 
 
 def _allowed() -> float:
-    """The setting in bytes; infinite without one."""
     return (limits().server_mb or float("inf")) * 1e6
 
 
@@ -109,7 +108,6 @@ def _groups() -> list[tuple[Path, str, str, str, str]]:
 
 
 def _count(path: str | Path, unknown: float = float("inf"), line: str = "", unit: int = 1) -> float:
-    """The number in a file, or in its line that begins so; `unknown` where there is none."""
     try:
         row = next(
             one

@@ -107,7 +107,6 @@ def _text(key: str) -> str:
 
 
 def _pairs(key: str) -> dict[str, str]:
-    """The words name=value of a variable, which spaces or commas part."""
     pairs = {}
     for word in _text(key).replace(",", " ").split():
         name, equals, value = word.partition("=")
@@ -120,7 +119,6 @@ def _pairs(key: str) -> dict[str, str]:
 
 
 def _numbers(key: str, kind: type) -> dict[str, float]:
-    """The same as numbers, each of the name of a field."""
     names = [field.name for field in fields(kind)]
     numbers = {}
     for name, value in _pairs(key).items():

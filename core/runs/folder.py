@@ -140,7 +140,6 @@ class RunFolder:
         self._note_change()
 
     def _note_change(self) -> None:
-        """Append the run to the journal of its folder's index, where it has one."""
         with suppress(OSError):
             file = os.open(self.path.parent / JOURNAL, os.O_WRONLY | os.O_APPEND)
             try:
@@ -475,7 +474,6 @@ class RunIndex:
 
 
 def _matching(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The condition that a run has every word in its text, or as its id, and the values for its marks."""
     where = " AND ".join(["(instr(text, ?) OR id = ?)"] * len(words)) or "1"
     return where, [value for word in words for value in (word, word)]
 

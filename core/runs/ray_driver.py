@@ -79,7 +79,6 @@ def connect() -> str:
 
 
 def _probe(head: str) -> None:
-    """OSError or ValueError unless somebody listens at HOST:PORT."""
     host, _, port = head.rpartition(":")
     socket.create_connection((host, int(port)), timeout=PROBE_SECONDS).close()
 
@@ -278,7 +277,6 @@ class ClusterJob:
 
 
 def _answer(question: Any) -> Generator[bool, None, Any]:
-    """The answer to a question; True as long as there is none."""
     while not ray.wait([question], timeout=0)[0]:
         yield True
     return ray.get(question)

@@ -276,7 +276,6 @@ def _steps(folder: Path) -> list[int]:
 
 
 def _checksum(tensors: dict[str, torch.Tensor], text: dict[str, str]) -> str:
-    """A checksum of a checkpoint's tensors and texts, which a safetensors file lacks."""
     value = zlib.crc32(json.dumps(sorted(text.items())).encode())
     for name in sorted(tensors):
         data = tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data

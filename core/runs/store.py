@@ -453,7 +453,6 @@ class Copier:
         return False
 
     def _own(self, item: Item) -> None:
-        """From now on this server may write the item."""
         item.write_manifest(replace(item.manifest(), server=self.place.server, owned=time.time()))
 
     def _copy_item(self, item: Item, stamp: str, own: Mapping[str, StoredRun]) -> StoredRun | None:

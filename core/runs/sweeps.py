@@ -118,7 +118,6 @@ class Outcome:
 
 
 def _measure(record: Record, name: str) -> Any:
-    """A number of a record, rounded; of "expected" that of the best head."""
     value = getattr(record, name)
     value = max(map(max, value)) if value and name == "expected" else value
     return None if value is None else float(f"{value:.{DIGITS}g}")
@@ -139,7 +138,6 @@ class Sweep:
         return read_object(self.path)
 
     def _cells(self, name: str) -> dict[Cell, Any]:
-        """An object of the file by cell; ConfigError when it is none."""
         data = self.data().get(name, {})
         refuse_if(
             not isinstance(data, dict), f"The {name} of a sweep are an object; got {quote(data)}."

@@ -395,7 +395,6 @@ class RowTask(Task):
     def _side(
         self, size: int, batch: int, generator: torch.Generator, held_out: bool
     ) -> tuple[Int[torch.Tensor, "N S"], Int[torch.Tensor, "N T"]]:
-        """`size` rows of one side of the split, drawn `batch` at a time."""
         sources, targets, count = [], [], 0
         while count < size:
             source, target = self.rows(batch, generator)

@@ -179,7 +179,6 @@ def _pair(row: Row, unit: str) -> Example:
 
 
 def _sides(pairs: Sequence[Example], seed: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Training and held-out pairs; all pairs of one source are on one side."""
     sources = list(dict.fromkeys(pair.source for pair in pairs))
     refuse_if(
         len(sources) < MIN_PAIRS,

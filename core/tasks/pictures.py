@@ -180,7 +180,6 @@ class Pictures(PictureTask):
     def _pictures(
         self, count: int, generator: torch.Generator, held_out: bool
     ) -> tuple[Float[torch.Tensor, "B P D"], Int[torch.Tensor, " B"]]:
-        """Numbers of one side of the split, each digit a picture of the same side."""
         pictures, _ = digits()
         table, sizes = self._by_digit[held_out]
         side = self.numbers[held_out]
@@ -194,7 +193,6 @@ class Pictures(PictureTask):
     def _by_digit(
         self,
     ) -> Mapping[bool, tuple[Int[torch.Tensor, "ten M"], Int[torch.Tensor, " ten"]]]:
-        """Which pictures show each digit, and how many, on both sides of the split."""
         pictures, labels = digits()
         by_side = split_sides(
             [row.tobytes() for row in pictures.numpy()], labels.tolist(), self.config.seed

@@ -186,7 +186,6 @@ class TableTask(LabelledTask):
         return torch.cat(parts, dim=1)
 
     def _scales(self) -> tuple[Float[torch.Tensor, " F"], Float[torch.Tensor, " F"]]:
-        """Each column's mean and standard deviation over the training rows; 0 and 1 for categories."""
         centre, scale = [], []
         for i, column in enumerate(self.table.columns):
             cells = [self.table.rows[j][i] for j in self.sides[False]]
@@ -433,7 +432,6 @@ def parse_table(
 
 
 def _labelled(sheet: Sheet, target: int) -> Labelled:
-    """The rows with a class; ConfigError for too few rows, or too few or too many classes."""
     name = sheet.names[target]
     rows = [row for row in sheet.rows if row.cells[target] not in MISSING]
     notes = [

@@ -300,7 +300,6 @@ class Numbers(PairTask):
 
 
 def _parts(tokens: tuple[str, ...]) -> list[range]:
-    """The positions of each number, and of each separator between two."""
     ends = [i for i, token in enumerate(tokens) if token == SEPARATOR]
     cuts = [0, *(cut for end in ends for cut in (end, end + 1)), len(tokens)]
     return [range(low, high) for low, high in itertools.pairwise(cuts)]

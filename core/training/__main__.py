@@ -34,7 +34,7 @@ from core.runs.worker import work
 from core.tasks import TaskConfig, make_task, task_entry
 from core.tasks.reading import put_if_long
 from core.training.config import RunConfig, card_recipe, recommended
-from core.training.diagnosis import estimate, in_words
+from core.training.diagnosis import time_needed
 from core.training.record import Record
 from core.training.sweeps import with_settings
 
@@ -103,9 +103,9 @@ def train(
     run = create_run(config, path=run_dir)
     where = "" if run_dir else f"; on the Train page it is ?run={run.id}"
     print(f"Training {run.path}{where}", flush=True)
-    if "data" in dict(config.task.params):
-        torch.set_num_threads(1)  # as in the run
-        print(in_words(config, estimate(config, make_task(config.task))), flush=True)
+    torch.set_num_threads(1)  # as in the run
+    if sentence := time_needed(config):
+        print(sentence, flush=True)
     _work(run)
 
 

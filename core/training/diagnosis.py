@@ -84,13 +84,6 @@ def pace(config: RunConfig, task: Task) -> Pace:
     return Pace(sum(fastest) / BATCHES, forced / count, free)
 
 
-def estimate(config: RunConfig, task: Task) -> float:
-    """Seconds of a run on this machine without its caps."""
-    return pace(config, task).seconds(
-        config, len(task.held_out(config.held_out)[: config.held_out]), len(task.held_out(FINAL))
-    )
-
-
 FRESH = 60  # seconds after which steps are timed again for a page
 
 
@@ -99,8 +92,11 @@ def time_needed(config: RunConfig) -> str:
 
     Their recipes were measured.
     """
-    if "data" not in dict(config.task.params):
-        return ""
+    return in_words(config, estimate(config)) if "data" in dict(config.task.params) else ""
+
+
+def estimate(config: RunConfig) -> float:
+    """Seconds of a run on this machine without its caps."""
     timed = _pace(
         RunConfig(
             config.task,
@@ -115,12 +111,11 @@ def time_needed(config: RunConfig) -> str:
     )
     task = task_of(config.task)
     held_out = len(task.held_out(config.held_out)[: config.held_out])
-    return in_words(config, timed.seconds(config, held_out, len(task.held_out(FINAL))))
+    return timed.seconds(config, held_out, len(task.held_out(FINAL)))
 
 
 @lru_cache(maxsize=32)
 def _pace(config: RunConfig, minute: int) -> Pace:
-    """The time of a config's steps, measured again each `minute`, as the machine may be busy in one."""
     return pace(config, task_of(config.task))
 
 

@@ -360,9 +360,8 @@ def buckets(task: Task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
         *((p.source, p.predicted, p.target) for p in predictions), strict=True
     )
     by_range = by_length(sources, outputs, targets, partial(score, task))
-    if len(by_range) < 2:
-        return ()
-    return tuple(Bucket(name, count, **scores) for name, (scores, count) in by_range.items())
+    every = tuple(Bucket(name, count, **scores) for name, (scores, count) in by_range.items())
+    return every if len(every) > 1 else ()
 
 
 @torch.no_grad()

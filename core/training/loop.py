@@ -226,13 +226,9 @@ class Session:
                     f"The {what} is no longer a number at step {step.number}; take a smaller "
                     "learning rate."
                 )
-            sums.loss += loss
-            sums.gradient += gradient
-            sums.indexer += indexer
-            sums.tokens += step.tokens
-            sums.busy += step.seconds
-            sums.data += step.data
-            sums.count += 1
+            of_step = Interval(loss, gradient, indexer, step.tokens, step.seconds, step.data, 1)
+            for name, value in vars(of_step).items():
+                setattr(sums, name, getattr(sums, name) + value)
 
 
 def load_weights(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:

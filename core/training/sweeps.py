@@ -238,7 +238,6 @@ def name_of(axis: str, task: TaskConfig | None = None) -> str:
 
 
 def _value(axis: str, value: Any) -> Any:
-    """A value of a setting: a Choice of an axis, an AttentionConfig or None, or a plain value."""
     if axis in AXES:
         return complete(
             value if isinstance(value, Choice) else Choice.from_json(value), AXES[axis], axis

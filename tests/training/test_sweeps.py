@@ -703,7 +703,7 @@ def test_own_data_is_timed_and_nothing_random_moves(task, kind):
     assert torch.equal(before, torch.get_rng_state())
     assert measurement.step > 0 and measurement.teacher_forced > 0
     assert (measurement.free_running > 0) == (made.form == "pairs")
-    assert estimating.estimate(config, made) > config.steps * 1e-5
+    assert estimating.estimate(config) > config.steps * 1e-5
 
 
 def test_a_pace_is_the_fastest_of_each_as_a_moment_may_be_busy(monkeypatch):

@@ -340,7 +340,6 @@ def together(seed: SeedValues) -> float:
 
 
 def _gap(seed: SeedValues, name: str) -> float:
-    """The last value of two layers less that of one."""
     one, two = (list(seed.curve(condition, name).values())[-1] for condition in (ONE_LAYER, TWO))
     return two - one
 
