@@ -33,7 +33,7 @@ from core.pretrained.load import (
     refuse_missing,
 )
 from core.serialization import bounds, check_types, read, renamed
-from core.tasks.metrics import majority_class
+from core.tasks.base import majority_class
 from core.tasks.reading import Row, line_numbers, read_rows
 from core.training.config import resolve_device
 

@@ -12,7 +12,7 @@ from core.models import MODELS, Seq2Seq
 from core.models.decoding import EOS, Hypothesis, Prompt, SearchSettings, Tree, greedy, search
 from core.runs.runs import LISTED, Run, list_runs
 from core.tasks import Example, Task
-from core.tasks.metrics import score
+from core.tasks.base import score
 
 HELD_OUT = 40  # held-out sources offered
 READ, LONGEST = 24, 80  # tokens of a text that are read, that are added

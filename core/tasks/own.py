@@ -166,15 +166,14 @@ def _pair(row: Row, unit: str) -> Example:
         tuple(map(sys.intern, split(cell, unit))) for cell in row.cells[:2]
     ]  # each word is in memory once
     for name, side in zip(("source", "target"), sides, strict=True):
-        if not side:
-            raise ConfigError(
-                f"Line {row.line} has an empty {name}; fill it in or take the line out."
-            )
-        if len(side) > MAX_TOKENS:
-            raise ConfigError(
-                f"Line {row.line} has a {name} of {len(side)} {unit}; at most {MAX_TOKENS} are taken. "
-                "Cut the line in two, or take it out."
-            )
+        refuse_if(
+            not side, f"Line {row.line} has an empty {name}; fill it in or take the line out."
+        )
+        refuse_if(
+            len(side) > MAX_TOKENS,
+            f"Line {row.line} has a {name} of {len(side)} {unit}; at most {MAX_TOKENS} are taken. "
+            "Cut the line in two, or take it out.",
+        )
     return Example(*sides)
 
 

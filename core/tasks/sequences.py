@@ -406,11 +406,11 @@ class Seasons(Task):
             values = tuple(float(word) for word in text.replace(",", " ").split())
         except ValueError as error:
             raise ValueError(f"A series is made of numbers: {error}.") from None
-        if not 2 * self.period <= len(values) <= self.max_source:
-            raise ValueError(
-                f"The series has {len(values)} numbers; this task reads {2 * self.period} to "
-                f"{self.max_source}."
-            )
+        refuse_if(
+            not 2 * self.period <= len(values) <= self.max_source,
+            f"The series has {len(values)} numbers; this task reads {2 * self.period} to "
+            f"{self.max_source}.",
+        )
         return Example(values, (0.0,) * self.period)
 
     def expected(self, example: Example) -> tuple[int, ...]:

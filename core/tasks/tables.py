@@ -141,8 +141,7 @@ class TableTask(LabelledTask):
         self, examples: Sequence[Example]
     ) -> tuple[Float[torch.Tensor, "B F"], Bool[torch.Tensor, "B F"]]:
         """Scaled numbers and category indexes, 0 where a cell is missing, and which cells are there."""
-        if not examples:
-            raise ValueError("A batch needs at least one row.")
+        refuse_if(not examples, "A batch needs at least one row.")
         rows = [example.source for example in examples]
         mask = torch.tensor([[value is not None for value in row] for row in rows])
         raw = torch.tensor(
@@ -165,11 +164,11 @@ class TableTask(LabelledTask):
     def example(self, text: str) -> Example:
         """A typed row, its cells separated by commas; ValueError names a cell that does not fit its column."""
         cells = self.tokens(text)
-        if len(cells) != len(self.table.columns):
-            raise ValueError(
-                f"The row has {len(cells)} cells; this table has {len(self.table.columns)} columns: "
-                f"{', '.join(column.name for column in self.table.columns)}."
-            )
+        refuse_if(
+            len(cells) != len(self.table.columns),
+            f"The row has {len(cells)} cells; this table has {len(self.table.columns)} columns: "
+            f"{', '.join(column.name for column in self.table.columns)}.",
+        )
         return Example(tuple(map(parse_cell, self.table.columns, cells)), ())
 
     def flat(self, examples: Sequence[Example]) -> Float[torch.Tensor, "N D"]:
@@ -201,10 +200,10 @@ def parse_cell(column: Column, cell: str) -> Cell:
     if not cell:
         return None
     if column.categories:
-        if cell not in column.categories:
-            raise ValueError(
-                f"{column.name} = {quote(cell)}; expected one of {', '.join(column.categories)}."
-            )
+        refuse_if(
+            cell not in column.categories,
+            f"{column.name} = {quote(cell)}; expected one of {', '.join(column.categories)}.",
+        )
         return float(column.categories.index(cell) + 1)
     if column.date:
         if (days := date(cell)) is None:

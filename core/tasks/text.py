@@ -89,17 +89,30 @@ def unseen(corpus: Corpus, length: int, seed: int) -> Iterator[int]:
     )
 
 
-class TextTask(Task):
-    """Windows of `length` tokens; the vocabulary is the corpus's, so a model meets windows of any length."""
+class NextToken(Task):
+    """A task of the next token of everything read."""
 
     form: Form = "text"
     metrics = ()
+    whole = "continuations"
+    ids: Int[torch.Tensor, " N"]
+    length: int
+
+    def windows(self, starts: Int[torch.Tensor, "B 1"]) -> Batch:
+        """The windows of the training tokens that begin there, and the token after each of theirs."""
+        windows = self.ids[starts + torch.arange(self.length + 1)]  # (B, S + 1)
+        source, target = windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
+        return Batch(source, torch.ones_like(source, dtype=torch.bool), None, target)
+
+
+class TextTask(NextToken):
+    """Windows of `length` tokens; the vocabulary is the corpus's, so a model meets windows of any length."""
 
     def __init__(self, config: TaskConfig, entry: TaskEntry, corpus: Corpus) -> None:
         self.corpus, self.length = corpus, int(config["length"])
         recommended = recipes.text(self.length, len(corpus.trained))
         super().__init__(config, entry, recommended, (self.length, self.length), corpus.vocab)
-        self.unit, self.whole = corpus.unit.removesuffix("s"), "continuations"
+        self.unit = corpus.unit.removesuffix("s")
         self.ids = torch.tensor(corpus.vocab.encode(corpus.trained))
 
     def tokens(self, text: str) -> list[str]:
@@ -110,10 +123,8 @@ class TextTask(Task):
         return self._window(tokens, choose(generator, len(tokens) - self.length))
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        starts = torch.randint(len(self.ids) - self.length, (batch_size, 1), generator=generator)
-        windows = self.ids[starts + torch.arange(self.length + 1)]  # (B, S + 1)
-        source, target = windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
-        return Batch(source, torch.ones_like(source, dtype=torch.bool), None, target)
+        last = len(self.ids) - self.length
+        return self.windows(torch.randint(last, (batch_size, 1), generator=generator))
 
     def held_out(self, n: int) -> tuple[Example, ...]:
         """Up to n windows of the held-out text, none of which occurs in the training text."""
@@ -177,14 +188,12 @@ wanted needed looked turned sent bought sold rose lay cut ' t s didn don ? !
 )
 
 
-class Repeats(RowTask):
+class Repeats(NextToken, RowTask):
     """Predict each next word of lines of random words in which one passage is repeated, with other words in between. A
     line begins with the start mark, to which a word without an earlier occurrence can attend."""
 
-    form: Form = "text"
-    metrics = ()
     separator = " "
-    unit, whole = "word", "continuations"
+    unit = "word"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         self.length, self.passage, self.gap = (
@@ -292,14 +301,11 @@ NUMBER = ("is", "are")
 LONGEST = 20  # words of a sentence, with the start mark
 
 
-class Names(Task):
+class Names(NextToken):
     """Predict each next word of sentences in which a name comes again, or a verb agrees with its subject. A sentence
     begins with the start mark, to which a word that needs no other can attend."""
 
-    form: Form = "text"
-    metrics = ()
     separator = " "
-    whole = "continuations"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         self.kinds = tuple(
@@ -686,12 +692,10 @@ def ids_of(
     return vocabulary, torch.cat(rows), lengths.cumsum(0)[:-1:2]
 
 
-class Stories(Task):
+class Stories(NextToken):
     """Predict each next piece of stories; a window begins where a story does."""
 
-    form: Form = "text"
-    metrics = ()
-    unit, whole = "piece", "continuations"
+    unit = "piece"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         self.length, self.count, self.pieces = (
@@ -716,10 +720,7 @@ class Stories(Task):
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
         able = self.begins(self.ids, self.starts)
-        picked = able[torch.randint(len(able), (batch_size, 1), generator=generator)]
-        windows = self.ids[picked + torch.arange(self.length + 1)]  # (B, S + 1)
-        source, target = windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
-        return Batch(source, torch.ones_like(source, dtype=torch.bool), None, target)
+        return self.windows(able[torch.randint(len(able), (batch_size, 1), generator=generator)])
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         vocabulary, ids, starts = self.source_vocab, self.ids, self.starts

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 import torch
 from jaxtyping import Int
 
-from core.entries import Param, quote
+from core.entries import Param, quote, refuse_if
 from core.tasks import recipes
 from core.tasks.base import (
     PAD,
@@ -60,10 +60,10 @@ def split_words(text: str, language: str) -> tuple[str, ...]:
     if language != "de":
         return tuple(re.split(r"[ ,-]+", text))
     morphemes = _GERMAN.findall(text)
-    if "".join(morphemes) != text:
-        raise ValueError(
-            f"The German number word {quote(text)} has letters that belong to no known morpheme."
-        )
+    refuse_if(
+        "".join(morphemes) != text,
+        f"The German number word {quote(text)} has letters that belong to no known morpheme.",
+    )
     return tuple(morphemes)
 
 

@@ -14,7 +14,7 @@ from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.models import Model, ModelConfig, map_tokens
 from core.models.decoding import EOS, greedy
 from core.tasks import PAD, UNK, Batch, Example, Task, TaskConfig, make_task, task_of
-from core.tasks.metrics import by_length, score
+from core.tasks.base import by_length, score
 from core.training.record import Bucket, Prediction, Record
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import numpy as np
 
 from core.entries import ConfigError, quote
 from core.serialization import LARGEST, OLD_NAMES, Count, read, renamed
-from core.tasks.metrics import balanced_accuracy
+from core.tasks.base import balanced_accuracy
 
 Text = Annotated[str, msgspec.Meta(pattern=r"^[^\ud800-\udfff]*$")]  # that UTF-8 can write
 

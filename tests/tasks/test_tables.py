@@ -24,8 +24,7 @@ from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run, duplicate, prune
 from core.runs.worker import work
 from core.tasks import PAD, Example, TaskConfig, make_task, reading, recipes
-from core.tasks.base import UNK, split_sides
-from core.tasks.metrics import score
+from core.tasks.base import UNK, score, split_sides
 from core.tasks.own import OwnPairs, column_names, parse_pairs, roman
 from core.tasks.reading import MAX_COLUMNS, MAX_SIGNS, decode_text, read_rows
 from core.tasks.recipes import MAX_STEPS, for_data

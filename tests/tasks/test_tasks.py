@@ -33,14 +33,15 @@ from core.tasks import (
     make_task,
     task_of,
 )
-from core.tasks.base import in_held_out, is_held_out
-from core.tasks.metrics import (
+from core.tasks.base import (
     balanced_accuracy,
     bleu,
     by_length,
     chrf,
     entropy,
     exact_match,
+    in_held_out,
+    is_held_out,
     majority_class,
 )
 from core.tasks.own import SONNETS, own_corpus

@@ -42,7 +42,7 @@ from core.models.decoding import Hypothesis, Prompt, beam
 from core.models.transformer import Residual
 from core.seeding import seeded_normal
 from core.tasks import Example, Task, TaskConfig, make_task
-from core.tasks.metrics import bleu, exact_match
+from core.tasks.base import bleu, exact_match
 from core.tasks.text import TextTask
 from core.training.config import RunConfig
 from core.training.evaluate import objective, until
