@@ -129,7 +129,6 @@ def text_files(result: Shipped) -> dict[str, bytes]:
     """A text on the claim, the config, every number (x is empty where a measure is no curve), the parts as a LaTeX
     table, what it was measured with, and BibTeX, by file name."""
     claim, judged = result.claim, result.verdict
-    config = {"claim": claim.key, "settings": dict(result.settings)}
     facts = {
         "date": result.date,
         "command": result.command,
@@ -155,7 +154,9 @@ def text_files(result: Shipped) -> dict[str, bytes]:
             "results.csv has every number, a row each; parts.tex is a table of the parts, for \\input; measured.json "
             "says what it was measured with.\n"
         ),
-        "config.json": json.dumps(config, indent=1),
+        "config.json": json.dumps(
+            {"claim": claim.key, "settings": dict(result.settings)}, indent=1
+        ),
         "measured.json": json.dumps(facts, indent=1, ensure_ascii=False),
         "results.csv": out.getvalue(),
         "parts.tex": latex_table(claim, judged),

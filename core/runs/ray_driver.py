@@ -218,8 +218,9 @@ class ClusterJob:
             if not hosted():
                 nodes = [*ray_queue.node_names(self.run.metadata()), self.node]
                 self.run.update_metadata(nodes=nodes[-ray_queue.NODES :])
-            begins = ray_queue.words(f"Starts on the node {self.node}.", "Starts.")
-            self.run.set_status("starting", begins)
+            self.run.set_status(
+                "starting", ray_queue.words(f"Starts on the node {self.node}.", "Starts.")
+            )
             environ = {name: os.environ[name] for name in TRAVELS if name in os.environ}
             files, plugins = folder.pack(self.run.path), ray_queue.pack_plugins(plugins_folder())
             start = self.actor.start.remote(self.run.id, files, plugins, environ)

@@ -95,8 +95,7 @@ def code_version() -> str:
     """A digest of core's files and PyTorch's version: the same one gives the same numbers from the same seeds."""
     digest = hashlib.sha256(version("torch").partition("+")[0].encode())
     for path in sorted(lab_path("core").rglob("*.py")):
-        name = path.relative_to(lab_path("")).as_posix()
-        digest.update(f"{name}\0".encode() + path.read_bytes())
+        digest.update(bytes(path.relative_to(lab_path(""))) + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -134,8 +133,8 @@ class Entry:
         return f"{self.path.name}/{self.submitted}/{self.attempt}"
 
     def save(self) -> None:
-        data = {**vars(self), "path": str(self.path)}
-        write_atomically(_entry_path(self.path.name), json.dumps(data).encode())
+        data = json.dumps({**vars(self), "path": str(self.path)}).encode()
+        write_atomically(_entry_path(self.path.name), data)
 
 
 @dataclass(frozen=True)

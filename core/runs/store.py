@@ -403,8 +403,9 @@ class Copier:
         row, manifest = self.row(item.id), item.manifest()
         if row is None or row.server == self.place.server or item.changed_here():
             return False
-        may_write = manifest.server == row.server or row.owned > manifest.owned
-        return may_write and manifest.stamp != row.stamp
+        return manifest.stamp != row.stamp and (
+            manifest.server == row.server or row.owned > manifest.owned
+        )
 
     def _copy(self) -> None:
         stamps, busy = scan(self.root)

@@ -545,29 +545,25 @@ def _table(sheet: Sheet, readings: dict[int, Reading], data: Labelled) -> Table:
         and sheet.has_comma(list(read.values))
         and any("," in cell for cell in read.values)
     ]
-    numbers = [column.name for column in columns if not column.categories and not column.date]
     orders = {sheet.names[i]: date_order(list(read.values)) for i, read in readings.items()}
     days = [
         f"{column.name} ({orders[column.name]})" if orders[column.name] else column.name
         for column in columns
         if column.date
     ]
-    kinds = [
-        f"{column.name} ({len(column.categories)} kinds)" for column in columns if column.categories
-    ]
-    data.notes.extend(
-        f"{title}: {', '.join(names)}."
-        for title, names in (
-            ("Numbers", numbers),
-            ("With decimal commas", commas),
-            ("Dates as numbers, in days", days),
-            ("Categories", kinds),
-        )
-        if names
-    )
+    named = {
+        "Numbers": [one.name for one in columns if not one.categories and not one.date],
+        "With decimal commas": commas,
+        "Dates as numbers, in days": days,
+        "Categories": [
+            f"{one.name} ({len(one.categories)} kinds)" for one in columns if one.categories
+        ],
+    }
+    data.notes.extend(f"{title}: {', '.join(names)}." for title, names in named.items() if names)
     if empty:
-        total = len(cells) * len(readings)
-        data.notes.append(f"{empty:,} of {total:,} cells are empty and masked.")
+        data.notes.append(
+            f"{empty:,} of {len(cells) * len(readings):,} cells are empty and masked."
+        )
     return Table(tuple(columns), cells, data.labels, data.classes, tuple(data.notes))
 
 
