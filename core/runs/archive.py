@@ -107,8 +107,9 @@ def checkpoints(run: Run, config: RunConfig) -> None:
     """Check that checkpoints hold what `Session.restore` takes: weights, optimizer state, two generators."""
     if not run.checkpoint_steps():
         return
+    task = make_task(config.task)
     with torch.device("meta"):  # takes no memory
-        model = build_model(config.model, make_task(config.task).shape)
+        model = build_model(config.model, task.shape)
     shapes = [tuple(value.shape) for value in model.parameters()]
     weights = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
     generators = dict.fromkeys(
