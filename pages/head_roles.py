@@ -721,6 +721,12 @@ def draw_syntax(choice: ModelChoice) -> None:
     add_script(
         partial(syntax_script, choice, reference, result, score, head, sentence, query, trace)
     )
+    _syntax_table(choice, reference, result, score)
+
+
+def _syntax_table(
+    choice: ModelChoice, reference: str, result: SyntaxResult, score: RelationScore
+) -> None:
     table(
         "relation|instances|best head|accuracy|95 % interval|best offset|its accuracy".split("|"),
         syntax_rows(result),

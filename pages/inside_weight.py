@@ -378,30 +378,7 @@ def _weight(chosen: ModelChoice) -> None:
         )
     with right:
         fact(weight_fact(head, one, query, key))
-        # The row that the softmax sees, and a sink beside its keys
-        sunk = [] if one.sink is None else [np.float32(one.sink)]
-        names, scores = (*item.keys, *["sink"] * len(sunk)), np.append(one.scores, sunk)
-        weights = np.append(one.weights, [1 - one.weights.sum()] * len(sunk))
-        weights = np.where(np.isfinite(scores), weights, -np.inf)
-        st.markdown(":small[**Scores of the row**]")
-        _draw(
-            row(names, scores, cell.key, theme(), "score", named=False),
-            "scores",
-            "Scores of the row",
-        )
-        st.markdown(":small[**Weights of the row**; the dotted line is uniform attention]")
-        _draw(
-            row(
-                names,
-                weights,
-                cell.key,
-                theme(),
-                "weight",
-                1 / int(np.isfinite(one.scores).sum()),
-            ),
-            "weights",
-            "Weights of the row",
-        )
+        _row(one, item.keys, cell.key)
     # q and k dimension by dimension, before and after rotation where the family rotates
     st.markdown("## Where the query and the key agree")
     dimensions = np.arange(len(one.q))
@@ -469,6 +446,33 @@ def _weight(chosen: ModelChoice) -> None:
             ),
             break_down_weight,
         ),
+    )
+
+
+def _row(one: WeightBreakdown, keys: Sequence[str], picked: int) -> None:
+    # The row that the softmax sees, and a sink beside its keys
+    sunk = [] if one.sink is None else [np.float32(one.sink)]
+    names, scores = (*keys, *["sink"] * len(sunk)), np.append(one.scores, sunk)
+    weights = np.append(one.weights, [1 - one.weights.sum()] * len(sunk))
+    weights = np.where(np.isfinite(scores), weights, -np.inf)
+    st.markdown(":small[**Scores of the row**]")
+    _draw(
+        row(names, scores, picked, theme(), "score", named=False),
+        "scores",
+        "Scores of the row",
+    )
+    st.markdown(":small[**Weights of the row**; the dotted line is uniform attention]")
+    _draw(
+        row(
+            names,
+            weights,
+            picked,
+            theme(),
+            "weight",
+            1 / int(np.isfinite(one.scores).sum()),
+        ),
+        "weights",
+        "Weights of the row",
     )
 
 
