@@ -110,13 +110,13 @@ def with_names(spec: Spec) -> Spec:
         "symbolOpacity": 1,
         "labelFontSize": 12,
     }
-    looks = {
+    channels = {
         channel: series_encoding("name", domain, values) | {"legend": look}
         for channel, values in zip(("color", "strokeDash"), ranges, strict=True)
     }
-    legend = layer("line", [{"name": name} for name in domain], looks, opacity=0)
+    legend = layer("line", [{"name": name} for name in domain], channels, opacity=0)
     # Scales of its own: those of the figure have no legend on the page.
-    apart = {"scale": dict.fromkeys(looks, "independent")}
+    apart = {"scale": dict.fromkeys(channels, "independent")}
     return spec | {"layer": [*spec["layer"], legend], "resolve": apart}
 
 
