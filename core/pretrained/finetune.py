@@ -20,7 +20,7 @@ from core.entries import ConfigError, quote, refuse_if
 from core.memory import free_bytes
 from core.pretrained import hub
 from core.pretrained.attention_recorder import make_recordable
-from core.pretrained.base import Pretrained, PretrainedError, first_line, reject_if
+from core.pretrained.base import Pretrained, PretrainedError, reject_if, wrap_errors
 from core.pretrained.load import (
     LAB_MODELS,
     MINILM as MINILM_NAME,
@@ -182,10 +182,10 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
         f"The file has {len(once)} different rows; at least {MIN_ROWS} are needed, so that some "
         "can be held out.",
     )
-    if labelled and len(groups) < 2:
-        raise ConfigError(
-            f"Every row has the label {quote(*groups)}; at least two labels are needed."
-        )
+    refuse_if(
+        labelled and len(groups) < 2,
+        f"Every row has the label {quote(next(iter(groups)))}; at least two labels are needed.",
+    )
     refuse_if(
         labelled and len(groups) > MAX_LABELS,
         f"There are {len(groups):,} different labels; at most {MAX_LABELS} are allowed. Is the "
@@ -207,8 +207,12 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
         learned += pairs[count:]
     chance.shuffle(learned)
     chance.shuffle(held_out)
-    labels = tuple(sorted(groups)) if labelled else ()
-    return Rows(tuple(learned), tuple(held_out[:MAX_HELD_OUT]), labels, len(rows) - len(once))
+    return Rows(
+        tuple(learned),
+        tuple(held_out[:MAX_HELD_OUT]),
+        tuple(sorted(groups)) if labelled else (),
+        repeated=len(rows) - len(once),
+    )
 
 
 MAX_UNKNOWN = 0.5  # share of the rows' tokens
@@ -305,10 +309,8 @@ def load_tokenizer(model: str, task: str) -> Any:
         "transformers"
     )  # as in core.pretrained.load: threads import it at once
     none = f"{name_of(model)} has no readable tokenizer, so it cannot read the rows"
-    try:
+    with wrap_errors(none):
         tokenizer = transformers.AutoTokenizer.from_pretrained(check_model(model, task), **SAFE)
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-        raise PretrainedError(f"{none}: {first_line(error)}") from error
     # One without ordinary words was made from the config alone.
     reject_if(
         len(tokenizer) <= len(tokenizer.all_special_tokens), f"{none}. Take a complete model."
@@ -335,22 +337,17 @@ LONGEST_TOKENS = 128
 TUNED = "-tuned"
 
 
-@dataclass(eq=False)
-class Learner:
-    """A model in training and its tokenizer.
+@dataclass(frozen=True, eq=False)
+class Learner(Pretrained):
+    """A model in training: for reading, put it into eval mode first.
 
     `labels` are in the order of the model's outputs, empty for pairs. `new_words` were added to the vocabulary.
-    `watched` is whether its attention can be recorded, `new_head` whether the classification head was initialized anew.
+    `new_head` is whether the classification head was initialized anew.
     """
 
-    name: str
-    model: Any
-    tokenizer: Any
-    labels: tuple[str, ...]
-    new_words: tuple[str, ...]
-    watched: bool
-    max_tokens: int
-    new_head: bool
+    labels: tuple[str, ...] = ()
+    new_words: tuple[str, ...] = ()
+    new_head: bool = False
 
     @property
     def device(self) -> torch.device:
@@ -361,19 +358,6 @@ class Learner:
         path = folder / f"{self.name.rpartition('/')[2]}{TUNED}"
         self.model.save_pretrained(path)
         self.tokenizer.save_pretrained(path)
-
-    def pretrained(self) -> Pretrained:
-        """The model for reading; put it into eval mode first."""
-        pairs = not self.labels
-        return Pretrained(
-            self.name,
-            self.model,
-            self.tokenizer,
-            self.max_tokens,
-            "seq2seq" if pairs else "classify",
-            "pair" if pairs else "text",
-            self.watched,
-        )
 
 
 def build(config: FineTuneConfig, rows: Rows) -> Learner:
@@ -387,7 +371,7 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
     folder, tokenizer = folder_of(config.model), load_tokenizer(config.model, config.task)
     pairs = config.task == "pairs"
     labels, new_head, new = rows.labels, False, tuple[str, ...]()
-    try:
+    with wrap_errors(f"{name_of(config.model)} cannot learn {'pairs' if pairs else 'labels'}"):
         if pairs:
             model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, **OPTIONS)
             writes = ("lm_head", "final_logits_bias")
@@ -395,13 +379,6 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
             refuse_missing(missing, folder.name)
         else:
             model, labels, new_head = _classifier(folder, rows.labels)
-    except PretrainedError:
-        raise
-    except Exception as error:  # whatever the files of a foreign model make the library raise
-        what = "pairs" if pairs else "labels"
-        raise PretrainedError(
-            f"{name_of(config.model)} cannot learn {what}: {first_line(error)}"
-        ) from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token  # decoders are trained without padding
     model.config.pad_token_id = tokenizer.pad_token_id
@@ -411,8 +388,18 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
         freeze(model, config.layers)
     model.to(resolve_device(config.device))
     longest = getattr(model.config, "max_position_embeddings", None) or LONGEST_TOKENS
-    limit, watched = min(longest, LONGEST_TOKENS), make_recordable(model)
-    return Learner(name_of(config.model), model, tokenizer, labels, new, watched, limit, new_head)
+    return Learner(
+        name_of(config.model),
+        model,
+        tokenizer,
+        min(longest, LONGEST_TOKENS),
+        "seq2seq" if pairs else "classify",
+        "pair" if pairs else "text",
+        make_recordable(model),
+        labels=labels,
+        new_words=new,
+        new_head=new_head,
+    )
 
 
 OPTIONS: dict[str, Any] = {

@@ -37,7 +37,7 @@ from core.pretrained.finetune import (
     resolve,
     usual,
 )
-from core.pretrained.reading import read
+from core.pretrained.reading import end_tokens, read
 from core.runs.executor import line, record_machine
 from core.runs.runs import Run, new_id
 from core.runs.worker import work
@@ -85,8 +85,7 @@ def _measure_pairs(learner: Learner, parts: Sequence[Sequence[Pair]]) -> Record:
     predictions: list[Prediction] = []
     targets_of = [targets(learner, part) for part in parts]
     cap = max(labels.shape[1] for labels in targets_of)
-    end = learner.model.generation_config.eos_token_id
-    ends: set[int] = set() if end is None else {end} if isinstance(end, int) else set(end)
+    ends = end_tokens(learner)
 
     def written(ids: Int[Tensor, " T"]) -> tuple[str]:
         known = ids[ids != IGNORED].tolist()
@@ -154,7 +153,7 @@ def read_attention(learner: Learner, texts: Sequence[ModelInputs]) -> list[Readi
     with eval_mode(learner.model):
         learner.model.to("cpu")
         try:
-            return [read(learner.pretrained(), one) for one in texts]
+            return [read(learner, one) for one in texts]
         finally:
             learner.model.to(device)
 
@@ -398,10 +397,8 @@ def recorded_inputs(config: FineTuneConfig, rows: Rows) -> tuple[ModelInputs, ..
     """
     sentence = config.logged_example.strip()
     if config.task == "classify":
-        texts = [pair.text for pair in rows.held_out[:1]]
-        if sentence:
-            texts.insert(0, sentence)
-        return tuple(map(ModelInputs, texts))
+        texts = (sentence, *(pair.text for pair in rows.held_out[:1]))
+        return tuple(map(ModelInputs, filter(None, texts)))
     chosen = [pair for pair in (*rows.held_out, *rows.learned) if pair.text == sentence]
     refuse_if(
         bool(sentence and not chosen),
