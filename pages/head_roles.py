@@ -757,7 +757,8 @@ def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> Synt
     return score_syntax(
         load_model(ref),
         [one for _, one in sorted(measurements(READ, (ref, reference, kind)).items())[:count]],
-        len(shared(parses, reference)) - len(study_of(known_sentences, ref, reference)),
+        min(MAX_PARSES, len(shared(parses, reference)))
+        - len(study_of(known_sentences, ref, reference)),
     )
 
 
@@ -771,8 +772,8 @@ def _data_field(column: Any) -> str:
             "docs/conllu.md in the repository describes the format."
         )
     try:
-        if len(shared(parses, data)) == MAX_PARSES:
-            st.caption(f"Of a longer file the first {MAX_PARSES} sentences are measured.")
+        if (count := len(shared(parses, data))) > MAX_PARSES:
+            st.caption(f"Of its {count:,} sentences the first {MAX_PARSES} are measured.")
     except ConfigError as error:
         st.warning(plain(str(error)))
         return ""
@@ -1232,7 +1233,7 @@ def syntax_script(
                 f"""
 from core.interpret.syntax import RELATIONS, parses, read_parse, read_parses, score_relation, word_trace
 
-readings = read_parses(model, parses({reference!r}), {kind!r})
+readings = read_parses(model, parses({reference!r})[:{MAX_PARSES}], {kind!r})
 relation = next(one for one in RELATIONS if one.key == {score.relation.key!r})
 score = score_relation(readings, relation, reverse={score.reverse})
 accuracy = score.accuracy  # (layers, heads), over {score.count} queries

@@ -570,13 +570,13 @@ class Query:
 
 
 def parses(reference: str) -> tuple[Parse, ...]:
-    """The project's own sentences for "", or those of stored data, at most 500; ConfigError if they are malformed."""
-    return (parse_conllu(stored.read(reference)) if reference else own_parses())[:MAX_PARSES]
+    """The project's own sentences for "", or those of stored data; ConfigError if they are malformed."""
+    return parse_conllu(stored.read(reference)) if reference else own_parses()
 
 
 def known_sentences(pretrained: Pretrained, reference: str) -> tuple[Parse, ...]:
-    """Those of `parses` that the model knows. PretrainedError as in `known_parses`."""
-    return known_parses(pretrained, parses(reference))
+    """Those of the first MAX_PARSES of `parses` that the model knows. PretrainedError as in `known_parses`."""
+    return known_parses(pretrained, parses(reference)[:MAX_PARSES])
 
 
 def score_syntax(

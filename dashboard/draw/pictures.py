@@ -76,8 +76,11 @@ def outlined(svg: str, to_pdf: Callable[[str], bytes]) -> str:
         for at, clip in enumerate(inked)
     )
     pdf = to_pdf(f'<svg xmlns="{SVG}" width="100" height="100">{parts}</svg>')
-    drawn = PdfReader(io.BytesIO(pdf)).pages[0].get_contents().get_data()
-    outlines = [_path(part.rpartition(b" cm\n")[2]) for part in re.split(CLIPS, drawn)[:-1]]
+    drawn = PdfReader(io.BytesIO(pdf)).pages[0].get_contents()
+    assert drawn is not None
+    outlines = [
+        _path(part.rpartition(b" cm\n")[2]) for part in re.split(CLIPS, drawn.get_data())[:-1]
+    ]
     paths = {"": ""} | dict(zip(inked, outlines, strict=True))
     for node, clip in texts:
         del node[:]

@@ -32,7 +32,7 @@ def data_widget(param: Param, key: str) -> str:
     """A field to paste into and a file to upload; returns the text, or the reference of a long one."""
     link_data(key, str(param.default))
     st.file_uploader(
-        f"{param.name}: upload a file of at most {reading.MAX_SIGNS:,} characters",
+        f"{param.name}: upload a file of at most {param.longest:,} characters",
         key=file_key(key),
         type=["txt", "csv", "tsv", "md", "conllu"],
         max_upload_size=at_most("upload_megabytes", MAX_MB),
@@ -67,7 +67,7 @@ def data_widget(param: Param, key: str) -> str:
         value = typed or ""
         lines, signs = len(value.splitlines()), len(value)
     st.caption(
-        f"{lines:,} lines, {signs:,} of at most {reading.MAX_SIGNS:,} characters. "
+        f"{lines:,} lines, {signs:,} of at most {param.longest:,} characters. "
         f"{where_stored()} Nothing in it is executed."
     )
     if trouble := st.session_state.get(f"{key}:trouble"):
