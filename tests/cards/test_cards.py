@@ -12,7 +12,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from core.attention import Attention
 from core.models.cards import CARDS, card
 from core.models.cards.base import KINDS
-from core.models.cards.published import RETNET
 from tests.cases import each
 
 # Published configs in transformers: a card's key → model type, class, and what differs from the type's defaults.
@@ -230,9 +229,10 @@ def test_flops_are_those_that_pytorch_counts(key):
 def test_retnet_by_hand():
     """Queries and keys of 256 numbers a head; values, gate and last map of 432; a gated feed-forward layer of 6,912."""
     layer = 2 * 4096**2 + 3 * 4096 * 6912 + 3 * 4096 * 6912 + 2 * 4096
-    assert RETNET.parameters == 32 * layer + 4096
-    assert RETNET.cache_numbers(10) == RETNET.cache_numbers(10**6) == 32 * 16 * 256 * 432
-    assert RETNET.flops(7) == 2 * 32 * (layer - 2 * 4096) + 2 * 2 * RETNET.cache_numbers(1)
+    retnet = card("retnet")
+    assert retnet.parameters == 32 * layer + 4096
+    assert retnet.cache_numbers(10) == retnet.cache_numbers(10**6) == 32 * 16 * 256 * 432
+    assert retnet.flops(7) == 2 * 32 * (layer - 2 * 4096) + 2 * 2 * retnet.cache_numbers(1)
 
 
 def test_a_token_uses_some_of_the_experts():

@@ -4,53 +4,7 @@ from dataclasses import dataclass
 
 from core.attention import AttentionConfig, Choice
 from core.models.cards.base import ModelCard
-from core.models.cards.published import (
-    BERT,
-    DEEPSEEK_V2,
-    DEEPSEEK_V32,
-    GEMMA2,
-    GEMMA3,
-    GPT2,
-    GPT_OSS,
-    KIMI,
-    LLAMA2,
-    LLAMA3,
-    LLAMA4,
-    MAMBA2,
-    MINIMAX,
-    MISTRAL,
-    MODERNBERT,
-    OLMO2,
-    QWEN3,
-    QWEN3_NEXT,
-    RETNET,
-    SMOLLM3,
-    T5,
-)
-
-CARDS: tuple[ModelCard, ...] = (  # by year
-    BERT,
-    GPT2,
-    T5,
-    LLAMA2,
-    RETNET,
-    MISTRAL,
-    DEEPSEEK_V2,
-    MAMBA2,
-    LLAMA3,
-    GEMMA2,
-    OLMO2,
-    MODERNBERT,
-    MINIMAX,
-    GEMMA3,
-    LLAMA4,
-    QWEN3,
-    SMOLLM3,
-    GPT_OSS,
-    QWEN3_NEXT,
-    KIMI,
-    DEEPSEEK_V32,
-)
+from core.models.cards.published import CARDS
 
 
 def card(key: str) -> ModelCard:
@@ -85,7 +39,7 @@ LATENT, ROTARY, WINDOW, GROUPS = 512, 64, 4096, 8
 
 
 # Those whose layers all store alike.
-MODELS = {one.key: one for one in (OLMO2, LLAMA2, LLAMA3, QWEN3, DEEPSEEK_V2)}
+MODELS = {key: card(key) for key in ("olmo2", "llama2", "llama3", "qwen3", "deepseek_v2")}
 
 
 @dataclass(frozen=True)
