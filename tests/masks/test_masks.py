@@ -26,7 +26,7 @@ from core.attention.masks.layouts import Drawing, parse_drawing
 from core.attention.masks.patterns import layers_needed
 from core.attention.positions import POSITIONS, enters
 from core.attention.positions.relative import Learned, Sinusoidal, sinusoids
-from core.attention.positions.rotary import Position, Rotary, Yarn
+from core.attention.positions.rotary import Position, Rotary, yarn
 from core.entries import Area
 from tests.cases import each
 
@@ -890,7 +890,9 @@ def test_alignment_is_the_mean_cosine_of_the_angles():
     turns = properties.rotation_matrices(Rotary(4, 100.0, "halves"), 5, 4)
     expected = torch.tensor([(math.cos(d) + math.cos(d / 10)) / 2 for d in range(5)])
     torch.testing.assert_close(properties.alignment(turns)[0], expected, rtol=1e-5, atol=1e-6)
-    grown = properties.rotation_matrices(Yarn(4, 100.0, "halves", 1.0, math.e, 64, 32.0, 1.0), 5, 4)
+    grown = properties.rotation_matrices(
+        Rotary(4, 100.0, "halves", rule=yarn, factor=math.e, original=64, fast=32.0, slow=1.0), 5, 4
+    )
     torch.testing.assert_close(
         properties.alignment(grown)[0, 0], torch.tensor(1.1**2), rtol=1e-5, atol=1e-6
     )

@@ -26,16 +26,16 @@ from core.attention.positions.contextual import (
     Typed,
 )
 from core.attention.positions.rotary import (
-    DynamicNtk,
     GridRotary,
-    Linear,
-    Llama3,
-    LongRope,
-    PartialRotary,
     Rotary,
-    Yarn,
+    dynamic_ntk,
+    fastest,
+    linear,
+    llama3 as llama3_rule,
     parse_factors,
+    searched,
     spread_factors,
+    yarn,
 )
 from tests.attention.drawing import perturbed
 from tests.cases import each
@@ -65,7 +65,7 @@ def test_in_halves_against_llama(base, offset):
 @each("share", [0.25, 0.5])
 def test_a_share_in_halves_against_gpt_neox(share):
     (q, k), rotary, offset = heads(24), Rotary(24, 10000.0, "halves", share), 5
-    angle = torch.arange(offset, offset + T)[:, None] * rotary.frequencies(T).float()
+    angle = torch.arange(offset, offset + T)[:, None] * rotary.frequencies(T)[0].float()
     cos, sin = (wave(torch.cat((angle, angle), -1))[None] for wave in (torch.cos, torch.sin))
     for x, theirs in zip((q, k), neox.apply_rotary_pos_emb(q, k, cos, sin), strict=True):
         agree(rotary.rotate(x, offset), theirs, (x,))
@@ -105,9 +105,14 @@ SIN, COS = math.sin(1), math.cos(1)
     [
         (Rotary(2, 10000.0, "halves"), [1.0, 0.0], 1, [COS, SIN]),
         # place 4 with a factor of 4 is place 1 without
-        (Linear(2, 10000.0, "halves", 1.0, 4.0), [1.0, 0.0], 4, [COS, SIN]),
+        (Rotary(2, 10000.0, "halves", rule=linear, factor=4.0), [1.0, 0.0], 4, [COS, SIN]),
         # base 16, p = 1/2: the pair (0, 2) turns by 1 a position, the pair (1, 3) stays
-        (PartialRotary(4, 16.0, "halves", 0.5), [1.0] * 4, 1, [COS - SIN, 1.0, COS + SIN, 1.0]),
+        (
+            Rotary(4, 16.0, "halves", rule=fastest, part=0.5),
+            [1.0] * 4,
+            1,
+            [COS - SIN, 1.0, COS + SIN, 1.0],
+        ),
         # three columns: token 5 has row 1 and column 2, so its pairs turn by 1 and by 2
         (
             GridRotary(4, 10000.0, "interleaved", 3),
@@ -195,12 +200,10 @@ def test_frequencies_and_amplitude_against_transformers(key, params, dims, lengt
     theirs, factor = ROPE_INIT_FUNCTIONS[NAMES[key]](
         peer_config(key, dims, **params), "cpu", seq_len=length
     )
-    position = ours(key, dims, **params).position
+    frequencies, amplitude = ours(key, dims, **params).position.frequencies(length)
     if theirs.any():  # at least one pair rotates here
-        torch.testing.assert_close(
-            position.frequencies(length).float(), theirs, rtol=2e-5, atol=1e-9
-        )
-    assert position.amplitude == pytest.approx(factor, rel=1e-12)
+        torch.testing.assert_close(frequencies.float(), theirs, rtol=2e-5, atol=1e-9)
+    assert amplitude == pytest.approx(factor, rel=1e-12)
 
 
 @each(("key", "params"), [case for case in CASES if case[1].get("share", 0.75) in (0.4, 0.75)])
@@ -232,11 +235,14 @@ def test_a_whole_layer_of_longrope_is_phi3s(length):
 
 # 31.8, 15.9 and 8.0 turns; the ramp runs from dimension 0 (31 turns) to 3 (7 turns), floor(0.04) and ceil(2.18)
 # wavelengths 2π, 2π·10 and 2π·100 of an original 40π: 20, 2 and 0.2 turns stay, are shared (⅓), are divided
-LLAMA3 = Llama3(6, 1000.0, "halves", 1.0, 5.0, 10, 1.0, 4.0)
-LLAMA3.original = 40 * math.pi  # type: ignore[assignment]
+LLAMA3 = Rotary(
+    6, 1000.0, "halves", rule=llama3_rule, factor=5.0, original=40 * math.pi, low=1.0, high=4.0
+)
 # L = 64 of 32, s = 2: the base becomes 16 · 3² = 144, so the slow pair turns by 1/12
-NTK = DynamicNtk(4, 16.0, "halves", 1.0, 2.0, 32)
-LONGROPE = LongRope(4, 16.0, "halves", 1.0, 32.0, 32, "1", "2, 8")
+NTK = Rotary(4, 16.0, "halves", rule=dynamic_ntk, factor=2.0, original=32)
+LONGROPE = Rotary(
+    4, 16.0, "halves", rule=searched, stretch=32.0, original=32, short="1", long="2, 8"
+)
 
 
 @each(
@@ -245,7 +251,7 @@ LONGROPE = LongRope(4, 16.0, "halves", 1.0, 32.0, 32, "1", "2, 8")
         (NTK, 64, [1.0, 1 / 12], 1.0),
         (NTK, 20, [1.0, 1 / 4], 1.0),
         (
-            Yarn(6, 8.0, "halves", 1.0, 4.0, 200, 31.0, 7.0),
+            Rotary(6, 8.0, "halves", rule=yarn, factor=4.0, original=200, fast=31.0, slow=7.0),
             9,
             [1.0, 0.5 * 2 / 3 + 0.125 / 3, 0.25 / 3 + 0.0625 * 2 / 3],
             1 + 0.1 * math.log(4),
@@ -257,10 +263,8 @@ LONGROPE = LongRope(4, 16.0, "halves", 1.0, 32.0, 32, "1", "2, 8")
     ],
 )
 def test_frequencies_by_hand(position, length, frequencies, amplitude):
-    assert (position.frequencies(length).tolist(), position.amplitude) == (
-        pytest.approx(frequencies),
-        pytest.approx(amplitude),
-    )
+    ours, factor = position.frequencies(length)
+    assert (ours.tolist(), factor) == (pytest.approx(frequencies), pytest.approx(amplitude))
 
 
 def test_dynamic_ntk_turns_queries_and_keys_by_one_base():

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock, eager_cache
-from core.entries import Entry, LayerConfig, Param, quote, refuse_if
+from core.entries import Entry, LayerConfig, Param, Value, quote, refuse_if
 
 # Position, the base class of all encodings, and rotary positions: q and k rotated by their positions (Su 2021).
 
@@ -56,6 +57,7 @@ class Position(nn.Module):
         return None
 
 
+Scaled: TypeAlias = tuple[Float[Tensor, " half"], float]  # frequencies, and the amplitude
 STRIDE = 64  # positions by which tables of angles grow
 
 
@@ -65,30 +67,33 @@ class Rotary(Position):
     Of D dimensions the first `share` rotate, in whole pairs; the others see no position (GPT-NeoX, section 2.1).
     """
 
-    amplitude = 1.0
-
     def __init__(
         self,
         head_dim: int,
         base: float,
         layout: str,
         share: float = 1.0,
-        factor: float = 1.0,
-        original: int = 1,
+        rule: Callable[..., Scaled] | None = None,
+        **scaling: Value,
     ) -> None:
-        """Forms for longer texts read `factor`, by which these are longer, and `original`, the length in training."""
+        """A `rule` changes the frequencies for longer texts: rule(frequencies, length, base, **scaling)."""
         super().__init__()
-        self.base, self.layout, self.factor, self.original = base, layout, factor, original
+        self.base, self.layout, self.rule, self.scaling = base, layout, rule, scaling
         self.dims = max(2, 2 * int(head_dim * share / 2))
 
-    def frequencies(self, length: int) -> Float[Tensor, " half"]:
-        """Radians per position, for each pair, in a sequence of that length; fp64."""
-        return plain_frequencies(self.base, self.dims)
+    def frequencies(self, length: int) -> Scaled:
+        """Radians per position of each pair, in a sequence of that length, fp64; and what multiplies q and k."""
+        plain = plain_frequencies(self.base, self.dims)
+        return (
+            (plain, 1.0)
+            if self.rule is None
+            else self.rule(plain, length, self.base, **self.scaling)
+        )
 
     def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
         end = offset + x.shape[-2]
-        frequencies = self.frequencies(end if length is None else length)
-        kind = (self.amplitude, self.layout, x.dtype, x.device)
+        frequencies, amplitude = self.frequencies(end if length is None else length)
+        kind = (amplitude, self.layout, x.dtype, x.device)
         if torch.compiler.is_compiling():  # a graph cannot hold numbers read from a tensor
             cos, sin = cos_sin(frequencies, offset, end, *kind)
         else:
@@ -190,19 +195,16 @@ LAYOUT = Param(
     choices=("halves", "interleaved"),
     meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1",
 )
-ROTARY_PARAMS = (
-    BASE,
-    LAYOUT,
-    Param(
-        "share",
-        "Rotary share",
-        1.0,
-        0.05,
-        1.0,
-        0.05,
-        meaning="share of the dimensions that are rotated, in whole pairs; the others have no position",
-    ),
+SHARE = Param(
+    "share",
+    "Rotary share",
+    1.0,
+    0.05,
+    1.0,
+    0.05,
+    meaning="share of the dimensions that are rotated, in whole pairs; the others have no position",
 )
+ROTARY_PARAMS = (BASE, LAYOUT, SHARE)
 
 
 # Rotary positions scaled to texts longer than in training: linear, dynamic NTK, YaRN and Llama 3.
@@ -212,92 +214,69 @@ SMALLEST_RAMP = 0.001  # the authors of YaRN, where both ends of the ramp meet
 YARN_GROWTH = 0.1  # of the temperature with ln(factor), fitted by the authors of YaRN
 
 
-class Linear(Rotary):
+def linear(plain: Tensor, length: int, base: float, factor: float) -> Scaled:
     """Every position is divided by `factor`, so that a longer text stays within the trained angles. Chen 2023."""
-
-    def frequencies(self, length: int) -> Float[Tensor, " half"]:
-        return super().frequencies(length) / self.factor
+    return plain / factor, 1.0
 
 
-class DynamicNtk(Rotary):
+def dynamic_ntk(plain: Tensor, length: int, base: float, factor: float, original: int) -> Scaled:
     """The base is multiplied by (s·L/L₀ − (s − 1))^(d/(d−2)) for a length L beyond the trained L₀. Peng 2023, 3.3.
 
     Slow pairs are stretched, the fastest stays. The angles depend on the length, so cached keys must be rotated again.
     """
+    dims = 2 * len(plain)
+    if dims == 2:
+        return plain, 1.0  # the fastest pair is the only one
+    grown = factor * max(length, original) / original - (factor - 1)
+    base = base * grown ** (dims / (dims - 2))
+    return base ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims), 1.0
 
-    def frequencies(self, length: int) -> Float[Tensor, " half"]:
-        if self.dims == 2:
-            return super().frequencies(length)  # the fastest pair is the only one
-        grown = self.factor * max(length, self.original) / self.original - (self.factor - 1)
-        base = self.base * grown ** (self.dims / (self.dims - 2))
-        return base ** (-torch.arange(0, self.dims, 2, dtype=torch.float64) / self.dims)
 
-
-class Yarn(Rotary):
+def yarn(
+    plain: Tensor,
+    length: int,
+    base: float,
+    factor: float,
+    original: int,
+    fast: float,
+    slow: float,
+) -> Scaled:
     """Fast pairs stay, slow ones are divided by `factor`, with a ramp between. Peng 2023.
 
     A pair is fast when it makes more than `fast` turns within the original length, slow below `slow` (section 3.2).
     The amplitude 0.1 ln s + 1 stands for a softmax temperature (section 3.4): it multiplies q and k, so a score twice.
     """
-
-    def __init__(
-        self,
-        head_dim: int,
-        base: float,
-        layout: str,
-        share: float,
-        factor: float,
-        original: int,
-        fast: float,
-        slow: float,
-    ) -> None:
-        super().__init__(head_dim, base, layout, share, factor, original)
-        self.fast, self.slow = fast, slow
-        self.amplitude = YARN_GROWTH * math.log(factor) + 1.0
-
-    def pair_of(self, turns: float) -> float:
-        """The dimension that makes so many turns within the original length."""
-        return (
-            self.dims * math.log(self.original / (turns * 2 * math.pi)) / (2 * math.log(self.base))
-        )
-
-    def frequencies(self, length: int) -> Float[Tensor, " half"]:
-        plain = super().frequencies(length)
-        low = max(math.floor(self.pair_of(self.fast)), 0)
-        high = min(math.ceil(self.pair_of(self.slow)), self.dims - 1)
-        width = high - low if high != low else SMALLEST_RAMP
-        slow = ((torch.arange(len(plain), dtype=torch.float64) - low) / width).clamp(0, 1)
-        return plain * (1 - slow) + plain / self.factor * slow
+    dims = 2 * len(plain)
+    first, last = (  # the dimensions that make so many turns
+        dims * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
+        for turns in (fast, slow)
+    )
+    low, high = max(math.floor(first), 0), min(math.ceil(last), dims - 1)
+    width = high - low if high != low else SMALLEST_RAMP
+    divided = ((torch.arange(len(plain), dtype=torch.float64) - low) / width).clamp(0, 1)
+    scaled = plain * (1 - divided) + plain / factor * divided
+    return scaled, YARN_GROWTH * math.log(factor) + 1.0
 
 
-class Llama3(Rotary):
+def llama3(
+    plain: Tensor,
+    length: int,
+    base: float,
+    factor: float,
+    original: int,
+    low: float,
+    high: float,
+) -> Scaled:
     """As YaRN, with the ramp in wavelengths: below L₀/high they stay, above L₀/low they are divided. Llama 3, 2024."""
-
-    def __init__(
-        self,
-        head_dim: int,
-        base: float,
-        layout: str,
-        share: float,
-        factor: float,
-        original: int,
-        low: float,
-        high: float,
-    ) -> None:
-        super().__init__(head_dim, base, layout, share, factor, original)
-        self.low, self.high = low, high
-
-    def frequencies(self, length: int) -> Float[Tensor, " half"]:
-        plain = super().frequencies(length)
-        turns = self.original * plain / (2 * math.pi)  # within the original length
-        fast = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
-        return plain * fast + plain / self.factor * (1 - fast)
+    turns = original * plain / (2 * math.pi)  # within the original length
+    fast = ((turns - low) / (high - low)).clamp(0, 1)
+    return plain * fast + plain / factor * (1 - fast), 1.0
 
 
 def _entry(
     key: str,
     name: str,
-    kind: type[Rotary],
+    rule: Callable[..., Scaled],
     latex: str,
     meaning: str,
     paper: str,
@@ -310,7 +289,7 @@ def _entry(
     return Entry(
         key,
         name,
-        lambda config: kind(config.qk_dim, **config.position.kwargs),
+        lambda config: Rotary(config.qk_dim, rule=rule, **config.position.kwargs),
         latex,
         meaning,
         paper,
@@ -393,53 +372,37 @@ def grid_tables(
 SMALLEST_FACTOR, LARGEST_FACTOR = 0.01, 1e6
 
 
-class PartialRotary(Rotary):
-    """Of all D/2 pairs the fastest `share` rotate, each as in RoPE; the others stay. Barbero 2024.
+def fastest(plain: Tensor, length: int, base: float, part: float) -> Scaled:
+    """Of all D/2 pairs the fastest `part` rotate, each as in RoPE; the others stay. Barbero 2024.
 
     Other than in GPT-NeoX (`Rotary` with a share) the frequencies are those of the whole head: the pairs that stay are
     the slowest ones of RoPE, and not pairs of their own.
     """
-
-    def __init__(self, head_dim: int, base: float, layout: str, share: float) -> None:
-        super().__init__(head_dim, base, layout)
-        self.rotating = max(1, int(share * head_dim / 2))
-
-    def frequencies(self, length: int) -> Float[Tensor, " half"]:
-        plain = super().frequencies(length)
-        return plain.where(torch.arange(len(plain)) < self.rotating, 0.0)
+    return plain.where(torch.arange(len(plain)) < max(1, int(part * len(plain))), 0.0), 1.0
 
 
-class LongRope(Rotary):
-    """Pair m rotates by i · base^(−2m/d) / λ_m: one list of λ up to the trained length, one beyond. Ding 2024.
+def searched(
+    plain: Tensor,
+    length: int,
+    base: float,
+    stretch: float,
+    original: int,
+    short: str,
+    long: str,
+) -> Scaled:
+    """Pair m rotates by i · base^(−2m/d) / λ_m: one list of λ up to the trained length, one beyond. LongRoPE, Ding 2024.
 
     The lists are found by a search. Each is spread over the pairs from the fastest to the slowest: with as many numbers
     as pairs every pair has its own, with fewer those between are interpolated. The amplitude √(1 + ln s / ln L₀)
     multiplies q and k. The angles depend on the length, so cached keys must be rotated again. The first tokens, which
     the paper may leave unscaled, are scaled here.
     """
-
-    def __init__(
-        self,
-        head_dim: int,
-        base: float,
-        layout: str,
-        share: float,
-        stretch: float,
-        original: int,
-        short: str,
-        long: str,
-    ) -> None:
-        super().__init__(head_dim, base, layout, share, original=original)
-        self.short, self.long = (
-            spread_factors(parse_factors(text), self.dims // 2) for text in (short, long)
-        )
-        self.amplitude = math.sqrt(1.0 + math.log(stretch) / math.log(original))
-
-    def frequencies(self, length: int) -> Float[Tensor, " half"]:
-        factors = self.long if length > self.original else self.short
-        return super().frequencies(length) / torch.tensor(factors, dtype=torch.float64)
+    factors = spread_factors(parse_factors(long if length > original else short), len(plain))
+    amplitude = math.sqrt(1.0 + math.log(stretch) / math.log(original))
+    return plain / torch.tensor(factors, dtype=torch.float64), amplitude
 
 
+@lru_cache(maxsize=64)
 def parse_factors(text: str) -> tuple[float, ...]:
     """The numbers of a text like "1, 1.5, 4"; ConfigError for anything else."""
     try:
@@ -454,6 +417,7 @@ def parse_factors(text: str) -> tuple[float, ...]:
     return factors
 
 
+@lru_cache(maxsize=64)
 def spread_factors(factors: tuple[float, ...], pairs: int) -> tuple[float, ...]:
     """One factor for each pair: the numbers evenly from the first pair to the last, interpolated between."""
     steps = [m * (len(factors) - 1) / max(pairs - 1, 1) for m in range(pairs)]
@@ -462,9 +426,6 @@ def spread_factors(factors: tuple[float, ...], pairs: int) -> tuple[float, ...]:
         factors[at] + (step - at) * (factors[min(at + 1, len(factors) - 1)] - factors[at])
         for step, at in zip(steps, below, strict=True)
     )
-
-
-_BASE, _LAYOUT, _SHARE = ROTARY_PARAMS
 
 
 def _factors(key: str, name: str, default: str, where: str) -> Param:
@@ -495,7 +456,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(
         "linear_rope",
         "RoPE, linear scaling",
-        Linear,
+        linear,
         r"R_{i/s},\quad \theta_m \leftarrow \theta_m / s",
         "Positions are divided by a factor, so the angles of a longer text stay within those of training.",
         "Chen et al.",
@@ -507,7 +468,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(
         "ntk_rope",
         "RoPE, dynamic NTK",
-        DynamicNtk,
+        dynamic_ntk,
         r"b \leftarrow b\left(\frac{s L}{L_0} - (s - 1)\right)^{\frac{d}{d-2}}\ \text{for}\ L > L_0",
         "The base grows with the length. Slow pairs of dimensions rotate more slowly, and the fastest pair does not "
         "change.",
@@ -522,7 +483,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(
         "yarn",
         "YaRN",
-        Yarn,
+        yarn,
         r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad s_{ij} \times (0.1 \ln s + 1)^2",
         "Pairs of dimensions that rotate often within the original length do not change, the others rotate more slowly, "
         "and scores become a little larger.",
@@ -554,7 +515,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(
         "llama3_rope",
         "RoPE, Llama 3 scaling",
-        Llama3,
+        llama3,
         r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad "
         r"\gamma_m = \mathrm{clip}\!\left(\frac{L_0/\lambda_m - l}{h - l},\,0,\,1\right)",
         "Short wavelengths do not change, long ones are multiplied by the factor, and those between by a part of it.",
@@ -603,7 +564,8 @@ ENTRIES: tuple[Entry, ...] = (
                 1,
                 meaning="number of patches in a row of the picture",
             ),
-            *ROTARY_PARAMS[:2],
+            BASE,
+            LAYOUT,
         ),
         short="(R[r, c] q)·(R[r, c] k)",
         enters="q, k",
@@ -612,7 +574,13 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "p_rope",
         "p-RoPE",
-        lambda config: PartialRotary(config.qk_dim, **config.position.kwargs),
+        lambda config: Rotary(
+            config.qk_dim,
+            config.position.kwargs["base"],
+            config.position.kwargs["layout"],
+            rule=fastest,
+            part=config.position["share"],
+        ),
         r"\theta_m = b^{-2m/D}\ \text{for}\ m < p\,D/2,\ \text{else}\ 0",
         "Only the fastest pairs of dimensions rotate. The slowest do not see the position, so they can compare content at "
         "any distance.",
@@ -621,54 +589,41 @@ ENTRIES: tuple[Entry, ...] = (
         "https://arxiv.org/abs/2410.06205",
         (
             replace(
-                _SHARE,
+                SHARE,
                 name="Share p",
                 default=0.75,
                 meaning="share p of the pairs of dimensions that rotate: the fastest ones, and at least one",
             ),
-            _BASE,
-            _LAYOUT,
+            BASE,
+            LAYOUT,
         ),
         short="R[i] of the fast pairs",
         enters="q, k",
         refuse=refuse_odd,
     ),
-    Entry(
+    _entry(
         "longrope",
         "LongRoPE",
-        lambda config: LongRope(config.qk_dim, **config.position.kwargs),
+        searched,
         r"\theta_m \leftarrow \theta_m / \lambda_m,\quad s_{ij} \times \left(1 + \frac{\ln s}{\ln L_0}\right)",
         "Each pair of dimensions rotates more slowly by a factor of its own. The factors are searched, once for short and "
         "once for long texts.",
         "Ding et al.",
         2024,
         "https://arxiv.org/abs/2402.13753",
-        (
-            Param(
-                "stretch",
-                "Stretch s",
-                4.0,
-                1.0,
-                2048.0,
-                0.5,
-                meaning="how many times longer texts become; scores grow with its logarithm",
-            ),
-            Param(
-                "original",
-                "Original length",
-                2048,
-                32,
-                1_048_576,
-                1,
-                meaning="length of the texts in training",
-            ),
-            _factors("short", "Factors, short", "1", "up to the original length"),
-            _factors("long", "Factors, long", "1, 4", "beyond the original length"),
-            *ROTARY_PARAMS,
+        "R[i], a factor each pair",
+        Param(
+            "stretch",
+            "Stretch s",
+            4.0,
+            1.0,
+            2048.0,
+            0.5,
+            meaning="how many times longer texts become; scores grow with its logarithm",
         ),
-        short="R[i], a factor each pair",
-        enters="q, k",
+        _original(2048),
+        _factors("short", "Factors, short", "1", "up to the original length"),
+        _factors("long", "Factors, long", "1, 4", "beyond the original length"),
         traits=frozenset({"reads length"}),
-        refuse=refuse_odd,
     ),
 )
