@@ -154,7 +154,7 @@ def test_the_gated_delta_rule_overwrites_what_its_key_held():
         torch.eye(2)[[0, 0, 0, 1]][None, None],
         k,
         v,
-        (torch.zeros(1, 1, 3), torch.ones(1, 1, 3)),
+        (torch.zeros(1, 1, 3, 1), torch.ones(1, 1, 3, 1)),
         2,
     )
     assert out.flatten().tolist() == [4, 4, 9, 3]

@@ -359,6 +359,7 @@ DELTAS = ("kda", "delta", "gated_delta")
 def ruled(key, q, k, v, *gates, chunk, offset=0, past=None, segment=0):
     """Output and last state of a rule by chunks; that of "delta" never decays, and log-linear's last gate is of queries."""
     gates = (torch.zeros_like(gates[0]), *gates) if key == "delta" else gates
+    gates = [gate if gate.dim() == 4 else gate[..., None] for gate in gates]
     return by_chunks(RULES[key], q, k, v, gates[:2], chunk, offset, past, gates[2:], segment)
 
 
@@ -522,7 +523,8 @@ def test_the_weights_that_a_layer_shows_are_that_matrix(key):
     steps = layer(x, key_mask=real)
     for text in range(B):
         seen = x[text : text + 1, real[text]]
-        alone, own = layer(seen), layer.kernel.gates(seen)
+        alone, gates = layer(seen), layer.kernel.gates(seen)
+        own = [gate.squeeze(-1) for gate in gates]  # of one number where it is one a head
         q, k = layer.kernel.prepare(alone.q, alone.k)
         theirs = implied_matrix(key, q, k, *(own[1:] if key == "delta" else own))
         within = steps.weights[text : text + 1, :, real[text]][..., real[text]]
@@ -542,7 +544,9 @@ def test_the_weights_that_log_linear_shows_are_that_matrix():
     levels = own.level_rate * own.level(x).unflatten(2, (H, LEVELS)).transpose(1, 2)
     torch.testing.assert_close(
         steps.weights,
-        implied_matrix("log_linear", steps.q, steps.k, *own.gates(x), F.softplus(levels)),
+        implied_matrix(
+            "log_linear", steps.q, steps.k, *(g[..., 0] for g in own.gates(x)), F.softplus(levels)
+        ),
     )
 
 

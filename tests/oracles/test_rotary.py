@@ -241,7 +241,7 @@ LLAMA3 = Rotary(
 # L = 64 of 32, s = 2: the base becomes 16 · 3² = 144, so the slow pair turns by 1/12
 NTK = Rotary(4, 16.0, "halves", rule=dynamic_ntk, factor=2.0, original=32)
 LONGROPE = Rotary(
-    4, 16.0, "halves", rule=searched, stretch=32.0, original=32, short="1", long="2, 8"
+    4, 16.0, "halves", rule=searched, stretch=32.0, original=32, short=(1.0,), long=(2.0, 8.0)
 )
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock, split_heads
+from core.attention.basics import ScoreBlock
 from core.attention.kernels.costs import (
     SEGMENT,
     delta_cost,
@@ -27,13 +27,12 @@ from core.attention.kernels.implied import (
     CHUNK,
     IMPLIED,
     STATE,
-    LowRank,
     Rule,
     StateKernel,
-    channel_gate,
-    head_gate,
+    head_gates,
     initial_rates,
     initial_steps,
+    low_rank,
     needs_plain_rows,
     softplus_decay,
     states_before,
@@ -110,7 +109,6 @@ def decay_between(total: Tensor) -> Tensor:
 class Delta(StateKernel):
     """β = σ(W_b x), one a head and key, from the keys' own x; α = 1."""
 
-    key = "delta"
     rule: Rule = staticmethod(delta_rule)
 
     def __init__(self, config: LayerConfig) -> None:
@@ -121,25 +119,26 @@ class Delta(StateKernel):
         return unit(q, scale), unit(k)
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
-        """log α and β, (B, H, S) each."""
-        write = head_gate(self.write, context).sigmoid()
+        """log α and β, (B, H, S, 1) each."""
+        write = head_gates(self.write, context, self.heads).sigmoid()
         return torch.zeros_like(write), write
 
 
 class GatedDelta(Delta):
     """α = e^(−e^A softplus(W_a x + b)) and β = σ(W_b x), one of each a head and key, from the keys' own x."""
 
-    key = "gated_delta"
-
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
-        self.forget = nn.Linear(config.d_model, config.score_heads)
+        self.forget = self.decay_map(config)
         self.log_rate = initial_rates(config.score_heads)
-        initial_steps(self.forget.bias)
+        initial_steps(self.forget)
+
+    def decay_map(self, config: LayerConfig) -> nn.Module:
+        return nn.Linear(config.d_model, config.score_heads)
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
-        decay = softplus_decay(self.log_rate, head_gate(self.forget, context))
-        return decay, head_gate(self.write, context).sigmoid()
+        decay = softplus_decay(self.log_rate, head_gates(self.forget, context, self.heads))
+        return decay, super().gates(context)[1]
 
 
 # State space duality: Mamba-2 as attention, whose mask holds decays that the tokens decide.
@@ -158,18 +157,17 @@ def state_space(
 class StateSpace(StateKernel):
     """Δ = softplus(W x + b) and a = e^(−e^A Δ), one of each a head and key, from the keys' own x."""
 
-    key = "ssd"
     rule: Rule = staticmethod(state_space)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
         self.step = nn.Linear(config.d_model, config.score_heads)
         self.log_rate = initial_rates(config.score_heads)
-        initial_steps(self.step.bias)
+        initial_steps(self.step)
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
-        """log a and Δ, (B, H, S) each."""
-        gate = head_gate(self.step, context)
+        """log a and Δ, (B, H, S, 1) each."""
+        gate = head_gates(self.step, context, self.heads)
         return softplus_decay(self.log_rate, gate), F.softplus(gate)
 
 
@@ -248,25 +246,18 @@ def chunks_before(q: Tensor, states: Tensor, remains: Tensor, weights: Tensor) -
 class LogLinear(StateSpace):
     """Mamba-2's Δ and a from the keys' own x, and λ = softplus(r_l · W x) of each level from the queries' own x."""
 
-    key = "log_linear"
     rule: Rule = staticmethod(log_linear)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
-        self.chunk, self.heads, levels = (
-            power_of_two(self.chunk),
-            config.score_heads,
-            int(config.kernel["levels"]),
-        )
+        self.chunk, levels = power_of_two(self.chunk), int(config.kernel["levels"])
         self.level = nn.Linear(config.d_model, config.score_heads * levels, bias=False)
         self.level_rate = nn.Parameter(torch.ones(config.score_heads, 1, levels))
 
     def query_gates(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """λ, (B, H, T, L)."""
-        x = block.require("x", "kernel = log_linear", kernel="retention").to(
-            self.level.weight.dtype
-        )
-        levels = to_float32(split_heads(self.level(x), self.heads))
+        x = block.require("x", "kernel = log_linear", kernel="retention")
+        levels = head_gates(self.level, x.to(self.level.weight.dtype), self.heads)
         return (F.softplus(to_float32(self.level_rate) * levels),)
 
 
@@ -353,20 +344,15 @@ def gated_linear(
 class GatedLinear(StateKernel):
     """log α = log σ(W_2 W_1 x + b) / τ, one of each head, channel and key, from the keys' own x."""
 
-    key = "gla"
     rule: Rule = staticmethod(gated_linear)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
-        self.chunk, self.heads, self.tau = (
-            power_of_two(self.chunk),
-            config.score_heads,
-            float(config.kernel["tau"]),
-        )
-        self.forget = LowRank(config, int(config.kernel["rank"]))
+        self.chunk, self.tau = power_of_two(self.chunk), float(config.kernel["tau"])
+        self.forget = low_rank(config, int(config.kernel["rank"]))
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
-        return (F.logsigmoid(channel_gate(self.forget, context, self.heads)) / self.tau,)
+        return (F.logsigmoid(head_gates(self.forget, context, self.heads)) / self.tau,)
 
 
 # Kimi delta attention: the delta rule on a state in which each channel of the keys fades at a pace of its own.
@@ -380,23 +366,18 @@ def kimi_delta(
     return correct_in_chunks(weights, rows, until, total.unsqueeze(-1), v, write, past)
 
 
-class KimiDelta(Delta):
+class KimiDelta(GatedDelta):
     """α = e^(−e^A softplus(W_2 W_1 x + b)) of each channel, through D numbers, and β = σ(W_b x) of each head."""
 
-    key = "kda"
     rule: Rule = staticmethod(kimi_delta)
     segment = SEGMENT
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
-        self.chunk, self.heads = power_of_two(self.chunk), config.score_heads
-        self.forget = LowRank(config, config.qk_dim)
-        self.log_rate = initial_rates(config.score_heads)
-        initial_steps(self.forget.up.bias)
+        self.chunk = power_of_two(self.chunk)
 
-    def gates(self, context: Tensor) -> tuple[Tensor, ...]:
-        decay = softplus_decay(self.log_rate, channel_gate(self.forget, context, self.heads))
-        return decay, head_gate(self.write, context).sigmoid()
+    def decay_map(self, config: LayerConfig) -> nn.Module:
+        return low_rank(config, config.qk_dim)
 
 
 ENTRIES: tuple[Entry, ...] = (

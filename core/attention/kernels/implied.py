@@ -1,5 +1,6 @@
 """What the kernels without a score matrix share: scaled q and k, real keys, chunks, and their Steps."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import wraps
 from math import log
@@ -129,7 +130,7 @@ def by_chunks(
 ) -> tuple[Tensor, Tensor | None]:
     """The output of a `rule` of a state, (B, H, T, E), and the state after the last key.
 
-    gates are (B, H, S) or (B, H, S, D), those of queries (B, H, T, L); 0 for what fills the last chunk, which leaves the
+    gates are (B, H, S, 1) or (B, H, S, D), those of queries (B, H, T, L); 0 for what fills the last chunk, which leaves the
     state as it is. Queries begin at position `offset`; `past` is the state before the first key. A `segment`
     is the number of tokens that are computed at once, where there are more and all are queries and keys.
     """
@@ -143,10 +144,7 @@ def by_chunks(
         return torch.cat(outs, 2), past
     q, k, v = in_chunks(q, k, v, chunk, offset)
     length = q.shape[2] * chunk
-    parts = [
-        pad_tokens(gate if gate.dim() == 4 else gate.unsqueeze(-1), 0, length - keys)
-        for gate in gates
-    ]
+    parts = [pad_tokens(gate, 0, length - keys) for gate in gates]
     parts += [pad_tokens(gate, offset, length - offset - queries) for gate in query_gates]
     out, state = rule(q, k, v, *(part.unflatten(2, (-1, chunk)) for part in parts), past)
     return out.flatten(2, 3)[:, :, offset : offset + queries], state
@@ -211,21 +209,21 @@ RATES, STEPS = (1.0, 16.0), (1e-3, 0.1)  # between which A and softplus(b) start
 class StateKernel(nn.Module):
     """A kernel whose state is changed from token to token, by gates that are computed from the keys' own x.
 
-    A subclass has a `key`, computes its `gates`, and has a `rule` that computes from prepared q and k, v and the gates,
+    A subclass computes its `gates`, and has a `rule` that computes from prepared q and k, v and the gates,
     all in n chunks of c tokens, (B, H, n, c, D), and from the state before these: the output, (B, H, n, c, E), linear in
     v where there is no state before, and the state after the last key, if there is one alone.
     """
 
-    key: str
     rule: Rule
     segment = 0  # tokens that are computed at once; 0 for all
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
+        self.key, self.heads = config.kernel.key, config.score_heads
         self.chunk = int(config.kernel["chunk"])
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
-        """The gates of every key, (B, H, S) or (B, H, S, D) each, of which 0 leaves the state as it is."""
+        """The gates of every key, (B, H, S, 1) or (B, H, S, D) each, of which 0 leaves the state as it is."""
         raise NotImplementedError
 
     def query_gates(self, block: ScoreBlock) -> tuple[Tensor, ...]:
@@ -245,7 +243,7 @@ class StateKernel(nn.Module):
         q, k = self.prepare(q, k if real is None else k.masked_fill(~real.mT, 0.0), scale)
         gates = self.gates(context if real is None else context.masked_fill(~real[:, 0].mT, 0.0))
         if real is not None:  # 0 for the keys that are not real
-            gates = tuple(gate * (real[:, 0] if gate.dim() == 3 else real.mT) for gate in gates)
+            gates = tuple(gate * real.mT for gate in gates)
         chunk, of_queries = chunk_length(inputs, self.chunk), self.query_gates(block)
 
         def run(v: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -267,39 +265,29 @@ def initial_rates(heads: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(heads).uniform_(*RATES).log())
 
 
-def initial_steps(bias: Tensor) -> None:
-    """Fill the bias of a gate so that its softplus, the step, lies between 0.001 and 0.1."""
+def initial_steps(layer: nn.Module) -> None:
+    """Fill the bias of a gate, its last parameter, so that its softplus, the step, lies between 0.001 and 0.1."""
+    *_, bias = layer.parameters()
     with torch.no_grad():
         step = torch.empty_like(bias).uniform_(*map(log, STEPS)).exp()
         bias.copy_(step.expm1().log())  # the inverse of softplus
 
 
-def head_gate(layer: nn.Module, context: Tensor) -> Tensor:
-    """What a linear map of x to one number a head gives, (B, H, S), in at least fp32."""
-    return to_float32(layer(context)).mT
-
-
-def channel_gate(layer: nn.Module, context: Tensor, num_heads: int) -> Tensor:
-    """What a map of x to one number a channel of each head gives, (B, H, S, D), in at least fp32."""
-    return to_float32(split_heads(layer(context), num_heads))
+def head_gates(layer: nn.Module, x: Tensor, num_heads: int) -> Tensor:
+    """What a map of x gives to each head, one number or one a channel, (B, H, S, 1 or D), in at least fp32."""
+    return to_float32(split_heads(layer(x), num_heads))
 
 
 def softplus_decay(log_rate: Tensor, gate: Tensor) -> Tensor:
-    """log α = −e^A softplus(gate), for A of each head and a gate (B, H, S) or (B, H, S, D)."""
-    rate = to_float32(log_rate).exp().view(-1, *(1,) * (gate.dim() - 2))
-    return F.softplus(gate).mul_(-rate)
+    """log α = −e^A softplus(gate), for A of each head and a gate (B, H, S, 1) or (B, H, S, D)."""
+    return F.softplus(gate).mul_(-to_float32(log_rate).exp()[:, None, None])
 
 
-class LowRank(nn.Module):
+def low_rank(config: LayerConfig, rank: int) -> nn.Sequential:
     """A linear map of x to every channel of every head, (B, S, H · D), through `rank` numbers."""
-
-    def __init__(self, config: LayerConfig, rank: int) -> None:
-        super().__init__()
-        self.down = nn.Linear(config.d_model, rank, bias=False)
-        self.up = nn.Linear(rank, config.score_heads * config.qk_dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.up(self.down(x))
+    down = nn.Linear(config.d_model, rank, bias=False)
+    up = nn.Linear(rank, config.score_heads * config.qk_dim)
+    return nn.Sequential(OrderedDict(down=down, up=up))
 
 
 # Attention without a score matrix: φ(q)ᵀφ(k) in place of e^(qᵀk), so that keys and values are summed once.

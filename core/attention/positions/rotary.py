@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock, eager_cache
-from core.entries import Entry, LayerConfig, Param, Value, quote, refuse_if
+from core.entries import Entry, LayerConfig, Param, quote, refuse_if
 
 # Position, the base class of all encodings, and rotary positions: q and k rotated by their positions (Su 2021).
 
@@ -74,7 +74,7 @@ class Rotary(Position):
         layout: str,
         share: float = 1.0,
         rule: Callable[..., Scaled] | None = None,
-        **scaling: Value,
+        **scaling: Any,
     ) -> None:
         """A `rule` changes the frequencies for longer texts: rule(frequencies, length, base, **scaling)."""
         super().__init__()
@@ -387,8 +387,8 @@ def searched(
     base: float,
     stretch: float,
     original: int,
-    short: str,
-    long: str,
+    short: tuple[float, ...],
+    long: tuple[float, ...],
 ) -> Scaled:
     """Pair m rotates by i · base^(−2m/d) / λ_m: one list of λ up to the trained length, one beyond. LongRoPE, Ding 2024.
 
@@ -397,12 +397,11 @@ def searched(
     multiplies q and k. The angles depend on the length, so cached keys must be rotated again. The first tokens, which
     the paper may leave unscaled, are scaled here.
     """
-    factors = spread_factors(parse_factors(long if length > original else short), len(plain))
+    factors = spread_factors(long if length > original else short, len(plain))
     amplitude = math.sqrt(1.0 + math.log(stretch) / math.log(original))
     return plain / torch.tensor(factors, dtype=torch.float64), amplitude
 
 
-@lru_cache(maxsize=64)
 def parse_factors(text: str) -> tuple[float, ...]:
     """The numbers of a text like "1, 1.5, 4"; ConfigError for anything else."""
     try:
@@ -417,7 +416,6 @@ def parse_factors(text: str) -> tuple[float, ...]:
     return factors
 
 
-@lru_cache(maxsize=64)
 def spread_factors(factors: tuple[float, ...], pairs: int) -> tuple[float, ...]:
     """One factor for each pair: the numbers evenly from the first pair to the last, interpolated between."""
     steps = [m * (len(factors) - 1) / max(pairs - 1, 1) for m in range(pairs)]
@@ -601,29 +599,39 @@ ENTRIES: tuple[Entry, ...] = (
         enters="q, k",
         refuse=refuse_odd,
     ),
-    _entry(
+    Entry(
         "longrope",
         "LongRoPE",
-        searched,
+        lambda config: Rotary(
+            config.qk_dim,
+            rule=searched,
+            **config.position.kwargs
+            | {name: parse_factors(config.position.kwargs[name]) for name in ("short", "long")},
+        ),
         r"\theta_m \leftarrow \theta_m / \lambda_m,\quad s_{ij} \times \left(1 + \frac{\ln s}{\ln L_0}\right)",
         "Each pair of dimensions rotates more slowly by a factor of its own. The factors are searched, once for short and "
         "once for long texts.",
         "Ding et al.",
         2024,
         "https://arxiv.org/abs/2402.13753",
-        "R[i], a factor each pair",
-        Param(
-            "stretch",
-            "Stretch s",
-            4.0,
-            1.0,
-            2048.0,
-            0.5,
-            meaning="how many times longer texts become; scores grow with its logarithm",
+        (
+            Param(
+                "stretch",
+                "Stretch s",
+                4.0,
+                1.0,
+                2048.0,
+                0.5,
+                meaning="how many times longer texts become; scores grow with its logarithm",
+            ),
+            _original(2048),
+            _factors("short", "Factors, short", "1", "up to the original length"),
+            _factors("long", "Factors, long", "1, 4", "beyond the original length"),
+            *ROTARY_PARAMS,
         ),
-        _original(2048),
-        _factors("short", "Factors, short", "1", "up to the original length"),
-        _factors("long", "Factors, long", "1, 4", "beyond the original length"),
+        short="R[i], a factor each pair",
+        enters="q, k",
         traits=frozenset({"reads length"}),
+        refuse=refuse_odd,
     ),
 )
