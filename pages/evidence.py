@@ -9,8 +9,8 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import evidence, trace as flow
-from core.pretrained.answers import display_names
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet
+from core.pretrained.generate import display_names
 from core.pretrained.reading import with_sink
 from core.ranks import kendall
 from dashboard.draw.grids import bar_figure

@@ -13,8 +13,7 @@ import streamlit as st
 
 from core.interpret import lens as study
 from core.interpret.evidence import Question
-from core.pretrained.answers import mask_position, output_id
-from core.pretrained.generate import token_names
+from core.pretrained.generate import mask_position, output_id, token_names
 from dashboard.draw import vega
 from dashboard.draw.grids import bar_figure
 from dashboard.inside import (

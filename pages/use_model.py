@@ -10,12 +10,13 @@ import streamlit as st
 import torch
 
 from core.interpret.evidence import Effect, Question, ablate_heads
-from core.pretrained.answers import (
+from core.pretrained.generate import (
     MODEL_TASKS,
     Candidate,
     ModelTask,
     answer_of,
     cosines,
+    decode_text,
     embedding,
     mask_word,
     maskable_words,
@@ -23,7 +24,6 @@ from core.pretrained.answers import (
     task_of,
     top_candidates,
 )
-from core.pretrained.generate import decode_text
 from core.studies import use_model as study
 from dashboard.draw import palette
 from dashboard.draw.grids import bars
@@ -157,7 +157,7 @@ def embed_script(
     answer: study.Answer,
     head: study.Head,
 ) -> Script:
-    imports = {"from core.pretrained.answers import similarities"}
+    imports = {"from core.pretrained.generate import similarities"}
     others = "*map(ModelInputs, names[1:])"
     if choice.inputs.picture is not None:
         parts = [inputs_lines(choice.ref, inputs) for _, inputs in compared[1:]]
@@ -231,7 +231,7 @@ alt.Chart(pd.DataFrame(likeliest)).mark_bar().encode(x="probability:Q", y=alt.Y(
 
 def _ask(question: Question, more: str, draw: str = "", picture: str = "") -> Cell:
     imports = {f"from core.interpret.evidence import {name}" for name in ("Question", "ask")}
-    imports |= {"from core.pretrained.answers import top_candidates"} if draw else set()
+    imports |= {"from core.pretrained.generate import top_candidates"} if draw else set()
     return Cell(
         "The model's answer, and the likeliest tokens or classes."
         if draw

@@ -25,14 +25,6 @@ from core.interpret.trace import (
     to_numpy,
 )
 from core.memory import free_bytes
-from core.pretrained.answers import (
-    Answer,
-    answer,
-    answer_of,
-    check_output,
-    display_names,
-    top_candidates,
-)
 from core.pretrained.attention_recorder import (
     NO_HEADS,
     AttentionCall,
@@ -48,6 +40,14 @@ from core.pretrained.base import (
     PretrainedError,
     Reading,
     reject_if,
+)
+from core.pretrained.generate import (
+    Answer,
+    answer,
+    answer_of,
+    check_output,
+    display_names,
+    top_candidates,
 )
 from core.pretrained.load import MINILM, maps_bytes
 from core.pretrained.reading import Batch, allowed_of, encode, forward

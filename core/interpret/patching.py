@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from core.hooks import hooked
 from core.interpret.evidence import Baseline, Question, ask
 from core.interpret.trace import Kind, LayerKey, layer_names, to_numpy
-from core.pretrained.answers import answer_of
 from core.pretrained.attention_recorder import STACK, AttentionCall, Patch, numbers_by_layer
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError, reject_if
+from core.pretrained.generate import answer_of
 from core.pretrained.reading import forward, tokenizer_of
 
 # The places of a model whose outputs are read and replaced: layers, and their feed-forward networks.

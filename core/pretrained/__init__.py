@@ -1,13 +1,5 @@
 """Pretrained models: loading them, and reading the attention they compute on an input."""
 
-from core.pretrained.answers import (
-    answer,
-    mask_word,
-    maskable_words,
-    output_id,
-    output_name,
-    top_candidates,
-)
 from core.pretrained.base import (
     Array,
     Line,
@@ -17,6 +9,14 @@ from core.pretrained.base import (
     Reading,
     reject_if,
     wrap_errors,
+)
+from core.pretrained.generate import (
+    answer,
+    mask_word,
+    maskable_words,
+    output_id,
+    output_name,
+    top_candidates,
 )
 from core.pretrained.load import (
     LAB_MODELS,

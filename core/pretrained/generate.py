@@ -1,11 +1,12 @@
-"""Text generation with a pretrained language model or encoder–decoder, by the lab's own decoding algorithms."""
+"""What a model answers: a token, a class, an embedding, or a text that the lab's own decoding algorithms generate."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,14 +14,18 @@ from torch import Tensor
 
 from core.interpret.trace import AttentionTrace, Kind
 from core.models.decoding import Prompt, SearchSettings, Tree, length_power, no_repeat, search_steps
-from core.pretrained.attention_recorder import to_device
+from core.pretrained.attention_recorder import NO_HEADS, HeadSet, to_device
 from core.pretrained.base import (
+    CONTINUES,
+    STARTS_WORD,
     Line,
     ModelInputs,
     Pretrained,
     PretrainedError,
     Reading,
     display_tokens,
+    marks_words,
+    reject_if,
     text_config,
     text_line,
     wrap_errors,
@@ -28,6 +33,7 @@ from core.pretrained.base import (
 from core.pretrained.load import sees_ahead
 from core.pretrained.reading import (
     Batch,
+    encode,
     encode_source,
     end_tokens,
     forward,
@@ -36,9 +42,368 @@ from core.pretrained.reading import (
     maps_of,
     note_of,
     target_ids,
+    tokenized,
     tokenizer_of,
     with_sink,
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The answer at one position: logits (V,), or a unit vector (C,) where the model has no head."""
+
+    kind: Literal["next", "mask", "class", "embedding"]
+    logits: Float[Tensor, " V"] | None = None
+    vector: Float[Tensor, " C"] | None = None
+    position: int = 0
+
+    @property
+    def probabilities(self) -> Float[Tensor, " V"] | None:
+        """The softmax of the logits; None for an embedding."""
+        return None if self.logits is None else self.logits.softmax(-1)
+
+
+class Candidate(NamedTuple):
+    """One token or class of an answer: its id, its display name and its probability."""
+
+    id: int
+    word: str
+    probability: float
+
+
+def answer(
+    pretrained: Pretrained,
+    inputs: ModelInputs,
+    off: HeadSet = NO_HEADS,
+    position: int | None = None,
+) -> Answer:
+    """The model's answer to its inputs at `position`, by default the last one or the masked one.
+
+    PretrainedError when a masked language model gets no mask.
+    """
+    batch, *_ = encode(pretrained, inputs)
+    output, _ = forward(pretrained, batch, off=off)
+    return answer_of(pretrained, batch, output, position)
+
+
+def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, position: int | None = None,
+              row: int = 0) -> Answer:  # fmt: skip
+    """The answer in a row of a model's output; it keeps its gradients."""
+    if pretrained.head == "classify":
+        return Answer("class", output.logits[row])
+    if pretrained.head == "none":
+        states: Any = getattr(output, "last_hidden_state", None)
+        reject_if(
+            states is None or states.ndim != 3,
+            f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "
+            "token, a class or an embedding that is shown here; take a model with one of these.",
+        )
+        mask = None if "decoder_input_ids" in batch else batch.get("attention_mask")
+        mask = None if mask is None else mask[row : row + 1]
+        return Answer("embedding", vector=mean_state(states[row : row + 1], mask))
+    if position is None:
+        position = (
+            mask_position(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
+        )
+    position = position % output.logits.shape[1]
+    # Clone: a view would keep the logits of every position in memory.
+    logits = output.logits[row, position].clone()
+    return Answer("mask" if pretrained.head == "masked" else "next", logits, position=position)
+
+
+def top_candidates(
+    pretrained: Pretrained, answer: Answer, count: int = 10
+) -> tuple[Candidate, ...]:
+    """The `count` likeliest tokens or classes, likeliest first; empty for an embedding."""
+    if (shares := answer.probabilities) is None:
+        return ()
+    best = shares.detach().topk(min(count, len(shares)))
+    ids = best.indices.tolist()
+    return tuple(map(Candidate, ids, display_names(pretrained, answer, ids), best.values.tolist()))
+
+
+def display_names(pretrained: Pretrained, answer: Answer, ids: Sequence[int]) -> tuple[str, ...]:
+    """The names of classes, or the text of tokens, by their ids.
+
+    ## marks a token that continues a word, in vocabularies that mark the beginning of words.
+    """
+    if answer.kind == "class":
+        return tuple(str(pretrained.model.config.id2label.get(one, one)) for one in ids)
+    return display_tokens(tokenizer_of(pretrained), ids)
+
+
+def maskable_words(line: Line) -> dict[int, str]:
+    """The words of sentence A by the index that `mask_word` takes; PretrainedError when there are none."""
+    words: dict[int, str] = {}
+    for token, word, segment in zip(line.tokens, line.word, line.segment, strict=True):
+        if word is not None and segment == 0:
+            words[word] = words.get(word, "") + token.removeprefix(CONTINUES)
+    reject_if(not words, "The text has no word that could be masked; write one or more.")
+    return words
+
+
+def mask_word(pretrained: Pretrained, text: str, word: int) -> str:
+    """The text with one word replaced by the mask token, by its index in `Line.word`.
+
+    PretrainedError when the model fills no masks, or the text has no such word.
+    """
+    mask = getattr(pretrained.tokenizer, "mask_token", None)
+    reject_if(
+        pretrained.head != "masked" or mask is None,
+        f"{pretrained.name} cannot fill masks; take a model of masked words, such as BERT.",
+    )
+    encoding = tokenized(pretrained, text)
+    reject_if(word not in encoding.word_ids(), f"The text has no word {word}.")
+    start, end = encoding.word_to_chars(word)
+    start = end - len(text[start:end].lstrip())
+    return f"{text[:start]}{mask}{text[end:]}"
+
+
+def mean_state(states: Float[Tensor, "1 T C"], mask: Tensor | None) -> Float[Tensor, " C"]:
+    """The mean state of all tokens but padding, at length 1: their sum will do. Reimers & Gurevych 2019, section 3."""
+    real = states.new_ones(states.shape[:2]) if mask is None else mask.to(states)
+    return torch.nn.functional.normalize((states[0] * real[0, :, None]).sum(0), dim=0)
+
+
+def mask_position(pretrained: Pretrained, ids: Tensor) -> int:
+    """The position of the first mask token; PretrainedError when there is none."""
+    token = pretrained.tokenizer.mask_token
+    masked = (ids[0] == pretrained.tokenizer.mask_token_id).nonzero()
+    reject_if(
+        not len(masked), f"{pretrained.name} fills masks: write {token} where a word is missing."
+    )
+    return int(masked[0])
+
+
+# Convert the names of classes and tokens to logit numbers, and back.
+
+
+NUMBER = re.compile(r"(?:.*\s)?#(\d{1,9})", re.DOTALL)
+QUOTED, LISTED = 40, 8  # characters of what was typed, and classes, that an error repeats
+
+
+def output_name(pretrained: Pretrained, answer: Answer, output: int) -> str:
+    """The name of a class or token, with its number where the name is ambiguous."""
+    name = display_names(pretrained, answer, [output])[0]
+    try:
+        if output_id(pretrained, answer, name) == output:
+            return name
+    except PretrainedError:
+        pass
+    return f"{name} #{output}"
+
+
+def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
+    """The class or token of a name as `output_name` writes it, or of #number.
+
+    PretrainedError for an unknown name, for a text of several tokens, and for an embedding.
+    """
+    text, named, quoted = text.strip(), pretrained.name, f"“{text.strip()[:QUOTED]}”"
+    if answer.logits is None:
+        raise PretrainedError(
+            f"The output of {named} is an embedding: it has no classes and no tokens."
+        )
+    reject_if(
+        not text, "Type a class." if answer.kind == "class" else "Type a token of the vocabulary."
+    )
+    if answer.kind == "class":
+        classes = {int(one): str(name) for one, name in pretrained.model.config.id2label.items()}
+        matching = (
+            [one for one, name in classes.items() if match in (name, name.casefold())]
+            for match in (text, text.casefold())
+        )
+        by_name = next((ones[0] for ones in matching if len(ones) == 1), None)
+    else:
+        by_name = _token(pretrained, text)
+    if by_name is not None and by_name < len(answer.logits):
+        return by_name
+    if number := NUMBER.fullmatch(text):
+        return check_output(pretrained, answer, int(number[1]))
+    if answer.kind == "class":
+        names = display_names(pretrained, answer, range(min(LISTED, len(answer.logits))))
+        more = ", …" if len(answer.logits) > LISTED else ""
+        raise PretrainedError(
+            f"{named} has no class {quoted}. Its {len(answer.logits):,} are "
+            f"{', '.join(names)}{more}; a number such as #0 also names one."
+        )
+    ids, tokenizer = _encoded(pretrained, text), tokenizer_of(pretrained)
+    reject_if(
+        ids in ([], [tokenizer.unk_token_id]),
+        f"{quoted} is not in the vocabulary of {named}. Type another token, or its number, "
+        "such as #17.",
+    )
+    pieces = [*display_tokens(tokenizer, ids[:LISTED]), *(["…"] if len(ids) > LISTED else [])]
+    raise PretrainedError(
+        f"{quoted} is no token of {named}: its tokenizer cuts it into {len(ids)} "
+        f"({', '.join(pieces)}). Type one token, or its number, such as #17."
+    )
+
+
+def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
+    """The number itself; PretrainedError unless the answer has such a logit."""
+    assert answer.logits is not None
+    reject_if(
+        not 0 <= output < len(answer.logits),
+        f"{pretrained.name} has no {'class' if answer.kind == 'class' else 'token'} #{output}; the "
+        f"numbers are 0 to {len(answer.logits) - 1:,}.",
+    )
+    return output
+
+
+def _token(pretrained: Pretrained, text: str) -> int | None:
+    """The token of that name in the vocabulary, else the one that the tokenizer makes of the text."""
+    tokenizer, piece = tokenizer_of(pretrained), text.removeprefix(CONTINUES)
+    spelled = [text]
+    if marks_words(tokenizer):
+        begins = [f"{start}{text}" for start in STARTS_WORD]
+        spelled = (
+            [text, piece]
+            if piece != text
+            else [*begins, text]
+            if text.isalnum()
+            else [text, *begins]
+        )
+    for one in spelled:
+        number = tokenizer.convert_tokens_to_ids(one)
+        if number is not None and tokenizer.convert_ids_to_tokens(number) == one:
+            return int(number)
+    ids = _encoded(pretrained, text)
+    return ids[0] if len(ids) == 1 and ids[0] != tokenizer.unk_token_id else None
+
+
+def _encoded(pretrained: Pretrained, text: str) -> list[int]:
+    """The tokens of a text after another word."""
+    written = f" {text}" if text.isalnum() else text.removeprefix(CONTINUES)
+    return list(tokenized(pretrained, written, add_special_tokens=False)["input_ids"])
+
+
+# The task a pretrained model was built for, by its head and its input type.
+
+
+TaskKey = Literal["embed", "fill", "classify", "next", "translate", "picture"]
+
+
+@dataclass(frozen=True)
+class ModelTask:
+    """A task, what a model needs for it, the lab's own model for it ("" where there is none), and one of the hub."""
+
+    key: TaskKey
+    name: str
+    does: str
+    needs: str
+    lab_model: str
+    hub: str
+    megabytes: int
+
+
+MODEL_TASKS = (
+    ModelTask(
+        "embed",
+        "Compare sentences",
+        "gives each text one vector, so that texts can be compared",
+        "an encoder without a last layer",
+        "all-MiniLM-L6-v2",
+        "sentence-transformers/all-mpnet-base-v2",
+        438,
+    ),
+    ModelTask(
+        "fill",
+        "Fill a mask",
+        "predicts the missing word",
+        "a last layer for masked words",
+        "",
+        "google-bert/bert-base-uncased",
+        440,
+    ),
+    ModelTask(
+        "classify",
+        "Classify a text",
+        "assigns a text to a class",
+        "a last layer for classes",
+        "",
+        "distilbert/distilbert-base-uncased-finetuned-sst-2-english",
+        268,
+    ),
+    ModelTask(
+        "next",
+        "Continue a text",
+        "predicts the next token",
+        "a last layer for next tokens",
+        "induction",
+        "distilbert/distilgpt2",
+        353,
+    ),
+    ModelTask(
+        "translate",
+        "Translate",
+        "reads one sequence and writes another",
+        "an encoder and a decoder",
+        "numbers",
+        "google-t5/t5-small",
+        242,
+    ),
+    ModelTask(
+        "picture",
+        "Classify a picture",
+        "assigns a picture to a class",
+        "patches and a last layer for classes",
+        "digits",
+        "google/vit-base-patch16-224",
+        346,
+    ),
+)
+
+
+def task_of(pretrained: Pretrained) -> ModelTask:
+    """The model's task; PretrainedError where its head gives no answer that is shown here."""
+    head, reads = pretrained.head, pretrained.reads
+    key = {"seq2seq": "translate", "masked": "fill", "next": "next"}.get(head)
+    if head == "classify" and reads != "sound":
+        key = "picture" if reads == "picture" else "classify"
+    elif head == "none" and reads in ("text", "picture"):
+        key = "embed"
+    for job in MODEL_TASKS:
+        if job.key == key:
+            heard = replace(job, name="Transcribe speech", does="writes the text of a sound")
+            return heard if reads == "sound" else job
+    raise PretrainedError(
+        f"{pretrained.name} gives the states of a {reads} and has no last layer; choose a model "
+        "with one, such as numbers, induction or digits."
+    )
+
+
+def similarities(
+    pretrained: Pretrained, inputs_list: Sequence[ModelInputs]
+) -> Float[Tensor, "N N"]:
+    """The cosine of each two of N inputs' embeddings, −1 to 1; PretrainedError for a model that gives none."""
+    return cosines([embedding(pretrained, inputs) for inputs in inputs_list])
+
+
+def embedding(pretrained: Pretrained, inputs: ModelInputs) -> Float[Tensor, " C"]:
+    """The embedding of an input, of length 1; PretrainedError for a model that gives none."""
+    vector = answer(pretrained, inputs).vector
+    if vector is None:
+        raise PretrainedError(f"{pretrained.name} gives no embedding; all-MiniLM-L6-v2 does.")
+    return vector
+
+
+def cosines(vectors: Sequence[Float[Tensor, " C"]]) -> Float[Tensor, "N N"]:
+    """The cosine of each two of N vectors of length 1."""
+    both = torch.stack(list(vectors))
+    return both @ both.T
+
+
+def most_similar(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[int, int]:
+    """The indices of the most similar pair, or of `one` and its most similar other; ValueError for fewer than two."""
+    if len(table) < 2:
+        raise ValueError("There is nothing to compare with; give two or more.")
+    others = table.masked_fill(torch.eye(len(table), dtype=torch.bool), -torch.inf)
+    if one is not None:
+        return one, int(others[one].argmax())
+    # Rounding makes the two halves differ in the last bit.
+    first, second = sorted(divmod(int(others.argmax()), len(table)))
+    return first, second
+
 
 # A pretrained model behind the decoder interface of `core.models.decoding`: encode a source, then feed one token a row.
 

@@ -79,8 +79,8 @@ from core.pretrained import (
     load_minilm,
     read,
 )
-from core.pretrained.answers import Answer, answer_of, output_id, output_name
 from core.pretrained.attention_recorder import _is_transposed
+from core.pretrained.generate import Answer, answer_of, output_id, output_name
 from core.tasks import TaskConfig, make_task
 from core.tasks.text import NAMES
 from tests.cases import each

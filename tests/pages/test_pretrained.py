@@ -25,7 +25,7 @@ from core.interpret.map_transform import (
 )
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.pretrained import Array, Line, ModelInputs, PretrainedError, load_lab_model
-from core.pretrained.answers import Candidate, answer
+from core.pretrained.generate import Candidate, answer
 from core.studies import use_model as study
 from dashboard.draw.formats import distinct
 from dashboard.draw.grids import bars

@@ -28,7 +28,6 @@ from core.pretrained import (
     Array,
     ModelInputs,
     PretrainedError,
-    answers,
     attention_recorder as seam,
     base,
     encode,
@@ -47,29 +46,27 @@ from core.pretrained import (
     read,
     verify,
 )
-from core.pretrained.answers import (
+from core.pretrained.arrays import read_arrays
+from core.pretrained.base import picture_line, text_line
+from core.pretrained.generate import (
     MODEL_TASKS,
     Answer,
     answer,
     answer_of,
+    decode_text,
     display_names,
+    generate,
+    generate_steps,
     mask_word,
     mean_state,
     most_similar,
-    similarities,
-    task_of,
-    top_candidates,
-)
-from core.pretrained.arrays import read_arrays
-from core.pretrained.base import picture_line, text_line
-from core.pretrained.generate import (
-    decode_text,
-    generate,
-    generate_steps,
     prepare_generation,
     score_continuation,
+    similarities,
     step_probabilities,
+    task_of,
     token_names,
+    top_candidates,
 )
 from core.pretrained.load import ImageProcessor, max_tokens_of, positions, untrained
 from core.pretrained.reading import (
@@ -1103,13 +1100,13 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
         np.array([[[1.5, -1, 0.2], [0, 1, 0.6]]]), 3)[0, :, 0].numpy(),
      pytest.approx(np.array([[1, 0], [0, 1], [0.2, 0.6]]), abs=1e-6)),
     # Answers.
-    *((lambda head=head, reads=reads: answers.task_of(replace(tiny("gpt2"), name="m", head=head, reads=reads)).name, name)
+    *((lambda head=head, reads=reads: generation.task_of(replace(tiny("gpt2"), name="m", head=head, reads=reads)).name, name)
       for head, reads, name in (
         ("next", "text", "Continue a text"), ("next", "sound", "Transcribe speech"), ("masked", "text", "Fill a mask"),
         ("seq2seq", "pair", "Translate"), ("seq2seq", "sound", "Transcribe speech"),
         ("classify", "text", "Classify a text"), ("classify", "picture", "Classify a picture"),
         ("none", "text", "Compare sentences"), ("none", "picture", "Compare sentences"))),
-    *((lambda head=head: refusal(lambda: answers.task_of(replace(tiny("gpt2"), name="m", head=head, reads="sound"))),
+    *((lambda head=head: refusal(lambda: generation.task_of(replace(tiny("gpt2"), name="m", head=head, reads="sound"))),
        "m gives the states of a sound and has no last layer; choose a "
        "model with one, such as numbers, induction or digits.") for head in ("none", "classify")),
     *((lambda more=more: answered("gpt2", torch.arange(30.0).reshape(2, 3, 5), row=1, **more), expected)
@@ -1118,35 +1115,35 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
     (lambda: answered("bert_classifier", torch.arange(6.0).reshape(2, 3), row=1), ("class", 0, [3, 4, 5])),
     (lambda: refusal(lambda: mask_word(tiny("bert_classifier"), "the street", 0)),
      "bert_classifier cannot fill masks; take a model of masked words, such as BERT."),
-    *((lambda text=text: answers.output_id(tiny("mistral"), Answer("next", torch.zeros(99)), text), one)
+    *((lambda text=text: generation.output_id(tiny("mistral"), Answer("next", torch.zeros(99)), text), one)
       for text, one in (("##a", 21), ("a", 47))),
     (lambda: [replace(tiny("gpt2"), reads=one).reads_text for one in ("text", "pair", "picture", "sound")],  # type: ignore
      [True, True, False, False]),
     *((lambda batch=batch: meant({one: torch.tensor([[1, 1, 1], [1, 1, 0]]) for one in batch}), expected)
       for batch, expected in ((["attention_mask"], [1, 0]), ([], [0.8, 0.6]),
                               (["attention_mask", "decoder_input_ids"], [0.8, 0.6]))),
-    (lambda: answers.mask_position(tiny("bert"), torch.tensor([[2, 4, 9, 4]])), 1),
-    (lambda: answers.maskable_words(encode(tiny("bert"), ModelInputs("tired animal", second="late boat"))[1]),
+    (lambda: generation.mask_position(tiny("bert"), torch.tensor([[2, 4, 9, 4]])), 1),
+    (lambda: generation.maskable_words(encode(tiny("bert"), ModelInputs("tired animal", second="late boat"))[1]),
      {0: "tired", 1: "animal"}),
-    (lambda: answers.most_similar(torch.tensor([[1, -0.5], [-0.5, 1]])), (0, 1)),
-    (lambda: answers.most_similar(torch.tensor([[1, 0.9, 0.1], [0.9, 1, 0.2], [0.1, 0.2, 1]]), 2), (2, 1)),
-    *((lambda text=text, size=size: answers.output_id(tiny("bert"), answers.Answer("mask", torch.zeros(size)), text), one)
+    (lambda: generation.most_similar(torch.tensor([[1, -0.5], [-0.5, 1]])), (0, 1)),
+    (lambda: generation.most_similar(torch.tensor([[1, 0.9, 0.1], [0.9, 1, 0.2], [0.1, 0.2, 1]]), 2), (2, 1)),
+    *((lambda text=text, size=size: generation.output_id(tiny("bert"), Answer("mask", torch.zeros(size)), text), one)
       for text, size, one in (("the", 110, 109), ("The", 110, 109), (" a ", 99, 21), ("##t", 99, 82), ("#0", 99, 0),
                               ("x #98", 99, 98))),
-    *((lambda text=text: answers.output_id(tiny("gpt2"), answers.Answer("next", torch.zeros(328)), text), one)
+    *((lambda text=text: generation.output_id(tiny("gpt2"), generation.Answer("next", torch.zeros(328)), text), one)
       for text, one in (("the", 271), ("##t", 85), (".", 15), ("##.", 15))),
-    *((lambda names=names, text=text: answers.output_id(*classes(names), text), one) for names, text, one in (
+    *((lambda names=names, text=text: generation.output_id(*classes(names), text), one) for names, text, one in (
         ("A a b", "A", 0), ("A a b", "B", 2), ("A a b", "a #1", 1))),
-    (lambda: [answers.output_name(*classes("A a b"), one) for one in range(3)], ["A", "a #1", "b"]),
-    (lambda: [(one.id, one.word) for one in answers.top_candidates(*classes("A a b"), 2)], [(2, "b"), (1, "a")]),
-    (lambda: [one.id for one in answers.top_candidates(*classes("A a b"), 9)], [2, 1, 0]),
-    *((lambda names=names: refusal(lambda: answers.output_id(*classes(names), "z")), sentence) for names, sentence in (
+    (lambda: [generation.output_name(*classes("A a b"), one) for one in range(3)], ["A", "a #1", "b"]),
+    (lambda: [(one.id, one.word) for one in generation.top_candidates(*classes("A a b"), 2)], [(2, "b"), (1, "a")]),
+    (lambda: [one.id for one in generation.top_candidates(*classes("A a b"), 9)], [2, 1, 0]),
+    *((lambda names=names: refusal(lambda: generation.output_id(*classes(names), "z")), sentence) for names, sentence in (
         ("a b c d e f g h", "m has no class “z”. Its 8 are a, b, c, d, e, f, g, h; a number such as #0 also names one."),
         ("a b c d e f g h i", "m has no class “z”. Its 9 are a, b, c, d, e, f, g, h, …; a number such as #0 also names "
          "one."))),
-    (lambda: refusal(lambda: answers.output_id(*classes("a a"), "#2")), "m has no class #2; the numbers are 0 to 1."),
+    (lambda: refusal(lambda: generation.output_id(*classes("a a"), "#2")), "m has no class #2; the numbers are 0 to 1."),
     *((lambda text=text, size=size: refusal(
-        lambda: answers.output_id(tiny("bert"), answers.Answer("mask", torch.zeros(size)), text)), sentence)
+        lambda: generation.output_id(tiny("bert"), generation.Answer("mask", torch.zeros(size)), text)), sentence)
       for text, size, sentence in (
         ("#109", 109, "bert has no token #109; the numbers are 0 to 108."),
         ("the", 109, "“the” is no token of bert: its tokenizer cuts it into 1 (the). Type one token, or its number, such "
@@ -1336,24 +1333,24 @@ def refusal(do: Any) -> str:
 
 
 def answered(family: str, logits: torch.Tensor, **more: int) -> tuple[str, int, list[float]]:
-    made = answers.answer_of(tiny(family), {}, SimpleNamespace(logits=logits), **more)
+    made = generation.answer_of(tiny(family), {}, SimpleNamespace(logits=logits), **more)
     return made.kind, made.position, made.logits.tolist()
 
 
 def meant(batch: dict[str, torch.Tensor]) -> Any:
     # The embedding of the second of two texts, whose last token is padding by the mask.
     states = torch.tensor([[[1.0, 2]] * 3, [[3, 0], [0, 0], [9, 9]]])
-    made = answers.answer_of(
+    made = generation.answer_of(
         tiny("bert_encoder"), batch, SimpleNamespace(last_hidden_state=states), row=1
     )
     return pytest.approx(made.vector.tolist(), abs=1e-6)
 
 
-def classes(names: str) -> tuple[Any, answers.Answer]:
+def classes(names: str) -> tuple[Any, generation.Answer]:
     # A model of these classes and its answer, of which the last class is the likeliest.
     labels = dict(enumerate(names.split()))
     made = SimpleNamespace(name="m", model=SimpleNamespace(config=SimpleNamespace(id2label=labels)))
-    return made, answers.Answer("class", torch.arange(float(len(labels))))
+    return made, generation.Answer("class", torch.arange(float(len(labels))))
 
 
 def settings(**values: Any) -> Any:
