@@ -20,7 +20,6 @@ from core.pretrained.base import (
     Line,
     PretrainedError,
     Reading,
-    first_line,
     format_count,
     reject_if,
     words_of,
@@ -52,51 +51,47 @@ def _npz(data: bytes, name: str) -> Arrays:
     weights: dict[str, np.ndarray] = {}
     labels: dict[str, tuple[str, ...]] = {}
     room = MAX_NUMBERS
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            for member in archive.namelist():
-                key = member.removesuffix(".npy")
-                with archive.open(member) as file:
-                    version = "1_0" if np.lib.format.read_magic(file) == (1, 0) else "2_0"
-                    shape, _, kind = getattr(np.lib.format, f"read_array_header_{version}")(file)
+    # A header is Python's text, and may make its reader raise anything.
+    with (
+        wrap_errors(f"{name} is not a readable NPZ", ". Write it with numpy.savez_compressed."),
+        zipfile.ZipFile(io.BytesIO(data)) as archive,
+    ):
+        for member in archive.namelist():
+            key = member.removesuffix(".npy")
+            with archive.open(member) as file:
+                version = "1_0" if np.lib.format.read_magic(file) == (1, 0) else "2_0"
+                shape, _, kind = getattr(np.lib.format, f"read_array_header_{version}")(file)
+            reject_if(
+                kind.hasobject,
+                f"{member} in {name} holds Python objects, which could run code, so it is not "
+                "opened. Save text as numpy.array([...], dtype=str).",
+            )
+            size = -(-kind.itemsize // 8)  # in numbers of 8 bytes; two letters are one
+            text = kind.kind == "U" and _label(key) and len(shape) == 1
+            if text:
                 reject_if(
-                    kind.hasobject,
-                    f"{member} in {name} holds Python objects, which could run code, so it is not "
-                    "opened. Save text as numpy.array([...], dtype=str).",
+                    shape[0] > MAX_TOKENS,
+                    f"{quote_name(key)} in {name} names {format_count(shape[0])} tokens; at most "
+                    f"{MAX_TOKENS:,} are read.",
                 )
-                size = -(-kind.itemsize // 8)  # in numbers of 8 bytes; two letters are one
-                text = kind.kind == "U" and _label(key) and len(shape) == 1
-                if text:
-                    reject_if(
-                        shape[0] > MAX_TOKENS,
-                        f"{quote_name(key)} in {name} names {format_count(shape[0])} tokens; at most "
-                        f"{MAX_TOKENS:,} are read.",
-                    )
-                    reject_if(
-                        kind.itemsize > 4 * MAX_LETTERS,
-                        f"{key} in {name} allows {kind.itemsize // 4:,} letters for a token; "
-                        f"at most {MAX_LETTERS:,} are read.",
-                    )
-                elif kind.kind not in "fiu":
-                    raise PretrainedError(
-                        f"{key} in {name} holds {kind}, not numbers. Weights are numbers; tokens are "
-                        "an array of text named tokens, queries or keys."
-                    )
-                _refuse_large(key, (*shape, size), room, name)
-                room -= int(np.prod(shape)) * size
-                with archive.open(member) as file:
-                    values = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
-                if text:
-                    labels[key] = tuple(map(str, values))
-                else:
-                    weights[key] = values.astype(np.float32)
-    except PretrainedError:
-        raise
-    except Exception as error:  # a header is Python's text, and may make its reader raise anything
-        raise PretrainedError(
-            f"{name} is not a readable NPZ: {first_line(error)}. Write it with "
-            "numpy.savez_compressed."
-        ) from error
+                reject_if(
+                    kind.itemsize > 4 * MAX_LETTERS,
+                    f"{key} in {name} allows {kind.itemsize // 4:,} letters for a token; "
+                    f"at most {MAX_LETTERS:,} are read.",
+                )
+            reject_if(
+                not text and kind.kind not in "fiu",
+                f"{key} in {name} holds {kind}, not numbers. Weights are numbers; tokens are "
+                "an array of text named tokens, queries or keys.",
+            )
+            _refuse_large(key, (*shape, size), room, name)
+            room -= int(np.prod(shape)) * size
+            with archive.open(member) as file:
+                values = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+            if text:
+                labels[key] = tuple(map(str, values))
+            else:
+                weights[key] = values.astype(np.float32)
     return weights, labels
 
 
@@ -113,11 +108,9 @@ def _safetensors(data: bytes, name: str) -> Arrays:
         shapes = msgspec.convert({key: item["shape"] for key, item in header.items()}, Shapes)
     except (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError) as error:
         raise PretrainedError(f"{name} is neither NPZ nor safetensors. {LIMITS}") from error
-    for key, text in metadata.items():
-        if not _label(key):
-            continue
+    for key in filter(_label, metadata):
         try:
-            labels[key] = tuple(msgspec.json.decode(str(text), type=list[str]))
+            labels[key] = tuple(msgspec.json.decode(str(metadata[key]), type=list[str]))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise PretrainedError(
                 f'The metadata {key} of {name} is not a JSON list of text, such as ["the", "cat"].'

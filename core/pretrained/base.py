@@ -1,13 +1,13 @@
 """The types of the package: a pretrained model, its inputs, token lines, and the reading of an input."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import chain
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -56,8 +56,8 @@ def format_count(number: int) -> str:
 
 
 @contextmanager
-def wrap_errors(what: str) -> Iterator[None]:
-    """Turn any error inside the block into a PretrainedError that begins with `what`.
+def wrap_errors(what: str, then: str = "") -> Iterator[None]:
+    """Turn any error inside the block into a PretrainedError that begins with `what` and ends with `then`.
 
     A panic of the library's compiled parts is no Exception; it is recognized by its class name.
     """
@@ -68,7 +68,7 @@ def wrap_errors(what: str) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise PretrainedError(f"{what}: {first_line(error)}") from error
+        raise PretrainedError(f"{what}: {first_line(error)}{then}") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class Array:
     digest: str = ""
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Array:
+    def of(cls, values: np.ndarray) -> Self:
         data = np.ascontiguousarray(values).tobytes()
         return cls(values.shape, values.dtype.str, data, hashlib.sha256(data).hexdigest())
 
@@ -292,7 +292,9 @@ def picture_line(model: Any, size: tuple[int, int]) -> Line:
         f"The model cuts a picture into {rows:,} × {columns:,} patches; at most "
         f"{MAX_PATCHES:,} are drawn. Take a model with larger patches.",
     )
-    before, after = _learned_tokens(model)
+    learned = _learned_tokens(model)
+    after = learned.pop("detection", [])
+    before = [*learned.pop("class", []), *chain(*learned.values())]
     tokens = (*before, *(f"{i},{j}" for i in range(rows) for j in range(columns)), *after)
     word = (*(None for _ in before), *range(rows * columns), *(None for _ in after))
     return Line(
@@ -315,24 +317,25 @@ def _patch_size(config: Any) -> tuple[int, int] | None:
     return None
 
 
-def _learned_tokens(model: Any) -> tuple[list[str], list[str]]:
-    """The learned tokens before and after the patches of a vision model, by the names of its embedding weights."""
-    before: list[str] = []
-    after: list[str] = []
+# The embedding weights of learned tokens, by their names in the library.
+LEARNED = {
+    "cls_token": "class",
+    "class_embedding": "class",
+    "distillation_token": "distilled",
+    "register_tokens": "register",
+    "detection_tokens": "detection",
+}
+
+
+def _learned_tokens(model: Any) -> dict[str, list[str]]:
+    """The learned tokens of a vision model beside the patches, by their type."""
+    tokens: dict[str, list[str]] = defaultdict(list)
     for name, weight in model.named_parameters():
         *path, last = name.split(".")
-        if not path or "embed" not in path[-1] or weight.ndim > 3:
-            continue
-        count = weight.shape[-2] if weight.ndim > 1 else 1
-        if last in ("cls_token", "class_embedding"):
-            before[:0] = ["[class]"] if count == 1 else [f"[class {i}]" for i in range(count)]
-        elif last == "distillation_token":
-            before.append("[distilled]")
-        elif last == "register_tokens":
-            before += [f"[register {i}]" for i in range(count)]
-        elif last == "detection_tokens":
-            after += [f"[detection {i}]" for i in range(count)]
-    return before, after
+        if last in LEARNED and path and "embed" in path[-1] and weight.ndim <= 3:
+            what, count = LEARNED[last], weight.shape[-2] if weight.ndim > 1 else 1
+            tokens[what] += [f"[{what}]"] if count == 1 else [f"[{what} {i}]" for i in range(count)]
+    return tokens
 
 
 def sound_line(count: int, seconds: float) -> Line:
