@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import groupby
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from core.interpret.trace import Kind
 from core.pretrained.base import text_config
@@ -152,7 +152,6 @@ class AttentionRecorder:
 
 
 _RECORDER: ContextVar[AttentionRecorder | None] = ContextVar("recorder", default=None)
-_NAMES: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
 
 
 @contextmanager
@@ -165,8 +164,7 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
     of the layer. `uniform` are heads whose weights become equal on all visible keys, `patches` heads whose outputs are
     replaced in one row of the batch. Layers are numbered from the beginning of the `with` block.
     """
-    if (names := _NAMES.get(model)) is None:
-        names = _NAMES[model] = {id(module): name for name, module in model.named_modules()}
+    names = {id(module): name for name, module in model.named_modules()}
     recorder = AttentionRecorder(model, names, with_qkv, off, probe, uniform, patches)
     token = _RECORDER.set(recorder)
     try:
@@ -265,16 +263,14 @@ def make_recordable(model: Any) -> bool:
     if not model._can_set_attn_implementation():
         return False
     model.set_attn_implementation(EAGER)
-    kinds = set()
     for module in model.modules():
         if getattr(module, "reorder_and_upcast_attn", False):
             # GPT-2's order of operations for fp16, in its own code
             module.reorder_and_upcast_attn = False
-        kinds.add(type(module))
     # Names of compiled code: Python 3.11 cannot read a class's source in two threads at once.
     names = [
         {name for method in _methods(kind) for name in method.__code__.co_names}
-        for kind in kinds
+        for kind in set(map(type, model.modules()))
         if "ttention" in kind.__name__
     ]
     return not any("softmax" in own and "get_interface" not in own for own in names)
@@ -448,20 +444,14 @@ def _is_transposed(linear: Any) -> bool:
 
 def to_device(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
     """Move the inputs to the model's device, also inside tuples and lists."""
-    from torch.utils._pytree import tree_map_only
-
     return dict(tree_map_only(Tensor, lambda values: values.to(model.device), dict(batch)))
 
 
 def to_cpu(output: Any, recorder: AttentionRecorder) -> Any:
     """Move a model's output and the recorded calls to the CPU, with their gradients."""
-    from torch.utils._pytree import tree_map_only
-
     if recorder.model.device.type == "cpu":
         return output
     for call in recorder.calls:
-        for name in ("weights", "q", "k", "v", "out", "gated", "mask"):
-            if (values := getattr(call, name)) is not None:
-                setattr(call, name, values.cpu())
-        call.options = tree_map_only(Tensor, Tensor.cpu, call.options)
+        moved = {name: value for name, value in vars(call).items() if name != "probe"}
+        vars(call).update(tree_map_only(Tensor, Tensor.cpu, moved))
     return tree_map_only(Tensor, Tensor.cpu, output)
