@@ -1,18 +1,16 @@
 """What a model answers: a token, a class, an embedding, or a text that the lab's own decoding algorithms generate."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from core.interpret.trace import AttentionTrace, Kind
+from core.interpret.trace import AttentionTrace
 from core.models.decoding import Prompt, SearchSettings, Tree, length_power, no_repeat, search_steps
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet, to_device
 from core.pretrained.base import (
@@ -410,15 +408,8 @@ def most_similar(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[i
 
 # Families whose cache, in the installed transformers, does not give what the whole text gives: they run without it.
 WRONG_CACHES = ("minimax", "moshi", "nemotron_h", "zamba2")
-
-
-@dataclass(frozen=True)
-class EncodedSource:
-    """The encoder's states, or the ids themselves where there is no encoder; and the padding mask."""
-
-    ids: Tensor
-    mask: Bool[Tensor, "B S"]
-    states: Float[Tensor, "B S C"] | None = None
+# The encoder's states, or the ids themselves where there is no encoder; and which of them are no padding.
+Memory = tuple[Tensor, Bool[Tensor, "B S"]]
 
 
 @dataclass(frozen=True)
@@ -428,13 +419,13 @@ class DecoderState:
     ids: Int[Tensor, "B T"]
     cache: Any = None
 
-    def pick(self, rows: Int[Tensor, " R"]) -> DecoderState:
+    def pick(self, rows: Int[Tensor, " R"]) -> Self:
         """Select rows; the cache belongs to this search alone, so it is reordered in place."""
         if self.cache is not None and not torch.equal(
             rows, torch.arange(len(self.ids), device=rows.device)
         ):
             self.cache.reorder_cache(rows)
-        return DecoderState(self.ids[rows], self.cache)
+        return replace(self, ids=self.ids[rows])
 
 
 class DecoderAdapter:
@@ -443,6 +434,7 @@ class DecoderAdapter:
     def __init__(self, pretrained: Pretrained, before: Sequence[int] = ()) -> None:
         """`before` is the prefix of an encoder–decoder's decoder, before the search's first token."""
         self.pretrained, self.before = pretrained, list(before)
+        self.two = pretrained.model.config.is_encoder_decoder
         taken = inspect.signature(pretrained.model.forward).parameters
         # Logits of the last position alone: those of a long prompt would take most of a step's memory.
         cached = text_config(pretrained.model).model_type not in WRONG_CACHES
@@ -452,11 +444,11 @@ class DecoderAdapter:
         self.encoder_output: type = dict
         self.positions = "position_ids" in taken
 
-    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"]) -> EncodedSource:
+    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"]) -> Memory:
         """Run the encoder, where there is one."""
         model = self.pretrained.model
-        if not model.config.is_encoder_decoder:
-            return EncodedSource(source, source_mask)
+        if not self.two:
+            return source, source_mask
         mask = {"attention_mask": source_mask.long()} if self.pretrained.reads == "pair" else {}
         with (
             wrap_errors(f"{self.pretrained.name} cannot read this"),
@@ -467,30 +459,27 @@ class DecoderAdapter:
                 source.to(model.device), **to_device(model, mask), return_dict=True
             )
         states, self.encoder_output = output.last_hidden_state.cpu(), type(output)
-        return EncodedSource(
-            source,
-            torch.ones(states.shape[:2], dtype=torch.bool) if not mask else source_mask,
-            states,
-        )
+        real = source_mask if mask else torch.ones(states.shape[:2], dtype=torch.bool)
+        return states, real
 
-    def start(self, memory: EncodedSource) -> DecoderState:
+    def start(self, memory: Memory) -> DecoderState:
         """The state before the first step; a prompt is fed together with the first token."""
         return DecoderState(
-            memory.ids if memory.states is None else torch.tensor([self.before], dtype=torch.long)
+            torch.tensor([self.before], dtype=torch.long) if self.two else memory[0]
         )
 
     def step(
-        self, memory: EncodedSource, state: DecoderState, tokens: Int[Tensor, " B"]
+        self, memory: Memory, state: DecoderState, tokens: Int[Tensor, " B"]
     ) -> tuple[Float[Tensor, "B V"], DecoderState, None]:
         """The logits of the next token of each row."""
         ids = torch.cat((state.ids, tokens[:, None]), dim=1)
         model, inputs = self.pretrained.model, {**self.more}
-        if memory.states is not None:
+        if self.two:
             inputs["encoder_outputs"] = self.encoder_output(
-                last_hidden_state=memory.states.to(model.device)
+                last_hidden_state=memory[0].to(model.device)
             )
             if self.pretrained.reads == "pair":
-                inputs["attention_mask"] = memory.mask.long()
+                inputs["attention_mask"] = memory[1].long()
         elif self.positions:
             inputs["position_ids"] = torch.arange(ids.shape[1]).expand_as(ids)
         with (
@@ -633,26 +622,18 @@ def score_continuation(
     if start.batch is not None:
         reading = replace(reading, source=start.read, target=line, produced=line)
     all_maps = maps_of(pretrained, output, recorder, reading)
-    maps = []
-    for item in all_maps:
-        if item.kind == "self" and start.batch is not None:
-            continue  # the encoder runs before the first step
-        kind: Kind = "cross" if item.kind == "cross" else "causal"
-        mask = item.mask
-        if mask is not None and mask.shape[-2] > 1:
-            mask = mask[..., first:, :]
-        maps.append(
-            replace(
-                item,
-                kind=kind,
-                weights=item.weights[:, first:],
-                queries=generated,
-                mask=mask,
-            )
+    maps = tuple(
+        replace(
+            item,
+            kind="cross" if item.kind == "cross" else "causal",
+            weights=item.weights[:, first:],
+            queries=generated,
+            mask=None if item.mask is None else item.visible[:, first:],
         )
-    trace = AttentionTrace(
-        tuple(sorted(maps, key=lambda one: one.kind != "cross")), pretrained.name
+        for item in sorted(all_maps, key=lambda one: one.kind != "cross")
+        if item.kind != "self" or start.batch is None  # the encoder runs before the first step
     )
+    trace = AttentionTrace(maps, pretrained.name)
     note, sink = note_of(pretrained, recorder, [one.kind for one in all_maps]), has_sinks(recorder)
     return Continuation(
         output.logits[0, first:].float(), with_sink(trace) if sink else trace, note, sink

@@ -662,14 +662,13 @@ def with_sink(trace: AttentionTrace) -> AttentionTrace:
     for item in trace.maps:
         sink = (1 - item.weights.sum(-1, keepdims=True)).clip(0, 1)
         mask = item.mask
-        if mask is not None:
-            mask = np.concatenate([mask, np.ones((*mask.shape[:-1], 1), bool)], -1)
+        more = None if mask is None else np.concatenate([mask, np.ones_like(mask[..., :1])], -1)
         maps.append(
             replace(
                 item,
                 weights=np.concatenate([item.weights, sink], -1),
                 keys=(*item.keys, SINK),
-                mask=mask,
+                mask=more,
             )
         )
     return AttentionTrace(tuple(maps), trace.source)
