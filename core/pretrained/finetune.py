@@ -1,7 +1,5 @@
 """Prepare a pretrained model for fine-tuning: a new head for labels, new words for pairs, frozen layers."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections import defaultdict
@@ -10,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from msgspec import Meta
@@ -87,7 +85,7 @@ class FineTuneConfig:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: object) -> FineTuneConfig:
+    def from_json(cls, data: object) -> Self:
         """The config in a dict; ConfigError for a missing or unknown name or an invalid value."""
         data = renamed(data, "finetune") if isinstance(data, dict) else data
         return read(data, cls, "A fine-tuning run")

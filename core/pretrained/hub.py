@@ -108,9 +108,11 @@ def hub_errors(repo: str, revision: str, token: str | None) -> Iterator[None]:
     import httpx2
     from huggingface_hub import errors
 
-    secret = "Put a token of an account that may read it into .streamlit/secrets.toml as HF_TOKEN."
-    if token:
-        secret = "The account of the HF_TOKEN in Streamlit's secrets has no permission."
+    secret = (
+        "The account of the HF_TOKEN in Streamlit's secrets has no permission."
+        if token
+        else "Put a token of an account that may read it into .streamlit/secrets.toml as HF_TOKEN."
+    )
     missing = (
         f"The hub has no model {repo} that is open to you. Check the spelling of owner and name. If it is "
         f"private: {secret[0].lower()}{secret[1:]}"

@@ -1,7 +1,5 @@
 """Load models from folders. The embedded default is all-MiniLM-L6-v2: 6 layers × 12 heads, from a pip package."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -14,7 +12,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -36,9 +34,6 @@ from core.pretrained.base import (
     wrap_errors,
 )
 from core.seeding import seeded_rng
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
 
 INDEX = "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
@@ -206,7 +201,7 @@ def parse_config(data: bytes, name: str) -> dict[str, Any]:
     return config
 
 
-def check_sizes(config: PreTrainedConfig, kind: Any, folder: Path, name: str) -> None:
+def check_sizes(config: Any, kind: Any, folder: Path, name: str) -> None:
     """PretrainedError where the config asks for many more parts or numbers than the weights in the folder have.
 
     A config may have as many parts as its class has by default: the experts of Doge are rows of a table, 16,384.
@@ -268,7 +263,7 @@ class ImageProcessor:
     tokenizer: Any = None
 
     @classmethod
-    def of(cls, folder: Path) -> ImageProcessor:
+    def of(cls, folder: Path) -> Self:
         """The settings of a folder's preprocessor_config.json, with ViT's defaults.
 
         PretrainedError for more than 4 million pixels.
@@ -490,7 +485,7 @@ def positions(model: Any) -> int:
     return min([limit if limit > 0 else MAX_TOKENS, *tables[:1]])
 
 
-def model_class(config: PreTrainedConfig) -> Any:
+def model_class(config: Any) -> Any:
     """The class that the weights were saved from, if the library has it; else the base model."""
     import transformers
 
