@@ -5,6 +5,7 @@ import wave
 from functools import lru_cache
 
 import numpy as np
+from PIL import Image
 
 from core.interpret.trace import to_numpy
 from core.pretrained.base import Array, PretrainedError, reject_if
@@ -45,11 +46,10 @@ def pictures(channels: int) -> tuple[str, ...]:
 def picture(name: str) -> Array:
     """A picture by its name: a digit that the lab's reader never saw in training, or a photograph."""
     if name in DIGITS:
-        task = make_task(TaskConfig.of("digits"))
-        label = name.removeprefix("Digit ")
-        for index in task.sides[True]:  # type: ignore[attr-defined]
-            if str(int(digits()[1][index])) == label:
-                return Array.of(to_numpy(digits()[0][index]))
+        pixels, labels = digits()
+        held_out = make_task(TaskConfig.of("digits")).sides[True]  # type: ignore[attr-defined]
+        first = next(index for index in held_out if labels[index] == DIGITS.index(name))
+        return Array.of(to_numpy(pixels[first]))
     from sklearn.datasets import load_sample_image
 
     return small(load_sample_image(PHOTOS[name]))
@@ -57,8 +57,6 @@ def picture(name: str) -> Array:
 
 def small(pixels: np.ndarray) -> Array:
     """A picture (H, W, 3) uint8 with at most 512 pixels on its longer edge."""
-    from PIL import Image
-
     image = Image.fromarray(pixels)
     image.thumbnail((SIDE, SIDE))
     return Array.of(np.asarray(image))
@@ -78,8 +76,6 @@ def sound(name: str, rate: int) -> Array:
 
 def decode_picture(data: bytes) -> Array:
     """An uploaded picture, made small; PretrainedError when it is none, or has more than 40 million pixels."""
-    from PIL import Image
-
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         reject_if(
