@@ -16,11 +16,13 @@ from core.pretrained.attention_recorder import NO_HEADS, HeadSet, to_device
 from core.pretrained.base import (
     CONTINUES,
     STARTS_WORD,
+    Head,
     Line,
     ModelInputs,
     Pretrained,
     PretrainedError,
     Reading,
+    Reads,
     display_tokens,
     marks_words,
     reject_if,
@@ -30,6 +32,7 @@ from core.pretrained.base import (
 )
 from core.pretrained.load import sees_ahead
 from core.pretrained.reading import (
+    READS,
     Batch,
     encode,
     encode_source,
@@ -352,22 +355,26 @@ MODEL_TASKS = (
 )
 
 
+TASKS_OF: dict[Head, dict[Reads, TaskKey]] = {
+    "seq2seq": dict.fromkeys(READS, "translate"),
+    "masked": dict.fromkeys(READS, "fill"),
+    "next": dict.fromkeys(READS, "next"),
+    "classify": {"text": "classify", "pair": "classify", "picture": "picture"},
+    "none": {"text": "embed", "picture": "embed"},
+}
+
+
 def task_of(pretrained: Pretrained) -> ModelTask:
     """The model's task; PretrainedError where its head gives no answer that is shown here."""
-    head, reads = pretrained.head, pretrained.reads
-    key = {"seq2seq": "translate", "masked": "fill", "next": "next"}.get(head)
-    if head == "classify" and reads != "sound":
-        key = "picture" if reads == "picture" else "classify"
-    elif head == "none" and reads in ("text", "picture"):
-        key = "embed"
-    for job in MODEL_TASKS:
-        if job.key == key:
-            heard = replace(job, name="Transcribe speech", does="writes the text of a sound")
-            return heard if reads == "sound" else job
-    raise PretrainedError(
+    key, reads = TASKS_OF[pretrained.head].get(pretrained.reads), pretrained.reads
+    reject_if(
+        key is None,
         f"{pretrained.name} gives the states of a {reads} and has no last layer; choose a model "
-        "with one, such as numbers, induction or digits."
+        "with one, such as numbers, induction or digits.",
     )
+    task = next(one for one in MODEL_TASKS if one.key == key)
+    heard = replace(task, name="Transcribe speech", does="writes the text of a sound")
+    return heard if reads == "sound" else task
 
 
 def similarities(
@@ -409,7 +416,7 @@ def most_similar(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[i
 # Families whose cache, in the installed transformers, does not give what the whole text gives: they run without it.
 WRONG_CACHES = ("minimax", "moshi", "nemotron_h", "zamba2")
 # The encoder's states, or the ids themselves where there is no encoder; and which of them are no padding.
-Memory = tuple[Tensor, Bool[Tensor, "B S"]]
+Memory = tuple[Tensor, Bool[Tensor, "B X"]]
 
 
 @dataclass(frozen=True)

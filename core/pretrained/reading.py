@@ -35,6 +35,7 @@ from core.pretrained.base import (
     Pretrained,
     PretrainedError,
     Reading,
+    Reads,
     first_line,
     picture_line,
     reject_if,
@@ -445,7 +446,7 @@ STATES = (
     "hidden_states",
     "encoder_hidden_states",
 )  # what most models can be given, and none needs
-READS = {
+READS: dict[Reads, str] = {
     "text": "a text",
     "pair": "a text and its target",
     "picture": "one picture",
