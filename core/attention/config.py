@@ -23,6 +23,7 @@ from core.entries import (
     complete,
     find,
     quote,
+    refuse_if,
 )
 
 LARGEST_SIZE = 2**20  # of d_model; the widest published models have some 2^15
@@ -74,18 +75,22 @@ class AttentionConfig:
 
     def __post_init__(self) -> None:
         check_sizes(self.d_model, self.num_heads)
-        number = isinstance(self.dropout, int | float) and not isinstance(self.dropout, bool)
-        if not number or not 0.0 <= self.dropout < 1.0:
-            raise ConfigError(f"dropout = {quote(self.dropout)}; expected 0 ≤ dropout < 1.")
+        refuse_if(
+            isinstance(self.dropout, bool)
+            or not isinstance(self.dropout, int | float)
+            or not 0.0 <= self.dropout < 1.0,
+            f"dropout = {quote(self.dropout)}; expected 0 ≤ dropout < 1.",
+        )
         for axis, entries in AXES.items():
             object.__setattr__(self, axis, complete(getattr(self, axis), entries, axis))
         check_parts(self.mask)
         for axis in AXES:
             choice = getattr(self, axis)
-            if axis != "mask" and choice.parts and not entry(axis, choice.key).parts:
-                raise ConfigError(
-                    f"{axis} = {choice.key} takes no parts; got {len(choice.parts)}.", axes=(axis,)
-                )
+            refuse_if(
+                axis != "mask" and choice.parts and not entry(axis, choice.key).parts,
+                f"{axis} = {choice.key} takes no parts; got {len(choice.parts)}.",
+                axes=(axis,),
+            )
             for part in (
                 choice.walk() if axis == "mask" else (choice,)
             ):  # a joined position asks its parts itself
@@ -134,8 +139,12 @@ class AttentionConfig:
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
-        plain = {"d_model": self.d_model, "num_heads": self.num_heads, "dropout": self.dropout}
-        return plain | {axis: getattr(self, axis).to_json() for axis in AXES}
+        return {
+            "d_model": self.d_model,
+            "num_heads": self.num_heads,
+            "dropout": self.dropout,
+            **{axis: getattr(self, axis).to_json() for axis in AXES},
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> AttentionConfig:
@@ -148,10 +157,10 @@ class AttentionConfig:
 def check_sizes(d_model: int, num_heads: int) -> None:
     """ConfigError unless both are whole numbers from 1 to LARGEST_SIZE and num_heads divides d_model."""
     for name, value in (("d_model", d_model), ("num_heads", num_heads)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
-            raise ConfigError(
-                f"{name} = {quote(value)}; expected a whole number from 1 to {LARGEST_SIZE:,}."
-            )
+        refuse_if(
+            isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE,
+            f"{name} = {quote(value)}; expected a whole number from 1 to {LARGEST_SIZE:,}.",
+        )
     if d_model % num_heads:
         raise ConfigError(
             f"num_heads = {num_heads} does not divide d_model = {d_model}",

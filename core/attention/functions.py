@@ -33,25 +33,26 @@ class ByFunction(nn.Module):
     def result(self, *args: Any, shape: tuple[int, ...], broadcast: bool = False) -> Tensor:
         """What the function gives, of that shape, or broadcastable to it; ConfigError, with file and line, where it
         raises or gives anything else."""
-        sizes = f"({', '.join(('B', 'H', 'T', 'S')[-len(shape) :])}) = {tuple(shape)}"
-        expected = f"{'broadcastable to ' if broadcast else ''}{sizes}"
+        names = ", ".join(("B", "H", "T", "S")[-len(shape) :])
+        expected = f"{'broadcastable to ' if broadcast else ''}({names}) = {tuple(shape)}"
         try:
             result = self.function(*args)
         except ConfigError:
             raise
         except Exception as error:
             raise ConfigError(f"{self.owner} failed. {describe(error)}") from error
-        if not isinstance(result, Tensor):
-            raise ConfigError(
-                f"{self.owner} returned {quote(result)}; expected a tensor {expected}."
-            )
+        refuse_if(
+            not isinstance(result, Tensor),
+            f"{self.owner} returned {quote(result)}; expected a tensor {expected}.",
+        )
         fits = result.shape == shape
         if broadcast:
             with suppress(RuntimeError):
                 fits = result.broadcast_to(shape).shape == shape
-        if not fits:
-            given = tuple(result.shape)
-            raise ConfigError(f"{self.owner} returned a tensor {given}; expected {expected}.")
+        refuse_if(
+            not fits,
+            f"{self.owner} returned a tensor {tuple(result.shape)}; expected {expected}.",
+        )
         return result
 
     def of_cells(self, block: ScoreBlock) -> Tensor:
@@ -95,10 +96,10 @@ class FunctionMask(ByFunction, Mask):
 
     def forward(self, block: ScoreBlock) -> Tensor:
         allowed = self.of_cells(block)
-        if allowed.dtype != torch.bool:
-            raise ConfigError(
-                f"{self.owner} returned {allowed.dtype}; expected torch.bool with True = may attend."
-            )
+        refuse_if(
+            allowed.dtype != torch.bool,
+            f"{self.owner} returned {allowed.dtype}; expected torch.bool with True = may attend.",
+        )
         return allowed
 
 
@@ -155,11 +156,12 @@ def adapt_given(config: AttentionConfig, given: dict[str, Piece]) -> dict[str, A
             axis not in AXES, f"Attention has no {quote_name(axis)}; it takes {', '.join(AXES)}."
         )
         pieces[axis] = adapt(axis, piece)
-        if (chosen := getattr(config, axis)) != getattr(usual, axis):
-            raise ConfigError(
-                f"{axis} = {_written(piece)} is given, and the config has {axis} = {chosen.key}",
-                "one of the two",
-            )
+        chosen = getattr(config, axis)
+        refuse_if(
+            chosen != getattr(usual, axis),
+            f"{axis} = {_written(piece)} is given, and the config has {axis} = {chosen.key}",
+            "one of the two",
+        )
     if pieces and config.kernel != usual.kernel:
         raise ConfigError(
             f"kernel = {config.kernel.key} knows no {next(iter(pieces))} from outside the lab",

@@ -40,7 +40,7 @@ from core.attention.masks import make_mask
 from core.attention.masks.content import LightningIndexer, indexer_loss
 from core.attention.masks.patterns import causal
 from core.attention.positions import enters
-from core.entries import ConfigError, refuse_if
+from core.entries import refuse_if
 
 # Checks of the inputs of `attend` and `Attention`: shapes, the mask's dtype, and padding that holds no numbers.
 
@@ -265,7 +265,7 @@ class Attention(nn.Module):
         else:
             q, (k, v) = self._queries(queries, offset), kv
         steps = self.attend_heads(q, k, v, queries, keys, mask, key_mask, offset, record)
-        return steps.with_(merged=self.projection.merge(steps.out, queries))
+        return replace(steps, merged=self.projection.merge(steps.out, queries))
 
     if TYPE_CHECKING:
 
@@ -374,10 +374,14 @@ class Attention(nn.Module):
             q, k, v, heads = self.projection.carry(x, cache.heads, offset, **given)
             inputs = self.kernel_inputs(q, k, v, x, x, None, key_mask, offset, offset)
             inputs = replace(inputs, carries=True, past=cache.state)
-            empty = inputs.empty
-            steps = empty_steps(inputs).with_(state=cache.state) if empty else self.kernel(inputs)
-            stored = Cache(length, heads, state=steps.state, real=real)
-            return steps.with_(merged=self.projection.merge(steps.out, x), cache=stored)
+            steps = empty_steps(inputs) if inputs.empty else self.kernel(inputs)
+            state = cache.state if inputs.empty else steps.state
+            return replace(
+                steps,
+                state=state,
+                merged=self.projection.merge(steps.out, x),
+                cache=Cache(length, heads, state=state, real=real),
+            )
         if cache.state is not None:
             raise ValueError(
                 "This cache holds a state and no keys to draw weights on; record from the first token on."
@@ -387,7 +391,7 @@ class Attention(nn.Module):
         if self.reads_rows:  # all rows are computed again, so no heads are stored
             assert seen is not None
             whole = self(seen, key_mask=real, record=record, shared=shared)
-            return last_rows(whole, x.shape[1]).with_(cache=Cache(length, (), seen, real=real))
+            return replace(last_rows(whole, x.shape[1]), cache=Cache(length, (), seen, real=real))
         # What is stored are keys as they are once rotated, or what the projection chooses, from which keys are
         # computed and rotated again at each step.
         if kv is not None:
@@ -411,7 +415,8 @@ class Attention(nn.Module):
         else:
             inputs = self.kernel_inputs(q, k, v, x, seen, None, real, offset, rotated=True)
             steps = self._compute(inputs, record)
-        return steps.with_(
+        return replace(
+            steps,
             merged=self.projection.merge(self.projection.expand(steps.out), x),
             cache=Cache(length, heads, seen, real=real),
         )
@@ -561,10 +566,10 @@ def attend(
         "no normalizer",
         kernel="exact",
     )
-    if normalizer is not None and temperature != 1.0:
-        raise ConfigError(
-            f"temperature = {temperature:g} is that of the softmax; give it to the normalizer instead."
-        )
+    refuse_if(
+        normalizer is not None and temperature != 1.0,
+        f"temperature = {temperature:g} is that of the softmax; give it to the normalizer instead.",
+    )
     real = visible_keys(mask)
     real = real if real is None or real.dim() == 1 else real[:, None]
     k, v = (repeat_heads(clear_padding(x, real), q.shape[1]) for x in (k, v))

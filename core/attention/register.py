@@ -264,8 +264,7 @@ def _read_in_parts(axis: str, config: AttentionConfig) -> bool:
 
 def _check_steps(steps: Steps) -> Tensor:
     """The layer's output; ConfigError unless shapes, masked weights and output are right."""
-    if not isinstance(steps, Steps):
-        raise ConfigError(f"It returned {quote(steps)}; a kernel returns Steps.")
+    refuse_if(not isinstance(steps, Steps), f"It returned {quote(steps)}; a kernel returns Steps.")
     (heads, queries), keys = steps.q.shape[1:3], steps.k.shape[2]
     if steps.merged is None or steps.merged.shape != (B, queries, C):
         raise ConfigError(

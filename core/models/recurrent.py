@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from core.attention import Attention, AttentionConfig, Steps
+from core.attention.kernels.exact import OF_QUERIES
 from core.entries import refuse_if
 from core.models.base import (
     EncoderOutput,
@@ -29,19 +30,6 @@ from core.models.transformer import cross_config, inner_config
 
 CellState = Tensor | tuple[Tensor, Tensor]  # (B, layers, C); for an LSTM also its cell state
 Maps = dict[str, list[Steps]]
-STEP_FIELDS = (
-    "q",
-    "out",
-    "raw",
-    "scores",
-    "masked",
-    "normalized",
-    "weights",
-    "position_values",
-    "merged",
-    "mask",
-    "bias",
-)
 
 
 @dataclass(frozen=True)
@@ -161,7 +149,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         # The Steps of single queries as one of all; k and v are the source's, the same at every step.
         whole: dict[str, Any] = {
             name: torch.cat([getattr(one, name) for one in recorded], dim=-2)
-            for name in STEP_FIELDS
+            for name in OF_QUERIES
             if getattr(recorded[0], name) is not None
         }
         return logits, state, {"cross": [replace(recorded[0], **whole)]}

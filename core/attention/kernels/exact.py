@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -51,12 +51,6 @@ class Steps:
     )
     indexer_loss: Float[Tensor, ""] | None = None  # of a mask with an indexer, in training
     implied: bool = False  # the kernel never computed these weights; they give its output
-
-    def with_(self, **changes: Any) -> Steps:
-        """A copy with some fields changed; dataclasses.replace takes ten times as long, which each decoded token pays."""
-        copy = object.__new__(Steps)
-        copy.__dict__.update(self.__dict__, **changes)
-        return copy
 
 
 class RecordedSteps(Steps):
@@ -184,23 +178,27 @@ def empty_steps(inputs: AttentionInputs) -> Steps:
     )
 
 
+OF_QUERIES = (  # the fields of Steps with a row for each query; keys and values are of all of them
+    "q",
+    "bias",
+    "mask",
+    "out",
+    "raw",
+    "scores",
+    "masked",
+    "normalized",
+    "weights",
+    "position_values",
+    "merged",
+)
+
+
 def last_rows(steps: Steps, count: int) -> Steps:
     """The Steps of the last queries; keys and values stay whole."""
-    rows = (
-        "q",
-        "bias",
-        "mask",
-        "out",
-        "raw",
-        "scores",
-        "masked",
-        "normalized",
-        "weights",
-        "position_values",
-        "merged",
-    )
     matrices = {
-        name: x for name in rows if (x := getattr(steps, name)) is not None and x.shape[-2] > 1
+        name: x
+        for name in OF_QUERIES
+        if (x := getattr(steps, name)) is not None and x.shape[-2] > 1
     }
     return replace(
         steps, **{name: x[..., x.shape[-2] - count :, :] for name, x in matrices.items()}

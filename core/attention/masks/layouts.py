@@ -11,7 +11,7 @@ from torch import Tensor
 from core.attention.basics import ScoreBlock, eager_cache
 from core.attention.formula import parse
 from core.attention.masks.patterns import LONGEST, causal, lengths_of, local, rule
-from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, quote, refuse_if
+from core.entries import Area, Cost, Entry, LayerConfig, Param, quote, refuse_if
 
 # Masks of rows that are no plain sequence: a tree, several continuations, a noised and a clean copy, a grid.
 
@@ -25,11 +25,11 @@ def parents_of(text: str) -> list[int]:
     parents = []
     for node, word in enumerate(text.replace(",", " ").split()):
         earlier = [ROOT, *map(str, range(node))]
-        if word not in earlier:
-            raise ConfigError(
-                f"parents, node {node}: {quote(word)}; expected the number of an earlier node, or "
-                f"{ROOT} for a root, with commas between, such as -, 0, 0, 1."
-            )
+        refuse_if(
+            word not in earlier,
+            f"parents, node {node}: {quote(word)}; expected the number of an earlier node, or "
+            f"{ROOT} for a root, with commas between, such as -, 0, 0, 1.",
+        )
         parents.append(earlier.index(word) - 1)
     refuse_if(
         not 1 <= len(parents) <= MAX_NODES,
@@ -174,10 +174,8 @@ class Drawing:
 
     def text(self) -> str:
         keys = len(self.rows[0])
-        digits = -(-keys // 4)
-        return f"{len(self.rows)}x{keys}:" + ".".join(
-            f"{int(row, 2):0{digits}x}" for row in self.rows
-        )
+        rows = ".".join(f"{int(row, 2):0{-(-keys // 4)}x}" for row in self.rows)
+        return f"{len(self.rows)}x{keys}:{rows}"
 
     def tensor(self) -> Tensor:
         """Bool (rows, columns)."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import torch
@@ -58,7 +57,6 @@ class Position(nn.Module):
 
 
 Scaled: TypeAlias = tuple[Float[Tensor, " half"], float]  # frequencies, and the amplitude
-STRIDE = 64  # positions by which tables of angles grow
 
 
 class Rotary(Position):
@@ -94,10 +92,9 @@ class Rotary(Position):
         end = offset + x.shape[-2]
         frequencies, amplitude = self.frequencies(end if length is None else length)
         kind = (amplitude, self.layout, x.dtype, x.device)
-        if torch.compiler.is_compiling():  # a graph cannot hold numbers read from a tensor
-            cos, sin = cos_sin(frequencies, offset, end, *kind)
-        else:
-            cos, sin = rows_of_table(tuple(frequencies.tolist()), offset, end, *kind)
+        # a graph cannot hold numbers read from a tensor; a cache needs them
+        known = frequencies if torch.compiler.is_compiling() else tuple(frequencies.tolist())
+        cos, sin = cos_sin(known, offset, end, *kind)
         if self.dims == x.shape[-1]:
             return rotate_pairs(x, cos, sin, self.layout)
         rotated, plain = x[..., : self.dims], x[..., self.dims :]
@@ -151,16 +148,6 @@ def cos_sin(
     )
     cos, sin = ((amplitude * wave).to(device, dtype) for wave in (angle.cos(), angle.sin()))
     return tables_of_pairs(cos, sin, layout)
-
-
-@lru_cache(maxsize=32)
-def rows_of_table(
-    frequencies: tuple[float, ...], start: int, stop: int, *kind: Any
-) -> tuple[Tensor, Tensor]:
-    """`cos_sin`, cached for all layers of a step; it is cut from a table that serves STRIDE steps of decoding."""
-    first, last = start - start % STRIDE, stop + -stop % STRIDE
-    cos, sin = cos_sin(frequencies, first, last, *kind)
-    return cos[start - first : stop - first], sin[start - first : stop - first]
 
 
 def refuse_odd(config: LayerConfig) -> None:
