@@ -53,6 +53,14 @@ def runs_folder() -> Path:
     return server_folder() / PEOPLE / key if key else server_folder()
 
 
+def shared_files(name: str) -> list[Path]:
+    """The files of this name beside the runs of anybody, the oldest first: of what people hand out by a short link."""
+    return sorted(
+        server_folder().glob(f"{PEOPLE}/*/{name}" if hosted() else name),
+        key=modified,
+    )
+
+
 def without_paths(text: str) -> str:
     """A message for a reader, on a public copy without the paths of the server."""
     return _PATH.sub("…", text) if hosted() else text

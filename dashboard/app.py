@@ -104,7 +104,7 @@ st.set_page_config(
     # a material icon would be fetched from another host
     page_icon=str(ROOT / "dashboard" / "static" / "icon.svg"),
     layout="wide",
-    initial_sidebar_state=248,
+    initial_sidebar_state="collapsed" if bars.in_lesson(step.key) else 248,
 )
 drop_infinite_numbers(step.page())
 restore_bound_values()

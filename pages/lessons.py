@@ -1,11 +1,17 @@
-"""Lessons: pages with a text and questions round them, to work through, to make, and to hand in."""
+"""Lessons: pages with a text and questions beside them, to work through, to make, and to hand in."""
 
+import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
+import segno
 import streamlit as st
 
+from core.files import hosted, sentence_of
 from dashboard.draw.picture_files import csv_file
 from dashboard.page import (
     BOUND,
@@ -18,7 +24,8 @@ from dashboard.page import (
     table,
     title,
 )
-from dashboard.server.people import LimitReached, admit_upload
+from dashboard.server.people import LimitReached, admit_upload, check_disk
+from dashboard.server.visitors import limits
 from dashboard.ui.bars import MAKE, controls_of, note_draft, start_lesson, teacher_markdown
 from dashboard.ui.lessons import (
     HELP,
@@ -30,6 +37,7 @@ from dashboard.ui.lessons import (
     MAX_LESSON_TEXT as MAX_TEXT,
     MAX_LINK,
     MAX_OPTIONS,
+    MAX_PARTS,
     MAX_QUESTIONS,
     MAX_TEXT as MAX_QUESTION,
     MAX_TITLE,
@@ -47,32 +55,53 @@ from dashboard.ui.lessons import (
     page_query,
     parse_link,
     read_code,
+    store,
+    stored,
     to_json,
 )
 
 key = "lessons:{}".format  # a widget's key, which is also its name in the link
 
 
-def address(lesson: str, page: str = "lessons") -> str:
-    return f"{(st.context.url or '').partition('?')[0].rpartition('/')[0]}/{page}?lesson={lesson}"
+def address(lesson: str) -> str:
+    """The link of a lesson, with the address under which other computers reach this page."""
+    url = (st.context.url or "").partition("?")[0].rpartition("/")[0]
+    return f"{url.replace(own_host(), network_host(), 1) if own_host() else url}/lessons?lesson={lesson}"
 
 
-def draw_hidden() -> None:
-    """Draw the list of controls to hide; where the page was not opened yet, a link that opens it and fills the list."""
+def own_host() -> str:
+    """The host of this page where it is one that names this computer from itself alone; else nothing."""
+    host = urlsplit(st.context.url or "").hostname or ""
+    with suppress(ValueError):
+        return host if ip_address(host).is_loopback and ":" not in host else ""
+    return host if host == "localhost" else ""
+
+
+def network_host() -> str:
+    """This machine's address in its network, or localhost where it is in none; nothing is sent."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+        link.connect(("10.255.255.255", 1))
+        return str(link.getsockname()[0])
+    return "localhost"
+
+
+def draw_hidden(part: str) -> str:
+    """Draw the list of controls to hide; where the page was not opened yet, a link that opens it and fills the list.
+
+    Returns the page, nothing where no link of one was pasted.
+    """
     page, parameters = "", dict[str, list[str]]()
     with suppress(LessonError):  # none was pasted
-        page, parameters = parse_link(text("page_link") or "-")
-    note_draft(page)
-    labels, linked = controls_of(page), st.query_params.get_all(key("hide"))
+        page, parameters = parse_link(text(f"{part}page_link") or "-")
+    field = key(f"{part}hide")
+    labels, linked = controls_of(page), st.query_params.get_all(field)
     if len(linked) > 1:  # an older link of a draft
-        st.query_params[key("hide")] = ",".join(linked)
-    link_value(
-        key("hide"), [], lambda names: list(filter(None, names.split(",")))[:MAX_HIDE], ",".join
-    )
+        st.query_params[field] = ",".join(linked)
+    link_value(field, [], lambda names: list(filter(None, names.split(",")))[:MAX_HIDE], ",".join)
     st.multiselect(
         "Controls to hide",
-        list(dict.fromkeys([*(labels or {}), *st.session_state.get(key("hide"), [])])),
-        key=key("hide"),
+        list(dict.fromkeys([*(labels or {}), *st.session_state.get(field, [])])),
+        key=field,
         **KEEP,
         format_func=lambda name: (labels or {}).get(name, name),
         max_selections=MAX_HIDE,
@@ -89,23 +118,24 @@ def draw_hidden() -> None:
             icon=step.icon,
             query_params=page_query(parameters),
         )
+    return page
 
 
-def draw_questions() -> None:
+def draw_questions(part: str) -> None:
     count = st.number_input(
         "Questions",
         0,
         MAX_QUESTIONS,
         1,
-        key=key("count"),
+        key=key(f"{part}count"),
         width=160,
         **BOUND,
-        help="How many questions stand below the page.",
+        help="How many questions stand beside the page.",
     )
     for index in range(int(count)):
         with st.container(border=True, gap="small"):
             # The fields of one question, by its type
-            name = f"q{index + 1}"
+            name = f"{part}q{index + 1}"
             left, right = st.columns([2, 1])
             left.text_area(
                 f"Question {index + 1}",
@@ -125,7 +155,7 @@ def draw_questions() -> None:
             )
             left, right = st.columns([2, 1])
             if type_ == "choice":
-                right.text_area(
+                left.text_area(
                     "Options",
                     key=key(f"{name}:options"),
                     height=80,
@@ -149,7 +179,7 @@ def draw_questions() -> None:
                 if st.session_state.get(field) not in (None, *(choices := options(name))):
                     # an option that was changed since, or an answer of another type
                     st.session_state[field] = None
-                left.selectbox(
+                right.selectbox(
                     "Right option",
                     choices,
                     None,
@@ -213,16 +243,32 @@ def text(name: str) -> str:
     return str(st.session_state.get(key(name)) or "")
 
 
+def part_names() -> list[str]:
+    """What begins the names of the fields of each page: nothing for the first."""
+    count = int(st.session_state.get(key("pages"), 1))
+    return ["", *(f"p{number}:" for number in range(2, count + 1))]
+
+
 def read_lesson() -> Lesson:
     """The lesson of the fields; LessonError names the first field that does not fit."""
     if not text("title").strip():
         raise LessonError("Give the lesson a title.")
-    if not text("page_link").strip():
+    parts = []
+    for number, part in enumerate(part_names(), 1):
+        try:
+            parts.append(read_part(part))
+        except LessonError as error:
+            raise LessonError(f"Page {number}: {error}" if number > 1 else str(error)) from error
+    return replace(parts[0], more=tuple(parts[1:]))
+
+
+def read_part(part: str) -> Lesson:
+    if not text(f"{part}page_link").strip():
         raise LessonError("Paste the link of a page.")
-    page, parameters = parse_link(text("page_link"))
+    page, parameters = parse_link(text(f"{part}page_link"))
     questions = []
-    for number in range(1, 1 + int(st.session_state.get(key("count"), 1))):
-        name = f"q{number}"
+    for number in range(1, 1 + int(st.session_state.get(key(f"{part}count"), 1))):
+        name = f"{part}q{number}"
         try:
             questions.append(
                 make_question(
@@ -239,50 +285,76 @@ def read_lesson() -> Lesson:
     names = {label: name for name, label in (controls_of(page) or {}).items()}
     return Lesson(
         text("title").strip(),
-        text("text").strip(),
+        text(f"{part}text").strip(),
         page,
         page_query(parameters),
         tuple(
-            dict.fromkeys(names.get(name, name) for name in st.session_state.get(key("hide"), ()))
+            dict.fromkeys(
+                names.get(name, name) for name in st.session_state.get(key(f"{part}hide"), ())
+            )
         ),
         tuple(questions),
-        bool(st.session_state.get(key("hide_guide"))),
+        bool(st.session_state.get(key(f"{part}hide_guide"))),
     )
 
 
-def make() -> None:
-    st.text_input(
-        "Title",
-        key=key("title"),
-        max_chars=MAX_TITLE,
-        help="What students see above the page.",
-        **BOUND,
-    )
+def draw_part(part: str) -> str:
+    """Draw the fields of one page of the lesson; returns which page of the lab it is, nothing where none was given."""
     st.text_input(
         "Link of the page",
-        key=key("page_link"),
+        key=key(f"{part}page_link"),
         placeholder="https://…/masks?masks:tokens=…",
         **BOUND,
         help="Set a page up in another tab, press Copy link beside its title, and paste the link here. All "
         "settings of the page come with it.",
     )
     st.text_area(
-        "Text above the page",
-        key=key("text"),
+        "Text beside the page",
+        key=key(f"{part}text"),
         max_chars=MAX_TEXT,
         height=160,
         **BOUND,
         help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.",
     )
-    draw_hidden()
+    page = draw_hidden(part)
     st.toggle(
         "Hide the page's own questions and moves",
-        key=key("hide_guide"),
+        key=key(f"{part}hide_guide"),
         **BOUND,
         help="Many pages ask to predict first, and offer moves under Try this. Students then see your questions "
         "alone.",
     )
-    draw_questions()
+    draw_questions(part)
+    return page
+
+
+def make() -> None:
+    title_at, count_at = st.columns([4, 1])
+    title_at.text_input(
+        "Title",
+        key=key("title"),
+        max_chars=MAX_TITLE,
+        help="What students see beside the page.",
+        **BOUND,
+    )
+    count_at.number_input(
+        "Pages",
+        1,
+        MAX_PARTS,
+        1,
+        key=key("pages"),
+        **BOUND,
+        help="Pages of the lab through which students step inside this one lesson, each with its text and questions.",
+    )
+    names = part_names()
+    places = (
+        st.tabs([f"Page {at + 1}" for at in range(len(names))]) if names[1:] else [st.container()]
+    )
+    pages = []
+    for place, part in zip(places, names, strict=True):
+        with place:
+            pages.append(draw_part(part))
+    note_draft(*pages)
     try:
         lesson = read_lesson()
     except LessonError as error:
@@ -290,6 +362,7 @@ def make() -> None:
         return
     text = encode(lesson)
     st.subheader("Hand it out")
+    hand_out_short(lesson)
     if len(text) <= MAX_LINK:
         link = address(text)
         st.code(link, language=None, wrap_lines=True)
@@ -330,6 +403,50 @@ def make() -> None:
         "tries many answers by program can still find one, so neither the link nor a code is proof against "
         "cheating. The link of this page holds your draft with its answers: save it for yourself."
     )
+
+
+def hand_out_short(lesson: Lesson) -> None:
+    """Draw the short link of a lesson and its QR code once it is stored, before a button that stores it."""
+    known, place = stored(lesson.id), st.empty()
+    if known is None and place.button(
+        "Make a short link and a QR code",
+        key=key("store"),
+        icon=":material/qr_code_2:",
+        help="Stores the lesson on this server, for everybody who has the link. A changed lesson has another link.",
+    ):
+        try:
+            check_disk(len(to_json(lesson)))
+            store(lesson)
+            place.empty()
+            known = lesson
+        except (LimitReached, OSError) as error:
+            st.warning(plain(sentence_of(error)))
+    if known == lesson:
+        link = address(lesson.id)
+        with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
+            picture = segno.make(link, micro=False).svg_inline(scale=5, border=4, light="#fff")
+            st.html(
+                f'<div role="img" aria-label="QR code of the short link">{picture}</div>', width=200
+            )
+            with st.container(gap="small"):
+                st.code(link, language=None, wrap_lines=True)
+                st.caption(
+                    "The short link works while this server has the lesson"
+                    + (f": until {limits()['hours']} h after your last visit." if hosted() else ".")
+                    + " The long link needs no copy of the lesson on a server."
+                )
+    if host := own_host():
+        sentences = [f"This page is open at {host}, which only this computer reaches."]
+        if (there := network_host()) != "localhost":
+            sentences.append(
+                f"So the links name its address in the network, {there}. Open this page under another address, "
+                "and they name that one."
+            )
+        if st.get_option("server.address") in ("localhost", "127.0.0.1"):
+            sentences.append(
+                "The lab answers others once it is started with --server.address=0.0.0.0."
+            )
+        st.info(" ".join(sentences), icon=":material/lan:")
 
 
 MAX_LINES = 500
@@ -387,7 +504,7 @@ def read() -> None:
         "The latest code of a student counts. The column tries has a number for each question: how many answers "
         f"the student checked, up to the right one. {MAX_TRIES} means {MAX_TRIES} or more; – means that no answer "
         "was checked. A line is refused when its code was mistyped, belongs to another name, or to another lesson. "
-        "A code is no proof against cheating. Nothing is stored on the server."
+        "A code is no proof against cheating. No code is stored on the server."
     )
 
 
@@ -412,7 +529,7 @@ def by_question(handed: Sequence[Handed]) -> list[list[str]]:
     rows = []
     for lesson in {lesson.id: lesson for _, lesson in handed}.values():
         codes = [code for code, other in handed if other.id == lesson.id]
-        for at, question in enumerate(lesson.questions):
+        for at, question in enumerate(lesson.all_questions):
             results = [code.results[at] for code in codes]
             picks = Counter(option for one in results for option in wrong_options(question, one))
             rows.append(
@@ -436,7 +553,7 @@ def class_csv(handed: Sequence[Handed]) -> bytes:
             ]
             for code, lesson in handed
             for at, (question, one) in enumerate(
-                zip(lesson.questions, code.results, strict=True), 1
+                zip(lesson.all_questions, code.results, strict=True), 1
             )
         ],
     )
@@ -472,7 +589,7 @@ def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[Handed],
         try:
             code = read_code(line)
             lesson = lessons.get(code.lesson)
-            if lesson is None or len(lesson.questions) != len(code.results):
+            if lesson is None or len(lesson.all_questions) != len(code.results):
                 raise LessonError(
                     f"The code of {code.name or 'no name'} belongs to another lesson, or to one that was "
                     "changed since. Give its link above."

@@ -1,7 +1,7 @@
 """What stands above a page: a lesson round it, or the tour, which opens the next page with its controls set.
 
-A lesson is a teacher's text above, questions below, and some of the page's controls hidden. It is in the link
-(`?lesson=`), and what was answered too (`?lesson-code=`); nothing is stored on the server.
+A lesson is a teacher's text and questions beside one page or several, and some of their controls hidden. It is in the link
+(`?lesson=`, after a dot the page), and what was answered too (`?lesson-code=`); of answers, nothing is stored on the server.
 """
 
 import datetime
@@ -29,6 +29,8 @@ from dashboard.ui.lessons import (
     clean_name,
     decode,
     make_code,
+    part_at,
+    part_of,
     read_code,
 )
 from dashboard.ui.links import (
@@ -43,7 +45,7 @@ from dashboard.ui.links import (
 from dashboard.ui.panels import LEFT_OUT
 
 CONTROLS = "lesson:controls"  # the session's key: by page, the label of each control that it drew last, by key
-DRAFT = "lesson:draft"  # the session's key of the page that the draft is about
+DRAFT = "lesson:draft"  # the session's key of the pages that the draft is about
 PART, MAKE = "lessons:part", "Make a lesson"  # the draft's place in the link of Lessons
 
 
@@ -56,13 +58,13 @@ def controls_of(page: str) -> dict[str, str] | None:
     }
 
 
-def note_draft(page: str) -> None:
-    st.session_state[DRAFT] = page
+def note_draft(*pages: str) -> None:
+    st.session_state[DRAFT] = pages
 
 
 def draft_bar(page: str) -> None:
     with st.container():  # also when it is empty, so that nothing below moves to another place
-        if st.session_state.get(DRAFT) != page:
+        if page not in st.session_state.get(DRAFT, ()):
             return
         _way_back(
             "lesson:drafted",
@@ -76,7 +78,6 @@ def draft_bar(page: str) -> None:
             key="lesson:draft:close",
             type="tertiary",
             on_click=note_draft,
-            args=("",),
             help="The draft stays under Lessons → Make a lesson.",
         )
 
@@ -115,9 +116,11 @@ def teacher_markdown(text: str) -> str:
     return re.sub(r":+(?=help\[)", "", re.sub(r"!+(?=\[)", "", text))
 
 
-def ask(lesson: Lesson) -> None:
+def ask(lesson: Lesson, at: int) -> None:
+    """The questions of one page of a lesson; after those of the last one, what a student hands in."""
     results = _results(lesson)
-    for index, question in enumerate(lesson.questions):
+    first = sum(len(part.questions) for part in lesson.parts[:at])
+    for index, question in enumerate(lesson.parts[at].questions, first):
         st.markdown(
             f"**Question {index + 1}.** {teacher_markdown(question.text)}", width=TEXT_WIDTH
         )
@@ -150,6 +153,8 @@ def ask(lesson: Lesson) -> None:
             st.markdown(f":green[**Right**], after {tries} {'try' if tries == 1 else 'tries'}.")
         elif tries:
             st.markdown(f":orange[**Not yet.**] {teacher_markdown(question.hint)}")
+    if at < len(lesson.more) or not results:
+        return
     st.markdown(
         f"**To hand in.** Right answers: {sum(result.right for result in results)} of {len(results)}."
     )
@@ -176,7 +181,7 @@ def _check(lesson: Lesson, index: int, key: str) -> None:
     results = _results(lesson)
     before = results[index]
     st.session_state.pop(f"{key}:error", None)
-    question, answer = lesson.questions[index], str(st.session_state.get(key) or "")
+    question, answer = lesson.all_questions[index], str(st.session_state.get(key) or "")
     try:
         right = question.check(answer)
         if before.right and not right:
@@ -193,7 +198,7 @@ def _check(lesson: Lesson, index: int, key: str) -> None:
 def _results(lesson: Lesson) -> list[Result]:
     key = f"lesson:{lesson.id}:results"
     if key not in st.session_state:
-        results = [Result(False, 0)] * len(lesson.questions)
+        results = [Result(False, 0)] * len(lesson.all_questions)
         with suppress(LessonError):
             code = read_code(st.query_params.get(CODE, ""))
             if code.lesson == lesson.id and not code.name and len(code.results) == len(results):
@@ -216,40 +221,27 @@ def write_short(name: str, text: str) -> None:
 LINK = "lesson"  # its parameter of the link
 ACTIVE = "lesson:active"  # the session's key of the lesson, as in the link
 
+# On a wide window the text and the questions stand beside the page, as the list of pages does otherwise; the questions
+# stay while the page scrolls. On a phone the text stands above the page, the questions below.
+BESIDE = """@media (min-width: 1100px) {
+.st-key-lesson-page { display: grid; grid-template: auto 1fr / 320px minmax(0, 1fr); gap: 16px 32px }
+.st-key-lesson-page > :has(> .st-key-lesson-body) { grid-area: 1 / 2 / 3 / 3 }
+.st-key-lesson-page > :has(> .st-key-lesson-questions) { position: sticky; top: 64px; align-self: start;
+  max-height: calc(100vh - 80px); overflow-y: auto }}"""
+
 
 @contextmanager
 def lesson_around(page: str) -> Iterator[None]:
     """Draw the page inside, with its lesson round it where it has one."""
-    lesson = _current(page)
+    text = _current(page)
+    lesson = None if text is None else part_of(text)
     st.session_state[LEFT_OUT] = None if lesson is None else lesson.hide_guide
     draft_bar(page)
     with labels_drawn() as labels:
-        if lesson is None:
+        if text is None:
             yield
         else:
-            if lesson.hide:
-                classes = (
-                    f".st-key-{re.sub(r'[^a-zA-Z0-9_-]', '-', name)}" for name in lesson.hide
-                )
-                st.html(f"<style>{','.join(classes)}{{display:none!important}}</style>")
-            with st.container(border=True, gap="small", key="lesson:text"):
-                with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                    st.markdown(f"**Lesson: {plain(lesson.title)}**", width="stretch")
-                    st.button(
-                        "End the lesson",
-                        key="lesson:end",
-                        type="tertiary",
-                        on_click=_end,
-                        help="The page stays open, with all its controls.",
-                    )
-                st.markdown(teacher_markdown(lesson.text), width=TEXT_WIDTH)
-                if lesson.questions:
-                    st.caption(f"Questions below the page: {len(lesson.questions)}.")
-            body = st.container()
-            if lesson.questions:
-                with st.container(border=True, gap="small", key="lesson:questions"):
-                    ask(lesson)
-            with body:
+            with _beside(text, page):
                 yield
     st.session_state.setdefault(CONTROLS, {})[page] = {
         key: label
@@ -264,59 +256,113 @@ def lesson_around(page: str) -> Iterator[None]:
             )
 
 
+def _beside(text: str, page: str) -> st.delta_generator.DeltaGenerator:
+    """Draw a page of a lesson, which is written as in a link, but for the page itself, whose place it returns."""
+    lesson, at = decode(text), part_at(text)
+    part = lesson.parts[at]
+    hidden = ",".join(f".st-key-{re.sub(r'[^a-zA-Z0-9_-]', '-', name)}" for name in part.hide)
+    st.html(f"<style>{BESIDE}{hidden and hidden + '{display:none!important}'}</style>")
+    whole = st.container(key="lesson:page")
+    with whole.container(border=True, gap="small", key="lesson:text"):
+        st.markdown(f"**Lesson: {plain(lesson.title)}**")
+        st.markdown(teacher_markdown(part.text), width=TEXT_WIDTH)
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            if lesson.more:
+                st.markdown(f":small[Page {at + 1} of {len(lesson.parts)}]", width="stretch")
+            st.button(
+                "End the lesson",
+                key="lesson:end",
+                type="tertiary",
+                on_click=_end,
+                help="The page stays open, with all its controls.",
+            )
+    body = whole.container(key="lesson:body")
+    if not lesson.more and not lesson.questions:
+        return body
+    with whole.container(border=True, gap="small", key="lesson:questions"):
+        ask(lesson, at)
+        if lesson.more:
+            with st.container(horizontal=True, gap="small"):
+                _step("Back", text, at - 1, page)
+                _step("Next page", text, at + 1, page)
+    return body
+
+
+def _step(label: str, text: str, at: int, page: str) -> None:
+    """A button that opens another page of a lesson with its controls set; one about this same page begins again."""
+    there = 0 <= at < len(decode(text).parts)
+    if not st.button(label, key=f"lesson:{label}", disabled=not there):
+        return
+    text = f"{text.partition('.')[0]}.{at + 1}"
+    if part_of(text).page != page:
+        start_lesson(text)
+    st.session_state[ACTIVE] = text
+    request_reset()
+    st.rerun()
+
+
 def begin_again(page: str) -> Mapping[str, Any]:
     """Forget what was said of answers; returns the parameters with which the page's lesson begins, none without one."""
-    text = st.session_state.get(ACTIVE)
     for key in filter(re.compile("lesson:.*:error").fullmatch, map(str, list(st.session_state))):
         del st.session_state[key]
-    return _query(text) if text is not None and decode(text).page == page else {}
+    return (
+        _query(st.session_state[ACTIVE]) if in_lesson(page) and ACTIVE in st.session_state else {}
+    )
+
+
+def in_lesson(page: str) -> bool:
+    """Whether a lesson stands round the page."""
+    text = st.query_params.get(LINK, st.session_state.get(ACTIVE))
+    with suppress(LessonError):
+        return text is not None and part_of(text).page == page
+    return False
 
 
 def start_lesson(text: str) -> None:
     """Open the page of a lesson, which is written as in a link, with its controls set."""
-    lesson = decode(text)
+    lesson = part_of(text)
     st.session_state[ACTIVE] = text
     forget_page(lesson.page, lesson.parameters)
     st.switch_page(step_of(lesson.page).page(), query_params=_query(text))
 
 
 def _query(text: str) -> dict[str, Any]:
-    return {**decode(text).parameters, **({LINK: text} if len(text) <= MAX_LINK else {})}
+    return {**part_of(text).parameters, **({LINK: text} if len(text) <= MAX_LINK else {})}
 
 
-def _current(page: str) -> Lesson | None:
-    """The lesson of the link or the session where it is about this page; the link of another one opens its page."""
-    text = st.query_params.get(LINK)
+def _current(page: str) -> str | None:
+    """The lesson of the link or the session, as in a link, where it is about this page; a link of another opens its page."""
+    linked = LINK in st.query_params
+    text = st.query_params[LINK] if linked else st.session_state.get(ACTIVE)
     if text is None:
-        if (text := st.session_state.get(ACTIVE)) is None:
-            return None
-        lesson = decode(text)
-        if lesson.page != page:
-            # On another page: a line that leads back to the lesson, or ends it
-            step = step_of(lesson.page)
-            _way_back(
-                "lesson:bar",
-                f"**Lesson: {plain(lesson.title)}.** It is about another page.",
-                step.page(),
-                f"Back to {step.title}",
-                step.icon,
-                _query(text),
-            ).button("End the lesson", key="lesson:end", type="tertiary", on_click=_end)
-            return None
-        write_short(LINK, text)
+        return None
     try:
-        if len(text) > MAX_LINK and LINK in st.query_params:
+        if len(text) > MAX_LINK and linked:
             raise LessonError(
                 f"This link is too long for a lesson: at most {MAX_LINK:,} characters are read."
             )
-        lesson = decode(text)
+        lesson = part_of(text)
     except LessonError as error:
         st.warning(plain(str(error)), icon=":material/assignment:")
         return None
     if lesson.page != page:
-        start_lesson(text)
+        if linked:
+            start_lesson(text)
+        # On another page: a line that leads back to the lesson, or ends it
+        step = step_of(lesson.page)
+        _way_back(
+            "lesson:bar",
+            f"**Lesson: {plain(lesson.title)}.** It is about another page.",
+            step.page(),
+            f"Back to {step.title}",
+            step.icon,
+            _query(text),
+        ).button("End the lesson", key="lesson:end", type="tertiary", on_click=_end)
+        return None
+    if not linked:
+        write_short(LINK, text)
     st.session_state[ACTIVE] = text
-    return lesson
+    return text
 
 
 def _end() -> None:

@@ -189,11 +189,34 @@ def test_a_student_answers_in_a_course_page_and_hands_in_a_code(page, width):
     expect(name).to_have_value("Ada Lovelace")
 
 
+def test_questions_stand_beside_the_page_and_lead_through_several(page):
+    """Also to the same page with other controls, which is drawn without its widgets between."""
+    one, two = (make_question("text", text, "yes") for text in ("First?", "Second?"))
+    words = Lesson("Both", "Then two.", "masks", (("masks:tokens", "four five"),), (), (two,))
+    lesson = Lesson("Both", "At first.", "masks", questions=(one,), more=(words,))
+    open_page(page, f"lessons?lesson={encode(lesson)}", "text=At first.")
+    for button, sentence in (("Next page", "Then two."), ("Back", "At first.")):
+        expect(page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
+        page.wait_for_function(
+            """() => { const [questions, body] = ["questions", "body"].map((one) =>
+            document.querySelector(`.st-key-lesson-${one}`).getBoundingClientRect());
+            return questions.right < body.left && questions.top < 500 }"""
+        )
+        page.get_by_role("button", name=button, exact=True).click()
+        sees(page, sentence)
+        wait_ready(page)
+    enter(page.get_by_label("Your answer", exact=True), "yes", "after 1 try")
+    page.get_by_role("button", name="Next page", exact=True).click()
+    expect(page.get_by_label("Sentence", exact=True)).to_have_value("four five")
+    sees(page, "Right answers: 1 of 2")
+
+
 def test_back_from_another_page_keeps_the_settings_of_a_lesson_and_its_link(page, server):
     """Streamlit leaves an entry without parameters behind when a page is left by the sidebar."""
     lesson = Lesson("Local", "Look.", "masks", (("masks:first", "Causal local"),), (), ())
     open_page(page, f"lessons?lesson={encode(lesson)}", "text=33 of 144")
     link = parse_link(page.url)
+    page.get_by_test_id("stExpandSidebarButton").click()
     page.get_by_test_id("stSidebar").get_by_role("link", name="Heads", exact=True).click()
     expect(page.get_by_role("link", name="Back to Masks")).to_be_visible()
     wait_ready(page)

@@ -9,6 +9,7 @@ from base64 import urlsafe_b64encode
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given, strategies as st
@@ -36,6 +37,7 @@ from dashboard.ui.lessons import (
     page_query,
     parse_link,
     read_code as read,
+    store,
     to_json,
 )
 from dashboard.ui.lessons.exercises import LESSONS
@@ -156,6 +158,76 @@ def test_a_class_has_its_latest_codes_shares_wrong_options_and_a_csv():
     assert_case(teacher, case, "lessons:")
 
 
+SECOND = replace(
+    LESSON, query=(("masks:tokens", "four five"),), hide=(), text="Then two.", hide_guide=True
+)
+THIRD = Lesson(
+    LESSON.title, "At last.", "glossary", (), (), (make_question("text", "End?", "yes"),)
+)
+SEVERAL = replace(LESSON, more=(SECOND, THIRD))
+
+
+def test_several_pages_are_stepped_through_and_handed_in_as_one_code():
+    app = open_at("masks", lesson=encode(SEVERAL))
+    start = f"lesson:{SEVERAL.id}:answer"
+    assert_case(
+        app, Case(says=["Page 1 of 3", "Question 2."], never=["To hand in.", "Question 3."])
+    )
+    app.radio(key=f"{start}:0").set_value("before")
+    app.button(key=f"{start}:0:check").click().run()
+    app.button(key="lesson:Next page").click().run()
+    app.run()  # the page is drawn without its widgets first
+    app.run()
+    assert query_value(app, "lesson") == f"{encode(SEVERAL)}.2"
+    says, never = (
+        ["Then two.", "Question 3.", "Question 4."],
+        ["Try this", "To hand in.", "Question 1."],
+    )
+    assert_case(app.run(), Case(says=says, never=never))
+    assert app.text_input(key="masks:tokens").value == "four five"
+    app.button(key="lesson:Next page").click().run()
+    assert_says(app.run(), "At last.", "Page 3 of 3", "Right answers: 1 of 5")
+    assert app.button(key="lesson:Next page").disabled
+    app.text_input(key="lesson:name").set_value("Ada").run()
+    line = next(item.value for item in app.code if item.value.startswith("Ada"))
+    handed, errors = lessons.read_lines(line, {SEVERAL.id: SEVERAL})
+    assert not errors and [one.right for one in handed[0][0].results] == [True, *[False] * 4]
+    assert len(lessons.by_question(handed)) == 5
+    with pytest.raises(LessonError, match="at most 6 pages"):
+        replace(LESSON, more=(SEVERAL,))
+
+
+def test_a_short_link_opens_the_lesson_that_the_server_stores(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    assert_says(open_at("masks", lesson=SEVERAL.id), "does not have the lesson", "# Masks")
+    store(SEVERAL)
+    assert_says(open_at("masks", lesson=f"{SEVERAL.id}.2"), "Then two.")
+    for person in ("a", "b"):
+        (tmp_path / "people" / person).mkdir(parents=True)
+    (tmp_path / "lessons").rename(tmp_path / "people" / "b" / "lessons")
+    with pytest.raises(LessonError, match="does not have"):
+        decode(SEVERAL.id)
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+    assert decode(SEVERAL.id) == SEVERAL, "of another person, who gave the link"
+
+
+@each(
+    "url, own",
+    [
+        ("http://localhost:8501/lessons", "localhost"),
+        ("http://127.0.0.1:8501/lessons?lessons:part=x", "127.0.0.1"),
+        ("http://192.168.1.7:8501/lessons", ""),
+        ("https://lab.example/a/lessons", ""),
+    ],
+)
+def test_the_links_name_an_address_that_people_reach(url, own, monkeypatch):
+    monkeypatch.setattr(type(lessons.st.context), "url", url)
+    monkeypatch.setattr(lessons, "network_host", lambda: "10.1.2.3")
+    parts = urlsplit(lessons.address("x"))
+    assert lessons.own_host() == own and (parts.hostname == "10.1.2.3") == bool(own)
+    assert parts.port == urlsplit(url).port and parts.path.endswith("/lessons")
+
+
 @pytest.mark.parametrize("right", [False, True])
 def test_what_is_said_of_an_answer_does_not_survive_a_right_one_or_reset(student, right):
     assert_says(check(turn(student, "masks"), 1, "j +"), "character")
@@ -203,6 +275,24 @@ def test_the_right_answer_of_a_choice_is_picked_from_its_options():
     assert made(app).questions[0].check("later")
     helps = " ".join(item.help for item in (*app.selectbox, *app.text_area))
     assert "by value" not in helps and "letter by letter" not in helps
+
+
+def test_a_second_page_is_added_and_the_lesson_is_stored_on_wish(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    page = {"pages": "2", "q1:options": "a\nb", "q1:answer": "a"}
+    app = open_page(**DRAFT, **page)
+    assert_says(app, "Page 2: Paste the link")
+    app.text_input(key="lessons:p2:page_link").set_value("http://host/heads").run()
+    assert_case(app, Case(do=[("number_input", "p2:count", 0)]), "lessons:")
+    lesson = made(app)
+    assert [part.page for part in lesson.parts] == ["masks", "heads"] and not lesson.more[
+        0
+    ].questions
+    assert not list(tmp_path.glob("lessons/*"))
+    app.button(key="lessons:store").click().run()
+    assert app.code[0].value.endswith(f"lessons?lesson={lesson.id}") and decode(lesson.id) == lesson
+    assert "QR code" in html_text(app) and "<svg" in html_text(app)
+    assert app.code[1].value.endswith(encode(lesson)), "the long link stays"
 
 
 test_what_is_said_of_a_draft = page_cases(

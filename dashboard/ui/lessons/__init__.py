@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from core.files import text_of
+from core.files import runs_folder, shared_files, text_of, write_atomically
 from dashboard.navigation import STEPS
 
 TYPES = {
@@ -230,12 +230,17 @@ def _digest(value: str, text: str) -> str:
 
 FORMAT = "attention-lab-lesson-1"
 FOLDER = Path(__file__).parent  # of the lessons that ship, each under its key
+STORED = (
+    "lessons"  # the folder of those that a server stores, within that of runs, each under its id
+)
+ID = re.compile("[0-9a-f]{6}")
 KEYS = ("first_steps", "first_masks", "attention", "patterns", "variants", "positions", "efficient")
 MAX_LINK, MAX_FILE = (
     8_000,
     100_000,
 )  # characters of the link's parameter, and of the lesson's JSON
 MAX_TITLE, MAX_LESSON_TEXT, MAX_QUESTIONS, MAX_HIDE, MAX_QUERY = 80, 3_000, 10, 60, 4_000
+MAX_PARTS, MAX_ALL = 6, 30  # pages of a lesson, and questions on all of them
 PARAMETERS = (
     "lesson",
     "lesson-code",
@@ -249,7 +254,7 @@ PAGES = tuple(step.key for step in STEPS if step.key != "lessons")
 class Lesson:
     """A page with its controls (`query`, the parameters of its link), the controls to hide, a text and questions.
 
-    `hide_guide` also hides the questions and moves that the page brings itself.
+    `hide_guide` also hides the questions and moves that the page brings itself. `more` are the pages that follow.
     """
 
     title: str
@@ -259,6 +264,7 @@ class Lesson:
     hide: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
     hide_guide: bool = False
+    more: tuple["Lesson", ...] = ()
 
     def __post_init__(self) -> None:
         rules = (
@@ -289,6 +295,12 @@ class Lesson:
                 or not all(re.fullmatch(r"[\w:.\- ]{1,80}", name) for name in self.hide),
                 f"A lesson hides at most {MAX_HIDE} controls, each by its name in the link.",
             ),
+            (
+                any(part.more for part in self.more)
+                or len(self.parts) > MAX_PARTS
+                or len(self.all_questions) > MAX_ALL,
+                f"A lesson has at most {MAX_PARTS} pages and {MAX_ALL} questions on all of them.",
+            ),
         )
         for wrong, why in rules:
             _refuse_if(wrong, why)
@@ -297,6 +309,15 @@ class Lesson:
     def id(self) -> str:
         """Six signs that another lesson, or a changed one, hardly shares."""
         return blake2b(to_json(self).encode(), digest_size=3).hexdigest()
+
+    @property
+    def parts(self) -> tuple["Lesson", ...]:
+        """Its pages: itself, then those that follow."""
+        return self, *self.more
+
+    @property
+    def all_questions(self) -> tuple[Question, ...]:
+        return tuple(question for part in self.parts for question in part.questions)
 
     @property
     def parameters(self) -> dict[str, list[str]]:
@@ -309,17 +330,22 @@ def grouped(pairs: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
 
 def to_json(lesson: Lesson, indent: int | None = None) -> str:
     """The lesson as JSON, without what is empty; the same lesson always gives the same text."""
-    parts: list[Any] = [lesson, *lesson.questions]
-    whole, *questions = (  # without False, too
-        {name: value for name, value in asdict(one).items() if value not in ("", (), 0.0)}
-        for one in parts
-    )
     return json.dumps(
-        {"format": FORMAT, **whole, "questions": questions},
+        {"format": FORMAT, **_fields(lesson)},
         ensure_ascii=False,
         indent=indent,
         separators=None if indent else (",", ":"),
     )
+
+
+def _fields(lesson: Lesson) -> dict[str, Any]:
+    both: list[Any] = [lesson, *lesson.questions]
+    whole, *questions = (  # without False, too
+        {name: value for name, value in asdict(one).items() if value not in ("", (), 0.0)}
+        for one in both
+    )
+    more = {"more": [{"text": "", **_fields(part)} for part in lesson.more]} if lesson.more else {}
+    return {**whole, "questions": questions, **more}
 
 
 def from_json(text: str) -> Lesson:
@@ -343,9 +369,46 @@ def encode(lesson: Lesson) -> str:
     return urlsafe_b64encode(zlib.compress(to_json(lesson).encode(), 9)).decode().rstrip("=")
 
 
-@lru_cache(maxsize=64)
 def decode(text: str) -> Lesson:
-    """The lesson of a link's parameter, or of the key of one that ships; LessonError for any other text."""
+    """The lesson of a link's parameter; LessonError for any other text.
+
+    The parameter is the lesson itself, the key of one that ships, or the id of one that this server stores. After a dot
+    it says which of its pages is open.
+    """
+    text = text.partition(".")[0]
+    if ID.fullmatch(text) is None:
+        return _unpack(text)
+    lesson = stored(text)
+    if lesson is None:
+        raise LessonError(
+            f"This server does not have the lesson {text}, or no longer. Ask your teacher for its long link."
+        )
+    return lesson
+
+
+def part_at(text: str) -> int:
+    """Which of the lesson's pages the link's parameter says, counted from 0."""
+    number = text.partition(".")[2]
+    last = len(decode(text).more)
+    return min(int(number) - 1, last) if re.fullmatch("[1-9]", number) else 0
+
+
+def part_of(text: str) -> Lesson:
+    return decode(text).parts[part_at(text)]
+
+
+def stored(name: str) -> Lesson | None:
+    """The lesson of an id that this server stores, of anybody; of two with one id the older."""
+    paths = shared_files(f"{STORED}/{name}.json")
+    return from_json(paths[0].read_text("utf-8")) if paths else None
+
+
+def store(lesson: Lesson) -> None:
+    write_atomically(runs_folder() / STORED / f"{lesson.id}.json", to_json(lesson).encode())
+
+
+@lru_cache(maxsize=64)
+def _unpack(text: str) -> Lesson:
     if text in KEYS:
         return from_json((FOLDER / f"{text}.json").read_text("utf-8"))
     _refuse_if(len(text) > MAX_FILE, "This link is too long for a lesson.")
@@ -392,7 +455,7 @@ def page_query(parameters: Mapping[str, list[str]]) -> tuple[tuple[str, str], ..
 
 
 CODE = re.compile(
-    "([0-9a-f]{6})([0-9a-f]{4})([0-9a-f]{0,10})(w(?:[0-9a-f]{2}){0,10})?([0-9a-f]{6})"
+    "([0-9a-f]{6})([0-9a-f]{4})([0-9a-f]{0,30})(w(?:[0-9a-f]{2}){0,30})?([0-9a-f]{6})"
 )  # id, day, results, wrong options where there are any, checksum
 SAME = str.maketrans("oil", "011")  # letters that are taken for digits
 START = datetime.date(2025, 1, 1)
