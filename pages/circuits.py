@@ -136,23 +136,24 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
         )
     }
     colour = {"condition": {"test": "datum.own", "value": ink.pick}, "value": ink.series[0]}
+    lines = [
+        {
+            "x": edge.source[1],
+            "y": edge.source[0],
+            "x2": edge.target[1],
+            "y2": edge.target[0],
+            "own": picked in (edge.source, edge.target),
+            "wide": THIN + (WIDE - THIN) * (edge.score - least) / (most - least or 1.0),
+            "name": f"{circuits.name(edge.source)} → {circuits.name(edge.target)}",
+            "by": f"{edge.kind} {signed(edge.score)}",
+        }
+        for edge in edges
+    ]
     return figure(
         [
             layer(
                 "rule",
-                [
-                    {
-                        "x": edge.source[1],
-                        "y": edge.source[0],
-                        "x2": edge.target[1],
-                        "y2": edge.target[0],
-                        "own": picked in (edge.source, edge.target),
-                        "wide": THIN + (WIDE - THIN) * (edge.score - least) / (most - least or 1.0),
-                        "name": f"{circuits.name(edge.source)} → {circuits.name(edge.target)}",
-                        "by": f"{edge.kind} {signed(edge.score)}",
-                    }
-                    for edge in edges
-                ],
+                lines,
                 {
                     **at,
                     "x2": {"field": "x2"},

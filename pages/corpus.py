@@ -364,56 +364,56 @@ def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Them
         "titleFontWeight": "normal",
     }
     shades = CATEGORIES[theme]
+    rows = [
+        {
+            "x": float(x),
+            "y": float(y),
+            "token": token,
+            "position": int(position),
+            "text": int(text) + 1,
+            "of": of,
+            "group": token if token in common else CHARTS_OTHER,
+        }
+        for of, both in (("query", points.q), ("key", points.k))
+        for (x, y), token, position, text in zip(
+            both, vectors.tokens, vectors.positions, vectors.texts, strict=True
+        )
+    ]
+    encoding = {
+        "x": _value("x", f"first component, {percent(points.share[0])} of the variance", ink),
+        "y": _value("y", f"second component, {percent(points.share[1])}", ink),
+        "shape": series_encoding("of", ("query", "key"), ("circle", "triangle-up")),
+        "tooltip": [
+            text_tip("of", "vector"),
+            text_tip("token", "token"),
+            text_tip("position", "position"),
+            text_tip("text", "text"),
+        ],
+        "color": {
+            "field": "group",
+            "type": "nominal",
+            "title": None,
+            "legend": legend,
+            "scale": {
+                "domain": [*common, CHARTS_OTHER],
+                "range": [*shades[: len(common)], shades[-1]],
+            },
+        }
+        if colour == "token"
+        else {
+            "field": "position",
+            "type": "quantitative",
+            "title": "position",
+            "scale": {"range": WEIGHTS[theme][2:]},
+            "legend": {**legend, "gradientLength": 120},
+        },
+    }
     return figure(
         [
             layer(
                 "point",
-                [
-                    {
-                        "x": float(x),
-                        "y": float(y),
-                        "token": token,
-                        "position": int(position),
-                        "text": int(text) + 1,
-                        "of": of,
-                        "group": token if token in common else CHARTS_OTHER,
-                    }
-                    for of, both in (("query", points.q), ("key", points.k))
-                    for (x, y), token, position, text in zip(
-                        both, vectors.tokens, vectors.positions, vectors.texts, strict=True
-                    )
-                ],
-                {
-                    "x": _value(
-                        "x", f"first component, {percent(points.share[0])} of the variance", ink
-                    ),
-                    "y": _value("y", f"second component, {percent(points.share[1])}", ink),
-                    "shape": series_encoding("of", ("query", "key"), ("circle", "triangle-up")),
-                    "tooltip": [
-                        text_tip("of", "vector"),
-                        text_tip("token", "token"),
-                        text_tip("position", "position"),
-                        text_tip("text", "text"),
-                    ],
-                    "color": {
-                        "field": "group",
-                        "type": "nominal",
-                        "title": None,
-                        "legend": legend,
-                        "scale": {
-                            "domain": [*common, CHARTS_OTHER],
-                            "range": [*shades[: len(common)], shades[-1]],
-                        },
-                    }
-                    if colour == "token"
-                    else {
-                        "field": "position",
-                        "type": "quantitative",
-                        "title": "position",
-                        "scale": {"range": WEIGHTS[theme][2:]},
-                        "legend": {**legend, "gradientLength": 120},
-                    },
-                },
+                rows,
+                encoding,
                 filled=True,
                 size=42,
                 opacity=0.75,

@@ -768,7 +768,7 @@ def _data_field(column: Any) -> str:
     with column.popover("Sentences", icon=":material/account_tree:", width="stretch"):
         data = data_widget(CONLLU, FILE)
         st.caption(
-            "The page measures 179 English sentences, annotated by hand for it, until you upload others. "
+            "Without sentences of yours, the page measures 179 English ones, annotated by hand for it. "
             "docs/conllu.md in the repository describes the format."
         )
     try:
@@ -790,31 +790,18 @@ def _sentence(
     queries = queries_by_sentence(result, score, head)
     name, sentences = result.readings.name(head), result.readings.sentences
     # A link has the sentence's number: its label has the verdict on this head.
-    sentence = (
-        int(
-            FIELDS.draw(
-                "sentence",
-                into=HERE,
-                texts={
-                    str(
-                        index + 1
-                    ): f"{index + 1} {'✓' if all(query.right for query in each) else '✗'} "
-                    f"{sentences[index].parse.text}"
-                    for index, each in queries.items()
-                },
-                of=(choice.ref, name, score.relation.key, score.reverse),
-            ).sentence
-        )
-        - 1
-    )
+    texts = {
+        str(index + 1): f"{index + 1} {'✓' if all(query.right for query in each) else '✗'} "
+        f"{sentences[index].parse.text}"
+        for index, each in queries.items()
+    }
+    about = choice.ref, name, score.relation.key, score.reverse
+    drawn = FIELDS.draw("sentence", into=HERE, texts=texts, of=about)
+    sentence = int(drawn.sentence) - 1
     parse, tokens = sentences[sentence].parse, sentences[sentence].tokens
+    target = parse.text if load_model(choice.ref).reads == "pair" else None
     trace = word_trace(
-        reading_of(
-            choice.ref,
-            ModelInputs(
-                parse.text, target=(parse.text if load_model(choice.ref).reads == "pair" else None)
-            ),
-        ),
+        reading_of(choice.ref, ModelInputs(parse.text, target=target)),
         parse,
         tokens,
         result.readings.kind,

@@ -674,35 +674,31 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
             if point["state"] != study.EMBEDDING:
                 st.session_state[FIELDS.key("layer", {"ref": controls.ref})] = point["state"]
 
+    of_states = zip(
+        decision.lens.names, lens.top.tolist(), lens.probabilities.tolist(), strict=True
+    )
+    cells = [
+        {
+            "state": name,
+            "column": index,
+            "index": start + index,
+            "token": token,
+            "word": words[ids[0]],
+            "p": shares[0],
+            "text": f"{words[ids[0]]} {number(shares[0])}",
+            "top": ", ".join(
+                f"{words[one]} {number(p)}" for one, p in zip(ids[1:], shares[1:], strict=True)
+            ),
+        }
+        for name, top, probabilities in of_states
+        for index, (token, ids, shares) in enumerate(zip(tokens, top, probabilities, strict=True))
+    ]
     st.html(STYLE.format(width=(WIDE * len(tokens) + 80), direction="rtl" if late else "ltr"))
     with st.container(key="lens:cells"):
         draw_chart(
             st,
             token_grid(
-                [
-                    {
-                        "state": name,
-                        "column": index,
-                        "index": start + index,
-                        "token": token,
-                        "word": words[ids[0]],
-                        "p": shares[0],
-                        "text": f"{words[ids[0]]} {number(shares[0])}",
-                        "top": ", ".join(
-                            f"{words[one]} {number(p)}"
-                            for one, p in zip(ids[1:], shares[1:], strict=True)
-                        ),
-                    }
-                    for name, *of_state in zip(
-                        decision.lens.names,
-                        lens.top.tolist(),
-                        lens.probabilities.tolist(),
-                        strict=True,
-                    )
-                    for index, (token, ids, shares) in enumerate(
-                        zip(tokens, *of_state, strict=True)
-                    )
-                ],
+                cells,
                 decision.lens.names,
                 tokens,
                 (state, position),
@@ -783,15 +779,10 @@ def who_section(controls: Values) -> None:
         return
     add_script(partial(who_script, controls, attribution))
     parts, layers = study.named_parts(reading, attribution), study.answering_layers(reading)
-    answer, other, *_ = [
-        *study_of(
-            token_names,
-            ref,
-            tuple(token for token in (baseline.id, controls.contrast) if token is not None),
-        ).values(),
-        None,
-    ]
-    fact(wrote(controls, attribution, parts, str(answer), other))
+    compared = tuple(token for token in (baseline.id, controls.contrast) if token is not None)
+    words = study_of(token_names, ref, compared)
+    other = None if controls.contrast is None else words[controls.contrast]
+    fact(wrote(controls, attribution, parts, words[baseline.id], other))
     rows = list(layers)
     values = {
         (rows.index(part.key), part.head): part.value

@@ -818,27 +818,16 @@ def _view(choice: ModelChoice) -> None:
                 in_place = not FIELDS.draw("nearest", into=HERE, second=sides[1]).nearest
         comparison = difference.Comparison(sides, pair, merged, in_place)
         by_pair = {(item.layer, item.head): item for item in comparison.heads}
-        head = by_pair[
-            link_head(
-                "two_models",
-                (choice.ref, mode),
-                choice.ref,
-                {at: (comparison.kind, at) for at in by_pair},
-                next(iter(by_pair)),
-            )
-        ]
+        shared_heads = {at: (comparison.kind, at) for at in by_pair}
+        picked = link_head(
+            "two_models", (choice.ref, mode), choice.ref, shared_heads, next(iter(by_pair))
+        )
+        head = by_pair[picked]
         add_script(partial(script, choice, mode, ref, inputs, comparison, head))
         _heads_apart(comparison, head)
-        with _maps(
-            comparison,
-            head,
-            read_linked(
-                "two_models",
-                "pin",
-                (len(pair.queries), len(pair.keys)),
-                (choice.ref, choice.inputs, mode, ref, inputs, comparison.kind),
-            ),
-        ):
+        about = choice.ref, choice.inputs, mode, ref, inputs, comparison.kind
+        pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), about)
+        with _maps(comparison, head, pin):
             _figures(comparison)
             st.caption(conditions(comparison, mode))
         if mode == "texts" and model.reads_text:
