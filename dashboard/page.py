@@ -130,7 +130,6 @@ from dashboard.ui.links import (
     write_start,
 )
 from dashboard.ui.panels import (
-    PROSE,
     Move,
     Question,
     answered,

@@ -28,7 +28,6 @@ from dashboard.page import (
     CATEGORIES,
     HERE,
     PICK,
-    PROSE,
     Cell,
     Fields,
     Ink,
@@ -394,7 +393,6 @@ def draw_steps() -> None:
     if result.unknown:
         caption(
             f"Not in the vocabulary, read as unknown: {plain(', '.join(result.unknown))}.",
-            width=PROSE,
         )
     strips = (
         f"Each strip is a vector of 16 numbers of head L{head[0]}·H{head[1]} of the lab's trained decoder, purple "
@@ -468,7 +466,6 @@ def draw_race() -> None:
         f"{where} The first step reads the prompt, the same work both ways. Step {count} computes {with_cache[0]} "
         f"token with the cache, in {with_cache[1]}, and {without[0]} tokens without it, in {without[1]}: a machine "
         f"computes many tokens at once, so that the time grows less than the tokens do. Written: {plain(words)}",
-        width=PROSE,
     )
 
 
@@ -520,7 +517,6 @@ def draw_size() -> None:
         f"{attention.kv_heads if form != 'latent' else 'latent vectors instead of'} KV heads. "
         "Calculated: numbers a token, times layers, times bytes; no model is built. Both axes are logarithmic. The "
         "last column divides the operations of attention for one new token by the bytes of cache that it reads.",
-        width=PROSE,
     )
     paragraph(
         "## What bounds a step\n\nA machine reads bytes and computes operations side by side. Decoding reads all "
@@ -566,7 +562,6 @@ def draw_size() -> None:
         f"{percent(step.cache_bytes / total)} of what a step reads is the cache, the rest the parameters. All "
         "sequences share the parameters, so more sequences give more FLOPs a byte of them; each has its own cache, "
         f"whose FLOPs a byte stay the same.{experts} Calculated, as if reading and computing were perfect.",
-        width=PROSE,
     )
 
 
@@ -617,7 +612,6 @@ def draw_pages() -> None:
         f"Each square holds {values.page} tokens; its filled part holds keys and values. Left, in the order of the "
         "sequences, with room for the longest; right, in the order of memory: a sequence takes a new page only "
         "when its last one is full, and a table tells which pages are its own. Bytes as in Llama 2 7B.",
-        width=PROSE,
     )
 
 

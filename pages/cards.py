@@ -16,7 +16,6 @@ from dashboard.page import (
     CATEGORIES,
     HERE,
     PICK,
-    PROSE,
     Cell,
     Fields,
     MultiSelect,
@@ -350,7 +349,7 @@ def models() -> None:
         markers=False,
     )
     fact(fact_text(one))
-    caption(note(one), width=PROSE)
+    caption(note(one))
     attentions(one)
     st.markdown("### Its cache beside others")
     if sizes := curves((values.model, *values.compared)):
@@ -363,7 +362,6 @@ def models() -> None:
         caption(
             "Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. A curve ends where "
             "a model has no more positions; caches below 1 MB lie on the lowest line.",
-            width=PROSE,
         )
 
 

@@ -33,7 +33,6 @@ from core.studies import compare as study
 from core.tokens import tokenize
 from dashboard.page import (
     HERE,
-    PROSE,
     Cell,
     Fields,
     Number,
@@ -869,7 +868,6 @@ def _draw_result(
                 [results[index] for index in tiles],
                 [names[index] for index in tiles],
             ),
-            width=PROSE,
         )
         details(
             "Equations with their numbers, papers and the code that just ran",
@@ -1002,7 +1000,7 @@ def cost_table(
         f"{study.ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean distance of the "
         "weight, in tokens."
     )
-    caption(" ".join([conditions, *notes]), width=PROSE)
+    caption(" ".join([conditions, *notes]))
     new = not st.session_state.get(VISITED) and any(
         (config, controls.length) not in done for config in possible
     )

@@ -41,7 +41,6 @@ from dashboard.draw.grids import tiles
 from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.page import (
     HERE,
-    PROSE,
     Cell,
     Fields,
     Ink,
@@ -53,6 +52,7 @@ from dashboard.page import (
     add_script,
     attention_view,
     between,
+    caption,
     duration,
     fact,
     forget_other_runs,
@@ -460,13 +460,12 @@ def _explore() -> None:
     more = f" {count - visible} of them are not shown." if count > visible else ""
     unknown = f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}."
     target = "" if result.target is None else f" Target: {task.separator.join(result.target)}."
-    st.caption(
+    caption(
         plain(
             f"{run_name(controls.run)}, step {controls.checkpoint.step:,}. {count:,} candidates computed in "
             f"{duration(result.seconds)} on one core.{more} Each number is the probability of a token "
             f"after those before it; dashed ones were dropped.{target}{unknown if result.unknown else ''}"
         ),
-        width=PROSE,
     )
     _along_path(controls, result, path)
     _comparison(controls)
@@ -509,9 +508,8 @@ def _along_path(controls: Values, result: SearchResult, path: list[int]) -> None
 
 def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Sequence[int]) -> None:
     if not steps.source_attention:
-        st.caption(
+        caption(
             "This model has no attention: at each step it reads only the encoder's last state.",
-            width=PROSE,
         )
         return
     generated = tuple(names_text(task)[token] for token in tokens)
@@ -599,10 +597,9 @@ def _comparison(controls: Values) -> None:
         f" Cut at {min(controls.settings.longest or longest, longest)} tokens, before an end token: "
         f"{' and '.join(str(one.cut) for one in scores)} outputs."
     )
-    st.caption(
+    caption(
         f"Means over the same {held_out}.{overlap if optional else ''}"
         f"{cut if any(one.cut for one in scores) else ''}",
-        width=PROSE,
     )
     if len(scores) == 2:
         fact(scores_fact(*scores))

@@ -26,7 +26,6 @@ from core.tokens import labels, tokenize
 from dashboard.page import (
     CATEGORIES,
     HERE,
-    PROSE,
     Cell,
     Fields,
     Ink,
@@ -408,7 +407,6 @@ def _conditions(result: study.Result, kernels: Sequence[str], example: bool) -> 
         "formula of a forward pass: FLOPs of its matrix products at the speed of the last point, and memory on a CPU, "
         f"within about a quarter. “Grows as” is fitted to the last {LAST} lengths. Error: |output − exact output| / |exact "
         f"output| on random q, k, v.{rest}",
-        width=PROSE,
     )
 
 
@@ -758,5 +756,4 @@ def implied_weights() -> None:
                 *errors,
             ]
         ),
-        width=PROSE,
     )

@@ -34,7 +34,6 @@ from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
 from dashboard.draw.tables import confusion, html_table
 from dashboard.page import (
     HERE,
-    PROSE,
     READS,
     Cell,
     Fields,
@@ -658,7 +657,6 @@ def _draw(data: models.FineTuneData, config: FineTuneConfig) -> None:
             fact(gained(both, head))
         caption(
             conditions(config, data.about, rows, line(data.run.metadata().get("machines"))),
-            width=PROSE,
         )
     chart_title("Held-out rows and predictions")
     st.html(

@@ -22,7 +22,6 @@ from dashboard.page import (
     HERE,
     MARKS,
     MINUS,
-    PROSE,
     Cell,
     Fields,
     Move,
@@ -832,7 +831,6 @@ def draw_cache(values: Values, names: Sequence[str], caches: Sequence[heads.Cach
         "means of the multi-head layer's heads, as when a grouped-query model is made from a multi-head model. "
         "Latent attention has its own random weights and a rotated key next to the latent vector. Overlap is the "
         f"weight that two heads put on the same words. {' '.join([conditions(values), *values.notes])}",
-        width=PROSE,
     )
 
 
@@ -904,7 +902,6 @@ print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.diffe
         f"value. λ depends on the layer set above, which is counted from 1: in layer {values.depth} it starts near "
         f"{start} and is then learned. A row has the sum 1 {MINUS} λ = {number(1 - two.weight)}; a norm "
         f"in each head corrects this. {conditions(values)} {halves * is_real(values)}{' '.join(values.notes)}",
-        width=PROSE,
     )
 
 

@@ -17,7 +17,6 @@ from core.studies import masks
 from core.tokens import tokenize
 from dashboard.draw import page_views
 from dashboard.page import (
-    PROSE,
     Cell,
     Fields,
     Ink,
@@ -397,7 +396,6 @@ def explore() -> None:
     st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
     caption(
         "$M_i$ is the set of keys that query $i$ may attend to, and $w_{i,j}$ is its weight on key $j$.",
-        width=PROSE,
     )
     train_with("mask", controls.mask, key=key("train"))
     for pin, panel in (
@@ -554,7 +552,6 @@ def stack(effect: masks.MaskEffect) -> None:
             )
             caption(
                 "Each layer has this mask, and the residual connection passes on what it received. Hatched: never.",
-                width=PROSE,
             )
     with right:
         heading = f"Each mask with its default parameters, {len(effect.names)} tokens"
@@ -569,10 +566,9 @@ def stack(effect: masks.MaskEffect) -> None:
             left=2,
             markers=False,
         )
-        st.caption(
+        caption(
             "Cells: how many are allowed. Layers: how many connect all pairs that can be connected. Never: pairs "
             "that no number of layers connects.",
-            width=PROSE,
         )
 
 
@@ -600,7 +596,6 @@ def sources(effect: masks.MaskEffect, controls: Values) -> None:
         f"The mean entropy of a row is {number(entropy[0])} nats (without the mask {number(entropy[1])}), and the "
         f"mean distance to the attended key {number(distance[0])} tokens ({number(distance[1])}). Head "
         f"{controls.head} of {masks.HEADS}, d_model {masks.D_MODEL}, no positions.",
-        width=PROSE,
     )
     mask = controls.mask
     config = masks.config_of(mask)

@@ -26,7 +26,6 @@ from core.studies.compare import (
 )
 from dashboard.page import (
     HERE,
-    PROSE,
     Cell,
     Fields,
     Script,
@@ -132,7 +131,6 @@ show_maps({{"Scaled dot product": before, {item.name!r}: after, "Difference": af
 # The page: an axis, the two maps of a choice, its entry in full, what it goes with, and the axis as a table.
 
 
-MEASURE = 540  # pixels: 75 signs of a paragraph
 MIN_NUMBER = 5e-3  # a smaller change of a number is not written
 
 
@@ -206,9 +204,9 @@ def explore(axis: str) -> None:
         st.error(str(error))
     st.latex(item.latex)
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
-    paragraph(f"{item.meaning}{paper}", width=MEASURE)
+    paragraph(f"{item.meaning}{paper}")
     if conditions:
-        caption(conditions, width=PROSE)
+        caption(conditions)
     if item.params:
         draw_rows(
             ("parameter", "meaning", "default", "range"),

@@ -27,7 +27,6 @@ from dashboard.draw.curves import Curve, curve_rows, fixed_chart
 from dashboard.page import (
     HERE,
     PICK,
-    PROSE,
     SIGNED,
     WEIGHTS,
     Cell,
@@ -601,7 +600,6 @@ def everything(controls: Values, rows: Sequence[RowWeights]) -> None:
     caption(
         f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
         f"Entropy is in nats. A score has a gradient if training changes it.{borrowed if hard else ''}",
-        width=PROSE,
     )
 
 

@@ -40,7 +40,6 @@ from dashboard.draw.step_view import (
 )
 from dashboard.page import (
     HERE,
-    PROSE,
     Cell,
     Fields,
     Ink,
@@ -1339,10 +1338,9 @@ def root_of_d() -> None:
         "Where one key has all the weight, a small change of a score changes no weight: the gradients of queries "
         "and keys are near 0, so training hardly changes them."
     )
-    st.caption(
+    caption(
         f"Measured on {study.QUERIES} random queries and {study.KEYS} random keys (standard normal numbers, "
         f"seed {SEED}).",
-        width=PROSE,
     )
     details("The same, measured for D from 1 to 512", partial(curves, points), key("curves"))
 

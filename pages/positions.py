@@ -27,7 +27,6 @@ from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
 from dashboard.page import (
     BOUND,
     HERE,
-    PROSE,
     Cell,
     Fields,
     Ink,
@@ -685,7 +684,6 @@ def both_orders(values: Values) -> None:
     caption(
         f"Without positions the outputs in both orders differ by at most {number(effect.baseline)}: the rounding of "
         "float32.",
-        width=PROSE,
     )
 
 
@@ -864,7 +862,6 @@ alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.S
     caption(
         f"“{first.first}, {first.second}” are the numbers {first.first} and {first.second} of a query or key, which "
         f"rotate together.{why}",
-        width=PROSE,
     )
     fact(
         f"The fastest pair completes a circle in **{wavelength_text(first.wavelength)}** positions, the slowest in "
@@ -1011,7 +1008,7 @@ def explore() -> None:
             " $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center"
         )
         if values.item.latex in parts:
-            caption(SYMBOLS.get(values.position, ""), width=PROSE)
+            caption(SYMBOLS.get(values.position, ""))
         if values.idea == "shuffle":
             details(
                 "The vectors and the weights in both orders",
@@ -1097,7 +1094,6 @@ def source(values: Values) -> None:
         f"{values.item.name} {learned}; the rest of the layer has {others:,} (d_model {values.d_model}, "
         f"{values.heads} heads). There is no mask: a causal mask would also tell the order."
         f"{' Its parameters are random here, not trained.' * bool(count)}",
-        width=PROSE,
     )
     own, *bases = inspect.getmro(type(layer.position))
     near = (base for base in bases[:1] if base.__module__ == own.__module__)

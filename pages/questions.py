@@ -298,7 +298,7 @@ def page() -> None:
 @fragment
 def explore() -> None:
     selected = ANSWERS[FIELDS.draw(into=HERE).question]
-    paragraph(selected.text, width=540)
+    paragraph(selected.text)
     if selected.study is not None:
         rows = cached(selected.study)
         table(

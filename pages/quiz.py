@@ -56,7 +56,7 @@ def answer_questions() -> None:
 
 
 def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
-    paragraph(f"**{at + 1} of {COUNT}.** {question.text}", width=540)
+    paragraph(f"**{at + 1} of {COUNT}.** {question.text}")
     if question.maps is not None:
         weights, rows, columns = question.maps
         multiples(
@@ -136,4 +136,4 @@ def recap() -> None:
                 width=240,
                 query_params=dict(stop.query),
             )
-            paragraph(stop.showed, width=540)
+            paragraph(stop.showed)

@@ -20,7 +20,6 @@ from core.studies import scores as study
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.page import (
     MAX_TILES,
-    PROSE,
     Cell,
     Fields,
     Frames,
@@ -374,7 +373,6 @@ def explore() -> None:
         f"{PROBE_DIMS}: the rank of the matrix of scores; whether s(a, b) = s(b, a); the factor by which a "
         "score grows when the query is doubled; the mean change of a score, in standard deviations, when queries "
         "and keys are rotated by the same rotation.",
-        width=PROSE,
     )
     st.button(
         "Measure on this machine",
@@ -427,7 +425,6 @@ def show(controls: Values) -> None:
                 *controls.notes,
             ]
         ),
-        width=PROSE,
     )
 
 

@@ -51,7 +51,6 @@ from dashboard.inside import (
 )
 from dashboard.page import (
     HERE,
-    PROSE,
     SIGNED,
     Cell,
     Fields,
@@ -489,7 +488,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
         rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
         rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}"
     )
-    caption(conditions(answer, head), width=PROSE)
+    caption(conditions(answer, head))
 
 
 def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
@@ -562,7 +561,7 @@ def _answer(
         _, head = head_map(choice, question, f"“{plain(token or predictions[0].word)}”")
         add_script(partial(answer_script, choice, answer, predictions, head))
     fact(tell(answer, predictions, head))
-    caption(conditions(answer, head), width=PROSE)
+    caption(conditions(answer, head))
 
 
 def translate(choice: ModelChoice, pretrained: Pretrained) -> None:

@@ -44,7 +44,6 @@ from dashboard.draw.tables import RIGHT, html_table, marked, missing, wrong_toke
 from dashboard.page import (
     CATEGORIES,
     HERE,
-    PROSE,
     Cell,
     Fields,
     Ink,
@@ -745,7 +744,7 @@ def _figures(shown: bool, data: Comparison) -> None:
             )
             caption(BLEU)
     if data.parts:
-        caption(conditions(data), width=PROSE)
+        caption(conditions(data))
     details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
 
 
@@ -778,7 +777,7 @@ def _numbers(data: Comparison) -> None:
         caption="Quality by the length of the source",
     )
     if not data.parts:
-        caption(conditions(data), width=PROSE)
+        caption(conditions(data))
 
 
 def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:

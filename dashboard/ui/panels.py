@@ -162,15 +162,15 @@ def title(
         begin()
 
 
-def paragraph(text: str, **layout: Any) -> None:
-    st.markdown(explain_markdown(text), unsafe_allow_html=True, **layout)
+BODY, PROSE = 540, 460  # pixels: 75 signs of a paragraph, and of a caption
 
 
-PROSE = 460  # pixels: 75 signs of a caption
+def paragraph(text: str, width: Any = BODY) -> None:
+    st.markdown(explain_markdown(text), unsafe_allow_html=True, width=width)
 
 
-def caption(text: str, **layout: Any) -> None:
-    st.caption(explain_markdown(text), unsafe_allow_html=True, **layout)
+def caption(text: str, width: Any = PROSE) -> None:
+    st.caption(explain_markdown(text), unsafe_allow_html=True, width=width)
 
 
 def chart_title(text: str, column: Any = st, legend: str = "") -> None:
@@ -189,7 +189,7 @@ def fact(text: str) -> None:
     notes().fact = spoken(text)
     size = "17px/25px" if len(text) > 180 else "19px/28px"
     st.html(
-        f"<p style=\"font:400 {size} 'Source Serif', serif;margin:0;overflow-wrap:anywhere\">"
+        f"<p style=\"font:400 {size} 'Source Serif', serif;margin:0;max-width:34em;overflow-wrap:anywhere\">"
         f"{_as_html(text, PICK[theme()])}</p>"
     )
 
