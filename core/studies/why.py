@@ -27,7 +27,8 @@ from core.runs.runs import Run, create_run
 from core.runs.worker import work
 from core.studies.efficient import machine
 from core.tasks import TaskConfig
-from core.training import BOUNDS, Bucket, Record, RunConfig
+from core.training import Bucket, Record, RunConfig
+from core.training.config import COMPARED_SECONDS, COMPARED_STEPS
 from core.training.seed_stats import SeedStats
 
 SIZES = (16, 32, 64, 96, 128, 192, 256)
@@ -85,19 +86,19 @@ class Controls:
             return replace(
                 replace(self, seconds=SECONDS[-1]).config(model),
                 steps=FEW,
-                max_seconds=BOUNDS["max_seconds"][1],
-                max_train_seconds=BOUNDS["max_train_seconds"][1],
+                max_seconds=COMPARED_SECONDS,
+                max_train_seconds=COMPARED_SECONDS,
             )
         return RunConfig(
             TaskConfig.of("numbers", max_source=self.longest),
             ModelConfig.recurrent(model.d_model, model.score),
-            steps=int(BOUNDS["steps"][1]),
+            steps=COMPARED_STEPS,
             batch_size=64,
             learning_rate=4e-3,
             warmup=50,
             schedule="inverse_sqrt",
             seed=self.seed,
-            max_seconds=min(BOUNDS["max_seconds"][1], 60 + MEASURING * self.seconds),
+            max_seconds=min(COMPARED_SECONDS, 60 + MEASURING * self.seconds),
             max_train_seconds=self.seconds,
             record_every=EVERY,
             decode_every=DECODE_EVERY,
@@ -111,8 +112,8 @@ class Controls:
         return replace(
             self.config(model),
             steps=steps,
-            max_train_seconds=BOUNDS["max_train_seconds"][1],
-            max_seconds=BOUNDS["max_seconds"][1],
+            max_train_seconds=COMPARED_SECONDS,
+            max_seconds=COMPARED_SECONDS,
             record_every=max(1, steps // 18),
             decode_every=1,
             schedule="cosine",

@@ -428,7 +428,7 @@ def read_example(model: Model, config: ModelConfig, task: Task, example: Example
         names = task.classes if task.form == "label" else task.target_vocab.tokens
         shares, ids = output.logits[0].reshape(-1, output.logits.shape[-1]).softmax(-1).max(-1)
         predicted = tuple(
-            (str(names[index]), share)
+            (task.shown(str(names[index])), share)
             for index, share in zip(ids.tolist(), shares.tolist(), strict=True)
         )
     return ExampleReading(AttentionTrace(tuple(maps), task.name), predicted)

@@ -12,7 +12,14 @@ from core.models import ModelConfig, build_model
 from core.models.cards import CARDS, card
 from core.serialization import check_types, convert, renamed
 from core.tasks import TaskConfig, make_task, task_entry, task_of
-from core.training.config import BOUNDS, RunConfig, Seed, pattern_of, recommended
+from core.training.config import (
+    COMPARED_SECONDS,
+    COMPARED_STEPS,
+    RunConfig,
+    Seed,
+    pattern_of,
+    recommended,
+)
 
 # The settings that can be swept, by name; a parameter of the task is task.NAME.
 ATTENTION = {
@@ -57,8 +64,6 @@ FIELDS = {**ATTENTION, **MODEL, **TRAINING}
 Equal = Literal["steps", "seconds"]
 EQUAL = get_args(Equal)
 VALUES, SEEDS, RUNS = (2, 8), (2, 10), 60  # fewest and most values and seeds, most runs
-LONGEST = float(BOUNDS["max_seconds"][1])
-MAX_STEPS = int(BOUNDS["steps"][1])
 RECORD_EVERY = 20  # steps, at least, where seconds are equal
 
 Cell = tuple[int, int]  # the index of the value, and the seed
@@ -115,19 +120,24 @@ class SweepConfig:
         """The config of one value and one seed."""
         run = vary(self.base, self.axis, self.values[index])
         run = replace(
-            run, seed=seed, finish_early=False, patience=0, num_examples=1, max_seconds=LONGEST
+            run,
+            seed=seed,
+            finish_early=False,
+            patience=0,
+            num_examples=1,
+            max_seconds=COMPARED_SECONDS,
         )
         if self.equal == "steps":
             return replace(
                 run,
                 steps=self.base.steps,
                 record_every=self.base.record_every,
-                max_train_seconds=LONGEST,
+                max_train_seconds=COMPARED_SECONDS,
             )
         schedule = run.schedule if self.axis == "schedule" else "constant"
         return replace(
             run,
-            steps=MAX_STEPS,
+            steps=COMPARED_STEPS,
             max_train_seconds=self.seconds,
             schedule=schedule,
             record_every=max(self.base.record_every, RECORD_EVERY),

@@ -383,7 +383,7 @@ def test_an_interrupted_sweep_stops_its_workers_and_is_no_success(tmp_path, monk
     "change, word",
     [
         ({"steps": 0}, "steps = 0"),
-        ({"steps": 20_001}, "20001"),
+        ({"steps": 100_001}, "100001"),
         ({"steps": 2.5}, "whole number"),
         ({"steps": True}, "whole number"),
         ({"learning_rate": math.nan}, "learning_rate = nan"),
