@@ -137,7 +137,7 @@ def _training(model: str) -> Iterator[ModelInputs]:
     generator, separator = seeded_generator(0, "corpus"), task.separator
     while True:
         example = task.draw(generator, held_out=False)
-        source = separator.join(token for token in example.source if not token.startswith("<"))
+        source = task.text_of([token for token in example.source if not token.startswith("<")])
         yield ModelInputs(
             source, target=separator.join(example.target) if task.form == "pairs" else None
         )

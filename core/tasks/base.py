@@ -249,6 +249,10 @@ class Task:
         """Source and target as words, for the axes of maps and for examples; a text has no target beside it."""
         return example.source, () if self.form == "text" else example.target
 
+    def shown(self, token: str) -> str:
+        """A token of the vocabulary as it is written on a page."""
+        return token
+
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         """One fresh example from the training or from the held-out side of the split."""
         raise NotImplementedError

@@ -547,6 +547,30 @@ ENDINGS = (
     Form("In the end, {A} and {B} went home.", {"A": present, "B": present}, end),
     Form("In the end, {A} went home.", {"A": lambda s, c: s.people[:1]}, end),
 )
+VOCABULARY = frozenset(
+    word.lower()
+    for text in (
+        *(form.text for form in (*OPENINGS, *FORMS, *ENDINGS)),
+        *(word for words in WORDS.values() for word in words),
+        *map(plural, NOUNS),
+        *(word for pair in PRONOUNS.values() for word in pair),
+        *NUMBERS,
+        *OPPOSITES,
+        "an",
+    )
+    for word in re.findall("[A-Za-z]+", SLOT.sub("", text))
+)
+
+
+def unknown_words(text: str) -> tuple[str, ...]:
+    """The words of a text that no story has, each once, in their order."""
+    return tuple(
+        dict.fromkeys(
+            word for word in re.findall(r"[^\W\d_]+", text) if word.lower() not in VOCABULARY
+        )
+    )
+
+
 MIN_FORMS, LAST = 5, 0.25  # of the middle; the chance that the story then ends, at each form
 
 

@@ -20,6 +20,7 @@ from core.tasks import recipes
 from core.tasks.base import (
     BOS,
     EOS,
+    SPECIALS,
     UNK,
     Batch,
     Example,
@@ -677,38 +678,54 @@ def byte_pairs(pieces: int) -> Any:
 
 
 @lru_cache(maxsize=2)
+def vocabulary_of(pieces: int) -> Vocabulary:
+    return Vocabulary(byte_pairs(pieces).get_vocab())
+
+
+@lru_cache(maxsize=2)
 def ids_of(
-    count: int, seed: int, pieces: int
-) -> tuple[Vocabulary, Int[torch.Tensor, " N"], Int[torch.Tensor, " M"]]:
-    """The vocabulary; stories as ids one after another, each with its end mark; and where each begins."""
+    count: int, seed: int, pieces: int, length: int
+) -> tuple[Int[torch.Tensor, " N"], Int[torch.Tensor, " M"]]:
+    """Stories as ids one after another, each with its end mark; and where each begins that a whole window follows."""
     tokenizer = byte_pairs(pieces)
-    vocabulary = Vocabulary(tokenizer.get_vocab())
     order = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    known = torch.tensor(vocabulary.encode(piece for piece, _ in order))
+    known = torch.tensor(vocabulary_of(pieces).encode(piece for piece, _ in order))
     end, rows = torch.tensor([EOS]), list[torch.Tensor]()
     for text in stories(count, seed):
         rows += known[tokenizer.encode(text).ids], end
-    lengths = torch.tensor([0, *map(len, rows)]).view(-1)
-    return vocabulary, torch.cat(rows), lengths.cumsum(0)[:-1:2]
+    ids, lengths = torch.cat(rows), torch.tensor([0, *map(len, rows)])
+    starts = lengths.cumsum(0)[:-1:2]
+    return ids, starts[starts + length < len(ids)]
 
 
 class Stories(NextToken):
     """Predict each next piece of stories; a window begins where a story does."""
 
-    unit = "piece"
+    unit, separator = "piece", " "
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         self.length, self.count, self.pieces = (
             int(config[name]) for name in ("length", "stories", "pieces")
         )
-        known, self.ids, self.starts = ids_of(self.count, config.seed, self.pieces)
-        super().__init__(config, entry, recipes.stories(), (self.length, self.length), known)
+        lengths, known = (self.length, self.length), vocabulary_of(self.pieces)
+        super().__init__(config, entry, recipes.stories(), lengths, known)
 
     def tokens(self, text: str) -> list[str]:
         return byte_pairs(self.pieces).encode(text).tokens
 
     def text_of(self, tokens: Sequence[str]) -> str:
         return str(byte_pairs(self.pieces).decoder.decode(list(tokens)))  # type: ignore[union-attr]
+
+    def shown(self, token: str) -> str:
+        return self.text_of([token]).strip() or token
+
+    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The pieces; ## continues a word."""
+        begins = [True, *(piece == SPECIALS[EOS] for piece in example.source)]
+        return tuple(
+            self.shown(piece) if begin or not self.text_of([piece])[0].isalnum() else f"##{piece}"
+            for piece, begin in zip(example.source, begins, strict=False)
+        ), ()
 
     def tokenizer(self) -> Any:
         """The tokenizer that an exported model takes: its ids are those of the vocabulary."""
@@ -719,23 +736,20 @@ class Stories(NextToken):
         return Tokenizer.from_str(json.dumps(data))
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        able = self.begins(self.ids, self.starts)
-        return self.windows(able[torch.randint(len(able), (batch_size, 1), generator=generator)])
+        self.ids, starts = ids_of(self.count, self.config.seed, self.pieces, self.length)
+        return self.windows(
+            starts[torch.randint(len(starts), (batch_size, 1), generator=generator)]
+        )
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
-        vocabulary, ids, starts = self.source_vocab, self.ids, self.starts
+        count, seed = min(self.count, FOR_PIECES), self.config.seed  # those are quickly made
         if held_out:
-            _, ids, starts = ids_of(HELD_OUT_STORIES, self.config.seed + HELD_OUT_SEED, self.pieces)
-        able = self.begins(ids, starts)
-        start = int(able[choose(generator, len(able))])
-        window = [vocabulary.tokens[id] for id in ids[start : start + self.length + 1].tolist()]
-        return Example(tuple(window[:-1]), tuple(window[1:]))
-
-    def begins(
-        self, ids: Int[torch.Tensor, " N"], starts: Int[torch.Tensor, " M"]
-    ) -> Int[torch.Tensor, " K"]:
-        """Where a story begins that a whole window follows."""
-        return starts[starts + self.length < len(ids)]
+            count, seed = HELD_OUT_STORIES, seed + HELD_OUT_SEED
+        ids, starts = ids_of(count, seed, self.pieces, self.length)
+        start = int(starts[choose(generator, len(starts))])
+        window = ids[start : start + self.length + 1]
+        tokens = [self.source_vocab.tokens[id] for id in window.tolist()]
+        return Example(tuple(tokens[:-1]), tuple(tokens[1:]))
 
 
 STORIES: TaskEntry = TaskEntry(
