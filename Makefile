@@ -131,13 +131,15 @@ sweep: $(VENV)/.installed
 	rm -f $(SWEEP:.json=.lock)
 
 # The same bits each time on one type of CPU; another instruction set rounds otherwise, by up to 5e-4 in a weight.
-LAB_MODELS := numbers induction only-attention names digits
+LAB_MODELS := writer numbers induction only-attention names digits
 models: $(VENV)/.installed
 	for name in $(LAB_MODELS); do \
 	  work=$$(mktemp -d) && \
 	  $(BIN)/python -m core.training train core/pretrained/lab_models/$$name/run.json $$work/run && \
 	  $(BIN)/python -m core.pretrained.export export $$work/run core/pretrained/lab_models/$$name --license mit && rm -r $$work || exit 1; \
 	done
+	$(BIN)/python -m core.pretrained.writer core/pretrained/lab_models/writer --ship
+	$(BIN)/python -m core.pretrained.export model-card core/pretrained/lab_models/writer --license mit
 
 measured: $(VENV)/.installed
 	$(BIN)/python -c "from core.studies.efficient import main; main()"

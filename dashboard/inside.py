@@ -59,6 +59,7 @@ from dashboard.ui.model_picker import (
 from dashboard.ui.models import (
     EMBEDDED,
     EXAMPLE_RUNS,
+    WRITES,
     ModelRef,
     answer_cell,
     answer_study,

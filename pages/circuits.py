@@ -582,7 +582,9 @@ def page() -> None:
         "What a head can do",
         "A head’s weights say what it can move and where it can look, before any text is read.",
     )
-    choice = choose_model(("model", "qkv"), weights_of=ModelRef("lab", "only-attention"))
+    choice = choose_model(
+        ("model", "qkv"), usual=ModelRef("lab", "only-attention"), has_inputs=False
+    )
     if choice is not None:
         fragment_unless_measuring(partial(_circuits, choice.ref))
 

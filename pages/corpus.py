@@ -62,7 +62,6 @@ from core.runs.runs import Run, list_runs
 from core.tasks import reading
 from dashboard.draw.picture_files import csv_file
 from dashboard.inside import (
-    EMBEDDED,
     KIND_HELP,
     KINDS,
     MODEL,
@@ -539,7 +538,7 @@ def draw_controls() -> Values | None:
     axes, and what the model reads, of which there are hundreds.
     """
     row = st.columns([1.3, 1.3, 0.8, 0.8], vertical_alignment="bottom")
-    choice = choose_model(("model",), weights_of=EMBEDDED, columns=row[:2])
+    choice = choose_model(("model",), has_inputs=False, columns=row[:2])
     if choice is None:
         return None
     with input_errors():

@@ -16,6 +16,7 @@ from core.ranks import kendall
 from dashboard.draw.grids import bar_figure
 from dashboard.draw.picture_files import csv_file
 from dashboard.inside import (
+    WRITES,
     ModelChoice,
     ModelInputs,
     ModelRef,
@@ -1099,7 +1100,7 @@ def page() -> None:
         "Evidence",
         "A weight shows where a head attends; switching it off shows what the answer needs.",
     )
-    choice = choose_model()
+    choice = choose_model(usual=WRITES)
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
         details(

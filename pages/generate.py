@@ -26,6 +26,7 @@ from core.pretrained.generate import (
 )
 from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.inside import (
+    WRITES,
     AttentionMap,
     AttentionTrace,
     Head,
@@ -48,7 +49,6 @@ from dashboard.inside import (
 )
 from dashboard.page import (
     HERE,
-    PROSE,
     Cell,
     Fields,
     Ink,
@@ -414,7 +414,7 @@ def page() -> None:
         "Generate: one token after another",
         "A model writes a text. See what else it could write next, and where it looks.",
     )
-    choice = choose_model(needs=("generate",))
+    choice = choose_model(needs=("generate",), usual=WRITES)
     if choice is not None and choice.pretrained is not None:
         pretrained = choice.pretrained
         try:
@@ -546,7 +546,7 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     st.latex(search_equation(settings, tree, path, step, f"{{{step + 1}}}"))
     st.caption(
         plain(caption(search, len(tree_spots(tree, path, ranks)), view.continuation.note)),
-        width=PROSE,
+        width=460,
     )
     sources(settings.strategy, key="generate:source-code")
 

@@ -19,6 +19,7 @@ from dashboard.draw.grids import bar_figure
 from dashboard.inside import (
     KINDS,
     NOTHING,
+    WRITES,
     LayerKey,
     ModelChoice,
     PretrainedError,
@@ -886,7 +887,7 @@ def page() -> None:
         "When it decides",
         "A model changes its answer layer by layer. Read each layer as if it were the last.",
     )
-    choice = choose_model(needs=("tokens",))
+    choice = choose_model(needs=("tokens",), usual=WRITES)
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
     details(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+import torch
 
 from core.attention import ConfigError, heads_that_divide
 from core.attention.positions import POSITIONS
@@ -17,6 +18,8 @@ from core.models import ModelConfig
 from core.models.config import STACKED
 from core.models.model_summary import Part, with_layers
 from core.models.transformer import DecoderLayer, EncoderLayer, Residual
+from core.pretrained.example_inputs import text_of
+from core.pretrained.hf_conversion import WRITER, load_lab_decoder
 from core.runs.runs import Run, find_run, list_runs
 from core.studies.transformer import (
     BATCH,
@@ -27,11 +30,13 @@ from core.studies.transformer import (
     Measurements,
     by_depth,
     measurements,
+    writer_controls,
 )
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.training.sweeps import SAME
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.glossary import explain_markdown
+from dashboard.draw.grids import bars
 from dashboard.draw.page_views import (
     Block,
     block_diagram,
@@ -53,12 +58,14 @@ from dashboard.page import (
     Script,
     Select,
     SelectSlider,
+    Text,
     add_script,
     attention_import,
     attention_view,
     byte_size,
     cached,
     caption,
+    chart_title,
     details,
     draw_chart,
     fact,
@@ -78,8 +85,10 @@ from dashboard.page import (
     remembered,
     reruns_alone,
     shared,
+    shorten,
     source_of,
     source_panel,
+    table,
     take_link,
     theme,
     title,
@@ -91,6 +100,7 @@ from dashboard.page import (
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.layer_pattern import pattern_label, published
 from dashboard.ui.mechanism import keep_heads, note_heads
+from dashboard.ui.model_picker import note_unknown_words
 from dashboard.ui.models import one_thread
 from dashboard.ui.run_data import EXAMPLE_RUNS, path_code
 
@@ -98,6 +108,12 @@ from dashboard.ui.run_data import EXAMPLE_RUNS, path_code
 
 
 EXAMPLE, WEIGHTS = "example", "transformer:weights"
+STARTS = {"writer": WRITER, "trained": EXAMPLE, "random": SEEDED}  # with which the page has opened
+LABELS = {
+    WRITER: "Trained: the writer of stories",
+    EXAMPLE: "Trained: the example run",
+    SEEDED: "Random, from a seed",
+}
 NORMS = {"post": "after", "pre": "before"}
 BLOCKS_OF = (
     "norm",
@@ -117,6 +133,17 @@ def heads_of(d_model: int) -> list[int]:
 
 FIELDS = Fields(
     "transformer",
+    text=Text(
+        "Your sentence",
+        text_of(WRITER),
+        help="What the model reads; it says which token comes next. It knows the words of short stories.",
+    ),
+    temperature=SelectSlider(
+        "Output temperature",
+        (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0),
+        1.0,
+        help="Below 1 the distribution is sharper, above 1 flatter.",
+    ),
     task=Select(
         "Task",
         {
@@ -200,8 +227,8 @@ def run_of(name: str) -> Run | None:
 
 
 def sources() -> list[str]:
-    """The seed, the example run, and every run with a stacked model, the newest first."""
-    stacked = [SEEDED, EXAMPLE]
+    """The writer, the example run, the seed, and every run with a stacked model, the newest first."""
+    stacked = [*LABELS]
     for run in reversed(list_runs(latest=50)):
         with suppress(ConfigError, KeyError, TypeError, ValueError):
             if run.checkpoint_steps() and run.config().model.kind in STACKED:
@@ -210,13 +237,18 @@ def sources() -> list[str]:
 
 
 def source_label(source: str) -> str:
-    if source in (SEEDED, EXAMPLE):
-        return "Random, from a seed" if source == SEEDED else "Trained: the example run"
+    if source in LABELS:
+        return LABELS[source]
     run = run_of(source)
     return f"Trained: {run.name if run else source}"
 
 
 def _trained(row: Any, source: str) -> Controls:
+    if source == WRITER:
+        with row.cell(column_span=2):
+            text = FIELDS.draw("text", into=HERE).text.strip()
+            note_unknown_words(text)
+            return shared(writer_controls, text)
     run = run_of(source)
     if run is None or not run.checkpoint_steps():
         raise ValueError("This run is no longer here. Choose another one, or random weights.")
@@ -259,7 +291,13 @@ def _seeded(row: Any) -> Controls:
 
 
 def script(controls: Controls, result: Measurements, kind: Kind, layer: int, head: int) -> Script:
-    if controls.folder is None:
+    if controls.run == WRITER:
+        model = f"""
+from core.studies.transformer import writer_controls
+
+controls = writer_controls({controls.text!r})
+"""
+    elif controls.folder is None:
         made = source_of(controls)
         imports = attention_import(made) if "AttentionConfig" in made or "Choice" in made else ""
         model = f"""
@@ -358,6 +396,8 @@ ABOUT = {
     "target": "Each output token so far becomes a vector of d_model numbers, looked up in a learned table. This "
     "example has its right output, which begins with a start mark: at each position the model predicts the "
     "token that follows (teacher forcing). A model in use gets its own outputs here, one after the other.",
+    "text": "Each token becomes a vector of d_model numbers, looked up in a learned table. At each position the model "
+    "predicts the token that follows.",
     "both": "Each token becomes a vector of d_model numbers, looked up in a learned table. Input and output are one "
     "sequence: the input, a start mark, then the right output so far (teacher forcing). From the start mark on "
     "the model predicts the token that follows.",
@@ -393,11 +433,12 @@ KINDS = {
 }
 
 
-def about(part: Part) -> str:
+def about(part: Part, of_text: bool = False) -> str:
     named = f"{part.path}: {part.title}"
     kinds = [kind for pattern, kind in KINDS.items() if re.fullmatch(pattern, named)]
     kinds += [part.title, part.path.rpartition(".")[2]]
-    return next((ABOUT[kind] for kind in kinds if kind in ABOUT), "")
+    kind = next((kind for kind in kinds if kind in ABOUT), "")
+    return ABOUT.get("text" if of_text and kind == "both" else kind, "")
 
 
 # The page: controls, the diagram, attention layer by layer, norms against depth, and the sources.
@@ -408,6 +449,12 @@ TRANSLATOR = {**FRESH, "transformer:task": "reverse", "transformer:kind": "trans
 DECODER = {**FRESH, "transformer:task": "reverse", "transformer:kind": "decoder"}
 NORMS_PANEL = "transformer:norms"  # the panel that compares both norms
 MOVES = (
+    Move(
+        "Encoder and decoder",
+        {"transformer:weights": EXAMPLE},
+        "The Transformer of 2017: an encoder reads the input, and a decoder that writes the output looks at it by "
+        "cross-attention. This one has learned to reverse its input.",
+    ),
     Move(
         "Decoder only",
         DECODER,
@@ -452,9 +499,14 @@ def page() -> None:
 def _explore() -> None:
     begin_before_title()
     controls = _header()
+    sentence = st.container()
     result = _show(controls) if controls else None
     if controls is None or result is None:
         return
+    if result.logits is not None:
+        answer = _next_token(result, controls.text)
+        with sentence:
+            fact(answer)
     fact(of_model(result.tree))
     predict("transformer", question(result.mixes))
     try_this("transformer", MOVES)
@@ -463,7 +515,9 @@ def _explore() -> None:
     trace: AttentionTrace = result.trace.of(kind)
     usual, item = (layer, 0), trace.map(0)
     layer, head = read_linked("transformer", HEAD, trace.shape, path) or usual
-    weights = "drawn from a seed" if controls.seeded else f"trained for {controls.step:,} steps"
+    weights = {SEEDED: "drawn from a seed", WRITER: "of the lab's writer"}.get(
+        controls.run, f"trained for {controls.step:,} steps"
+    )
     name = {"self": "Self-attention", "causal": "Causal self-attention", "cross": "Cross-attention"}
     paragraph(f"**{name[kind]}, every layer and head**")
     columns = st.columns([1, 2], gap="large")
@@ -510,6 +564,45 @@ def _explore() -> None:
     details("The norm before or after each sublayer", partial(_depth, controls), NORMS_PANEL)
 
 
+def _next_token(result: Measurements, text: str) -> str:
+    """Draw what comes next at a temperature, and what the residual stream says of it after each layer; the sentence."""
+    task = shared(load_lab_decoder, WRITER)[1]
+    left, right = st.columns(2, gap="large")
+    with left:
+        chart_title("What comes next")
+        temperature = FIELDS.draw("temperature", into=HERE).temperature
+        logits = torch.from_numpy(result.logits)
+        shares = (logits / temperature).softmax(-1)
+        best = int(shares.argmax())
+        names = {i: task.shown(token) for i, token in enumerate(task.target_vocab.tokens)}
+        draw_chart(
+            st,
+            bars({"model": shares}, names, best, Ink.of(theme())),
+            alt="The probabilities of the likeliest next tokens",
+        )
+    with right:
+        chart_title("The residual stream at the last token, read after each layer")
+        table(
+            ["after", "length of the vector", "likeliest token", "probability"],
+            [
+                [one.layer, number(one.norm), one.token, number(one.probability)]
+                for one in result.stream
+            ],
+            caption="The vector of the last token, read by the last norm and the output layer",
+            markers=False,
+        )
+    layer = next(
+        one.layer
+        for i, one in enumerate(result.stream)
+        if {later.token for later in result.stream[i:]} == {result.stream[-1].token}
+    )
+    at = f" at temperature {temperature:g}" if temperature != 1 else ""
+    return (
+        f"After “{plain(shorten(text))}” comes **{plain(names[best])}**, with a probability of "
+        f"**{number(float(shares[best]))}**{at}; it leads from **{layer}** on."
+    )
+
+
 def _header() -> Controls | None:
     """Draw the title and the controls; None where they are of no model."""
     title(
@@ -517,8 +610,7 @@ def _header() -> Controls | None:
         "Press **Next** to follow one example through a whole model, from bottom to top.",
         first=False,
     )
-    # The page used to open on random weights, and its old links count from them.
-    first = EXAMPLE if read_start("transformer", "trained", "random") == "trained" else SEEDED
+    first = STARTS[read_start("transformer", *STARTS)]
     row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
     options = sources()
     if is_new("run") and st.query_params["run"] not in options:
@@ -534,7 +626,7 @@ def _header() -> Controls | None:
             key=WEIGHTS,
             format_func=source_label,
             persist_state="session",
-            help="Random weights from a seed, or the trained weights of a run.",
+            help="Trained weights, of the lab's writer or of a run, or random weights from a seed.",
         )
     try:
         return _seeded(row) if source == SEEDED else _trained(row, source)
@@ -592,7 +684,8 @@ def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> Non
 def _numbers(result: Measurements, path: str) -> None:
     whole = result.tree
     caption(
-        f"Measured on one forward and backward pass over {BATCH} held-out examples; loss {number(result.loss)}. "
+        f"Measured on one forward and backward pass over {'this text' if result.stream else f'{BATCH} held-out examples'}"
+        f"; loss {number(result.loss)}. "
         "FLOPs are those of the matrix products of the forward pass. “For backward” is what the backward pass "
         f"needs of this batch, {byte_size(whole.bytes)} in all. The weights take {byte_size(4 * whole.parameters)} "
         f"in fp32; training with AdamW takes {byte_size(16 * whole.parameters)} with gradients and two moments. "
@@ -734,7 +827,7 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
             maps = result.trace.of(kind).map(layer).weights
         made[part.path] = Block(
             "Norm" if is_norm else part.title,
-            ABOUT["norm"] if is_norm else about(part),
+            ABOUT["norm"] if is_norm else about(part, bool(result and result.stream)),
             _axis_numbers(part, whole),
             *_vectors(result, part.path),
             maps,

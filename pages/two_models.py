@@ -20,6 +20,7 @@ from dashboard.inside import (
     EXAMPLE_RUNS,
     KIND_HELP,
     KINDS,
+    WRITES,
     ModelChoice,
     ModelInputs,
     ModelRef,
@@ -256,6 +257,7 @@ def patched(
 HEAD = "two_models:head"
 OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
 SECOND = {
+    "writer": "When Mary and John went to the shop, Mary gave a book to",
     "numbers": "nine thousand three hundred and twelve ; forty-eight",
     "induction": "the old king walked to the dark house . the old king walked to the dark",
     "only-attention": "the cold river and the dark house . we saw the dark",
@@ -771,7 +773,7 @@ def page() -> None:
         "Two models, two texts",
         "Compare attention head by head: change a word, take another model, or the same model untrained.",
     )
-    choice = choose_model(needs=("model",))
+    choice = choose_model(needs=("model",), usual=WRITES)
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
     details(

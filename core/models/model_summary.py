@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
+from core.attention.positions.rotary import Position
 from core.hooks import hooked
-from core.models.base import FeatureEmbedding, Model, ModelOutput, TokenEmbedding
+from core.models.base import FeatureEmbedding, Model, ModelOutput, Positions, TokenEmbedding
 from core.models.config import ModelConfig
 
 ITSELF = "itself"  # the share of a part that is in none of its children
@@ -259,17 +260,23 @@ def _tree(model: nn.Module, stats: dict[str, ModuleStats]) -> Part:
             listed = above and isinstance(model.get_submodule(above), nn.ModuleList)
             children_of[above.rpartition(".")[0] if listed else above].append(path)
 
+    adds_positions = {
+        path
+        for path, module in model.named_modules()
+        if isinstance(module, Positions) and type(module.position).add is not Position.add
+    }
+
     def turn(path: str) -> float:
         return min([stats[path].turn if path in stats else math.inf, *map(turn, children_of[path])])
 
     def part(path: str) -> Part:
         own = stats.get(path, ModuleStats(0))
         parts = map(part, sorted(children_of[path], key=turn))
-        # Positions are shown in any case, other parts where they have parameters, flops or bytes.
+        # Positions that are added are shown, other parts where they have parameters, flops or bytes.
         children = tuple(
             one
             for one in parts
-            if one.parameters or one.flops or one.bytes or one.path.endswith("places")
+            if one.parameters or one.flops or one.bytes or one.path in adds_positions
         )
         if children and (own.flops or own.bytes or own.parameters):
             rest = f"{path}.{ITSELF}"

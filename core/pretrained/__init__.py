@@ -21,6 +21,7 @@ from core.pretrained.generate import (
 from core.pretrained.load import (
     LAB_MODELS,
     MINILM,
+    WRITER,
     lab_models,
     load_folder,
     load_lab_model,
@@ -56,6 +57,7 @@ __all__ = [
     "top_candidates",
     "LAB_MODELS",
     "MINILM",
+    "WRITER",
     "lab_models",
     "minilm_folder",
     "untrained",

@@ -14,6 +14,7 @@ from core.tasks.pictures import digits
 
 TEXT = "The animal didn't cross the street because it was too tired."
 OWN_TEXTS = {
+    "writer": "When Mary and John went to the shop, John gave a book to",
     "numbers": "nine thousand three hundred and twelve ; forty-seven",
     "induction": "the old king walked to the dark river . the old king walked to the dark",
     "only-attention": "the dark river and the cold house . we saw the dark",

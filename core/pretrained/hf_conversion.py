@@ -451,24 +451,25 @@ HF_CONVERSIONS = (
 )
 
 
-# The lab's trained decoder with its steps and its cache, and a larger decoder with seeded weights.
+# The lab's trained decoders with their steps and their cache, and a larger decoder with seeded weights.
 
 
-FOLDER = Path(__file__).with_name("lab_models") / "induction"
-TRAINED, SEEDED = "trained", "seeded"
+FOLDERS = Path(__file__).with_name("lab_models")
+TRAINED, SEEDED, WRITER = "trained", "seeded", "writer"
 SEED = 126
 LARGER = ModelConfig.transformer(512, 8, 4, 1024, kind="decoder", norm="pre", position="rope")
 
 
 def load_lab_decoder(name: str) -> tuple[Decoder, Task]:
-    """The decoder of that name (TRAINED or SEEDED) in evaluation mode, and the task whose words it reads and writes."""
-    config = RunConfig.from_json(json.loads((FOLDER / "run.json").read_text("utf-8"))["config"])
+    """The decoder of that name (TRAINED, SEEDED, WRITER) in evaluation mode, and the task whose tokens it reads."""
+    folder = FOLDERS / (WRITER if name == WRITER else "induction")
+    config = RunConfig.from_json(json.loads((folder / "run.json").read_text("utf-8"))["config"])
     task = make_task(config.task)
     with seeded_rng(SEED):
         model = build_model(LARGER if name == SEEDED else config.model, task.shape)
     assert isinstance(model, Decoder)
-    if name == TRAINED:  # back from what `to_llama` made of it
-        weights = load_file(FOLDER / "model.safetensors")
+    if name != SEEDED:  # back from what `to_llama` made of it
+        weights = load_file(folder / "model.safetensors")
         names = {theirs: own for own, theirs in llama_names(config.model.layers).items()}
         table = weights["model.embed_tokens.weight"]
         tables = dict.fromkeys(

@@ -327,7 +327,7 @@ MAX_TOKENS, LONGEST = 512, 1024
 MAPS_BYTES = (
     256 << 20
 )  # of all maps of a text longer than MAX_TOKENS: 682 tokens in GPT-2's 144 heads
-LAB_MODELS = Path(__file__).parent / "lab_models"
+LAB_MODELS, WRITER = Path(__file__).parent / "lab_models", "writer"
 warnings.filterwarnings(
     "ignore", "Initializing zero-element tensors"
 )  # of a model without feed-forward networks
@@ -367,8 +367,9 @@ def load_minilm() -> Pretrained:
 
 
 def lab_models() -> tuple[str, ...]:
-    """The names of the lab's own small models."""
-    return tuple(sorted(path.parent.name for path in LAB_MODELS.glob("*/config.json")))
+    """The names of the lab's own small models; first the writer, with which pages open."""
+    names = (path.parent.name for path in LAB_MODELS.glob("*/config.json"))
+    return tuple(sorted(names, key=lambda name: (name != WRITER, name)))
 
 
 def load_lab_model(name: str) -> Pretrained:

@@ -4,12 +4,14 @@ The grammar knows what is true in a story, so each figure is counted: what its p
 whether the model's likeliest next piece is right where only one word is.
 """
 
+import itertools
 import json
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,7 +21,8 @@ from core.pretrained.reading import tokenizer_of
 from core.tasks.grammar import PRONOUNS, SLOT, Judged, Story, judge, story
 
 SEED = 2**33  # of stories that no model was trained on
-NEW_TOKENS, BATCH = 120, 50
+NEW_TOKENS, MAX_LETTERS = 80, 500
+TEMPERATURES = 0.5, 1.0
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,11 @@ class Writing:
     """Shares, 0 to 1, and losses in nats a piece; `entropy` is the grammar's own."""
 
     stories: int
-    accepted: float  # of continuations whose every sentence the parser accepts, the last unfinished one left out
-    sentences: float  # of the sentences in them
+    temperatures: tuple[float, ...]  # at which continuations were drawn
+    next_sentences: tuple[float, ...]  # that the parser accepts, at each
+    whole_continuations: tuple[
+        float, ...
+    ]  # whose every sentence it accepts, an unfinished last one left out
     referents: float
     indirect_objects: float
     loss: float
@@ -36,8 +42,10 @@ class Writing:
 
 
 def held_out(count: int) -> list[Story]:
+    """So many stories that no model was trained on, short enough for a model that reads 192 pieces."""
     draw = random.Random(SEED)
-    return [story(draw) for _ in range(count)]
+    stories = (story(draw) for _ in itertools.count())
+    return list(itertools.islice((one for one in stories if len(one.text) < MAX_LETTERS), count))
 
 
 def forms_of(text: str) -> Iterator[tuple[int, Judged]]:
@@ -67,70 +75,96 @@ def questions(text: str) -> Iterator[tuple[str, int, tuple[str, ...]]]:
             yield "indirect_objects", at, (judged.chosen["A"], judged.chosen["B"])
 
 
-def continuation_is_right(text: str, after: int) -> tuple[int, int]:
-    """How many sentences of a text that end beyond `after` the parser accepts, and of how many."""
-    right = total = 0
+def accepted(text: str, after: int) -> list[bool]:
+    """Of each sentence of a text that ends beyond `after`, whether the parser accepts it; up to one that is no form."""
+    right = []
     try:
         for _, judged in forms_of(text):
             if judged.end > after:
-                total += 1
-                right += not judged.wrong
+                right.append(not judged.wrong)
     except ValueError:
-        total += 1
-    return right, total
+        right.append(False)
+    return right
 
 
 @torch.no_grad()
 def measure(folder: Path, count: int = 200) -> Writing:
-    """The figures over that many held-out stories; continuations are drawn at temperature 1 from their first sentence."""
+    """The figures over that many held-out stories; continuations are drawn from openings of a sentence and more."""
     pretrained = load_folder(folder, folder.name)
     model, tokenizer = pretrained.model, tokenizer_of(pretrained)
     right: dict[str, list[bool]] = {"referents": [], "indirect_objects": []}
     loss = pieces = nats = 0.0
     written = held_out(count)
+    end = torch.tensor([[model.config.eos_token_id]])  # a story follows that of another one
     for one in written:
         encoded = tokenizer(one.text, return_tensors="pt", return_offsets_mapping=True)
         ids, starts = (
             encoded["input_ids"],
             [start for start, _ in encoded["offset_mapping"][0].tolist()],
         )
-        scores = model(input_ids=ids).logits[0].log_softmax(-1)
-        loss -= float(scores[:-1].gather(1, ids[0, 1:, None]).sum())
-        pieces, nats = pieces + ids.shape[1] - 1, nats + one.nats
+        scores = model(input_ids=torch.cat((end, ids), 1)).logits[0].log_softmax(-1)
+        loss -= float(scores[:-1].gather(1, ids[0, :, None]).sum())
+        pieces, nats = pieces + ids.shape[1], nats + one.nats
         for name, at, words in questions(one.text):
             place = max(i for i, start in enumerate(starts) if start <= at)  # its first piece
             first = {word: tokenizer(f" {word}")["input_ids"][0] for word in words}
-            best = max(words, key=lambda word: float(scores[place - 1, first[word]]))
+            best = max(words, key=lambda word: float(scores[place, first[word]]))
             right[name].append(one.text.startswith(best, at))
-    results = []
-    torch.manual_seed(0)
-    for one in written:
-        (_, opening), *_ = forms_of(one.text)
-        inputs = tokenizer(one.text[: opening.end], return_tensors="pt")
-        tokens = model.generate(
-            **inputs, do_sample=True, top_k=0, max_new_tokens=NEW_TOKENS, pad_token_id=0
-        )[0]
-        text = tokenizer.decode(tokens, skip_special_tokens=True)
-        if int(tokens[-1]) != model.config.eos_token_id:  # cut: up to the last whole sentence
-            text = text[: max(text.rfind(mark) for mark in ".?!") + 1]
-        results.append(continuation_is_right(text, opening.end))
+    drawn = [continued(model, tokenizer, written, temperature) for temperature in TEMPERATURES]
     return Writing(
         stories=count,
-        accepted=sum(right == total > 0 for right, total in results) / count,
-        sentences=sum(right for right, _ in results) / max(1, sum(total for _, total in results)),
+        temperatures=TEMPERATURES,
+        next_sentences=tuple(
+            sum(marks[:1] == [True] for marks in results) / count for results in drawn
+        ),
+        whole_continuations=tuple(
+            sum(bool(marks) and all(marks) for marks in results) / count for results in drawn
+        ),
         loss=loss / pieces,
         entropy=nats / pieces,
         **{name: sum(marks) / len(marks) for name, marks in right.items()},
     )
 
 
+def continued(
+    model: Any, tokenizer: Any, written: Sequence[Story], temperature: float
+) -> list[list[bool]]:
+    """Of each story, continued from an opening at that temperature, which of the new sentences the parser accepts."""
+    results, draw = [], random.Random(0)
+    longest = model.config.max_position_embeddings
+    torch.manual_seed(0)
+    for one in written:
+        *openings, _ = [judged.end for _, judged in forms_of(one.text)]
+        after = draw.choice(openings)
+        inputs = tokenizer(one.text[:after], return_tensors="pt")
+        tokens = model.generate(
+            **inputs,
+            do_sample=True,
+            temperature=temperature,
+            top_k=0,
+            max_new_tokens=max(1, min(NEW_TOKENS, longest - inputs["input_ids"].shape[1])),
+            pad_token_id=0,
+        )[0]
+        text = tokenizer.decode(tokens, skip_special_tokens=True)
+        if int(tokens[-1]) != model.config.eos_token_id:  # cut: up to the last whole sentence
+            text = text[: max(text.rfind(mark) for mark in ".?!") + 1]
+        results.append(accepted(text, after))
+    return results
+
+
 app = command_line.new_app(__doc__)
 
 
 @app.command()
-def figures(folder: Path, stories: int = 200) -> None:
-    """Print the figures of an exported folder as JSON."""
-    print(json.dumps(asdict(measure(folder, stories)), indent=1))
+def figures(folder: Path, stories: int = 200, ship: bool = False) -> None:
+    """Print the figures of an exported folder as JSON; with --ship, also write them into its run.json."""
+    writing = asdict(measure(folder, stories))
+    print(json.dumps(writing, indent=1))
+    if ship:
+        data = json.loads((folder / "run.json").read_text("utf-8")) | {"writing": writing}
+        (folder / "run.json").write_text(
+            json.dumps(data, indent=1, ensure_ascii=False) + "\n", "utf-8"
+        )
 
 
 if __name__ == "__main__":

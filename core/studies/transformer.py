@@ -1,5 +1,7 @@
 """A model's parts and gradients on eight held-out examples, its attention on the first, and gradients by depth."""
 
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,11 @@ import torch
 from core.interpret.trace import AttentionTrace, Kind
 from core.models import Model, ModelConfig, build_model
 from core.models.model_summary import Part, record_outputs, summarize
+from core.pretrained.hf_conversion import WRITER, load_lab_decoder
 from core.runs.runs import Run
 from core.seeding import seeded_rng
-from core.tasks import Task, TaskConfig, make_task
+from core.tasks import Example, Task, TaskConfig, make_task
+from core.tasks.base import PAD, SPECIALS
 from core.training.evaluate import objective, read_example
 
 BATCH, SEEDS, SEEDED = 8, 3, "seeded"
@@ -20,7 +24,7 @@ BATCH, SEEDS, SEEDED = 8, 3, "seeded"
 
 @dataclass(frozen=True)
 class Controls:
-    """A model: of a run (its id, its folder, and the step of the checkpoint), or from a seed."""
+    """A model: of a run (its id, its folder, and the step of the checkpoint), from a seed, or the writer with a text."""
 
     config: ModelConfig
     task: TaskConfig
@@ -28,10 +32,31 @@ class Controls:
     step: int = 0
     seed: int = 0
     folder: Path | None = None
+    text: str = ""  # that the writer reads
 
     @property
     def seeded(self) -> bool:
-        return self.folder is None
+        return self.folder is None and not self.text
+
+
+def writer_controls(text: str) -> Controls:
+    """The lab's writer with a text; ValueError for a text without a token, and for one that is too long."""
+    model, task = load_lab_decoder(WRITER)
+    if not 0 < (count := len(task.tokens(text))) <= task.max_source:
+        raise ValueError(
+            f"The text has {count} tokens; the writer reads 1 to {task.max_source}. Take a text of that length."
+        )
+    return Controls(model.config, task.config, WRITER, text=text)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A vector of the residual stream, read as if no layer followed it (the logit lens)."""
+
+    layer: str
+    norm: float
+    token: str
+    probability: float
 
 
 @dataclass(frozen=True)
@@ -50,6 +75,10 @@ class Measurements:
         tuple[str, float], ...
     ]  # for each output position, the most probable token and its probability
     mixes: bool
+    stream: tuple[
+        Reading, ...
+    ] = ()  # of a decoder that reads a text: its last token after each layer
+    logits: np.ndarray | None = None  # (V,) then
 
 
 def seeded(config: ModelConfig, task: Task, seed: int) -> Model:
@@ -62,6 +91,8 @@ def model_of(controls: Controls) -> tuple[Model, Task]:
     """The model in eval mode, and its task; ValueError when a run's weights cannot be read."""
     if controls.folder is not None:
         return Run(controls.folder).model(controls.step)
+    if controls.run == WRITER:
+        return load_lab_decoder(WRITER)
     task = make_task(controls.task)
     return seeded(controls.config, task, controls.seed), task
 
@@ -69,23 +100,34 @@ def model_of(controls: Controls) -> tuple[Model, Task]:
 def measurements(controls: Controls) -> Measurements:
     """One pass over a batch, forward and backward, and one more for the maps of its first example."""
     model, task = model_of(controls)
-    tree, loss = tree_of(model, task)
+    if controls.text:  # what follows its last token is not known
+        tokens = tuple(task.tokens(controls.text))
+        examples: Sequence[Example] = [Example(tokens, (*tokens[1:], SPECIALS[PAD]))]
+        model = deepcopy(model).requires_grad_(True)
+    else:
+        examples = task.held_out(BATCH)[:BATCH]
+    tree, loss = tree_of(model, task, examples)
     with record_outputs(model) as outputs:
-        reading = read_example(model, controls.config, task, task.held_out(BATCH)[0])
+        reading = read_example(model, controls.config, task, examples[0])
+    arrays = {
+        path: output[0].float().numpy() for path, output in outputs.items() if output.ndim == 3
+    }
     return Measurements(
         tree,
         reading.trace,
         loss,
-        {path: output[0].float().numpy() for path, output in outputs.items() if output.ndim == 3},
+        arrays,
         {one.kind: one.queries for one in reading.trace.maps},
         reading.predicted,
         mixes_tokens(model, controls),
+        residual_stream(model, task, arrays) if controls.text else (),
+        arrays["output"][-1] if controls.text else None,
     )
 
 
-def tree_of(model: Model, task: Task) -> tuple[Part, float]:
+def tree_of(model: Model, task: Task, examples: Sequence[Example]) -> tuple[Part, float]:
     """The parts of a model by one pass over a batch, forward and backward, and the loss."""
-    batch, goal, losses = task.collate(task.held_out(BATCH)[:BATCH]), objective(task), []
+    batch, goal, losses = task.collate(examples), objective(task), []
 
     def loss(logits: torch.Tensor) -> torch.Tensor:
         losses.append(goal.loss(logits, batch))
@@ -93,6 +135,26 @@ def tree_of(model: Model, task: Task) -> tuple[Part, float]:
 
     tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), loss)
     return tree, losses[0].item()
+
+
+@torch.no_grad()
+def residual_stream(
+    model: Any, task: Task, outputs: Mapping[str, np.ndarray]
+) -> tuple[Reading, ...]:
+    """The vector of the last token, embedded and after each layer of a decoder; `outputs` are (T, C) by part.
+
+    nostalgebraist 2020, "interpreting GPT: the logit lens": the last norm and the output layer read each.
+    """
+    parts = {"embedding": "target"} | {
+        f"L{layer}": f"layers.{layer}" for layer in range(len(model.layers))
+    }
+    readings = []
+    for name, path in parts.items():
+        vector = torch.from_numpy(outputs[path][-1])
+        share, index = model.output(model.norm(vector)).softmax(-1).max(-1)
+        token = task.shown(task.target_vocab.tokens[int(index)])
+        readings.append(Reading(name, float(vector.norm()), token, float(share)))
+    return tuple(readings)
 
 
 @torch.no_grad()
@@ -127,8 +189,9 @@ def by_depth(config: ModelConfig, task_config: TaskConfig, layers: int, norm: An
     Xiong 2020, section 3.3, measured on the task instead of bounded.
     """
     task = make_task(task_config)
+    examples = task.held_out(BATCH)[:BATCH]
     config = replace(config, layers=layers, norm=norm, dropout=0.0)
-    trees = [tree_of(seeded(config, task, seed), task)[0] for seed in range(SEEDS)]
+    trees = [tree_of(seeded(config, task, seed), task, examples)[0] for seed in range(SEEDS)]
     measured = [
         [(part.gradient, part.std) for part in tree.layers()[-layers:]]  # the decoder's, if any
         for tree in trees

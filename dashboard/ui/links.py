@@ -331,14 +331,17 @@ def note_arrival(page: str) -> None:
         del texts[:-1]
 
 
-def read_start(page: str, today: str, before: str) -> str:
-    """The start from which the link of a page counts; call it before the page's first widget."""
+def read_start(page: str, *starts: str) -> str:
+    """The start, of those that the page has had, from which its link counts; call it before the page's first widget.
+
+    `starts` begin with today's; a link that names none was made when the last of them was the only one.
+    """
     session, name = st.session_state, f"{page}:start"
     known, start = session.get(name), st.query_params.get(name)
     has_values = any(param.startswith(f"{page}:") for param in st.query_params)
-    if start not in (today, before):
+    if start not in starts:
         old = has_values and (known is None or session.get(ARRIVED))
-        start = before if old else known or today
+        start = starts[-1] if old else known or starts[0]
     session[name], session[f"{page}:has_link"] = start, known is not None or has_values
     return start
 

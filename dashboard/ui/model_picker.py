@@ -31,6 +31,7 @@ from core.pretrained import (
 )
 from core.pretrained.arrays import LIMITS, MAX_BYTES, SHAPES
 from core.settings import settings
+from core.tasks import grammar
 from dashboard.draw.components import describe
 from dashboard.draw.formats import byte_size, plain
 from dashboard.draw.picture_files import trace_npz
@@ -41,6 +42,7 @@ from dashboard.ui.links import BOUND, Pair, link_value, one_of, write_link, writ
 from dashboard.ui.models import (
     EMBEDDED,
     SUGGESTED,
+    WRITES,
     ModelRef,
     allowed_models,
     baseline_of,
@@ -57,7 +59,7 @@ from dashboard.ui.models import (
     store_upload,
     stored_bytes,
 )
-from dashboard.ui.panels import room
+from dashboard.ui.panels import caption, room
 
 MISSING = {
     "model": "has attention weights only; this page needs a model.",
@@ -68,9 +70,9 @@ MISSING = {
 }
 
 HELP = (
-    "The lab's own models: **numbers** translates English number words into German, **induction** continues a "
-    "passage that repeats, **only-attention** does so without feed-forward layers, **names** ends sentences with "
-    "the right one of two names, **digits** reads handwritten digits. "
+    "The lab's own models: **writer** writes short stories, **numbers** translates English number words into German, "
+    "**induction** continues a passage that repeats, **only-attention** does so without feed-forward layers, **names** "
+    "ends sentences with the right one of two names, **digits** reads handwritten digits. "
 )
 MODEL, PICKED = "inside:model", "inside:picked"  # the picker's key; whether a user or a link set it
 USUAL, BEFORE = "inside:usual", "inside:before"  # the page's own model; the name before the last
@@ -102,22 +104,17 @@ class ModelChoice:
 def choose_model(
     needs: tuple[str, ...] = (),
     at_once: bool = True,
-    weights_of: ModelRef | None = None,
+    usual: ModelRef = EMBEDDED,
+    has_inputs: bool = True,
     columns: Sequence[Any] | None = None,
 ) -> ModelChoice | None:
     """Draw the picker and the inputs, and read; None after a message on why there is nothing to show.
 
     `needs` are required features, of "qkv", "head", "tokens", "generate" and "model"; models without them are refused.
     If not `at_once`, the page itself calls `read_inputs`, for instance after a picture that needs no attention maps.
-    A page on the weights of a model alone, or on inputs of its own, begins with `weights_of` and gives it no inputs.
-    `columns` are those of the picker and of what loading says.
+    The page begins with the model `usual`. Without `has_inputs` it is on the weights of a model alone, or on inputs of
+    its own. `columns` are those of the picker and of what loading says.
     """
-    usual, has_inputs = weights_of or EMBEDDED, weights_of is None
-    if has_inputs and not set(needs) <= {"model", "qkv"}:
-        usual = next(
-            iter(suitable_models(needs, [ref for ref in local_models() if ref.source == "lab"])),
-            EMBEDDED,
-        )
     with st.container():  # which keeps its place, whatever it says of the model
         left, right = columns or st.columns([1, 2])
         name = model_box(left, usual, tuple(PANELS) if has_inputs else (OTHER,))
@@ -608,6 +605,8 @@ def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
             )
             or None,
         )
+    if ref == WRITES:
+        note_unknown_words(text)
     if pretrained.head == "next":
         return ModelInputs(text)
     with other.popover(
@@ -619,6 +618,16 @@ def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
             "Sentence B", key=SECOND, **BOUND, help="Left empty, the model reads the text alone."
         )
     return ModelInputs(text, second=second or None)
+
+
+def note_unknown_words(text: str) -> None:
+    """Say which words of a text the lab's writer has never read."""
+    if words := grammar.unknown_words(text):
+        caption(
+            f"This model has read nothing but stories of {len(grammar.VOCABULARY):,} words. It never saw "
+            f"{', '.join(f'“{plain(word)}”' for word in words[:3])}{' …' if len(words) > 3 else ''}: it reads such words "
+            "in pieces, and guesses."
+        )
 
 
 def _upload_field(

@@ -23,6 +23,7 @@ from core.interpret.trace import AttentionTrace
 from core.pretrained import (
     LAB_MODELS,
     MINILM,
+    WRITER,
     ModelInputs,
     Pretrained,
     PretrainedError,
@@ -132,7 +133,7 @@ class ModelRef:
         )
 
 
-EMBEDDED = ModelRef("embedded", MINILM)
+EMBEDDED, WRITES = ModelRef("embedded", MINILM), ModelRef("lab", WRITER)
 
 
 def local_models() -> tuple[ModelRef, ...]:

@@ -16,7 +16,7 @@ from core.pretrained.arrays import read_arrays
 from core.pretrained.example_inputs import decode_picture, decode_wav
 from dashboard.server.visitors import is_local
 from dashboard.ui.model_picker import downloads, example_arrays, full_name
-from dashboard.ui.models import EMBEDDED, ModelRef, stored_bytes
+from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, stored_bytes
 from tests.cases import wait_for
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 from tests.tiny_models import FAMILIES, save
@@ -27,8 +27,10 @@ def chooser() -> None:
     import streamlit as st
 
     from dashboard.ui.model_picker import choose_model
+    from dashboard.ui.models import EMBEDDED
 
-    chosen = choose_model(st.session_state.get("needs", ()))
+    usual = st.session_state.get("usual", EMBEDDED)
+    chosen = choose_model(st.session_state.get("needs", ()), usual=usual)
     if chosen is None:
         st.code("nothing")
     else:
@@ -80,11 +82,11 @@ def test_the_text_of_each_language_comes_back_as_it_was(app):
     assert "seven hundred | <bos> sieben hundert" in code_text(choose(app, "numbers"))
 
 
-def test_a_page_that_needs_more_begins_with_a_model_that_has_it_and_refuses_others_in_words(app):
+def test_a_page_begins_with_its_own_model_and_refuses_others_in_words(app):
     app.run()
-    for needs, starts in (("generate",), "lab induction"), ((), "embedded"):
-        app.session_state["needs"] = needs
-        assert code_text(app.run()).startswith(starts), "what nobody chose gives way"
+    for usual in WRITES, EMBEDDED:
+        app.session_state["usual"] = usual
+        assert code_text(app.run()).startswith(usual.source), "what nobody chose gives way"
     choose(app, "numbers")
     for name, need, starts, says in (
         ("numbers", "generate", "lab numbers", ""),  # what a person chose stays
@@ -94,6 +96,13 @@ def test_a_page_that_needs_more_begins_with_a_model_that_has_it_and_refuses_othe
         app.session_state["needs"] = (need,)
         assert code_text(choose(app, name)).startswith(starts) and says in message_text(app)
     assert code_text(press(app, "Use names")).startswith("lab names")
+
+
+def test_the_writer_says_which_words_it_never_read(app):
+    app.session_state["usual"] = WRITES
+    assert "It never saw" not in message_text(app.run())
+    write(app, "Mary found a <b>quantum")
+    assert "It never saw “b”, “quantum”: it reads" in message_text(app)
 
 
 def test_what_is_loaded_is_weighed_for_the_one_who_waits(tmp_path):

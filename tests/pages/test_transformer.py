@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.models import ModelConfig
 from core.models.model_summary import Part
-from core.studies.transformer import BATCH, Controls, Depth, measurements
+from core.studies.transformer import BATCH, Controls, Depth, measurements, writer_controls
 from core.tasks import TaskConfig, make_task
 from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
 from pages.transformer import blocks
@@ -26,6 +26,7 @@ def open_page(app: AppTest, **chosen: object) -> AppTest:
 
 
 def test_the_numbers_of_the_parts_and_the_norms_are_one_click_away(app):
+    app.session_state["transformer:weights"] = "example"
     app.session_state["transformer:numbers"] = app.session_state["transformer:norms"] = True
     app.run()
     assert "loss 0.0" in captions(app), "the example is trained"
@@ -65,9 +66,31 @@ def test_more_layers_have_more_parameters(app):
     assert counts[1] - counts[0] == 3 * per_layer
 
 
+GAVE = "When Mary and John went to the shop, Mary gave a book to"
 test_a_link_opens_on_its_weights = page_cases(
     "transformer",
     {
+        "a text of one's own": Case(
+            {
+                "transformer:start": "writer",
+                "transformer:text": GAVE,
+                "transformer:temperature": "3.0",
+            },
+            ["John</b>, with a probability", "at temperature 3"],
+            controls={"transformer:weights": "writer"},
+        ),
+        "words that no story has": Case(
+            {"transformer:start": "writer", "transformer:text": "Mary found a quantum"},
+            ["It never saw “quantum”"],
+        ),
+        "a text that is too long": Case(
+            {"transformer:start": "writer", "transformer:text": "Mary and " * 150},
+            ["301 tokens; the writer reads 1 to 192"],
+        ),
+        "made when the page opened on the example run": Case(
+            {"transformer:start": "trained", "transformer:depth": "3"},
+            controls={"transformer:weights": "example"},
+        ),
         "made before the page opened on trained ones": Case(
             {"transformer:depth": "3"},
             ["67,038 parameters"],
@@ -84,6 +107,23 @@ test_a_link_opens_on_its_weights = page_cases(
         ),
     },
 )
+
+
+def test_the_writers_last_token_goes_through_the_residual_stream():
+    result = measurements(writer_controls(GAVE))
+    embedding, *layers = result.stream
+    assert embedding.token == "to" and len(layers) == 6, "a token says itself at first"
+    answer, share = result.predicted[-1]
+    assert (layers[-1].token, answer) == ("John", "John")
+    assert layers[-1].probability == pytest.approx(share, abs=1e-5)
+    assert (
+        result.logits.argmax()
+        == make_task(TaskConfig.of("stories", pieces=4096, length=192)).target_vocab.encode(
+            ["ĠJohn"]
+        )[0]
+    )
+    paths = [node["path"] for stack in stacks_of(result.tree) for node in stack["nodes"]]
+    assert "places" not in paths, "rotary positions add nothing to a vector"
 
 
 def test_numbers_as_they_are_written():

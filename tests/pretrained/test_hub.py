@@ -466,7 +466,7 @@ def test_only_regular_files_of_bounded_size_are_opened(
 # The lab's own models, as they are kept: small, made by a run that is told, readable, good at what they learned.
 
 
-NAMES = ("numbers", "induction", "only-attention", "names", "digits")
+NAMES = ("writer", "numbers", "induction", "only-attention", "names", "digits")
 REPEATING = ("induction", "only-attention")
 
 
@@ -486,7 +486,7 @@ def task_of(name):
 def test_all_of_them_stay_small():
     files = [path for path in LAB_MODELS.rglob("*") if path.is_file()]
     assert {path.parent.name for path in files} == set(NAMES)
-    assert sum(path.stat().st_size for path in files) < 5_000_000
+    assert sum(path.stat().st_size for path in files) < 16_000_000
     assert not [path for path in files if path.suffix not in (".json", ".safetensors", ".md")]
 
 
@@ -882,7 +882,7 @@ def test_the_cards_of_the_labs_own_models_run_and_state_what_was_measured(
     assert re.search(rf"^LAB_MODELS := .*\b{name}\b", makefile, re.M)
     # Of a repeating line's words half stand there for the first time; of a sentence's most are drawn at random.
     target, reached = (
-        {"names": 0.45}.get(name, 0.5 if name in REPEATING else 0.95),
+        {"names": 0.45, "writer": 0.65}.get(name, 0.5 if name in REPEATING else 0.95),
         metadata["reached"],
     )
     assert reached["token_accuracy"] >= target
