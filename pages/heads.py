@@ -17,13 +17,16 @@ from core.seeding import pooled_layer
 from core.studies import heads
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw import formats
+from dashboard.draw.curves import seed_marks
 from dashboard.page import (
     CATEGORIES,
     HERE,
     MARKS,
     MINUS,
+    SPACE,
     Cell,
     Fields,
+    Ink,
     Move,
     Number,
     Pair,
@@ -43,12 +46,14 @@ from dashboard.page import (
     caption,
     colour_scale,
     details,
+    draw_chart,
     entries_panel,
     fact,
     fragment,
     multiples,
     number,
     paragraph,
+    percent,
     picture,
     plain,
     plural,
@@ -457,6 +462,63 @@ def all_heads(values: Values, one: heads.Split, many: heads.Split, cell: Pair) -
         )
 
 
+def trained_heads() -> None:
+    """One head against several that were trained alike, as `make heads` saved them."""
+    saved = cached(heads.load_trained)
+    *models, fed = saved.models
+    one, *_, four = models
+    names = [plural(each.heads, "head") for each in models]
+    word, ink = heads.EXAMPLE, Ink.of(theme())
+    before, letter, after = (word[heads.QUERY + step] for step in (-1, 0, 1))
+    shares = [each.weights[0][heads.QUERY + step] for each in (one, fed) for step in (-1, 1)]
+    left, right = st.columns(2, gap="medium")
+    with left:
+        marks = [*zip(names, models, strict=True), ("1 head, feed-forward", fed)]
+        axis = {"title": None, "format": "%", "values": [0, 0.5, 1], "grid": False}
+        scale = {"domain": [0, 1], "nice": False}
+        x = {"field": "x", "type": "quantitative", "scale": scale, "axis": axis}
+        draw_chart(
+            st,
+            seed_marks(
+                "Neighbours that are named",
+                [(name, each.accuracy, ink.series[0], "circle") for name, each in marks],
+                x,
+                ink,
+                ends=(0.0, 1.0),
+                write=percent,
+            ),
+            key="heads:accuracy",
+            alt="Share of the neighbours that each trained model names, a mark for each seed",
+        )
+    with right:
+        rows = np.array([*one.weights, *four.weights])
+        multiples(
+            [Tile(f"What “{letter}” attends to", "", rows, marker=-1)],
+            ["1 head", *[f"Head {head} of 4" for head in range(four.heads)]],
+            list(word),
+            key="heads:trained:row",
+            query=0,
+            column=heads.QUERY - 1,
+            reads="head (row) attends to → key (column)",
+            height=ROW * len(rows),
+            legend=False,
+        )
+    low, high = one.accuracy.interval or (one.accuracy.mean,) * 2
+    fact(
+        f"Each letter has to name the letter before it and the letter after it. One head names "
+        f"**{percent(one.accuracy.mean)}** of them (95{SPACE}% interval {percent(low)} to {percent(high)}), four heads "
+        f"**{percent(four.accuracy.mean)}**, with the same {four.parameters:,} parameters."
+    )
+    caption(
+        f"The one head gives “{before}” {number(shares[0])} and “{after}” {number(shares[1])}: it reads a mix of both "
+        "letters, which no longer says which of them came first. Of the four heads some read one letter alone. With a "
+        f"feed-forward network behind it, which can take apart a mix of unequal weights ({number(shares[2])} and "
+        f"{number(shares[3])}), one head names {percent(fed.accuracy.mean)}. One layer of attention of width "
+        f"{heads.TRAINED_WIDTH} and a linear layer, {heads.STEPS} steps on random letters, {heads.SEEDS} seeds, each "
+        f"model at the best of {len(heads.RATES)} learning rates. Saved on {saved.date}, {saved.machine}.",
+    )
+
+
 def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> Pair:
     """The largest weight of any head, (H, T, T), between two different words."""
     words = np.array(
@@ -610,6 +672,7 @@ print("heads that differ most", chosen, "largest weight of each", many.max((1, 2
             partial(all_heads, values, one, many, cell),
             "heads:all",
         )
+    details("One head against four, trained", trained_heads, "heads:trained")
     counts = one.parameters, many.parameters
     same = (
         f"Both have {counts[0]:,} parameters: the matrices $W_q$, $W_k$, $W_v$ and $W_o$ are the same. "

@@ -1,31 +1,36 @@
 """The same parameters split into heads, the key-value cache of four projections, and two maps with their λ.
 
-Each of the queries, keys and values of a random layer or of a layer of MiniLM; those on MINILM_TEXT are saved.
-`make heads` saves them again.
+Each of the queries, keys and values of a random layer or of a layer of MiniLM; those on MINILM_TEXT are saved, as are
+one head and several trained on a task that needs two relations. `make heads` saves them again.
 """
 
 import json
+import string
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import combinations
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
+import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from core.attention import AttentionConfig, Choice, attend
+from core.attention import Attention, AttentionConfig, Choice, attend
 from core.attention.basics import MultiHead
 from core.attention.projections.combined import Differential
 from core.interpret import trace as analysis
 from core.pretrained import Pretrained, layer_qkv, load_minilm
 from core.pretrained.load import MINILM, MINILM_SHA256
-from core.seeding import pooled_layer, seeded_layer, seeded_normal
+from core.seeding import pooled_layer, seeded_layer, seeded_normal, seeded_rng
+from core.studies.efficient import machine, save
 from core.tokens import embed
+from core.training.seed_stats import SeedStats
 
 MINILM_LAYERS, MINILM_HEADS, MINILM_WIDTH = 6, 12, 384
 MINILM_TEXT = "The animal didn't cross the street because it was too tired."
@@ -232,8 +237,126 @@ def two_maps(qkv: QKV, head: int, depth: int, seed: int | None = None) -> TwoMap
     return TwoMaps(first, second, weight, projection.start)
 
 
+# One head against several of the same size, trained to name the letters on both sides of each letter.
+
+
+LETTERS, EXAMPLE, QUERY = (
+    string.ascii_lowercase,
+    "triangles",
+    4,
+)  # of the example, its middle letter
+TRAINED_WIDTH, STEPS, BATCH, TESTED, SEEDS = 32, 400, 64, 1000, 5
+RATES = (3e-3, 1e-2, 3e-2)
+TRAINED = SAVED.with_name("trained.json")
+
+
+class NeighbourModel(nn.Module):
+    """Letters to scores of the letter before and the letter after each inner one: one attention, and a linear layer."""
+
+    def __init__(self, heads: int, feed_forward: bool) -> None:
+        super().__init__()
+        width, config = TRAINED_WIDTH, AttentionConfig(TRAINED_WIDTH, heads, position="learned")
+        self.embedding = nn.Embedding(len(LETTERS), width)
+        self.attention = Attention(config, add_positions=True)
+        inner = nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width)
+        self.feed_forward = nn.Sequential(*inner) if feed_forward else None
+        self.output = nn.Linear(width, 2 * len(LETTERS))
+
+    def forward(
+        self, letters: Int[Tensor, "B T"]
+    ) -> tuple[Float[Tensor, "B inner 2 letters"], Float[Tensor, "B H T T"]]:
+        steps = self.attention(self.embedding(letters))
+        x = steps.merged
+        x = x if self.feed_forward is None else x + self.feed_forward(x)
+        return self.output(x)[:, 1:-1].unflatten(-1, (2, len(LETTERS))), steps.weights
+
+
+def draw_letters(count: int) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B inner 2"]]:
+    """Random letters, and those before and after each inner one."""
+    letters = torch.randint(len(LETTERS), (count, len(EXAMPLE)))
+    return letters, torch.stack((letters[:, :-2], letters[:, 2:]), -1)
+
+
+@dataclass(frozen=True)
+class TrainedHeads:
+    """Models of so many heads, trained from SEEDS seeds at the best of RATES.
+
+    `accuracies` are the shares of neighbours that they name on fresh letters, `weights` (H, T) those of the first seed
+    from the letter QUERY of EXAMPLE.
+    """
+
+    heads: int
+    feed_forward: bool
+    rate: float
+    parameters: int
+    accuracies: tuple[float, ...]
+    weights: tuple[tuple[float, ...], ...]
+
+    @property
+    def accuracy(self) -> SeedStats:
+        return SeedStats(self.accuracies, "share")
+
+
+@dataclass(frozen=True)
+class TrainedComparison:
+    """One, two and four heads, then one with a feed-forward network behind it; the day, and the machine."""
+
+    models: tuple[TrainedHeads, ...]
+    date: str
+    machine: str
+
+
+def train_heads(
+    heads: int, feed_forward: bool, rate: float, seeds: int = SEEDS, steps: int = STEPS
+) -> TrainedHeads:
+    from core.claims.experiment import fit  # which no page that shows the result needs
+
+    accuracies, weights = [], []
+    for seed in range(seeds):
+        with seeded_rng(seed):
+            model = NeighbourModel(heads, feed_forward)
+
+            def loss(model: NeighbourModel = model) -> Tensor:
+                letters, neighbours = draw_letters(BATCH)
+                return F.cross_entropy(model(letters)[0].flatten(0, 2), neighbours.flatten())
+
+            fit(model, loss, steps, rate)
+            letters, neighbours = draw_letters(TESTED)
+        with torch.inference_mode():
+            named = model(letters)[0].argmax(-1) == neighbours
+            example = torch.tensor([[LETTERS.index(letter) for letter in EXAMPLE]])
+            weights.append(model(example)[1][0, :, QUERY])
+        accuracies.append(round(float(named.float().mean()), 5))
+    return TrainedHeads(
+        heads,
+        feed_forward,
+        rate,
+        sum(weight.numel() for weight in model.parameters()),
+        tuple(accuracies),
+        tuple(tuple(round(weight, 4) for weight in row) for row in weights[0].tolist()),
+    )
+
+
+def load_trained() -> TrainedComparison:
+    return msgspec.json.decode(TRAINED.read_bytes(), type=TrainedComparison)
+
+
+def compare_trained() -> TrainedComparison:
+    """Train every model at each of RATES on one thread; about two minutes."""
+    torch.set_num_threads(1)
+    models = [
+        max(
+            (train_heads(heads, feed_forward, rate) for rate in RATES),
+            key=lambda each: each.accuracy.mean,
+        )
+        for heads, feed_forward in ((1, False), (2, False), (4, False), (1, True))
+    ]
+    return TrainedComparison(tuple(models), date.today().isoformat(), machine())
+
+
 def main() -> None:
-    """Save q, k and v, each (layers, heads, tokens, head size), what each head adds, and where they come from."""
+    """Save the trained heads, then MiniLM's q, k and v, each (layers, heads, tokens, head size), and what heads add."""
+    save(TRAINED, compare_trained())
     model = load_minilm()
     layers = [read_qkv(model, MINILM_TEXT, layer) for layer in range(MINILM_LAYERS)]
     tensors = {

@@ -9,6 +9,7 @@ from core.pretrained import load_minilm
 from core.seeding import pooled_layer, seeded_layer
 from core.studies import heads as compute
 from core.tokens import SENTENCE, embed
+from dashboard.draw.formats import SPACE
 from pages import heads
 from pages.heads import IDEAS, overlap_square
 from tests.cases import each
@@ -50,6 +51,15 @@ test_what_it_says = page_cases(
         "wrong links": Case({"idea": "Three", "d_model": "7"}, ["idea = Three", "d_model = 7"]),
         "no parameters before the question about them": Case({}, never=["591,360"]),
         "parameters": Case({}, ["591,360"], do=[("session_state", "differences", True)]),
+        "trained alike": Case(
+            {},
+            [
+                f"One head names 54{SPACE}%",
+                f"four heads 100{SPACE}%",
+                "“a” 0.36 and “g” 0.48",
+            ],
+            do=[("session_state", "trained", True)],
+        ),
         "two maps": Case(
             {"start": "minilm", "idea": IDEAS["subtract"]}, [">it</span> gives “animal”"]
         ),
@@ -168,6 +178,16 @@ def test_the_square_holds_every_pair_once_each_way():
     html = overlap_square(np.array([[1.0, 0.25], [0.25, 1.0]]), "light")
     assert html.count(">.25</td>") == 2 and html.count("></td>") == 2
     assert "head 0 and head 1: 0.25" in html
+
+
+@each("heads", (1, 4))
+def test_a_model_that_names_both_neighbours_is_the_saved_one_s_size(heads):
+    short = compute.train_heads(heads, False, 1e-2, seeds=2, steps=60)
+    saved = next(each for each in compute.load_trained().models if each.heads == heads)
+    assert short.parameters == saved.parameters and len(saved.accuracies) == compute.SEEDS
+    np.testing.assert_allclose(np.sum(saved.weights, 1), 1, atol=1e-3)
+    assert np.shape(short.weights) == np.shape(saved.weights) == (heads, len(compute.EXAMPLE))
+    assert 1 / 26 < short.accuracy.mean < saved.accuracy.mean, "it learns, and is not done"
 
 
 @each("layer", range(6))
