@@ -424,10 +424,8 @@ def hand_out_short(lesson: Lesson) -> None:
     if known == lesson:
         link = address(lesson.id)
         with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
-            picture = segno.make(link, micro=False).svg_inline(scale=5, border=4, light="#fff")
-            st.html(
-                f'<div role="img" aria-label="QR code of the short link">{picture}</div>', width=200
-            )
+            picture = segno.make(link, micro=False).png_data_uri(scale=5)
+            st.html(f'<img alt="QR code of the short link" src="{picture}">', width=200)
             with st.container(gap="small"):
                 st.code(link, language=None, wrap_lines=True)
                 st.caption(
@@ -444,7 +442,7 @@ def hand_out_short(lesson: Lesson) -> None:
             )
         if st.get_option("server.address") in ("localhost", "127.0.0.1"):
             sentences.append(
-                "The lab answers others once it is started with --server.address=0.0.0.0."
+                "The lab answers others once it is started with `--server.address=0.0.0.0`."
             )
         st.info(" ".join(sentences), icon=":material/lan:")
 

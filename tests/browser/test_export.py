@@ -211,6 +211,15 @@ def test_questions_stand_beside_the_page_and_lead_through_several(page):
     sees(page, "Right answers: 1 of 2")
 
 
+def test_a_short_link_has_a_picture_that_a_phone_reads(page):
+    draft = "lessons:part=Make+a+lesson&lessons:title=Mine&lessons:count=0&lessons:page_link=/masks"
+    open_page(page, f"lessons?{draft}", "text=Hand it out")
+    page.get_by_role("button", name="Make a short link").click()
+    picture = page.get_by_role("img", name="QR code of the short link")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("one => one.naturalWidth == one.width && one.width > 140")
+
+
 def test_back_from_another_page_keeps_the_settings_of_a_lesson_and_its_link(page, server):
     """Streamlit leaves an entry without parameters behind when a page is left by the sidebar."""
     lesson = Lesson("Local", "Look.", "masks", (("masks:first", "Causal local"),), (), ())
