@@ -295,17 +295,21 @@ def _names(labels: Mapping[str, tuple[str, ...]], side: str, kind: str, size: in
 def _line(tokens: tuple[str, ...], size: int) -> Line:
     special = tuple(bool(SPECIAL.fullmatch(token)) for token in tokens)
     marked = any(token.startswith(STARTS_WORD) for token in tokens)
-    word = (
-        words_of(tokens, special)
-        if marked or any(token.startswith(CONTINUES) for token in tokens)
-        else tuple(None if hidden else index for index, hidden in enumerate(special))
+    return Line(
+        ids=(0,) * size,
+        tokens=tuple(
+            token.lstrip("".join(STARTS_WORD)) or "␣"
+            if token.startswith(STARTS_WORD)
+            else token
+            if hidden or not marked or not token.isalnum() or index == 0 or special[index - 1]
+            else f"{CONTINUES}{token}"
+            for index, (token, hidden) in enumerate(zip(tokens, special, strict=True))
+        ),
+        special=special,
+        word=(
+            words_of(tokens, special)
+            if marked or any(token.startswith(CONTINUES) for token in tokens)
+            else tuple(None if hidden else index for index, hidden in enumerate(special))
+        ),
+        segment=(0,) * size,
     )
-    readable = tuple(
-        token.lstrip("".join(STARTS_WORD)) or "␣"
-        if token.startswith(STARTS_WORD)
-        else token
-        if hidden or not marked or not token.isalnum() or index == 0 or special[index - 1]
-        else f"{CONTINUES}{token}"
-        for index, (token, hidden) in enumerate(zip(tokens, special, strict=True))
-    )
-    return Line((0,) * size, readable, special, word, (0,) * size)

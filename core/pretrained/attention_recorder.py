@@ -92,10 +92,16 @@ class AttentionRecorder:
         if not repeated:
             name, seen = self.names.get(id(module), ""), _less_sink(module, values, out, weights)
             kind = kind_of(name, module, seen, mask)
-            probe = torch.zeros_like(seen, requires_grad=True) if self.probe else None
-            layer = sum(call.kind == kind for call in self.calls)
             self.calls.append(
-                AttentionCall(kind, layer, module, name, seen, mask=mask, probe=probe)
+                AttentionCall(
+                    kind,
+                    sum(call.kind == kind for call in self.calls),
+                    module,
+                    name,
+                    seen,
+                    mask=mask,
+                    probe=torch.zeros_like(seen, requires_grad=True) if self.probe else None,
+                )
             )
         call = self.calls[-1]
         if call.probe is not None:

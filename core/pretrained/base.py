@@ -208,12 +208,6 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
             None if one is None or hidden else one + (first + 1) * part
             for one, part, hidden in zip(word, segment, special, strict=True)
         )
-    tokens = tuple(
-        piece
-        if special[index]
-        else readable(tokenizer, piece, not index or word[index] != word[index - 1])
-        for index, piece in enumerate(pieces)
-    )
     # A token for unknown words may have another use, as in GPT-2.
     missing = getattr(tokenizer, "unk_token", None)
     marks = [
@@ -221,8 +215,19 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
         for name in ("bos", "eos", "pad", "cls", "sep", "mask")
     ]
     known = missing is None or str(missing) in map(str, marks)
-    unknown = tuple(not known and piece == str(missing) for piece in pieces)
-    return Line(tuple(map(int, ids)), tokens, special, word, segment, unknown=unknown)
+    return Line(
+        ids=tuple(map(int, ids)),
+        tokens=tuple(
+            piece
+            if special[index]
+            else readable(tokenizer, piece, not index or word[index] != word[index - 1])
+            for index, piece in enumerate(pieces)
+        ),
+        special=special,
+        word=word,
+        segment=segment,
+        unknown=tuple(not known and piece == str(missing) for piece in pieces),
+    )
 
 
 def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
@@ -340,5 +345,10 @@ def _learned_tokens(model: Any) -> dict[str, list[str]]:
 
 def sound_line(count: int, seconds: float) -> Line:
     """The frames of an encoder's sound input, named by their start in seconds."""
-    tokens = tuple(f"{index * seconds / count:.2f} s" for index in range(count))
-    return Line((0,) * count, tokens, (False,) * count, tuple(range(count)), (0,) * count)
+    return Line(
+        ids=(0,) * count,
+        tokens=tuple(f"{index * seconds / count:.2f} s" for index in range(count)),
+        special=(False,) * count,
+        word=tuple(range(count)),
+        segment=(0,) * count,
+    )

@@ -27,7 +27,6 @@ from core.pretrained.load import (
     lab_models,
     minilm_folder,
     read_config,
-    refuse_config,
     refuse_missing,
 )
 from core.serialization import bounds, check_types, read, renamed
@@ -273,9 +272,7 @@ def check_model(model: str, task: str) -> Path:
     folder, name = folder_of(model), name_of(model)
     if model == USUAL[task]["model"]:
         return folder  # needs no check, so that no page waits for transformers
-    config = read_config(folder / "config.json", name)
-    refuse_config(config, name)
-    check_family(str(config["model_type"]), name, task)
+    check_family(read_config(folder / "config.json", name)["model_type"], name, task)
     needed = WEIGHTS[task] * sum(file.stat().st_size for file in folder_weights(folder, name))
     if needed > (free := free_bytes()):
         raise PretrainedError(

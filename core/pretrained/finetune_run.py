@@ -37,7 +37,7 @@ from core.pretrained.finetune import (
     resolve,
     usual,
 )
-from core.pretrained.reading import end_tokens, read
+from core.pretrained.reading import TEXT_INPUTS, end_tokens, read
 from core.runs.executor import line, record_machine
 from core.runs.runs import Run, new_id
 from core.runs.worker import work
@@ -99,8 +99,14 @@ def _measure_pairs(learner: Learner, parts: Sequence[Sequence[Pair]]) -> Record:
         tokens += float(counted.sum())
         outputs = learner.model.generate(**batch, do_sample=False, num_beams=1, max_new_tokens=cap)
         for pair, row, ids in zip(part, labels, outputs, strict=True):
-            cut = bool(ends) and ends.isdisjoint(ids[1:].tolist())
-            predictions.append(Prediction((pair.text,), written(row), written(ids), cut))
+            predictions.append(
+                Prediction(
+                    (pair.text,),
+                    written(row),
+                    written(ids),
+                    cut=bool(ends) and ends.isdisjoint(ids[1:].tolist()),
+                )
+            )
     return Record(
         0,
         loss=loss / tokens,
@@ -121,8 +127,7 @@ def inputs(learner: Learner, texts: Sequence[str]) -> dict[str, Tensor]:
         max_length=learner.max_tokens,
         return_tensors="pt",
     )
-    known = ("input_ids", "attention_mask", "token_type_ids")
-    return {name: value.to(learner.device) for name, value in batch.items() if name in known}
+    return {name: value.to(learner.device) for name, value in batch.items() if name in TEXT_INPUTS}
 
 
 def targets(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, "B T"]:
@@ -338,15 +343,15 @@ class FineTuneLoop:
 
     def write(self, rate: float | None) -> None:
         measured = measure(self.learner, self.rows.held_out)
-        maps = {
-            f"{index}:{kind}": np.stack(
-                [item.weights for item in reading.trace.of(kind).maps]
-            ).astype(np.float16)
-            for index, reading in enumerate(read_attention(self.learner, self.inputs))
-            for kind in reading.trace.kinds
-        }
         record = replace(
             measured,
+            maps={
+                f"{index}:{kind}": np.stack(
+                    [item.weights for item in reading.trace.of(kind).maps]
+                ).astype(np.float16)
+                for index, reading in enumerate(read_attention(self.learner, self.inputs))
+                for kind in reading.trace.kinds
+            },
             step=self.step,
             train_loss=sum(self.losses) / len(self.losses) if self.losses else None,
             rate=rate,
@@ -355,7 +360,6 @@ class FineTuneLoop:
             final=self.done,
             capped=self.capped,
             examples=measured.examples[:MAX_EXAMPLES],
-            maps=maps,
         )
         self.losses = []
         self.run.append(record)

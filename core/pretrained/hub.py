@@ -27,7 +27,6 @@ from core.pretrained.load import (
     load_folder,
     parse_config,
     read_config,
-    refuse_config,
     weight_files,
 )
 from core.settings import limits
@@ -156,8 +155,9 @@ def hub_errors(repo: str, revision: str, token: str | None) -> Iterator[None]:
             ),
             (Exception, f"{repo} cannot be downloaded: {first_line(error)}"),
         )
-        sentence = next(text for kind, text in sentences if isinstance(error, kind))
-        raise PretrainedError(sentence) from error
+        raise PretrainedError(
+            next(text for kind, text in sentences if isinstance(error, kind))
+        ) from error
 
 
 # Models on disk: the folder of downloads, with a size limit, and the user's own folders.
@@ -248,7 +248,7 @@ def check_folder(text: str, limit: int) -> Path:
             "one that holds config.json and model.safetensors.",
         )
         weights = folder_weights(folder, folder.name)
-        refuse_config(read_config(folder / "config.json", folder.name), folder.name)
+        read_config(folder / "config.json", folder.name)
         total = sum(file.stat().st_size for file in weights)
     except OSError as error:
         raise PretrainedError(
@@ -370,7 +370,6 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
                 f"config.json of {repo} is larger than {MAX_CONFIG:,} bytes, so it is not read.",
             )
     config = parse_config(data, repo)
-    refuse_config(config, repo)
     # Bytes in fp32: 4 a parameter, where the hub counts them, or by the type that the config names.
     if counted := getattr(info.safetensors, "parameters", None):
         memory = 4 * sum(map(int, counted.values()))

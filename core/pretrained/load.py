@@ -174,7 +174,7 @@ def folder_weights(folder: Path, name: str) -> list[Path]:
 
 
 def read_config(file: Path, name: str) -> dict[str, Any]:
-    """A config.json of at most 1 MB; PretrainedError when it is none."""
+    """A config.json of at most 1 MB; PretrainedError when it is none, or as in `refuse_config`."""
     try:
         reject_if(
             file.exists() and not file.is_file(),
@@ -192,12 +192,13 @@ def read_config(file: Path, name: str) -> dict[str, Any]:
 
 
 def parse_config(data: bytes, name: str) -> dict[str, Any]:
-    """The config in these bytes; PretrainedError when they are no JSON object."""
+    """The config in these bytes; PretrainedError when they are no JSON object, or as in `refuse_config`."""
     try:
         config = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise PretrainedError(f"{name} has a config.json that is not JSON.") from error
     reject_if(not isinstance(config, dict), f"{name} has a config.json that is not a JSON object.")
+    refuse_config(config, name)
     return config
 
 
@@ -390,7 +391,7 @@ def load_folder(folder: Path | str, name: str) -> Pretrained:
     folder = Path(folder)
     # The library replaces itself while it is imported: the statement gives a thread that waits for it the empty one.
     transformers = import_module("transformers")
-    refuse_config(read_config(folder / "config.json", name), name)
+    read_config(folder / "config.json", name)
     folder_weights(folder, name)
     with BUILDING, wrap_errors(f"{name} cannot be loaded"):
         config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
@@ -408,9 +409,8 @@ def load_folder(folder: Path | str, name: str) -> Pretrained:
     refuse_missing(
         [key for key in info["missing_keys"] if "pooler" not in key], name
     )  # the pooler is not read
-    reader = _reader(folder, model)
     with wrap_errors(f"{name} cannot be loaded"):
-        return prepare_model(model, reader, name)
+        return prepare_model(model, _reader(folder, model), name)
 
 
 def refuse_missing(keys: Sequence[str], name: str) -> None:
@@ -441,9 +441,15 @@ def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:
     if not is_small():
         set_malloc(M_MMAP_THRESHOLD=32 << 20, M_TRIM_THRESHOLD=256 << 20)
     model = model.eval().requires_grad_(False)
-    reads, recordable = reads_of(model), make_recordable(model)
-    max_tokens, head = max_tokens_of(model), head_of(model)
-    return Pretrained(name, model, tokenizer, max_tokens, head, reads, recordable)
+    return Pretrained(
+        name,
+        model,
+        tokenizer,
+        recordable=make_recordable(model),  # before anything runs it
+        max_tokens=max_tokens_of(model),
+        head=head_of(model),
+        reads=reads_of(model),
+    )
 
 
 def max_tokens_of(model: Any) -> int:

@@ -115,6 +115,11 @@ def logit_rules(pretrained: Pretrained, prefix_length: int, max_tokens: int) -> 
 
 MAX_CHARACTERS = 20_000
 MAX_PRODUCED = 64
+TEXT_INPUTS = (
+    "input_ids",
+    "attention_mask",
+    "token_type_ids",
+)  # of a tokenizer's, what models read
 
 Batch = dict[str, Tensor]
 
@@ -290,9 +295,11 @@ def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str
         not encoding["input_ids"].shape[1],
         f"{pretrained.name} has no token for this text; write other words.",
     )
-    line = text_line(tokenizer, encoding["input_ids"][0].tolist(), encoding)
-    known = ("input_ids", "attention_mask", "token_type_ids")
-    return {key: value for key, value in encoding.items() if key in known}, line, cut
+    return (
+        {key: value for key, value in encoding.items() if key in TEXT_INPUTS},
+        text_line(tokenizer, encoding["input_ids"][0].tolist(), encoding),
+        cut,
+    )
 
 
 def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line]:
