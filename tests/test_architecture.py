@@ -169,7 +169,7 @@ def test_slow_libraries_are_imported_lazily_and_what_only_the_tests_install_is_n
 
 
 def test_caches_stand_in_one_module():
-    """`st.cache_*` has no bound in bytes, and hashes a dataclass by its values alone."""
+    # `st.cache_*` has no bound in bytes, and hashes a dataclass by its values alone.
     assert not [
         f"{name(path)}:{node.lineno}"
         for path in (*sources(DASHBOARD), *sources(PAGES))
@@ -179,7 +179,7 @@ def test_caches_stand_in_one_module():
 
 
 def test_pages_see_the_folder_of_one_person():
-    """Of a public copy: what looks into the folders of all people stands in server, and asks whose page it is."""
+    # Of a public copy: what looks into the folders of all people stands in server, and asks whose page it is.
     of_all = {"core.files.server_folder", "core.files.PEOPLE", "people.folders", "people.homes"}
     assert not {
         f"{name(path)} uses {one}"
@@ -192,7 +192,7 @@ def test_pages_see_the_folder_of_one_person():
 
 
 def test_what_changes_a_run_asks_whose_it_is():
-    """Each function of a page that calls one of these asks `people.mine` first, or has just made it."""
+    # Each function of a page that calls one of these asks `people.mine` first, or has just made it.
     changes = (
         "discard",
         "update_metadata",
@@ -226,7 +226,7 @@ def test_panels_are_drawn_by_the_one_that_leaves_out_what_is_closed():
 
 
 def test_links_are_made_from_the_list_of_pages():
-    """A page is no file that is run: only the list knows it."""
+    # A page is no file that is run: only the list knows it.
     links = [
         (f"{name(path)}:{call.lineno}", call.args[0])
         for path in (*sources(DASHBOARD), *sources(PAGES))
@@ -238,7 +238,7 @@ def test_links_are_made_from_the_list_of_pages():
 
 
 def test_a_panel_with_state_has_a_label_that_stays():
-    """Streamlit makes the label a part of a panel's identity, key or not: another label is another panel, closed."""
+    # Streamlit makes the label a part of a panel's identity, key or not: another label is another panel, closed.
     assert not [
         f"{name(path)}:{call.lineno}"
         for path in (*sources(DASHBOARD), *sources(PAGES))
@@ -259,7 +259,7 @@ HOLDS = {
 
 
 def test_no_label_names_values_of_different_types():
-    """A label that is a number on one page is no text, choice or switch on another."""
+    # A label that is a number on one page is no text, choice or switch on another.
     held: dict[str, set[str]] = {}
     for path in (*sources(DASHBOARD), *sources(PAGES)):
         for call in calls(path, *HOLDS):
@@ -271,7 +271,7 @@ def test_no_label_names_values_of_different_types():
 
 
 def test_every_uploaded_file_is_counted_where_a_page_reads_it():
-    """Each module with an uploader admits its files, or leaves that to the one that reads them."""
+    # Each module with an uploader admits its files, or leaves that to the one that reads them.
     uploaders = [
         path
         for path in (*sources(DASHBOARD), *sources(PAGES))
@@ -288,7 +288,7 @@ def test_one_module_takes_what_is_internal_of_streamlit():
 
 
 def test_nothing_else_reads_a_variable_of_the_lab():
-    """A plug-in's folder is written back for the workers, and secrets of Streamlit become variables."""
+    # A plug-in's folder is written back for the workers, and secrets of Streamlit become variables.
     reads = re.compile(r"environ(\.get\(|\[)[^\n]*(ATTENTION_LAB|VARIABLE|HOSTED)")
     found = {path for path in LAB if reads.search(path.read_text("utf-8"))}
     assert found <= {CORE / "plugins.py", CORE / "settings.py"}
@@ -364,12 +364,12 @@ def test_names_follow_the_glossary():
 
 
 def test_no_module_hides_the_package_core():
-    """Streamlit puts dashboard/ on the path."""
+    # Streamlit puts dashboard/ on the path.
     assert not [*DASHBOARD.glob("core"), *DASHBOARD.glob("core.py")]
 
 
 def test_the_front_door_is_light():
-    """`from core.attention import …` must not wait for what only some pages need."""
+    # `from core.attention import …` must not wait for what only some pages need.
     code = (
         "import sys; from core.attention import attend, Attention, AttentionConfig; "
         f"print([m for m in {('streamlit', 'altair', 'pandas', *SLOW)} if m in sys.modules])"

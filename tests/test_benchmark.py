@@ -34,7 +34,7 @@ FLOAT = 4
 
 
 def test_peak_bytes_sees_what_is_freed_between():
-    """a and b at once, then b and c: two matrices, though three were made and none is left."""
+    # a and b at once, then b and c: two matrices, though three were made and none is left.
     x = torch.randn(100, 250)
 
     def work():
@@ -52,8 +52,7 @@ def test_peak_bytes_starts_anew_and_counts_only_its_call():
     held = x + 1
     assert peak_bytes(lambda: None) == 0
     assert peak_bytes(lambda: x + held) == peak_bytes(lambda: x + held) == 1000 * FLOAT
-    with pytest.raises(ZeroDivisionError):
-        peak_bytes(lambda: 1 // 0)
+    pytest.raises(ZeroDivisionError, peak_bytes, lambda: 1 // 0)
     assert peak_bytes(lambda: torch.ones(10)) == 10 * FLOAT, "it stops where a call fails"
 
 
@@ -77,7 +76,7 @@ def test_a_race_measures_each_at_each_length():
 
 
 def test_backward_holds_the_gradients_too():
-    """Linear forward and backward: the gradients of q, k and v at least."""
+    # Linear forward and backward: the gradients of q, k and v at least.
     config = AttentionConfig(16, 2, kernel="linear")
     forward, both = (peak_bytes(workload(config, 64, backward)) for backward in (False, True))
     assert both >= forward + 3 * 64 * 16 * FLOAT
@@ -105,8 +104,7 @@ def test_the_slope_of_a_power_is_its_exponent():
     lengths = [128, 256, 1024]
     assert exponent(lengths, [3e-9 * length**2 for length in lengths]) == pytest.approx(2.0)
     assert exponent(lengths, [5.0, 5.0, 5.0]) == pytest.approx(0.0)
-    with pytest.raises(ValueError, match="two lengths"):
-        exponent([128], [1.0])
+    pytest.raises(ValueError, exponent, [128], [1.0]).match("two lengths")
 
 
 @pytest.fixture
@@ -138,7 +136,7 @@ def test_a_call_on_a_card_is_timed_to_the_end_of_its_work(card):
 
 
 def test_peak_bytes_of_a_card_are_its_allocators_beyond_what_stays(card):
-    """The first call makes a workspace that stays, and a peak that is forgotten."""
+    # The first call makes a workspace that stays, and a peak that is forgotten.
     card.memory_allocated.return_value = 1500
     card.max_memory_allocated.return_value = 2200
     assert peak_bytes(card.work, "cuda") == 700
@@ -166,7 +164,7 @@ class Places(TorchDispatchMode):
 
 @each("kernel", ["exact", "linear", "retention", "gated_delta"])
 def test_a_workload_lives_on_its_device(kernel):
-    """Meta is a device without memory, and on every machine."""
+    # Meta is a device without memory, and on every machine.
     work = workload(AttentionConfig(16, 2, mask="causal", kernel=kernel), 8, real=6, device="meta")
     work()  # its tables are made once, on the CPU
     with Places() as places:
@@ -185,12 +183,12 @@ def test_a_race_measures_on_its_device(monkeypatch):
 
 def test_benchmarks_are_refused_on_a_device_that_is_not_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SystemExit, match="device = cuda is not on this machine"):
-        chosen(["fused"], "cuda")
+    pytest.raises(SystemExit, chosen, ["fused"], "cuda").match(
+        "device = cuda is not on this machine"
+    )
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert chosen([], "cuda") == ON_DEVICE
-    with pytest.raises(SystemExit, match="no benchmark pages on device cuda"):
-        chosen(["pages"], "cuda")
+    pytest.raises(SystemExit, chosen, ["pages"], "cuda").match("no benchmark pages on device cuda")
 
 
 # A reader without a browser: opens pages of a real server and moves controls over Streamlit's protocol.
@@ -227,8 +225,9 @@ def test_a_page_opens_a_control_moves_and_an_exception_is_told(tmp_path):
             )
             await reader.move(reader.find("button"))
             assert [error for error in reader.errors if "too wide" in error]
-            with pytest.raises(PageError, match="second has no number_input"):
-                reader.find("number_input")
+            pytest.raises(PageError, reader.find, "number_input").match(
+                "second has no number_input"
+            )
 
     script = tmp_path / "two_pages.py"
     script.write_text(SCRIPT, encoding="utf-8")

@@ -186,8 +186,7 @@ def test_every_changed_bit_is_noticed():
     [b"", b"[]", b"3", b"{", b"\xff{}", b'{"a": 1, "crc32": "0000000g"}', b'{"crc32": "00000000"}'],
 )
 def test_what_is_no_object_is_refused(text):
-    with pytest.raises(ValueError):
-        read_checked(text)
+    pytest.raises(ValueError, read_checked, text)
 
 
 def test_damaged_lines_stand_among_the_others_and_a_last_one_without_an_end_is_left_out(tmp_path):

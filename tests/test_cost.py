@@ -152,7 +152,7 @@ def test_parameters_in_closed_form():
 
 @each("mask", ["none", "causal"])
 def test_latent_values_are_padded_to_the_size_of_keys(mask):
-    """Keys of 64 + 8 dimensions, values of 64, which PyTorch's CPU kernel would compute with the whole matrix."""
+    # Keys of 64 + 8 dimensions, values of 64, which PyTorch's CPU kernel would compute with the whole matrix.
     config, length = case("fused", mask).with_(projection="latent"), 512
     (flops, held), cost = taken(config, length), attention_cost(config, length, length)
     assert cost.flops == flops == 2 * length**2 * H * 2 * (D + 8)
@@ -227,10 +227,8 @@ DRAWN = 100
 
 
 def test_any_configuration_costs_what_pytorch_counts_and_about_what_it_allocates():
-    """All to the last product; a bound where a plan reads a learned mask, or decays strong enough are cut in halves.
-
-    Bytes within a quarter, but for five of a hundred, and none is off by half.
-    """
+    # All to the last product; a bound where a plan reads a learned mask, or decays strong enough are cut in halves.
+    # Bytes within a quarter, but for five of a hundred, and none is off by half.
     rng, ratios = random.Random(11), dict[str, float]()
     for one in (drawn(rng) for _ in range(DRAWN)):
         cost, (flops, held) = attention_cost(*one), taken(*one)
@@ -245,7 +243,7 @@ def test_any_configuration_costs_what_pytorch_counts_and_about_what_it_allocates
 
 @each(("block", "length"), [(256, 1024), (16, 256)])
 def test_a_table_is_paid_for_once_a_call(block, length):
-    """Deberta projects 2 · 2k vectors of C numbers once: 4 · 2 · 128 · C · C, and not in each block."""
+    # Deberta projects 2 · 2k vectors of C numbers once: 4 · 2 · 128 · C · C, and not in each block.
     plain = AttentionConfig(H * D, H, kernel=Choice.of("chunked", block=block))
     placed = plain.with_(position=Choice("deberta"))
     more = (
@@ -270,8 +268,8 @@ def vectors(block, away):
 
 
 def test_costs_in_numbers():
-    """T = S = 8, four heads of 64: 2 · 8² · 256 to meet, and as many to mix. Twice the length, twice the operations of
-    local attention; exact: four times."""
+    # T = S = 8, four heads of 64: 2 · 8² · 256 to meet, and as many to mix. Twice the length, twice the operations of
+    # local attention; exact: four times.
     assert attention_cost(case("exact", "none"), 8, 8).flops == 2 * (2 * 8 * 8 * 256)
     dot, additive = (
         attention_cost(AttentionConfig(64, 4, score=score), 100, 100).flops

@@ -252,7 +252,7 @@ for main, os.environ["ATTENTION_LAB_HOSTED"] in (("app", "1"), ("cloud", "1"), (
 
 
 def test_a_main_file_that_something_else_runs_has_its_pages_but_is_no_public_copy():
-    """Each in a process of its own: the switch is taken once."""
+    # Each in a process of its own: the switch is taken once.
     done = subprocess.run(
         [sys.executable, "-c", AS_A_SCRIPT],
         cwd=ROOT,
@@ -309,7 +309,7 @@ def test_the_changelog_begins_with_this_version_and_dates_the_others():
 
 
 def test_an_install_with_a_link_to_the_folder_gives_the_command_and_another_is_refused(tmp_path):
-    """Into a new environment that sees the packages of this one."""
+    # Into a new environment that sees the packages of this one.
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     here, there = (
         sysconfig.get_path("purelib", vars={"base": base})
@@ -372,7 +372,7 @@ PARTS = {part["kind"]: part for part in yaml.safe_load_all(KUBERNETES)}
 
 
 def test_by_hand_a_hundred_readers():
-    """A reader takes 1 + 4 ms of a second; a hundred 0.5 cores, which one server may be busy with."""
+    # A reader takes 1 + 4 ms of a second; a hundred 0.5 cores, which one server may be busy with.
     one = need(100, COSTS)
     assert (one.servers, one.runs) == (1, 10) and one.cores == pytest.approx(0.5)
     assert one.memory_gb == pytest.approx(0.5 + 0.2 + 3.0) and one.disk_gb == pytest.approx(1.2)
@@ -633,7 +633,7 @@ def test_what_is_installed_is_what_is_pinned():
 
 
 def test_no_project_of_another_name_is_asked_for():
-    """A requirement that needs CUDA itself would add several GB to every plain install."""
+    # A requirement that needs CUDA itself would add several GB to every plain install.
     other = re.compile("nvidia|torchvision|torchaudio|triton|cuda")
     assert not [one for one in REQUIREMENTS if other.search(one.name) or "+cu" in str(one)]
 
@@ -799,7 +799,7 @@ def test_the_whole_index_of_pytorch_would_fail_by_uv(checkout):
     ],
 )
 def test_every_part_runs_whichever_fails(fails, parts):
-    """With tools that only write down how they were called; those whose call holds `fails` end in 1."""
+    # With tools that only write down how they were called; those whose call holds `fails` end in 1.
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # whose path has no space
         tools = Path(folder) / "bin"
         tools.mkdir()

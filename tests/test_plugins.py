@@ -120,7 +120,7 @@ def test_a_broken_file_is_named_with_its_line_and_the_others_are_loaded(loaded):
 
 
 def test_a_worker_trains_what_a_plug_in_defines(tmp_path):
-    """One run of all three plug-ins in a process of its own; here, where they are not loaded, its config says so."""
+    # One run of all three plug-ins in a process of its own; here, where they are not loaded, its config says so.
     made = create_run(small_run())
     data = json.loads((made.path / "run.json").read_text(encoding="utf-8"))
     data["config"]["model"]["attention"] |= {
@@ -132,11 +132,9 @@ def test_a_worker_trains_what_a_plug_in_defines(tmp_path):
     done = run(WORKED, "-m", "core.runs.worker", str(made.path))
     assert done.returncode == 0 and made.status().state == "finished", done.stdout + done.stderr
     assert made.records()[-1].step == 4
-    with pytest.raises(
-        ConfigError,
-        match="score = 'cosine_power'; expected one of .*ATTENTION_LAB_PLUGINS is not set",
-    ):
-        RunConfig.from_json(data["config"])
+    pytest.raises(ConfigError, RunConfig.from_json, data["config"]).match(
+        "score = 'cosine_power'; expected one of .*ATTENTION_LAB_PLUGINS is not set"
+    )
 
 
 def test_pytest_runs_the_contract_of_a_plug_in_by_its_key(tmp_path):
@@ -188,7 +186,7 @@ from core.training import RunConfig, train
 
 
 def test_a_plug_in_meets_whole_modules_whichever_is_imported_first(tmp_path):
-    """Every package of core, and every module that is a command, as the first import of its process."""
+    # Every package of core, and every module that is a command, as the first import of its process.
     (tmp_path / "uses_all.py").write_text(USES_ALL, encoding="utf-8")
     firsts = sorted(
         path.parent.relative_to(ROOT).as_posix().replace("/", ".")
@@ -213,7 +211,7 @@ for name in sys.argv[1:]:
 
 
 def test_a_plug_in_that_needs_a_key_waits_for_the_one_that_has_it(loaded):
-    """Whatever the files are called; where two need each other the message says so, and no more than is true."""
+    # Whatever the files are called; where two need each other the message says so, and no more than is true.
     keys, _, problems = loaded[0]["needs"]
     assert sorted(keys) == ["first", "second", "third"] and len(problems) == 3
     for problem, file in zip(problems, "xyz", strict=True):
@@ -224,14 +222,14 @@ def test_a_plug_in_that_needs_a_key_waits_for_the_one_that_has_it(loaded):
 
 
 def test_a_file_that_is_tried_again_may_register_again(loaded):
-    """It fails behind its own registrations until another file is there, and once in vain."""
+    # It fails behind its own registrations until another file is there, and once in vain.
     keys, claims, (problem,) = loaded[0]["again"]
     assert sorted(keys) == ["one", "two"] and len(claims) == 1
     assert problem.startswith("Plug-in c.py, ") and "registered already" in problem
 
 
 def test_a_public_copy_by_its_secrets_loads_none(tmp_path):
-    """The switch may stand in Streamlit's secrets, which are read before any module of core is."""
+    # The switch may stand in Streamlit's secrets, which are read before any module of core is.
     (tmp_path / ".streamlit").mkdir()
     (tmp_path / ".streamlit" / "secrets.toml").write_text(
         'ATTENTION_LAB_HOSTED = "1"\n', encoding="utf-8"

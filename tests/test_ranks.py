@@ -112,7 +112,7 @@ def test_unknown_words_are_told_apart_from_special_tokens():
 
 
 def test_a_mark_with_another_use_is_not_an_unknown_word():
-    """GPT-2's unknown token is its end mark too."""
+    # GPT-2's unknown token is its end mark too.
     tokenizer = tiny("gpt2").tokenizer
     line = read(tiny("gpt2"), inputs_of("gpt2", f"The dog{tokenizer.eos_token}")).source
     assert line.special[-1] and not any(line.unknown) and line.count.endswith("(1 special)")

@@ -89,11 +89,9 @@ def test_read() -> None:
     assert read(data, Outer, "An outer") == Outer(Inner(3), (0.0, 0.5), note="x")
     assert read({"inner": Inner(3)}, Outer, "An outer") == Outer(Inner(3))
     assert bounds(Inner) == {"size": (1, 2_000)} and bounds(Outer) == {"half": (0, 0.5)}
-    with pytest.raises(ConfigError, match="^inner: size = 0; expected a whole number"):
-        Inner(0)
+    pytest.raises(ConfigError, Inner, 0).match("^inner: size = 0; expected a whole number")
     for wrong, sentence in (([], "An outer is an object of its fields"), ({}, "needs inner")):
-        with pytest.raises(ConfigError, match=sentence):
-            read(wrong, Outer, "An outer")
+        pytest.raises(ConfigError, read, wrong, Outer, "An outer").match(sentence)
 
 
 def older(data: dict, of: str) -> dict:
@@ -171,8 +169,7 @@ def test_without_a_variable_everything_is_usual(monkeypatch):
 )
 def test_what_cannot_be_read_is_refused(monkeypatch, text, problem):
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", text)
-    with pytest.raises(ValueError, match=f"ATTENTION_LAB_LIMITS:? {problem}"):
-        settings()
+    pytest.raises(ValueError, settings).match(f"ATTENTION_LAB_LIMITS:? {problem}")
 
 
 @pytest.mark.parametrize(
@@ -187,8 +184,7 @@ def test_an_earlier_variable_is_not_passed_over(monkeypatch, name, place):
     monkeypatch.setenv(f"{PREFIX}HOSTED_LIMITS", "steps=5")
     check_names()
     monkeypatch.setenv(PREFIX + name, "5")
-    with pytest.raises(ValueError, match=re.escape(f"{PREFIX}{name} is now {place}")):
-        check_names()
+    pytest.raises(ValueError, check_names).match(re.escape(f"{PREFIX}{name} is now {place}"))
 
 
 def test_every_variable_and_limit_is_documented():
@@ -221,19 +217,21 @@ def test_what_is_short_is_quoted_whole():
 
 @each("name", ["key", "seed", "cls", "self"])
 def test_a_parameter_of_any_name_is_refused_by_its_name(name):
-    with pytest.raises(ConfigError, match=f"has no {name}"):
-        TaskConfig.from_json({"key": "reverse", "params": {name: 1}})
+    pytest.raises(ConfigError, TaskConfig.from_json, {"key": "reverse", "params": {name: 1}}).match(
+        f"has no {name}"
+    )
     if name != "key":
-        with pytest.raises(ConfigError, match=f"has no {name}"):
-            AttentionConfig.from_json({"mask": {"key": "causal", name: 1}})
+        pytest.raises(
+            ConfigError, AttentionConfig.from_json, {"mask": {"key": "causal", name: 1}}
+        ).match(f"has no {name}")
 
 
 def test_parts_within_parts_end_somewhere_and_a_number_too_large_for_a_float_is_refused():
-    with pytest.raises(ConfigError, match="deep"):
-        Choice.from_json(deep(16))
+    pytest.raises(ConfigError, Choice.from_json, deep(16)).match("deep")
     walked = AttentionConfig(mask=Choice.from_json(deep(15)), d_model=4).mask.walk()
     assert [choice.key for choice in walked] == ["not"] * 15 + ["causal"]
-    with pytest.raises(ConfigError, match="window = "):
-        AttentionConfig(mask=Choice.of("local", window=10**400))
+    pytest.raises(ConfigError, AttentionConfig, mask=Choice.of("local", window=10**400)).match(
+        "window = "
+    )
     with pytest.raises(ConfigError, match="d_model = "):  # a search for divisors takes minutes
         AttentionConfig(d_model=10**9 + 7, num_heads=2)

@@ -78,7 +78,7 @@ def test_a_trace_of_ones_own_is_drawn(tmp_path, monkeypatch, capsys):
 
 
 def test_every_command_of_the_shell_is_one():
-    """Each line of the documents has the words that its command takes; nothing is run."""
+    # Each line of the documents has the words that its command takes; nothing is run.
     lines = re.findall(r"^ {4}\.venv/bin/attention-lab ([^>#\n]*)", ALL_TEXT, re.MULTILINE)
     assert {parsed(shlex.split(line)) for line in lines} >= {
         "recipe",
@@ -106,7 +106,7 @@ def parsed(words: list[str]) -> str:
 
 
 def test_the_mechanism_that_it_adds(without_new_entries):
-    """The recipe as it stands, put into the axis: it can be chosen, and its rows are what its equation says."""
+    # The recipe as it stands, put into the axis: it can be chosen, and its rows are what its equation says.
     (block,) = snippets("add-a-mechanism.md")
     names: dict[str, Any] = {"Normalizer": Normalizer, "Entry": Entry, "TEMPERATURE": TEMPERATURE}
     exec(compile(block, "add-a-mechanism.md", "exec"), names)
@@ -142,7 +142,7 @@ def test_every_page_has_its_words():
 def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(
     tmp_path, monkeypatch, capsys, without_new_entries
 ):
-    """The whole file and the layer without one run as they stand; the file is the worked example but for a name."""
+    # The whole file and the layer without one run as they stand; the file is the worked example but for a name.
     plug_in, claim, direct = snippets("write-a-plugin.md")
     worked = (DOCS / "plugins" / "cosine_power.py").read_text(encoding="utf-8")
     assert plug_in.split("register(")[1] == worked.split("register(")[1]
@@ -259,7 +259,7 @@ def test_the_gallery_has_the_pictures_of_its_list():
 
 
 def test_a_picture_of_the_gallery_is_what_its_page_draws_today():
-    """Its title, maps and tokens; layout and colors may have changed since `make gallery`."""
+    # Its title, maps and tokens; layout and colors may have changed since `make gallery`.
     picture = gallery.picture_of("masks")
     assert isinstance(picture, MapsPicture)
     texts = {
@@ -325,19 +325,18 @@ def test_a_plug_in_that_is_missing_or_changed_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(plugins.claim_files, "own_claim", str(WORKED[0]))
     assert [*needed_plugins("claim_of('own_claim')")] == [WORKED[0].name]
     monkeypatch.setenv(plugins.VARIABLE, str(tmp_path))
-    with pytest.raises(MissingPlugin, match="it is not in"):
-        require_plugins({"own.py": "00"})
+    pytest.raises(MissingPlugin, require_plugins, {"own.py": "00"}).match("it is not in")
     (tmp_path / "own.py").write_text("", "utf-8")
-    with pytest.raises(MissingPlugin, match="another version of it"):
-        require_plugins({"own.py": "00"})
+    pytest.raises(MissingPlugin, require_plugins, {"own.py": "00"}).match("another version of it")
 
 
 def test_a_script_runs_in_any_folder_where_its_plug_ins_are(keys, tmp_path, monkeypatch):
     text = script_of(keys[WORKED[0].name]).text("Page")
     (tmp_path / "script.py").write_text(text, "utf-8")
     monkeypatch.delenv(plugins.VARIABLE, raising=False)
-    with pytest.raises(MissingPlugin, match=f"{WORKED[0].name}.*{plugins.VARIABLE} is not set"):
-        exec(text, {})
+    pytest.raises(MissingPlugin, exec, text, {}).match(
+        f"{WORKED[0].name}.*{plugins.VARIABLE} is not set"
+    )
     env = {**os.environ, "PYTHONPATH": str(ROOT), plugins.VARIABLE: str(DOCS / "plugins")}
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, env=env, capture_output=True, encoding="utf-8"

@@ -24,11 +24,9 @@ def first_rows(x: Float[Tensor, "B T"], drop: bool) -> Float[Tensor, "B T"]:
 def test_a_wrong_argument_and_a_wrong_result_fail():
     x = torch.zeros(2, 3)
     assert first_rows(x, False) is x
-    with pytest.raises(AssertionError, match="first_rows: return is "):
-        first_rows(x, True)
+    pytest.raises(AssertionError, first_rows, x, True).match("first_rows: return is ")
     for wrong in (x[0], x.int()):
-        with pytest.raises(AssertionError, match="split_heads: x is "):
-            split_heads(wrong, 1)
+        pytest.raises(AssertionError, split_heads, wrong, 1).match("split_heads: x is ")
 
 
 @pytest.mark.parametrize(
@@ -103,5 +101,4 @@ def test_rounding_passes(pair):
     ids=str,
 )
 def test_mistakes_fail(pair):
-    with pytest.raises(AssertionError):
-        assert_close(*pair)
+    pytest.raises(AssertionError, assert_close, *pair)

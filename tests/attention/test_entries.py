@@ -87,7 +87,7 @@ def test_every_pair_runs_on_one_sequence():
 
 
 def test_every_pair_runs_across_two_sequences():
-    """The same without the choices that refuse two sequences alone: they would hide the others of their row."""
+    # The same without the choices that refuse two sequences alone: they would hide the others of their row.
 
     def refuses(item):
         try:
@@ -150,8 +150,7 @@ def test_an_entry_says_everything_and_has_its_key_alone(axis, key):
         if not param.choices and not isinstance(param.default, bool | str):
             assert param.low <= param.default <= param.high and param.step
             for beyond in (param.low - 1, param.high + 1, float("nan"), "x", None):
-                with pytest.raises(ConfigError):
-                    param.check(beyond, key)
+                pytest.raises(ConfigError, param.check, beyond, key)
 
 
 # No queries, no keys, no texts: zeros of the right shape, and zero gradients, from every choice.
@@ -294,7 +293,7 @@ def test_causal_by_gradient(config, record):
 
 @given(configs(position=Choice("none"), mask=Choice("none")), st.permutations(range(T)))
 def test_without_positions_order_is_invisible(config, order):
-    """Permuting the inputs permutes the outputs, for all that has no places of its own."""
+    # Permuting the inputs permutes the outputs, for all that has no places of its own.
     if config.has("projection", "own positions") or config.has("kernel", "own positions"):
         return
     layer, x = Attention(config).eval(), torch.randn(B, T, C)
@@ -398,7 +397,7 @@ def test_parts_give_what_the_whole_texts_give(axis, key, padded, record):
     ],
 )
 def test_a_state_gives_what_the_whole_text_gives_in_any_parts(key, beside):
-    """Random parts of 1 to 13 of 37 tokens, chunks of 8: the state is all that is stored, and its size stays."""
+    # Random parts of 1 to 13 of 37 tokens, chunks of 8: the state is all that is stored, and its size stays.
     config = AttentionConfig(WIDTH, HEADS, kernel=Choice.of(key, chunk=8), mask="causal", **beside)
     layer, x = Attention(config, add_positions=True).eval(), torch.randn(TEXTS, 37, WIDTH)
     lots = random.Random(key)
@@ -445,7 +444,7 @@ def test_each_kernel_carries_a_state_or_says_why_not():
 
 
 def test_a_state_is_not_carried_where_its_keys_may_change():
-    """NTK rotates them again as the text grows; without a causal mask a token sees later ones."""
+    # NTK rotates them again as the text grows; without a causal mask a token sees later ones.
     x = torch.randn(TEXTS, LENGTH, WIDTH)
     ntk = Choice.of("ntk_rope", original=32)
     for other, word in ({"position": ntk, "mask": "causal"}, "rotates"), ({}, "later ones"):
@@ -469,12 +468,13 @@ def test_recorded_steps_keep_the_keys_and_a_state_cannot_be_recorded_after():
         (later.weights, layer.step(x[:, 6:], cache)[0].merged),
         (layer(x).weights[:, :, 6:], later.merged),
     )
-    with pytest.raises(ValueError, match="record from the first"):
-        layer.step(x[:, 6:], layer.step(x[:, :6])[1], record=True)
+    pytest.raises(ValueError, layer.step, x[:, 6:], layer.step(x[:, :6])[1], record=True).match(
+        "record from the first"
+    )
 
 
 def test_a_linear_state_by_hand():
-    """elu + 1 of keys 1 and 2 is 2 and 3: the state is 2·1 + 3·2 = 8 of values and 2 + 3 = 5 of weights."""
+    # elu + 1 of keys 1 and 2 is 2 and 3: the state is 2·1 + 3·2 = 8 of values and 2 + 3 = 5 of weights.
     layer = Attention(
         AttentionConfig(1, 1, projection="identity", score="dot", kernel="linear", mask="causal")
     )
@@ -487,7 +487,7 @@ def test_a_linear_state_by_hand():
 
 @pytest.mark.parametrize("query_latent", [0, 10])
 def test_absorbed_latents_give_the_output_and_the_gradients_of_the_expanded_ones(query_latent):
-    """Latents of 5 numbers, smaller than a head of 8, in fp64: W_uk moves to the query, W_uv to the output."""
+    # Latents of 5 numbers, smaller than a head of 8, in fp64: W_uk moves to the query, W_uv to the output.
     projection = Choice.of("latent", latent=5, rope=4, query_latent=query_latent)
     layer = Attention(AttentionConfig(WIDTH, HEADS, projection=projection, mask="causal")).double()
     x = torch.randn(TEXTS, LENGTH, WIDTH, dtype=torch.float64)
@@ -526,7 +526,7 @@ def test_keys_are_stored_as_they_are_once_rotated_unless_their_angles_change(sco
 
 
 def test_a_layer_that_takes_keys_takes_them_normed_and_rotated():
-    """As the shared keys of Gemma 3n; it has no norm for keys of its own, and a token alone gives the same."""
+    # As the shared keys of Gemma 3n; it has no norm for keys of its own, and a token alone gives the same.
     config = AttentionConfig(WIDTH, HEADS, score="qk_norm", position="rope", mask="causal")
     source, taker, x = (
         Attention(config),
@@ -559,7 +559,7 @@ def test_one_token_reads_the_heads_of_keys_without_repeating_them(kv_heads):
 
 
 def test_two_tokens_by_hand():
-    """x itself as q, k and v: the second token weighs 1 and 2 by e^(1/√1·2·1) and e^(2·2)."""
+    # x itself as q, k and v: the second token weighs 1 and 2 by e^(1/√1·2·1) and e^(2·2).
     layer = Attention(AttentionConfig(1, 1, projection="identity", mask="causal"))
     first, cache = layer.step(torch.tensor([[[1.0]]]))
     second, cache = layer.step(torch.tensor([[[2.0]]]), cache)
@@ -598,11 +598,12 @@ def test_what_a_step_would_not_use_is_refused(name, key, record):
 @each("change", [{"position": "selective"}, {"kernel": "linear"}])
 def test_keys_that_a_step_would_not_use_are_refused(change):
     layer = Attention(AttentionConfig(WIDTH, HEADS, mask="causal", **change))
-    with pytest.raises(ValueError, match="kv"):
-        layer.step(
-            torch.randn(TEXTS, LENGTH, WIDTH),
-            kv=(torch.randn(TEXTS, HEADS, LENGTH, WIDTH // HEADS),) * 2,
-        )
+    pytest.raises(
+        ValueError,
+        layer.step,
+        torch.randn(TEXTS, LENGTH, WIDTH),
+        kv=(torch.randn(TEXTS, HEADS, LENGTH, WIDTH // HEADS),) * 2,
+    ).match("kv")
 
 
 ARGUMENTS = {

@@ -37,7 +37,7 @@ def masks(key):
 
 
 def test_the_worked_example_in_blocks_of_one():
-    """The same weights [.140, .284, .576] as exact, whichever way the three keys are cut."""
+    # The same weights [.140, .284, .576] as exact, whichever way the three keys are cut.
     q, k = torch.tensor([[[[1.0, 2]]]]), torch.tensor([[[[1.0, 0], [0, 1], [1, 1]]]])
     v, want = torch.tensor([[[[0.5, 0.3], [0.8, 0.2], [0.1, 0.9]]]]), torch.tensor([0.355, 0.617])
     for key in ("chunked", "local", "block_sparse"):
@@ -125,7 +125,7 @@ HALF = math.exp(0.5)
     ],
 )
 def test_worked_by_hand(kernel, weights, q, k, v, want):
-    """One head of one dimension, without a scale (score = dot)."""
+    # One head of one dimension, without a scale (score = dot).
     layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel=kernel))
     for name, value in weights.items():
         attrgetter(name)(layer.kernel).detach().fill_(value)
@@ -135,7 +135,7 @@ def test_worked_by_hand(kernel, weights, q, k, v, want):
 
 
 def test_nystrom_of_constant_stretches_is_exact():
-    """Landmarks that equal their stretches lose nothing: the low-rank form is the softmax itself."""
+    # Landmarks that equal their stretches lose nothing: the low-rank form is the softmax itself.
     layer = Attention(
         AttentionConfig(4, 1, "identity", kernel=Choice.of("nystrom", landmarks=2, rounds=30))
     )
@@ -147,7 +147,7 @@ def test_nystrom_of_constant_stretches_is_exact():
 
 
 def test_the_gated_delta_rule_overwrites_what_its_key_held():
-    """With α = β = 1 a key written twice holds its second value alone, and another key's value stays."""
+    # With α = β = 1 a key written twice holds its second value alone, and another key's value stays.
     k, v = torch.eye(2)[[0, 1, 0]][None, None], torch.tensor([4.0, 3.0, 9.0]).reshape(1, 1, 3, 1)
     out, _ = by_chunks(
         delta_rule,
@@ -163,8 +163,9 @@ def test_the_gated_delta_rule_overwrites_what_its_key_held():
 @each("key", [e.key for e in AXES["kernel"] if "layer only" in e.traits])
 def test_a_kernel_with_weights_needs_the_layer_and_what_it_reads(key):
     (q, k, v), context = torch.randn(3, 1, H, T, C // H), torch.randn(1, T, C)
-    with pytest.raises(ConfigError, match=f"kernel = {key} has .* of its own; take Attention"):
-        attend(q, k, v, kernel=key)
+    pytest.raises(ConfigError, attend, q, k, v, kernel=key).match(
+        f"kernel = {key} has .* of its own; take Attention"
+    )
     if key in ("performer", "linformer", "retention"):
         return  # they read nothing but q, k and v
     layer, late = Attention(AttentionConfig(C, H, kernel=key)), key in ("nsa", "log_linear")
@@ -216,7 +217,7 @@ def test_a_later_input_changes_no_earlier_output(key):
 
 
 def test_more_random_features_come_closer():
-    """The error of the weights falls as 1/√R: 64 × the features, about an eighth of it (8 draws each)."""
+    # The error of the weights falls as 1/√R: 64 × the features, about an eighth of it (8 draws each).
     x = torch.randn(1, 50, 64) * 0.3
 
     def error(features):
@@ -268,16 +269,18 @@ def test_what_a_matrix_is_needed_for_is_refused_in_words(key, axes):
 @each("hides", [(T, T), (H, 1, T), (1, 2, T), (1, 1, T, T)])
 def test_what_comes_with_a_call_is_honoured_or_refused(key, hides):
     layer, x = Attention(AttentionConfig(C, H, kernel=small(key))), torch.randn(1, T, C)
-    with pytest.raises(ConfigError, match=f"kernel = {key} computes no scores"):
-        layer(x, mask=torch.ones(hides, dtype=torch.bool))
+    pytest.raises(ConfigError, layer, x, mask=torch.ones(hides, dtype=torch.bool)).match(
+        f"kernel = {key} computes no scores"
+    )
     keys = torch.arange(T)[None] < 20
     torch.testing.assert_close(layer(x, mask=keys[:, None, None]).out, layer(x, key_mask=keys).out)
 
 
 def test_linformer_says_how_long_it_is():
     layer = Attention(AttentionConfig(C, H, kernel=Choice.of("linformer", max_len=8)))
-    with pytest.raises(ConfigError, match="max_len = 8, but there are 9 keys; take max_len ≥ 9"):
-        layer(torch.randn(1, 9, C))
+    pytest.raises(ConfigError, layer, torch.randn(1, 9, C)).match(
+        "max_len = 8, but there are 9 keys; take max_len ≥ 9"
+    )
 
 
 def test_the_reach_of_a_composed_mask():
@@ -291,7 +294,7 @@ def test_the_reach_of_a_composed_mask():
 
 
 def test_block_sparse_computes_the_blocks_that_the_mask_touches():
-    """16 tokens in blocks of 4: a band of ±1 touches the neighbours' corners, 4 + 2·3 blocks of 16 cells."""
+    # 16 tokens in blocks of 4: a band of ±1 touches the neighbours' corners, 4 + 2·3 blocks of 16 cells.
 
     def band(rows):
         return (torch.arange(16)[rows, None] - torch.arange(16)).abs() <= 1
@@ -332,7 +335,7 @@ def test_a_bias_a_head_leaves_pytorchs_kernel_fused(mask):
 
 @each("backward", [False, True])
 def test_chunked_never_holds_a_matrix(backward):
-    """What it holds beyond output and gradients is the same at T and 4·T; exact holds matrices of T²."""
+    # What it holds beyond output and gradients is the same at T and 4·T; exact holds matrices of T².
     config = AttentionConfig(
         32, 2, "identity", mask="causal", kernel=Choice.of("chunked", block=64)
     )
@@ -438,7 +441,7 @@ def test_what_is_masked_cannot_be_felt(key, keys):
 @SIZES
 @each("key", KEYS)
 def test_removing_masked_keys_changes_nothing(key, keys):
-    """So a row depends neither on padding nor on the keys to come, and a kernel may leave out what is masked."""
+    # So a row depends neither on padding nor on the keys to come, and a kernel may leave out what is masked.
     scores, _ = drawn(keys)
     for mask in (torch.arange(keys) % 3 > 0, torch.arange(keys) == 3):
         whole = normalizer(key)(scores, mask.expand(B, 1, ROWS, keys))[..., mask]

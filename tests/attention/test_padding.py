@@ -84,7 +84,7 @@ def test_a_text_without_a_real_key_gives_zeros_and_finite_gradients(axis, key):
 
 
 def test_forgetting_counts_no_gate_of_a_hidden_key():
-    """The distance from 0 to 2 is log f of keys 1 and 2; with key 1 hidden it is that of key 2 alone."""
+    # The distance from 0 to 2 is log f of keys 1 and 2; with key 1 hidden it is that of key 2 alone.
     layer = Attention(AttentionConfig(C, 1, position="forgetting"))
     x, real = torch.randn(1, 3, C), torch.tensor([[True, False, True]])
     gate = torch.nn.functional.logsigmoid(layer.position.gate(x))[0, :, 0]
@@ -292,7 +292,7 @@ def test_a_double_layer_computes_nothing_in_single(axis, key):
     ("axis", "key"), [pair for pair in ENTRIES if pair[1] != "hard"]
 )  # the gradient of hard is the softmax's
 def test_the_gradient_is_that_of_the_output(axis, key, scale):
-    """Along a random direction of x and of all weights, by central differences in fp64."""
+    # Along a random direction of x and of all weights, by central differences in fp64.
     layer = precise_layer(drawing.config_of(axis, key), torch.float64)
     x = (scale * torch.randn(2, 7, C, dtype=torch.float64)).requires_grad_()
     given = {"x": x} | {name: w for name, w in layer.named_parameters() if w.requires_grad}
@@ -318,10 +318,8 @@ def test_the_gradient_is_that_of_the_output(axis, key, scale):
 @each("dtype", [torch.bfloat16, torch.float16])
 @each(("axis", "key"), ENTRIES)
 def test_half_precision_keeps_the_result(axis, key, dtype):
-    """Within 16 roundings of the largest number; a layer that jumps, in four tokens of five. Autocast is the same.
-
-    In all, too, it is the layer in fp32, whose weights and inputs were not rounded.
-    """
+    # Within 16 roundings of the largest number; a layer that jumps, in four tokens of five. Autocast is the same.
+    # In all, too, it is the layer in fp32, whose weights and inputs were not rounded.
     layer, x = (
         precise_layer(drawing.config_of(axis, key)),
         torch.randn(2, 33, C, requires_grad=True),
@@ -348,7 +346,7 @@ def test_half_precision_keeps_the_result(axis, key, dtype):
 @each("key", [item.key for item in AXES["kernel"] if item.traits & {"implied"}])
 @each("gate", [-39.0, -30.0, -20.0, 0.0, 1.0, 2.0, 4.0])
 def test_scores_near_ten_thousand_have_finite_gradients(key, gate):
-    """Whatever the gates are: with some of these a chunk fades by nearly e^80, and the next by more."""
+    # Whatever the gates are: with some of these a chunk fades by nearly e^80, and the next by more.
     layer, x = (
         precise_layer(drawing.config_of("kernel", key)),
         (100.0 * torch.randn(2, 64, C)).requires_grad_(),

@@ -90,7 +90,7 @@ def test_a_function_gives_what_the_labs_own_choice_gives(axis, function, own, re
 
 
 def test_a_score_worked_by_hand():
-    """q = k = 1 and 2, score q + k: e^3 and e^4 for the second query."""
+    # q = k = 1 and 2, score q + k: e^3 and e^4 for the second query.
     attention = Attention(AttentionConfig(1, 1, projection="identity"), score=lambda q, k: q + k.mT)
     weights = attention(torch.tensor([[[1.0], [2.0]]])).weights[0, 0, 1]
     assert weights.tolist() == pytest.approx([1 / (1 + math.e), math.e / (1 + math.e)], abs=1e-6)
@@ -252,10 +252,12 @@ def test_a_registered_choice_is_one_like_any_other(axes):
         "one product of q and k in each"
     )
     assert parameters(config)["score"] == 0
-    with pytest.raises(ConfigError, match="power = 12; expected 1 to 9"):
-        AttentionConfig(score=Choice.of("variant", power=12.0))
-    with pytest.raises(ConfigError, match="score = variant; take score = scaled_dot"):
-        AttentionConfig(score="variant", kernel="fused")
+    pytest.raises(ConfigError, AttentionConfig, score=Choice.of("variant", power=12.0)).match(
+        "power = 12; expected 1 to 9"
+    )
+    pytest.raises(ConfigError, AttentionConfig, score="variant", kernel="fused").match(
+        "score = variant; take score = scaled_dot"
+    )
 
 
 class Forgets(Convolved):
@@ -276,12 +278,11 @@ class Remembers(Forgets):
 
 
 def test_a_cache_without_what_later_tokens_read_is_refused(axes):
-    """At its first weights the convolution is the identity, and every cache is right."""
+    # At its first weights the convolution is the identity, and every cache is right.
     traits = frozenset({"one sequence"})
-    with pytest.raises(
-        ConfigError, match="with a cache, it gives another output than for the whole"
-    ):
-        register("projection", made(build=Forgets, traits=traits))
+    pytest.raises(ConfigError, register, "projection", made(build=Forgets, traits=traits)).match(
+        "with a cache, it gives another output than for the whole"
+    )
     assert "variant" not in [one.key for one in axes["projection"]]
     register("projection", made(build=Remembers, traits=traits))
 
@@ -312,15 +313,15 @@ def test_registering_draws_no_random_number(axes):
 
 def test_a_key_has_one_entry(axes):
     register("score", made())
-    with pytest.raises(
-        ConfigError, match="registered already, by test_register.py; .*replace=True"
-    ):
-        register("score", made())
+    pytest.raises(ConfigError, register, "score", made()).match(
+        "registered already, by test_register.py; .*replace=True"
+    )
     count = len(axes["score"])
     register("score", made(name="Other"), replace=True)
     assert len(axes["score"]) == count and entry("score", "variant").name == "Other (plug-in)"
-    with pytest.raises(ConfigError, match="score = dot is one of the lab's own; take another key"):
-        register("score", made("dot"), replace=True)
+    pytest.raises(ConfigError, register, "score", made("dot"), replace=True).match(
+        "score = dot is one of the lab's own; take another key"
+    )
 
 
 @each(
@@ -353,8 +354,7 @@ def test_a_key_has_one_entry(axes):
     ],
 )
 def test_a_malformed_entry_is_refused_by_its_field(axes, axis, item, words):
-    with pytest.raises(ConfigError, match=words):
-        register(axis, item)
+    pytest.raises(ConfigError, register, axis, item).match(words)
 
 
 @each(
@@ -397,15 +397,17 @@ def test_a_malformed_entry_is_refused_by_its_field(axes, axis, item, words):
 )
 def test_an_entry_that_cannot_run_is_not_added(axes, axis, build, words):
     count = len(axes[axis])
-    with pytest.raises(ConfigError, match=f"(?s){axis} = variant was not added. .*{words}"):
-        register(axis, made(build=build))
+    pytest.raises(ConfigError, register, axis, made(build=build)).match(
+        f"(?s){axis} = variant was not added. .*{words}"
+    )
     assert len(axes[axis]) == count
 
 
 def test_an_unknown_key_says_that_it_may_be_of_a_plug_in(monkeypatch):
     monkeypatch.delenv("ATTENTION_LAB_PLUGINS", raising=False)
-    with pytest.raises(ConfigError, match="ATTENTION_LAB_PLUGINS is not set"):
-        AttentionConfig(score="cosine_power")
+    pytest.raises(ConfigError, AttentionConfig, score="cosine_power").match(
+        "ATTENTION_LAB_PLUGINS is not set"
+    )
 
 
 # docs/compile.md is true: each choice is one graph of any length, or is listed with its reason, and then is not.

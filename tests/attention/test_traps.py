@@ -37,7 +37,7 @@ def causal(rows, columns, diagonal=0):
 @each("bias", [False, True])
 @each("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_fully_masked_row_is_zeros_and_so_are_its_gradients(dtype, bias, kernel):
-    """−∞ would give NaN forward and backward, −1e9 the mean of V."""
+    # −∞ would give NaN forward and backward, −1e9 the mean of V.
     q, k, v = heads(dtype)
     mask = causal(T, S)
     mask[2] = False
@@ -69,7 +69,7 @@ def test_what_may_not_be_seen_does_not_leak_through_v(poison):
 @each("shape", [(S,), (1, S), (B, 1, 1, S)])
 @each("kernel", ["exact", "fused", "chunked", "local", "block_sparse", "linear", "nystrom"])
 def test_a_key_hidden_from_all_may_hold_anything(kernel, shape):
-    """In k and in v, forward and backward; fused says in its docstring that other masks hide no NaN."""
+    # In k and in v, forward and backward; fused says in its docstring that other masks hide no NaN.
     q, k, v = heads()
     mask = (torch.arange(S) < T).expand(shape)
     clean = attend(q, k, v, mask, kernel=kernel).out
@@ -83,7 +83,7 @@ def test_a_key_hidden_from_all_may_hold_anything(kernel, shape):
 
 
 def test_a_key_hidden_from_some_heads_keeps_large_values():
-    """Padding of 10,000 and more is cleared, but this key is real for the second head."""
+    # Padding of 10,000 and more is cleared, but this key is real for the second head.
     q, k, v = (x.detach() * 1e5 for x in heads())
     mask = torch.ones(B, H, 1, S, dtype=torch.bool)
     mask[:, 0, 0, 3] = False
@@ -95,8 +95,7 @@ def test_a_key_hidden_from_some_heads_keeps_large_values():
 @each("mask", [torch.ones(T, S), torch.ones(T, S, dtype=torch.long)])
 def test_a_mask_of_numbers_is_refused(mask):
     q, k, v = heads()
-    with pytest.raises((ValueError, TypeError)):
-        attend(q, k, v, mask)
+    pytest.raises((ValueError, TypeError), attend, q, k, v, mask)
 
 
 def test_causal_alignment_by_eye():
@@ -139,7 +138,7 @@ def test_dropout_keeps_the_mean(kernel):
 
 @each("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_stays_finite_and_sums_in_fp32(dtype):
-    """−1e9 overflows fp16, and a softmax of 1000 keys in bf16 loses its last digits."""
+    # −1e9 overflows fp16, and a softmax of 1000 keys in bf16 loses its last digits.
     q, k, v = torch.randn(3, 1, 1, 1009, 16).to(dtype)
     steps = attend(q, k, v, causal(1009, 1009))
     assert steps.out.isfinite().all()
@@ -337,16 +336,17 @@ ALL_SCORES = {
     ],
 )
 def test_choices_that_do_not_go_together_are_refused_by_name(words, axes):
-    with pytest.raises(ConfigError, match=words):
-        AttentionConfig(**{"d_model": 48, "num_heads": 6} | axes)
+    pytest.raises(ConfigError, AttentionConfig, **{"d_model": 48, "num_heads": 6} | axes).match(
+        words
+    )
 
 
 def test_an_unsupported_mask_raises_instead_of_being_ignored():
     layer = Attention(AttentionConfig(33, H, mask="padding"))
-    with pytest.raises(ConfigError, match="key_mask"):
-        layer(torch.randn(B, T, 33))
-    with pytest.raises(ValueError, match="key_mask"):
-        layer(torch.randn(B, T, 33), key_mask=torch.ones(B, T + 1, dtype=torch.bool))
+    pytest.raises(ConfigError, layer, torch.randn(B, T, 33)).match("key_mask")
+    pytest.raises(
+        ValueError, layer, torch.randn(B, T, 33), key_mask=torch.ones(B, T + 1, dtype=torch.bool)
+    ).match("key_mask")
 
 
 # Presets: each builds at many sizes, runs, survives JSON, stands in order of year, and says what it changed.
@@ -395,7 +395,7 @@ def test_says_what_it_changed_and_only_that(item):
 
 
 def test_a_kernel_or_projection_with_places_of_its_own_is_said():
-    """Order is not invisible to it, though the axis of positions has none."""
+    # Order is not invisible to it, though the axis of positions has none.
     for key, owner in (
         ("gated_deltanet", "Gated delta rule"),
         ("minimax", "Retention"),
@@ -446,5 +446,6 @@ def test_numbers_follow_the_sizes():
 
 
 def test_an_unknown_key_lists_those_there_are():
-    with pytest.raises(ConfigError, match="preset = 'nobody'; expected one of bahdanau, .*gpt_oss"):
-        preset("nobody")
+    pytest.raises(ConfigError, preset, "nobody").match(
+        "preset = 'nobody'; expected one of bahdanau, .*gpt_oss"
+    )

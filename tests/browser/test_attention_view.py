@@ -162,7 +162,7 @@ def test_a_view_in_a_hidden_tab_draws_when_it_is_opened(page):
 
 
 def test_the_grid_of_144_heads_is_drawn_at_once(open_view):
-    """Ten times the budget, which the benchmark of pages measures: only a grid drawn cell by cell is slower."""
+    # Ten times the budget, which the benchmark of pages measures: only a grid drawn cell by cell is slower.
     view = open_view("grid", size=512)
     assert 0 < float(data(view)["drawMs"]) < 3000
 

@@ -221,7 +221,7 @@ def test_a_short_link_has_a_picture_that_a_phone_reads(page):
 
 
 def test_back_from_another_page_keeps_the_settings_of_a_lesson_and_its_link(page, server):
-    """Streamlit leaves an entry without parameters behind when a page is left by the sidebar."""
+    # Streamlit leaves an entry without parameters behind when a page is left by the sidebar.
     lesson = Lesson("Local", "Look.", "masks", (("masks:first", "Causal local"),), (), ())
     open_page(page, f"lessons?lesson={encode(lesson)}", "text=33 of 144")
     link = parse_link(page.url)
@@ -236,7 +236,7 @@ def test_back_from_another_page_keeps_the_settings_of_a_lesson_and_its_link(page
 
 
 def test_a_lesson_asks_no_other_host_for_anything(page, server):
-    """Whatever form an image has; where one were asked for, the policy of the page would block it and fail the test."""
+    # Whatever form an image has; where one were asked for, the policy of the page would block it and fail the test.
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     lesson = Lesson("Pictures", "\n\n".join([*FORMS[:15], *FORMS[-2:], *FORMS[15:]]), "masks")

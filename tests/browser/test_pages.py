@@ -143,7 +143,7 @@ def open_link(page: Page, url: str) -> dict[str, str]:
 
 
 def test_nothing_is_asked_of_another_host_and_the_theme_follows_the_system(page, server):
-    """A dashboard for a closed room: every request goes to the server itself."""
+    # A dashboard for a closed room: every request goes to the server itself.
     requests: list[Request] = []
     note = partial(list.append, requests)  # a method of a list takes no mark of Playwright's
     page.on("request", note)
@@ -236,7 +236,8 @@ def assert_link_brings_back_every_control(page: Page) -> None:
 def test_the_sidebar_leads_to_every_page_which_fits_its_screen_and_is_whole_in_its_link(
     page, part, width, scheme
 ):
-    """Each page is drawn on a phone, and some then on a wide screen. Of some the controls are changed and the link opened."""
+    # Each page is drawn on a phone, and some then on a wide screen. Of some the controls are changed and the link
+    # opened.
     open_page(page, "")
     links = page.locator("[data-testid=stSidebar] a")
     places = [sections(step.key) for step in STEPS if step.listed and sections(step.key)[0] == step]
@@ -282,11 +283,9 @@ FRAME = re.compile(r"st(AppViewContainer|MainBlockContainer)\b")
 
 @pytest.mark.parametrize("key", ["lessons", "normalizers"])
 def test_a_page_opened_by_its_address_stands_where_it_is_drawn(page, key):
-    """Of three openings one is as the page is: Streamlit loads the code of pills and of `st.html` when it first
-    meets one, so that these have no height for 0.2 s where the server answers sooner than the code is loaded.
-
-    Streamlit's frame moves once, as in every app: when the page is known to be wide and to have a sidebar.
-    """
+    # Of three openings one is as the page is: Streamlit loads the code of pills and of `st.html` when it first meets
+    # one, so that these have no height for 0.2 s where the server answers sooner than the code is loaded.
+    # Streamlit's frame moves once, as in every app: when the page is known to be wide and to have a sidebar.
     openings = (sum(shift["value"] for shift in shifts_within(page, key)) for _ in range(3))
     assert any(moved <= MAX_SHIFT for moved in openings)
 

@@ -145,7 +145,7 @@ def shown_step(page: Page) -> int:
 
 
 def test_a_page_whose_connection_drops_follows_its_run_again(page, server):
-    """For two hundred steps; `make faults` has it down for half a minute."""
+    # For two hundred steps; `make faults` has it down for half a minute.
     ends: list[WebSocketRoute] = []
     down: list[bool] = []
 

@@ -46,7 +46,7 @@ def build(folder: Path) -> None:
 
 
 def test_the_site_reads_on_any_screen_alone(tmp_path, browser):
-    """One test, since two browsers would build the site twice."""
+    # One test, since two browsers would build the site twice.
     build(tmp_path)
     assert_links_lead_somewhere(tmp_path)
     assert_formulas_are_drawn_and_names_documented(tmp_path)

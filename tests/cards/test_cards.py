@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from core.attention import Attention
-from core.models.cards import CARDS, card
+from core.models.cards import CARDS, RETNET, card
 from core.models.cards.base import KINDS
 from tests.cases import each
 
@@ -181,8 +181,7 @@ WINDOWS = {
 
 def test_every_card_has_an_oracle_but_the_one_that_is_not_in_transformers():
     assert {one.key for one in CARDS} - set(PUBLISHED) == {"retnet"} and len(CARDS) == 21
-    with pytest.raises(KeyError, match="gpt5 is no model card; expected one of bert, gpt2"):
-        card("gpt5")
+    pytest.raises(KeyError, card, "gpt5").match("gpt5 is no model card; expected one of bert, gpt2")
 
 
 @pytest.mark.parametrize("key", PUBLISHED)
@@ -194,7 +193,7 @@ def test_parameters_are_those_of_transformers_to_the_last_one(key):
 
 @pytest.mark.parametrize("key", [key for key in PUBLISHED if card(key).stores and key != "t5"])
 def test_the_cache_is_as_large_as_that_of_transformers(key):
-    """Of a text longer than the model's windows, so that these have forgotten."""
+    # Of a text longer than the model's windows, so that these have forgotten.
     length = WINDOWS.get(key, 19)
     out = read(without_experts(published(key), key), key, length, use_cache=True)
     cache = out.cache_params if key == "mamba2" else out.past_key_values
@@ -218,7 +217,7 @@ def test_the_cache_is_as_large_as_that_of_transformers(key):
     ),
 )
 def test_flops_are_those_that_pytorch_counts(key):
-    """Each of T tokens attends to all T: masked scores are computed too. BERT's pooler reads the first token alone."""
+    # Each of T tokens attends to all T: masked scores are computed too. BERT's pooler reads the first token alone.
     length, model = 19, published(key)
     with FlopCounterMode(display=False) as counter:
         read(model, key, length)
@@ -227,7 +226,7 @@ def test_flops_are_those_that_pytorch_counts(key):
 
 
 def test_retnet_by_hand():
-    """Queries and keys of 256 numbers a head; values, gate and last map of 432; a gated feed-forward layer of 6,912."""
+    # Queries and keys of 256 numbers a head; values, gate and last map of 432; a gated feed-forward layer of 6,912.
     layer = 2 * 4096**2 + 3 * 4096 * 6912 + 3 * 4096 * 6912 + 2 * 4096
     retnet = card("retnet")
     assert retnet.parameters == 32 * layer + 4096
@@ -236,7 +235,7 @@ def test_retnet_by_hand():
 
 
 def test_a_token_uses_some_of_the_experts():
-    """Published as 5.1, 21, 37, 17, 3 and 3 billion, some without the embeddings."""
+    # Published as 5.1, 21, 37, 17, 3 and 3 billion, some without the embeddings.
     active = {
         key: round(card(key).active / 1e9, 1)
         for key in ("gpt_oss", "deepseek_v2", "deepseek_v32", "llama4", "qwen3_next", "kimi_linear")
@@ -252,7 +251,7 @@ def test_a_token_uses_some_of_the_experts():
 
 
 def test_a_picked_key_is_stored_like_all_others_and_costs_its_index():
-    """One layer of DeepSeek-V3.2: 2,048 keys a query, but a latent, a rotated key and an index of each token stored."""
+    # One layer of DeepSeek-V3.2: 2,048 keys a query, but a latent, a rotated key and an index of each token stored.
     layer = card("deepseek_v32").layers[0]
     assert layer.stored(10_000) == 10_000 * (512 + 64 + 128)
     assert layer.flops(10_000) == 2 * 128 * (192 + 128) * 2048 + 2 * 64 * 128 * 10_000
@@ -312,7 +311,7 @@ def test_a_small_pattern_shares_keys_as_the_model_does():
 
 
 def test_counting_imports_no_compiler():
-    """Its import takes seconds, and the page Model cards counts before it draws."""
+    # Its import takes seconds, and the page Model cards counts before it draws.
     code = (
         "import sys\nfrom core.models.cards import CARDS\nprint(sum(one.parameters > 0 for one in CARDS), "
         "'torch._dynamo' in sys.modules)"

@@ -60,14 +60,12 @@ from core.claims.entries import (
 from core.claims.experiment import Trained, measure_cell, trained
 from core.claims.run import CELLS, ClaimConfig, create, find_group, load_cells, work
 from core.claims.shipped import ship, shipped
-from core.models import ModelConfig, Shape, build_model
-from core.models.config import RECURRENT
+from core.models import RECURRENT, ModelConfig, Shape, build_model
 from core.models.transformer import Residual
 from core.runs import worker
 from core.runs.sweeps import SweepClaim
 from core.tasks import Batch, TaskConfig, make_task
-from core.training import Record, RunConfig, Session, prepare
-from core.training.record import Bucket
+from core.training import Bucket, Record, RunConfig, Session, prepare
 from core.training.seed_stats import LEVEL, UNITS
 from core.training.sweeps import SweepConfig
 from dashboard.server import jobs
@@ -252,8 +250,7 @@ def test_settings_and_configs_are_checked(tiny):
         (lambda: SweepClaim(SWEEP, 0, 9, "loss", 0.1), "two values of the sweep"),
         (lambda: SweepClaim(SWEEP, 0, 1, "loss", math.nan), "a number from 0"),
     ):
-        with pytest.raises(ConfigError, match=words):
-            ask()
+        pytest.raises(ConfigError, ask).match(words)
     assert (claim_of("tiny"), STAHLBERG.text, VASWANI.text) == (
         TINY,
         "Stahlberg and Byrne 2019",
@@ -410,7 +407,7 @@ SWEEP = SweepConfig(small_run(), "score", ("dot", "additive", "general"), seeds=
 
 
 def test_plug_ins_claims_are_measured_from_the_page_and_by_the_command(tiny, tmp_path, monkeypatch):
-    """The sweep's values are plug-ins', whose files come before and after my_… in the alphabet."""
+    # The sweep's values are plug-ins', whose files come before and after my_… in the alphabet.
     text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     sweep = SweepClaim(SWEEP, 0, 1, "loss", 0.0)
@@ -1026,7 +1023,7 @@ def test_the_exponent_is_that_of_the_curve_and_each_condition_fits_the_layer():
     [(cost.MULTI_HEAD, 256), (cost.GROUPED, 64), (cost.MULTI_QUERY, 32)],
 )
 def test_the_cache_holds_keys_and_values_of_each_layer(condition, numbers):
-    """2 layers · 2 (key and value) · heads of keys · 8 dimensions."""
+    # 2 layers · 2 (key and value) · heads of keys · 8 dimensions.
     model = decoder(64, 8, 2, position="rope", projection=cost.PROJECTIONS[condition])
     batch = SimpleNamespace(source=SOURCE[:1], source_mask=SOURCE[:1] > 0)
     task: Any = SimpleNamespace(held_out=lambda n: None, collate=lambda examples: batch)
@@ -1034,7 +1031,7 @@ def test_the_cache_holds_keys_and_values_of_each_layer(condition, numbers):
 
 
 def test_a_window_caches_two_tokens_and_one_layer_of_four_sees_all():
-    """64 numbers for the key and 64 for the value of each token."""
+    # 64 numbers for the key and 64 for the value of each token.
     sizes = {name: cost.cached(cost.stack(layers), 10) for name, layers in cost.PATTERNS.items()}
     assert sizes == {
         cost.HYBRID_FULL: 4 * 10 * 128,
@@ -1080,7 +1077,7 @@ def test_crossings_agreement_and_the_score_that_is_left_by_hand():
 
 
 def test_even_attention_scores_its_share():
-    """Without scores each output attends evenly to all it sees; the words to repeat are 2 to 5 places on."""
+    # Without scores each output attends evenly to all it sees; the words to repeat are 2 to 5 places on.
     task = make_task(TaskConfig.of("induction", length=8, vocab=16, said=2))
     model = build_model(ModelConfig.transformer(16, 2, kind="decoder"), task.shape).eval()
     for name, weight in model.named_parameters():
@@ -1214,7 +1211,7 @@ def test_the_jacobian_is_autograds_and_answer_and_noise_are_shares_of_a_row():
 
 
 def test_both_models_have_as_many_weights():
-    """Differential attention has four more vectors a layer, which make λ."""
+    # Differential attention has four more vectors a layer, which make λ.
     plain, differential = (
         sum(weight.numel() for weight in build_model(scores.model_of(name), LINE).parameters())
         for name in (scores.SOFTMAX, scores.DIFFERENTIAL)

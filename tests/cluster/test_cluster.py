@@ -68,7 +68,7 @@ def same_files(server: Run, node: Run) -> bool:
 
 
 def test_only_what_grew_comes_back_and_a_file_that_was_cut_and_grew_again_comes_whole(tmp_path):
-    """A worker that continues cuts the records after its checkpoint."""
+    # A worker that continues cuts the records after its checkpoint.
     server, node, known = sent(tmp_path)
     node.append(Record(0, loss=2.0))
     first = exchange(server, node, known)
@@ -336,8 +336,7 @@ def test_damaged_files_are_read_as_nothing(no_bridge, text):
 def test_a_shell_waits_for_the_end(no_bridge):
     run = create_run(small_run())
     worker = RayExecutor().start(run)
-    with pytest.raises(subprocess.TimeoutExpired):
-        worker.wait(timeout=0.01)
+    pytest.raises(subprocess.TimeoutExpired, worker.wait, timeout=0.01)
     worker.terminate()
     assert run.stop_request() == "stop"
     assert isinstance(worker, ClusterWorker)
@@ -365,7 +364,7 @@ def test_what_a_run_needs(monkeypatch):
 
 
 def test_only_the_bridge_and_the_nodes_import_ray():
-    """And neither imports PyTorch: a node runs two processes for a run, and only one of them trains."""
+    # And neither imports PyTorch: a node runs two processes for a run, and only one of them trains.
     code = (
         "import sys, core.runs.ray_queue; held = {'ray', 'numpy'} & {*sys.modules}; "
         "import core.runs.ray_driver; print(held, 'torch' in sys.modules)"
@@ -716,10 +715,8 @@ def test_a_claim_and_a_corpus_are_measured_on_both_nodes(lab, b, tmp_path, monke
 
 @SAME_LAST_BIT
 def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path):
-    """Two runs on two nodes: one node is killed while it trains, and its run goes on where it was last seen.
-
-    They learn own data, and a plug-in goes with each.
-    """
+    # Two runs on two nodes: one node is killed while it trains, and its run goes on where it was last seen.
+    # They learn own data, and a plug-in goes with each.
     words = "what goes to a node comes back again".split()
     text = "\n".join(" ".join(random.Random(n).choices(words, k=9)) for n in range(9_000))
     task = TaskConfig.of("own_text", data=text, length=16)
@@ -752,10 +749,8 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path):
 
 
 def test_stop_pause_continue_a_driver_that_is_killed_and_a_lost_head(lab):
-    """The run trains on while there is no driver, and the next one brings back all of it.
-
-    The last test: at its end it kills the head, and the run returns to the queue.
-    """
+    # The run trains on while there is no driver, and the next one brings back all of it.
+    # The last test: at its end it kills the head, and the run returns to the queue.
     config = small_run(steps=20_000, record_every=100, finish_early=False)
     run, waits = jobs.start_all([(config, {}), (config, {})])
     wait_for(lambda: run.frame_steps() or waits.frame_steps())

@@ -27,18 +27,16 @@ from core.interpret.lens import attribute_logit, read_lens
 from core.interpret.patching import estimate_heads, pair_of, patch, patch_source
 from core.models import ModelConfig
 from core.models.decoding import Prompt, Sampling, SearchSettings, beam, greedy, sample
-from core.pretrained import ModelInputs, PretrainedError, answer, load_lab_model, read
+from core.pretrained import LAB_MODELS, ModelInputs, PretrainedError, answer, load_lab_model, read
 from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create, fine_tune
 from core.pretrained.generate import generate
-from core.pretrained.load import LAB_MODELS
 from core.runs.executor import machine
 from core.runs.runs import Run, create_run
 from core.runs.worker import train_run
 from core.studies.efficient import Race, machine as machine_text
 from core.tasks import TASKS, TaskConfig, make_task
-from core.training import prepare, train
-from core.training.config import recommended
+from core.training import prepare, recommended, train
 from core.training.diagnosis import pace
 from tests.attention import drawing
 from tests.attention.drawing import ENTRIES, read_in_parts
@@ -62,7 +60,7 @@ SHORT = dict(steps=2, batch_size=8, record_every=1, decode_every=2, held_out=6, 
 
 @each(("task", "kind"), TRAINED)
 def test_every_task_trains_as_on_the_cpu(task, kind):
-    """Before the first step the models are the same; three steps later each is a trained one."""
+    # Before the first step the models are the same; three steps later each is a trained one.
     config = recommended(make_task(TaskConfig.of(task)), kind, **SHORT)
     first = next(train(dataclasses.replace(config, device="cpu")))
     records = list(train(dataclasses.replace(config, device="cuda")))
@@ -363,7 +361,7 @@ COMPILED = (
 )
 @pytest.mark.parametrize(("axis", "key"), COMPILED)
 def test_a_compiled_entry_is_as_eager(axis, key):
-    """By Triton's own code, where docs/compile.md claims one graph."""
+    # By Triton's own code, where docs/compile.md claims one graph.
     layer = Attention(config_of(axis, key), add_positions=True).eval().cuda()
     x, key_mask, _ = (tensor.cuda() for tensor in inputs(C))
     torch._dynamo.reset()

@@ -176,8 +176,7 @@ def test_a_cache_is_bounded_in_bytes_and_count_alone_and_with_others():
     memory.get("a", "large", lambda: np.zeros(1000, np.uint8))
     assert memory.sizes("a") == {"large": 1000}, "the last one stays, though alone too heavy"
     memory = cache.ByteLRUCache({"a": (100, 2)})
-    with pytest.raises(ZeroDivisionError):
-        memory.get("a", 0, lambda: 1 / 0)
+    pytest.raises(ZeroDivisionError, memory.get, "a", 0, lambda: 1 / 0)
     assert [memory.get("a", key, lambda: 7) for key in range(5)] == [7] * 5 and [
         ("a", key) in memory.entries for key in range(5)
     ] == [False, False, False, True, True]
@@ -201,7 +200,7 @@ def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
 
 
 def test_models_and_results_are_shared_and_a_walk_through_all_pages_evicts_no_small_one():
-    """It makes 36 results that are shared: with room for 32, each walk would compute all of them again."""
+    # It makes 36 results that are shared: with room for 32, each walk would compute all of them again.
     for number in range(100):
         cache.shared(list, f"walk {number}")
     assert (
@@ -356,10 +355,9 @@ def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=2000")
     assert not memory.is_small()
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=lots")
-    with pytest.raises(
-        ValueError, match="ATTENTION_LAB_LIMITS: server_mb = 'lots' is no number above 0"
-    ):
-        memory.total_bytes()
+    pytest.raises(ValueError, memory.total_bytes).match(
+        "ATTENTION_LAB_LIMITS: server_mb = 'lots' is no number above 0"
+    )
 
 
 def test_a_spare_worker_waits_as_long_as_somebody_could_give_it_a_run(monkeypatch):

@@ -10,10 +10,9 @@ import torch
 from PIL import Image
 
 from core.interpret.evidence import Question
-from core.pretrained import ModelInputs, Reading, example_inputs
+from core.pretrained import ModelInputs, Reading, example_inputs, sampling_rate
 from core.pretrained.arrays import read_arrays
 from core.pretrained.hub import model_folder
-from core.pretrained.reading import sampling_rate
 from dashboard.ui.models import (
     USUAL,
     ModelRef,

@@ -245,10 +245,9 @@ def test_secrets_switch_it_on_and_a_limit_that_is_no_number_is_named(monkeypatch
     for name in ("ATTENTION_LAB_HOSTED", "ATTENTION_LAB_HOSTED_LIMITS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    with pytest.raises(
-        ValueError, match="ATTENTION_LAB_HOSTED_LIMITS: steps = 'many' is no whole number"
-    ):
-        hosting.begin_hosting.__wrapped__()
+    pytest.raises(ValueError, hosting.begin_hosting.__wrapped__).match(
+        "ATTENTION_LAB_HOSTED_LIMITS: steps = 'many' is no whole number"
+    )
     assert os.environ["ATTENTION_LAB_HOSTED"] == "1"
 
 
@@ -284,17 +283,18 @@ def test_limits_are_said_and_hold(who, monkeypatch):
         assert jobs.start(small_run()).config().max_seconds == 120, (
             "a longer time becomes the limit"
         )
-        with pytest.raises(people.LimitReached, match="2,000 and take 120 s"):
-            jobs.start(small_run(steps=2_001))
+        pytest.raises(people.LimitReached, jobs.start, small_run(steps=2_001)).match(
+            "2,000 and take 120 s"
+        )
         jobs.start(small_run(steps=20_000, max_train_seconds=5.0))  # its seconds of training end it
-        with pytest.raises(people.LimitReached, match="2 of your runs wait or train.*over the 2"):
-            jobs.start(small_run())
+        pytest.raises(people.LimitReached, jobs.start, small_run()).match(
+            "2 of your runs wait or train.*over the 2"
+        )
         assert len(list_runs()) == 2
     with who(BEN):
         run = ended(jobs.start(small_run()))
         run.append(Record(4, loss=1.0, elapsed=121.0))
-        with pytest.raises(people.LimitReached, match="has had the 120 s"):
-            jobs.resume(run, steps=10)
+        pytest.raises(people.LimitReached, jobs.resume, run, steps=10).match("has had the 120 s")
 
 
 def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
@@ -320,7 +320,7 @@ def test_the_oldest_runs_go_and_only_ones_own(who, monkeypatch):
 
 
 def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypatch):
-    """Two runs, neither of which is too large alone; and whatever comes next is counted before it is stored."""
+    # Two runs, neither of which is too large alone; and whatever comes next is counted before it is stored.
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "megabytes=5")
     monkeypatch.setattr(jobs, "max_workers", lambda: 2)
     with who(ANNA):
@@ -337,18 +337,16 @@ def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypat
                 lambda: people.make_room(1_000_000),
                 lambda: people.admit_upload(SimpleNamespace(file_id="1", size=1_000_000)),
             ):
-                with pytest.raises(
-                    people.LimitReached, match=r"with this, and here a person has 5\sMB"
-                ):
-                    ask()
+                pytest.raises(people.LimitReached, ask).match(
+                    r"with this, and here a person has 5\sMB"
+                )
             (runs[0].path / "frames" / "1").write_bytes(bytes(1_500_000))
             jobs.tick()
             assert [run.stop_request() for run in runs] == ["pause", "pause"]
         runs[0].set_status("paused")
-        with pytest.raises(
-            people.LimitReached, match=r"5\.\d*\sMB, and here a person has 5\sMB. Delete some"
-        ):
-            jobs.resume(runs[0])
+        pytest.raises(people.LimitReached, jobs.resume, runs[0]).match(
+            r"5\.\d*\sMB, and here a person has 5\sMB. Delete some"
+        )
 
 
 def test_uploads_are_counted_once_each_by_person_and_address(who, monkeypatch):
@@ -358,18 +356,19 @@ def test_uploads_are_counted_once_each_by_person_and_address(who, monkeypatch):
     with who(ANNA, "10.0.0.1"):
         for file in (files[0], files[0], files[1]):
             people.admit_upload(file)
-        with pytest.raises(people.LimitReached, match="2 files in an hour"):
-            people.admit_upload(files[2])
-        with pytest.raises(people.LimitReached, match=r"6\sMB; here a file may have 5\sMB"):
-            people.admit_upload(SimpleNamespace(file_id="9", size=6_000_000))
+        pytest.raises(people.LimitReached, people.admit_upload, files[2]).match(
+            "2 files in an hour"
+        )
+        pytest.raises(
+            people.LimitReached, people.admit_upload, SimpleNamespace(file_id="9", size=6_000_000)
+        ).match(r"6\sMB; here a file may have 5\sMB")
     with who(BEN, "10.0.0.1"):
         people.admit_upload(files[3])
-        with pytest.raises(people.LimitReached, match="from your network"):
-            people.admit_upload(files[4])
+        pytest.raises(people.LimitReached, people.admit_upload, files[4]).match("from your network")
 
 
 def test_people_take_turns(who):
-    """Ten runs of a sweep, then the first run of another person: it is next."""
+    # Ten runs of a sweep, then the first run of another person: it is next.
     with who(ANNA):
         swept = [create_run(small_run(seed=seed), sweep={"id": "s"}) for seed in range(3)]
     first, second = (run_of(who(BEN), seed=seed) for seed in range(2))
@@ -549,7 +548,7 @@ def test_a_worker_that_died_is_named_and_whether_memory_ran_out(workers, monkeyp
 
 
 def test_a_restarted_server_finds_its_runs(workers):
-    """What a server that is no more left behind: a run of a dead worker, one that never began, one that waits."""
+    # What a server that is no more left behind: a run of a dead worker, one that never began, one that waits.
     dead, lost, waits = (create_run(small_run(seed=i)) for i in range(3))
     dead.set_status("running", pid=1)  # alive as a number, yet no worker of ours
     lost.set_status("starting")
@@ -579,7 +578,7 @@ def test_a_worker_that_dies_before_its_first_word_gives_its_place_away(workers):
 
 
 def test_the_queue_moves_on_when_a_worker_of_an_earlier_server_ends(workers):
-    """That server's thread which waited for the worker is gone with it, and nobody looks at a page."""
+    # That server's thread which waited for the worker is gone with it, and nobody looks at a page.
     earlier, waits = create_run(small_run()), create_run(small_run(seed=1))
     earlier.set_status("starting")
     workers[0].append(subprocess.Popen([sys.executable, "-c", OBEYS, str(earlier.path)], cwd=ROOT))
@@ -593,7 +592,7 @@ def test_the_queue_moves_on_when_a_worker_of_an_earlier_server_ends(workers):
 
 
 def test_two_servers_give_a_run_to_one_worker(workers, monkeypatch):
-    """Each looks at the queue before the other takes the run, but for the folder's lock."""
+    # Each looks at the queue before the other takes the run, but for the folder's lock.
     fork, queue = multiprocessing.get_context("fork"), jobs.queue
     taken, run = fork.Queue(), create_run(small_run())
 
@@ -618,8 +617,7 @@ def test_the_queue_has_an_end_and_several_runs_are_all_taken_or_none(workers, mo
     jobs.start(small_run())
     jobs.start(small_run())
     for start in (lambda: jobs.start(small_run()), lambda: jobs.start_all([(small_run(), {})] * 4)):
-        with pytest.raises(jobs.QueueFull, match="stop"):
-            start()
+        pytest.raises(jobs.QueueFull, start).match("stop")
     assert len(list_runs()) == 2
 
 

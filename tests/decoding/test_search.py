@@ -82,7 +82,7 @@ def test_every_candidate_has_the_probability_that_teacher_forcing_gives_it(confi
 
 
 def test_a_text_goes_on_from_its_last_token():
-    """Nothing is fed between the text and what follows it: each step is the language model's own next token."""
+    # Nothing is fed between the text and what follows it: each step is the language model's own next token.
     model, prompt = made(KINDS["decoder"], text=True)
     assert (Prompt.of_text([5, 6]).source.tolist(), Prompt.of_text([5, 6]).first_token) == (
         [[5]],
@@ -180,8 +180,7 @@ def test_lengths_are_decoded_in_groups_by_a_model_that_reads_one_at_a_time():
     }.items(),
 )
 def test_what_is_out_of_bounds_is_said(words, do):
-    with pytest.raises(ValueError, match=words):
-        do(*made(KINDS["transformer"]))
+    pytest.raises(ValueError, do, *made(KINDS["transformer"])).match(words)
 
 
 @each("kind", ["beam", "sample"])
@@ -329,7 +328,7 @@ def prompts(n=6):
 @pytest.mark.parametrize("width", [1, 2, 3, 5])
 @pytest.mark.parametrize("repeats", [0, 2])
 def test_beams_are_those_of_hugging_face(t5, width, repeats):
-    """At a penalty of 0, where both rank by log-probability alone; same outputs, same scores to 1e-4."""
+    # At a penalty of 0, where both rank by log-probability alone; same outputs, same scores to 1e-4.
     for prompt in prompts():
         theirs = t5.generate(
             prompt.source,
@@ -414,7 +413,7 @@ def own(logp, output) -> torch.Tensor:
 
 @each("kind", TINY)
 def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind):
-    """Every output of up to 3 tokens is tried by teacher forcing alone: 40 of them."""
+    # Every output of up to 3 tokens is tried by teacher forcing alone: 40 of them.
     model, prompt = tiny(kind)
     logp = {
         output: float(own(force_tokens(model, prompt, output).logp, output).sum())
@@ -434,7 +433,7 @@ def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind):
 
 @each("how", [Sampling(), Sampling(1.5, top_k=2), Sampling(0.7, top_p=0.8)])
 def test_samples_come_as_often_as_they_are_likely(how):
-    """Pearson's statistic over all outputs of up to 3 tokens stays below its 0.999 quantile."""
+    # Pearson's statistic over all outputs of up to 3 tokens stays below its 0.999 quantile.
     (model, prompt), draws, expected = tiny("transformer"), 4000, {}
     torch.nn.init.normal_(model.output.weight, std=0.3)
     for output in every_output(3, 4):

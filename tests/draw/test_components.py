@@ -363,8 +363,7 @@ def test_a_module_stands_once_and_before_those_that_import_it(tmp_path):
     ({"main": 'import { a } from "./a.js";\n', "a": "export const a = 1;\nexport default a;\n"}, "only an entry may"),
 ])  # fmt: skip
 def test_what_cannot_be_joined_is_refused(tmp_path, modules, message):
-    with pytest.raises(ValueError, match=message):
-        bundle(write(tmp_path, **modules))
+    pytest.raises(ValueError, bundle, write(tmp_path, **modules)).match(message)
 
 
 def test_each_component_is_one_script_and_all_are_one_expression_with_each_module_once():
@@ -432,8 +431,7 @@ def drawn(layers: int, **wish: Any) -> Callable[[], object]:
 )
 def test_what_cannot_be_drawn_or_read_is_refused_in_words(draw, words, monkeypatch):
     monkeypatch.setattr(picture_files, "MAX_CELLS", 104)
-    with pytest.raises(ValueError, match=words):
-        draw()
+    pytest.raises(ValueError, draw).match(words)
 
 
 def test_a_component_is_in_a_file_once():
@@ -459,17 +457,15 @@ def test_a_notebook_shows_the_same_page_in_a_frame(tmp_path):
     ],
 )
 def test_numbers_that_are_no_weights_are_refused_unless_masked_or_signed(number, words):
-    """What is drawn as 0 would be believed to be 0."""
+    # What is drawn as 0 would be believed to be 0.
     made = trace(2, 2, 3, 3, mask=True)
     made.maps[1].weights[1, 0, 2] = number  # masked: hatched, whatever it holds
     show(made)
     made.maps[1].weights[1, 2, 0] = number
-    with pytest.raises(ValueError, match=f"Layer L1 .*{words}"):
-        show(made)
+    pytest.raises(ValueError, show, made).match(f"Layer L1 .*{words}")
     maps = {"weights": made.maps[1].weights[1]}
     if np.isfinite(number):
         made.maps[1].weights[1, 0, 2] = 0
         assert show(made, signed=True).html and show_maps(maps, "abc", "abc").svg
         return
-    with pytest.raises(ValueError, match="weights holds .*not finite"):
-        show_maps(maps, "abc", "abc")
+    pytest.raises(ValueError, show_maps, maps, "abc", "abc").match("weights holds .*not finite")

@@ -12,15 +12,12 @@ import vl_convert
 from hypothesis import given, strategies as st
 from sklearn.datasets import load_digits
 
-from core.attention import AXES, AttentionConfig, Choice
-from core.attention.presets import PRESETS
+from core.attention import AXES, PRESETS, AttentionConfig, Choice
 from core.interpret.evidence import WAYS
 from core.models import ModelConfig
 from core.models.decoding import SearchSettings
 from core.tasks import TASKS, TaskConfig, make_task
-from core.training import RunConfig
-from core.training.evaluate import source_weights
-from core.training.record import Prediction, Record
+from core.training import Prediction, Record, RunConfig, source_weights
 from dashboard.draw import grids, tables
 from dashboard.draw.curves import Curve, balanced_points, legend, step_chart
 from dashboard.draw.formats import (

@@ -323,10 +323,8 @@ def test_a_chart_of_a_dark_page_is_that_of_a_light_one():
 
 
 def test_what_cannot_be_drawn_says_so_and_a_file_is_named_by_page_picture_model_and_text():
-    with pytest.raises(ValueError, match="Costs & bytes is a table"):
-        framed_svg(TABLE, SOURCE)
-    with pytest.raises(subprocess.CalledProcessError):
-        drawing_file("no svg", "pdf")
+    pytest.raises(ValueError, framed_svg, TABLE, SOURCE).match("Costs & bytes is a table")
+    pytest.raises(subprocess.CalledProcessError, drawing_file, "no svg", "pdf")
     assert SOURCE.file_name("L3·H0 of 2", "svg") == "Masks_L3-H0-of-2_GPT-2_the-cat-sat.svg"
 
 
@@ -533,7 +531,6 @@ def test_a_drawing_that_would_be_too_small_says_so_and_a_file_is_made_in_a_proce
     wide = DrawnPicture("Wide", (), (), svg)
     for millimetres in WIDTHS.values():
         assert re.search(r"would have \d\.\d points; a paper needs 8\.", why_not(wide, millimetres))
-        with pytest.raises(NotForPaper):
-            paper_file(wide, millimetres, "pdf")
+        pytest.raises(NotForPaper, paper_file, wide, millimetres, "pdf")
     assert not any(why_not(picture, 170.0) for picture in PICTURES.values())
     assert paper_file(PICTURES["a map"], 85.0, "svg").startswith(b"<svg")

@@ -184,7 +184,7 @@ def copy_pages(server: RunningServer) -> int:
 
 
 def test_unfinished_messages_are_refused_by_their_length(copy):
-    """A frame says its length first: one of 190 MB is over before it is sent. One of many parts is counted, too."""
+    # A frame says its length first: one of 190 MB is over before it is sent. One of many parts is counted, too.
     port = int(copy.url.rpartition(":")[2])
     before = copy.held().server
 

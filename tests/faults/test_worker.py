@@ -94,8 +94,9 @@ def fill_disk(monkeypatch, after: int) -> None:
 @pytest.mark.parametrize("new", [False, True])
 def test_a_write_that_fails_leaves_nothing(tmp_path, new, monkeypatch):
     fill_disk(monkeypatch, 0)
-    with pytest.raises(OSError, match="No space left"):
-        write_atomically(tmp_path / "object", b"whole", new)
+    pytest.raises(OSError, write_atomically, tmp_path / "object", b"whole", new).match(
+        "No space left"
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -147,8 +148,7 @@ def test_a_deleted_folder_ends_the_worker_and_is_not_made_again(at, run):
         run.request_stop,
         lambda: run.update_metadata(name="x"),
     ):
-        with pytest.raises(FileNotFoundError, match="was deleted"):
-            write()
+        pytest.raises(FileNotFoundError, write).match("was deleted")
     assert not run.path.exists()
 
 
@@ -163,8 +163,9 @@ def test_flipped_bytes_of_the_last_checkpoint_cost_the_steps_after_the_one_befor
 ):
     *_, before, last = stopped.checkpoint_steps()
     flip(stopped.checkpoint_path(last), random.Random(seed))
-    with pytest.raises(ValueError, match="was changed after it was saved|cannot be read"):
-        stopped.checkpoint(last)
+    pytest.raises(ValueError, stopped.checkpoint, last).match(
+        "was changed after it was saved|cannot be read"
+    )
     assert stopped.checkpoint(before)
     go_on(stopped, records)
 
@@ -491,8 +492,7 @@ def test_what_the_server_writes_on_a_full_disk_is_refused_in_words(
         assert_says(upload.run(), DISK_FULL)
         assert_says(page.text_input(key="report:title").set_value("Mine").run(), DISK_FULL)
         assert find_run(run.id).name == run.id and read_report(report.id) == report
-        with pytest.raises(ConfigError, match=DISK_FULL):
-            reading.put("a b\n" * 100_000)
+        pytest.raises(ConfigError, reading.put, "a b\n" * 100_000).match(DISK_FULL)
         assert {path for path in disk.rglob("*") if path.is_file()} == before and list_runs() == [
             run
         ], "nothing half written is left"
@@ -525,8 +525,9 @@ def test_a_disk_that_can_only_be_read_is_said_in_words_by_every_page_button_and_
         upload = runs.file_uploader[0].set_value(("r.zip", zipped, "application/zip"))
         assert_says(upload.run(), said)
         assert not any("Errno" in page_text(page) for page in pages.values())
-        with pytest.raises(ConfigError, match="can be read, but not written"):
-            reading.put("a b\n" * 1000)
+        pytest.raises(ConfigError, reading.put, "a b\n" * 1000).match(
+            "can be read, but not written"
+        )
         health.cache._recent.clear()
         assert health.health().problem().startswith(said)
         health.cache._recent.clear()

@@ -1032,8 +1032,7 @@ LONE = "\ud800"  # half a character, which JSON can hold and UTF-8 cannot
 
 def test_a_picture_of_postscript_runs_no_ghostscript(monkeypatch):
     monkeypatch.setattr("subprocess.Popen", lambda *args, **named: pytest.fail(f"started {args}"))
-    with pytest.raises(PretrainedError, match="use a PNG or JPEG"):
-        decode_picture(EPS)
+    pytest.raises(PretrainedError, decode_picture, EPS).match("use a PNG or JPEG")
 
 
 @each(
@@ -1046,8 +1045,7 @@ def test_a_picture_of_postscript_runs_no_ghostscript(monkeypatch):
     ],
 )
 def test_a_sound_of_less_than_a_frame_or_of_a_chunk_too_long_is_refused(data):
-    with pytest.raises(PretrainedError, match="WAV"):
-        decode_wav(data, 16_000)
+    pytest.raises(PretrainedError, decode_wav, data, 16_000).match("WAV")
 
 
 def test_half_a_character_is_refused_wherever_text_comes_in_also_in_the_config_of_a_model(tmp_path):
@@ -1097,8 +1095,9 @@ def test_a_word_that_is_none_is_passed_over_in_a_link_and_refused_as_a_task():
     ):
         app = open_at(page, **{name: text})
         assert not app.exception and not app.error and not app.query_params.get(name)
-    with pytest.raises(ConfigError, match="expected one of classify, pairs"):
-        FineTuneConfig.from_json({"task": {"key": "classify"}, "data": "a,b"})
+    pytest.raises(
+        ConfigError, FineTuneConfig.from_json, {"task": {"key": "classify"}, "data": "a,b"}
+    ).match("expected one of classify, pairs")
 
 
 @each(

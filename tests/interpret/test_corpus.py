@@ -331,8 +331,9 @@ def test_the_worker_measures_a_corpus_and_says_what_is_wrong_with_one(tmp_path, 
         worker.main([str(wrong.path)]) == 1
         and wrong.status().message == "induction has no attention of kind 'self'; it has causal."
     )
-    with pytest.raises(PretrainedError, match="There is no model at /gone"):
-        create(CorpusConfig("/gone"), tmp_path / "gone")
+    pytest.raises(PretrainedError, create, CorpusConfig("/gone"), tmp_path / "gone").match(
+        "There is no model at /gone"
+    )
 
 
 @pytest.mark.parametrize(
@@ -381,8 +382,7 @@ def test_texts_are_lines_or_paragraphs_once_each_and_not_too_long():
     assert len(inputs) == 2 and left_out == ("There are 4 texts; the first 2 are measured.",)
     assert inputs_of(CorpusConfig(count=3))[1] == inputs_of(replace(CONFIG, count=4))[1] == ()
     for wrong in ("", " \n "):
-        with pytest.raises(ConfigError, match="There is no text yet"):
-            split_texts(wrong, "lines")
+        pytest.raises(ConfigError, split_texts, wrong, "lines").match("There is no text yet")
 
 
 def test_the_lab_has_three_hundred_texts_of_its_own_and_those_its_models_learned():
@@ -396,8 +396,9 @@ def test_the_lab_has_three_hundred_texts_of_its_own_and_those_its_models_learned
         assert all(one.text or one.picture is not None for one in inputs) and len(inputs) == 3
         assert all((one.target is None) == (name != "numbers") for one in inputs)
     assert [*map(has_training_data, ("lab:digits", "lab:gone", "minilm"))] == [True, False, False]
-    with pytest.raises(ConfigError, match="The training data of minilm is not here"):
-        inputs_of(CorpusConfig(source="training"))
+    pytest.raises(ConfigError, inputs_of, CorpusConfig(source="training")).match(
+        "The training data of minilm is not here"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in SAVED.iterdir()))
@@ -418,6 +419,5 @@ def test_what_the_page_shows_first_is_whole(name):
     "change", [{"source": "web"}, {"count": 0}, {"count": 1_001}, {"kind": "cross"}, {"name": 1}]
 )
 def test_a_config_that_cannot_be_measured_is_refused(change):
-    with pytest.raises(ConfigError):
-        CorpusConfig.from_json({**CorpusConfig().to_json(), **change})
+    pytest.raises(ConfigError, CorpusConfig.from_json, {**CorpusConfig().to_json(), **change})
     assert CorpusConfig.from_json(json.loads(json.dumps(CONFIG.to_json()))) == CONFIG

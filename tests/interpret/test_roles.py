@@ -55,8 +55,15 @@ from core.interpret.syntax import (
     word_weights,
 )
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, induction
-from core.pretrained import Line, PretrainedError, Reading, load_lab_model, load_minilm, read
-from core.pretrained.load import untrained
+from core.pretrained import (
+    Line,
+    PretrainedError,
+    Reading,
+    load_lab_model,
+    load_minilm,
+    read,
+    untrained,
+)
 from core.pretrained.reading import read_ids
 from tests.cases import each
 from tests.tiny_models import given as inputs_for, plain, tiny
@@ -329,8 +336,9 @@ def test_bounds_hold_for_any_weights(size, seed, spread, causal):
 
 @each(("kind", "why"), [("cross", "before and after"), ("causal", "no map of kind 'causal'")])
 def test_a_kind_without_roles_or_maps_is_said(kind, why):
-    with pytest.raises(ValueError, match=why):
-        score_roles([reading("a b", random_weights(2, 1, 0))], kind)
+    pytest.raises(ValueError, score_roles, [reading("a b", random_weights(2, 1, 0))], kind).match(
+        why
+    )
 
 
 def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
@@ -593,8 +601,7 @@ def test_ids_are_read_between_the_tokenizer_s_special_tokens(family, kind):
     ],
 )
 def test_too_long_a_line_and_models_without_such_tokens_are_refused(run, words):
-    with pytest.raises(PretrainedError, match=words):
-        run()
+    pytest.raises(PretrainedError, run).match(words)
 
 
 def test_the_items_are_single_tokens_of_the_vocabulary(minilm):
@@ -775,8 +782,7 @@ WORDS = ["1 a X 0 root _", *(f"{n} a X 1 dep _" for n in range(2, 202))]
     ("#" * 2_000_001, "at most 2,000,000"),
 ])  # fmt: skip
 def test_what_is_no_tree_is_refused_by_its_line(text, error):
-    with pytest.raises(ConfigError, match=re.escape(error)):
-        parse_conllu(text)
+    pytest.raises(ConfigError, parse_conllu, text).match(re.escape(error))
 
 
 CROSSES = conllu(

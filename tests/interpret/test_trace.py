@@ -430,8 +430,7 @@ def test_changes_finds_the_head_that_was_changed():
     ],
 )
 def test_what_does_not_fit_is_refused(make, words):
-    with pytest.raises(ValueError, match=words):
-        make()
+    pytest.raises(ValueError, make).match(words)
 
 
 def test_the_nearest_head_is_found_among_other_layers_and_heads():

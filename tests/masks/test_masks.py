@@ -129,7 +129,7 @@ def test_a_worked_case(key):
 
 
 def test_every_entry_has_one():
-    """padding and the masks that read content read more than positions; theirs are below and in tests/oracles."""
+    # padding and the masks that read content read more than positions; theirs are below and in tests/oracles.
     assert {item.key for item in MASKS} == set(WORKED) | {"padding", "local_p", "moba", "lightning"}
 
 
@@ -172,7 +172,7 @@ def test_bigbird_in_pieces_is_the_same(monkeypatch):
 
 
 def test_luong_m_is_the_window_and_may_have_its_gaussian():
-    """exp(−distance² / 2σ²) with σ = D / 2 = 1: 1, e^(−1/2), e^(−2) inside ±2."""
+    # exp(−distance² / 2σ²) with σ = D / 2 = 1: 1, e^(−1/2), e^(−2) inside ±2.
     x = torch.randn(1, 7, 6)
     masks = (Choice.of("local_m", window=2, gaussian=gaussian) for gaussian in (False, True))
     plain, bell = (
@@ -211,8 +211,9 @@ def test_luong_p_looks_at_the_same_place_however_long_the_padding_is():
 @each("choice", [Choice("local_p"), Choice.of("local_m", gaussian=True)])
 def test_a_mask_that_reweighs_cannot_be_a_part_of_or_and_not(choice):
     for key in ("or", "not"):
-        with pytest.raises(ConfigError, match=f"mask = {key} .* {choice.key} .* take mask = and"):
-            AttentionConfig(mask=Choice.of(key, Choice.of("and", choice)))
+        pytest.raises(
+            ConfigError, AttentionConfig, mask=Choice.of(key, Choice.of("and", choice))
+        ).match(f"mask = {key} .* {choice.key} .* take mask = and")
     steps = Attention(AttentionConfig(24, 3, mask=Choice.of("and", CAUSAL, choice)))(
         torch.randn(2, 5, 24)
     )
@@ -221,8 +222,7 @@ def test_a_mask_that_reweighs_cannot_be_a_part_of_or_and_not(choice):
 
 def test_what_reads_content_is_refused_without_it():
     for key in CONTENT:
-        with pytest.raises(ConfigError, match="take Attention"):
-            build_mask(Choice(key), 3, 3)
+        pytest.raises(ConfigError, build_mask, Choice(key), 3, 3).match("take Attention")
     with pytest.raises(ConfigError, match="mask = local_p reads q"):
         make_mask(choice_with_all(Choice("local_p")), AttentionConfig(8, 1))(ScoreBlock.whole(3, 3))
 
@@ -301,20 +301,18 @@ def test_a_drawing_comes_back_from_its_text(queries, keys, chance):
     ],
 )
 def test_what_cannot_be_is_refused_in_words(choice, says):
-    with pytest.raises(ConfigError, match=says):
-        AttentionConfig(mask=choice)
+    pytest.raises(ConfigError, AttentionConfig, mask=choice).match(says)
 
 
 def test_a_formula_that_divides_by_zero_says_so_and_never_reaches_the_weights():
     layer = Attention(AttentionConfig(24, 3, mask=Choice.of("formula", text="i / j > 1")))
-    with pytest.raises(
-        ConfigError, match="divides by zero, first at i = 0, j = 0|divides by zero, first at"
-    ):
-        layer(torch.randn(2, 5, 24))
+    pytest.raises(ConfigError, layer, torch.randn(2, 5, 24)).match(
+        "divides by zero, first at i = 0, j = 0|divides by zero, first at"
+    )
 
 
 def test_a_composed_mask_costs_what_its_parts_do():
-    """A rule makes no product; local-p has its network: 8 × 8 numbers a head meet each of 5 queries."""
+    # A rule makes no product; local-p has its network: 8 × 8 numbers a head meet each of 5 queries.
     rule = Choice.of("formula", text="j <= i and i - j < 4")
     assert (
         flops(rule) == flops(Choice.of("and", CAUSAL, Choice.of("not", rule))) == flops(CAUSAL) == 0
@@ -382,7 +380,7 @@ def test_as_many_layers_as_steps_of_the_shortest_path(allowed):
     ],
 )
 def test_worked_cases_of_thirteen_tokens(choice, most, never):
-    """±3 crosses 12 places in 4 layers; 4 back in 3; through a global token 2; blocks never meet."""
+    # ±3 crosses 12 places in 4 layers; 4 back in 3; through a global token 2; blocks never meet.
     needed = layers_needed(
         build_mask(choice, 13, 13) if choice.key != "none" else torch.ones(13, 13).bool()
     )
@@ -390,8 +388,7 @@ def test_worked_cases_of_thirteen_tokens(choice, most, never):
 
 
 def test_a_matrix_that_is_not_square_is_refused():
-    with pytest.raises(ValueError, match="on itself"):
-        layers_needed(torch.ones(3, 4).bool())
+    pytest.raises(ValueError, layers_needed, torch.ones(3, 4).bool()).match("on itself")
 
 
 # Typed formulas: Python's own arithmetic cell by cell, nothing but the formula's own error, and never a NaN.
@@ -471,8 +468,7 @@ def agree(text, kind):
         assert not error.why.startswith(("it ", "a ")), f"{text} was not read: {error}"
         # Python goes on with an infinity
         assume("too large" not in error.why and "no finite" not in error.why)
-        with pytest.raises((ArithmeticError, ValueError)):
-            list(itertools.starmap(theirs, cells))
+        pytest.raises((ArithmeticError, ValueError), list, itertools.starmap(theirs, cells))
         return
     for h, i, j in cells:
         assert ours[0, h, i, j].item() == pytest.approx(theirs(h, i, j), rel=1e-9, abs=1e-9), (
@@ -569,7 +565,7 @@ def test_gradients_are_finite_also_beside_cells_that_would_not_be(text):
 
 
 def test_a_formula_worked_by_hand():
-    """score − 0.5·|i − j| for queries 2, 3, 4 and five keys, all scores 1; and the window of four with key 0."""
+    # score − 0.5·|i − j| for queries 2, 3, 4 and five keys, all scores 1; and the window of four with key 0.
     got = parse("score - 0.5*abs(i-j)", "score")(CELLS, torch.ones(1, 1, T, S))
     assert got[0, 0].tolist() == [
         [0, 0.5, 1, 0.5, 0],
@@ -594,7 +590,7 @@ def test_the_dtype_is_kept_and_half_precision_computed_in_fp32(dtype):
 
 
 def test_signs_of_a_copied_equation_are_read():
-    """Minus, times and the three comparisons as print has them; a place in the text stays where it is."""
+    # Minus, times and the three comparisons as print has them; a place in the text stays where it is.
     printed, typed = parse("j ≤ i − 1 or i ≠ 2·j", "mask"), parse("j <= i - 1 or i != 2*j", "mask")
     assert torch.equal(printed(CELLS), typed(CELLS)) and printed.latex() == typed.latex()
     with pytest.raises(FormulaError) as refused:
@@ -635,7 +631,7 @@ def test_latex(kind, text, latex):
 
 
 def test_nested_comparisons_cost_no_more_than_they_are_long():
-    """A middle term of a chain is computed once, so that nesting does not double the work at each level."""
+    # A middle term of a chain is computed once, so that nesting does not double the work at each level.
     text = "1"
     for _ in range(16):
         text = f"where(0<{text}<2,1,0)"
@@ -714,8 +710,9 @@ def test_rows_are_adjusted_each_on_its_own(key):
 def test_a_position_that_reads_other_rows_refuses_a_part_of_them(key):
     layer, x = layer_of(key, mask="causal"), torch.randn(B, KEYS_COUNT, C)
     for part in (slice(3, 4), slice(5, KEYS_COUNT)):
-        with pytest.raises(ConfigError, match=f"position = {key} reads .* position = forgetting"):
-            layer(x[:, part], x[:, : part.stop], offset=part.start)
+        pytest.raises(ConfigError, layer, x[:, part], x[:, : part.stop], offset=part.start).match(
+            f"position = {key} reads .* position = forgetting"
+        )
 
 
 @each("key", [e.key for e in POSITIONS if "values" in e.traits])
@@ -731,7 +728,7 @@ def test_the_values_of_blocks_sum_to_the_whole(key):
 
 @each("key", ROTATED)
 def test_a_rotation_far_out_does_not_lose_its_angle_in_half_precision(key):
-    """An angle made in bf16 would be off by whole turns at place 4000."""
+    # An angle made in bf16 would be off by whole turns at place 4000.
     position = layer_of(key).position
     x = torch.ones(1, 1, 1, C // HEADS)
     exact = position.double().rotate(x.double(), offset=4000)
@@ -755,7 +752,7 @@ def test_a_rotated_score_sees_the_distance_alone(key, layout):
 
 @each("key", [key for key in BIASED if key not in NOT_BY_DISTANCE])
 def test_a_bias_sees_the_distance_alone(key):
-    """The same q and k, moved 40 places on: the same bias (Toeplitz, where the content is not read)."""
+    # The same q and k, moved 40 places on: the same bias (Toeplitz, where the content is not read).
     layer = layer_of(key)
     block = inputs(layer).block
     moved = replace(block, i=block.i + 40, j=block.j + 40)
@@ -828,7 +825,7 @@ COUNTS = [
 
 @each("key", KEYS)
 def test_parameters_are_as_many_as_the_papers_count(key):
-    """None but in the tables of those that are counted; a T5 has a table a head."""
+    # None but in the tables of those that are counted; a T5 has a table a head.
     rows = [(params, count, HEADS) for name, params, count in COUNTS if name == key] or [
         ({}, 0, HEADS)
     ]
@@ -839,7 +836,7 @@ def test_parameters_are_as_many_as_the_papers_count(key):
 
 
 def test_learned_positions_start_small():
-    """As GPT-2's and BERT's do, with a standard deviation of .02."""
+    # As GPT-2's and BERT's do, with a standard deviation of .02.
     assert Learned(64, max_len=128).table.weight.std().item() == pytest.approx(0.02, rel=0.05)
 
 
@@ -866,7 +863,7 @@ def test_the_matrix_of_a_turn_does_what_the_encoding_does():
 
 @each(("layout", "first"), [("halves", (0, 4)), ("interleaved", (0, 1))])
 def test_pairs_are_found_in_the_turns(layout, first):
-    """Ten dimensions of which eight turn, by 1, 0.1, 0.01 and 0.001."""
+    # Ten dimensions of which eight turn, by 1, 0.1, 0.01 and 0.001.
     pairs = properties.rotation_pairs(
         properties.rotation_matrices(Rotary(10, 10000.0, layout, 0.8), 7, 10)
     )
@@ -878,7 +875,7 @@ def test_pairs_are_found_in_the_turns(layout, first):
 
 
 def test_pairs_of_sinusoids_rotate_by_their_angles():
-    """Seven dimensions: three pairs, whose angles fall by 100^(-2/7), and a sine without its cosine."""
+    # Seven dimensions: three pairs, whose angles fall by 100^(-2/7), and a sine without its cosine.
     pairs = properties.sinusoid_pairs(sinusoids(torch.arange(5.0), 7, 100.0))
     assert ([(pair.first, pair.second) for pair in pairs], [pair.angle for pair in pairs]) == (
         [(0, 1), (2, 3), (4, 5)],
@@ -917,7 +914,7 @@ def test_a_shift_of_sinusoids_is_the_rotation_in_closed_form(shift):
 
 
 def test_a_shift_of_a_random_table_is_no_linear_map():
-    """With more places than dimensions: neither the closed form nor a fit, and a fit least where it never looked."""
+    # With more places than dimensions: neither the closed form nor a fit, and a fit least where it never looked.
     table = torch.randn(300, 32)
     fit = properties.fit_shift(table[:200], 5)
     seen, unseen = (properties.shift_error(fit, part, 5) for part in (table[:200], table[200:]))

@@ -15,9 +15,8 @@ from core.attention import AXES, PRESETS, AttentionConfig
 from core.attention.config import needs
 from core.attention.positions import POSITIONS
 from core.entries import Choice, ConfigError
-from core.models import ModelConfig, Shape, build_model, map_tokens
+from core.models import RECURRENT, STACKED, ModelConfig, Shape, build_model, map_tokens
 from core.models.base import concatenate
-from core.models.config import RECURRENT, STACKED
 from core.models.decoding import select_rows
 from core.models.model_summary import Part, summarize, with_layers
 from core.models.transformer import EncoderLayer
@@ -329,8 +328,7 @@ def test_word_by_word_it_says_what_it_says_at_once(case):
 def test_a_decoder_refuses_sources_of_two_lengths_word_by_word():
     model, source, mask, _ = CASES["decoder-two-vocabularies"].made()
     assert model.one_length
-    with pytest.raises(ValueError, match="one length"):
-        model.encode(source, mask)
+    pytest.raises(ValueError, model.encode, source, mask).match("one length")
 
 
 @every_stack
@@ -390,7 +388,7 @@ def test_tied_matrices_are_one_and_a_bias_can_be_left_out(config, more, fewer):
     ],
 )
 def test_a_tied_matrix_begins_small_and_so_does_what_the_layers_add(config, std):
-    """What a layer's feed-forward adds is 1/√(2 · 3) of PyTorch's ±1/√64."""
+    # What a layer's feed-forward adds is 1/√(2 · 3) of PyTorch's ±1/√64.
     model: Any = build_model(config, Shape(900, 900, 9))
     assert model.output.weight.std().item() == pytest.approx(std, rel=0.03)
     for layer in getattr(model, "layers", ()):
@@ -468,8 +466,7 @@ def test_two_sequences_in_one_line_have_no_hole():
     ],
 )
 def test_what_a_model_cannot_serve_is_said(config, shape, words):
-    with pytest.raises(ConfigError, match=words):
-        build_model(config, shape)
+    pytest.raises(ConfigError, build_model, config, shape).match(words)
 
 
 @each(
@@ -508,8 +505,7 @@ def test_what_a_model_cannot_serve_is_said(config, shape, words):
     ],
 )
 def test_settings_that_mean_nothing_are_refused(words, make, more):
-    with pytest.raises(ConfigError, match=words):
-        make(**more)
+    pytest.raises(ConfigError, make, **more).match(words)
 
 
 @each("name", ["transformer-rope-pre", "gru-scaled_dot"])
@@ -527,7 +523,7 @@ def test_a_copy_keeps_both_kernels_on_its_own_weights(name):
 
 @each("cell", ["gru", "lstm"])
 def test_without_attention_only_the_last_state_is_left(cell):
-    """Bidirectional states end where a sentence begins, too: nothing else may tell two memories apart."""
+    # Bidirectional states end where a sentence begins, too: nothing else may tell two memories apart.
     torch.manual_seed(0)
     model: Any = build_model(ModelConfig.recurrent(10, None, cell=cell), TWO).eval()
     memory = model.encode(torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool))
@@ -619,8 +615,7 @@ RECURRENT_JSON = ModelConfig.recurrent(24).to_json()
     ],
 )
 def test_what_cannot_be_is_said(data, words):
-    with pytest.raises(ConfigError, match=words):
-        ModelConfig.from_json(data)
+    pytest.raises(ConfigError, ModelConfig.from_json, data).match(words)
 
 
 # A model taken apart: the parts add up, and what is counted is what closed forms and other counters say.

@@ -21,10 +21,17 @@ from core.attention import (
 from core.attention.basics import MultiHead, split_heads
 from core.attention.config import example, example_config
 from core.attention.presets import distinct_names
-from core.models import MODELS, ModelConfig, Shape, build_model
+from core.models import (
+    MODELS,
+    Decoder,
+    ModelConfig,
+    Shape,
+    TransformerSeq2Seq,
+    build_model,
+    exact_fallbacks,
+)
 from core.models.config import PATTERN_FIELDS, RECURRENT
 from core.models.model_summary import title
-from core.models.transformer import Decoder, TransformerSeq2Seq, exact_fallbacks
 from core.tasks import TaskConfig, make_task
 from tests.attention.drawing import ENTRIES, perturbed
 from tests.cases import descend, each
@@ -416,7 +423,7 @@ def beside_each(values, choices=ALL_CHOICES):
     ("axis", "key", "kind"), [*beside_each(["decoder"]), *beside_each(["classifier", "forecaster"])]
 )
 def test_every_choice_trains_in_a_stack(axis, key, kind):
-    """Recording and padding change nothing, and a decoder says word by word what it says at once."""
+    # Recording and padding change nothing, and a decoder says word by word what it says at once.
     attention = attention_of(axis, key)
     shape = {
         "decoder": Shape(VOCAB, VOCAB, 12, one_vocabulary=True),
@@ -475,7 +482,7 @@ def test_every_mask_position_normalizer_and_preset_trains_in_the_hybrid(axis, ke
 
 @each("mask", ["local_m", "local_p"])
 def test_luongs_window_moves_with_the_word_that_is_decoded(mask):
-    """A step at a time the window stands where it stands when all words are known."""
+    # A step at a time the window stands where it stands when all words are known.
     torch.manual_seed(0)
     model = build_model(
         ModelConfig(

@@ -107,7 +107,7 @@ BIASES = [{"position": key} for key in ("alibi", "t5", "transformer_xl", "forget
     ],
 )
 def test_blocks_of_any_mechanism_are_those_of_exact(kernel, axes):
-    """gpt-oss's sinks and Gemma's caps in a window, biases that are learned, and whatever else looks at one row alone."""
+    # gpt-oss's sinks and Gemma's caps in a window, biases that are learned, and whatever else looks at one row alone.
     heads = 3 if axes in BIASES else 2
     layer = Attention(AttentionConfig(24, heads, **{"mask": LOCAL, **axes}, kernel=kernel)).double()
     exact = twin(layer, kernel="exact")
@@ -152,7 +152,7 @@ def test_the_derivative_of_chunked_is_that_of_the_formula():
 
 
 def test_chunked_drops_the_same_weights_forward_and_backward():
-    """The output is linear in v, so that its gradient shows which weights were kept, and how many."""
+    # The output is linear in v, so that its gradient shows which weights were kept, and how many.
     q, k, v = heads(dtype=torch.float64)
     out = attend(q, k, v, dropout=0.3, kernel="chunked").out
     (felt,) = torch.autograd.grad(out.sum(), v)
@@ -170,7 +170,7 @@ def called(config, q, k, v, **given):
 
 @each("causal", [False, True])
 def test_local_against_local_attention(causal):
-    """It gives the mean of padding where a query sees no key; we give zeros."""
+    # It gives the mean of padding where a query sees no key; we give zeros.
     mask = Choice.of("causal_local", lookback=6) if causal else Choice.of("local", window=6)
     peer = LocalAttention(
         6, causal=causal, exact_windowsize=True, autopad=True, use_rotary_pos_emb=False
@@ -212,10 +212,8 @@ def test_causal_linear_takes_a_cache_and_a_context(queries, keys, offset):
 
 
 def test_performer_against_performer_pytorch():
-    """With the same directions; its own are none too random, since QR alone leaves each first number below zero.
-
-    Its gradient leaves out the stabiliser, which does not cancel beside ε: tests/attention/test_padding.py has ours.
-    """
+    # With the same directions; its own are none too random, since QR alone leaves each first number below zero.
+    # Its gradient leaves out the stabiliser, which does not cancel beside ε: tests/attention/test_padding.py has ours.
     config, (q, k, v) = (
         AttentionConfig(H * D, H, "identity", kernel=Choice.of("performer", features=23, seed=5)),
         heads(),
@@ -231,7 +229,7 @@ def test_performer_against_performer_pytorch():
 
 
 def test_causal_performer_against_performer_pytorch():
-    """Its own features look ahead for a stabiliser."""
+    # Its own features look ahead for a stabiliser.
     config = AttentionConfig(
         H * D, H, "identity", mask="causal", kernel=Choice.of("performer", features=23, chunk=8)
     )
@@ -263,8 +261,8 @@ def test_linformer_against_linformer():
 
 
 def test_nystrom_against_transformers():
-    """Their segments need a length that the landmarks divide; a convolution over v is no attention, and "exact" is ours:
-    each matrix has its own first guess, so that a batch does not mix."""
+    # Their segments need a length that the landmarks divide; a convolution over v is no attention, and "exact" is ours:
+    # each matrix has its own first guess, so that a batch does not mix.
     length, landmarks = 44, 11
     peer = NystromformerSelfAttention(
         NystromformerConfig(
@@ -289,7 +287,7 @@ def test_nystrom_against_transformers():
 
 @each("chunk", [1, 8, 37, 64])
 def test_retention_in_chunks_is_the_recurrence(chunk):
-    """state ← γ · state + k vᵀ, out = q · state: one token at a time, as the paper's equation 6."""
+    # state ← γ · state + k vᵀ, out = q · state: one token at a time, as the paper's equation 6.
     (q, k, v), slopes = heads(T, T, dtype=torch.float64), 8 * retnet_slopes(H)[:, None, None]
     state, outs = torch.zeros(B, H, D, E, dtype=torch.float64), []
     for i in range(T):
@@ -304,7 +302,7 @@ def test_retention_in_chunks_is_the_recurrence(chunk):
 
 
 def test_retention_against_minimax():
-    """Its lightning attention, with the activation, norm and gate around it."""
+    # Its lightning attention, with the activation, norm and gate around it.
     size, width = 6, H * 6  # its config wants an even size
     peer = MiniMaxLightningAttention(
         MiniMaxConfig(
@@ -460,7 +458,7 @@ def test_kda_in_segments_is_kda_at_once():
 
 @each("strongest", [0.1, STRONGEST / 8])
 def test_one_product_is_what_halves_give_where_little_fades(strongest):
-    """In fp64, at decays up to e^(−STRONGEST) over a chunk of eight; gradients too."""
+    # In fp64, at decays up to e^(−STRONGEST) over a chunk of eight; gradients too.
     rows, keys, gate = torch.randn(3, B, H, 3, 8, D, dtype=torch.float64, requires_grad=True)
     decay = -strongest * gate.sigmoid()
     ours, theirs = (
@@ -516,7 +514,7 @@ def test_the_matrix_of_the_paper_times_v_is_the_output(key):
 
 @each("key", FORMS)
 def test_the_weights_that_a_layer_shows_are_that_matrix(key):
-    """With the layer's own gates, and what it hides in the middle of a text left out of the state."""
+    # With the layer's own gates, and what it hides in the middle of a text left out of the state.
     config = AttentionConfig(H * D, H, score="dot", kernel=Choice.of(key, chunk=8))
     layer, x = Attention(config).double(), torch.randn(B, T, H * D, dtype=torch.float64)
     real = torch.rand(B, T) < 0.7
@@ -563,7 +561,7 @@ def steps_of(kernel, q, k, v, x=None, **weights):
 
 
 def test_gla_by_hand():
-    """α = (1/2, 3/4): the second query weighs the first key (1, 2) by 1 · 1/2 + 2 · 3/4 = 2, its own (3, 0) by 3."""
+    # α = (1/2, 3/4): the second query weighs the first key (1, 2) by 1 · 1/2 + 2 · 3/4 = 2, its own (3, 0) by 3.
     k, v = torch.tensor([[[[1.0, 2], [3, 0]]]]), torch.tensor([[[[4.0], [5]]]])
     bias = {"forget.up.bias": [0.0, math.log(3)]}  # σ(log 3) = 3/4
     steps = steps_of(Choice.of("gla", tau=1.0), torch.ones(1, 1, 2, 2), k, v, **bias)
@@ -572,8 +570,8 @@ def test_gla_by_hand():
 
 
 def test_kimi_delta_by_hand():
-    """α = (1/2, 3/4), β = 1/2. S is (2, 0), then fades to (1, 0), of which the key (0.6, 0.8) reads 0.6. Half of
-    5.6 − 0.6 is written on it: S = (1, 0) + 2.5 · (0.6, 0.8) = (2.5, 2)."""
+    # α = (1/2, 3/4), β = 1/2. S is (2, 0), then fades to (1, 0), of which the key (0.6, 0.8) reads 0.6. Half of 5.6 −
+    # 0.6 is written on it: S = (1, 0) + 2.5 · (0.6, 0.8) = (2.5, 2).
     q, k = torch.ones(1, 1, 2, 2), torch.tensor([[[[1.0, 0], [0.6, 0.8]]]])
     decay = torch.tensor([0.5, 0.75]).log().expand(1, 1, 2, 2)
     out, _ = ruled(
@@ -583,7 +581,7 @@ def test_kimi_delta_by_hand():
 
 
 def test_log_linear_by_hand():
-    """Δ = log 2, a = 1/2, λ = 1 but 10 for level 2: query 2 sees itself by 1, and keys 1 and 0 by 10/2 and 10/4."""
+    # Δ = log 2, a = 1/2, λ = 1 but 10 for level 2: query 2 sees itself by 1, and keys 1 and 0 by 10/2 and 10/4.
     rates = torch.tensor([1.0, 1, 10]).expm1().log()  # the inverse of softplus
     ones, weights = torch.ones(1, 1, 3, 1), {"level.weight": 1.0, "level_rate": rates}
     steps = steps_of(
@@ -596,7 +594,7 @@ def test_log_linear_by_hand():
 
 @each("key", ["gla", "kda", "ssd"])
 def test_a_state_that_forgets_all_leaves_the_token_itself(key):
-    """Where α is 0 no product of decays overflows, nor its gradient: each query weighs its own key alone."""
+    # Where α is 0 no product of decays overflows, nor its gradient: each query weighs its own key alone.
     q, k, v, decay, *write = drawn(key, dtype=torch.float32)
     forgets = torch.full_like(decay, -1e4).requires_grad_()
     out, _ = ruled(key, q, unit(k), v, forgets, *write, chunk=8)
@@ -621,7 +619,7 @@ KDA = {"initial_state": None, "output_final_state": False}
     ],
 )
 def test_the_delta_rules_against_transformers(key, peer, more):
-    """Theirs divides queries by √D, as the scaled product does."""
+    # Theirs divides queries by √D, as the scaled product does.
     q, k, v, *own = given = drawn(key, dtype=torch.float32)
     turned = [x.transpose(1, 2) for x in given]
     agree(
@@ -632,7 +630,7 @@ def test_the_delta_rules_against_transformers(key, peer, more):
 
 
 def test_state_space_against_transformers():
-    """Theirs computes the step and the decay itself, from Δ before its softplus and from A."""
+    # Theirs computes the step and the decay itself, from Δ before its softplus and from A.
     (q, k, v), raw, rate = heads(T, T), torch.randn(B, H, T, requires_grad=True), torch.rand(H) * 5
     x, dt, b, c = (x.transpose(1, 2) for x in (v, raw, k, q))
     theirs = mamba2_chunk_scan(x, dt, -rate, b, c, chunk_size=8, dt_softplus=True).transpose(1, 2)
@@ -719,7 +717,7 @@ def test_the_kimi_delta_layer_against_transformers():
 
 
 def test_the_state_space_layer_against_mamba2():
-    """B and C are one head for all, and D is zero."""
+    # B and C are one head for all, and D is zero.
     width, size, state = 22, 11, 6
     peer = Mamba2Mixer(
         Mamba2Config(

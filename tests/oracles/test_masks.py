@@ -132,8 +132,7 @@ def test_an_offset_moves_the_queries_and_padding_hides_keys():
     assert torch.equal(
         build_mask(Choice("padding"), T, S, key_mask=real).expand(B, 1, T, S), padded
     ) and torch.equal(build_mask(CAUSAL, T, S, key_mask=real), padded & build_mask(CAUSAL, T, S))
-    with pytest.raises(ConfigError, match="key_mask"):
-        build_mask(Choice("padding"), T, S)
+    pytest.raises(ConfigError, build_mask, Choice("padding"), T, S).match("key_mask")
 
 
 def felt(layer, length, width, heads, **more):
@@ -173,7 +172,7 @@ def test_global_window_is_longformers(window, globals):
 
 @each("training", [False, True])
 def test_bigbird_is_the_window_the_ends_and_as_many_random_blocks(training):
-    """In eval transformers adds no random block; in training it adds r to each row of blocks in the middle."""
+    # In eval transformers adds no random block; in training it adds r to each row of blocks in the middle.
     block, blocks, random = 2, 12, 2
     length = block * blocks
     config = BigBirdConfig(
@@ -314,7 +313,7 @@ CONTINUED = Choice.of("shared_prefix", prefix=4, lengths="3, 5")
     ],
 )
 def test_each_path_is_the_causal_call_on_that_path_alone(choice, paths):
-    """What speculative decoding rests on: one call on the tree scores every path as if it were the text."""
+    # What speculative decoding rests on: one call on the tree scores every path as if it were the text.
     layer = Attention(AttentionConfig(10, 2, mask=choice))
     causal, x = twin(layer, mask="causal"), torch.randn(2, max(map(max, paths)) + 1, 10)
     whole = layer(x).merged
@@ -334,7 +333,7 @@ def test_a_chain_is_causal_roots_alone_are_continuations_and_so_are_clean_blocks
 
 @each(("rows", "columns", "window"), [(5, 7, 3), (4, 5, 1), (6, 3, 3), (5, 5, 5), (3, 4, 5)])
 def test_neighborhood_moves_its_window_inside_the_picture(rows, columns, window):
-    """NATTEN's rule by its clamped centre, as flex_attention's examples write it, for odd windows that fit."""
+    # NATTEN's rule by its clamped centre, as flex_attention's examples write it, for odd windows that fit.
     half = window // 2
     choice = Choice.of("neighborhood", rows=rows, columns=columns, window=window)
     cells_ = rows * columns
@@ -416,7 +415,7 @@ def test_moba_through_attention_has_the_gradients_of_the_loops_mask():
 
 
 def test_moba_by_hand():
-    """Blocks of two with means 1, −1 and 2 in one dimension; the query of token 7 is 1, so it takes block 2, then 0."""
+    # Blocks of two with means 1, −1 and 2 in one dimension; the query of token 7 is 1, so it takes block 2, then 0.
     k = torch.tensor([0.5, 1.5, -3.0, 1.0, 2.5, 1.5, 9.0, 9.0])[None, None, :, None]
 
     def row(sign, blocks):
@@ -431,7 +430,7 @@ def test_moba_by_hand():
 @each("keys", [1, 4, 16])
 @each(("size", "heads", "share", "rotated"), [(8, 1, 1.0, 8), (10, 3, 0.4, 4), (7, 5, 0.6, 4)])
 def test_the_indexer_is_deepseeks(size, heads, share, rotated, keys):
-    """DeepSeek's own with our weights; its queries come from a latent, here from x itself."""
+    # DeepSeek's own with our weights; its queries come from a latent, here from x itself.
     layer = Attention(
         AttentionConfig(
             C, H, mask=Choice.of("lightning", keys=keys, heads=heads, size=size, share=share)
@@ -476,7 +475,7 @@ def test_the_indexer_is_deepseeks(size, heads, share, rotated, keys):
 
 
 def test_index_scores_are_the_reports_sum_with_its_gradients():
-    """I_ts = Σ_h w_th ReLU(q_th · k_s), one pair of tokens at a time, without a rotation."""
+    # I_ts = Σ_h w_th ReLU(q_th · k_s), one pair of tokens at a time, without a rotation.
     choice = Choice.of("lightning", heads=2, size=4, share=0.0)
     mask: Any = Attention(AttentionConfig(C, H, mask=choice)).double().mask
     x = torch.randn(1, 7, C, dtype=torch.float64)
@@ -521,7 +520,7 @@ def test_top_cells_takes_the_earlier_of_equals_and_all_where_there_are_few():
 
 
 def test_what_was_chosen_in_numbers():
-    """Of two rows, one with both of its two best keys and 0.9 of the weight, one with one of two and 0.5."""
+    # Of two rows, one with both of its two best keys and 0.9 of the weight, one with one of two and 0.5.
     full = torch.tensor([[0.6, 0.3, 0.1, 0.0], [0.1, 0.5, 0.0, 0.4], [0.0] * 4])[None, None]
     allowed = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]).bool()
     got = selection(allowed, full / 2, 2)
@@ -533,7 +532,7 @@ def test_what_was_chosen_in_numbers():
 
 
 def test_the_papers_loss_is_the_divergence_and_zero_at_its_target():
-    """Two heads give key 0 the weights 1/2 and 1, key 1 the other 1/2: p = (3/4, 1/4); I = 0 predicts (1/2, 1/2)."""
+    # Two heads give key 0 the weights 1/2 and 1, key 1 the other 1/2: p = (3/4, 1/4); I = 0 predicts (1/2, 1/2).
     weights = torch.tensor([[[0.5, 0.5, 0.0]], [[1.0, 0.0, 0.0]]])[None]
     allowed, target = torch.tensor([[True, True, False]]), torch.tensor([[[3.0, 1.0, 9.0]]]).log()
     divergence = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
@@ -542,7 +541,7 @@ def test_the_papers_loss_is_the_divergence_and_zero_at_its_target():
 
 
 def test_the_papers_loss_trains_the_indexer_to_choose_better():
-    """The warm-up of DeepSeek-V3.2: the attention is full and frozen, and only the indexer learns."""
+    # The warm-up of DeepSeek-V3.2: the attention is full and frozen, and only the indexer learns.
     torch.manual_seed(5)
     layer, causal = (
         Attention(AttentionConfig(C, H, mask=Choice.of("lightning", keys=4, heads=4, size=8))),
@@ -658,8 +657,8 @@ def test_all_blocks_and_a_window_of_all_are_causal_attention_twice():
 
 
 def test_a_row_of_nsa_by_hand():
-    """Blocks of two, all scores 0, gates 1/2. The query at 4 sees means of 0, 1 and 2, 3, then 0, 1 and 4, then 4; for
-    the query at 0 no block is whole yet, so two branches of 1/2."""
+    # Blocks of two, all scores 0, gates 1/2. The query at 4 sees means of 0, 1 and 2, 3, then 0, 1 and 4, then 4; for
+    # the query at 0 no block is whole yet, so two branches of 1/2.
     layer = Attention(
         AttentionConfig(1, 1, "identity", kernel=Choice.of("nsa", size=2, blocks=2, window=1))
     )

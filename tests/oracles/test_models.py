@@ -100,7 +100,7 @@ def encoder(w, x, norm):
 
 
 def test_a_decoder_is_a_gpt():
-    """Pre-norm, learned places, GELU, tied: each row of the batch as one line of its own, nothing padded."""
+    # Pre-norm, learned places, GELU, tied: each row of the batch as one line of its own, nothing padded.
     shape = Shape(V, V, 10, one_vocabulary=True)
     model = made(
         shape,
@@ -221,7 +221,7 @@ def test_a_forecaster_reads_a_window_and_asks_the_places_after_it():
 @each("norm", ["post", "pre"])
 @each("source", ["tokens", "patches"])
 def test_the_transformer_is_torchs(norm, source):
-    """nn.Transformer between our embeddings and output, from weights to the gradient of every weight."""
+    # nn.Transformer between our embeddings and output, from weights to the gradient of every weight.
     words, first = source == "tokens", norm == "pre"
     model = made(Shape(V if words else 5, V, 10, source), norm=norm)
     below = nn.TransformerEncoderLayer(C, H, INNER, 0.0, batch_first=True, norm_first=first)

@@ -176,7 +176,7 @@ def convolved(projection, x):
 
 @each("key", RULES)
 def test_a_whole_layer_is_the_papers(key):
-    """To what unit length is: with ε beside the square, or not."""
+    # To what unit length is: with ε beside the square, or not.
     layer, x = layer_of(key, bias=True), torch.randn(B, LENGTH, WIDTH).double().requires_grad_()
     p, (q, k, v) = layer.projection, convolved(layer.projection, x)
     if RULES[key] not in ("gla", "ssd"):
@@ -206,7 +206,7 @@ def test_steps_give_what_the_whole_text_gives_and_store_three_rows(key, bias):
 @each("kernel", ["exact", "gated_delta"])
 @each("side", ["left", "right"])
 def test_padding_is_not_convolved(kernel, side):
-    """A bias makes rows of padding that are not zero; the text's own rows are those of the text alone."""
+    # A bias makes rows of padding that are not zero; the text's own rows are those of the text alone.
     config = AttentionConfig(
         WIDTH, HEADS, Choice.of("short_conv", bias=True), mask="causal", kernel=kernel
     )

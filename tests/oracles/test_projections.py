@@ -50,7 +50,7 @@ def test_shared_heads_against_sdpa(kv_heads, head_dim, cross, record):
 
 @each("groups", [1, 2, 3, 6])
 def test_pooled_key_heads_are_the_means_of_their_group(groups):
-    """Maps are linear, so the mean of maps gives the mean of keys; queries and output stay as they were."""
+    # Maps are linear, so the mean of maps gives the mean of keys; queries and output stay as they were.
     many = layer_of("multi_head").projection
     few = type(layer_of("multi_query").projection).pooled(many, groups)
     x, context = torch.randn(B, T, C), torch.randn(B, S, C)
@@ -65,7 +65,7 @@ def test_pooled_key_heads_are_the_means_of_their_group(groups):
 
 @each("depth", [1, 4])
 def test_differential_against_diffllama(depth):
-    """Theirs puts all first queries before all second ones; here the two of a head are neighbours."""
+    # Theirs puts all first queries before all second ones; here the two of a head are neighbours.
     half, size = 4, 2 * 4 * H
     config = diffllama.DiffLlamaConfig(
         hidden_size=size,
@@ -99,7 +99,7 @@ def test_differential_against_diffllama(depth):
 
 
 def test_what_both_maps_see_cancels():
-    """One head whose two queries and keys are equal keeps 1 − λ of the softmax, which is 0.8 in layer 1."""
+    # One head whose two queries and keys are equal keeps 1 − λ of the softmax, which is 0.8 in layer 1.
     layer = layer_of("differential", 1, 4)
     p = layer.projection
     put((p.lambda_q1, 0.0), (p.lambda_q2, 0.0))
@@ -138,7 +138,7 @@ def test_a_shut_gate_lets_only_the_bias_through_and_an_open_one_everything():
 
 
 def test_a_head_has_an_equal_share_of_the_width_unless_it_says_its_size():
-    """In a config stored before heads had a size of their own, too."""
+    # In a config stored before heads had a size of their own, too.
     stored = {
         "d_model": C,
         "num_heads": H,
@@ -157,7 +157,7 @@ def test_a_head_has_an_equal_share_of_the_width_unless_it_says_its_size():
 
 @each(("kv_heads", "head_dim"), [(1, 0), (2, 0), (3, 0), (6, 0), (2, 10)])
 def test_keys_as_values_are_gemmas(kv_heads, head_dim):
-    """A layer that attends to all tokens; its scale is set to ours."""
+    # A layer that attends to all tokens; its scale is set to ours.
     size, rope = head_dim or D, {"rope_type": "default", "rope_theta": 1e4}
     config = gemma4.Gemma4TextConfig(
         hidden_size=C,
@@ -212,8 +212,8 @@ def test_exclusive_is_its_definition_token_by_token(mask):
 
 
 def test_exclusive_by_hand():
-    """Values (1, 0) and (1, 1) with equal weights give y = (1, 1/2); along (1, 0) 1 is left out, along (1, 1) 3/4. A
-    token alone has nothing to add."""
+    # Values (1, 0) and (1, 1) with equal weights give y = (1, 1/2); along (1, 0) 1 is left out, along (1, 1) 3/4. A
+    # token alone has nothing to add.
     layer = Attention(AttentionConfig(2, 1, Choice.of("exclusive", bias=False)))
     p, eye = layer.projection, torch.eye(2)
     put((p.query.weight, 0.0), (p.value.weight, eye), (p.output.weight, eye))
@@ -227,10 +227,10 @@ def test_exclusive_by_hand():
 def test_exclusive_refuses_another_sequence():
     layer, x = layer_of("exclusive", mask="causal"), torch.randn(B, T, C)
     message = "exclusive.*7 queries from position 0 .*11 keys.*take self-attention"
-    with pytest.raises(ConfigError, match=message):
-        layer(x, torch.randn(B, S, C))
-    with pytest.raises(ConfigError, match="recurrent .*exclusive.*take projection = multi_head"):
-        ModelConfig.recurrent(C, projection="exclusive")
+    pytest.raises(ConfigError, layer, x, torch.randn(B, S, C)).match(message)
+    pytest.raises(ConfigError, ModelConfig.recurrent, C, projection="exclusive").match(
+        "recurrent .*exclusive.*take projection = multi_head"
+    )
 
 
 def test_cross_attention_of_a_model_is_multi_head_with_the_same_bias():
@@ -301,7 +301,7 @@ def test_latent_against_deepseek(query_latent, head_dim, layout):
 @each("groups", [2, 3, H])
 @each("rope", [2, 4])
 def test_grouped_latents_are_a_layer_of_deepseek_for_each_group(groups, rope):
-    """Zadouri 2025, section 3.3: heads of a group see their part of the latent alone, and all see one rotated key."""
+    # Zadouri 2025, section 3.3: heads of a group see their part of the latent alone, and all see one rotated key.
     layer = layer_of(
         Choice.of("latent", latent=12, rope=rope, groups=groups), size=5 * H, mask="causal"
     )
@@ -315,7 +315,7 @@ def test_grouped_latents_are_a_layer_of_deepseek_for_each_group(groups, rope):
 
 
 def test_grouped_latents_by_hand():
-    """Latents 3 and 4 alone in their groups: a norm of one number makes them 1, which each head's map multiplies."""
+    # Latents 3 and 4 alone in their groups: a norm of one number makes them 1, which each head's map multiplies.
     layer = Attention(AttentionConfig(2, 2, Choice.of("latent", latent=2, rope=0, groups=2)))
     p = layer.projection
     put(
@@ -331,8 +331,8 @@ def test_grouped_latents_by_hand():
 @each("offset", [0, 4])
 @each("rope", [0, 4])
 def test_the_absorbed_form_is_the_naive_one(rope, offset):
-    """DeepSeek-V2, section 2.1: W_uk is applied to the query, with one key head, and v is the latent itself. Keys and
-    values are never unfolded, yet weights, output and gradients are the same."""
+    # DeepSeek-V2, section 2.1: W_uk is applied to the query, with one key head, and v is the latent itself. Keys and
+    # values are never unfolded, yet weights, output and gradients are the same.
     layer = layer_of(Choice.of("latent", latent=9, rope=rope), size=5 * H)
     p, x = layer.projection, torch.randn(B, T, 5 * H, requires_grad=True)
     context = torch.randn(B, S, 5 * H, requires_grad=True)
@@ -371,7 +371,7 @@ def output(p, q, k, v, real):
 
 @each(("query_rank", "rank"), [(1, 1), (6, 2), (3, 5)])
 def test_tensor_products_are_the_papers_sums(query_rank, rank):
-    """Q_t = (1/R) Σ_r a_r(x_t) ⊗ b_r(x_t), and K and V alike. Zhang 2025, section 3.1."""
+    # Q_t = (1/R) Σ_r a_r(x_t) ⊗ b_r(x_t), and K and V alike. Zhang 2025, section 3.1.
     layer = layer_of(
         Choice.of("tensor_product", query_rank=query_rank, rank=rank), size=H * SIZE
     ).double()
@@ -389,7 +389,7 @@ def test_tensor_products_are_the_papers_sums(query_rank, rank):
 
 
 def test_the_rank_of_the_keys_of_a_token_is_that_of_the_sum():
-    """All heads of one token are a matrix of rank R; rotating it as a sum is rotating each b."""
+    # All heads of one token are a matrix of rank R; rotating it as a sum is rotating each b.
     layer = layer_of(Choice.of("tensor_product", rank=2), size=H * SIZE)
     x = torch.randn(1, 3, H * SIZE)
     p, turn = layer.projection, Rotary(SIZE, 10000.0, "halves")
@@ -399,7 +399,7 @@ def test_the_rank_of_the_keys_of_a_token_is_that_of_the_sum():
 
 
 def test_a_tensor_product_by_hand():
-    """Heads take 1 and 3 of b = (x, 2x): with R = 1 and x = 2 they are (2, 4) · 2 and (2, 4) · 6."""
+    # Heads take 1 and 3 of b = (x, 2x): with R = 1 and x = 2 they are (2, 4) · 2 and (2, 4) · 6.
     layer = Attention(AttentionConfig(4, 2, Choice.of("tensor_product", rank=1, query_rank=1)))
     a, b = ([[1.0, 0, 0, 0], [n, 0, 0, 0]] for n in (3, 2))
     put((layer.projection.key_heads.weight, a), (layer.projection.key_dims.weight, b))
@@ -409,7 +409,7 @@ def test_a_tensor_product_by_hand():
 @each("kv_heads", [1, 2, 3])
 @each("layout", ["halves", "interleaved"])
 def test_tied_states_are_the_papers(kv_heads, layout):
-    """v is the state of the group, k its first half and one rotated half for all. Zadouri 2025, section 3.3."""
+    # v is the state of the group, k its first half and one rotated half for all. Zadouri 2025, section 3.3.
     layer = layer_of(
         Choice.of("grouped_tied", kv_heads=kv_heads, layout=layout), size=H * SIZE
     ).double()

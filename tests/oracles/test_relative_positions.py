@@ -67,7 +67,7 @@ def bias_of(position, queries, keys=None, heads=1):
 
 @each("heads", [1, 2, 3, 5, 8, 11, 12, 16])
 def test_alibi_slopes_against_bloom(heads):
-    """Theirs is slope · j, so that j = 1 is it."""
+    # Theirs is slope · j, so that j = 1 is it.
     torch.testing.assert_close(
         alibi_slopes(heads),
         build_alibi_tensor(torch.ones(1, 2, dtype=torch.long), heads, torch.float32)[:, 0, 1],
@@ -76,7 +76,7 @@ def test_alibi_slopes_against_bloom(heads):
 
 @each("heads", [2, 4, 8, 16])
 def test_alibi_against_mpt(heads):
-    """MPT writes the last row, −m (T − 1 − j), which softmax makes the same for every row under a causal mask."""
+    # MPT writes the last row, −m (T − 1 − j), which softmax makes the same for every row under a causal mask.
     q, k = torch.randn(2, 1, heads, 13, 5)
     biases = Alibi(heads).bias(cells(q, k)), build_mpt_alibi_tensor(heads, 13)[None]
     ahead = torch.ones(13, 13, dtype=torch.bool).triu(1)
@@ -141,7 +141,7 @@ def test_a_bias_by_hand(position, weights, q, k, expected):
 
 @each("kernel", ["log", "power"])
 def test_kerple_cell_by_cell(kernel):
-    """Chi 2022: −r₁ log(1 + r₂ d) and −r₁ d^r₂, with the positive numbers that ours makes of what it learns."""
+    # Chi 2022: −r₁ log(1 + r₂ d) and −r₁ d^r₂, with the positive numbers that ours makes of what it learns.
     position, log = Kerple(H, kernel).double(), kernel == "log"
     r1, shape = F.softplus(position.slope), position.shape
     r2 = F.softplus(shape) if log else 2 * torch.sigmoid(shape)
@@ -158,7 +158,7 @@ def test_kerple_cell_by_cell(kernel):
 
 
 def test_kerple_keeps_its_kernels_positive_definite():
-    """Chi 2022 asks for r₁ > 0, and for 0 < r₂ ≤ 2 in the power: whatever is learned stays within."""
+    # Chi 2022 asks for r₁ > 0, and for 0 < r₂ ≤ 2 in the power: whatever is learned stays within.
     position = Kerple(4, "power")
     put((position.slope, [-9.0, -1, 1, 9]), (position.shape, [-9.0, 9, 30, -30]))
     bias = bias_of(position, 8, heads=4).detach()
@@ -171,7 +171,7 @@ def test_kerple_keeps_its_kernels_positive_definite():
 
 
 def test_fire_cell_by_cell():
-    """Li 2024 and its listing: f(log(c d + 1) / log(c max(i, L) + 1)), one value of f a head."""
+    # Li 2024 and its listing: f(log(c d + 1) / log(c max(i, L) + 1)), one value of f a head.
     position = Fire(H, 6, 4.0).double()
     names, own = zip(*position.named_parameters(), strict=True)
     assert names[:2] == ("stretch", "multiple")
@@ -194,7 +194,7 @@ def test_fire_cell_by_cell():
 
 
 def test_fire_by_hand():
-    """f(x) = x, c = 1, L = 3: before place 3 the share is log(d + 1)/log 4, after it log(d + 1)/log(i + 1)."""
+    # f(x) = x, c = 1, L = 3: before place 3 the share is log(d + 1)/log 4, after it log(d + 1)/log(i + 1).
     position = Fire(1, 1, 3.0)
     put(*zip(position.parameters(), (1.0, 1.0, 1.0, 0.0, 1.0, 0.0), strict=True))
     bias = bias_of(position, 8)[0]
@@ -204,7 +204,7 @@ def test_fire_by_hand():
 
 
 def test_shaw_keys_against_wav2vec2_bert():
-    """All places within ±4 and beyond, so that the clipping is seen."""
+    # All places within ±4 and beyond, so that the clipping is seen.
     config = Wav2Vec2BertConfig(
         hidden_size=C,
         num_attention_heads=H,
@@ -220,7 +220,7 @@ def test_shaw_keys_against_wav2vec2_bert():
 
 
 def test_shaw_values_against_every_cell_on_its_own():
-    """o = Σ w (v + a), written out: a vector for each cell, which is what the paper has and what nobody stores."""
+    # o = Σ w (v + a), written out: a vector for each cell, which is what the paper has and what nobody stores.
     shaw = relative.Shaw(5, 7, 3, values=True)
     weights = torch.rand(2, 3, 4, 9, requires_grad=True)
     where = cells(torch.randn(2, 3, 4, 5), torch.randn(2, 3, 9, 5), offset=2)
@@ -248,7 +248,7 @@ def test_keys_far_after_their_queries_read_the_last_row_alone():
 
 
 def test_shaw_in_the_layer_adds_both_terms():
-    """Zero keys make equal scores, so the output is the mean of v + a over what is seen."""
+    # Zero keys make equal scores, so the output is the mean of v + a over what is seen.
     layer = layer_of("shaw", 6, 1, distance=2)
     put((layer.projection.query.weight, 0.0))
     steps, value = layer(torch.randn(1, 3, 6)), layer.position.value
@@ -327,7 +327,7 @@ T5_TABLE = {"relative_attention_num_buckets": 8, "relative_attention_max_distanc
 
 
 def test_t5_against_its_attention():
-    """The whole layer: dot products without √D, no biases in the maps, one table for the heads."""
+    # The whole layer: dot products without √D, no biases in the maps, one table for the heads.
     peer = T5Attention(
         T5Config(d_model=C, d_kv=C // H, num_heads=H, **T5_TABLE), has_relative_attention_bias=True
     ).eval()
@@ -358,7 +358,7 @@ def test_t5_bias_of_a_cache_against_compute_bias(decoder):
 
 
 def test_sinusoids_have_the_published_values():
-    """The table widely printed for C = 4 and base 100 (four decimals)."""
+    # The table widely printed for C = 4 and base 100 (four decimals).
     published = [
         [0.0000, 1.0000, 0.0000, 1.0000],
         [0.8415, 0.5403, 0.0998, 0.9950],
@@ -372,7 +372,7 @@ def test_sinusoids_have_the_published_values():
 
 @each("dim", [2, 14, 62])
 def test_sinusoids_against_gptj(dim):
-    """Theirs has sines first, then cosines."""
+    # Theirs has sines first, then cosines.
     ours, theirs = sinusoids(torch.arange(31.0), dim), gptj.create_sinusoidal_positions(31, dim)
     torch.testing.assert_close(
         torch.cat((ours[:, 0::2], ours[:, 1::2]), dim=1), theirs, rtol=1e-5, atol=5e-6
@@ -389,7 +389,7 @@ def test_an_odd_dimension_ends_on_a_sine_of_the_same_law(dim):
 
 
 def test_sinusoids_far_out_keep_their_precision():
-    """fp32 angles are wrong in the third decimal at 100,000; the reference is in float64."""
+    # fp32 angles are wrong in the third decimal at 100,000; the reference is in float64.
     far = sinusoids(torch.tensor([100_003.0]), 6)[0, 0::2]
     assert far.tolist() == pytest.approx(
         [math.sin(100_003.0 / 10000 ** (k / 6)) for k in (0, 2, 4)], rel=0, abs=1e-6
@@ -407,8 +407,7 @@ def test_sinusoidal_adds_from_its_offset_and_learned_is_an_embedding_that_says_i
         (ours.table.weight,),
         (theirs.weight,),
     )
-    with pytest.raises(ValueError, match="13.*14|14.*13"):
-        ours.add(x, offset=9)
+    pytest.raises(ValueError, ours.add, x, offset=9).match("13.*14|14.*13")
 
 
 # Several positions at once against PyTorch's attention of vectors that Llama rotates, with a bias written out.
@@ -473,7 +472,7 @@ def test_a_part_with_tables_gets_its_own(learned):
 
 
 def test_a_score_worked_by_hand():
-    """Query 1 on key 0 with x = 1: rotated by one radian cos 1, then the formula takes 0.5 for the distance."""
+    # Query 1 on key 0 with x = 1: rotated by one radian cos 1, then the formula takes 0.5 for the distance.
     layer = Attention(AttentionConfig(2, 1, projection="identity", position="and"))
     scores = layer(torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])).scores[0, 0, 1]
     assert scores.tolist() == pytest.approx(

@@ -73,7 +73,7 @@ def test_a_share_in_halves_against_gpt_neox(share):
 
 @each(("dims", "turned", "offset"), [(D, D, 0), (D, D, 17), (24, 8, 5)])
 def test_interleaved_against_gptj(dims, turned, offset):
-    """GPT-J turns the first rotary_dim of its dimensions and appends the rest."""
+    # GPT-J turns the first rotary_dim of its dimensions and appends the rest.
     q, _ = heads(dims)
     sin, cos = gptj.create_sinusoidal_positions(64, turned)[offset : offset + T][None].chunk(
         2, dim=-1
@@ -208,7 +208,7 @@ def test_frequencies_and_amplitude_against_transformers(key, params, dims, lengt
 
 @each(("key", "params"), [case for case in CASES if case[1].get("share", 0.75) in (0.4, 0.75)])
 def test_the_whole_layer_against_llama(key, params):
-    """70 places, so that dynamic NTK grows beyond its 32 and 64."""
+    # 70 places, so that dynamic NTK grows beyond its 32 and 64.
     config, x = peer_config(key, **params), torch.randn(B, 70, H * D) * 0.3
     turn = llama.LlamaRotaryEmbedding(config)(x, torch.arange(70)[None])
     layer, peer = ours(key, bias=False, **params), llama.LlamaAttention(config, layer_idx=0).eval()
@@ -217,7 +217,7 @@ def test_the_whole_layer_against_llama(key, params):
 
 @each("length", [T, ORIGINAL + 6])
 def test_a_whole_layer_of_longrope_is_phi3s(length):
-    """Phi-3 holds q, k and v in one matrix; beyond 64 tokens it takes the long factors."""
+    # Phi-3 holds q, k and v in one matrix; beyond 64 tokens it takes the long factors.
     config = peer_config("longrope", model=phi3.Phi3Config, **SEARCHED)
     layer, x = ours("longrope", bias=False, **SEARCHED), torch.randn(B, length, H * D)
     q, k, v, output = (part.weight for part in layer.projection.children())
@@ -268,7 +268,7 @@ def test_frequencies_by_hand(position, length, frequencies, amplitude):
 
 
 def test_dynamic_ntk_turns_queries_and_keys_by_one_base():
-    """Whatever is asked of whatever: a query alone against 70 keys is the last row of all against all."""
+    # Whatever is asked of whatever: a query alone against 70 keys is the last row of all against all.
     layer, x = layer_of("ntk_rope", H * D, H, factor=4.0, original=32), torch.randn(1, 70, H * D)
     assert_close(layer(x[:, -1:], x, offset=69).scores, layer(x).scores[:, :, -1:])
     longer, keys = layer(torch.randn(1, 90, H * D), x), layer.projection(x, x)[1]
@@ -295,8 +295,9 @@ def test_p_rope_is_rope_when_all_pairs_turn_and_not_a_share_of_the_dimensions():
 
 @each("key", ["rope", "linear_rope", "ntk_rope", "yarn", "llama3_rope", "p_rope", "longrope"])
 def test_an_odd_size_is_refused_by_name_unless_a_share_turns(key):
-    with pytest.raises(ConfigError, match=f"position = {key} .*odd size, 5; take an even one"):
-        AttentionConfig(15, 3, position=key)
+    pytest.raises(ConfigError, AttentionConfig, 15, 3, position=key).match(
+        f"position = {key} .*odd size, 5; take an even one"
+    )
     if key not in ("p_rope", "longrope"):
         assert layer_of(key, 15, 3, share=0.8).position.rotate(torch.randn(1, 3, T, 5)).shape == (
             1,
@@ -322,10 +323,10 @@ def test_factors_are_spread_over_the_pairs(factors, pairs, spread):
 
 @each("text", ["", "a", "1,,2", "0", "-1", "nan", "inf", "1; 2"])
 def test_unreadable_factors_are_refused_in_words(text):
-    with pytest.raises(ConfigError, match="expected numbers from 0.01 to 1,000,000"):
-        parse_factors(text)
-    with pytest.raises(ConfigError, match="The factors are"):
-        AttentionConfig(24, 3, position=Choice.of("longrope", long=text))
+    pytest.raises(ConfigError, parse_factors, text).match("expected numbers from 0.01 to 1,000,000")
+    pytest.raises(
+        ConfigError, AttentionConfig, 24, 3, position=Choice.of("longrope", long=text)
+    ).match("The factors are")
 
 
 # A grid of rows and columns, against the vision tower of Qwen2-VL.
@@ -351,7 +352,7 @@ def test_queries_and_keys_of_a_grid_are_qwens(dims):
 @each("layout", ["halves", "interleaved"])
 @each("dims", [2, 6, 8])
 def test_a_score_sees_the_rows_and_columns_between_two_patches_alone(layout, dims):
-    """Moved down by two rows and right by one column; across the edge of a row the distance is another."""
+    # Moved down by two rows and right by one column; across the edge of a row the distance is another.
     turn, (q, k) = (
         GridRotary(dims, 10.0, layout, COLUMNS).rotate,
         torch.randn(2, 1, 1, 1, dims).double(),
@@ -387,7 +388,7 @@ def scores_of(dtype=torch.float32):
 
 @each("places", [4, 64])
 def test_cope_against_x_transformers(places):
-    """With 4 places the count runs over the table's end; theirs reads scores whose future is masked already."""
+    # With 4 places the count runs over the table's end; theirs reads scores whose future is masked already.
     ours, peer, (q, k), scores = Cope(SIZE, places), CoPE(SIZE, H, places), some(), scores_of()
     put((ours.table, torch.randn_like(ours.table)))
     masked = scores.masked_fill(AHEAD, LEAST)
@@ -459,7 +460,7 @@ def test_scores_by_hand(position, weights, scores, real, expected):
 
 
 def test_forgetting_against_x_transformers():
-    """Their causal half: theirs leaves growing numbers after the query, which a causal mask takes away."""
+    # Their causal half: theirs leaves growing numbers after the query, which a causal mask takes away.
     ours, peer = perturbed(Forgetting(12, H, 0.0)), DataDependentAlibi(12, H, causal=True)
     names = {f"to_forget_gates.0.{name}": w for name, w in ours.gate.named_parameters()}
     (q, k), x = some(), torch.randn(B, T, 12, requires_grad=True)
@@ -471,8 +472,8 @@ def test_forgetting_against_x_transformers():
 
 
 def test_forgetting_is_its_recurrence():
-    """What a query has kept of a key is its own gate times what the query before had kept; of itself it keeps all, and of
-    what comes later it has forgotten as much."""
+    # What a query has kept of a key is its own gate times what the query before had kept; of itself it keeps all, and
+    # of what comes later it has forgotten as much.
     position, x = Forgetting(12, H, 1.0).double(), torch.randn(B, T, 12, dtype=torch.float64)
     gates = position.gate(x).sigmoid().mT  # (B, H, T)
     decay = torch.eye(T, dtype=torch.float64).repeat(B, H, 1, 1)
@@ -483,15 +484,16 @@ def test_forgetting_is_its_recurrence():
 
 
 def test_forgetting_by_hand_and_what_it_needs():
-    """Gates of ½ and equal scores: a causal row is 1, ⅓ ⅔, 1/7 2/7 4/7."""
+    # Gates of ½ and equal scores: a causal row is 1, ⅓ ⅔, 1/7 2/7 4/7.
     layer = layer_of("forgetting", 6, 1, mask="causal")
     put((layer.position.gate.weight, 0.0), (layer.projection.query.weight, 0.0))
     torch.testing.assert_close(
         layer(torch.randn(1, 3, 6)).weights[0, 0],
         torch.tensor([[1.0, 0, 0], [1 / 3, 2 / 3, 0], [1 / 7, 2 / 7, 4 / 7]]),
     )
-    with pytest.raises(ConfigError, match="forgetting reads context.*alibi"):
-        layer.position.bias(cells(*some()))
+    pytest.raises(ConfigError, layer.position.bias, cells(*some())).match(
+        "forgetting reads context.*alibi"
+    )
 
 
 def test_a_formula_can_be_alibi():
@@ -528,7 +530,7 @@ def test_a_formula_by_hand():
 
 @each("keep_first", [True, False])
 def test_selective_scores_are_x_transformers(keep_first):
-    """Their function on causal scores; ours is given the scores before the mask."""
+    # Their function on causal scores; ours is given the scores before the mask.
     scores = scores_of()
     theirs = selective_attn(scores.masked_fill(AHEAD, LEAST), no_mask_sos=keep_first)
     agree(
@@ -540,7 +542,7 @@ def test_selective_scores_are_x_transformers(keep_first):
 
 @each("padded", [False, True])
 def test_a_whole_selective_layer_is_x_transformers(padded):
-    """Attend with selective; padding at the end, of which theirs hides the keys."""
+    # Attend with selective; padding at the end, of which theirs hides the keys.
     layer = layer_of("selective", H * SIZE, H, mask="causal")
     x = torch.randn(B, T, H * SIZE, requires_grad=True)
     real = torch.arange(T) < torch.tensor([[T], [6 if padded else T]])
@@ -552,7 +554,7 @@ def test_a_whole_selective_layer_is_x_transformers(padded):
 
 @each("keep_first", [True, False])
 def test_random_padding_selects_nothing(keep_first):
-    """The paper's sum, cell by cell; a query that is padding selects nothing."""
+    # The paper's sum, cell by cell; a query that is padding selects nothing.
     scores, real = scores_of(torch.float64), torch.rand(B, T) > 0.4
     theirs = scores.clone()
     for b, i, j in ((b, i, j) for b in range(B) for i in range(T) for j in range(keep_first, T)):
@@ -615,7 +617,7 @@ def test_without_mixing_nothing_changes_and_a_share_of_the_mean_else(keys):
 
 @each(("growth", "step"), [(0.1, 1), (0.7, 4), (0.1, 8192)])
 def test_a_whole_layer_of_temperature_is_llama_4s(growth, step):
-    """Three heads of keys and values; a random mask, in which every query sees its own token."""
+    # Three heads of keys and values; a random mask, in which every query sees its own token.
     config = llama4.Llama4TextConfig(
         hidden_size=60,
         num_attention_heads=6,

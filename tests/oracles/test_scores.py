@@ -60,7 +60,7 @@ def masks():
 @each("scale", [None, 1.0, 0.37])
 @each("temperature", [0.25, 1.0, 4.0])
 def test_against_sdpa(name, scale, temperature, kernel):
-    """A temperature divides scores and bias alike."""
+    # A temperature divides scores and bias alike.
     (q, k, v), (mask, bias) = heads(), masks()[name]
     out = attend(q, k, v, mask, bias=bias, scale=scale, temperature=temperature, kernel=kernel).out
     added = torch.zeros(T, S) if bias is None else bias / temperature
@@ -159,7 +159,7 @@ def test_the_layer_is_torchs(mask, cross, padded, kernel):
 
 @each("heads", [1, 3, 13, 39])
 def test_heads_take_neighbouring_dimensions(heads):
-    """Head h reads dimensions h·D to (h + 1)·D: with one head's values zeroed, only its part of the merge changes."""
+    # Head h reads dimensions h·D to (h + 1)·D: with one head's values zeroed, only its part of the merge changes.
     layer = Attention(AttentionConfig(C, heads, projection="identity", score="dot"))
     steps = layer(torch.randn(B, T, C))
     torch.testing.assert_close(
@@ -261,7 +261,7 @@ FORMULAS = {
 
 @each("score", [item.key for item in AXES["score"]])
 def test_against_the_formula_cell_by_cell(score):
-    """And its factors, which a page writes into the equation, add up to what was computed."""
+    # And its factors, which a page writes into the equation, add up to what was computed.
     attention = layer(score)
     x, context = torch.randn(B, T, C, requires_grad=True), torch.randn(B, S, C, requires_grad=True)
     q, k, _ = attention.projection(x, context)
@@ -356,7 +356,7 @@ def test_cosine_holds_tau_from_a_hundredth_up():
 
 
 def test_qk_norm_is_qwen3():
-    """With grouped heads and RoPE: the norms come first, so their gains meet each dimension before it is turned."""
+    # With grouped heads and RoPE: the norms come first, so their gains meet each dimension before it is turned.
     config = qwen.Qwen3Config(
         hidden_size=24,
         num_attention_heads=6,
@@ -375,7 +375,7 @@ def test_qk_norm_is_qwen3():
 
 
 def test_unit_vectors_are_made_after_the_rotation():
-    """As in the paper: the gain of a dimension does not turn with it, and the length of q has no effect."""
+    # As in the paper: the gain of a dimension does not turn with it, and the length of q has no effect.
     attention = layer("unit_vectors", 2 * C, position="rope")
     torch.nn.init.uniform_(attention.score.gain, 0.5, 2.0)
     x = torch.randn(B, S, 2 * C)
@@ -388,7 +388,7 @@ def test_unit_vectors_are_made_after_the_rotation():
 
 @each("d", [4, 64, 512])
 def test_the_scale_keeps_the_variance_of_the_scores(d):
-    """Vaswani 2017, footnote 4: q·k of unit normals has variance D, divided by √D it has one."""
+    # Vaswani 2017, footnote 4: q·k of unit normals has variance D, divided by √D it has one.
     q, k = torch.randn(2, 1, 1, 257, d)
     steps = attend(q, k, k)
     assert (steps.raw.var().item(), steps.scores.var().item()) == (
@@ -450,7 +450,7 @@ def test_the_threshold_of_graphs_and_gpus_is_that_of_the_package(power, theirs):
 @each("keys", [3, 40])
 @ENTMAX
 def test_entmax_gradient_is_the_slope(key, params, theirs, keys):
-    """Finite differences in double precision, on rows that are sorted and on rows that are solved."""
+    # Finite differences in double precision, on rows that are sorted and on rows that are solved.
     torch.manual_seed(5)
     scores = torch.randn(1, 1, 3, keys, dtype=torch.float64, requires_grad=True)
     own = normalizer(key, **params).double()
@@ -507,7 +507,7 @@ def test_sigmoid_and_top_k_are_x_transformers(own, how):
 
 
 def test_hard_is_x_transformers():
-    """Forward the largest, backward the softmax's gradient."""
+    # Forward the largest, backward the softmax's gradient.
     scores, _ = drawn()
     agree(normalizer("hard")(scores, None), one_hot_straight_through(scores), (scores,))
 
@@ -556,7 +556,7 @@ def test_it_is_the_paper_row_by_row(key, rule, spread, keys, masked):
 
 
 def test_scalable_softmax_keeps_its_peak_as_keys_are_added():
-    """Figure 1 of the paper: all scores −2 but the last, 3; s = 0.43. Softmax fades, this does not."""
+    # Figure 1 of the paper: all scores −2 but the last, 3; s = 0.43. Softmax fades, this does not.
 
     def peak(key, keys, **params):
         scores = torch.full((1, H, 1, keys), -2.0)
@@ -589,7 +589,7 @@ def talking():
 
 @each("masked", [False, True])
 def test_talking_heads_are_x_transformers(masked):
-    """Theirs adds the mix before the softmax to the scores, so that ours is that plus one."""
+    # Theirs adds the mix before the softmax to the scores, so that ours is that plus one.
     own, (q, k, v) = talking(), query_heads()
     peer = Attend(heads=H, pre_talking_heads=True, post_talking_heads=True, causal=False)
     names = {
@@ -602,7 +602,7 @@ def test_talking_heads_are_x_transformers(masked):
 
 
 def test_talking_heads_by_hand():
-    """Two heads, two keys: the second head's scores are the sum, and each head's weights the mean of both."""
+    # Two heads, two keys: the second head's scores are the sum, and each head's weights the mean of both.
     own = normalizer("talking_heads", heads=2)
     put((own.before, [[1.0, 0.0], [1.0, 1.0]]), (own.after, 0.5))
     torch.testing.assert_close(
@@ -612,7 +612,7 @@ def test_talking_heads_by_hand():
 
 
 def test_heads_that_talk_do_not_tell_what_is_masked():
-    """Under a mask of each head's own: what a head may not see reaches no head, forward and backward, NaN too."""
+    # Under a mask of each head's own: what a head may not see reaches no head, forward and backward, NaN too.
     own, scores = talking(), torch.randn(B, H, T, S)
     mask = torch.rand(B, H, T, S) > 0.4
     mask[:, 1, 2] = False

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError
-from core.attention.config import entry
+from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
 from core.attention.cost import (
     ClosedFormCost,
     Measurement,
@@ -384,7 +383,7 @@ def test_a_kernel_that_computes_every_cell_has_the_flops_of_every_cell(key, kern
 
 @each(("axis", "key"), [(axis, item.key) for axis in AXES for item in AXES[axis]])
 def test_a_mechanism_is_credited_to_the_paper_of_its_entry_alone(axis, key):
-    """A rule that a person types, draws or joins is nobody's paper."""
+    # A rule that a person types, draws or joins is nobody's paper.
     item = entry(axis, key)
     try:
         note = compare.heading_note(AttentionConfig(24, 3, **{axis: drawing.plain(axis, key)}))

@@ -41,7 +41,7 @@ put_kernel = partial(set_control, "efficient:")
 
 
 def test_the_kept_measurement_is_whole():
-    """Every kernel there is, each at least to 2,048 tokens, with the closed forms' memory."""
+    # Every kernel there is, each at least to 2,048 tokens, with the closed forms' memory.
     saved = efficient.load_result()
     assert set(saved.conditions.keys) == set(efficient.ENTRIES), "run make measured"
     for kernel in efficient.ENTRIES:
@@ -167,7 +167,7 @@ def test_slopes_and_the_sentence_come_from_the_points():
 
 
 def test_distances_are_those_of_the_outputs():
-    """Zero but for rounding where the weights are the same; not where they are others."""
+    # Zero but for rounding where the weights are the same; not where they are others.
     defaults = efficient.Conditions()
     assert all(
         output_error(defaults.config(kernel), efficient.SEED) < 1e-5
@@ -287,7 +287,7 @@ def test_both_ways_write_the_same_tokens(name):
 
 
 def test_the_trained_model_is_the_one_of_its_folder():
-    """It continues a passage as it occurred before."""
+    # It continues a passage as it occurred before.
     model, task = load_lab_decoder(TRAINED)
     ids = task.source_vocab.encode(task.tokens("the cat saw the small bird in the cat"))
     written = write(model, torch.tensor([ids]), 5, True).tokens
@@ -350,7 +350,7 @@ def test_the_forms_at_the_sizes_of_llama_2():
 
 @each("name", ["multi_head", "grouped_query", "multi_query", "latent", "keys_as_values", "linear"])
 def test_a_layer_stores_the_numbers_that_the_page_says(name):
-    """At a small model's sizes, a linear state of any text too."""
+    # At a small model's sizes, a linear state of any text too.
     model: Any = SimpleNamespace(attention=AttentionConfig(64, 16))
     form = sizes.FORMS[name]
     config = form.config(model).with_(mask="causal", kernel="linear" if form.state else "exact")
@@ -394,8 +394,7 @@ def test_pages_are_taken_in_turn_and_hold_every_token():
 @each("text", ["", "0", "3, x", "1, 257", "1,2,3,4,5,6,7,8,9", "−3", "²"])
 def test_lengths_that_cannot_be_read_are_refused(text):
     assert cache_study.parse_lengths(" 1, 256 ,5,2,2,2,2,2,") == (1, 256, 5, 2, 2, 2, 2, 2)
-    with pytest.raises(ValueError, match=r"type"):
-        cache_study.parse_lengths(text)
+    pytest.raises(ValueError, cache_study.parse_lengths, text).match(r"type")
 
 
 # Model cards.
@@ -523,8 +522,9 @@ def test_a_pattern_as_text_comes_back_with_any_formula():
     second = AttentionConfig(16, 2, mask=Choice.of("formula", text="i - j < 3"))
     for pattern in [(first, AttentionConfig(16, 2), second), (AttentionConfig(16, 2),)]:
         assert pattern_from_text(pattern_to_text(pattern), (16, 2)) == pattern
-    with pytest.raises(ConfigError, match="expected an axis or the end"):
-        from_text("position=rope;position=none")
+    pytest.raises(ConfigError, from_text, "position=rope;position=none").match(
+        "expected an axis or the end"
+    )
 
 
 def test_the_pattern_of_a_published_model_sets_all_attentions():

@@ -344,8 +344,7 @@ def test_a_search_goes_on_where_it_was_left(monkeypatch):
         if len(seen) == 2:
             raise KeyboardInterrupt  # as a widget that is used while the page runs
 
-    with pytest.raises(KeyboardInterrupt):
-        run(now, leave)
+    pytest.raises(KeyboardInterrupt, run, now, leave)
     assert now.length == 2 and not now.done and len(now.outputs()) == 3
     run(now, leave)
     run(whole, lambda now: None)
@@ -413,7 +412,7 @@ def test_another_output_is_looked_at_where_it_parts_from_the_best():
 
 
 def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
-    """As a slow model does: it is drawn while it goes on, and Stop holds it between two steps."""
+    # As a slow model does: it is drawn while it goes on, and Stop holds it between two steps.
     drawn = []
 
     def stop_after_three(now, draw, run=generate.run):

@@ -148,7 +148,7 @@ def test_a_term_without_its_explanation_is_found(found, names):
 
 
 def test_a_label_on_two_pages_means_one_thing():
-    """It has the same help on both, or stands in SHARED_LABELS: a new one needs another label or a line there."""
+    # It has the same help on both, or stands in SHARED_LABELS: a new one needs another label or a line there.
     helps: dict[str, set[str]] = {}
     for step in STEPS:
         for node in opened(step.key).main:
@@ -183,7 +183,7 @@ def assert_numbers_come_back(picture: Picture) -> None:
 
 @each("page", [step.key for step in STEPS])
 def test_every_picture_of_a_page_comes_back_from_every_file(page, monkeypatch):
-    """The first of each kind from PDF, too; the first of all from PNG, and as cairo draws it."""
+    # The first of each kind from PDF, too; the first of all from PNG, and as cairo draws it.
     monkeypatch.setattr(figure_files, "render", run_here)
     pictures = pictures_of(opened(page)).values()
     titles = [picture.title for picture in pictures]
@@ -304,7 +304,7 @@ def test_every_number_stands_as_the_rule_writes_it(page, model):
 
 
 def test_no_number_is_formatted_beside_the_rule():
-    """No decimals of its own in an f-string or a Vega format, but in CSV for other programs."""
+    # No decimals of its own in an f-string or a Vega format, but in CSV for other programs.
     for path in [one for one in (ROOT / "pages").glob("*.py") if one.stem not in OWN_DECIMALS]:
         tree = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
         of_csv = [one for one in tree if isinstance(one, ast.FunctionDef) and "csv" in one.name]
@@ -326,7 +326,7 @@ def test_no_number_is_formatted_beside_the_rule():
 
 
 def test_no_amount_is_written_beside_the_formatters():
-    """Bytes and times are written by `byte_size` and `duration` alone, so that MB means one thing on every page."""
+    # Bytes and times are written by `byte_size` and `duration` alone, so that MB means one thing on every page.
     assert [
         f"{path}:{after.lineno}"
         for folder in ("dashboard", "pages")

@@ -160,7 +160,7 @@ def test_a_head_that_is_nearly_even_has_no_role():
 
 
 def test_arrays_alone_are_measured_on_themselves():
-    """One layer of two heads over a text that comes again: one looks one back, the other at what followed before."""
+    # One layer of two heads over a text that comes again: one looks one back, the other at what followed before.
     tokens = np.array("<s> dog sun tree ship hand dog sun tree ship hand".split())
     rows = np.arange(len(tokens))
     looks = np.maximum(rows - 1, 0), np.where(rows > 5, rows - 4, 0)

@@ -116,7 +116,7 @@ def test_a_split_is_the_layer_of_so_many_heads(count):
 def test_projections_have_the_maps_of_their_layers_and_bytes_in_closed_form(
     count, kv_heads, latent
 ):
-    """The multi-head layer is shared between sessions: making fewer key heads of it must not change it."""
+    # The multi-head layer is shared between sessions: making fewer key heads of it must not change it.
     qkv, many = (
         compute.random_qkv(TOKENS, 64, count, 126),
         seeded_layer(AttentionConfig(64, count), 126),

@@ -130,7 +130,7 @@ def test_the_list_of_runs_is_ones_own_names_no_path_and_is_deleted_by_one_button
 
 @pytest.mark.parametrize("state", ["running", "paused", "finished"])
 def test_a_link_shows_the_run_of_another_without_its_buttons(browser, state):
-    """One may start a run of one's own beside one that goes on, and copy one that has ended."""
+    # One may start a run of one's own beside one that goes on, and copy one that has ended.
     hers = made("anna", state)
     with browser("ben"), hers.lock():
         app = open_at("train", run=hers.id)
@@ -196,7 +196,7 @@ def test_a_page_says_the_limits_and_bounds_its_controls(browser, monkeypatch):
 
 
 def test_models_are_those_of_the_list_and_of_runs_by_their_ids(browser):
-    """Whoever has the id of a fine-tuned run opens its model; no link, control or script holds a path of the server."""
+    # Whoever has the id of a fine-tuned run opens its model; no link, control or script holds a path of the server.
     run = made("anna", finetune={"task": "pairs"})
     tuned = EXAMPLES / "fine_tune" / "numbers" / "numbers-tuned"
     name = folder_name(shutil.copytree(tuned, run.path / tuned.name))
@@ -398,8 +398,7 @@ def test_addresses_and_names_of_requests(lines, capfd):
 
 def test_a_wrong_setting_says_what_it_takes_and_none_changes_nothing(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_LOG", "yaml")
-    with pytest.raises(ValueError, match="take json or text"):
-        health.start_log()
+    pytest.raises(ValueError, health.start_log).match("take json or text")
     monkeypatch.delenv("ATTENTION_LAB_LOG")
     factory = logging.getLogRecordFactory()
     health.start_log()

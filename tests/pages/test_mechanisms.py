@@ -172,7 +172,7 @@ def test_the_rule_that_ran_is_shown():
 
 
 def test_what_is_drawn_or_typed_can_be_trained_with():
-    """From a link, whose parameters are bound to the page's controls when the page is left."""
+    # From a link, whose parameters are bound to the page's controls when the page is left.
     at = open_masks(first="Formula")
     at.button(key="masks:train").click().run()
     assert not at.error
@@ -288,7 +288,7 @@ def test_opens_with_words_shuffled_then_the_equation():
 
 
 def test_every_encoding_is_drawn_with_its_parameters_or_says_that_there_is_nothing():
-    """Each in one of the pictures that depend on it; how it enters decides which is drawn."""
+    # Each in one of the pictures that depend on it; how it enters decides which is drawn.
     at = open_positions()
     for item, idea in zip(AXES["position"], cycle(("encoding", "distance", "shift"))):
         choose(at, item.key, idea)
@@ -443,7 +443,7 @@ def test_a_shuffle_is_never_the_order_itself(count):
 
 
 def test_shuffling_changes_nothing_without_positions_and_something_with_any():
-    """For every encoding that there is: the page's own claim."""
+    # For every encoding that there is: the page's own claim.
     for item in AXES["position"]:
         config = AttentionConfig(16, 2, position=Choice(item.key))
         result = positions.shuffle_effect(config, WORDS, 126, 1)
@@ -481,10 +481,9 @@ def test_places_later_the_same_words_score_the_same_where_distance_decides(key, 
 def test_a_table_too_short_to_look_ahead_says_so():
     config = AttentionConfig(16, 2, position=Choice.of("learned", max_len=16))
     assert positions.table_of(config, 126, 24).shape == (16, 16)
-    with pytest.raises(
-        ValueError, match="16 positions, of which 2 are held out: too few for a shift of 2; take"
-    ):
-        positions.linear_maps(config, 126, 2)
+    pytest.raises(ValueError, positions.linear_maps, config, 126, 2).match(
+        "16 positions, of which 2 are held out: too few for a shift of 2; take"
+    )
     assert [row[0] for row in positions.linear_maps(config, 126, 1).rows] == [1]
 
 
@@ -572,7 +571,7 @@ def test_the_equation_adds_up_to_the_score_that_is_drawn_and_the_snippet_runs(ke
 
 
 def test_all_scores_meet_the_same_queries_and_keys():
-    """But for QK-norm, which changes them before they meet; and the same word twice is the same key."""
+    # But for QK-norm, which changes them before they meet; and the same word twice is the same key.
     result = [
         study.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in SCORES if key != "qk_norm"
     ]
@@ -689,8 +688,7 @@ def test_the_picked_normalizers_are_figures_and_all_of_them_are_one_click_furthe
     ],
 )
 def test_bad_scores_are_refused_in_words(text, says):
-    with pytest.raises(ValueError, match=re.escape(says)):
-        normalizers_page.parse(text)
+    pytest.raises(ValueError, normalizers_page.parse, text).match(re.escape(says))
 
 
 NO_WEIGHT = "every normalizer gives weights of 0"

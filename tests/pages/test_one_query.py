@@ -62,7 +62,7 @@ def test_every_preset_sets_all_axes_is_recognised_and_said_in_words(monkeypatch)
 
 
 def test_every_projection_score_and_normalizer_can_be_chosen_and_is_drawn():
-    """The pages Positions and Masks do the same for theirs."""
+    # The pages Positions and Masks do the same for theirs.
     at, axes = open_page(position="none", mask="none"), ("projection", "score", "normalizer")
     seen = set()
     for items in zip_longest(*(AXES[axis] for axis in axes)):
@@ -276,7 +276,7 @@ def test_the_code_that_ran_is_shown():
     ],
 )
 def test_a_link_of_before_the_simple_start_shows_the_numbers_of_then(link, named):
-    """It is the link that names every value with which the page opened then."""
+    # It is the link that names every value with which the page opened then.
     then = {
         "tokens": SENTENCE,
         "d_model": "16",
@@ -498,7 +498,7 @@ def test_the_equation_holds_the_live_numbers():
 @each("d_model", D_MODELS)
 @each("heads", [1, 4])
 def test_the_products_that_are_shown_add_up_to_the_score(d_model, heads):
-    """To the rounding of two factors a product."""
+    # To the rounding of two factors a product.
     config = AttentionConfig(d_model, heads if d_model % heads == 0 else 1, position="alibi")
     r = reading(config)
     line = re.sub("[()]", "", "".join(equation_of(r, config, 2)[1:]))

@@ -208,8 +208,7 @@ def test_a_run_of_another_server_is_fetched_and_its_link_opens_it_but_one_that_t
     open_at("train", run=first.id)
     assert {run.id for run in list_runs()} == {first.id, second.id}, "a link opens it, too"
     copied = instance(find_run(first.id), Run)
-    with pytest.raises(OSError, match="red trains this run"):
-        jobs.resume(copied)
+    pytest.raises(OSError, jobs.resume, copied).match("red trains this run")
     assert copied.status().state == "paused"
 
 
@@ -473,7 +472,7 @@ def test_first_sight_is_a_real_sweep_of_which_every_measure_is_drawn():
 
 
 def test_a_sweep_is_started_found_again_stopped_and_continued():
-    """Every value is queued from every seed; a fresh page shows the sweep until the example is chosen."""
+    # Every value is queued from every seed; a fresh page shows the sweep until the example is chosen.
     start = [("selectbox", "axis", "num_heads"), ("slider", "seeds", 2), ("button", "start", None)]
     app = open_sweeps()
     assert_case(app, Case(do=start), "sweeps:")
@@ -610,8 +609,7 @@ def test_runs_wait_in_order_stop_leaves_none_waiting_and_continue_begins_where_i
     assert sweep.runs()[1, 0] != others[0]
     assert sweep.outcomes()[1, 0].state in ("starting", "queued")
     monkeypatch.setattr(jobs, "QUEUE", 3)
-    with pytest.raises(jobs.QueueFull):
-        sweeps.start(sweep_config())
+    pytest.raises(jobs.QueueFull, sweeps.start, sweep_config())
     assert len(list_runs()) == 5 and list_sweeps() == [sweep], "no room leaves nothing behind"
 
 
@@ -654,8 +652,7 @@ def test_values_are_read_as_offered_or_as_typed():
     for axis, text, value in (("d_model", "24", 24), ("learning_rate", "1", 1.0)):
         assert read(axis, text) == value and type(read(axis, text)) is type(value)
     for axis, name in (("score", "nonsense"), ("d_model", "wide")):
-        with pytest.raises(ConfigError):
-            read(axis, name)
+        pytest.raises(ConfigError, read, axis, name)
 
 
 @each(

@@ -149,7 +149,7 @@ def next_record(run: Run, step: int) -> None:
 
 
 def test_the_figures_of_a_live_run_follow_until_a_step_is_picked():
-    """Also where a browser that missed the first drawing of a widget sends the widget's default back."""
+    # Also where a browser that missed the first drawing of a widget sends the widget's default back.
     run = half_way()
     with run.lock():
         app = open_train(run.id)
@@ -646,7 +646,7 @@ def assert_document(task: Task, run: Run, app: AppTest) -> None:
 
 
 def test_a_document_is_drawn_at_both_levels_with_the_weights_of_the_run_beside_another_model():
-    """The product of both levels stands beside the Transformer's row of the class, on the same words."""
+    # The product of both levels stands beside the Transformer's row of the class, on the same words.
     config, sizes = TaskConfig.of("documents", sentences=4), dict(held_out=12, num_examples=3)
     (_, run, app), (task, other, other_app) = (
         drawn(config, kind, **sizes) for kind in ("hierarchical", "classifier")
@@ -669,12 +669,11 @@ def test_a_document_is_drawn_at_both_levels_with_the_weights_of_the_run_beside_a
     validate.frames(run, run.config())
     halves = {name: value.astype(np.float16) for name, value in frame.items()}
     run.frame_path(2).write_bytes(save(halves | {"0:words": halves["0:words"][..., :-1].copy()}))
-    with pytest.raises(ValueError, match="0:words is F16"):
-        validate.frames(run, run.config())
+    pytest.raises(ValueError, validate.frames, run, run.config()).match("0:words is F16")
 
 
 def test_by_hand_a_drawing():
-    """A sentence has what its words have; words are escaped, and readable on every colour of the scale."""
+    # A sentence has what its words have; words are escaped, and readable on every colour of the scale.
     weights = np.array([0.1, 0.1, 0, 0.0, 0.3, 0, 0, 0.3, 0.2], dtype=np.float32)
     levels = DocumentWeights.of_words(TOKENS, weights)
     assert levels.sentences == pytest.approx([0.2, 0.6, 0.2])
@@ -692,7 +691,7 @@ def test_by_hand_a_drawing():
 
 
 def test_the_controls_of_a_hierarchical_model():
-    """Neither positions nor what a decoder reads are on offer; the mechanisms are those of one learned query."""
+    # Neither positions nor what a decoder reads are on offer; the mechanisms are those of one learned query.
     start = make_task(TaskConfig.of("documents")).recommended["hierarchical"].model
     keys = [param.key for param in of_model(ModelConfig.from_json(start))]
     assert keys == ["layers", "cell", "bidirectional", "dropout"]
@@ -735,7 +734,7 @@ def test_the_button_asks_for_what_the_controls_say():
 
 
 def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
-    """A run whose encoder stayed as it was, so that before and after are the same, and a head that was drawn anew."""
+    # A run whose encoder stayed as it was, so that before and after are the same, and a head that was drawn anew.
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     records = (
         Record(0, loss=1.4, sequence_accuracy=0.25, held_out=28),

@@ -32,8 +32,7 @@ from core.studies.why import (
     thinned,
 )
 from core.tasks import TaskConfig
-from core.training import Record
-from core.training.record import Bucket, Prediction
+from core.training import Bucket, Prediction, Record
 from dashboard.server import jobs
 from dashboard.ui.panels import SHOW
 from pages import why
@@ -400,7 +399,7 @@ def test_as_frames_come_the_kept_ones_stay(count, frames):
 
 
 def test_the_kept_measurement_is_whole():
-    """Made by `make bottleneck`: the models it names, all lengths, and an alignment that is one."""
+    # Made by `make bottleneck`: the models it names, all lengths, and an alignment that is one.
     saved, (without, with_it) = study.load(), Controls().pair
     named = set(models(saved.learned))
     assert named == set(study.MODELS) == set(saved.seconds), "run make bottleneck"
@@ -419,7 +418,7 @@ def test_the_kept_measurement_is_whole():
 
 
 def test_the_experiment_in_small(tmp_path, monkeypatch):
-    """Real runs, in this process: both models are measured, and what is saved is what is loaded."""
+    # Real runs, in this process: both models are measured, and what is saved is what is loaded.
     small = Controls(d_model=8, longest=20)
     for name, value in {
         "MODELS": small.pair,

@@ -285,8 +285,7 @@ def test_a_paused_run_whose_checkpoint_was_damaged_says_so_and_keeps_its_records
     records = run.records()
     flip(last_checkpoint(run) / name, random.Random(3))
     run.requeue()
-    with pytest.raises(ValueError, match="changed after they were saved"):
-        fine_tune(run, never)
+    pytest.raises(ValueError, fine_tune, run, never).match("changed after they were saved")
     assert run.records() == records and records
 
 
@@ -371,8 +370,7 @@ def test_what_cannot_be_is_said_before_a_folder_is_made(config, pairs, tmp_path,
          "device = cuda is not on this machine"),
         (lambda: replace(config, device="tpu"), ConfigError, "device = 'tpu'; expected one of auto, cpu"),
     ):  # fmt: skip
-        with pytest.raises(error, match=words):
-            make()
+        pytest.raises(error, make).match(words)
     assert not list(tmp_path.iterdir())
 
 
@@ -424,8 +422,9 @@ def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(
         args = running.make_trainer(loop).args
         assert args.use_cpu == (kind == "cpu") and args.disable_tqdm
     assert (args.weight_decay, args.warmup_steps) == (0.01, 60 // 10)
-    with pytest.raises(FloatingPointError, match="take a smaller learning rate"):
-        loop.learned(math.nan)  # a loss that is no number ends it
+    pytest.raises(FloatingPointError, loop.learned, math.nan).match(
+        "take a smaller learning rate"
+    )  # a loss that is no number ends it
 
 
 # Encoders, decoders and encoder–decoders of the usual families go on learning and come out as folders of their own.
@@ -497,8 +496,7 @@ def test_a_shell_names_a_model_as_look_inside_does(stored, encoder, monkeypatch)
     assert name_of(str(stored)) == "someone/tiny"
     wrong = {"/nowhere/at/all": "There is no folder", "no such name": "not the name of a model"}
     for name, words in wrong.items():
-        with pytest.raises(PretrainedError, match=words):
-            resolve(name)
+        pytest.raises(PretrainedError, resolve, name).match(words)
 
 
 @pytest.mark.parametrize(("model", "task", "words"), [
@@ -509,23 +507,23 @@ def test_a_shell_names_a_model_as_look_inside_does(stored, encoder, monkeypatch)
     ("/nowhere", "classify", "no model at /nowhere"),
 ])  # fmt: skip
 def test_a_model_that_cannot_learn_the_rows_is_refused_in_a_sentence(model, task, words, tmp_path):
-    with pytest.raises(PretrainedError, match=words):
-        create(usual(task, model=model), tmp_path)
+    pytest.raises(PretrainedError, create, usual(task, model=model), tmp_path).match(words)
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_missing_is_said(encoder, tmp_path, monkeypatch):
     words = r"does not know \d\d% of the words in these rows. Labels need"
-    with pytest.raises(ConfigError, match=words):
-        create(usual("classify", model=str(encoder)), tmp_path)
+    pytest.raises(ConfigError, create, usual("classify", model=str(encoder)), tmp_path).match(words)
     bare = tmp_path / "bare"
     shutil.copytree(encoder, bare, ignore=shutil.ignore_patterns("token*"))
-    with pytest.raises(PretrainedError, match="bare has no readable tokenizer"):
-        create(FineTuneConfig("classify", COLOURS, str(bare)), tmp_path)
+    pytest.raises(
+        PretrainedError, create, FineTuneConfig("classify", COLOURS, str(bare)), tmp_path
+    ).match("bare has no readable tokenizer")
     monkeypatch.setattr("core.pretrained.finetune.free_bytes", lambda: 1000)
     size = hub.format_bytes(2 * (encoder / "model.safetensors").stat().st_size)
-    with pytest.raises(PretrainedError, match=f"about {size} of memory .*, and 1 kB is free"):
-        check_model(str(encoder), "classify")
+    pytest.raises(PretrainedError, check_model, str(encoder), "classify").match(
+        f"about {size} of memory .*, and 1 kB is free"
+    )
 
 
 def test_a_text_model_of_the_hub_is_chosen_on_the_page_and_carried_to_others(stored, page):
@@ -602,8 +600,7 @@ def test_rows_are_read_as_they_are_meant():
     ("\n".join(f"{i},{i % 2}" for i in range(3_001)), "at most 3,000 are allowed"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_with_its_line(data, words):
-    with pytest.raises(ConfigError, match=words):
-        parse("classify", data)
+    pytest.raises(ConfigError, parse, "classify", data).match(words)
 
 
 # A classifier keeps the order of its own labels where the rows have the same ones; any other model gets a new head.

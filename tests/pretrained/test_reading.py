@@ -219,8 +219,7 @@ def test_a_text_of_one_token_keeps_its_kind(family):
 @each("family", WITHOUT)
 def test_what_has_no_map_says_why_and_what_to_do(family):
     words = {"mamba": "Take a Transformer", "big_bird_sparse": "original_full"}[family]
-    with pytest.raises(PretrainedError, match=f"(?s)(?=.*to draw).*{words}"):
-        tiny(family)
+    pytest.raises(PretrainedError, tiny, family).match(f"(?s)(?=.*to draw).*{words}")
 
 
 def test_a_sink_is_one_column_more():
@@ -247,8 +246,9 @@ def test_paired_heads_are_one_layer_and_said():
 def test_a_family_with_code_of_its_own_can_be_drawn_but_not_opened(family):
     batch, *_ = encode(tiny(family), given(family))
     for more in ({"with_qkv": True}, {"probe": True}, {"off": frozenset({("self", 0, 1)})}):
-        with pytest.raises(PretrainedError, match="not opened or switched off"):
-            forward(tiny(family), batch, **more)
+        pytest.raises(PretrainedError, forward, tiny(family), batch, **more).match(
+            "not opened or switched off"
+        )
 
 
 @each("family", ["roberta", "longformer"])
@@ -318,8 +318,9 @@ def test_a_picture_is_prepared_as_the_model_s_own_processor_does():
     torch.testing.assert_close(batch["pixel_values"], expected, atol=1e-5, rtol=1e-5)
     assert line.tokens[:3] == ("[class]", "0,0", "0,1") and line.grid == (3, 3)
     assert len(picture_line(tiny("vit").model, (4 * 50, 4 * 100))) == 5001
-    with pytest.raises(PretrainedError, match="50 × 101 patches; at most 5,000 are drawn"):
-        picture_line(tiny("vit").model, (4 * 50, 4 * 101))
+    pytest.raises(PretrainedError, picture_line, tiny("vit").model, (4 * 50, 4 * 101)).match(
+        "50 × 101 patches; at most 5,000 are drawn"
+    )
 
 
 # A model before it learned: the same shape, other weights, by its seed, and nothing around it changed.
@@ -437,8 +438,7 @@ def test_sound_is_made_at_the_rate_that_the_model_takes():
 def test_how_a_picture_is_prepared_stands_in_its_file(text, expected, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(text, encoding="utf-8")
     if isinstance(expected, str):
-        with pytest.raises(PretrainedError, match=expected):
-            ImageProcessor.of(tmp_path)
+        pytest.raises(PretrainedError, ImageProcessor.of, tmp_path).match(expected)
     else:
         assert ImageProcessor.of(tmp_path) == expected
 
@@ -464,8 +464,9 @@ def test_a_layer_s_own_queries_and_keys_make_its_own_attention(minilm, layer):
         merged = own.output((weights @ qkv.v[0]).transpose(0, 1).reshape(1, 16, 384), qkv.x)
     torch.testing.assert_close(own(qkv.x)[0], merged, atol=1e-5, rtol=1e-5)
     for missing in (-1, 6):
-        with pytest.raises(PretrainedError, match="it has 6 layers"):
-            layer_qkv(minilm, SENTENCE, missing)
+        pytest.raises(PretrainedError, layer_qkv, minilm, SENTENCE, missing).match(
+            "it has 6 layers"
+        )
 
 
 @each("text", ["a", "🙂", "שלום עולם", "…", "<b>x</b>", "a\u0000b", "𝔘𝔫𝔦"])
@@ -477,14 +478,12 @@ def test_any_text_gives_a_reading(minilm, text):
 
 def test_nothing_to_read_a_text_too_long_and_a_changed_file_are_said(minilm, tmp_path):
     for text in ("", "   ", "\n\t"):
-        with pytest.raises(PretrainedError, match="write a sentence"):
-            read(minilm, text)
+        pytest.raises(PretrainedError, read, minilm, text).match("write a sentence")
     long, longest = (read(minilm, text) for text in ("word " * 700, "ab " * 10_000))
     assert len(long.source) == len(longest.source) == 512
     assert "702 tokens" in long.cut and longest.cut
     (tmp_path / "model.safetensors").write_bytes(b"not the model")
-    with pytest.raises(PretrainedError, match="sha256"):
-        verify(tmp_path / "model.safetensors", "53aa51")
+    pytest.raises(PretrainedError, verify, tmp_path / "model.safetensors", "53aa51").match("sha256")
 
 
 # Attention that was computed elsewhere: what is read, what is refused in words, and that nothing else can happen.
@@ -548,8 +547,9 @@ def test_tokens_name_rows_and_columns_and_special_ones_are_known():
     assert read_arrays(data, "a.safetensors").source.tokens == ("the", "##m", "cat", "␣", "!")
     typed = read_arrays(npz(attention=even(1, 3, 5, 5)), "a.npz", "one two three four five")
     assert typed.trace.map(0).queries == ("one", "two", "three", "four", "five")
-    with pytest.raises(PretrainedError, match="2 tokens are typed"):
-        read_arrays(npz(a=even(2, 4, 4)), "a.npz", "one two")
+    pytest.raises(PretrainedError, read_arrays, npz(a=even(2, 4, 4)), "a.npz", "one two").match(
+        "2 tokens are typed"
+    )
 
 
 def test_kinds_are_named_or_read_off_the_weights():
@@ -632,8 +632,7 @@ def declaring(count: int) -> bytes:
 def test_what_is_no_attention_is_refused_in_words(data, why):
     tracemalloc.start()
     try:
-        with pytest.raises(PretrainedError, match=why):
-            read_arrays(data, "a file")
+        pytest.raises(PretrainedError, read_arrays, data, "a file").match(why)
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()
@@ -860,8 +859,7 @@ def test_an_answer_can_be_begun_for_the_model(strategy):
     }.items(),
 )
 def test_what_cannot_say_anything_says_why(words, do):
-    with pytest.raises((PretrainedError, ValueError), match=words):
-        do()
+    pytest.raises((PretrainedError, ValueError), do).match(words)
 
 
 def test_a_text_is_never_longer_than_the_model_reads():
@@ -956,8 +954,9 @@ def test_what_sees_the_tokens_that_follow_does_not_predict_them(model_type, head
     model = built(model_type)
     assert model.head == head
     if head == "none":
-        with pytest.raises(PretrainedError, match="sees the tokens that follow"):
-            prepare_generation(model, ModelInputs("A dog."))
+        pytest.raises(PretrainedError, prepare_generation, model, ModelInputs("A dog.")).match(
+            "sees the tokens that follow"
+        )
 
 
 def test_every_job_names_models_that_do_it():

@@ -214,8 +214,9 @@ def test_dates_are_typed_as_dates():
     day = instance(task, TableTask).table.columns[1]
     assert day.date and day.word(18322.0) == "2020-03-01"
     assert task.example("2.5,2020-03-02").source == (2.5, 18323.0)
-    with pytest.raises(ValueError, match="day = 'soon'; expected a date such as 2020-03-31"):
-        task.example("2.5,soon")
+    pytest.raises(ValueError, task.example, "2.5,soon").match(
+        "day = 'soon'; expected a date such as 2020-03-31"
+    )
 
 
 LINES = [f"number {n}\tno {n}" for n in range(60)]
@@ -302,8 +303,13 @@ PAIRED = [(str(i % 2), ("red", "blue")[i % 2], ("yes", "no")[i // 2 % 2]) for i 
     ],
 )
 def test_what_will_not_do_is_said(data, more, words):
-    with pytest.raises(ConfigError, match=words):
-        TaskConfig.of("own_pairs" if "unit" in more else "own_table", data=data, **more)
+    pytest.raises(
+        ConfigError,
+        TaskConfig.of,
+        "own_pairs" if "unit" in more else "own_table",
+        data=data,
+        **more,
+    ).match(words)
 
 
 def test_a_text_column_is_read_word_by_word():
@@ -448,8 +454,7 @@ def test_words_of_a_row_and_rows_that_are_typed():
         ("a,red", "size = 'a'; expected a number"),
         ("1,green", "colour = 'green'; expected one of blue, red"),
     ):
-        with pytest.raises(ValueError, match=words):
-            task.example(typed)
+        pytest.raises(ValueError, task.example, typed).match(words)
     assert task.shape.columns == (0, 3) and (task.centre[1], task.scale[1]) == (0, 1)
     assert task.flat([row])[0, 1:].tolist() == [0, 0, 1], "missing, blue, red"
 
@@ -806,15 +811,14 @@ def test_a_reference_is_the_text_and_the_same_text_has_the_same_one(task):
 
 
 def test_what_is_stored_is_refused_in_words_when_it_is_gone_or_changed(task, runs):
-    with pytest.raises(ConfigError, match="not on this machine"):
-        TaskConfig.of("own_text", data="sha256:" + "0" * 64)
+    pytest.raises(ConfigError, TaskConfig.of, "own_text", data="sha256:" + "0" * 64).match(
+        "not on this machine"
+    )
     short = TaskConfig.of("own_text", data=reading.put("abc " * 9))  # it is read with the task
-    with pytest.raises(ConfigError, match="too few for a window"):
-        make_task(short)
+    pytest.raises(ConfigError, make_task, short).match("too few for a window")
     reading._read.cache_clear()
     reading.path_of(str(task["data"])).write_text("something else", encoding="utf-8")
-    with pytest.raises(ConfigError, match="was changed"):
-        make_task(replace(task, seed=1))
+    pytest.raises(ConfigError, make_task, replace(task, seed=1)).match("was changed")
 
 
 def test_a_run_is_whole_without_the_store(task, runs):
@@ -841,8 +845,7 @@ def test_a_zip_whose_data_is_not_what_it_says_is_refused(task, runs):
     zipped = pack(run)
     forget(runs)
     shutil.rmtree(run.path)
-    with pytest.raises(ValueError, match="was changed"):
-        unpack(zipped, runs)
+    pytest.raises(ValueError, unpack, zipped, runs).match("was changed")
 
 
 def test_text_too_long_for_a_setting_is_stored_when_a_run_is_made(monkeypatch, runs):
@@ -930,8 +933,7 @@ def test_a_text_may_be_as_long_as_is_said():
     ],
 )
 def test_bytes_that_are_no_text_are_named(data, words):
-    with pytest.raises(ConfigError, match=words):
-        decode_text(data)
+    pytest.raises(ConfigError, decode_text, data).match(words)
 
 
 @each(
@@ -961,8 +963,7 @@ def test_bytes_that_are_no_text_are_named(data, words):
     ],
 )
 def test_what_is_wrong_with_a_table_is_said_with_its_line(text, words):
-    with pytest.raises(ConfigError, match=words):
-        read_rows(text)
+    pytest.raises(ConfigError, read_rows, text).match(words)
 
 
 def test_lines_are_counted_over_quoted_line_ends_and_blank_lines():

@@ -60,9 +60,8 @@ from core.runs.sweeps import create_sweep, delete_sweep
 from core.runs.worker import work
 from core.studies.sweeps import SweepData, load_sweep
 from core.tasks import TASKS, TaskConfig, make_task
-from core.training import Record, prepare, recommended, train
+from core.training import Prediction, Record, prepare, recommended, train
 from core.training.__main__ import main
-from core.training.record import Prediction
 from core.training.sweeps import SweepConfig
 from dashboard.server import people
 from dashboard.ui import export
@@ -103,7 +102,7 @@ def test_a_model_without_attention_comes_back(tmp_path):
 
 @pytest.mark.parametrize("key", [entry.key for entry in TASKS])
 def test_every_task_comes_back_with_its_maps(tmp_path, key):
-    """What is kept of each form (pairs, text, a label, a series) has sizes of its own."""
+    # What is kept of each form (pairs, text, a label, a series) has sizes of its own.
     task = make_task(TaskConfig.of(key))
     small = dict(steps=1, held_out=3, num_examples=2, record_every=1, batch_size=2)
     config = recommended(task, list(task.recommended)[-1], **small)
@@ -132,8 +131,7 @@ def test_a_zip_of_the_folder_itself_is_taken_and_a_run_under_way_is_stopped(tmp_
 
 
 def refused(data: bytes, root: Path, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        archive.unpack(data, root)
+    pytest.raises(ValueError, archive.unpack, data, root).match(words)
     assert list(root.iterdir()) == [] and not (root.parent / "run.json").exists()
 
 
@@ -481,8 +479,9 @@ def test_files_are_not_mixed_and_an_empty_run_is_refused(run, tmp_path, capsys, 
         assert main([command, str(run.path), str(tmp_path)]) == 1
         assert words in capsys.readouterr().err
     empty = create_run(small_run(), path=tmp_path / "empty")
-    with pytest.raises(ValueError, match="no measurements yet"):
-        archive.write_tensorboard(empty, tmp_path / "none")
+    pytest.raises(ValueError, archive.write_tensorboard, empty, tmp_path / "none").match(
+        "no measurements yet"
+    )
 
 
 def log_records(data: bytes, at: int = 7, block: int = 32_768):
@@ -627,8 +626,7 @@ def test_one_server_trains_a_run(memory, server):
     status = copied.status()
     assert status.state == "paused" and status.message == "It trains on red; this is a copy."
     said = r"red trains this run\. Continue it once red has ended it, or \d\d s after"
-    with pytest.raises(StoreError, match=said):
-        blue.take_over(copied)
+    pytest.raises(StoreError, blue.take_over, copied).match(said)
     expire(red.place, run.id)
     blue.take_over(copied)
     copied.requeue()
@@ -662,8 +660,7 @@ def test_while_the_store_is_away_training_goes_on_and_is_copied_later(
         work(run.path)
         assert copy_now() == f"The store {red.place.label} cannot be reached (ConnectionError)."
         red.take_over(run)  # a run of one's own can be continued all the same
-        with pytest.raises(StoreError, match="cannot be reached"):
-            bring("20260101-000000-abcdef")
+        pytest.raises(StoreError, bring, "20260101-000000-abcdef").match("cannot be reached")
         prune(0)
         assert find_run(run.id) == run, "what is not copied stays"
     assert run.status().state == "finished" and copy_now() == "" and red.trouble == ""
@@ -789,8 +786,7 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(stores,
     assert copy_now() == "" and red.newest()[report.name[:16]].server == "blue"
     bring(report.name[:16], REPORTS)
     assert report.read_bytes() == b"blue's views", "the latest change counts"
-    with pytest.raises(StoreError, match="blue trains this run"):
-        red.take_over(corpus)
+    pytest.raises(StoreError, red.take_over, corpus).match("blue trains this run")
     delete_sweep(sweep)
     copy_now()
     assert red.place.list(f"sweeps/{sweep.id}") == {}
@@ -821,7 +817,7 @@ def test_a_lease_is_prolonged_in_time_and_what_the_store_lacks_looked_for_again(
 
 
 def test_of_two_servers_that_continue_a_run_at_once_one_does(stores, server, monkeypatch):
-    """Both have read that nobody holds the run, or that the last server's lease has run out, before either writes."""
+    # Both have read that nobody holds the run, or that the last server's lease has run out, before either writes.
     red = server("red").place
     blue = server("blue").place
     for last in (False, True):
@@ -935,8 +931,7 @@ def test_all_runs_fit_into_the_room_there_is_and_what_was_deleted_goes_first(tmp
 
 def test_a_deleted_run_comes_back_within_the_hour(tmp_path):
     run = made(tmp_path, 0, "running")
-    with pytest.raises(ValueError, match="stop it first"):
-        discard(run)
+    pytest.raises(ValueError, discard, run).match("stop it first")
     run.set_status("finished")
     with run.lock(), pytest.raises(ValueError, match="stop it first"):
         discard(run)
@@ -970,7 +965,7 @@ def test_a_copy_shares_everything_but_its_name(tmp_path):
 
 
 def test_a_number_of_everything_is_no_worker(tmp_path):
-    """kill(-1, …) ends every process of the user; a status file is no reason to."""
+    # kill(-1, …) ends every process of the user; a status file is no reason to.
     run = create_run(small_run(), tmp_path)
     known = 2, 2**31 - 1
     for pid in (*known, -1, 0, 1, True, "7", [7], 1e9, 2**31, None):

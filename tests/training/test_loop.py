@@ -33,9 +33,8 @@ from core.runs import archive, executor, worker
 from core.runs.runs import Run, create_run, find_run
 from core.tasks import Example, TaskConfig, make_task
 from core.tasks.tables import TableTask
-from core.training import Record, RunConfig, evaluate, loop, prepare, recommended, train
+from core.training import Prediction, Record, RunConfig, evaluate, loop, prepare, recommended, train
 from core.training.__main__ import progress
-from core.training.record import Prediction
 from dashboard.server import jobs
 from dashboard.ui import run_data
 from pages import runs as runs_words, train as train_words
@@ -163,7 +162,7 @@ def test_the_expected_weight_is_what_the_maps_say(monkeypatch):
 
 
 def test_the_weights_of_outputs_on_their_source_by_kind_of_map():
-    """Of two outputs of a source of three positions; a classifier's are one row, its class."""
+    # Of two outputs of a source of three positions; a classifier's are one row, its class.
     weights, rows = np.arange(25.0).reshape(5, 5), ("a", "b", "c", "d", "e")
 
     def read(kind, config="decoder", rows=rows, pool=""):
@@ -213,7 +212,7 @@ def test_two_passes_in_a_row_that_many_items_confirm_finish_early(monkeypatch):
 
 
 def test_learning_rate_rises_then_falls_by_its_schedule():
-    """Vaswani's d^-0.5 · min(n^-0.5, n · w^-1.5) is its peak d^-0.5 · w^-0.5 times min(√(w/n), n/w)."""
+    # Vaswani's d^-0.5 · min(n^-0.5, n · w^-1.5) is its peak d^-0.5 · w^-0.5 times min(√(w/n), n/w).
     config = small_run(steps=100, warmup=9, learning_rate=1.0)
     assert loop.learning_rate(config, 5) == pytest.approx(0.5, abs=0.01)
     assert loop.learning_rate(config, 100) == pytest.approx(0.1)
@@ -235,7 +234,7 @@ def test_reverse_is_learned(monkeypatch):
 
 
 def test_a_step_fetches_nothing_from_the_device(monkeypatch):
-    """Each fetch of a number would wait for the device; the loop itself fetches all at once, at a record."""
+    # Each fetch of a number would wait for the device; the loop itself fetches all at once, at a record.
     session, calls = prepare(small_run(steps=6, record_every=3)), []
     for name in ("item", "tolist", "__float__", "__bool__", "__int__", "cpu"):
         usual = getattr(torch.Tensor, name)
@@ -269,12 +268,13 @@ def test_a_number_that_is_lost_between_two_records_names_its_step(monkeypatch):
             list(train(session.config, session, stop=lambda: session.progress.step == last))  # noqa: B023
     session = prepare(small_run())
     next(iter(session.model.parameters())).data.fill_(float("nan"))
-    with pytest.raises(FloatingPointError, match="loss .* smaller learning rate"):
-        list(train(session.config, session))
+    pytest.raises(FloatingPointError, list, train(session.config, session)).match(
+        "loss .* smaller learning rate"
+    )
 
 
 def test_a_checkpoint_holds_the_generator_of_the_gpu(tmp_path, monkeypatch):
-    """No GPU is here: its generator is made up, and the session says that it trains there."""
+    # No GPU is here: its generator is made up, and the session says that it trains there.
     state, given = torch.arange(16, dtype=torch.uint8), list[torch.Tensor]()
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: state)
     monkeypatch.setattr(torch.cuda, "set_rng_state", given.append)
@@ -465,7 +465,7 @@ def run_config(mask, **changes):
     ],
 )
 def test_the_loss_is_the_divergence_from_full_attention(beside):
-    """Of the same weights under a causal mask, forward and by steps; no gradient reaches anything but the indexer."""
+    # Of the same weights under a causal mask, forward and by steps; no gradient reaches anything but the indexer.
     layer = Attention(AttentionConfig(C, H, **{"mask": LIGHTNING} | beside))
     full = Attention(layer.config.with_(mask="causal", kernel="exact"))
     full.load_state_dict(layer.state_dict(), strict=False)
@@ -556,7 +556,7 @@ def test_the_recall_of_the_indexer_rises_in_training():
     ],
 )
 def test_the_optimizer_that_was_asked_for(name, kind, monkeypatch):
-    """It takes torch's own steps, to the last bit, without torch.compile."""
+    # It takes torch's own steps, to the last bit, without torch.compile.
     config = small_run(optimizer=name, weight_decay=0.03, learning_rate=0.004)
     ours, torchs = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
     torchs.load_state_dict(ours.state_dict())
@@ -663,7 +663,7 @@ def columns(config: TaskConfig) -> list[tuple[str, int]]:
 
 
 def test_identifiers_and_dates_stay_as_they_were_then():
-    """Values of the code of then: whole numbers are left out only where they count, dates are categories."""
+    # Values of the code of then: whole numbers are left out only where they count, dates are categories.
     assert columns(older(DATA)) == [("id", 0), ("price", 9), ("day", 5)], (
         "a date's points count as decimal ones"
     )
@@ -672,7 +672,7 @@ def test_identifiers_and_dates_stay_as_they_were_then():
 
 
 def test_one_decimal_sign_is_read_in_all_columns():
-    """Between semicolons with a point nowhere it is a comma, else a point; nothing stood between thousands."""
+    # Between semicolons with a point nowhere it is a comma, else a point; nothing stood between thousands.
     plain = DATA.replace(".03.2020", ".")
     assert columns(older(plain.replace(".;", ";"))) == [("id", 0), ("price", 0), ("day", 0)]
     spaced = plain.replace(".;", ";").replace(";DE;", ";1 000;", 9).replace(";DE;", ";2 000;")
@@ -741,7 +741,7 @@ def test_command_line_spare_and_loop_give_the_same_numbers(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_a_signal_stops_a_process_and_keeps_what_was_reached(tmp_path):
-    """Where memory runs out, a worker is ended before its server."""
+    # Where memory runs out, a worker is ended before its server.
     run = create_run(small_run(**LONG), root=tmp_path)
     child = forked(run)
     wait_for(lambda: len(run.records()) >= 2)
@@ -855,7 +855,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, metho
 
 @pytest.mark.parametrize("asks", [3, 4, 5, 6, 8])
 def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(tmp_path, asks):
-    """Between two records the mean training loss of both parts counts; only the last gradients are not kept."""
+    # Between two records the mean training loss of both parts counts; only the last gradients are not kept.
     sizes = dict(steps=7, record_every=3)
     broken = create_run(small_run(**sizes), path=tmp_path)
     left = iter(range(asks))
@@ -923,8 +923,7 @@ def test_stopped_and_gone_on_is_as_never_stopped(tmp_path, optimizer, model):
 def test_checkpoints_are_few_and_the_last_is_there(tmp_path):
     sizes = dict(record_every=1, held_out=2, num_examples=1)
     run = create_run(small_run(steps=60, **sizes), path=tmp_path / "run")
-    with pytest.raises(ValueError, match="saved no weights"):
-        run.model()
+    pytest.raises(ValueError, run.model).match("saved no weights")
     train_here(run)
     steps = run.checkpoint_steps()
     assert steps[-1] == 60 and 8 <= len(steps) <= 12
@@ -937,8 +936,7 @@ def test_checkpoints_are_few_and_the_last_is_there(tmp_path):
         (lambda: train_here(run), "do not fit"),
         (lambda: run.checkpoint(steps[3]), f"step {steps[3]} cannot be read"),
     ):
-        with pytest.raises(ValueError, match=words):
-            use()
+        pytest.raises(ValueError, use).match(words)
 
 
 # Opening runs and working on them gives back what it takes: memory maps, open files and threads.
@@ -1033,7 +1031,7 @@ def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
 
 
 def test_it_records_its_gpu_and_how_its_libraries_are_set(monkeypatch):
-    """What moves the last bit of a sum, and so a run: another way of MKL's, or oneDNN left out."""
+    # What moves the last bit of a sum, and so a run: another way of MKL's, or oneDNN left out.
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
     monkeypatch.setenv("ONEDNN_X", "x" * 300)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)

@@ -186,8 +186,7 @@ REFUSED += [
 
 @each(("ask", "words"), REFUSED)
 def test_what_cannot_be_swept_or_read_is_refused_in_words(ask, words):
-    with pytest.raises(ConfigError, match=words):
-        ask()
+    pytest.raises(ConfigError, ask).match(words)
 
 
 @each(
@@ -239,8 +238,9 @@ def test_a_pattern_is_a_setting_of_a_decoder():
     masked = vary(two, "score", Choice("cosine")).model.pattern
     assert [one.score.key for one in masked] == ["cosine"] * 2 and len(set(masked)) == 2
     assert len(vary(two, "attention", models[0].attention).model.pattern) == 1
-    with pytest.raises(ConfigError, match="pattern = 'gpt9'; take same or one of"):
-        vary(base, "pattern", "gpt9")
+    pytest.raises(ConfigError, vary, base, "pattern", "gpt9").match(
+        "pattern = 'gpt9'; take same or one of"
+    )
 
 
 def recorded(config: SweepConfig, cell, state="finished") -> Run:
@@ -309,8 +309,7 @@ def test_a_deleted_run_is_lost_until_it_is_begun_anew_and_a_broken_file_is_told(
     config = sweep_config()
     broken = Sweep(tmp_path / "broken.json")
     broken.path.write_text("{", encoding="utf-8")
-    with pytest.raises(ConfigError):
-        broken.config()
+    pytest.raises(ConfigError, broken.config)
     assert broken.outcomes() == {} and broken.pending() == []
     sweep = create_sweep(config)
     sweep.add_runs({config.cells[0]: Run(Path("/nowhere/20200101-000000-abcdef"))})
@@ -405,8 +404,7 @@ def test_an_interrupted_sweep_stops_its_workers_and_is_no_success(tmp_path, monk
     ],
 )
 def test_what_cannot_run_is_refused_in_words(change, word):
-    with pytest.raises(ConfigError, match=word):
-        small_run(**change)
+    pytest.raises(ConfigError, small_run, **change).match(word)
 
 
 def test_only_devices_that_are_there_and_automatic_is_cuda_where_it_is(monkeypatch):
@@ -414,8 +412,7 @@ def test_only_devices_that_are_there_and_automatic_is_cuda_where_it_is(monkeypat
     for there, device in ((True, "cuda"), (False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         assert resolve_device("auto") == device and ("cuda" in devices()) == there
-    with pytest.raises(ConfigError, match="cuda"):
-        resolve_device("cuda")
+    pytest.raises(ConfigError, resolve_device, "cuda").match("cuda")
 
 
 # The shell's command: a recipe to a file, a file to a run, a run further; mistakes end in one sentence.
@@ -813,7 +810,7 @@ FLOATS = {
 @each("unit", sorted(FLOATS))
 @given(data=st.data())
 def test_an_interval_never_contradicts_its_p_nor_leaves_its_bounds(unit, data):
-    """In every unit, for groups that share all seeds, some, or none; also where all differences are equal."""
+    # In every unit, for groups that share all seeds, some, or none; also where all differences are equal.
     group = st.dictionaries(st.integers(0, 8), FLOATS[unit], max_size=6)
     groups = data.draw(st.lists(group, min_size=2, max_size=4))
     for pair in compare(groups, unit, data.draw(st.sampled_from([0.0, 0.01]))):
@@ -956,7 +953,7 @@ def test_intervals_by_other_peoples_code():
     ],
 )
 def test_an_interval_misses_no_difference_in_five_percent_at_most(unit, draw):
-    """Each draw comes from two equal conditions, whose difference is 0 and whose ratio is 1."""
+    # Each draw comes from two equal conditions, whose difference is 0 and whose ratio is 1.
     rng, none, count = np.random.default_rng(7), float(unit == "times"), 2000
     measured = [mean_interval(draw(rng).tolist(), unit) for _ in range(count)]
     missed = sum(not low <= none <= high for _, low, high in measured)
