@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from core.attention import Attention
-from core.models.cards import CARDS, RETNET, card
+from core.models.cards import CARDS, card
 from core.models.cards.base import KINDS
 from tests.cases import each
 
