@@ -11,7 +11,6 @@ import asyncio
 import os
 import re
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ MB = 1_000_000
 TICK = os.sysconf("SC_CLK_TCK")
 SMALL = "1000"  # MB of the small machine
 BUDGETS = {"start": "–", "every page once": "≤ 600 MB", "two readers, one training": "≤ 1,000 MB"}
+SETTLE = 15  # seconds
 TURNS = 3  # rounds of the second reader while the first trains
 VISITED = (
     "one_query",
@@ -183,7 +183,7 @@ async def measure(mode: str, server: RunningServer, show: bool) -> list[Row]:
     async with reading(server.url) as reader:
         await open_all(reader, server, show)
         errors(reader)
-        time.sleep(1)
+        await asyncio.sleep(SETTLE)  # a spare worker ends once its imports are done
         rows.append(Row(mode, "every page once", server.held()))
         work = asyncio.create_task(use_and_train(server, reader))
         rows.append(Row(mode, "two readers, one training", await peak(server, work)))
