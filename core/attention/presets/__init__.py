@@ -7,16 +7,11 @@ from functools import lru_cache
 
 from core.attention.config import AXES, AttentionConfig, entry
 from core.attention.presets.base import Preset
-from core.attention.presets.early import LONG, RECURRENT, TRANSFORMERS, VARIANTS
-from core.attention.presets.recent import SELECTIVE, TODAY
+from core.attention.presets.early import EARLY
+from core.attention.presets.recent import RECENT
 from core.entries import Choice, ConfigError, complete, quote
 
-PRESETS: tuple[Preset, ...] = tuple(
-    sorted(
-        (*RECURRENT, *TRANSFORMERS, *LONG, *TODAY, *VARIANTS, *SELECTIVE),
-        key=lambda item: item.year,
-    )
-)
+PRESETS: tuple[Preset, ...] = tuple(sorted((*EARLY, *RECENT), key=lambda item: item.year))
 
 
 def preset(key: str) -> Preset:

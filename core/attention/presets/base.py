@@ -52,14 +52,13 @@ class Preset:
             for axis in AXES
             if getattr(own, axis) != getattr(usual, axis)
         }
-        if own.has("projection", "own positions"):
-            sentences["position"] = (
-                f"{AXIS_NAMES['position']}: only those of {name('projection', own.projection)}."
-            )
-        elif own.has("kernel", "own positions") and own.position.key == "none":
-            sentences["position"] = (
-                f"{AXIS_NAMES['position']}: only those of {name('kernel', own.kernel)}."
-            )
+        for axis in ("kernel", "projection"):
+            if own.has(axis, "own positions") and (
+                axis == "projection" or own.position.key == "none"
+            ):
+                sentences["position"] = (
+                    f"{AXIS_NAMES['position']}: only those of {name(axis, getattr(own, axis))}."
+                )
         return (*sentences.values(), self.meaning) if sentences else ()
 
 
