@@ -74,15 +74,16 @@ def check_heads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor 
     shapes = f"got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}."
     if not q.dim() == k.dim() == v.dim() == 4:
         raise ValueError(f"q, k and v are (batch, heads, length, head size); {shapes}")
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(f"q and k need one head size; {shapes}")
-    if k.shape[-2] != v.shape[-2]:
-        raise ValueError(f"k and v need one number of keys; {shapes}")
-    uneven = q.shape[1] % k.shape[1] or q.shape[1] % v.shape[1]
-    if not q.shape[0] == k.shape[0] == v.shape[0] or uneven:
-        raise ValueError(
-            f"q, k and v need one batch, and heads of k and v that divide those of q; {shapes}"
-        )
+    needs = {
+        "q and k need one head size": q.shape[-1] == k.shape[-1],
+        "k and v need one number of keys": k.shape[-2] == v.shape[-2],
+        "q, k and v need one batch, and heads of k and v that divide those of q": (
+            q.shape[0] == k.shape[0] == v.shape[0]
+            and q.shape[1] % k.shape[1] == q.shape[1] % v.shape[1] == 0
+        ),
+    }
+    if unmet := [need for need, met in needs.items() if not met]:
+        raise ValueError(f"{unmet[0]}; {shapes}")
     return check_mask(mask)
 
 
@@ -192,8 +193,9 @@ class Attention(nn.Module):
         self.mask = pieces.get("mask") or (
             None if config.mask.key == "none" else make_mask(config.mask, config)
         )
-        parts = () if self.mask is None else self.mask.modules()
-        self.indexer = next((part for part in parts if isinstance(part, LightningIndexer)), None)
+        self.indexer = next(
+            (part for part in self.modules() if isinstance(part, LightningIndexer)), None
+        )
         plain = not pieces and config.kernel.key == "exact" and why_not_fused(config) is None
         self.fast_kernel = fused if plain else self.kernel
         self.recording_kernel = (
@@ -221,8 +223,11 @@ class Attention(nn.Module):
             or isinstance(self.kernel, nn.Module)
             or bool({"position", "mask"} & pieces.keys())
         )
-        combines = config.has("projection", "folds") or "projection" in pieces
-        self.combine_heads = self.projection.combine_heads if combines else None
+        self.combine_heads = (
+            self.projection.combine_heads
+            if config.has("projection", "folds") or "projection" in pieces
+            else None
+        )
 
     def forward(
         self,
@@ -390,8 +395,8 @@ class Attention(nn.Module):
             seen = x if cache.inputs is None else torch.cat((cache.inputs, x), dim=1)
         if self.reads_rows:  # all rows are computed again, so no heads are stored
             assert seen is not None
-            whole = self(seen, key_mask=real, record=record, shared=shared)
-            return replace(last_rows(whole, x.shape[1]), cache=Cache(length, (), seen, real=real))
+            steps = last_rows(self(seen, key_mask=real, record=record, shared=shared), x.shape[1])
+            return replace(steps, cache=Cache(length, (), seen, real=real))
         # What is stored are keys as they are once rotated, or what the projection chooses, from which keys are
         # computed and rotated again at each step.
         if kv is not None:
@@ -558,8 +563,8 @@ def attend(
     or the mask is not bool; ConfigError for an unknown kernel, or one that cannot do that normalizer.
     """
     mask = check_heads(q, k, v, mask)
-    usual = dot_product_scale(q.shape[-1]) if scale is None else scale
-    run, score, softmax = _pieces(kernel, dropout, usual, temperature)
+    scale = dot_product_scale(q.shape[-1]) if scale is None else scale
+    run, score, softmax = _pieces(kernel, dropout, scale, temperature)
     refuse_if(
         normalizer is not None and kernel != "exact",
         f"kernel = {kernel} computes only softmax",

@@ -43,9 +43,6 @@ def matrices(plain: float, masked: float) -> Callable[[LayerConfig, Area], Cost]
 # Normalizers by the exponential: softmax, of capped scores or by length, and rows that may sum to less than 1.
 
 
-SUMS_TO_ONE, AT_MOST_ONE = frozenset({"sums to one"}), frozenset({"at most one"})
-
-
 class Softcap(Softmax):
     """Softmax of c·tanh(s/c), so that no score leaves (−c, c). Gemma 2, section 2."""
 
@@ -359,7 +356,7 @@ NORMALIZERS = Axis(
         "https://arxiv.org/abs/1409.0473",
         (TEMPERATURE,),
         "eˢ / Σ eˢ",
-        traits=SUMS_TO_ONE | {"softmax"},
+        traits=frozenset({"sums to one", "softmax"}),
         cost=matrices(1, 2),
     ),
     Entry(
@@ -384,7 +381,7 @@ NORMALIZERS = Axis(
             ),
         ),
         "softmax(c·tanh(s / c))",
-        traits=SUMS_TO_ONE,
+        traits=frozenset({"sums to one"}),
         cost=matrices(2, 3),
     ),
     Entry(
@@ -410,7 +407,7 @@ NORMALIZERS = Axis(
             ),
         ),
         "softmax(c·log n·s)",
-        traits=SUMS_TO_ONE,
+        traits=frozenset({"sums to one"}),
         cost=matrices(2, 3),
     ),
     Entry(
@@ -424,7 +421,7 @@ NORMALIZERS = Axis(
         "https://www.evanmiller.org/attention-is-off-by-one.html",
         (TEMPERATURE,),
         "eˢ / (1 + Σ eˢ)",
-        traits=AT_MOST_ONE,
+        traits=frozenset({"at most one"}),
         cost=matrices(2, 3),
     ),
     Entry(
@@ -450,7 +447,7 @@ NORMALIZERS = Axis(
             ),
         ),
         "eˢ / (eᵇ + Σ eˢ)",
-        traits=AT_MOST_ONE,
+        traits=frozenset({"at most one"}),
         cost=matrices(2, 3),
     ),
     Entry(
@@ -496,7 +493,7 @@ NORMALIZERS = Axis(
         "https://arxiv.org/abs/2504.20966",
         (TEMPERATURE,),
         "max(0, eˢ − 1) / Σ |eˢ − 1|",
-        traits=AT_MOST_ONE,
+        traits=frozenset({"at most one"}),
         cost=matrices(3, 4),
     ),
     Entry(
@@ -511,7 +508,7 @@ NORMALIZERS = Axis(
         "https://arxiv.org/abs/1602.02068",
         (TEMPERATURE,),
         "max(s − t, 0)",
-        traits=SUMS_TO_ONE,
+        traits=frozenset({"sums to one"}),
         cost=_cost,
     ),
     Entry(
@@ -523,7 +520,7 @@ NORMALIZERS = Axis(
         *_PETERS,
         (TEMPERATURE,),
         "max(s/2 − t, 0)²",
-        traits=SUMS_TO_ONE,
+        traits=frozenset({"sums to one"}),
         cost=_cost,
     ),
     Entry(
@@ -547,7 +544,7 @@ NORMALIZERS = Axis(
             ),
         ),
         "max((α − 1)s − t, 0)^(1/(α − 1))",
-        traits=SUMS_TO_ONE,
+        traits=frozenset({"sums to one"}),
         cost=_cost,
     ),
     Entry(
@@ -565,7 +562,7 @@ NORMALIZERS = Axis(
             Param("k", "k", 4, 1, 512, 1, meaning="number of keys in a row that get a weight"),
         ),
         "softmax of the k largest",
-        traits=SUMS_TO_ONE,
+        traits=frozenset({"sums to one"}),
         cost=matrices(2, 3),
     ),
     Entry(
@@ -590,7 +587,7 @@ NORMALIZERS = Axis(
             ),
         ),
         "1 for the largest",
-        traits=SUMS_TO_ONE | {"hard"},
+        traits=frozenset({"sums to one", "hard"}),
         # the straight-through gradient holds the softmax and a copy too
         cost=lambda config, area: matrices(
             *((2, 3) if config.normalizer["gradient"] == NONE else (4, 5))

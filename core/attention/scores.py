@@ -143,8 +143,6 @@ def _cosine_cost(config: LayerConfig, area: Area) -> Cost:
     return Cost(0.0, 4, 4) * (config.score_heads * (area.queries + area.keys) * config.qk_dim)
 
 
-PRODUCT = frozenset({"product"})
-
 # build(config) -> Score; trait "product" for a Product, whose cost is what comes on top of T·S products of D numbers.
 SCORES = Axis(
     Entry(
@@ -169,7 +167,7 @@ SCORES = Axis(
         2015,
         "https://arxiv.org/abs/1508.04025",
         short="q·k",
-        traits=PRODUCT,
+        traits=frozenset({"product"}),
     ),
     Entry(
         "general",
@@ -181,7 +179,7 @@ SCORES = Axis(
         2015,
         "https://arxiv.org/abs/1508.04025",
         short="q W k",
-        traits=PRODUCT,
+        traits=frozenset({"product"}),
         cost=lambda config, area: (
             Cost(2.0 * config.qk_dim, 4, 4) * (config.score_heads * area.queries * config.qk_dim)
         ),
@@ -208,7 +206,7 @@ SCORES = Axis(
         2017,
         "https://arxiv.org/abs/1706.03762",
         short="q·k",
-        traits=PRODUCT,
+        traits=frozenset({"product"}),
     ),
     Entry(
         "cosine",
@@ -233,7 +231,7 @@ SCORES = Axis(
             Param("learned", "Learned τ", True, meaning="whether training changes τ"),
         ),
         "cos(q, k)",
-        traits=PRODUCT,
+        traits=frozenset({"product"}),
         cost=_cosine_cost,
     ),
     Entry(
@@ -247,7 +245,7 @@ SCORES = Axis(
         2025,
         "https://arxiv.org/abs/2505.09388",
         short="norm q · norm k",
-        traits=PRODUCT,
+        traits=frozenset({"product"}),
     ),
     Entry(
         "unit_vectors",
@@ -259,7 +257,7 @@ SCORES = Axis(
         2024,
         "https://arxiv.org/abs/2410.01131",
         short="g q̂ · g k̂·√D",
-        traits=PRODUCT,
+        traits=frozenset({"product"}),
         cost=_cosine_cost,
     ),
 )

@@ -430,9 +430,14 @@ def sample_steps(
                 for token in sorted(tokens, key=(-chances[row]).tolist().__getitem__):
                     score, times = float(logp[row, token]), int(draws[token])
                     candidate = Candidate(
-                        token, search.active[row], step, score, before + score, samples=times
+                        token,
+                        search.active[row],
+                        step,
+                        score,
+                        before + score,
+                        samples=times,
+                        chance=float(chances[row, token]),
                     )
-                    candidate.chance = float(chances[row, token])
                     index = tree.add(candidate)
                     if times and token not in search.ends and step < search.longest - 1:
                         candidate.fate = "kept"

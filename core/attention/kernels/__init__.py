@@ -2,7 +2,7 @@
 
 from core.attention.kernels import approximate, delta, implied, softmax
 from core.attention.kernels.costs import exact_bytes, flops, kernel_cost
-from core.attention.kernels.exact import SAME, exact
+from core.attention.kernels.exact import exact
 from core.entries import Axis, Entry
 
 # build(config) -> function(AttentionInputs) -> Steps, a module where it has weights. Traits: "same" for a
@@ -21,7 +21,7 @@ KERNELS = Axis(
         2017,
         "https://arxiv.org/abs/1706.03762",
         short="every cell",
-        traits=SAME,
+        traits=frozenset({"same"}),
         cost=lambda config, area: kernel_cost(
             config, area, flops(config, area), exact_bytes(config, area)
         ),

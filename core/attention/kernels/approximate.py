@@ -9,9 +9,7 @@ from core.attention.kernels.exact import AttentionInputs, Steps, spans, to_float
 from core.attention.kernels.implied import (
     CAUSAL,
     CHUNK,
-    IMPLIED,
     PADDING_ONLY,
-    STATE,
     Features,
     full_precision,
     needs_plain_rows,
@@ -226,9 +224,6 @@ class Nystrom:
         return left, inverse(middle, self.rounds), right
 
 
-POSITIONAL = IMPLIED | {"own positions"}  # rows of E and stretches of landmarks belong to positions
-
-
 ROWS = 256  # queries at once
 
 
@@ -373,7 +368,7 @@ ENTRIES: tuple[Entry, ...] = (
             CHUNK,
         ),
         short="{features} random features",
-        traits=IMPLIED | STATE | {"layer only"},
+        traits=frozenset({"implied", "state", "layer only"}),
         cost=features_cost,
         refuse=needs_plain_rows("performer", *CAUSAL),
     ),
@@ -399,7 +394,7 @@ ENTRIES: tuple[Entry, ...] = (
             ),
         ),
         short="{rank} projected keys",
-        traits=POSITIONAL | {"layer only"},
+        traits=frozenset({"implied", "own positions", "layer only"}),
         cost=linformer_cost,
         refuse=needs_plain_rows("linformer", *PADDING_ONLY),
     ),
@@ -433,7 +428,7 @@ ENTRIES: tuple[Entry, ...] = (
             ),
         ),
         short="{landmarks} landmarks",
-        traits=POSITIONAL,
+        traits=frozenset({"implied", "own positions"}),
         cost=nystrom_cost,
         refuse=needs_plain_rows("nystrom", *PADDING_ONLY),
     ),
@@ -479,7 +474,7 @@ ENTRIES: tuple[Entry, ...] = (
             ),
         ),
         short="means + best blocks + window",
-        traits=IMPLIED | {"own positions", "layer only"},
+        traits=frozenset({"implied", "own positions", "layer only"}),
         cost=_cost,
         refuse=needs_plain_rows("nsa", *CAUSAL),
     ),

@@ -215,11 +215,6 @@ def submatrix(matrix: Tensor, rows: slice, columns: slice | Tensor) -> Tensor:
 # What several kernels share: blocks of the score matrix, the dot-product score, and sums in fp32.
 
 
-SAME = frozenset(
-    {"same"}
-)  # the trait of a kernel with exact's own weights, so that exact records its steps
-
-
 def spans(length: int, size: int) -> Iterator[slice]:
     """0…length in slices of `size`; the last may be shorter."""
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
@@ -386,14 +381,3 @@ def why_no_state(config: LayerConfig) -> str | None:
     if config.has("position", "reads length"):
         return f"position = {config.position.key} rotates earlier keys again as the text grows, which a state cannot."
     return None
-
-
-# What F.scaled_dot_product_attention cannot do.
-PLAIN = (
-    not_product,
-    not_softmax,
-    more_than_a_bias,
-    adds_values,
-    multiplies_weights,
-    combines_heads,
-)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock, eager_cache, split_heads
+from core.attention.basics import ScoreBlock, split_heads
 from core.attention.kernels.costs import features_cost, power_of_two, retention_cost
 from core.attention.kernels.exact import (
     AttentionInputs,
@@ -30,10 +30,6 @@ from core.attention.kernels.exact import (
 )
 from core.entries import ConfigError, Entry, LayerConfig, Param
 
-IMPLIED = frozenset(
-    {"implied"}
-)  # the trait of a kernel whose weights are another matrix than exact's
-STATE = frozenset({"state"})  # the trait of a kernel that can carry a state in place of keys
 PADDING_ONLY = ("none", "padding")
 CAUSAL = ("none", "causal", "padding")
 
@@ -404,12 +400,6 @@ def lightning_slopes(num_heads: int) -> Tensor:
 SLOPES = {"retnet": retnet_slopes, "lightning": lightning_slopes}
 
 
-@eager_cache(maxsize=32)
-def slopes_of(rule: str, num_heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The slopes by that rule, (H, 1, 1), rounded from fp64."""
-    return SLOPES[rule](num_heads).to(device, dtype)[:, None, None]
-
-
 def retain(
     q: Tensor,
     k: Tensor,
@@ -453,11 +443,8 @@ class Retention:
     def __call__(self, inputs: AttentionInputs) -> Steps:
         real = real_keys(inputs, "retention")
         q, k, scale = scaled_qk(inputs)
-        k, v, slopes = (
-            k * scale,
-            to_float32(inputs.v),
-            slopes_of(self.rule, self.heads, q.dtype, q.device),
-        )
+        k, v = k * scale, to_float32(inputs.v)
+        slopes = SLOPES[self.rule](self.heads).to(q.device, q.dtype)[:, None, None]  # (H, 1, 1)
         if real is not None:
             k = k.masked_fill(~real.mT, 0.0)
         out, state = retain(
@@ -485,7 +472,7 @@ ENTRIES: tuple[Entry, ...] = (
         "https://arxiv.org/abs/2006.16236",
         (CHUNK,),
         short="elu + 1",
-        traits=IMPLIED | STATE,
+        traits=frozenset({"implied", "state"}),
         cost=features_cost,
         refuse=needs_plain_rows("linear", *CAUSAL),
     ),
@@ -511,7 +498,7 @@ ENTRIES: tuple[Entry, ...] = (
             CHUNK,
         ),
         short="γ^(i−j)·s",
-        traits=IMPLIED | STATE | {"own positions", "layer only"},
+        traits=frozenset({"implied", "state", "own positions", "layer only"}),
         cost=retention_cost,
         refuse=needs_plain_rows("retention", *CAUSAL),
     ),

@@ -26,15 +26,15 @@ from core.attention.kernels.costs import (
     scoring_steps,
 )
 from core.attention.kernels.exact import (
-    PLAIN,
-    SAME,
     AttentionInputs,
     Steps,
     adds_values,
     combines_heads,
     compute_scores,
     exact,
+    more_than_a_bias,
     multiplies_weights,
+    not_product,
     not_softmax,
     product_of,
     ranks_keys,
@@ -113,7 +113,15 @@ def fused_token(
 
 
 # Why F.scaled_dot_product_attention cannot compute some choices, or None when it can.
-why_not_fused = refuse_when("fused", *PLAIN)
+why_not_fused = refuse_when(
+    "fused",
+    not_product,
+    not_softmax,
+    more_than_a_bias,
+    adds_values,
+    multiplies_weights,
+    combines_heads,
+)
 
 
 # Plans: the stretches of keys that each block of queries can see; the mask hides all others.
@@ -313,7 +321,6 @@ def block_areas(area: Area, size: int, plan: list[Stretch]) -> Counter[Area]:
 # Softmax attention block by block, forward and backward, without ever holding a matrix of T × S.
 
 
-INFINITY = float("inf")
 BLOCK = Param("block", "Block", 256, 1, 4096, 1, meaning="queries and keys in a block")
 
 
@@ -332,7 +339,7 @@ class Blocks:
         if allowed is not None and not torch.compiler.is_compiling() and not bool(allowed.any()):
             return None  # one graph for all masks cannot leave out a block
         scores = to_float32(compute_scores(part)[-1]) / part.normalizer.temperature
-        return scores if allowed is None else scores.masked_fill(~allowed, -INFINITY)
+        return scores if allowed is None else scores.masked_fill(~allowed, -math.inf)
 
     def dropout_factor(self, weights: Tensor, rows: slice, columns: slice) -> Tensor:
         """1 / (1 − dropout) where a weight stays, 0 where it is dropped."""
@@ -404,7 +411,7 @@ class _Chunked(torch.autograd.Function):
 
 def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
     """The output of some queries, and the logarithm of each one's sum (+∞ for a row that sees no key)."""
-    top = to_float32(q.new_full((*q.shape[:3], 1), -INFINITY))
+    top = to_float32(q.new_full((*q.shape[:3], 1), -math.inf))
     total, out = torch.zeros_like(top), to_float32(q.new_zeros(*q.shape[:3], v.shape[-1]))
     for columns in spans(k.shape[2], blocks.size):
         values = v[:, :, columns]
@@ -412,7 +419,7 @@ def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple
         if scores is None:
             continue
         highest = torch.maximum(top, scores.amax(-1, keepdim=True))
-        safe = highest.masked_fill(highest == -INFINITY, 0.0)  # −∞ − (−∞) would be NaN
+        safe = highest.masked_fill(highest == -math.inf, 0.0)  # −∞ − (−∞) would be NaN
         weights, fade = (scores - safe).exp_(), (top - safe).exp_()
         total = total * fade + weights.sum(-1, keepdim=True)
         if blocks.inputs.dropout:
@@ -422,7 +429,7 @@ def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple
         top = highest
         del scores, weights  # free their memory before the next block
     unseen = total == 0
-    norm = (top + total.log()).masked_fill(unseen, INFINITY)
+    norm = (top + total.log()).masked_fill(unseen, math.inf)
     return out / total.masked_fill(unseen, 1.0), norm
 
 
@@ -559,7 +566,7 @@ ENTRIES: tuple[Entry, ...] = (
         2022,
         "https://arxiv.org/abs/2205.14135",
         short="tile by tile",
-        traits=SAME,
+        traits=frozenset({"same"}),
         cost=fused_cost,
         refuse=why_not_fused,
     ),
@@ -576,7 +583,7 @@ ENTRIES: tuple[Entry, ...] = (
         "https://arxiv.org/abs/2112.05682",
         (BLOCK,),
         short="{block} keys at a time",
-        traits=SAME,
+        traits=frozenset({"same"}),
         cost=chunked_cost,
         refuse=refuse_when(
             "chunked",
@@ -599,7 +606,7 @@ ENTRIES: tuple[Entry, ...] = (
         "https://arxiv.org/abs/2004.05150",
         (SPARSE_BLOCK,),
         short="only the band",
-        traits=SAME,
+        traits=frozenset({"same"}),
         cost=planned_cost,
         refuse=refuse_when("local", whole_rows, ranks_keys),
     ),
@@ -614,7 +621,7 @@ ENTRIES: tuple[Entry, ...] = (
         "https://arxiv.org/abs/1904.10509",
         (SPARSE_BLOCK,),
         short="only blocks with allowed cells",
-        traits=SAME | {"reads mask"},
+        traits=frozenset({"same", "reads mask"}),
         cost=planned_cost,
         refuse=refuse_when("block_sparse", whole_rows),
     ),

@@ -225,13 +225,8 @@ def parse_drawing(text: str) -> Drawing:
     return Drawing(tuple(f"{int(word, 16):0{keys}b}" for word in words))
 
 
-@eager_cache(maxsize=64)
-def drawing_grid(text: str) -> Tensor:
-    return parse_drawing(text).tensor()
-
-
 def drawn(block: ScoreBlock, drawing: str, beyond: str) -> Tensor:
-    grid = drawing_grid(drawing).to(block.i.device)
+    grid = parse_drawing(drawing).tensor().to(block.i.device)
     rows, columns = grid.shape
     inside = (block.i < rows) & (block.j < columns)
     visible = grid[block.i % rows, block.j % columns]  # (T, S)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock, dot_product_scale, eager_cache
-from core.attention.positions.rotary import BASE as ROTARY_BASE, Position
+from core.attention.positions.rotary import BASE as ROTARY_BASE, Position, plain_frequencies
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, refuse_if
 
 # Absolute positions, added to the input: none, sinusoidal (Vaswani 2017) and learned (Gehring 2017).
@@ -26,10 +26,8 @@ def sinusoids(
 
     Angles are in fp64, which large positions need; the table has the dtype of the positions.
     """
-    frequency = base ** (
-        -torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device) / dim
-    )
-    angle = positions.double()[:, None] * frequency  # (T, ceil(dim / 2))
+    frequencies = plain_frequencies(base, dim).to(positions.device)
+    angle = positions.double()[:, None] * frequencies  # (T, ceil(dim / 2))
     table = torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)
     return table[:, :dim].to(positions.dtype)
 

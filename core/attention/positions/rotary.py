@@ -215,8 +215,7 @@ def dynamic_ntk(plain: Tensor, length: int, base: float, factor: float, original
     if dims == 2:
         return plain, 1.0  # the fastest pair is the only one
     grown = factor * max(length, original) / original - (factor - 1)
-    base = base * grown ** (dims / (dims - 2))
-    return base ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims), 1.0
+    return plain_frequencies(base * grown ** (dims / (dims - 2)), dims), 1.0
 
 
 def yarn(

@@ -21,9 +21,6 @@ from core.attention.basics import (
 )
 from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param, refuse_if
 
-SHARES_KEYS = frozenset(
-    {"shares keys"}
-)  # the trait of a projection that can take another layer's keys and values
 BIAS = Param("bias", "Bias", True, meaning="whether the four projections have a bias")
 HEAD_SIZE = Param(
     "head_dim",
@@ -201,7 +198,7 @@ ENTRIES: tuple[Entry, ...] = (
         "https://arxiv.org/abs/1706.03762",
         (BIAS, HEAD_SIZE),
         "q = x W_q",
-        traits=SHARES_KEYS,
+        traits=frozenset({"shares keys"}),
     ),
     Entry(
         "grouped_query",
@@ -226,7 +223,7 @@ ENTRIES: tuple[Entry, ...] = (
             HEAD_SIZE,
         ),
         "{kv_heads} heads of k, v",
-        traits=SHARES_KEYS,
+        traits=frozenset({"shares keys"}),
         sizes=kv_sizes,
         refuse=lambda config: refuse_uneven(config, "key head"),
     ),
@@ -243,7 +240,7 @@ ENTRIES: tuple[Entry, ...] = (
         "https://arxiv.org/abs/1911.02150",
         (BIAS, HEAD_SIZE),
         "one head of k, v",
-        traits=SHARES_KEYS,
+        traits=frozenset({"shares keys"}),
         sizes=kv_sizes,
     ),
     Entry(
