@@ -71,8 +71,9 @@ def attention_cost(
     `real` is the number of keys before the padding where there is a key mask. `bytes` is the peak on a CPU, beyond q,
     k, v and x.
     """
-    masked = config.mask.key != "none" or real is not None
-    area = Area.whole(num_queries, num_keys, masked=masked, real=real)
+    area = Area.whole(
+        num_queries, num_keys, masked=config.mask.key != "none" or real is not None, real=real
+    )
     return entry("kernel", config.kernel.key).cost(config, area)
 
 

@@ -396,13 +396,17 @@ class Reader:
     def formula(self) -> Node:
         """The whole text, which must be of the type of its kind of formula."""
         if len(self.text) > MAX_TEXT:
-            why = f"it has {len(self.text):,} characters; at most {MAX_TEXT} are read."
-            raise FormulaError(self.text, MAX_TEXT, why)
+            raise FormulaError(
+                self.text,
+                MAX_TEXT,
+                f"it has {len(self.text):,} characters; at most {MAX_TEXT} are read.",
+            )
         if strange := _STRANGE.search(self.plain):
             raise self.error(f"{strange[0]!r} {_MEANINGLESS}", strange.start())
         if wrong := _WRONG.search(self.plain):
-            why = f"{wrong[0]} is not allowed here; write {_INSTEAD[wrong[0]]}."
-            raise self.error(why, wrong.start())
+            raise self.error(
+                f"{wrong[0]} is not allowed here; write {_INSTEAD[wrong[0]]}.", wrong.start()
+            )
         if not self.plain:
             example = "score - 0.5*abs(i-j)" if self.kind == "score" else "j <= i and i - j < 4"
             raise FormulaError(self.text, 0, f"it is empty; write for example {example}.")
@@ -432,8 +436,10 @@ class Reader:
         """What stands where Python's parser could not go on."""
         word = re.findall(r"\w+|\S|$", self.plain[at:])[0]
         if word == "(":
-            why = f"the bracket of character {self.places[at] + 1} is not closed; ) or an operator would fit."
-            return self.error(why, len(self.plain))
+            return self.error(
+                f"the bracket of character {self.places[at] + 1} is not closed; ) or an operator would fit.",
+                len(self.plain),
+            )
         place = f"{word} does not fit" if word else "the formula ends"
         return self.error(f"{place} where a number, a name, a function or ( would fit.", at)
 
@@ -446,8 +452,10 @@ class Reader:
         match part:
             case ast.Constant(int() | float() as value) if not isinstance(value, bool):
                 if value > LARGEST:
-                    typed = self.plain[at : part.end_col_offset]
-                    raise self.error(f"{typed} is too large; at most {LARGEST:g}.", at)
+                    raise self.error(
+                        f"{self.plain[at : part.end_col_offset]} is too large; at most {LARGEST:g}.",
+                        at,
+                    )
                 return Node("number", (), "number", self.places[at], float(value))
             case ast.Name(name) if name in NAMES[self.kind]:
                 return Node(name, (), "number", self.places[at])
@@ -511,8 +519,11 @@ class Reader:
                 if type_ == "truth value"
                 else "where(…, 1, 0) makes a number of it"
             )
-            why = f"{owner} takes a {type_} here, and this is a {part.gives}; {hint}."
-            raise FormulaError(self.text, part.at, why)
+            raise FormulaError(
+                self.text,
+                part.at,
+                f"{owner} takes a {type_} here, and this is a {part.gives}; {hint}.",
+            )
 
     def error(self, why: str, at: int) -> FormulaError:
         return FormulaError(self.text, self.places[at], why)

@@ -57,8 +57,12 @@ class ByFunction(nn.Module):
 
     def of_cells(self, block: ScoreBlock) -> Tensor:
         """The function of the positions i and j, broadcastable to (H, T, S)."""
-        shape = (block.num_heads, len(block.i), block.j.shape[1])
-        return self.result(block.i, block.j, shape=shape, broadcast=True)
+        return self.result(
+            block.i,
+            block.j,
+            shape=(block.num_heads, len(block.i), block.j.shape[1]),
+            broadcast=True,
+        )
 
 
 class FunctionScore(ByFunction, Score):

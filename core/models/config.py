@@ -145,12 +145,14 @@ class ModelConfig:
         first_shared = self.layers - self.kv_shared_layers
         if layer < first_shared:
             return None
-        same = (
-            other
-            for other in reversed(range(first_shared))
-            if self.layer_attention(other) == self.layer_attention(layer)
+        return next(
+            (
+                other
+                for other in reversed(range(first_shared))
+                if self.layer_attention(other) == self.layer_attention(layer)
+            ),
+            None,
         )
-        return next(same, None)
 
     def with_attentions(
         self, change: Callable[[AttentionConfig], AttentionConfig], **changes: Any

@@ -373,11 +373,13 @@ class TransformerSeq2Seq(CausalStack):
     ) -> tuple[Float[Tensor, "B V"], DecoderState, dict[str, list[Steps]]]:
         if not state.cross:
             mask = mask_if_padded(memory.mask)
-            cross = tuple(
-                cast(DecoderLayer, layer).cross.keys_values(memory.states, mask)
-                for layer in self.layers
+            state = replace(
+                state,
+                cross=tuple(
+                    cast(DecoderLayer, layer).cross.keys_values(memory.states, mask)
+                    for layer in self.layers
+                ),
             )
-            state = replace(state, cross=cross)
         return super().step(memory, state, tokens, record)
 
 

@@ -80,10 +80,12 @@ class Performer(nn.Module):
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         self.features = Features(config)
-        directions = orthogonal_gaussian(
-            int(config.kernel["features"]), config.qk_dim, int(config.kernel["seed"])
+        self.register_buffer(
+            "directions",
+            orthogonal_gaussian(
+                int(config.kernel["features"]), config.qk_dim, int(config.kernel["seed"])
+            ),
         )
-        self.register_buffer("directions", directions)
 
     @full_precision
     def forward(self, inputs: AttentionInputs) -> Steps:

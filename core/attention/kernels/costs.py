@@ -161,9 +161,11 @@ def fused_cost(config: LayerConfig, area: Area) -> Cost:
         and "scores" not in enters(config.position)
     )
     held = fused_bytes(config, Area.whole(area.queries, area.keys) if built_in_causal else area)
-    padding = 2.0 * area.cells * config.num_heads * widened(config)
     return kernel_cost(
-        config, area, flops(config, area) + padding, held + output_bytes(config, area.queries)
+        config,
+        area,
+        flops(config, area) + 2.0 * area.cells * config.num_heads * widened(config),
+        held + output_bytes(config, area.queries),
     )
 
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
-from typing import cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from core.attention.basics import Cache, Normalizer, Product, Score, ScoreBlock
+from core.attention.basics import Cache, Normalizer, Score, ScoreBlock
 from core.attention.masks.patterns import Mask
 from core.attention.positions import enters
 from core.attention.positions.rotary import Position
@@ -233,13 +232,14 @@ def slice_inputs(
         None if x is None else submatrix(x, rows, columns)
         for x in (inputs.call_mask, inputs.call_bias)
     )
-    block = inputs.block.part(rows, columns, q, k)
-    return replace(inputs, block=block, v=v, call_mask=mask, call_bias=bias, causal=False)
-
-
-def product_of(inputs: AttentionInputs) -> Product:
-    """The score of a kernel that refuses all but dot products."""
-    return cast(Product, inputs.score)
+    return replace(
+        inputs,
+        block=inputs.block.part(rows, columns, q, k),
+        v=v,
+        call_mask=mask,
+        call_bias=bias,
+        causal=False,
+    )
 
 
 def to_float32(x: Tensor) -> Tensor:

@@ -4,13 +4,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import wraps
 from math import log
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock, split_heads
+from core.attention.basics import Product, ScoreBlock, split_heads
 from core.attention.kernels.costs import features_cost, power_of_two, retention_cost
 from core.attention.kernels.exact import (
     AttentionInputs,
@@ -23,7 +23,6 @@ from core.attention.kernels.exact import (
     multiplies_weights,
     not_product,
     not_softmax,
-    product_of,
     refuse_when,
     spans,
     to_float32,
@@ -66,7 +65,7 @@ def full_precision(
 
 def scaled_qk(inputs: AttentionInputs) -> tuple[Tensor, Tensor, float | Tensor]:
     """q and k in at least fp32, and the scale of their dot product, over the temperature."""
-    q, k = product_of(inputs).prepare(inputs.q, inputs.k)
+    q, k = cast(Product, inputs.score).prepare(inputs.q, inputs.k)
     return to_float32(q), to_float32(k), inputs.score.scale / inputs.normalizer.temperature
 
 

@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from core.attention.basics import ALL, ScoreBlock
+from core.attention.basics import ALL, Product, ScoreBlock
 from core.attention.kernels.costs import (
     FLOAT,
     exact_bytes,
@@ -36,7 +36,6 @@ from core.attention.kernels.exact import (
     multiplies_weights,
     not_product,
     not_softmax,
-    product_of,
     ranks_keys,
     refuse_when,
     slice_inputs,
@@ -72,7 +71,7 @@ def fused(inputs: AttentionInputs) -> Steps:
         attn_mask = (
             attn_mask if attn_mask.dim() == 4 else attn_mask[None]
         )  # PyTorch expands one of three dimensions
-    ready_q, ready_k = product_of(inputs).prepare(q, k)
+    ready_q, ready_k = cast(Product, inputs.score).prepare(q, k)
     if isinstance(scale, Tensor):  # one number a head, which the function below does not take
         ready_q, scale = ready_q * scale, 1.0
     narrower = max(

@@ -86,9 +86,11 @@ def _refuse(config: LayerConfig) -> None:
         try:
             config.with_(position=part)
         except ConfigError as error:
-            why = f"position = and has the part {part.key}. {error.why}"
             raise ConfigError(
-                why, *error.words, axes=("position", *error.axes), **error.take
+                f"position = and has the part {part.key}. {error.why}",
+                *error.words,
+                axes=("position", *error.axes),
+                **error.take,
             ) from None
 
 

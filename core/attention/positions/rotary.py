@@ -289,22 +289,18 @@ def _entry(
     )
 
 
-def _factor(default: float) -> Param:
-    return Param(
-        "factor", "Factor", default, 1.0, 128.0, 0.5, meaning="factor by which texts become longer"
-    )
-
-
-def _original(default: int) -> Param:
-    return Param(
-        "original",
-        "Original length",
-        default,
-        32,
-        1_048_576,
-        1,
-        meaning="length of the texts in training",
-    )
+FACTOR = Param(
+    "factor", "Factor", 4.0, 1.0, 128.0, 0.5, meaning="factor by which texts become longer"
+)
+ORIGINAL = Param(
+    "original",
+    "Original length",
+    2048,
+    32,
+    1_048_576,
+    1,
+    meaning="length of the texts in training",
+)
 
 
 # Rotary positions in a grid: patches of a picture, whose rows and columns rotate pairs of their own (Heo 2024).
@@ -447,7 +443,7 @@ ENTRIES: tuple[Entry, ...] = (
         2023,
         "https://arxiv.org/abs/2306.15595",
         "R[i/{factor}]",
-        _factor(4.0),
+        FACTOR,
     ),
     _entry(
         "ntk_rope",
@@ -460,8 +456,8 @@ ENTRIES: tuple[Entry, ...] = (
         2023,
         "https://arxiv.org/abs/2309.00071",
         "R[i], base by length",
-        _factor(2.0),
-        _original(2048),
+        replace(FACTOR, default=2.0),
+        ORIGINAL,
         traits=frozenset({"reads length"}),
     ),
     _entry(
@@ -475,8 +471,8 @@ ENTRIES: tuple[Entry, ...] = (
         2023,
         "https://arxiv.org/abs/2309.00071",
         "R[i] by parts",
-        _factor(4.0),
-        _original(2048),
+        FACTOR,
+        ORIGINAL,
         Param(
             "fast",
             "Fast from",
@@ -507,8 +503,8 @@ ENTRIES: tuple[Entry, ...] = (
         2024,
         "https://arxiv.org/abs/2407.21783",
         "R[i] by parts",
-        _factor(8.0),
-        _original(8192),
+        replace(FACTOR, default=8.0),
+        replace(ORIGINAL, default=8192),
         Param(
             "low",
             "Slow below",
@@ -610,7 +606,7 @@ ENTRIES: tuple[Entry, ...] = (
                 0.5,
                 meaning="how many times longer texts become; scores grow with its logarithm",
             ),
-            _original(2048),
+            ORIGINAL,
             _factors("short", "Factors, short", "1", "up to the original length"),
             _factors("long", "Factors, long", "1, 4", "beyond the original length"),
             *ROTARY_PARAMS,

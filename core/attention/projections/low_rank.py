@@ -240,8 +240,10 @@ class TensorProduct(StoresLess):
         return self.outer(*stored[:2]), self.outer(*stored[2:])
 
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
-        parts = (self.key_heads, self.key_dims, self.value_heads, self.value_dims)
-        return tuple(part(context) for part in parts)
+        return tuple(
+            part(context)
+            for part in (self.key_heads, self.key_dims, self.value_heads, self.value_dims)
+        )
 
 
 class GroupedTied(StoresLess):

@@ -59,8 +59,9 @@ class Form:
             "keys_as_values": {"kv_heads": model.attention.num_heads},
         }.get(self.projection, {})
         size = model.attention.num_heads * model.attention.head_dim
-        projection = Choice.of(self.projection, **params)
-        return AttentionConfig(size, model.attention.num_heads, projection=projection)
+        return AttentionConfig(
+            size, model.attention.num_heads, Choice.of(self.projection, **params)
+        )
 
 
 FORMS = {
