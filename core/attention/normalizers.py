@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -225,8 +225,7 @@ class Entmax(Normalizer):
     def normalize(self, scores: Tensor) -> Tensor:
         if not scores.numel():
             return scores
-        weights: Tensor = _Entmax.apply(scores, 1.0 / (self.alpha - 1.0))  # type: ignore[no-untyped-call]
-        return weights
+        return cast(Tensor, _Entmax.apply(scores, 1.0 / (self.alpha - 1.0)))  # type: ignore[no-untyped-call]
 
 
 class TopK(Normalizer):

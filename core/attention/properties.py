@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -45,8 +46,7 @@ def randomized_score(choice: Choice, seed: int) -> Score:
         weight += PARAMETER_STD * torch.randn(
             weight.shape, generator=seeded_generator(seed, name), dtype=weight.dtype
         )
-    score: Score = layer.score
-    return score
+    return cast(Score, layer.score)
 
 
 @torch.inference_mode()

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from core.attention.basics import Cache, Normalizer, Score, ScoreBlock
 from core.attention.masks.patterns import Mask
-from core.attention.positions import enters
 from core.attention.positions.rotary import Position
 from core.entries import Choice, ConfigError, LayerConfig
 
@@ -293,12 +292,6 @@ not_softmax = Clash(
     {"normalizer": "softmax"},
     lambda config: not config.has("normalizer", "softmax"),
 )
-more_than_a_bias = Clash(
-    "position",
-    "supports only positions that add a bias, and position = {} does more",
-    {"position": "alibi"},
-    lambda config: config.has("position", "adjusts"),
-)
 adds_values = Clash(
     "position",
     "does not store the weights that position = {} needs",
@@ -329,28 +322,6 @@ combines_heads = Clash(
     {"projection": "multi_head"},
     lambda config: config.has("projection", "folds"),
 )
-enters_scores = Clash(
-    "position",
-    "computes no scores that position = {} could change",
-    {"position": "rope"},
-    lambda config: "scores" in enters(config.position),
-)
-drops_weights = Clash(
-    "dropout",
-    "computes no weights for dropout = {:g}",
-    {"dropout": "0"},
-    lambda config: config.dropout > 0,
-)
-
-
-def mask_beyond(*keys: str) -> Clash:
-    """A mask other than these and their conjunctions."""
-    return Clash(
-        "mask",
-        "computes no scores that mask = {} could hide",
-        {"mask": keys[0]},
-        lambda config: not {part.key for part in and_parts(config.mask)} <= {*keys},
-    )
 
 
 def and_parts(mask: Choice) -> list[Choice]:

@@ -14,12 +14,10 @@ from core.attention.basics import Product, ScoreBlock, split_heads
 from core.attention.kernels.costs import features_cost, power_of_two, retention_cost
 from core.attention.kernels.exact import (
     AttentionInputs,
+    Clash,
     Steps,
     and_parts,
     combines_heads,
-    drops_weights,
-    enters_scores,
-    mask_beyond,
     multiplies_weights,
     not_product,
     not_softmax,
@@ -27,6 +25,7 @@ from core.attention.kernels.exact import (
     spans,
     to_float32,
 )
+from core.attention.positions import enters
 from core.entries import ConfigError, Entry, LayerConfig, Param
 
 PADDING_ONLY = ("none", "padding")
@@ -39,11 +38,26 @@ def needs_plain_rows(kernel: str, *masks: str) -> Callable[[LayerConfig], Config
         kernel,
         not_product,
         not_softmax,
-        enters_scores,
+        Clash(
+            "position",
+            "computes no scores that position = {} could change",
+            {"position": "rope"},
+            lambda config: "scores" in enters(config.position),
+        ),
         multiplies_weights,
         combines_heads,
-        drops_weights,
-        mask_beyond(*masks),
+        Clash(
+            "dropout",
+            "computes no weights for dropout = {:g}",
+            {"dropout": "0"},
+            lambda config: config.dropout > 0,
+        ),
+        Clash(  # a mask other than these and their conjunctions
+            "mask",
+            "computes no scores that mask = {} could hide",
+            {"mask": masks[0]},
+            lambda config: not {part.key for part in and_parts(config.mask)} <= {*masks},
+        ),
     )
 
 

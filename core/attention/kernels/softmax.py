@@ -27,12 +27,12 @@ from core.attention.kernels.costs import (
 )
 from core.attention.kernels.exact import (
     AttentionInputs,
+    Clash,
     Steps,
     adds_values,
     combines_heads,
     compute_scores,
     exact,
-    more_than_a_bias,
     multiplies_weights,
     not_product,
     not_softmax,
@@ -116,7 +116,12 @@ why_not_fused = refuse_when(
     "fused",
     not_product,
     not_softmax,
-    more_than_a_bias,
+    Clash(
+        "position",
+        "supports only positions that add a bias, and position = {} does more",
+        {"position": "alibi"},
+        lambda config: config.has("position", "adjusts"),
+    ),
     adds_values,
     multiplies_weights,
     combines_heads,
