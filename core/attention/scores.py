@@ -37,9 +37,9 @@ class Additive(Score):
     def __init__(self, num_heads: int, head_dim: int) -> None:
         super().__init__()
         bound = head_dim**-0.5
-        self.key = nn.Parameter(torch.empty(num_heads, head_dim, head_dim).uniform_(-bound, bound))
-        self.query = nn.Parameter(
-            torch.empty(num_heads, head_dim, head_dim).uniform_(-bound, bound)
+        self.key, self.query = (
+            nn.Parameter(torch.empty(num_heads, head_dim, head_dim).uniform_(-bound, bound))
+            for _ in range(2)
         )
         self.vector = nn.Parameter(torch.empty(num_heads, head_dim).uniform_(-bound, bound))
 

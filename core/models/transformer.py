@@ -350,8 +350,8 @@ class TransformerSeq2Seq(CausalStack):
         self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False
     ) -> EncoderOutput:
         x = self.source_places(self.source(source))
-        states, steps = self.encoder(x, source_mask, record, self.checkpointing)
-        return EncoderOutput(states, source_mask, steps=tuple(steps))
+        x, steps = self.encoder(x, source_mask, record, self.checkpointing)
+        return EncoderOutput(x, source_mask, steps=tuple(steps))
 
     def read(
         self,

@@ -357,7 +357,7 @@ DELTAS = ("kda", "delta", "gated_delta")
 def ruled(key, q, k, v, *gates, chunk, offset=0, past=None, segment=0):
     """Output and last state of a rule by chunks; that of "delta" never decays, and log-linear's last gate is of queries."""
     gates = (torch.zeros_like(gates[0]), *gates) if key == "delta" else gates
-    gates = [gate if gate.dim() == 4 else gate[..., None] for gate in gates]
+    gates = tuple(gate if gate.dim() == 4 else gate[..., None] for gate in gates)
     return by_chunks(RULES[key], q, k, v, gates[:2], chunk, offset, past, gates[2:], segment)
 
 

@@ -332,8 +332,9 @@ class Deberta(Position):
         super().__init__()
         self.distance, self.num_heads, self.scale = distance, num_heads, dot_product_scale(qk_dim)
         self.table = nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * distance, d_model)))
-        self.key = nn.Linear(d_model, num_heads * qk_dim, bias=False)
-        self.query = nn.Linear(d_model, num_heads * qk_dim, bias=False)
+        self.key, self.query = (
+            nn.Linear(d_model, num_heads * qk_dim, bias=False) for _ in range(2)
+        )
 
     def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """Kʳ and Qʳ, (H, 2k, D) each."""

@@ -16,28 +16,17 @@ _ONE_TABLE = Extra(
 
 
 def _t5(bidirectional: bool, first: bool) -> AttentionLayer:
-    position = Choice.of("t5", buckets=32, max_distance=128, bidirectional=bidirectional)
     config = AttentionConfig(
         512,
         8,
         _PLAIN_T5,
         score="dot",
-        position=position,
+        position=Choice.of("t5", buckets=32, max_distance=128, bidirectional=bidirectional),
         mask="padding" if bidirectional else "causal",
     )
     return AttentionLayer(
         "both directions" if bidirectional else "causal", config, () if first else (_ONE_TABLE,)
     )
-
-
-def _t5_blocks() -> tuple[Block, ...]:
-    wide = FeedForward(2048, gated=False)
-    cross = AttentionLayer(
-        "to the input", AttentionConfig(512, 8, _PLAIN_T5, score="dot", mask="padding")
-    )
-    read = [Block(_t5(True, first=layer == 0), wide, 2 * 512) for layer in range(6)]
-    written = [Block(_t5(False, first=layer == 0), wide, 3 * 512, cross) for layer in range(6)]
-    return (*read, *written)
 
 
 def llama_block(
@@ -321,16 +310,6 @@ _KIMI_LATENT = AttentionLayer(
 )
 
 
-def _kimi_blocks() -> tuple[Block, ...]:
-    """Three delta layers and a latent one in turn; the last layer is latent too, and the first has no experts."""
-    layers = [*6 * (*3 * (_KDA,), _KIMI_LATENT), _KDA, _KDA, _KIMI_LATENT]
-    experts = FeedForward(1024, experts=256, used=8, shared=1024)
-    return tuple(
-        Block(layer, experts if at else FeedForward(9216), 2 * 2304)
-        for at, layer in enumerate(layers)
-    )
-
-
 CARDS: tuple[ModelCard, ...] = (  # by year
     ModelCard(
         "bert",
@@ -429,7 +408,24 @@ CARDS: tuple[ModelCard, ...] = (  # by year
         "Encoder and decoder read and write every task as text, and a learned number for each distance gives the order.",
         512,
         32128,
-        _t5_blocks(),
+        (
+            *(
+                Block(_t5(True, layer == 0), FeedForward(2048, gated=False), 2 * 512)
+                for layer in range(6)
+            ),
+            *(
+                Block(
+                    _t5(False, layer == 0),
+                    FeedForward(2048, gated=False),
+                    3 * 512,
+                    AttentionLayer(
+                        "to the input",
+                        AttentionConfig(512, 8, _PLAIN_T5, score="dot", mask="padding"),
+                    ),
+                )
+                for layer in range(6)
+            ),
+        ),
         tied=True,
         encoder_blocks=6,
         extras=(Extra("Final norms", 2 * 512, "after each of the two stacks", False),),
@@ -775,7 +771,16 @@ CARDS: tuple[ModelCard, ...] = (  # by year
         "Each channel of the state fades at a pace of its own, and every fourth layer is latent, without positions.",
         2304,
         163840,
-        _kimi_blocks(),
+        tuple(  # the first has no experts, and the last is latent too
+            Block(
+                layer,
+                FeedForward(1024, experts=256, used=8, shared=1024) if at else FeedForward(9216),
+                2 * 2304,
+            )
+            for at, layer in enumerate(
+                (*6 * (*3 * (_KDA,), _KIMI_LATENT), _KDA, _KDA, _KIMI_LATENT)
+            )
+        ),
         pattern=4,
         extras=final_norm(2304),
     ),
