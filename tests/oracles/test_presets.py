@@ -182,7 +182,9 @@ def test_a_whole_layer_is_the_papers(key):
     if RULES[key] not in ("gla", "ssd"):
         q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
     scale = 1.0 if key == "mamba2" else SIZE**-0.5
-    out = recurrence(RULES[key], q * scale, k, v, *layer.kernel.gates(x))
+    out = recurrence(
+        RULES[key], q * scale, k, v, *(gate.squeeze(-1) for gate in layer.kernel.gates(x))
+    )
     out = out * torch.rsqrt(out.square().mean(-1, keepdim=True) + 1e-5) * p.gain
     out = out.transpose(1, 2).flatten(2)
     if gate := GATES.get(key, F.silu):
