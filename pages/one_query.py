@@ -57,6 +57,7 @@ from dashboard.page import (
     attention_import,
     between,
     cached,
+    caption,
     coloured,
     config,
     config_error,
