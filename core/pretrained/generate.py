@@ -416,7 +416,7 @@ def most_similar(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[i
 # Families whose cache, in the installed transformers, does not give what the whole text gives: they run without it.
 WRONG_CACHES = ("minimax", "moshi", "nemotron_h", "zamba2")
 # The encoder's states, or the ids themselves where there is no encoder; and which of them are no padding.
-Memory = tuple[Tensor, Bool[Tensor, "B X"]]
+Encoded = tuple[Tensor, Bool[Tensor, "B X"]]
 
 
 @dataclass(frozen=True)
@@ -451,7 +451,7 @@ class DecoderAdapter:
         self.encoder_output: type = dict
         self.positions = "position_ids" in taken
 
-    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"]) -> Memory:
+    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"]) -> Encoded:
         """Run the encoder, where there is one."""
         model = self.pretrained.model
         if not self.two:
@@ -469,14 +469,14 @@ class DecoderAdapter:
         real = source_mask if mask else torch.ones(states.shape[:2], dtype=torch.bool)
         return states, real
 
-    def start(self, memory: Memory) -> DecoderState:
+    def start(self, memory: Encoded) -> DecoderState:
         """The state before the first step; a prompt is fed together with the first token."""
         return DecoderState(
             torch.tensor([self.before], dtype=torch.long) if self.two else memory[0]
         )
 
     def step(
-        self, memory: Memory, state: DecoderState, tokens: Int[Tensor, " B"]
+        self, memory: Encoded, state: DecoderState, tokens: Int[Tensor, " B"]
     ) -> tuple[Float[Tensor, "B V"], DecoderState, None]:
         """The logits of the next token of each row."""
         ids = torch.cat((state.ids, tokens[:, None]), dim=1)
