@@ -170,8 +170,15 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
     of the layer. `uniform` are heads whose weights become equal on all visible keys, `patches` heads whose outputs are
     replaced in one row of the batch. Layers are numbered from the beginning of the `with` block.
     """
-    names = {id(module): name for name, module in model.named_modules()}
-    recorder = AttentionRecorder(model, names, with_qkv, off, probe, uniform, patches)
+    recorder = AttentionRecorder(
+        model,
+        {id(module): name for name, module in model.named_modules()},
+        with_qkv,
+        off,
+        probe,
+        uniform,
+        patches,
+    )
     token = _RECORDER.set(recorder)
     try:
         yield recorder

@@ -169,11 +169,11 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
         text, answer = row.cells
         if (other := once.setdefault(text, row)) is row:
             groups[answer if labelled else ""].append(row)
-        elif other.cells[1] != answer:
-            raise ConfigError(
-                f"Lines {other.line} and {row.line} have the same text, {text!r:.60}, but different "
-                f"labels: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them."
-            )
+        refuse_if(
+            other.cells[1] != answer,
+            f"Lines {other.line} and {row.line} have the same text, {text!r:.60}, but different "
+            f"labels: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them.",
+        )
     refuse_if(
         len(once) < MIN_ROWS,
         f"The file has {len(once)} different rows; at least {MIN_ROWS} are needed, so that some "
@@ -290,12 +290,12 @@ def check_family(family: str, name: str, task: str) -> None:
         "classify": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
         "pairs": auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
     }
-    if not any(family in heads[one] for one in ([task] if task else heads)):
-        what = {"classify": "labels of texts", "pairs": "pairs of texts"}
-        raise PretrainedError(
-            f"{name} is of the family {family}, which cannot learn {what.get(task, 'labels or pairs of texts')}. "
-            f"{HELP.get(task, ' '.join(HELP.values()))}"
-        )
+    what = {"classify": "labels of texts", "pairs": "pairs of texts"}
+    reject_if(
+        not any(family in heads[one] for one in ([task] if task else heads)),
+        f"{name} is of the family {family}, which cannot learn {what.get(task, 'labels or pairs of texts')}. "
+        f"{HELP.get(task, ' '.join(HELP.values()))}",
+    )
 
 
 def load_tokenizer(model: str, task: str) -> Any:

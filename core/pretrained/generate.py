@@ -578,8 +578,13 @@ def prepare_generation(pretrained: Pretrained, inputs: ModelInputs) -> Generatio
             "cannot continue; shorten it."
         )
     real = torch.ones(source.shape[:2], dtype=torch.bool) if mask is None else mask.bool()
-    prompt = Prompt(source, real, prefix[-1], text=not seq2seq, prefix_tokens=prefix)
-    return GenerationStart(prompt, read, room, batch if seq2seq else None, cut)
+    return GenerationStart(
+        Prompt(source, real, prefix[-1], text=not seq2seq, prefix_tokens=prefix),
+        read,
+        room,
+        batch if seq2seq else None,
+        cut,
+    )
 
 
 def generate_steps(

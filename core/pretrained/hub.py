@@ -308,21 +308,17 @@ def parse(text: str) -> tuple[str, str]:
 
     PretrainedError when it can be no model's name.
     """
-    text = text_of(text)
-    named = re.sub(
-        r"^(https?://)?(www\.)?(huggingface\.co|hf\.co)/", "", unquote(text.strip())
-    ).rstrip("/")
+    text = text_of(text).strip()
+    named = re.sub(r"^(https?://)?(www\.)?(huggingface\.co|hf\.co)/", "", unquote(text)).rstrip("/")
     named = re.sub(r"/(tree|blob|resolve)/", "@", named, count=1)
     repo, _, revision = named.partition("@")
-    if not NAME.fullmatch(repo) or ".." in repo or "--" in repo:
-        message = (
-            f"“{text.strip()[:80]}” is not the name of a model on the hub"
-            if text.strip()
-            else "No model is named yet"
-        )
-        raise PretrainedError(
-            f"{message}; write owner/name, such as distilbert/distilgpt2, or name@revision."
-        )
+    what = (
+        f"“{text[:80]}” is not the name of a model on the hub" if text else "No model is named yet"
+    )
+    reject_if(
+        not NAME.fullmatch(repo) or ".." in repo or "--" in repo,
+        f"{what}; write owner/name, such as distilbert/distilgpt2, or name@revision.",
+    )
     reject_if(
         revision and (not REVISION.fullmatch(revision) or ".." in revision),
         f"“{revision[:80]}” is not the name of a revision; write a branch, a tag or a commit.",

@@ -71,48 +71,44 @@ def refuse_config(config: Mapping[str, Any], name: str) -> None:
 
     family, own, names = (config.get(key) for key in ("model_type", "auto_map", "architectures"))
     names = names if isinstance(names, list) else []
-    why = None
-    if not isinstance(family, str) or not family:
-        why = (
-            "has a config.json that names no model_type, so it is not a model of the library "
-            "transformers; take one whose page says Transformers."
-        )
-    elif family in WITHOUT_ATTENTION:
-        why = (
-            f"is of the family {family} and has no attention to draw: "
-            f"{WITHOUT_ATTENTION[family]}. Take a Transformer, such as distilbert/distilgpt2."
-        )
-    elif (
+    reject_if(
+        not isinstance(family, str) or not family,
+        f"{name} has a config.json that names no model_type, so it is not a model of the library "
+        "transformers; take one whose page says Transformers.",
+    )
+    reject_if(
+        family in WITHOUT_ATTENTION,
+        f"{name} is of the family {family} and has no attention to draw: "
+        f"{WITHOUT_ATTENTION.get(family)}. Take a Transformer, such as distilbert/distilgpt2.",
+    )
+    reject_if(
         family in ("big_bird", "bigbird_pegasus")
-        and config.get("attention_type", "block_sparse") == "block_sparse"
-    ):
-        why = (
-            "is a BigBird in its block-sparse mode, which computes blocks and no whole matrix to "
-            'draw. Copy it to a folder, set "attention_type": "original_full" in its config.json '
-            "(the same weights, every pair of tokens), and open that folder."
-        )
+        and config.get("attention_type", "block_sparse") == "block_sparse",
+        f"{name} is a BigBird in its block-sparse mode, which computes blocks and no whole matrix to "
+        'draw. Copy it to a folder, set "attention_type": "original_full" in its config.json '
+        "(the same weights, every pair of tokens), and open that folder.",
+    )
+    shown = f"{quote_name(names[0])} ({quote_name(family)})" if names else quote_name(family)
+    code = " It would need code of its own, which is never run here." if own else ""
     # A config with code of its own may name a class that the library lacks.
-    elif family not in CONFIG_MAPPING_NAMES or (
-        own and not any(hasattr(transformers, str(one)) for one in names)
-    ):
-        shown = f"{quote_name(names[0])} ({quote_name(family)})" if names else quote_name(family)
-        code = " It would need code of its own, which is never run here." if own else ""
-        why = (
-            f"is a {shown}, which the installed transformers has no code for.{code} Take a model "
-            "of a family that it knows, such as BERT, GPT-2, Llama, T5 or ViT."
-        )
-    reject_if(why is not None, f"{name} {why}")
+    reject_if(
+        family not in CONFIG_MAPPING_NAMES
+        or own
+        and not any(hasattr(transformers, str(one)) for one in names),
+        f"{name} is a {shown}, which the installed transformers has no code for.{code} Take a model "
+        "of a family that it knows, such as BERT, GPT-2, Llama, T5 or ViT.",
+    )
 
 
 def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:
     """The safetensors files among a model's files; PretrainedError when there are none."""
     names = set(names)
-    if "config.json" not in names:
-        instead = "It is an adapter to another model. " if "adapter_config.json" in names else ""
-        raise PretrainedError(
-            f"{name} has no config.json, so it is not a model of the library transformers. {instead}"
-            "Take a model whose page says Transformers."
-        )
+    instead = "It is an adapter to another model. " if "adapter_config.json" in names else ""
+    reject_if(
+        "config.json" not in names,
+        f"{name} has no config.json, so it is not a model of the library transformers. {instead}"
+        "Take a model whose page says Transformers.",
+    )
     if "model.safetensors" in names:
         return ("model.safetensors",)
     if shards := sorted(file for file in names if SHARD.fullmatch(file)):
@@ -530,12 +526,15 @@ def head_of(model: Any) -> Head:
         ("SEQUENCE_CLASSIFICATION", "classify"),
         ("IMAGE_CLASSIFICATION", "classify"),
     ]
-    for table, head in tables:
-        if type(model).__name__ in _flat(
-            getattr(auto, f"MODEL_FOR_{table}_MAPPING_NAMES").values()
-        ):
-            return head
-    return "none"
+    return next(
+        (
+            head
+            for table, head in tables
+            if type(model).__name__
+            in _flat(getattr(auto, f"MODEL_FOR_{table}_MAPPING_NAMES").values())
+        ),
+        "none",
+    )
 
 
 def sees_ahead(model: Any) -> bool:
@@ -566,12 +565,13 @@ def _flat(names: Any) -> set[str]:
 
 def reads_of(model: Any) -> Reads:
     """The model's input type, by the name of its main input."""
-    main = getattr(model, "main_input_name", "input_ids")
-    if main == "pixel_values":
-        return "picture"
-    if main in ("input_features", "input_values"):
-        return "sound"
-    return "pair" if model.config.is_encoder_decoder else "text"
+    by_name: dict[str, Reads] = {
+        "pixel_values": "picture",
+        "input_features": "sound",
+        "input_values": "sound",
+    }
+    text: Reads = "pair" if model.config.is_encoder_decoder else "text"
+    return by_name.get(getattr(model, "main_input_name", "input_ids"), text)
 
 
 def _reader(folder: Path, model: Any) -> Any:
