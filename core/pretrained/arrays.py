@@ -165,8 +165,16 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
     for kind in KINDS:
         rows, columns = (line.tokens for line in reading.lines(kind))
         for layer, values in enumerate(kinds.get(kind, ())):
-            mask = np.tri(len(rows), dtype=bool)[None] if kind == "causal" else None
-            maps.append(AttentionMap(kind, layer, np.clip(values, 0, 1), rows, columns, mask))
+            maps.append(
+                AttentionMap(
+                    kind,
+                    layer,
+                    np.clip(values, 0, 1),
+                    rows,
+                    columns,
+                    mask=np.tri(len(rows), dtype=bool)[None] if kind == "causal" else None,
+                )
+            )
     # Rows of zeros are masked, and not counted.
     sums = np.concatenate([item.weights.sum(-1)[item.weights.any(-1)] for item in maps])
     cut = None

@@ -22,6 +22,7 @@ from core.pretrained.attention_recorder import (
     HeadSet,
     Patch,
     bool_mask,
+    is_lower_triangular,
     layer_numbers,
     numbers_by_layer,
     other_layers,
@@ -214,11 +215,8 @@ def encode(
 def encode_source(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:
     """The same without the decoder's inputs: for the encoder, or a model with a single line."""
     with wrap_errors(f"{pretrained.name} cannot read this"):
-        if pretrained.reads == "picture":
-            return *_picture(pretrained, inputs), None
-        return (
-            _sound(pretrained, inputs) if pretrained.reads == "sound" else _text(pretrained, inputs)
-        )
+        reader = {"picture": _picture, "sound": _sound}.get(pretrained.reads, _text)
+        return reader(pretrained, inputs)
 
 
 def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
@@ -302,7 +300,7 @@ def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str
     )
 
 
-def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line]:
+def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, None]:
     model = pretrained.model
     if inputs.picture is None:
         raise PretrainedError(f"{pretrained.name} reads pictures: give it one.")
@@ -320,7 +318,7 @@ def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line]:
     optional = ids is not None and ids.default is None
     if optional and start is not None and not model.config.is_encoder_decoder:
         batch["input_ids"] = torch.tensor([[start]])
-    return batch, picture_line(model, tuple(pixels.shape[-2:]))
+    return batch, picture_line(model, tuple(pixels.shape[-2:])), None
 
 
 def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:
@@ -613,7 +611,7 @@ def _returned(output: Any) -> Iterator[One]:
         )
         yield from ((kind, one, None) for one in _all(output, name))
     if not banded and (alone := _all(output, "attentions")):
-        causal = all(one.shape[-1] > 1 and not bool(one.triu(1).any()) for one in alone)
+        causal = all(map(is_lower_triangular, alone))
         yield from (("causal" if causal else "self", one, None) for one in alone)
 
 
