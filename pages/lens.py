@@ -885,7 +885,7 @@ def _who_grid(
 def page() -> None:
     title(
         "When it decides",
-        "A model changes its answer layer by layer. Read each layer as if it were the last.",
+        "Each layer has an answer, if it is read as the last one.",
     )
     choice = choose_model(needs=("tokens",), usual=WRITES)
     if choice is not None:
