@@ -79,7 +79,7 @@ def refuse_config(config: Mapping[str, Any], name: str) -> None:
     reject_if(
         family in WITHOUT_ATTENTION,
         f"{name} is of the family {family} and has no attention to draw: "
-        f"{WITHOUT_ATTENTION.get(family)}. Take a Transformer, such as distilbert/distilgpt2.",
+        f"{WITHOUT_ATTENTION.get(str(family))}. Take a Transformer, such as distilbert/distilgpt2.",
     )
     reject_if(
         family in ("big_bird", "bigbird_pegasus")
