@@ -97,6 +97,7 @@ from dashboard.page import (
 )
 from dashboard.ui.mechanism import (
     D_MODELS,
+    Built,
     choice_from_text,
     choice_in_session,
     choice_state,
@@ -107,6 +108,8 @@ from dashboard.ui.mechanism import (
     note_heads,
     preset_of,
     show_refusal,
+    take_built,
+    watch_built,
 )
 from dashboard.ui.models import one_thread
 
@@ -1150,6 +1153,7 @@ STRUT = r"\rule[-1em]{0pt}{2.35em}"
 
 def page() -> None:
     read_start("one", "simple", "layer")
+    linked = any(name.startswith("one:") for name in st.query_params)
     put(
         "link_errors", link_errors() + sync_link()
     )  # before a widget takes its value out of the link
@@ -1157,8 +1161,23 @@ def page() -> None:
         "One query, step by step",
         "How one word's query, key and value lead to its output.",
     )
+    take_built("one", adopt, linked=linked)
     explore()
     root_of_d()
+
+
+def adopt(built: Built) -> None:
+    """Set the axes to what was built elsewhere, in a layer of ROOMY size where the page's own is too small for it."""
+    for axis in AXES:
+        write_choice(axis, built.get(axis, base_of(axis)))
+    values = FIELDS.read("d_model", "heads", source="sentence")
+    sizes = values.d_model, values.heads
+    if built and config_error(AttentionConfig, *sizes, **built):
+        sizes = ROOMY
+    elif not built:
+        sizes = start("d_model"), start("heads")
+    put("d_model", sizes[0])
+    put("heads", sizes[1])
 
 
 def draw_controls(row: DeltaGenerator) -> Values:
@@ -1186,6 +1205,8 @@ def explore() -> None:
         draw_settings(st.grid(6, min_column_width=120))
     with controls:
         values = draw_controls(row)
+    if values.config is not None:  # else the choices do not go together
+        watch_built("one", {axis: read_choice(axis) for axis in AXES})
     # The errors of the link until a control is changed
     if errors := st.session_state.pop(key("link_errors"), []):
         put("refused", (errors, values))

@@ -908,6 +908,18 @@ def test_a_normalizer_and_a_kernel_go_along_with_their_parameters():
     )
 
 
+def test_one_query_takes_and_gives_a_mechanism():
+    at = put_normalizers(open_normalizers(), "selectbox", "equation", "hard")
+    at = go(at, "one_query")
+    assert YOURS.format("Hard") in page_text(at)
+    assert at.selectbox(key="one:normalizer").value == "hard"
+    at = at.button(key="one:put_back").click().run()
+    assert at.selectbox(key="one:normalizer").value == "softmax"
+    at = at.selectbox(key="one:score").set_value("cosine").run()
+    assert "Your mechanism" not in page_text(at), "it was built here"
+    assert YOURS.format("Cosine") in page_text(go(at, "scores"))
+
+
 def test_the_link_of_a_page_wins_over_what_was_built():
     at = put_normalizers(open_normalizers(), "selectbox", "equation", "hard")
     for name in list(at.query_params):
