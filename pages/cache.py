@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 import streamlit as st
 
-from core.attention import Attention
+from core.attention import Attention, Choice
 from core.models.cards import (
     FORMS,
     MODELS,
@@ -66,6 +66,7 @@ from dashboard.page import (
     theme,
     title,
 )
+from dashboard.ui.mechanism import Built, take_built, watch_built
 from dashboard.ui.models import one_thread
 
 # The controls of each part of the page.
@@ -367,11 +368,18 @@ def page() -> None:
         "A model keeps some vectors of each token, and computes the rest anew.",
     )
     st.html(STYLE)
+    take_built("cache", adopt, axes=("projection",))
     draw_steps()
     draw_race()
     draw_size()
     draw_pages()
     details("The code that just ran", partial(source_panel, Attention.step), key("sources"))
+
+
+def adopt(built: Built) -> None:
+    """Store keys and values as the projection that was built elsewhere does, where it is one of the forms."""
+    name = built["projection"].key if built else ""
+    st.session_state[key("form")] = name if name in FORMS else "own"
 
 
 @fragment
@@ -531,7 +539,9 @@ def draw_size() -> None:
         into=st.grid(10, min_column_width=120, vertical_alignment="bottom"),
         **values,
     )
-    form = form if values.form == "own" else values.form
+    published = values.form == "own"  # the model's, which was not built here
+    form = form if published else values.form
+    watch_built("cache", {} if published else {"projection": Choice(FORMS[form].projection)})
     step = decoding_step(
         model,
         FORMS[form],

@@ -920,6 +920,21 @@ def test_one_query_takes_and_gives_a_mechanism():
     assert YOURS.format("Cosine") in page_text(go(at, "scores"))
 
 
+def test_the_cache_takes_and_gives_a_projection():
+    at = open_mechanisms()
+    at.segmented_control(key="mechanisms:axis").set_value("projection").run()
+    at = set_control("mechanisms:", at, "selectbox", "projection", "multi_query")
+    at = go(at, "cache")
+    assert YOURS.format("Multi-query") in page_text(at)
+    assert at.selectbox(key="cache:form").value == "multi_query"
+    at = at.button(key="cache:put_back").click().run()
+    assert at.selectbox(key="cache:form").value == "own"
+    at = at.selectbox(key="cache:form").set_value("latent").run()
+    assert "Your mechanism" not in page_text(at), "it was built here"
+    at = go(at, "mechanisms")
+    assert at.selectbox(key="mechanisms:projection").value == "latent"
+
+
 def test_the_link_of_a_page_wins_over_what_was_built():
     at = put_normalizers(open_normalizers(), "selectbox", "equation", "hard")
     for name in list(at.query_params):
