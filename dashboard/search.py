@@ -35,7 +35,11 @@ OTHER_NAMES = {
     "delta": "DeltaNet",
     "kda": "Kimi Linear",
     "lightning": "DeepSeek sparse",
-}  # by which a reader may look for a choice
+    "cache": "KV cache",
+    "train": "upload your own text",
+    "pretrained": "MiniLM, BERT",
+    "lessons": "for a class",
+}  # by which a reader may look for a choice or a page
 
 
 def collect() -> list[Hit]:
@@ -46,7 +50,10 @@ def collect() -> list[Hit]:
     from dashboard.draw.glossary import TERMS
 
     return [
-        *((f"{step.title} · {step.invite.rstrip('.')}", step.key, {}) for step in STEPS),
+        *(
+            (f"{step.title}{_also(step.key)} · {step.invite.rstrip('.')}", step.key, {})
+            for step in STEPS
+        ),
         *(
             (
                 _label(item, axis),
@@ -68,8 +75,11 @@ def collect() -> list[Hit]:
 
 
 def _label(item: Entry, axis: str) -> str:
-    also = f" ({OTHER_NAMES[item.key]})" if item.key in OTHER_NAMES else ""
-    return f"{item.name}{also} · {axis} · {item.paper} {item.year}"
+    return f"{item.name}{_also(item.key)} · {axis} · {item.paper} {item.year}"
+
+
+def _also(key: str) -> str:
+    return f" ({OTHER_NAMES[key]})" if key in OTHER_NAMES else ""
 
 
 @cache
