@@ -476,7 +476,7 @@ def tour_bar(page: str) -> None:
     sentence = (
         STOPS[at].sentence
         if STOPS[at].page == page
-        else "This page is not part of the tour. Next stop goes on with it."
+        else f"This page is not part of the tour. {'Finish ends' if at == last else 'Next stop goes on with'} it."
     )
     with st.container(border=True, key="tour:bar"):
         words, buttons = st.columns([0.7, 0.3], vertical_alignment="center")
