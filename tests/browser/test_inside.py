@@ -39,7 +39,7 @@ from tests.tiny_models import save
             "L0·H1 on the same tokens",
         ),
         (
-            "lens",
+            "lens?inside:model=induction",
             "lens-grid path[aria-label*='after: L0; position: king']",
             r"at=\d+&lens%3Alayer%3Ainduction=L0",
             "Where L0 attends to from king",
@@ -244,7 +244,12 @@ def closest(places: list[float]) -> float:
 
 
 def test_names_of_34_tokens_do_not_meet_and_the_row_under_the_pointer_has_its_own(page: Page):
-    open_page(page, "two_models", ".mu canvas.base", **{"inside:text": LONG})
+    open_page(
+        page,
+        "two_models",
+        ".mu canvas.base",
+        **{"inside:model": "all-MiniLM-L6-v2", "inside:text": LONG},
+    )
     page.evaluate(RECORDER)
     enter(
         page.get_by_role("textbox", name="Text B"),
@@ -269,7 +274,7 @@ def test_names_of_34_tokens_do_not_meet_and_the_row_under_the_pointer_has_its_ow
 
 
 def test_a_changed_word_and_a_head_whose_maps_do_not_wait_for_the_server(page: Page):
-    open_page(page, "two_models", ".mu canvas.base")
+    open_page(page, "two_models", ".mu canvas.base", **{"inside:model": "all-MiniLM-L6-v2"})
     enter(
         page.get_by_role("textbox", name="Text B"),
         "The dog didn't cross the wide street because it was too tired.",
@@ -354,7 +359,7 @@ def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark")])
 def test_a_long_text_waits_for_a_press_and_stops_at_one(page: Page):
     text = "the+tired+animal+crossed+a+street+and+slept.+" * 60
-    open_page(page, f"evidence?inside:text={text}")
+    open_page(page, f"evidence?inside:model=all-MiniLM-L6-v2&inside:text={text}")
     page.get_by_role("button", name=re.compile("Measure 7[0-9] heads and layers")).click(
         timeout=60_000
     )
