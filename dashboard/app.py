@@ -113,8 +113,7 @@ note_visit()
 if st.session_state[ARRIVED]:
     panels.close_notices()
     st.session_state.pop(jobs.SPARE, None)
-if not bars.tour_runs():
-    remember_visit(step.key)
+remember_visit(step.key)
 panels.apply_look()
 if not st.context.is_embedded:
     page_list(step)

@@ -598,7 +598,7 @@ def _next_token(result: Measurements, text: str) -> str:
     )
     at = f" at temperature {temperature:g}" if temperature != 1 else ""
     return (
-        f"After “{plain(shorten(text))}” comes **{plain(names[best])}**, with a probability of "
+        f"After “{plain(shorten(text))}” the likeliest is **{plain(names[best])}**, with a probability of "
         f"**{number(float(shares[best]))}**{at}; it leads from **{layer}** on."
     )
 

@@ -565,13 +565,12 @@ def _flat(names: Any) -> set[str]:
 
 def reads_of(model: Any) -> Reads:
     """The model's input type, by the name of its main input."""
-    by_name: dict[str, Reads] = {
-        "pixel_values": "picture",
-        "input_features": "sound",
-        "input_values": "sound",
-    }
-    text: Reads = "pair" if model.config.is_encoder_decoder else "text"
-    return by_name.get(getattr(model, "main_input_name", "input_ids"), text)
+    main = getattr(model, "main_input_name", "input_ids")  # of a few models a list
+    if main == "pixel_values":
+        return "picture"
+    if main in ("input_features", "input_values"):
+        return "sound"
+    return "pair" if model.config.is_encoder_decoder else "text"
 
 
 def _reader(folder: Path, model: Any) -> Any:

@@ -425,7 +425,8 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
 
     for name, value in (("PATIENCE", -1), ("BETWEEN", -1), ("SHARE", 0), ("run", stop_after_three)):
         monkeypatch.setattr(generate, name, value)
-    at = open_generate(**{"inside:text": "the young queen sees the river . the young"})
+    text = "the young queen sees the river . the young"
+    at = open_generate(**{"inside:model": "induction", "inside:text": text})
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
     first = at.session_state[generate.GOING].tree
     assert_case(at, Case(do=[("button", "generate:go-on", None)], never=["Stopped"]))

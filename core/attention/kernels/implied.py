@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import Product, ScoreBlock, split_heads
+from core.attention.basics import Product, ScoreBlock, eager_cache, split_heads
 from core.attention.kernels.costs import features_cost, power_of_two, retention_cost
 from core.attention.kernels.exact import (
     AttentionInputs,
@@ -413,6 +413,12 @@ def lightning_slopes(num_heads: int) -> Tensor:
 SLOPES = {"retnet": retnet_slopes, "lightning": lightning_slopes}
 
 
+@eager_cache(maxsize=32)
+def slopes_of(rule: str, num_heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The slopes by that rule, (H, 1, 1), rounded from fp64."""
+    return SLOPES[rule](num_heads).to(device, dtype)[:, None, None]
+
+
 def retain(
     q: Tensor,
     k: Tensor,
@@ -457,7 +463,7 @@ class Retention:
         real = real_keys(inputs, "retention")
         q, k, scale = scaled_qk(inputs)
         k, v = k * scale, to_float32(inputs.v)
-        slopes = SLOPES[self.rule](self.heads).to(q.device, q.dtype)[:, None, None]  # (H, 1, 1)
+        slopes = slopes_of(self.rule, self.heads, q.dtype, q.device)
         if real is not None:
             k = k.masked_fill(~real.mT, 0.0)
         out, state = retain(
