@@ -18,8 +18,9 @@ from core.models import ModelConfig
 from core.models.config import STACKED
 from core.models.model_summary import Part, with_layers
 from core.models.transformer import DecoderLayer, EncoderLayer, Residual
+from core.pretrained import WRITER
 from core.pretrained.example_inputs import text_of
-from core.pretrained.hf_conversion import WRITER, load_lab_decoder
+from core.pretrained.hf_conversion import load_lab_decoder
 from core.runs.runs import Run, find_run, list_runs
 from core.studies.transformer import (
     BATCH,

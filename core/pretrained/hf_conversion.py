@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from core.models import ModelConfig, Shape, build_model
 from core.models.config import PATTERN_FIELDS
 from core.models.transformer import Decoder
 from core.pretrained.base import PretrainedError, reject_if
+from core.pretrained.load import LAB_MODELS, WRITER
 from core.seeding import seeded_rng
 from core.tasks import BOS, EOS, PAD, Task, Vocabulary, make_task
 from core.training.config import RunConfig
@@ -454,15 +454,14 @@ HF_CONVERSIONS = (
 # The lab's trained decoders with their steps and their cache, and a larger decoder with seeded weights.
 
 
-FOLDERS = Path(__file__).with_name("lab_models")
-TRAINED, SEEDED, WRITER = "trained", "seeded", "writer"
+TRAINED, SEEDED = "trained", "seeded"
 SEED = 126
 LARGER = ModelConfig.transformer(512, 8, 4, 1024, kind="decoder", norm="pre", position="rope")
 
 
 def load_lab_decoder(name: str) -> tuple[Decoder, Task]:
     """The decoder of that name (TRAINED, SEEDED, WRITER) in evaluation mode, and the task whose tokens it reads."""
-    folder = FOLDERS / (WRITER if name == WRITER else "induction")
+    folder = LAB_MODELS / (WRITER if name == WRITER else "induction")
     config = RunConfig.from_json(json.loads((folder / "run.json").read_text("utf-8"))["config"])
     task = make_task(config.task)
     with seeded_rng(SEED):

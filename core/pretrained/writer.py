@@ -21,7 +21,7 @@ from core.pretrained.reading import tokenizer_of
 from core.tasks.grammar import PRONOUNS, SLOT, Judged, Story, judge, story
 
 SEED = 2**33  # of stories that no model was trained on
-NEW_TOKENS, MAX_LETTERS = 80, 500
+NEW_TOKENS, MAX_CHARACTERS = 80, 500
 TEMPERATURES = 0.5, 1.0
 
 
@@ -32,9 +32,7 @@ class Writing:
     stories: int
     temperatures: tuple[float, ...]  # at which continuations were drawn
     next_sentences: tuple[float, ...]  # that the parser accepts, at each
-    whole_continuations: tuple[
-        float, ...
-    ]  # whose every sentence it accepts, an unfinished last one left out
+    whole_continuations: tuple[float, ...]  # whose every finished sentence it accepts
     referents: float
     indirect_objects: float
     loss: float
@@ -45,7 +43,7 @@ def held_out(count: int) -> list[Story]:
     """So many stories that no model was trained on, short enough for a model that reads 192 pieces."""
     draw = random.Random(SEED)
     stories = (story(draw) for _ in itertools.count())
-    return list(itertools.islice((one for one in stories if len(one.text) < MAX_LETTERS), count))
+    return list(itertools.islice((one for one in stories if len(one.text) < MAX_CHARACTERS), count))
 
 
 def forms_of(text: str) -> Iterator[tuple[int, Judged]]:

@@ -12,7 +12,8 @@ import torch
 from core.interpret.trace import AttentionTrace, Kind
 from core.models import Model, ModelConfig, build_model
 from core.models.model_summary import Part, record_outputs, summarize
-from core.pretrained.hf_conversion import WRITER, load_lab_decoder
+from core.pretrained.hf_conversion import load_lab_decoder
+from core.pretrained.load import WRITER
 from core.runs.runs import Run
 from core.seeding import seeded_rng
 from core.tasks import Example, Task, TaskConfig, make_task
@@ -75,9 +76,7 @@ class Measurements:
         tuple[str, float], ...
     ]  # for each output position, the most probable token and its probability
     mixes: bool
-    stream: tuple[
-        Reading, ...
-    ] = ()  # of a decoder that reads a text: its last token after each layer
+    stream: tuple[Reading, ...] = ()  # the last token of a text that a decoder reads
     logits: np.ndarray | None = None  # (V,) then
 
 

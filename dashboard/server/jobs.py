@@ -182,10 +182,8 @@ def warm_up(live: bool = False) -> IO[bytes] | None:
                 spare := next((one for one in _spares if _spares[one].poll() is None), None)
             ) is None:
                 process = spawn_worker(["--spare"], subprocess.PIPE, gpu=0 if gpus() else None)
-                spare, process.stdin = (
-                    cast(IO[bytes], process.stdin),
-                    None,
-                )  # a process that runs lasts
+                spare = cast(IO[bytes], process.stdin)
+                process.stdin = None  # else the process, which lasts, would hold it
                 _spares[spare] = process
                 health.add_count("worker_starts")
             return spare
