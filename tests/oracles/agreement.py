@@ -1,6 +1,8 @@
 """The harness of oracles: two computations agree in their output, and in the gradients at their inputs and weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import distribution
+from runpy import run_path
 from typing import Any
 
 import torch
@@ -44,6 +46,13 @@ def put(*pairs: tuple[Tensor, Any]) -> None:
     """Write numbers into weights: a number fills one, lists and tensors have its shape."""
     for weight, numbers in pairs:
         weight.copy_(torch.as_tensor(numbers))
+
+
+def fla(operation: str, name: str) -> Callable[..., Any]:
+    """A function of flash-linear-attention's plain PyTorch, read from its file: its packages import Triton."""
+    return run_path(str(distribution("fla-core").locate_file(f"fla/ops/{operation}/naive.py")))[
+        name
+    ]
 
 
 def twin(layer: Attention, strict: bool = True, **axes: Any) -> Attention:
