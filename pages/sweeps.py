@@ -117,6 +117,8 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "layers": (1, 2, 3, 4, 6),
     "d_ff": (16, 32, 64, 128, 256),
     "norm": ("post", "pre"),
+    "residual": ("plain", "attention", "hyper"),
+    "streams": (1, 2, 3, 4, 8),
     "normalization": ("layer", "rms"),
     "activation": ("relu", "gelu", "swiglu"),
     "dropout": (0.0, 0.1, 0.2, 0.3, 0.5),
@@ -142,6 +144,8 @@ USUAL_CHOICES = {  # with which a sweep of an axis begins
 ONLY = {
     "pattern": ("decoder",),
     "norm": STACKED,
+    "residual": STACKED,
+    "streams": STACKED,
     "normalization": STACKED,
     "activation": STACKED,
     "d_ff": STACKED,

@@ -713,6 +713,25 @@ MODEL_SETTINGS = {
             meaning="post-norm is the original (Vaswani 2017); with pre-norm deep models train more easily (Xiong 2020)",
         ),
         Param(
+            "residual",
+            "Between layers",
+            "plain",
+            choices=("plain", "attention", "hyper"),
+            labels=("sum: the residual connection", "attention over depth", "hyper-connections"),
+            meaning="what a sublayer reads: the sum of all outputs before it; a sum of them with weights that it computes "
+            "for each token (Kimi 2026); or one of several sums (streams), which each token mixes (DeepSeek 2025). "
+            "The last two need pre-norm",
+        ),
+        Param(
+            "streams",
+            "Streams",
+            4,
+            1,
+            8,
+            1,
+            meaning="of hyper-connections alone: how many sums of the outputs each token carries",
+        ),
+        Param(
             "normalization",
             "Norm",
             "layer",
@@ -792,7 +811,9 @@ MODEL_SETTINGS = {
 }
 # Only these types of models have the setting.
 KINDS_WITH = {
-    **dict.fromkeys(("norm", "normalization", "activation", "d_ff"), STACKED),
+    **dict.fromkeys(
+        ("norm", "residual", "streams", "normalization", "activation", "d_ff"), STACKED
+    ),
     **dict.fromkeys(("cell", "bidirectional"), RECURRENT),
     "feeding": tuple(kind for kind in RECURRENT if kind != "hierarchical"),
     "pool": ("classifier",),

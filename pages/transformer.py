@@ -17,7 +17,8 @@ from core.interpret.trace import AttentionTrace, Kind
 from core.models import ModelConfig
 from core.models.config import STACKED
 from core.models.model_summary import Part, with_layers
-from core.models.transformer import DecoderLayer, EncoderLayer, Residual
+from core.models.residual import Residual
+from core.models.transformer import DecoderLayer, EncoderLayer
 from core.pretrained import WRITER
 from core.pretrained.example_inputs import text_of
 from core.pretrained.hf_conversion import load_lab_decoder

@@ -22,6 +22,7 @@ STACKED = (
     "forecaster",
 )  # layers of attention and feed-forward
 RECURRENT = ("recurrent", "hybrid", "hierarchical")  # cells, with attention beside them
+NEW_FIELDS = ("residual", "streams")  # written only where they differ from their defaults
 PATTERN_FIELDS = ("following", "decoder_attention", "cross_attention", "kv_shared_layers")
 READERS = {  # fields that only some kinds read
     "cell": RECURRENT,
@@ -34,6 +35,8 @@ READERS = {  # fields that only some kinds read
     "decoder_attention": ("transformer",),
     "cross_attention": ("transformer",),
     "kv_shared_layers": ("decoder",),
+    "residual": STACKED,
+    "streams": STACKED,
 }
 LONGEST = 12  # attentions in a pattern, as many as a model has layers
 _LONG = 256  # tokens; few texts here are longer
@@ -66,6 +69,8 @@ class ModelConfig:
     `normalization` (which), `d_ff` (0 for attention alone), `activation`; a classifier `pool`; those with cells
     `cell`, `bidirectional` and `feeding` (what of the attention enters the next step: nothing, Luong's input feeding,
     Bahdanau's context).
+    `residual` is what stands between layers, in pre-norm models: the plain sum of all outputs before; attention over them
+    (2603.15031); or hyper-connections (mHC, 2512.24880), `streams` sums that each token mixes.
     `tied` shares one matrix between the target's embedding and the output; `output_bias` is the bias of that output.
     """
 
@@ -98,6 +103,8 @@ class ModelConfig:
     decoder_attention: AttentionConfig | None = None
     cross_attention: AttentionConfig | None = None
     kv_shared_layers: Annotated[int, Meta(ge=0, le=11)] = 0
+    residual: Literal["plain", "attention", "hyper"] = "plain"
+    streams: Annotated[int, Meta(ge=1, le=8)] = 4
 
     def __post_init__(self) -> None:
         if not isinstance(self.following, tuple | list):
@@ -181,11 +188,18 @@ class ModelConfig:
         tied: bool = False,
         output_bias: bool = True,
         dropout: float = 0.0,
+        residual: str = "plain",
+        streams: int = 4,
         **attention: Choice | str,
     ) -> ModelConfig:
         """A stacked model of any kind; `attention` are fields of its AttentionConfig (position, score, mask, …)."""
         chosen: Any = dict(
-            kind=kind, norm=norm, normalization=normalization, activation=activation, pool=pool
+            kind=kind,
+            norm=norm,
+            normalization=normalization,
+            activation=activation,
+            pool=pool,
+            residual=residual,
         )
         return cls(
             d_model=d_model,
@@ -196,6 +210,7 @@ class ModelConfig:
             dropout=dropout,
             tied=tied,
             output_bias=output_bias,
+            streams=streams,
             **chosen,
         )
 
@@ -230,7 +245,7 @@ class ModelConfig:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The fields; those of a pattern only where there is one."""
+        """The fields; those of a pattern only where there is one, and newer ones only where they say something."""
         attentions = {
             name: None if (one := getattr(self, name)) is None else one.to_json()
             for name in ("attention", "decoder_attention", "cross_attention")
@@ -239,7 +254,8 @@ class ModelConfig:
         return {
             name: value
             for name, value in (vars(self) | attentions | following).items()
-            if value or name not in PATTERN_FIELDS
+            if (value or name not in PATTERN_FIELDS)
+            and (name not in NEW_FIELDS or value != getattr(type(self), name))
         }
 
     @classmethod
@@ -281,6 +297,15 @@ def _check(config: ModelConfig) -> None:
 
 def _check_stack(config: ModelConfig) -> None:
     pattern = config.pattern
+    refuse_if(
+        config.residual != "plain" and config.norm == "post",
+        f"residual = {config.residual} has no sum whose norm post-norm could take; take norm = pre.",
+    )
+    refuse_if(
+        config.residual != "hyper" and config.streams != ModelConfig.streams,
+        f"residual = {config.residual} does not read streams; leave it at {ModelConfig.streams}, or take "
+        "residual = hyper.",
+    )
     refuse_if(
         len(pattern) > LONGEST,
         f"A pattern has at most {LONGEST} attentions; this one has {len(pattern)}.",

@@ -32,30 +32,13 @@ from core.models.base import (
     weights_of,
 )
 from core.models.config import ModelConfig
+from core.models.residual import Residual, dropout, final_norm, first_stream, residual
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "swiglu": F.silu,
 }
-
-
-def normalization(config: ModelConfig) -> nn.Module:
-    """LayerNorm (Ba 2016), or RMSNorm (Zhang & Sennrich 2019), which neither centres nor shifts."""
-    return (
-        nn.LayerNorm(config.d_model)
-        if config.normalization == "layer"
-        else nn.RMSNorm(config.d_model, eps=1e-6)
-    )
-
-
-def final_norm(config: ModelConfig) -> nn.Module:
-    """The norm at the end of a pre-norm stack."""
-    return normalization(config) if config.norm == "pre" else nn.Identity()
-
-
-def dropout(config: ModelConfig) -> nn.Module | None:
-    return nn.Dropout(config.dropout) if config.dropout else None
 
 
 class FeedForward(nn.Module):
@@ -80,28 +63,6 @@ class FeedForward(nn.Module):
         return self.outer(inner if self.dropout is None else self.dropout(inner))
 
 
-class Residual(nn.Module):
-    """norm(x + f(x)) for post, x + f(norm(x)) for pre."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.norm, self.pre = normalization(config), config.norm == "pre"
-        self.dropout = dropout(config)
-
-    def enter(self, x: Tensor) -> Tensor:
-        """The input of the sublayer."""
-        return self.norm(x) if self.pre else x
-
-    def leave(self, x: Tensor, change: Tensor) -> Tensor:
-        """The block's output, from its input and the sublayer's output."""
-        x = x + (change if self.dropout is None else self.dropout(change))
-        return x if self.pre else self.norm(x)
-
-    def wrap(self, x: Tensor, sublayer: nn.Module) -> Tensor:
-        """The block's output for a sublayer that maps x alone."""
-        return self.leave(x, sublayer(self.enter(x)))
-
-
 class NoSublayer(nn.Module):
     """In place of a sublayer that a model does without, and of the residual connection around it."""
 
@@ -111,7 +72,7 @@ class NoSublayer(nn.Module):
 
 def feed_forward(config: ModelConfig) -> tuple[nn.Module, Residual | NoSublayer]:
     """A layer's feed-forward network and what is around it; neither does anything with d_ff = 0 (Elhage 2021)."""
-    return (FeedForward(config), Residual(config)) if config.d_ff else (NoSublayer(), NoSublayer())
+    return (FeedForward(config), residual(config)) if config.d_ff else (NoSublayer(), NoSublayer())
 
 
 class EncoderLayer(nn.Module):
@@ -120,21 +81,21 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
         self.attention = Attention(inner_config(config.layer_attention(layer)), layer=layer)
-        self.around_attention = Residual(config)
+        self.around_attention = residual(config)
         self.feed_forward, self.around_feed_forward = feed_forward(config)
 
     def forward(
         self,
-        x: Float[Tensor, "B S C"],
+        x: Tensor,
         key_mask: Bool[Tensor, "B S"] | None = None,
         record: bool = False,
         shared: dict[str, Tensor] | None = None,
-    ) -> tuple[Float[Tensor, "B S C"], Steps]:
-        steps = self.attention(
-            self.around_attention.enter(x), key_mask=key_mask, record=record, shared=shared
-        )
+    ) -> tuple[Tensor, Steps]:
+        """The stream x after the layer (B, S, C, or as core.models.residual has it), and the Steps."""
+        inner, passed = self.around_attention.enter(x)
+        steps = self.attention(inner, key_mask=key_mask, record=record, shared=shared)
         assert steps.merged is not None
-        x = self.around_attention.leave(x, steps.merged)
+        x = self.around_attention.leave(passed, steps.merged)
         return self.around_feed_forward.wrap(x, self.feed_forward), steps
 
 
@@ -148,15 +109,15 @@ class DecoderLayer(nn.Module):
         self.causal = Attention(
             attention, takes_kv=config.kv_source(layer) is not None, layer=layer
         )
-        self.around_causal = Residual(config)
+        self.around_causal = residual(config)
         if cross:
             self.cross = Attention(cross_config(config.layer_attention(layer, "cross")))
-            self.around_cross = Residual(config)
+            self.around_cross = residual(config)
         self.feed_forward, self.around_feed_forward = feed_forward(config)
 
     def forward(
         self,
-        x: Float[Tensor, "B T C"],
+        x: Tensor,
         past: Cache | None = None,
         record: bool = False,
         kv: tuple[Tensor, ...] | None = None,
@@ -164,15 +125,18 @@ class DecoderLayer(nn.Module):
         memory: Float[Tensor, "B S C"] | None = None,
         memory_mask: Bool[Tensor, "B S"] | None = None,
         cross_kv: tuple[Tensor, ...] | None = None,
-    ) -> tuple[Float[Tensor, "B T C"], Cache, dict[str, Steps]]:
-        """x after the layer, what self-attention has stored of all tokens (the next `past`), and the Steps by kind; `kv`
-        are another layer's keys and values of all tokens, `cross_kv` the memory's, where they are computed already."""
-        causal, cache = self.causal.step(self.around_causal.enter(x), past, record, kv, shared)
+    ) -> tuple[Tensor, Cache, dict[str, Steps]]:
+        """The stream x after the layer, what self-attention has stored of all tokens (the next `past`), and the Steps by
+        kind; `kv` are another layer's keys and values of all tokens, `cross_kv` the memory's, where they are computed
+        already."""
+        inner, passed = self.around_causal.enter(x)
+        causal, cache = self.causal.step(inner, past, record, kv, shared)
         assert causal.merged is not None
-        x, steps = self.around_causal.leave(x, causal.merged), {"causal": causal}
+        x, steps = self.around_causal.leave(passed, causal.merged), {"causal": causal}
         if memory is not None:
+            inner, passed = self.around_cross.enter(x)
             steps["cross"] = self.cross(
-                self.around_cross.enter(x),
+                inner,
                 memory,
                 key_mask=memory_mask,
                 offset=0 if past is None else past.length,
@@ -180,7 +144,7 @@ class DecoderLayer(nn.Module):
                 kv=cross_kv,
             )
             assert steps["cross"].merged is not None
-            x = self.around_cross.leave(x, steps["cross"].merged)
+            x = self.around_cross.leave(passed, steps["cross"].merged)
         return self.around_feed_forward.wrap(x, self.feed_forward), cache, steps
 
 
@@ -252,12 +216,12 @@ def encoder_masks(config: AttentionConfig) -> tuple[str, ...]:
 
 
 class Encoder(nn.Module):
-    """A stack of encoder layers; a pre-norm stack ends on a norm."""
+    """A stack of encoder layers; a pre-norm stack ends on a norm, and one with a stream of several vectors reads it."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config, layer) for layer in range(config.layers))
-        self.norm = final_norm(config)
+        self.config, self.norm = config, final_norm(config)
         self.reads_padding = any(attention.mask.key != "none" for attention in config.pattern)
 
     def forward(
@@ -271,6 +235,7 @@ class Encoder(nn.Module):
         recorded, shared = [], dict[str, Tensor]()
         if key_mask is not None and not self.reads_padding:
             key_mask = mask_if_padded(key_mask)
+        x = first_stream(self.config, x)
         for layer in self.layers:
             x, steps = run_layer(layer, checkpointing, x, key_mask, record, shared)
             if record:
@@ -291,6 +256,7 @@ class DecoderState:
 class CausalStack(Seq2Seq):
     """Decoder layers and the logits over them: what an encoder–decoder and a decoder-only model share."""
 
+    config: ModelConfig
     target: TokenEmbedding
 
     def add_layers(self, config: ModelConfig, shape: Shape, cross: bool) -> None:
@@ -319,6 +285,7 @@ class CausalStack(Seq2Seq):
         caches, maps = list[Cache](), defaultdict[str, list[Steps]](list)
         shared, cross_kv = dict[str, Tensor](), state.cross or (None,) * len(self.layers)
         length = state.length + x.shape[1]
+        x = first_stream(self.config, x)
         for index, layer in enumerate(self.layers):
             source = self.kv_sources[index]
             kv = None if source is None else caches[source].heads

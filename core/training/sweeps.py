@@ -40,6 +40,8 @@ MODEL = {
     "layers": "Layers",
     "d_ff": "Feed-forward width",
     "norm": "Norm position",
+    "residual": "Between layers",
+    "streams": "Streams",
     "normalization": "Norm",
     "activation": "Activation",
     "dropout": "Dropout",

@@ -96,6 +96,24 @@ CASES = {
     "forecaster": Case(of("forecaster", position="sinusoidal", norm="pre"), SERIES),
     "forecaster-causal": Case(of("forecaster", position="rope", mask="causal"), SERIES),
     "transformer-modern": Case(of("transformer", tied=True, position="rope", **MODERN), TWO, True),
+    "decoder-over-depth": Case(
+        of("decoder", tied=True, position="rope", residual="attention", **MODERN), TWO, True
+    ),
+    "decoder-streams": Case(
+        of("decoder", position="rope", residual="hyper", streams=3, norm="pre"), ONE, True
+    ),
+    "transformer-over-depth": Case(
+        of("transformer", position="rope", residual="attention", norm="pre"), TWO, True
+    ),
+    "transformer-streams": Case(
+        of("transformer", position="rope", residual="hyper", **MODERN), TWO, True
+    ),
+    "classifier-over-depth": Case(
+        of("classifier", position="learned", residual="attention", **MODERN), LABEL
+    ),
+    "forecaster-streams": Case(
+        of("forecaster", position="sinusoidal", norm="pre", residual="hyper", streams=2), SERIES
+    ),
     "transformer-patches": Case(
         of("transformer", position=Choice.of("learned", max_len=12)),
         Shape(5, SENTENCE, 12, "patches"),

@@ -283,7 +283,7 @@ def shared_stack(kind="decoder", **more):
 def by_hand(model, tokens):
     x, first = model.target(tokens), None
     for layer in model.layers:
-        read, own = layer.around_causal.enter(x), layer.causal
+        (read, passed), own = layer.around_causal.enter(x), layer.causal
         q, k, v = (
             split_heads(getattr(own.projection, name)(read), SHARED_H)
             for name in ("query", "key", "value")
@@ -295,7 +295,7 @@ def by_hand(model, tokens):
             torch.ones(T, T, dtype=torch.bool).triu(1), -torch.inf
         )
         x = layer.around_causal.leave(
-            x, own.projection.output((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+            passed, own.projection.output((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
         )
         x = layer.around_feed_forward.wrap(x, layer.feed_forward)
     return model.output(model.norm(x))
