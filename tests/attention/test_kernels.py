@@ -77,6 +77,15 @@ HALF = math.exp(0.5)
         ("retention", {}, [1.0, 1], [1.0, 1], [4.0, 3], [4.0, 3 + 4 * 31 / 32]),
         # all keys alike, β = 1/2: the state goes 0 → 2 → 4.5, as 2 is read, and half of 7 − 2 is written on it
         ("delta", {"write.weight": 0.0}, [1.0, -3], [2.0, 5], [4.0, 7], [2.0, -4.5]),
+        # with β = 1 the state goes 0 → 4 → 7: what it held is replaced
+        (
+            Choice.of("delta", beta_max=2.0),
+            {"write.weight": 0.0},
+            [1.0, -3],
+            [2.0, 5],
+            [4.0, 7],
+            [4.0, -7.0],
+        ),
         # α = β = 1/2: the state goes 0 → 2 → 4, as 1/2 · 2 is read, and half of 7 − 1 is written on it
         (
             "gated_delta",

@@ -20,12 +20,14 @@ from transformers import (
     Mamba2Config,
     MiniMaxConfig,
     NystromformerConfig,
+    OlmoHybridConfig,
     Qwen3NextConfig,
 )
 from transformers.models.kimi_linear import modeling_kimi_linear as kimi
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer, mamba2_chunk_scan
 from transformers.models.minimax.modeling_minimax import MiniMaxLightningAttention
 from transformers.models.nystromformer.modeling_nystromformer import NystromformerSelfAttention
+from transformers.models.olmo_hybrid.modeling_olmo_hybrid import OlmoHybridGatedDeltaNet
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
 from core.attention import Attention, AttentionConfig, Choice, attend
@@ -52,7 +54,7 @@ from core.attention.kernels.implied import (
     retnet_slopes,
 )
 from tests.cases import each
-from tests.oracles.agreement import agree, by_name, put, twin
+from tests.oracles.agreement import agree, by_name, fla, put, twin
 
 B, H, T, S, D, E = 2, 3, 37, 29, 7, 5
 LOCAL = Choice.of("local", window=4)
@@ -362,9 +364,11 @@ def ruled(key, q, k, v, *gates, chunk, offset=0, past=None, segment=0):
 
 
 def drawn(key, queries=T, keys=T, dtype=torch.float64):
-    """q, k and v, log α of a state that keeps all, some or nothing (e^(−60) is 0 beside 1), and how much is written."""
+    """q, k and v, log α of a state that keeps all, some or nothing (e^(−60) is 0 beside 1), and how much is written: up
+    to two by the delta rules."""
     decay = torch.rand(B, H, keys, *[D] * (key in ("gla", "kda")), dtype=dtype).pow(6) * -60
-    gates = [decay] * (key != "delta") + [torch.rand(B, H, keys, dtype=dtype)] * (key != "gla")
+    write = torch.rand(B, H, keys, dtype=dtype) * (1 + (key in DELTAS))
+    gates = [decay] * (key != "delta") + [write] * (key != "gla")
     if key == "log_linear":  # and how much a query reads of each level
         gates.append(torch.rand(B, H, queries, LEVELS, dtype=dtype))
     q, k, v = heads(queries, keys, dtype=dtype)
@@ -679,6 +683,68 @@ def test_the_gated_delta_layer_against_qwen3_next():
     out = within(layer, *by_head(*mixed.split([H * size, H * size, H * value], -1)), x)
     normed = peer.norm(out.flatten(0, 2), gate.flatten(0, 2)).view(B, T, H * value)
     agree(peer.out_proj(normed), torch.func.functional_call(peer, names, x), [x, *own.parameters()])
+
+
+def test_the_gated_delta_layer_with_a_larger_beta_against_olmo_hybrid():
+    # Theirs doubles β, so that it lies between 0 and 2.
+    size, value, width = 6, 5, H * 7
+    peer = OlmoHybridGatedDeltaNet(
+        OlmoHybridConfig(
+            hidden_size=width,
+            num_attention_heads=H,
+            linear_key_head_dim=size,
+            linear_value_head_dim=value,
+            num_hidden_layers=2,
+            layer_types=["linear_attention", "full_attention"],
+        ),
+        layer_idx=0,
+    )
+    kernel = Choice.of("gated_delta", chunk=5, beta_max=2.0)
+    layer, x = Attention(AttentionConfig(width, H, kernel=kernel)), torch.randn(B, T, width)
+    own, x = layer.kernel, x.requires_grad_()
+    layer.score.scale = size**-0.5
+    names = {
+        "a_proj.weight": own.forget.weight,
+        "b_proj.weight": own.write.weight,
+        "dt_bias": own.forget.bias,
+        "A_log": own.log_rate,
+    }
+    mixed = convolved(peer, torch.cat([peer.q_proj(x), peer.k_proj(x), peer.v_proj(x)], -1))
+    out = within(layer, *by_head(*mixed.split([H * size, H * size, H * value], -1)), x)
+    normed = peer.o_norm(out, peer.g_proj(x).unflatten(2, (H, value))).flatten(2)
+    agree(peer.o_proj(normed), torch.func.functional_call(peer, names, x), [x, *own.parameters()])
+
+
+@each("largest", [1.0, 2.0])
+def test_the_delta_rule_against_flash_linear_attention(largest):
+    q, k, v, write = given = [x.float().detach().requires_grad_() for x in drawn("delta")]
+    write.detach().mul_(largest / 2)
+    theirs, state = fla("delta_rule", "delta_rule_recurrence")(q, unit(k), v, write)
+    out, last = ruled("delta", q * D**-0.5, unit(k), v, write, chunk=8)
+    agree(out, theirs, given)
+    torch.testing.assert_close(last, state, rtol=1e-4, atol=1e-5)
+
+
+def test_only_a_beta_above_one_counts_modulo_two():
+    # Each one of a text turns the state that its first token wrote, and each zero leaves it. Trained on eight tokens, the
+    # sign of what is read is the parity of sixty-four; with β up to 1 it can only shrink.
+    right = {}
+    for largest in (1.0, 2.0):
+        torch.manual_seed(0)
+        gate = torch.nn.Parameter(torch.zeros(2))
+        learner = torch.optim.Adam([gate], 0.3)
+        for length in [8] * 60 + [64]:
+            bits = torch.randint(2, (64, 1, length))
+            key, value = torch.ones(64, 1, length, 1), F.one_hot(torch.tensor(0), length).float()
+            write = largest * gate.sigmoid()[bits].masked_fill(value.bool(), 1.0)
+            out, _ = ruled("delta", key, key, value.expand(64, 1, -1)[..., None], write, chunk=16)
+            sign = 1.0 - 2.0 * ((bits.cumsum(-1) - bits[..., :1]) % 2)
+            loss = (out[..., 0] - sign).square().mean()
+            learner.zero_grad()
+            loss.backward()
+            learner.step()
+        right[largest] = (out[..., 0].sign() == sign).float().mean().item()
+    assert right[2.0] == 1.0 and right[1.0] < 0.6
 
 
 def test_the_kimi_delta_layer_against_transformers():

@@ -150,6 +150,7 @@ RULES = {
     "deltanet": "gated_delta",
     "gated_deltanet": "gated_delta",
     "kimi_linear": "kda",
+    "olmo_hybrid": "gated_delta",
 }
 GATES = {"deltanet": None, "kimi_linear": torch.sigmoid}
 

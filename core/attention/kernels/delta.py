@@ -38,6 +38,15 @@ from core.attention.kernels.implied import (
 from core.entries import Entry, LayerConfig, Param
 
 EPSILON = 1e-6  # of the squared length, as in the authors' own code
+BETA_MAX = Param(
+    "beta_max",
+    "Largest β",
+    1.0,
+    1.0,
+    2.0,
+    0.5,
+    meaning="β is a sigmoid times this; above 1 a token can turn the sign of what the state holds for its key",
+)
 
 
 def unit(x: Tensor, length: float | Tensor = 1.0) -> Tensor:
@@ -105,12 +114,17 @@ def decay_between(total: Tensor) -> Tensor:
 
 
 class Delta(StateKernel):
-    """β = σ(W_b x), one a head and key, from the keys' own x; α = 1."""
+    """β = β_max σ(W_b x), one a head and key, from the keys' own x; α = 1.
+
+    Along k_t the state is multiplied by 1 − β_t: with β_max = 2 that reaches −1, a reflection, so that a state can count
+    modulo two. Grazzi et al. 2024 (2411.12537), section 4.
+    """
 
     rule: Rule = staticmethod(delta_rule)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
+        self.beta_max = float(config.kernel["beta_max"])
         self.write = nn.Linear(config.d_model, config.score_heads, bias=False)
 
     def prepare(self, q: Tensor, k: Tensor, scale: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
@@ -118,12 +132,12 @@ class Delta(StateKernel):
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
         """log α and β, (B, H, S, 1) each."""
-        write = head_gates(self.write, context, self.heads).sigmoid()
+        write = self.beta_max * head_gates(self.write, context, self.heads).sigmoid()
         return torch.zeros_like(write), write
 
 
 class GatedDelta(Delta):
-    """α = e^(−e^A softplus(W_a x + b)) and β = σ(W_b x), one of each a head and key, from the keys' own x."""
+    """α = e^(−e^A softplus(W_a x + b)) and β = β_max σ(W_b x), one of each a head and key, from the keys' own x."""
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -365,7 +379,7 @@ def kimi_delta(
 
 
 class KimiDelta(GatedDelta):
-    """α = e^(−e^A softplus(W_2 W_1 x + b)) of each channel, through D numbers, and β = σ(W_b x) of each head."""
+    """α = e^(−e^A softplus(W_2 W_1 x + b)) of each channel, through D numbers, and β = β_max σ(W_b x) of each head."""
 
     rule: Rule = staticmethod(kimi_delta)
     segment = SEGMENT
@@ -389,7 +403,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Schlag et al.",
         2021,
         "https://arxiv.org/abs/2102.11174",
-        (CHUNK,),
+        (BETA_MAX, CHUNK),
         short="S(I − βkkᵀ) + βvkᵀ",
         traits=frozenset({"implied", "state", "own positions", "layer only"}),
         cost=delta_cost,
@@ -405,7 +419,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Yang et al.",
         2024,
         "https://arxiv.org/abs/2412.06464",
-        (CHUNK,),
+        (BETA_MAX, CHUNK),
         short="αS(I − βkkᵀ) + βvkᵀ",
         traits=frozenset({"implied", "state", "own positions", "layer only"}),
         cost=delta_cost,
@@ -504,7 +518,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Kimi Team",
         2025,
         "https://arxiv.org/abs/2510.26692",
-        (GLA_CHUNK,),
+        (BETA_MAX, GLA_CHUNK),
         short="(I − βkkᵀ)Diag(α)S + βkvᵀ",
         traits=frozenset({"implied", "state", "own positions", "layer only"}),
         cost=kda_cost,

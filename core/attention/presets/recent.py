@@ -579,6 +579,21 @@ RECENT: tuple[Preset, ...] = (
         fit=share_heads(8, "keys_as_values", bias=False),
     ),
     Preset(
+        "olmo_hybrid",
+        "OLMo Hybrid",
+        "OLMo Team",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/olmo_hybrid",
+        (
+            ("projection", "short_conv"),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", Choice.of("gated_delta", beta_max=2.0)),
+        ),
+        "Gated DeltaNet with β up to 2, so a token can turn the sign of what the state holds for its key and a state can "
+        "count modulo two (2411.12537). Three of four layers are like this; the fourth is softmax attention.",
+    ),
+    Preset(
         "exclusive",
         "Exclusive self-attention",
         "Zhai",
