@@ -18,7 +18,7 @@ idle.begin()
 
 from dashboard.draw.components import draw, ship_code  # noqa: E402
 from dashboard.navigation import GROUPS, STEPS, Step, sections, step_of  # noqa: E402
-from dashboard.search import search_field  # noqa: E402
+from dashboard.search import PICKED, open_picked  # noqa: E402
 from dashboard.server import jobs  # noqa: E402
 from dashboard.server.health import page_run  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
@@ -63,15 +63,16 @@ def page_list(current: Step) -> None:
         }
         for group, steps in GROUPS.items()
     ]
+    open_picked(current.key)
     with st.sidebar:
         ship_code()
-        search_field(current.key)
         draw(
             "page_list",
             "pl",
             {"groups": groups, "current": sections(current.key)[0].key},
             key=PAGE_LIST,
             on_page_change=open_pressed,
+            on_hit_change=note_picked,
         )
 
 
@@ -89,6 +90,10 @@ def open_pressed() -> None:
     page = st.session_state[PAGE_LIST].get("page")
     if page in [step.key for step in STEPS]:
         st.session_state[PRESSED] = page
+
+
+def note_picked() -> None:
+    st.session_state[PICKED] = st.session_state[PAGE_LIST].get("hit")
 
 
 def load_first_model() -> None:

@@ -1,6 +1,7 @@
-"""What the search field in the sidebar finds: pages, choices of the six axes, terms, claims, model cards and models.
+"""What the sidebar's search finds: pages, choices of the six axes, questions, terms, claims, model cards and models.
 
-The first page imports no torch, so that what is found is kept in search.json; `make search` writes it.
+The browser ranks them as a person types (draw/components/page_list/search.js). What can be found is a module beside that
+one, so that the first page imports no torch; `make search` writes it.
 """
 
 import json
@@ -12,11 +13,11 @@ import streamlit as st
 from core.entries import Entry
 from dashboard.navigation import STEPS, step_of
 
-FILE = Path(__file__).with_name("search.json")
-PICKED, COUNT = "search:picked", "search:count"
-Hit = tuple[
-    str, str, dict[str, str]
-]  # what stands in the list, the page, and values of its widgets
+FILE = Path(__file__).parent / "draw" / "components" / "page_list" / "hits.js"
+BEFORE, AFTER = "export const HITS = ", ";\n"
+PICKED = "search:picked"
+# Its title and the line below it, other words by which a reader may look for it, the page, and values of its widgets.
+Hit = tuple[str, str, str, str, dict[str, str]]
 OTHER_NAMES = {
     "additive": "Bahdanau",
     "general": "Luong",
@@ -35,11 +36,45 @@ OTHER_NAMES = {
     "delta": "DeltaNet",
     "kda": "Kimi Linear",
     "lightning": "DeepSeek sparse",
-    "cache": "KV cache",
-    "train": "upload your own text",
-    "pretrained": "MiniLM, BERT",
-    "lessons": "for a class",
-}  # by which a reader may look for a choice or a page
+}  # of choices, shown after the name
+WORDS = {
+    "start": "home begin introduction tour beginner what is attention",
+    "why": "translation long sentence one vector bottleneck recurrent RNN seq2seq",
+    "one_query": "Q K V softmax formula calculate by hand example divide sqrt d scale dot product matrix",
+    "heads": "multi-head multihead several split help",
+    "positions": "order of words positional encoding sinusoidal RoPE shuffle",
+    "masks": "causal mask padding future hide later words",
+    "transformer": "architecture encoder decoder block layer residual feed-forward diagram",
+    "train": "upload your own text data file CSV train a model learn loss GPU tasks",
+    "mechanisms": "list of every attention variant paper equation catalogue",
+    "scores": "dot product cosine additive similarity",
+    "normalizers": "softmax sparsemax sigmoid temperature",
+    "compare": "compare two mechanisms variants difference",
+    "efficient": "Flash attention FLOPs memory fast time benchmark long context complexity quadratic",
+    "cards": "Llama GPT DeepSeek Qwen Mistral Gemma architecture parameters size",
+    "pretrained": "MiniLM BERT load open my own model Hugging Face attention map heads",
+    "inside_weight": "why is this attention weight large q k product",
+    "head_roles": "previous token induction head pattern what does a head do",
+    "circuits": "OV QK circuit copying induction interpretability",
+    "corpus": "statistics many texts",
+    "evidence": "is attention an explanation explain importance ablation patching gradient saliency remove a head",
+    "lens": "logit lens layer by layer prediction",
+    "generate": "write text story chat next token GPT temperature sampling probability",
+    "decode": "beam search greedy sampling top-k top-p",
+    "cache": "KV cache size key value memory bytes inference",
+    "two_models": "compare two models two sentences difference",
+    "use_model": "classify sentiment embedding similar sentences fill in translate summarize",
+    "fine_tune": "LoRA adapter finetuning adapt my own data",
+    "runs": "saved trained model history continue delete download checkpoint",
+    "compare_runs": "compare trained models curves",
+    "sweeps": "hyperparameter search seeds grid learning rate",
+    "claims": "is it true evidence experiment reproduce paper results measured",
+    "questions": "FAQ answers",
+    "glossary": "definition meaning of a word dictionary vocabulary",
+    "quiz": "test myself exam questions",
+    "lessons": "for a class teacher teach students exercise homework classroom course assignment",
+    "report": "export download PDF save share picture",
+}  # of pages
 
 
 def collect() -> list[Hit]:
@@ -47,16 +82,20 @@ def collect() -> list[Hit]:
     from core.claims.catalogue import CLAIMS
     from core.models.cards import CARDS
     from core.pretrained import MINILM, lab_models
+    from core.studies.questions import ANSWERS
     from dashboard.draw.glossary import TERMS
 
     return [
+        *((step.title, step.invite, WORDS[step.key], step.key, {}) for step in STEPS),
         *(
-            (f"{step.title}{_also(step.key)} · {step.invite.rstrip('.')}", step.key, {})
-            for step in STEPS
+            (question, "question", answer, "questions", {"questions:question": key})
+            for key, (question, answer) in ANSWERS.items()
         ),
         *(
             (
-                _label(item, axis),
+                _name(item),
+                f"{axis} · {item.paper} {item.year}",
+                item.meaning,
                 "mechanisms",
                 {"mechanisms:axis": axis, f"mechanisms:{axis}": item.key},
             )
@@ -64,63 +103,58 @@ def collect() -> list[Hit]:
             for item in entries
             if item.key != "none"
         ),
-        *((f"{term.name} · term", "glossary", {"glossary:find": term.name}) for term in TERMS),
-        *((f"{claim.name} · claim", "claims", {"claims:claim": claim.key}) for claim in CLAIMS),
-        *((f"{one.name} · model card", "cards", {"cards:model": one.key}) for one in CARDS),
         *(
-            (f"{name} · model", "pretrained", {"inside:model": name})
+            (
+                term.name,
+                "term",
+                " ".join((*term.forms, term.text)),
+                "glossary",
+                {"glossary:find": term.name},
+            )
+            for term in TERMS
+        ),
+        *(
+            (
+                claim.name,
+                "claim",
+                f"{claim.subject} {claim.statement}",
+                "claims",
+                {"claims:claim": claim.key},
+            )
+            for claim in CLAIMS
+        ),
+        *(
+            (card.name, "model card", card.different, "cards", {"cards:model": card.key})
+            for card in CARDS
+        ),
+        *(
+            (name, "model", "", "pretrained", {"inside:model": name})
             for name in (MINILM, *lab_models())
         ),
     ]
 
 
-def _label(item: Entry, axis: str) -> str:
-    return f"{item.name}{_also(item.key)} · {axis} · {item.paper} {item.year}"
-
-
-def _also(key: str) -> str:
-    return f" ({OTHER_NAMES[key]})" if key in OTHER_NAMES else ""
+def _name(item: Entry) -> str:
+    return f"{item.name} ({OTHER_NAMES[item.key]})" if item.key in OTHER_NAMES else item.name
 
 
 @cache
 def hits() -> dict[str, Hit]:
-    """What can be found, by what stands in the list."""
-    return {hit[0]: hit for hit in json.loads(FILE.read_text("utf-8"))}
+    """What can be found, by its title and the line below it."""
+    text = FILE.read_text("utf-8").removeprefix(BEFORE).removesuffix(AFTER)
+    return {f"{hit[0]} · {hit[1]}": hit for hit in json.loads(text)}
 
 
-def search_field(current: str) -> None:
-    """Draw the field, which filters as a person types; opens what was picked in the run before.
-
-    The page that opens draws its widgets with the values of what was picked.
-    """
-    if label := st.session_state.get(PICKED):
-        _, page, values = hits()[label]
+def open_picked(current: str) -> None:
+    """Open what was picked in the run before; its page draws its widgets with the values of what was picked."""
+    if hit := hits().get(st.session_state.get(PICKED, "")):
+        *_, page, values = hit
         if page != current:
             st.switch_page(step_of(page).page(), query_params={})
         del st.session_state[PICKED]
         st.session_state.update(values)
-    count = st.session_state.setdefault(COUNT, 0)  # a new field after each pick: it is empty
-    st.selectbox(
-        "Search the lab",
-        list(hits()),
-        index=None,
-        key=f"search:{count}",
-        placeholder="Search",
-        label_visibility="collapsed",
-        icon=":material/search:",
-        filter_mode="contains",
-        on_change=_note,
-        args=(count,),
-    )
-
-
-def _note(count: int) -> None:
-    st.session_state[PICKED] = st.session_state[f"search:{count}"]
-    st.session_state[COUNT] = count + 1
 
 
 if __name__ == "__main__":
-    FILE.write_text(
-        "[\n" + ",\n".join(json.dumps(hit, ensure_ascii=False) for hit in collect()) + "\n]\n",
-        "utf-8",
-    )
+    lines = ",\n".join(json.dumps(hit, ensure_ascii=False) for hit in collect())
+    FILE.write_text(f"{BEFORE}[\n{lines}\n]{AFTER}", "utf-8")

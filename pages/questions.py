@@ -61,9 +61,7 @@ class Answer:
 
 ANSWERS = {
     "scaling": Answer(
-        "Why divide by √d?",
-        "A score is a sum of D products, so scores grow with √D. Large ones push the softmax onto a single "
-        "key, where its gradient is almost zero.",
+        *questions.ANSWERS["scaling"],
         (("one_query", "See variance grow with D"), ("scores", "Compare all scores")),
         questions.scaling,
         {
@@ -78,15 +76,11 @@ ANSWERS = {
         ),
     ),
     "names": Answer(
-        "Why the names query, key and value?",
-        "Attention is a soft dictionary look-up. A dictionary returns the value of the key that equals the "
-        "query. Attention scores every key against the query, and returns all values, weighted.",
+        *questions.ANSWERS["names"],
         (("one_query", "Follow one look-up"),),
     ),
     "lengths": Answer(
-        "What happens with longer sequences?",
-        "Every query is compared with every key: the number of scores grows with the square of the length, "
-        "the linear maps only with the length. Kernels that skip keys, or never store the weights, help.",
+        *questions.ANSWERS["lengths"],
         (("efficient", "Measure each kernel"),),
         questions.lengths,
         {
@@ -101,18 +95,14 @@ ANSWERS = {
         ),
     ),
     "heads": Answer(
-        "Why several heads instead of one?",
-        "One head has one set of weights for each query: it can follow one relation at a time. H heads of "
-        "size d_model / H cost the same and follow H, such as the previous token and the subject.",
+        *questions.ANSWERS["heads"],
         (
             ("heads", "Split one attention into heads"),
             ("head_roles", "See what each trained head follows"),
         ),
     ),
     "addition": Answer(
-        "Why are positions added and not concatenated?",
-        "A linear map follows at once, and W(x + p) = Wx + Wp: addition is a concatenation whose two halves "
-        "share one matrix. It keeps d_model, and costs no parameters.",
+        *questions.ANSWERS["addition"],
         (("positions", "See what positions do to the scores"),),
         questions.addition,
         {
@@ -126,9 +116,7 @@ ANSWERS = {
         ),
     ),
     "feed_forward": Answer(
-        "What does the feed-forward network do?",
-        "Attention moves information between tokens, but its output is only a weighted sum of values. The "
-        "feed-forward network then transforms each token on its own.",
+        *questions.ANSWERS["feed_forward"],
         (("transformer", "Open the blocks of a layer"),),
         questions.feed_forward,
         {
@@ -141,18 +129,14 @@ ANSWERS = {
         ),
     ),
     "gradients": Answer(
-        "How does attention help gradients?",
-        "In a recurrent network the gradient shrinks or grows at every step between two words. Attention "
-        "connects any two words in one step; residual connections and norms carry it through many layers.",
+        *questions.ANSWERS["gradients"],
         (
             ("why", "Compare one vector with attention"),
             ("transformer", "See the gradient by layer"),
         ),
     ),
     "masks": Answer(
-        "Why does a decoder need a causal mask?",
-        "A model that learns to predict the next token must not read it. With a causal mask, all positions "
-        "are trained in one pass, and text is generated one token after another.",
+        *questions.ANSWERS["masks"],
         (("masks", "Draw any mask"),),
         questions.causality,
         {"mask": col("mask")} | {f"output {at}": col(f"output {at}", number) for at in range(6)},
@@ -162,15 +146,11 @@ ANSWERS = {
         ).format(*(sum(row[f"output {at}"] > 0 for at in range(5)) for row in rows)),
     ),
     "importance": Answer(
-        "Do the weights show which words are important?",
-        "Not by themselves. A large weight on a token whose value is small changes little, and later layers "
-        "may undo it. Switch a head off, and measure how the answer changes.",
+        *questions.ANSWERS["importance"],
         (("evidence", "Compare weights with measured effects"),),
     ),
     "families": Answer(
-        "How do BERT, GPT and T5 differ?",
-        "BERT is an encoder: every token attends to every token. GPT is a decoder: each attends to earlier "
-        "ones. T5 has both stacks, joined by cross-attention.",
+        *questions.ANSWERS["families"],
         (("transformer", "Draw each of the three"), ("pretrained", "Open a trained model")),
         questions.families,
         {
@@ -182,9 +162,7 @@ ANSWERS = {
         lambda rows: "The families differ in which of the three attentions their layers have.",
     ),
     "reshaping": Answer(
-        "Why view(B, T, H, D).transpose(1, 2) and not view(B, H, T, D)?",
-        "The d_model numbers of a token lie side by side in memory. view only cuts this line into pieces. "
-        "Cut as (B, H, T, D), a head's row gets numbers of other tokens.",
+        *questions.ANSWERS["reshaping"],
         (("heads", "Split one attention into heads"),),
         questions.reshaping,
         {
@@ -199,9 +177,7 @@ ANSWERS = {
         ),
     ),
     "padding": Answer(
-        "Why are padded keys masked, and padded queries not?",
-        "A padded key would receive weight from real tokens and change their outputs. A padded query only "
-        "makes an extra row of output, which nothing reads.",
+        *questions.ANSWERS["padding"],
         (("masks", "Combine a padding mask with others"),),
         questions.padding,
         {
@@ -215,9 +191,7 @@ ANSWERS = {
         ),
     ),
     "one_row": Answer(
-        "Why does the fused kernel return no weights?",
-        "It goes through the keys in blocks with a running maximum and sum, and never stores all weights: "
-        "hence its speed and small memory.",
+        *questions.ANSWERS["one_row"],
         (("efficient", "Compare exact and fused"),),
         questions.one_row,
         {
@@ -231,9 +205,7 @@ ANSWERS = {
         ),
     ),
     "cache": Answer(
-        "What is in the key/value cache?",
-        "A new token needs the keys and values of all tokens before it. They do not change, so they are "
-        "stored. Heads that share them, or a smaller latent, make the cache smaller.",
+        *questions.ANSWERS["cache"],
         (("heads", "Share keys between heads"), ("generate", "Generate token by token")),
         questions.cache,
         {

@@ -20,6 +20,83 @@ from core.attention.positions.rotary import Rotary
 from core.models import ModelConfig, Shape, build_model
 from core.seeding import seeded_rng
 
+# What learners ask, and the answer in words; the page adds the numbers.
+
+
+ANSWERS: dict[str, tuple[str, str]] = {
+    "scaling": (
+        "Why divide by √d?",
+        "A score is a sum of D products, so scores grow with √D. Large ones push the softmax onto a single "
+        "key, where its gradient is almost zero.",
+    ),
+    "names": (
+        "Why the names query, key and value?",
+        "Attention is a soft dictionary look-up. A dictionary returns the value of the key that equals the "
+        "query. Attention scores every key against the query, and returns all values, weighted.",
+    ),
+    "lengths": (
+        "What happens with longer sequences?",
+        "Every query is compared with every key: the number of scores grows with the square of the length, "
+        "the linear maps only with the length. Kernels that skip keys, or never store the weights, help.",
+    ),
+    "heads": (
+        "Why several heads instead of one?",
+        "One head has one set of weights for each query: it can follow one relation at a time. H heads of "
+        "size d_model / H cost the same and follow H, such as the previous token and the subject.",
+    ),
+    "addition": (
+        "Why are positions added and not concatenated?",
+        "A linear map follows at once, and W(x + p) = Wx + Wp: addition is a concatenation whose two halves "
+        "share one matrix. It keeps d_model, and costs no parameters.",
+    ),
+    "feed_forward": (
+        "What does the feed-forward network do?",
+        "Attention moves information between tokens, but its output is only a weighted sum of values. The "
+        "feed-forward network then transforms each token on its own.",
+    ),
+    "gradients": (
+        "How does attention help gradients?",
+        "In a recurrent network the gradient shrinks or grows at every step between two words. Attention "
+        "connects any two words in one step; residual connections and norms carry it through many layers.",
+    ),
+    "masks": (
+        "Why does a decoder need a causal mask?",
+        "A model that learns to predict the next token must not read it. With a causal mask, all positions "
+        "are trained in one pass, and text is generated one token after another.",
+    ),
+    "importance": (
+        "Do the weights show which words are important?",
+        "Not by themselves. A large weight on a token whose value is small changes little, and later layers "
+        "may undo it. Switch a head off, and measure how the answer changes.",
+    ),
+    "families": (
+        "How do BERT, GPT and T5 differ?",
+        "BERT is an encoder: every token attends to every token. GPT is a decoder: each attends to earlier "
+        "ones. T5 has both stacks, joined by cross-attention.",
+    ),
+    "reshaping": (
+        "Why view(B, T, H, D).transpose(1, 2) and not view(B, H, T, D)?",
+        "The d_model numbers of a token lie side by side in memory. view only cuts this line into pieces. "
+        "Cut as (B, H, T, D), a head's row gets numbers of other tokens.",
+    ),
+    "padding": (
+        "Why are padded keys masked, and padded queries not?",
+        "A padded key would receive weight from real tokens and change their outputs. A padded query only "
+        "makes an extra row of output, which nothing reads.",
+    ),
+    "one_row": (
+        "Why does the fused kernel return no weights?",
+        "It goes through the keys in blocks with a running maximum and sum, and never stores all weights: "
+        "hence its speed and small memory.",
+    ),
+    "cache": (
+        "What is in the key/value cache?",
+        "A new token needs the keys and values of all tokens before it. They do not change, so they are "
+        "stored. Heads that share them, or a smaller latent, make the cache smaller.",
+    ),
+}
+
+
 # The numbers behind each answer.
 
 

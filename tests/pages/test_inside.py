@@ -579,8 +579,7 @@ def hybrid(tmp_path_factory):
 
 def layers_of(app: AppTest) -> set[int]:
     """The layers of all heads that the page names, in what it writes and in its figures."""
-    fields = [box for box in app.selectbox if not box.key.startswith("search:")]
-    written = [str((box.value, box.options)) for box in fields]
+    written = [str((box.value, box.options)) for box in app.selectbox]
     written += [page_text(app), *(part.proto.spec for part in figures(app))]
     found = re.findall(r'\bL(\d+)·H\d|"layer": ?"L?(\d)"', " ".join(written))
     return {int(layer) for one in found for layer in one if layer}

@@ -1,0 +1,66 @@
+// The search over all that the lab has: words in any order, ranked by how many are in the title, in other names, in the text.
+
+import { HITS } from "./hits.js";
+
+const EMPTY = new Set(("a an and are as at be by can do does for from how i in is it its me my of on or our show that the " +
+  "their there this to was we what when where which who why will with you your").split(" "));
+const ENDINGS = /(?<=.{3})(?:ing|ed|es|s|e)$/;
+const TITLE = 4, PAGE = 3, LINE = 2, TEXT = 1; // what a word counts by where it stands; PAGE: other words of a page
+const FEWEST = 0.4; // of the best hit's points: what has less is not shown
+
+/** A word without its usual ending. @param {string} word */
+export function stem(word) {
+  if (/(?:[isu]|ia)s$/.test(word) || word.length < 4) return word;
+  return word.replace(/ies$/, "y").replace(ENDINGS, "").replace(/([bdgmnprt])\1$/, "$1");
+}
+
+/** The words of a text, stemmed. @param {string} text */
+export function wordsOf(text) {
+  const plain = text.toLowerCase().normalize("NFKD").replace(/\p{M}/gu, "").replace(/√/g, " sqrt ");
+  return (plain.match(/[\p{L}\p{N}]+/gu) ?? []).map(stem);
+}
+
+/** Whether one letter is missing, added, wrong or, with its neighbour, swapped. @param {string} one @param {string} other */
+function near(one, other) {
+  const long = Math.max(one.length, other.length);
+  if (long < 6 || Math.abs(one.length - other.length) > 1) return false;
+  let start = 0, end = 0;
+  while (start < long && one[start] === other[start]) start += 1;
+  while (end < long - start && one.at(-1 - end) === other.at(-1 - end)) end += 1;
+  const swapped = one.length === other.length && one[start] === other[start + 1] && one[start + 1] === other[start];
+  return start + end >= long - 1 || (swapped && start + end === long - 2);
+}
+
+/** How well a typed word fits one of the lab: 1 the same, less where it begins it or has a letter wrong; 0 not at all. */
+function fit(typed, word) {
+  if (typed === word) return 1;
+  if (typed.length > 1 && word.startsWith(typed)) return 0.7;
+  return near(typed, word) ? 0.5 : 0;
+}
+
+/** @type {any[][]} its title, line, other words, page and values */
+const ALL = HITS;
+const FIELDS = ALL.map(([title, line, words]) => {
+  const joined = title.includes("-") ? title.replace(/(\p{L})-(?=\p{L})/gu, "$1") : ""; // multihead
+  return [[...wordsOf(title), ...wordsOf(joined)], wordsOf(line), wordsOf(words)];
+});
+
+/** What fits the typed words best, the best first; a word that few have counts more. @param {string} typed */
+export function search(typed, most = 8) {
+  const all = wordsOf(typed), meant = all.filter((word) => !EMPTY.has(word));
+  const words = meant.length ? meant : all;
+  const points = ALL.map(() => 0);
+  for (const word of words) {
+    const fits = FIELDS.map((fields) => fields.map((field) => Math.max(0, ...field.map((other) => fit(word, other)))));
+    const rare = Math.log(1 + ALL.length / (1 + fits.filter((each) => Math.max(...each) > 0).length));
+    fits.forEach(([title, line, text], at) => {
+      const isPage = !Object.keys(ALL[at][4]).length;
+      points[at] += rare * Math.max(TITLE * title, LINE * line, (isPage ? PAGE : TEXT) * text);
+    });
+  }
+  const shares = FIELDS.map(([title]) => words.length / Math.max(words.length, title.length)); // a short title is meant
+  const ranked = points.map((sum, at) => ({ hit: ALL[at], points: sum * (0.8 + 0.2 * shares[at]) }));
+  ranked.sort((one, other) => other.points - one.points); // a tie keeps their order, pages first
+  const least = FEWEST * ranked[0].points;
+  return ranked.slice(0, most).filter((each) => each.points > 0 && each.points >= least).map((each) => each.hit);
+}

@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { search, stem, wordsOf } from "../../dashboard/draw/components/page_list/search.js";
+
+// What a new reader types: the title that is expected, among the first three or, by the number, first.
+const TYPED = [
+  ["does multi-head help?", "Heads"],
+  ["multihead", "Multi-head"],
+  ["lesson for a class", "Lessons", 1],
+  ["i am a teacher", "Lessons"],
+  ["KV cache size", "Cache and decoding", 1],
+  ["why divide by sqrt d", "Why divide by √d?", 1],
+  ["upload your own text", "Train and watch", 1],
+  ["train on my own data", "Train and watch", 1],
+  ["compare two models", "Two models, two texts", 1],
+  ["compare trained runs", "Compare runs", 1],
+  ["what is a query", "query", 1],
+  ["what is attention", "attention"],
+  ["window sliding", "Local window (sliding window)"],
+  ["flash attention", "Cost and speed"],
+  ["long context", "Cost and speed"],
+  ["does attention explain the prediction", "Evidence"],
+  ["beam search", "Decode"],
+  ["positional encodings", "Positions", 1],
+  ["order of the words", "Positions", 1],
+  ["causal masking", "causal mask", 1],
+  ["tranformer architecture", "The Transformer", 1],
+  ["sentiment classification", "Use a model", 1],
+  ["fine tuning lora", "Fine-tune", 1],
+  ["logit lens", "When it decides"],
+  ["induction heads", "Head roles"],
+  ["load my own model", "Pretrained models", 1],
+  ["how much memory does the cache need", "Cache and decoding"],
+  ["export to pdf", "Report", 1],
+  ["llama 3", "Llama 3.1 8B"],
+  ["gpt oss", "Sink (GPT-OSS)", 1],
+  ["difference between bert and gpt", "How do BERT, GPT and T5 differ?", 1],
+  ["nystrom", "Nyström", 1],
+  ["temperature sampling", "Generate"],
+  ["test myself", "Quiz", 1],
+  ["softmx", "softmax"],
+];
+
+for (const [typed, title, most = 3] of TYPED) {
+  test(`“${typed}” finds ${title}`, () => {
+    const titles = search(typed).map((hit) => hit[0]);
+    assert.ok(titles.slice(0, most).some((one) => one.startsWith(title)), titles.join(" | "));
+  });
+}
+
+test("words are compared without endings, accents and signs", () => {
+  assert.deepEqual(wordsOf("Why divide by √d?"), ["why", "divid", "by", "sqrt", "d"]);
+  assert.deepEqual(["queries", "classes", "bias", "training", "splitting"].map(stem), ["query", "class", "bias", "train", "split"]);
+  assert.deepEqual(search("   ").concat(search("xyzzy")), []);
+});
