@@ -100,6 +100,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("dac", "xcodec2", "neucodec"), {"encoder_hidden_size": 4, "decoder_hidden_size": 32}),
     **dict.fromkeys(("efficientnet", "align_vision_model"), {"width_coefficient": 1.0, "depth_coefficient": 1.0}),
     "cvt": {"depth": [1, 2, 3]},
+    "dory": {"num_hidden_layers": 4, "n_input_layers": 1, "n_output_layers": 1},
     "dbrx": {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 4, "clip_qkv": 8.0}},
     "dots1": EXPERTS, "deepseek_v3": EXPERTS,
     **dict.fromkeys(("encoder-decoder", "vision-encoder-decoder"),
@@ -135,6 +136,11 @@ SPECIAL: dict[str, dict[str, Any]] = {
                        "indexer_compress_ratio": 4},
     "cohere_compass_text": {"layer_types": ["sliding_attention", "full_attention"], "rope_parameters": {
         kind: {"rope_type": "default", "rope_theta": 1e4} for kind in ("sliding_attention", "full_attention")}},
+    "inkling2_loop_text": {
+        "num_hidden_layers": 4, "loop_layer_index_start": 1, "loop_layer_index_end": 3, "n_layers_per_attn_res_block": 1,
+        "layer_types": ["hybrid_sliding", "hybrid", "hybrid_sliding", "hybrid"]},
+    "hy_v4_vl_text": SECTIONS, "apertus1p5": {"image_token_offset": 0, "audio_token_offset": 128,
+                                                "text_config": {"vocab_size": 2 * WORDS}},
     "emu3": {"vocabulary_map": {"<image>": 5, "<|extra_200|>": 6}},
     **dict.fromkeys(("laguna", "mellum", "smollm3", "step3p5"),
                     {"layer_types": ["sliding_attention", "full_attention"]}),

@@ -252,7 +252,9 @@ def recorded_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, a
     names, name = _eager_name(module.__class__)
     out, weights = names[name](module, query, key, value, attention_mask, **options)
     recorder = _RECORDER.get()
-    if recorder is None:
+    if (
+        recorder is None or "AttentionResidual" in type(module).__name__
+    ):  # between depths, not tokens
         return out, weights
     return recorder.record(module, query, key, value, attention_mask, out, weights, options)
 

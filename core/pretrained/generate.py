@@ -498,14 +498,14 @@ class DecoderAdapter:
             inputs = model.prepare_inputs_for_generation(
                 ids.to(model.device),
                 next_sequence_length=None if state.cache is None else 1,
-                past_key_values=state.cache,
+                cache=state.cache,
                 is_first_iteration=state.cache is None,
                 **to_device(model, inputs),
             )
             output = model(**inputs)
         return (
             output.logits[:, -1].cpu(),
-            DecoderState(ids, getattr(output, "past_key_values", None)),
+            DecoderState(ids, getattr(output, "cache", None)),
             None,
         )
 

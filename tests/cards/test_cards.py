@@ -196,8 +196,7 @@ def test_the_cache_is_as_large_as_that_of_transformers(key):
     # Of a text longer than the model's windows, so that these have forgotten.
     length = WINDOWS.get(key, 19)
     out = read(without_experts(published(key), key), key, length, use_cache=True)
-    cache = out.cache_params if key == "mamba2" else out.past_key_values
-    assert card(key).cache_numbers(length) == cached_numbers(cache)
+    assert card(key).cache_numbers(length) == cached_numbers(out.cache)
 
 
 @pytest.mark.parametrize(
