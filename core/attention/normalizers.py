@@ -5,12 +5,13 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from core.attention.basics import Normalizer, Softmax
-from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param
+from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param, refuse_if
 
 # What the entries of all normalizers share: the parameter `temperature`, and the memory of their matrices.
 
@@ -278,6 +279,36 @@ class Softpick(Normalizer):
         return excess.relu() / (excess.abs().sum(-1, keepdim=True) + EPSILON)
 
 
+# Stick-breaking: each key takes a share of what the keys after it have left.
+
+
+class StickBreaking(Normalizer):
+    """σ(s_ij) ∏ (1 − σ(s_il)) over the visible keys l after j: from the last key back, each takes its share. Tan 2024.
+
+    A share that no key takes goes to none, so a row sums to at most 1. Computed as a sum of logarithms. In the paper a
+    query does not see its own token, which is a mask (formula `j < i`); under `causal` its own token breaks first.
+    """
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        left = F.logsigmoid(-scores)  # 0 where masked: such a key leaves the stick whole
+        after = F.pad(left[..., 1:], (0, 1)).flip(-1).cumsum(-1).flip(-1)
+        return (F.logsigmoid(scores) + after).exp()
+
+
+def _ordered_keys(config: LayerConfig) -> None:
+    """The `refuse` of a normalizer that reads the keys in their order: the cells of a grid have none."""
+    grids = {"mask": ("neighborhood", "causal_local"), "position": ("grid_rope", "rope")}
+    for axis, (grid, take) in grids.items():
+        refuse_if(
+            any(part.key == grid for part in getattr(config, axis).walk()),
+            f"normalizer = {config.normalizer.key} goes through the keys in their order, and {axis} = {grid} is for "
+            "a grid, which has none",
+            axes=("normalizer", axis),
+            normalizer="sigmoid",
+            **{axis: take},
+        )
+
+
 # The hardest normalizer: the largest score takes the whole row.
 
 
@@ -341,8 +372,8 @@ def mix_heads(
 # build(config) -> Normalizer: module with forward(scores, mask) -> weights. Traits: "softmax" for the plain one, which
 # fused and chunked kernels can compute; "sums to one" and "at most one" say what a row's weights add up to (neither:
 # anything); "hard" where the gradient is not that of what was computed; "mixes heads" where a head's weights depend on
-# those of other heads and may be negative. None reads more than the keys that may be seen,
-# so a kernel may leave the others out.
+# those of other heads and may be negative; "reads order" where they depend on the order of keys. None reads more than
+# the keys that may be seen, so a kernel may leave the others out.
 NORMALIZERS = Axis(
     Entry(
         "softmax",
@@ -494,6 +525,23 @@ NORMALIZERS = Axis(
         "max(0, eˢ − 1) / Σ |eˢ − 1|",
         traits=frozenset({"at most one"}),
         cost=matrices(3, 4),
+    ),
+    Entry(
+        "stick_breaking",
+        "Stick-breaking",
+        lambda config: StickBreaking(**config.normalizer.kwargs),
+        r"w_{ij} = \sigma(s_{ij}/\tau) \prod_{l > j} \left(1 - \sigma(s_{il}/\tau)\right)",
+        "A stick of length 1 is broken from the last key that the query may attend to back to the first. Each key takes "
+        "the share σ(s) of what is left, so near keys come first without any position. What is left at the end goes to "
+        "no key.",
+        "Tan et al.",
+        2024,
+        "https://arxiv.org/abs/2410.17980",
+        (TEMPERATURE,),
+        "σ(s) ∏ (1 − σ(s)) after j",
+        traits=frozenset({"at most one", "reads order"}),
+        cost=matrices(4, 5),
+        refuse=_ordered_keys,
     ),
     Entry(
         "sparsemax",

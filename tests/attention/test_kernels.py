@@ -469,8 +469,9 @@ def test_rows_sum_to_what_the_entry_says(key, spread, keys):
     if "sums to one" in traits:
         torch.testing.assert_close(sums, torch.ones_like(sums), rtol=1e-5, atol=1e-5)
     elif "at most one" in traits:
+        whole = spread > 10 or ("reads order" in traits and keys > S)  # nothing is left for no key
         assert (sums <= 1 + 1e-6).all() and (
-            spread > 10 or (sums < 1 - 1e-4).any() or entry("normalizer", key).source
+            whole or (sums < 1 - 1e-4).any() or entry("normalizer", key).source
         )
     elif "mixes heads" not in traits and not entry("normalizer", key).source:
         assert spread < 1 or (sums > 1.1).any()
@@ -551,6 +552,8 @@ WEIGHTS_BY_HAND = [
     # e^s − 1 is 2, −1/2 and 0
     ("softpick", {}, [math.log(3), -math.log(2), 0.0], [0.8, 0.0, 0.0]),
     ("softpick", {}, [-1.0, -2.0], [0.0, 0.0]),
+    # σ is 1/4, 3/4 and 1/2: the last key takes a half, the one before 3/4 of the other half
+    ("stick_breaking", {}, [-math.log(3), math.log(3), 0.0], [1 / 32, 3 / 8, 1 / 2]),
     ("softmax_one", {}, [0.0, 1.0], [1 / (2 + E), E / (2 + E)]),
     ("sink", {"start": 1.0}, [0.0, 1.0], [1 / (1 + 2 * E), E / (1 + 2 * E)]),
     # two keys: σ(s − log 2) = e^s / (e^s + 2)

@@ -15,14 +15,24 @@ from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
 from transformers.models.qwen3 import modeling_qwen3 as qwen
 from x_transformers.attend import Attend, one_hot_straight_through
 
-from core.attention import AXES, Attention, AttentionConfig, Choice, attend, entry, scores
+from core.attention import (
+    AXES,
+    Attention,
+    AttentionConfig,
+    Choice,
+    ConfigError,
+    attend,
+    entry,
+    scores,
+)
+from core.attention.masks import build_mask
 from core.attention.normalizers import sorted_threshold
 from core.attention.positions.relative import alibi_slopes
 from core.attention.reference import attention, rotate
 from tests.attention.drawing import perturbed
 from tests.cases import each
 from tests.close import assert_close
-from tests.oracles.agreement import agree, by_name, put, same_layer
+from tests.oracles.agreement import agree, by_name, fla, put, same_layer
 
 B, H, T, S, D, E = 2, 3, 7, 11, 13, 5
 C = H * D
@@ -541,7 +551,22 @@ def softpick(own, h, z):
     return excess.relu() / (excess.abs().sum() + 1e-8 * z.max().detach().clamp(min=0).exp())
 
 
-@each(("key", "rule"), [("scalable_softmax", scalable), ("softpick", softpick)])
+def stick_breaking(own, h, z):
+    left, shares = z.new_ones(()), []
+    for score in reversed(z):
+        shares.append(left * score.sigmoid())
+        left = left - shares[-1]
+    return torch.stack(shares[::-1])
+
+
+@each(
+    ("key", "rule"),
+    [
+        ("scalable_softmax", scalable),
+        ("softpick", softpick),
+        ("stick_breaking", stick_breaking),
+    ],
+)
 @each("keys", [1, 2, S])
 @each("spread", [0.1, 3.0])
 @each("masked", [False, True])
@@ -579,6 +604,35 @@ def test_softpick_neither_overflows_nor_counts_what_is_masked():
         own(torch.tensor([[[[math.log(2), 7.0]]]]), torch.tensor([True, False])).flatten(),
         torch.tensor([1.0, 0.0]),
     )
+
+
+@each(
+    ("mask", "own_token"), [(Choice("causal"), True), (Choice.of("formula", text="j < i"), False)]
+)
+def test_stick_breaking_is_flas(mask, own_token):
+    # Whether a token reads itself is the mask's to say; three heads share one of keys.
+    q, k, v = (torch.randn(B, heads, S, D, requires_grad=True) for heads in (H, 1, 1))
+    allowed = build_mask(mask, S, S)
+    ours = attend(q, k, v, allowed, normalizer=normalizer("stick_breaking"))
+    theirs, left = fla("stickbreaking_attn", "naive_stickbreaking_attn")(
+        *(x.transpose(1, 2) for x in (q, k, v)), attend_current=own_token
+    )
+    agree(ours.out, theirs.transpose(1, 2), (q, k, v))
+    assert_close(1 - ours.weights.sum(-1), left.mT)
+
+
+def test_a_stick_breaks_precisely_after_a_score_that_took_nothing():
+    # The last key takes almost nothing or almost all: the key before it has its share of the rest.
+    own = normalizer("stick_breaking")
+    weights = own(torch.tensor([[[[0.0, -1e4], [0.0, 20.0]]]]), None)[0, 0]
+    assert weights[0].tolist() == [0.5, 0.0]
+    torch.testing.assert_close(weights[1, 0], torch.tensor(0.5 / (1 + math.exp(20.0))))
+
+
+def test_stick_breaking_wants_keys_in_order():
+    for axis, grid in (("mask", "neighborhood"), ("position", "grid_rope")):
+        with pytest.raises(ConfigError, match=f"stick_breaking.*{grid}.*take normalizer"):
+            AttentionConfig(8, 1, normalizer="stick_breaking", **{axis: grid})
 
 
 def talking():

@@ -454,6 +454,21 @@ RECENT: tuple[Preset, ...] = (
         ),
         "A row may give no weight at all, so no token becomes the sink of heads that have nothing to read.",
     ),
+    Preset(
+        "stick_breaking",
+        "Stick-breaking attention",
+        "Tan et al.",
+        2024,
+        "https://arxiv.org/abs/2410.17980",
+        (
+            ("projection", PLAIN),
+            ("position", "none"),
+            ("mask", Choice.of("formula", text="j < i")),
+            ("normalizer", "stick_breaking"),
+        ),
+        "The nearest key with a high score takes its weight first, so that no position is needed. A token does not "
+        "attend to itself.",
+    ),
     # 2022 to 2026: which keys are read, several texts in a row, and values made anew.
     Preset(
         "nat",
