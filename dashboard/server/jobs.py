@@ -65,10 +65,8 @@ def queue() -> tuple[list[Run], list[Run]]:
     busy = [run for run, status in states if not status.ended and status.state != "queued"]
     turns: Counter[str] = Counter(people.owner(run) for run in busy)
     order: list[tuple[int, float, Run]] = []
-    for run, at in sorted(
-        [(run, status.at) for run, status in states if status.state == "queued"],
-        key=lambda pair: ("sweep" in pair[0].metadata(), pair[1]),
-    ):
+    waiting = [(run, status.at) for run, status in states if status.state == "queued"]
+    for run, at in sorted(waiting, key=lambda pair: ("sweep" in pair[0].metadata(), pair[1])):
         order.append((turns[people.owner(run)], at, run))
         turns[people.owner(run)] += 1
     return [run for _, _, run in sorted(order, key=lambda place: place[:2])], busy
