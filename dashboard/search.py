@@ -24,6 +24,7 @@ OTHER_NAMES = {
     "multi_query": "MQA",
     "grouped_query": "GQA",
     "shaw": "relative positions",
+    "relative_logits": "Inkling",
     "local": "sliding window",
     "causal_local": "sliding window",
     "global_window": "Longformer",

@@ -94,6 +94,12 @@ def linear(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:
     return layer
 
 
+def clip_rms(x: Float[Tensor, "*rows D"], largest: float) -> Float[Tensor, "*rows D"]:
+    """x with each row shortened to a root mean square of `largest` where it has a larger one. Inkling 2, its L2Clip."""
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x * (largest * x.shape[-1] ** 0.5 / (length + 1e-6)).clamp(max=1.0)
+
+
 class Projection(nn.Module):
     """Maps inputs to heads and heads to the output. k and v may have fewer heads than q: the layer repeats them.
 

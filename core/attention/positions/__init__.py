@@ -144,7 +144,7 @@ POSITIONS: Axis = Axis(
         ),
         refuse=_refuse,
     ),
-    order="none sinusoidal learned shaw transformer_xl t5 rope p_rope linear_rope ntk_rope yarn "
+    order="none sinusoidal learned shaw transformer_xl relative_logits t5 rope p_rope linear_rope ntk_rope yarn "
     "longrope llama3_rope grid_rope deberta alibi kerple fire cope forgetting selective "
     "multi_token position_temperature formula and",
 )

@@ -1,5 +1,5 @@
 """Positions added to the input (sinusoidal, learned), biases by distance (ALiBi, T5, KERPLE, FIRE), and vectors of the
-distance (Shaw, Transformer-XL, DeBERTa)."""
+distance (Shaw, Transformer-XL, DeBERTa, Inkling)."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,14 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock, dot_product_scale, eager_cache
+from core.attention.basics import (
+    ScoreBlock,
+    clip_rms,
+    dot_product_scale,
+    eager_cache,
+    linear,
+    split_heads,
+)
 from core.attention.positions.rotary import BASE as ROTARY_BASE, Position, plain_frequencies
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, refuse_if
 
@@ -98,6 +105,9 @@ def gather_by_distance(
     """
     products = content @ table.mT  # (B, H, T, N)
     return products.gather(-1, row.expand(*products.shape[:2], *row.shape))
+
+
+INITIAL_STD = 0.02  # of the profiles of `relative_logits`, as in the authors' code
 
 
 def bias_cost(
@@ -287,6 +297,38 @@ class Shaw(Position):
         )  # the sum of weights at each distance, times that distance's vector
 
 
+class RelativeLogits(Position):
+    """rᵢ · P[i − j] with rᵢ = W xᵢ a head and P (R, E) for all heads; 0 for a key after its query, or E and more before.
+
+    Thinking Machines 2026 (Inkling): P holds R profiles over the distance, which each query mixes anew. With a `clip`
+    (Inkling 2) r is multiplied by learned gains, then shortened to a root mean square of `clip` where it is larger.
+    """
+
+    table_count = 1
+
+    def __init__(self, d_model: int, num_heads: int, size: int, distance: int, clip: float) -> None:
+        super().__init__()
+        self.num_heads, self.distance, self.clip = num_heads, distance, clip
+        self.mix = linear(d_model, num_heads * size)
+        self.profiles = nn.Parameter(torch.empty(size, distance).normal_(std=INITIAL_STD))
+        self.gain = nn.Parameter(torch.ones(num_heads, 1, size)) if clip else None
+
+    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
+        """r of every query, (B, H, T, R)."""
+        x = block.require("x", "position = relative_logits", position="shaw")
+        states = split_heads(self.mix(x), self.num_heads)
+        return (states if self.gain is None else clip_rms(states * self.gain, self.clip),)
+
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        (states,) = block.tables or self.tables(block)
+        read = table_rows(block.low, block.high, 1, self.distance + 2)
+        row = (block.i - block.j).clamp(-1, self.distance) + (1 - read.start)
+        ends = F.pad(self.profiles, (1, 1))  # zeros for a key after its query, and for one too far
+        return gather_by_distance(
+            states[:, :, block.i.flatten() - block.offset], ends[:, read].mT[None], row
+        )
+
+
 class TransformerXL(Position):
     """(uᵀkⱼ + (qᵢ + v)ᵀ W r) / √D with r the sinusoids of i − j. Dai 2019, section 3.3: its terms b, c and d."""
 
@@ -385,6 +427,24 @@ def _shaw_cost(config: LayerConfig, area: Area) -> Cost:
         keys.flops + 2.0 * sums * config.v_dim,
         max(keys.bytes, 8 * sums + 16 * area.cells),
         keys.output,
+    )
+
+
+def _relative_logits_cost(config: LayerConfig, area: Area) -> Cost:
+    size, vectors = int(config.position["size"]), int(config.position["distance"]) + 2
+    read = table_rows(area.low, area.high, 1, vectors)
+    products = area.queries * (read.stop - read.start) * config.score_heads
+    states, bias = config.score_heads * area.queries * size, 4 * config.score_heads * area.cells
+    held = products + states + size * vectors
+    return Cost(2.0 * products * size, 4 * held + 8 * area.cells + bias, bias)
+
+
+def _relative_logits_tables(config: LayerConfig, area: Area) -> Cost:
+    states = config.score_heads * area.queries * int(config.position["size"])
+    return Cost(
+        2.0 * config.d_model * states,
+        12 * states if config.position["clip"] else 4 * states,
+        4 * states,
     )
 
 
@@ -600,6 +660,50 @@ ENTRIES: tuple[Entry, ...] = (
         enters="scores",
         traits=frozenset({"values"}),
         cost=_shaw_cost,
+    ),
+    Entry(
+        "relative_logits",
+        "Relative logits",
+        lambda config: RelativeLogits(config.d_model, config.score_heads, **config.position.kwargs),
+        r"r_i^\top P_{i-j}\ \text{for}\ 0 \le i - j < E,\ \text{else}\ 0,\quad r_i = W_h\, x_i",
+        "Each query mixes a few learned profiles over the distance into a bias of its own: what a token is decides how far "
+        "back its head reads. Keys farther away get none.",
+        "Thinking Machines",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/inkling",
+        (
+            Param(
+                "size",
+                "Profiles",
+                16,
+                1,
+                256,
+                1,
+                meaning="number R of profiles that each query mixes, the same for all heads",
+            ),
+            Param(
+                "distance",
+                "Farthest distance",
+                64,
+                1,
+                4096,
+                1,
+                meaning="number E of distances that have a bias, from 0 on",
+            ),
+            Param(
+                "clip",
+                "Clip",
+                0.0,
+                0.0,
+                100.0,
+                0.5,
+                meaning="largest root mean square of the mixing numbers, after learned gains; 0 for neither, 2 in Inkling 2",
+            ),
+        ),
+        short="+ r[i]·P[i−j]",
+        enters="scores",
+        cost=_relative_logits_cost,
+        tables=_relative_logits_tables,
     ),
     Entry(
         "transformer_xl",
