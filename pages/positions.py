@@ -847,7 +847,7 @@ alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.S
         before=before,
         label=f"{len(examples)} pairs of dimensions rotating over {len(similarity)} positions",
     )
-    hidden, still = len(pairs) - len(examples), config.qk_dim - 2 * len(pairs)
+    hidden, still = len(pairs) - len(examples), config.scored_dim - 2 * len(pairs)
     rest = f" {still} of {config.qk_dim} dimensions do not rotate." if still else ""
     if still and study.row_length(config):
         rest = f" These are the columns of one row. The other {still} dimensions rotate from row to row."
@@ -859,6 +859,11 @@ alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.S
     }
     first, last, layout = examples[0], examples[-1], dict(config.position.params).get("layout")
     why = f" Each pair has {layouts[layout]} (Layout: {layout})." if layout in layouts else ""  # type: ignore[index]
+    if config.scored_dim > config.qk_dim:
+        why = (
+            f" Number {first.first} as it was is the length of the pair, and numbers {first.first} and {first.second} "
+            "are where its arrow ends."
+        )
     caption(
         f"“{first.first}, {first.second}” are the numbers {first.first} and {first.second} of a query or key, which "
         f"rotate together.{why}",

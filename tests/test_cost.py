@@ -236,7 +236,9 @@ def test_any_configuration_costs_what_pytorch_counts_and_about_what_it_allocates
         assert (
             cost.flops >= flops if (at_most or one[0].kernel.key == "kda") else cost.flops == flops
         ), str(one)
-        ratios |= {} if at_most else {str(one): cost.bytes / held}
+        # a convolution's buffers are the processor's choice: blocks of 8 or 16 channels, or a copy a tap
+        free = at_most or "multi_token" in str(one[0])
+        ratios |= {} if free else {str(one): cost.bytes / held}
     far = {which: ratio for which, ratio in ratios.items() if not 0.75 <= ratio <= 1.25}
     assert len(far) <= 5 and all(0.5 <= ratio <= 1.5 for ratio in far.values()), far
 

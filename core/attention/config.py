@@ -123,6 +123,11 @@ class AttentionConfig:
         return self.sizes.qk_dim
 
     @property
+    def scored_dim(self) -> int:
+        """The size of a query and of a key as the score meets them, which a position may double."""
+        return self.qk_dim * (2 if self.has("position", "doubles") else 1)
+
+    @property
     def v_dim(self) -> int:
         return self.sizes.v_dim
 

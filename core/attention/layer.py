@@ -206,6 +206,7 @@ class Attention(nn.Module):
             not pieces
             and type(self.projection).extend is Projection.extend
             and not config.has("position", "reads length")
+            and not config.has("position", "doubles")
         )
         self.fuses_tokens = (
             plain
@@ -459,7 +460,9 @@ class Attention(nn.Module):
         """q and k as the score meets them: transformed by the score, then rotated by their positions."""
         length = max(offset + q.shape[2], first_key + k.shape[2])
         q, k = self.score.qk_transform(q, k)
-        return self.position.rotate(q, offset, length), self.position.rotate(k, first_key, length)
+        return self.position.rotate(q, offset, length), self.position.rotate_keys(
+            k, first_key, length
+        )
 
     def kernel_inputs(
         self,

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.attention import Attention, AttentionConfig, Choice
+from core.attention.positions.polar import Polar
 from core.attention.positions.rotary import Position
 from core.attention.scores import Score
 from core.seeding import seed_layer, seeded_generator
@@ -86,10 +87,14 @@ def additive_table(position: Position, places: int, d_model: int) -> Float[Tenso
     return position.add(torch.zeros(1, places, d_model))[0]
 
 
-def rotation_matrices(position: Position, places: int, dim: int) -> Float[Tensor, "T D D"]:
-    """The matrix R_i that rotates a query or key of size D at each position i: R_i q."""
+def rotation_matrices(position: Position, places: int, dim: int) -> Float[Tensor, "T E D"]:
+    """The matrix R_i that rotates a query or key of size D at each position i: R_i q, of E = D numbers.
+
+    Of PoPE that of a key's lengths, with a pair of numbers for each: E = 2D.
+    """
     each = torch.eye(dim)[None, :, None].expand(1, dim, places, dim)  # a head for each dimension
-    return position.rotate(each)[0].permute(1, 2, 0)
+    turn = position.turn if isinstance(position, Polar) else position.rotate
+    return turn(each)[0].permute(1, 2, 0)
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ class Pair:
         return math.inf if self.angle == 0 else 2 * math.pi / abs(self.angle)
 
 
-def rotation_pairs(turns: Float[Tensor, "T D D"]) -> tuple[Pair, ...]:
+def rotation_pairs(turns: Float[Tensor, "T E D"]) -> tuple[Pair, ...]:
     """Which dimensions rotate together, from the matrices of at least two positions; unchanged ones are in no pair."""
     reach = turns.abs().sum(0).fill_diagonal_(0)
     return tuple(
@@ -130,7 +135,7 @@ def cosines(table: Float[Tensor, "T C"]) -> Float[Tensor, "T T"]:
     return unit @ unit.mT
 
 
-def alignment(turns: Float[Tensor, "T D D"]) -> Float[Tensor, "T T"]:
+def alignment(turns: Float[Tensor, "T E D"]) -> Float[Tensor, "T T"]:
     """The mean of (R_i u)ᵀ(R_j u) over all directions u of length 1: tr(R_iᵀR_j) / D."""
     flat = turns.flatten(1)
     return flat @ flat.mT / turns.shape[-1]

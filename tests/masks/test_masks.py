@@ -645,7 +645,7 @@ B, QUERIES, KEYS_COUNT, C, HEADS = 2, 5, 11, 24, 3
 KEYS = [e.key for e in POSITIONS]
 BIASED = [e.key for e in POSITIONS if e.enters == "scores"]
 ROTATED = [e.key for e in POSITIONS if e.enters == "q, k"]
-IN_A_LINE = [key for key in ROTATED if key != "grid_rope"]
+IN_A_LINE = [key for key in ROTATED if key not in ("grid_rope", "pope")]
 # what a place may change beside the distance: FIRE counts from the text's start, the others read the content
 NOT_BY_DISTANCE = {
     "fire",
@@ -730,7 +730,7 @@ def test_the_values_of_blocks_sum_to_the_whole(key):
 def test_a_rotation_far_out_does_not_lose_its_angle_in_half_precision(key):
     # An angle made in bf16 would be off by whole turns at place 4000.
     position = layer_of(key).position
-    x = torch.ones(1, 1, 1, C // HEADS)
+    x = torch.ones(1, HEADS, 1, C // HEADS)
     exact = position.double().rotate(x.double(), offset=4000)
     torch.testing.assert_close(
         position.bfloat16().rotate(x.bfloat16(), offset=4000).double(), exact, rtol=0, atol=3e-2
@@ -817,6 +817,7 @@ COUNTS = [
     ("deberta", {"distance": 5}, 10 * C + 2 * C * C),
     ("kerple", {}, 2 * HEADS),
     ("fire", {"hidden": 7}, 2 + 14 + 8 * HEADS),
+    ("pope", {}, C),
     ("cope", {"places": 6}, 6 * DIM),
     ("forgetting", {}, C * HEADS + HEADS),
     ("multi_token", {"queries": 4, "keys": 3}, HEADS * 4 * 3),

@@ -14,7 +14,12 @@ from transformers.models.llama4 import modeling_llama4 as llama4
 from transformers.models.phi3 import modeling_phi3 as phi3
 from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen
 from x_transformers.attend import Attend, selective_attn
-from x_transformers.x_transformers import CoPE, DataDependentAlibi
+from x_transformers.x_transformers import (
+    CoPE,
+    DataDependentAlibi,
+    PolarEmbedding,
+    apply_polar_pos_emb,
+)
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.attention.positions.contextual import (
@@ -25,6 +30,7 @@ from core.attention.positions.contextual import (
     Selective,
     Typed,
 )
+from core.attention.positions.polar import Polar
 from core.attention.positions.rotary import (
     GridRotary,
     Rotary,
@@ -646,3 +652,65 @@ def test_a_whole_layer_of_temperature_is_llama_4s(growth, step):
         torch.zeros(mask.shape).masked_fill(~mask, LEAST),
         mask=mask,
     )
+
+
+# PoPE: lengths and phases, against x-transformers' functions and by hand.
+
+
+@each(("kv_heads", "offset"), [(1, 0), (3, 0), (6, 4)])
+def test_lengths_and_phases_against_x_transformers(kv_heads, offset):
+    heads, size, length = 6, 5, 9
+    projection = Choice.of("grouped_query", kv_heads=kv_heads)
+    config = AttentionConfig(heads * size, heads, projection, position="pope", mask="causal")
+    layer, peer = perturbed(Attention(config)), PolarEmbedding(size, heads)
+    put((layer.position.phase, -6.0 * torch.rand(heads, 1, size)))
+    x = torch.randn(B, length, heads * size, requires_grad=True)
+    real = torch.rand(B, length) < 0.7
+    real[:, 0] = True
+    queries = x[:, offset:]
+    steps = layer(queries, x, key_mask=real, offset=offset)
+    q, k, v = layer.projection(queries, x, offset)
+    k, v = (one.repeat_interleave(heads // kv_heads, 1) for one in (k, v))
+    peer.learned_bias = layer.position.phase
+    angles, bias = peer(torch.arange(length))
+    q, k = apply_polar_pos_emb(q, angles), apply_polar_pos_emb(k, angles + bias)
+    assert q.shape[-1] == k.shape[-1] == 2 * size
+    visible = real[:, None, None] & torch.ones(length, length, dtype=bool).tril()[offset:]
+    weights = (q @ k.mT * size**-0.5).masked_fill(~visible, -torch.inf).softmax(-1)
+    assert_close(steps.weights, weights)
+    theirs = layer.projection.output((weights @ v).transpose(1, 2).flatten(2))
+    agree(steps.merged, theirs, (x, layer.position.phase, layer.projection.query.weight))
+
+
+def test_lengths_and_phases_by_hand():
+    # softplus(ln(e^r − 1)) = r: lengths 3 and 2, one θ of 1, places 4 and 1: 3 · 2 · cos(4 − 1 − δ).
+    position = Polar(1, 1, 10000.0, random=False)
+    put((position.phase, -0.5))
+    q, k = (torch.tensor(math.expm1(r)).log().view(1, 1, 1, 1) for r in (3.0, 2.0))
+    score = position.rotate(q, 4) @ position.rotate_keys(k, 1).mT
+    assert score.item() == pytest.approx(6 * math.cos(3.5), rel=1e-5)
+    put((position.phase, 1.0))  # a phase above 0 counts as 0
+    score = position.rotate(q, 4) @ position.rotate_keys(k, 1).mT
+    assert score.item() == pytest.approx(6 * math.cos(3), rel=1e-5)
+
+
+def test_random_phases_begin_between_a_turn_and_none():
+    phase = Polar(3, 40, 10000.0, random=True).phase
+    assert -2 * math.pi <= phase.min() < -5 and -1 < phase.max() <= 0
+
+
+@each(
+    ("choices", "message"),
+    [
+        ({"score": "general"}, "score = general has weights"),
+        ({"kernel": "linear"}, "kernel = linear counts on"),
+        ({"mask": "local_p"}, "mask = local_p has weights"),
+        ({"position": Choice("and", (), (Choice("pope"), Choice("rope")))}, "the part rope"),
+        ({"position": Choice("and", (), (Choice("cope"), Choice("pope")))}, "the part cope"),
+    ],
+)
+def test_what_counts_on_the_size_of_queries_refuses_twice_as_many(choices, message):
+    with pytest.raises(ConfigError, match=message):
+        AttentionConfig(**{"position": "pope"} | choices)
+    joined = Choice("and", (), (Choice("pope"), Choice("forgetting")))
+    assert AttentionConfig(position=joined).scored_dim == 2 * AttentionConfig().qk_dim

@@ -38,12 +38,14 @@ def kernel_cost(config: LayerConfig, area: Area, flops: float, peak: float) -> C
     That are positions, rotated or normed q and k, repeated k and v, and tables.
     """
     held = temporary = float(INDEX * (area.queries + area.keys))  # i and j
-    q_bytes = FLOAT * config.score_heads * config.qk_dim * area.queries
-    k_bytes = FLOAT * config.kv_heads * config.qk_dim * area.keys
+    q_bytes = FLOAT * config.score_heads * config.scored_dim * area.queries
+    k_bytes = FLOAT * config.kv_heads * config.scored_dim * area.keys
     new_k = "q, k" in enters(config.position) or config.score.key == "qk_norm"
     if new_k:
         held += q_bytes + k_bytes
-        temporary = k_bytes
+        temporary = k_bytes * (
+            1.5 if config.has("position", "doubles") else 1
+        )  # lengths, cosines and sines
     if config.kv_heads not in (
         1,
         config.score_heads,
@@ -51,7 +53,7 @@ def kernel_cost(config: LayerConfig, area: Area, flops: float, peak: float) -> C
         held += (
             FLOAT
             * area.keys
-            * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim)
+            * (config.score_heads * config.scored_dim + config.num_heads * config.v_dim)
         )
         held -= k_bytes * new_k  # freed once it is repeated
     tables = find(POSITIONS, "position", config.position.key).tables(config, area)
@@ -64,7 +66,7 @@ def kernel_cost(config: LayerConfig, area: Area, flops: float, peak: float) -> C
 
 def flops(config: LayerConfig, area: Area, mask_reads: int = 1) -> float:
     """FLOPs of scores and weighted sum on one area; its mask is computed `mask_reads` times, and once for a factor."""
-    scored = config.score_heads * config.qk_dim * config.has("score", "product")
+    scored = config.score_heads * config.scored_dim * config.has("score", "product")
     total = 2.0 * area.cells * (scored + config.num_heads * config.v_dim)
     for axis in ("score", "position", "normalizer"):
         total += axis_cost(axis, config, area).flops
@@ -139,17 +141,17 @@ def fused_bytes(config: LayerConfig, area: Area) -> float:
         steps.append(held + (FLOAT + 1) * cells)
         held += FLOAT * cells  # PyTorch turns a bool mask into numbers
     if more := widened(config):  # values, and then the output
-        held += FLOAT * config.num_heads * (area.keys * config.qk_dim + area.queries * more)
+        held += FLOAT * config.num_heads * (area.keys * config.scored_dim + area.queries * more)
     # PyTorch's buffer: scores of 32 to 256 queries and up to 512 keys, and their sums (2.13). Each thread has one.
     tile = 256 if area.queries >= 768 else 64 if area.queries >= 192 else 32
-    held += FLOAT * min(area.queries, tile) * (min(area.keys, 512) + 2 + config.qk_dim)
+    held += FLOAT * min(area.queries, tile) * (min(area.keys, 512) + 2 + config.scored_dim)
     held += FLOAT * config.num_heads * area.queries
     return max(*steps, held + axis_cost("score", config, area).bytes)
 
 
 def widened(config: LayerConfig) -> int:
     """By how many dimensions `fused` pads values, to the size of keys."""
-    return max(0, config.qk_dim - config.v_dim)
+    return max(0, config.scored_dim - config.v_dim)
 
 
 def fused_cost(config: LayerConfig, area: Area) -> Cost:

@@ -253,7 +253,7 @@ def planned_cost(config: LayerConfig, area: Area) -> Cost:
     copied = max(
         (width for width, keys in zip(widths, plan, strict=True) if len(keys) > 1), default=0
     )
-    of_key = config.score_heads * config.qk_dim + config.num_heads * config.v_dim
+    of_key = config.score_heads * config.scored_dim + config.num_heads * config.v_dim
     out, last = output_bytes(config, area.queries), output_bytes(config, min(size, area.queries))
     held = out * (len(plan) - 1) / len(plan) + last * fuses + peak + FLOAT * of_key * copied
     return kernel_cost(config, area, total_flops(config, areas, mask_reads), max(2 * out, held))

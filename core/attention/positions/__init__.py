@@ -8,7 +8,7 @@ from operator import add
 from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock
-from core.attention.positions import contextual, relative, rotary
+from core.attention.positions import contextual, polar, relative, rotary
 from core.attention.positions.rotary import Position
 from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, find, refuse_if
 
@@ -29,6 +29,11 @@ class Joined(Position):
     def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
         return reduce(
             lambda rotated, part: part.rotate(rotated, offset, length), self.positions(), x
+        )
+
+    def rotate_keys(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
+        return reduce(
+            lambda rotated, part: part.rotate_keys(rotated, offset, length), self.positions(), x
         )
 
     def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
@@ -83,6 +88,17 @@ def _refuse(config: LayerConfig) -> None:
             axes=("position",),
             position="rope",
         )
+        others = [other for other in config.position.parts if other is not part]
+        doubled = "doubles" in find(POSITIONS, "position", part.key).traits
+        for other in others if doubled else ():
+            refuse_if(
+                "q, k" in enters(other)
+                or "reads q" in find(POSITIONS, "position", other.key).traits,
+                f"position = and has the part {part.key}, which makes two numbers of each number of a query, and the "
+                f"part {other.key}, which counts on as many as there were",
+                axes=("position",),
+                position="rope",
+            )
         try:
             config.with_(position=part)
         except ConfigError as error:
@@ -112,10 +128,12 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 # build(config) -> Position. Traits: "longest" where a table ends at max_len; "adjusts" where scores are changed in a
 # way that no bias can say; "values" where something is added to weights · v; "whole rows" where a cell depends on the
 # other keys of its row; "other rows" where it depends on the rows of earlier queries; "reads x" where the tokens' own
-# vectors decide; "reads length" where the angles of earlier tokens change as the text grows.
+# vectors decide; "reads q" where a bias or an adjustment meets queries with vectors of their size; "reads length" where
+# the angles of earlier tokens change as the text grows; "doubles" where rotated queries and keys have 2D numbers.
 POSITIONS: Axis = Axis(
     *relative.ENTRIES,
     *rotary.ENTRIES,
+    *polar.ENTRIES,
     *contextual.ENTRIES,
     Entry(
         "and",
@@ -145,6 +163,6 @@ POSITIONS: Axis = Axis(
         refuse=_refuse,
     ),
     order="none sinusoidal learned shaw transformer_xl relative_logits t5 rope p_rope linear_rope ntk_rope yarn "
-    "longrope llama3_rope grid_rope deberta alibi kerple fire cope forgetting selective "
+    "longrope llama3_rope grid_rope pope deberta alibi kerple fire cope forgetting selective "
     "multi_token position_temperature formula and",
 )

@@ -263,7 +263,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         short="+ q·e[Σσ(s)]",
         enters="scores",
-        traits=frozenset({"adjusts", "whole rows"}),
+        traits=frozenset({"adjusts", "whole rows", "reads q"}),
         cost=_cope_cost,
     ),
     Entry(

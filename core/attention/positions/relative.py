@@ -658,7 +658,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         short="q·a[j−i]/√D",
         enters="scores",
-        traits=frozenset({"values"}),
+        traits=frozenset({"values", "reads q"}),
         cost=_shaw_cost,
     ),
     Entry(
@@ -720,6 +720,7 @@ ENTRIES: tuple[Entry, ...] = (
         (BASE,),
         short="(u·k + (q+v)·r[i−j])/√D",
         enters="scores",
+        traits=frozenset({"reads q"}),
         cost=_transformer_xl_cost,
         tables=_transformer_xl_tables,
     ),
@@ -748,7 +749,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         short="(qk + q·K[i−j] + k·Q[i−j])/√3D",
         enters="scores",
-        traits=frozenset({"adjusts"}),
+        traits=frozenset({"adjusts", "reads q"}),
         cost=_deberta_cost,
         tables=lambda config, area: (
             Cost(4.0 * config.d_model, 8, 8)

@@ -35,6 +35,12 @@ class Position(nn.Module):
         """Queries or keys rotated by their positions; `length` is the whole sequence's, offset + T unless given."""
         return x
 
+    def rotate_keys(
+        self, x: Float[Tensor, "B G S D"], offset: int = 0, length: int | None = None
+    ) -> Float[Tensor, "B G S D"]:
+        """Keys rotated by their positions, as queries are unless an encoding has another way for them."""
+        return self.rotate(x, offset, length)
+
     def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """What `bias` reads that is the same for every block; computed once a call and passed in `block.tables`."""
         return ()

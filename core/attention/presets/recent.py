@@ -368,6 +368,15 @@ RECENT: tuple[Preset, ...] = (
         "The slowest rotations of RoPE are left out, as trained models use them for content and not for position.",
     ),
     Preset(
+        "pope",
+        "PoPE",
+        "Gopalakrishnan et al.",
+        2025,
+        "https://arxiv.org/abs/2509.10534",
+        (("projection", PLAIN), ("position", "pope"), ("mask", "causal")),
+        "What a token says is a length and where it stands an angle, so a head can match content alone, or place alone.",
+    ),
+    Preset(
         "rope_vit",
         "RoPE-ViT, axial",
         "Heo et al.",

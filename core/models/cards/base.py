@@ -116,7 +116,7 @@ class AttentionLayer:
         config, indexing = self.config, 0
         if config.mask.key == "lightning":
             indexing = 2 * int(config.mask["heads"]) * int(config.mask["size"]) * length
-        a_key = config.score_heads * config.qk_dim + config.num_heads * config.v_dim
+        a_key = config.score_heads * config.scored_dim + config.num_heads * config.v_dim
         return 2 * a_key * self.keys(length) + indexing
 
     @property
