@@ -34,7 +34,9 @@ from core.models.model_summary import NAMES
 from core.runs.executor import line
 from core.runs.folder import Status
 from core.runs.runs import Run
+from core.studies import depth
 from core.studies.compare_runs import expected
+from core.studies.decode import Checkpoint
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
 from core.training import (
     AUTO,
@@ -110,7 +112,7 @@ from dashboard.page import (
     went_back,
     write_link,
 )
-from dashboard.server import jobs, people
+from dashboard.server import cache, jobs, people
 from dashboard.server.people import LimitReached, max_run_seconds, max_run_steps, within
 from dashboard.ui import run_controls, run_data, uploads as data_upload
 from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
@@ -1013,6 +1015,7 @@ def changes(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
 
 TASK = "train:task"
 MAX_HEADS_ON_OFFER, MAX_WIDTH = 16, 1024
+MEAN = -1  # in place of a token: all of them
 WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
 RATES = (1e-5, 1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.3, 1.0)
 
@@ -1117,6 +1120,24 @@ FIELDS = Fields(
         when=lambda values: values.shape != (1, 1),
         hidden=True,
         help="At first the head with the most weight on the expected position.",
+    ),
+    stack=Select(
+        "Stack",
+        lambda values: list(values.stacks),
+        key=lambda values: f"stack:{values.data.run.id}",
+        when=lambda values: len(values.stacks) > 1,
+        hidden=True,
+        help="The layers that read the source, or those that write the target.",
+    ),
+    token=Select(
+        "Token over depth",
+        lambda values: (
+            {MEAN: "mean over all"} | {at: f"{at}: {name}" for at, name in enumerate(values.names)}
+        ),
+        MEAN,
+        key=lambda values: f"token:{values.data.run.id}:{values.stack}",
+        hidden=True,
+        help="Each token weighs the outputs before a sublayer by itself.",
     ),
     step=SelectSlider(
         "Training step",
@@ -1497,12 +1518,63 @@ def draw(data: run_data.RunData) -> None:
             chart_title("Accuracy by source length")
             st.html(tables.lengths(record.buckets, ink.hairline))
         caption(pace(record, line(data.run.metadata().get("machines"))))
+    if config.model.residual != "plain":
+        label = "Over depth: which outputs each sublayer reads"
+        details(label, partial(depth_figure, data, moment), "train:over_depth")
     document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
     if any(each.beside != "loss" for each in problems):  # what is wrong is not folded away
         st.session_state.setdefault(PAGE_CURVES, True)
     has_weights = any(r.expected for r in data.records)
     label = WEIGHT_PANEL if has_weights else "Gradients, learning rate and speed"
     details(label, partial(charts_details, data, step, problems), PAGE_CURVES)
+
+
+# Between layers: which earlier outputs each sublayer reads, of a model without the plain residual sum.
+
+
+DEPTH_FORMULAS = {
+    "attention": r"$h_l = \sum_{i<l} \alpha_{li}\, v_i$ with $\alpha_l = \mathrm{softmax}_i(w_l^\top "
+    r"\mathrm{RMSNorm}(v_i))$: $v_0$ is the embedding, $v_i$ the output of sublayer $i$, $w_l$ a learned vector.",
+    "hyper": r"$X \leftarrow M X + w\, f(r^\top X)^\top$: the rows of $X$ are the streams. Each token computes $r$ (what "
+    r"the sublayer $f$ reads of each), $w$ (what each is given of its output) and $M$, whose rows and columns sum to 1. "
+    "The map follows each output through all of them.",
+}
+
+
+def depth_figure(data: run_data.RunData, moment: Moment) -> None:
+    residual = data.required_config.model.residual
+    paragraph(
+        "Between layers stands no plain sum here. At each sublayer a token reads a weighted sum of what came before: "
+        f"{DEPTH_FORMULAS[residual]} A share of a row is a weight over the sum of all; the norm takes out that sum."
+    )
+    saved = data.run.checkpoint_steps()
+    if not saved:
+        st.caption("The map needs the model's weights, which are not saved yet.")
+        return
+    step = max((one for one in saved if one <= moment.step), default=saved[0])
+    example = moment.head.example if moment.head is not None else 0
+    with one_thread():
+        maps = cache.shared(depth.of_checkpoint, Checkpoint.of(data.run, step), example)
+    row = st.container(horizontal=True)
+    values = FIELDS.draw("stack", into=row, stacks={one.stack: one for one in maps}, data=data)
+    shown = values.stacks[values.stack or maps[0].stack]
+    token = FIELDS.draw("token", into=row, names=shown.tokens, **values).token
+    whose = "mean over the tokens" if token == MEAN else f"token {plain(shown.tokens[token])}"
+    attention_view(
+        shown.trace(None if token == MEAN else token),
+        key=f"train:depth:{data.run.id}:{shown.stack}",
+        show="matrix",
+        title=f"What each sublayer reads at step {step:,}, {whose}",
+        reads="sublayer (row) reads → output (column)",
+        fact=f"The shares of {len(shown.outputs)} outputs in what each sublayer reads",
+        height=420,
+    )
+    read = depth.farthest(shown)
+    paragraph(
+        f"On average over the tokens, {read.reader} takes **{percent(read.share)}** of what it reads from {read.output}; "
+        f"equal shares, as with a plain sum, would be {percent(read.equal)}. Of all outputs but the latest this one is "
+        "the most above its equal share."
+    )
 
 
 # A classified document with the weights of its sentences and of their words, beside what decides its class.

@@ -97,8 +97,7 @@ def sinkhorn(logits: Float[Tensor, "*B n n"]) -> Float[Tensor, "*B n n"]:
     """exp(logits), its columns and then its rows divided by their sums, again and again: after that all of them sum to 1
     (rows exactly, columns nearly). Sinkhorn 1964."""
     for _ in range(ROUNDS):
-        logits = logits - logits.logsumexp(-2, keepdim=True)
-        logits = logits - logits.logsumexp(-1, keepdim=True)
+        logits = logits.log_softmax(-2).log_softmax(-1)
     return logits.exp()
 
 

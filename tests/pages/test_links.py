@@ -57,6 +57,8 @@ PAGES: dict[str, tuple[str, dict[str, str], tuple[str, ...], dict[str, Any]]] = 
             f"{STACK}:d_model": 48,
             f"{STACK}:layers": 2,
             f"{STACK}:norm": "pre",
+            f"{STACK}:residual": "hyper",
+            f"{STACK}:streams": 3,
             f"{STACK}:normalization": "rms",
             f"{STACK}:activation": "gelu",
             f"{STACK}:d_ff": 80,

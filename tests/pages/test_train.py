@@ -575,6 +575,26 @@ def test_a_run_is_drawn_as_what_it_is(task, kind):
     drawn(TaskConfig.of(task, **given), kind, held_out=12, num_examples=3)
 
 
+def test_a_run_without_the_plain_sum_has_its_map_over_depth():
+    model = ModelConfig.transformer(8, 2, 2, 16, norm="pre", position="rope", residual="hyper")
+    run = create_run(small_run(model=model, steps=2, record_every=1))
+    assert work(run.path) == "finished", run.status().message
+    app = AppTest.from_function(draw_run, default_timeout=60)
+    app.session_state["id"], app.session_state["train:over_depth"] = run.id, True
+    assert_says(app.run(), "Between layers stands no plain sum here.", "with a plain sum, would be")
+    stack = app.selectbox(key=f"train:stack:{run.id}")
+    assert stack.options == ["encoder", "decoder"] and not app.exception and not app.error
+    token = app.selectbox(key=f"train:token:{run.id}:encoder")
+    assert token.options[0] == "mean over all" and len(token.options) == 7
+    assert not token.set_value(2).run().exception
+    assert not stack.set_value("decoder").run().exception
+
+
+def test_a_model_whose_norm_follows_the_sum_says_that_it_needs_one_before():
+    app = open_at("train", **{f"{NAME}:residual": "attention"})
+    assert_says(app, "post-norm could take; take norm = pre")
+
+
 @pytest.mark.parametrize(
     "task, given",
     [("own_table", {"data": LOPSIDED}), ("iris", {}), ("digits", {}), ("language", {})],
