@@ -65,6 +65,8 @@ def append(stored: Sequence[Tensor], new: Sequence[Tensor]) -> tuple[Tensor, ...
 Heads = tuple[Float[Tensor, "B Hs T D"], Float[Tensor, "B G S D"], Float[Tensor, "B Gv S E"]]
 Extended = tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]
 HALF = (torch.float16, torch.bfloat16)
+# floats of D numbers a cell, as of tanh(W₁k + W₂q), held at once when nothing needs a gradient: 128 MB
+MAX_HIDDEN_CELLS = 2**25
 
 
 def split_heads(x: Float[Tensor, "B T C"], num_heads: int) -> Float[Tensor, "B H T D"]:

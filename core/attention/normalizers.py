@@ -291,7 +291,7 @@ class StickBreaking(Normalizer):
 
     def normalize(self, scores: Tensor) -> Tensor:
         left = F.logsigmoid(-scores)  # 0 where masked: such a key leaves the stick whole
-        after = F.pad(left[..., 1:], (0, 1)).flip(-1).cumsum(-1).flip(-1)
+        after = F.pad(left, (0, 1))[..., 1:].flip(-1).cumsum(-1).flip(-1)
         return (F.logsigmoid(scores) + after).exp()
 
 

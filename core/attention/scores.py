@@ -7,12 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.attention.basics import Dot, Product, Score, dot_product_scale
+from core.attention.basics import MAX_HIDDEN_CELLS, Dot, Product, Score, dot_product_scale
 from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param
 
-MAX_HIDDEN_CELLS = (
-    2**25
-)  # floats of tanh(W₁k + W₂q) held at once when nothing needs a gradient: 128 MB
 MIN_TAU = 0.01  # Swin V2's bound
 SMALLEST_NORM = (
     1e-6  # a vector shorter than this is taken as being of this length: zero has no direction

@@ -651,6 +651,7 @@ NOT_BY_DISTANCE = {
     "fire",
     "cope",
     "forgetting",
+    "wall",
     "selective",
     "multi_token",
     "position_temperature",
@@ -820,6 +821,7 @@ COUNTS = [
     ("pope", {}, C),
     ("cope", {"places": 6}, 6 * DIM),
     ("forgetting", {}, C * HEADS + HEADS),
+    ("wall", {}, C * C + C),
     ("multi_token", {"queries": 4, "keys": 3}, HEADS * 4 * 3),
 ]
 
@@ -935,7 +937,12 @@ def test_an_odd_last_dimension_stays_out_of_the_closed_form():
 # What a position makes of its weights or inputs alone is made once a call, however many blocks a kernel cuts.
 
 
-TABLES = {"transformer_xl": ["project"], "deberta": ["key", "query"], "forgetting": ["gate"]}
+TABLES = {
+    "transformer_xl": ["project"],
+    "deberta": ["key", "query"],
+    "forgetting": ["gate"],
+    "wall": ["gate"],
+}
 
 
 @each("key", TABLES)

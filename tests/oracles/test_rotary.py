@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.nn.attention.flex_attention import flex_attention
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -500,6 +501,48 @@ def test_forgetting_by_hand_and_what_it_needs():
     pytest.raises(ConfigError, layer.position.bias, cells(*some())).match(
         "forgetting reads context.*alibi"
     )
+
+
+def test_wall_is_a_loop_over_its_products():
+    # fla's formula, cell by cell: three heads of queries, which have gates of their own, share one of keys.
+    layer = Attention(
+        AttentionConfig(
+            15, 3, Choice.of("grouped_query", kv_heads=1), position="wall", mask="causal"
+        )
+    ).double()
+    perturbed(layer)
+    put((layer.position.gate.bias, torch.randn(15)))  # gates that forget
+    real = torch.rand(B, T) < 0.7
+    x = torch.randn(B, T, 15, dtype=torch.float64, requires_grad=True)
+    q, k, v = layer.projection(x, x)
+    sums = F.logsigmoid(layer.position.gate(x)).masked_fill(~real[..., None], 0.0).cumsum(1)
+    sums = sums.unflatten(-1, (3, 5)).transpose(1, 2)
+    scores = q.new_full((B, 3, T, T), -torch.inf)
+    for i in range(T):
+        for j in range(i + 1):
+            fade = (sums[:, :, i] - sums[:, :, j]).exp()
+            score = (q[:, :, i] * k[:, :, j] * fade).sum(-1) * 5**-0.5
+            scores[:, :, i, j] = score.masked_fill(~real[:, j, None], -torch.inf)
+    seen = real.cumsum(1) > 0
+    out = (scores.softmax(-1).nan_to_num() @ v).transpose(1, 2).flatten(2)
+    steps = layer(x, key_mask=real)
+    agree(
+        steps.merged * seen[..., None],
+        layer.projection.output(out) * seen[..., None],
+        (x, *layer.position.parameters(), layer.projection.query.weight),
+    )
+
+
+def test_wall_by_hand_and_what_it_needs():
+    # q = k = (1, 1): gates of 1/2 and 1/4 leave 2, 3/4 and 5/16 of the products at distance 0, 1 and 2.
+    layer = layer_of("wall", 2, 1, score="dot", mask="causal")
+    put((layer.position.gate.weight, 0.0), (layer.position.gate.bias, [0.0, -math.log(3)]))
+    ones = torch.ones(1, 1, 3, 2)
+    bias = layer.position.bias(cells(ones, ones, x=ones[0], context=ones[0]))
+    torch.testing.assert_close(2 + bias[0, 0, 2], torch.tensor([5 / 16, 3 / 4, 2.0]))
+    pytest.raises(ConfigError, layer.position.bias, cells(*some())).match("wall reads context")
+    with pytest.raises(ConfigError, match="wall.*score = general.*take score = one of dot"):
+        layer.config.with_(score="general")
 
 
 def test_a_formula_can_be_alibi():

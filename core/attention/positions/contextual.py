@@ -1,17 +1,24 @@
-"""Positions that change scores by what tokens say, or by a rule: CoPE, forgetting, multi-token, selective, a formula."""
+"""Positions that change scores by what tokens say, or by a rule: CoPE, forget gates, multi-token, selective, a formula."""
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock
+from core.attention.basics import MAX_HIDDEN_CELLS, ScoreBlock, dot_product_scale
 from core.attention.formula import Formula, parse
 from core.attention.positions.relative import bias_cost
 from core.attention.positions.rotary import Position
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, refuse_if
 
-# Positions that are read from the content itself: CoPE (Golovneva 2024) and the forgetting gate (Lin 2025).
+# Positions that are read from the content itself: CoPE (Golovneva 2024), the forgetting gate (Lin 2025), Wall (2026).
+
+
+PLAIN_PRODUCTS = (
+    "dot",
+    "scaled_dot",
+    "qk_norm",
+)  # scores that are scale · q · k as a position sees them
 
 
 class Cope(Position):
@@ -57,15 +64,16 @@ class Forgetting(Position):
     """
 
     table_count = 1
+    name = "position = forgetting"
 
-    def __init__(self, d_model: int, num_heads: int, start: float) -> None:
+    def __init__(self, d_model: int, num_gates: int, start: float) -> None:
         super().__init__()
-        self.gate = nn.Linear(d_model, num_heads)
+        self.gate = nn.Linear(d_model, num_gates)
         nn.init.constant_(self.gate.bias, start)
 
     def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """The cumulative log of the forget gates up to each key, (B, H, Sx)."""
-        gates = self.gate(block.require("context", "position = forgetting", position="alibi")).mT
+        gates = self.gate(block.require("context", self.name, position="alibi")).mT
         precise = torch.promote_types(gates.dtype, torch.float32)  # a sum over many keys
         logs = F.logsigmoid(gates.to(precise))
         return (
@@ -75,11 +83,71 @@ class Forgetting(Position):
         )
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
-        context = block.require("context", "position = forgetting", position="alibi")
+        context = block.require("context", self.name, position="alibi")
         (total,) = block.tables or self.tables(block)
         at_query = total[..., block.i.flatten().clamp(max=context.shape[1] - 1)]
         between = at_query[..., :, None] - total[..., block.j.flatten()][..., None, :]
         return -between.abs().to(context.dtype)
+
+
+class Wall(Forgetting):
+    """scale · Σ_n q_in k_jn (e^(P_in − P_jn) − 1), P the sum of log σ(W x + b) up to a token: what the products forget.
+
+    Added to q · k it leaves scale · Σ_n q_in k_jn e^(P_in − P_jn): each of the D products of a score fades by the gates
+    of its own between key and query. Averbuch 2026. For a key after its query they fade likewise, and padding keys
+    have no gates, as in Forgetting.
+    """
+
+    name = "position = wall"
+
+    def __init__(
+        self, d_model: int, num_heads: int, qk_dim: int, scale: float, start: float
+    ) -> None:
+        super().__init__(d_model, num_heads * qk_dim, start)
+        self.num_heads, self.scale = num_heads, scale
+
+    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
+        """P, (B, H, Sx, D)."""
+        (total,) = super().tables(block)
+        return (total.unflatten(1, (self.num_heads, -1)).mT.contiguous(),)
+
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        q, k = (block.require(one, self.name, position="alibi") for one in "qk")
+        (total,) = block.tables or self.tables(block)
+        at_query = total[:, :, block.i.flatten().clamp(max=total.shape[2] - 1)]
+        at_key = total[:, :, block.j.flatten()]
+        if torch.is_grad_enabled():
+            return self.forgotten(q, k, at_query, at_key)
+        rows = max(1, MAX_HIDDEN_CELLS // at_key.numel())  # (B, H, rows, S, D) is what costs memory
+        parts = zip(q.split(rows, dim=2), at_query.split(rows, dim=2), strict=True)
+        return torch.cat([self.forgotten(one, k, at, at_key) for one, at in parts], dim=2)
+
+    def forgotten(self, q: Tensor, k: Tensor, at_query: Tensor, at_key: Tensor) -> Tensor:
+        """The bias of some rows: the products times e^−|…| − 1, (B, H, T, S, D), and summed."""
+        fades = torch.expm1(-(at_query.unsqueeze(3) - at_key.unsqueeze(2)).abs())
+        products = (fades * k.unsqueeze(2)) @ (q * self.scale).unsqueeze(-1).to(fades.dtype)
+        return products.squeeze(-1).to(q.dtype)
+
+
+def _wall_cost(config: LayerConfig, area: Area) -> Cost:
+    """D decays a cell, of some rows at a time, which the keys and then the query multiply."""
+    row = config.score_heads * area.keys * config.qk_dim
+    rows = min(area.queries, max(1, MAX_HIDDEN_CELLS // row))
+    bias = 4.0 * config.score_heads * area.cells
+    sums = 4 * config.score_heads * (area.queries + area.keys) * config.qk_dim
+    return Cost(2.0 * row * area.queries, sums + 8 * rows * row + bias, bias)
+
+
+def _plain_products(config: LayerConfig) -> None:
+    """The `refuse` of a position that fades each product of a query's and a key's numbers."""
+    refuse_if(
+        config.score.key not in PLAIN_PRODUCTS,
+        f"position = wall fades each product of numbers of a query and a key, and score = {config.score.key} is no "
+        "plain sum of these",
+        axes=("position", "score"),
+        score=PLAIN_PRODUCTS,
+        position="forgetting",
+    )
 
 
 def _cope_cost(config: LayerConfig, area: Area) -> Cost:
@@ -294,6 +362,43 @@ ENTRIES: tuple[Entry, ...] = (
         tables=lambda config, area: (
             Cost(2.0 * config.d_model, 12, 4) * (config.score_heads * area.keys)
         ),
+    ),
+    Entry(
+        "wall",
+        "Wall",
+        lambda config: Wall(
+            config.d_model,
+            config.score_heads,
+            config.qk_dim,
+            1.0 if config.score.key == "dot" else dot_product_scale(config.qk_dim),
+            **config.position.kwargs,
+        ),
+        r"\sum_n \frac{q_{in} k_{jn}}{\sqrt{D}} \left(\textstyle\prod_{l=j+1}^{i} f_{ln} - 1\right),"
+        r"\quad f_l = \sigma(W_h x_l + b_h)",
+        "A score is a sum of D products, and each of them fades by forget gates of its own, which the tokens between "
+        "key and query set. So a head can hold on to some features of a token while it forgets others.",
+        "Averbuch et al.",
+        2026,
+        "https://blog.tilderesearch.com/blog/wall-attn",
+        (
+            Param(
+                "start",
+                "Initial bias",
+                8.0,
+                -5.0,
+                12.0,
+                0.5,
+                meaning="bias of the gates before training: with 8 a gate is σ(8) = 0.9997 and forgets almost nothing",
+            ),
+        ),
+        short="Σ q k (Π f − 1)",
+        enters="scores",
+        traits=frozenset({"reads q", "reads x"}),
+        cost=_wall_cost,
+        tables=lambda config, area: (
+            Cost(2.0 * config.d_model, 12, 4) * (config.score_heads * config.qk_dim * area.keys)
+        ),
+        refuse=_plain_products,
     ),
     Entry(
         "selective",

@@ -478,6 +478,15 @@ RECENT: tuple[Preset, ...] = (
         "The nearest key with a high score takes its weight first, so that no position is needed. A token does not "
         "attend to itself.",
     ),
+    Preset(
+        "wall",
+        "Wall attention",
+        "Averbuch et al.",
+        2026,
+        "https://blog.tilderesearch.com/blog/wall-attn",
+        (("projection", PLAIN), ("position", "wall"), ("mask", "causal")),
+        "The forget gates of linear attention, one for each channel, come to the softmax and replace RoPE.",
+    ),
     # 2022 to 2026: which keys are read, several texts in a row, and values made anew.
     Preset(
         "nat",
