@@ -130,6 +130,6 @@ if is_pending():
 else:
     with page_run(step.key), plugin_problems(), bars.lesson_around(step.key):
         page.run()
-        panels.next_page(step.key)
+        bars.next_page(step.key)
     if st.runtime.exists():
         idle.after_a_visit(load_first_model)

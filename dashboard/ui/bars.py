@@ -17,6 +17,7 @@ import streamlit as st
 from dashboard.draw.formats import plain
 from dashboard.navigation import step_of
 from dashboard.server.streamlit_internals import labels_drawn, script_run
+from dashboard.ui import panels
 from dashboard.ui.lessons import (
     HELP,
     MAX_ANSWER,
@@ -42,7 +43,6 @@ from dashboard.ui.links import (
     take_link,
     write_link,
 )
-from dashboard.ui.panels import LEFT_OUT
 
 CONTROLS = "lesson:controls"  # the session's key: by page, the label of each control that it drew last, by key
 DRAFT = "lesson:draft"  # the session's key of the pages that the draft is about
@@ -235,7 +235,7 @@ def lesson_around(page: str) -> Iterator[None]:
     """Draw the page inside, with its lesson round it where it has one."""
     text = _current(page)
     lesson = None if text is None else part_of(text)
-    st.session_state[LEFT_OUT] = None if lesson is None else lesson.hide_guide
+    st.session_state[panels.LEFT_OUT] = None if lesson is None else lesson.hide_guide
     draft_bar(page)
     with labels_drawn() as labels:
         if text is None:
@@ -377,10 +377,12 @@ RECAP = "quiz:recap"  # the session's key of the panel that says what each stop 
 TOUR_AT = "tour:at"  # the session key of the stop; None or absent while no tour runs
 TOUR_BEFORE = "tour:before"  # the session's values of the stop's page before the tour set them; absent where it set none
 
-# On a phone, where the page is long, the bar stays at the bottom of the window.
+# On a phone, where the page is long, the bar stays at the bottom of the window, and is low.
 TOUR_STYLE = """<style>@media (max-width: 640px) and (min-height: 600px) {
 [data-testid=stLayoutWrapper]:has(> .st-key-tour-bar) { position: sticky; bottom: 0; z-index: 11; order: 1;
-  background: light-dark(#fff, #12151b); border-radius: 6px }}</style>"""
+  background: light-dark(#fff, #12151b); border-radius: 6px }
+.st-key-tour-bar { padding: 8px 12px; gap: 4px; p { line-height: 20px } button { min-height: 36px } }
+.st-key-tour-bar > :first-child { flex: 1 1 100% }}</style>"""
 
 
 @dataclass(frozen=True)
@@ -396,29 +398,23 @@ class Stop:
 STOPS = (
     Stop(
         "why",
-        "Each point is a translator, with **one vector** or with **attention**. All of them translate most "
-        "short sentences without a mistake. Predict below what happens to long sentences.",
+        "Which translator fails at long sentences? **Predict first**, and see its curve.",
         "One vector forgets long sentences; attention reads every word again.",
     ),
     Stop(
         "one_query",
-        "Here **cat** is the query: it is compared with every word. Predict below which word gets the "
-        "largest weight, then pick **5 Normalize**: the blue bars are the weights. This model is not "
-        "trained yet.",
+        "Press **Next** up to **6 Weigh values**: so **cat** gets its output, step by step.",
         "A query is compared with every key; the softmax makes weights of the scores.",
         {"one:start": "simple", "one:tokens": TOUR_SENTENCE, "one:query": "cat"},
     ),
     Stop(
         "heads",
-        "A trained model has many heads: Head 0, Head 1 and so on, each with its own map. A row is a word "
-        "that attends; the more a cell stands out, the larger its weight. In Head 1, **it** attends most "
-        "to **animal**.",
+        "In Head 1, **it** attends most to **animal**. Move **MiniLM's layer** to see others.",
         "Each head has its own map, and can follow its own relation.",
     ),
     Stop(
         "positions",
-        "Attention alone does not know the order of words: shuffle them, and the output of each word "
-        "stays the same. With positions it changes, by the numbers below the words.",
+        "Press **Shuffle again**: without positions, each word's output stays the same.",
         "Without positions, attention does not see the order of words.",
         {
             "positions:position": "Sinusoidal · 2017",
@@ -428,21 +424,18 @@ STOPS = (
     ),
     Stop(
         "masks",
-        "A model that predicts the next word must not see it. ✓ means may attend, ✕ may not: each word "
-        "attends to itself and to the words before it.",
+        "Press a ✕ or a ✓: what a word may attend to changes its weights beside.",
         "A causal mask hides the words that come later.",
         {"masks:tokens": TOUR_SENTENCE},
     ),
     Stop(
         "transformer",
-        "A whole model: the input enters at the bottom, the output leaves at the top. Some of the "
-        "blocks are attention. Press a block to see what it computes.",
+        "Press **Next ›**, or a block: each step from the input, at the bottom, to the output.",
         "A Transformer stacks attention and feed-forward blocks.",
     ),
     Stop(
         "train",
-        "This small model learned to write letters in reverse order. The map shows which letter it attends "
-        "to for each that it writes: an anti-diagonal. Press Train to watch one form.",
+        "This model learned to reverse letters: an anti-diagonal. Press **Train** to watch one.",
         "Training forms the weights: the map of reversing is an anti-diagonal.",
     ),
 )
@@ -455,7 +448,11 @@ def tour_runs() -> bool:
 
 
 def open_stop(index: int) -> None:
-    """Open a stop with its controls set, and all others of its page as they are at first."""
+    """Open a stop with its controls set, and all others of its page as they are at first; after the last one, the quiz."""
+    if index == len(STOPS):
+        _tour_end()
+        st.session_state[RECAP] = True
+        st.switch_page(step_of("quiz").page(), query_params={})
     _put_back()
     stop = STOPS[index]
     st.session_state[TOUR_AT] = index
@@ -478,10 +475,8 @@ def tour_bar(page: str) -> None:
         if STOPS[at].page == page
         else f"This page is not part of the tour. {'Finish ends' if at == last else 'Next stop goes on with'} it."
     )
-    with st.container(border=True, key="tour:bar"):
-        words, buttons = st.columns([0.7, 0.3], vertical_alignment="center")
-    words.markdown(f":small[**Tour, {at + 1} of {last + 1}.** {sentence}]")
-    with buttons, st.container(horizontal=True, horizontal_alignment="right", gap="small"):
+    with st.container(border=True, horizontal=True, vertical_alignment="center", key="tour:bar"):
+        st.markdown(f":small[**Tour, {at + 1} of {last + 1}.** {sentence}]")
         if st.button("Back", key="tour:back", disabled=at == 0, help="The stop before this one"):
             open_stop(at - 1)
         if st.button(
@@ -490,11 +485,7 @@ def tour_bar(page: str) -> None:
             icon=":material/arrow_forward:",
             help="End the tour with a quiz" if at == last else "The next stop of the tour",
         ):
-            if at < last:
-                open_stop(at + 1)
-            _tour_end()
-            st.session_state[RECAP] = True
-            st.switch_page(step_of("quiz").page(), query_params={})
+            open_stop(at + 1)
         st.button(
             "Skip",
             key="tour:skip",
@@ -504,6 +495,19 @@ def tour_bar(page: str) -> None:
             args=(page,),
         )
     st.html(TOUR_STYLE)
+
+
+def next_page(page: str) -> None:
+    """The link to the next page; on a stop of the tour to the next stop, with its controls set."""
+    at = st.session_state.get(TOUR_AT)
+    if at is None or STOPS[at].page != page:
+        panels.next_page(page)
+        return
+    step = step_of(STOPS[at + 1].page if at + 1 < len(STOPS) else "quiz")
+    if st.button(
+        f"Next: {step.invite}", key="tour:on", type="tertiary", icon=":material/arrow_forward:"
+    ):
+        open_stop(at + 1)
 
 
 def _put_back() -> None:

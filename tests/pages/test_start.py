@@ -120,7 +120,8 @@ def test_the_tour_sets_the_controls_of_each_page_and_ends():
         assert f"Tour, {index + 1} of {len(bars.STOPS)}" in page_text(app) and not app.warning
         for name, value in stop.query.items():  # the link leaves a default out
             assert app.query_params.get(name, [value]) in (value, [value]), (stop.page, name)
-        app.button(key="tour:next").click().run()
+        app.switch_page(f"../pages/{stop.page}.py")  # AppTest has not seen that the tour went there
+        app.button(key="tour:next" if index % 2 else "tour:on").click().run()
     assert_says(app, "# Quiz", "1 of 8.", *(stop.showed for stop in bars.STOPS))
     assert "Tour, " not in page_text(app)
 
@@ -139,7 +140,7 @@ def test_a_stop_of_the_tour_starts_its_page_again_and_then_puts_the_readers_cont
     app.button(key="tour:next").click().run()
     app.button(key="tour:back").click().run()
     assert app.selectbox(key="masks:first").value == "causal"
-    app.switch_page("../pages/masks.py")  # AppTest has not seen that the tour went there
+    app.switch_page("../pages/masks.py")
     app.button(key="tour:skip").click().run()
     app.run()  # as the browser does when the widgets have left it
     assert app.selectbox(key="masks:first").value == "local", "the reader's, before the tour"
