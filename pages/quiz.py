@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from core.studies.questions import Drawn, quiz
+from core.studies.questions import Drawn, left_out, quiz
 from dashboard.page import (
     READS,
     Tile,
@@ -23,7 +23,7 @@ from dashboard.page import (
 from dashboard.ui.bars import RECAP, STOPS
 
 key = "quiz:{}".format  # a widget's key, which is also its name in the link
-SEED, ANSWERS, AT = key("seed"), key("answers"), key("at")
+SEED, ANSWERS, AT, WITHOUT = key("seed"), key("answers"), key("at"), key("without")
 COUNT, OPTIONS, MAX_SEED = 8, 4, 999
 
 
@@ -48,7 +48,10 @@ def answer_questions() -> None:
     state = st.session_state
     seed, answers = state.setdefault(SEED, 0), state.setdefault(ANSWERS, "")
     at = min(state.setdefault(AT, 0), len(answers))  # one opens once those before it are answered
-    drawn = cached(quiz, seed)
+    if not answers:
+        state[WITHOUT] = left_out(sync_visits())
+    link_value(WITHOUT, COUNT, between(0, COUNT, int))
+    drawn = cached(quiz, seed, state.setdefault(WITHOUT, COUNT))
     if at < COUNT:
         answer_question(drawn[at], seed, answers, at)
     else:
@@ -124,7 +127,7 @@ def result(drawn: tuple[Drawn, ...], answers: str) -> None:
 
 
 def recap() -> None:
-    visited = sync_visits()
+    visited = [stop.page for stop in STOPS if stop.page in sync_visits()]
     caption(f"{len(visited)} of {len(STOPS)} pages opened.")
     for stop in STOPS:
         step = step_of(stop.page)

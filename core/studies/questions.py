@@ -8,14 +8,14 @@ and the wrong ones are computed: a wrong one is what a usual mistake gives.
 import random
 import re
 import string
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import torch
 
-from core.attention import Attention, AttentionConfig, attend
+from core.attention import Attention, AttentionConfig, Choice, attend
 from core.attention.positions.rotary import Rotary
 from core.models import ModelConfig, Shape, build_model
 from core.seeding import seeded_rng
@@ -270,7 +270,7 @@ def families() -> list[dict]:
     return rows
 
 
-# The questions of Quiz, about the stops of the path.
+# The questions of Quiz, about the stops of the path and the cache.
 
 
 WORDS = ("The", "cat", "chased", "a", "mouse")
@@ -470,6 +470,24 @@ def reversing(rng: random.Random) -> Drawn | None:
     )
 
 
+def stored(rng: random.Random) -> Drawn | None:
+    layers, pairs, size = rng.randint(4, 32), rng.choice((2, 4, 8)), rng.choice((16, 32, 64))
+    grouped = Choice.of("grouped_query", kv_heads=pairs)
+    layer = Attention(AttentionConfig(16 * size, 16, grouped))
+    cached = layer.projection.cached(torch.zeros(1, 1, 16 * size))
+    right = layers * sum(part.numel() for part in cached)
+    return make_question(
+        rng,
+        "cache",
+        f"A decoder has {layers} layers with 16 query heads and {pairs} key/value heads of size {size}. How many numbers "
+        "does its key/value cache grow by with each token?",
+        f"{right:,}",
+        (f"{right // 2:,}", f"{right // layers:,}", f"{right // pairs * 16:,}"),
+        f"Each layer stores a key and a value for each key/value head: {layers} × 2 × {pairs} × {size} = {right:,}. "
+        "Queries are not stored, so their 16 heads do not count.",
+    )
+
+
 QUESTIONS: tuple[Callable[[random.Random], Drawn | None], ...] = (
     bottleneck,
     score,
@@ -479,15 +497,22 @@ QUESTIONS: tuple[Callable[[random.Random], Drawn | None], ...] = (
     causal,
     attentions,
     reversing,
+    stored,
 )
+PAGES = ("why", *2 * ("one_query",), "heads", "positions", "masks", "transformer", "train", "cache")
 
 
-def quiz(seed: int) -> tuple[Drawn, ...]:
-    """The eight questions of a seed, in the order of the path."""
+def left_out(seen: Collection[str]) -> int:
+    """The question that a quiz of eight leaves out: the last one about a page that was not seen, else the second of two."""
+    return max((at for at, page in enumerate(PAGES) if page not in seen), default=2)
+
+
+def quiz(seed: int, without: int = len(PAGES) - 1) -> tuple[Drawn, ...]:
+    """The questions of a seed in the order of the path, but for one."""
     rng = random.Random(seed)
     drawn = []
     for draw in QUESTIONS:
         while (question := draw(rng)) is None:  # a rare tie of two options
             pass
         drawn.append(question)
-    return tuple(drawn)
+    return tuple(drawn[:without] + drawn[without + 1 :])

@@ -359,20 +359,19 @@ VISITED = "start:visited"  # its name in the session and in the link
 
 def remember_visit(key: str) -> None:
     visited = st.session_state.get(VISITED, ())
-    if key in PATH and key not in visited:
+    if key not in visited:
         st.session_state[VISITED] = (*visited, key)
 
 
 def sync_visits() -> tuple[str, ...]:
-    """Join the session's pages with those of the link, write them into the link, and return them in path order."""
+    """Join the session's pages with those of the link, write those of the path there, and return all, these first."""
     linked = st.query_params.get(VISITED, "").split(".")
-    visited = tuple(
-        key for key in PATH if key in linked or key in st.session_state.get(VISITED, ())
-    )
-    st.session_state[VISITED] = visited
-    if visited:
-        write_link(VISITED, ".".join(visited))
-    return visited
+    visited = st.session_state.get(VISITED, ())
+    path = tuple(key for key in PATH if key in linked or key in visited)
+    st.session_state[VISITED] = (*path, *(key for key in visited if key not in path))
+    if path:
+        write_link(VISITED, ".".join(path))
+    return st.session_state[VISITED]
 
 
 # Whether the browser still shows what a fragment drew in the run before.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from core.studies.questions import WORDS, Drawn, quiz
+from core.studies.questions import PAGES, WORDS, Drawn, quiz
 from dashboard.navigation import PATH
 from dashboard.ui import bars
 from tests.pages.app import assert_says, open_at, page_text, query_value
@@ -39,6 +39,7 @@ ORACLES: tuple[Callable[[Drawn], float], ...] = (
     unmasked,
     lambda one: 3 * numbers(one.text)[0],
     lambda one: int(np.argmax([head[::-1].trace() for head in one.maps[0]])),  # type: ignore[index]
+    lambda one: 2 * math.prod(numbers(one.text)) / 16,  # but for the query heads
 )
 
 
@@ -50,12 +51,27 @@ def value(text: str) -> float:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_option_is_right_and_the_others_differ(seed):
-    drawn = quiz(seed)
-    assert {each.page for each in drawn} == set(PATH)
+    drawn = (*quiz(seed), quiz(seed, 0)[-1])
+    assert tuple(each.page for each in drawn) == PAGES and {*PAGES} == {*PATH, "cache"}
     for question, oracle in zip(drawn, ORACLES, strict=True):
         assert len(set(question.options)) == 4
         right = value(question.options[question.answer])
         assert right == pytest.approx(oracle(question), abs=0.02), question
+
+
+def test_the_questions_are_about_the_pages_that_were_seen():
+    app = open_at("quiz")
+    for page in PATH:
+        app.switch_page(f"../pages/{page}.py").run()
+    app.switch_page("../pages/quiz.py").run()
+    assert "quiz:without" not in app.query_params, "but for the cache"
+    app.switch_page("../pages/cache.py").run()
+    app.switch_page("../pages/quiz.py").run()
+    assert query_value(app, "quiz:without") == "2", "but for one of two about One query"
+    app.button_group(key="quiz:0:0").set_value(0).run()
+    link = {name: str(query_value(app, f"quiz:{name}")) for name in ("answers", "without")}
+    again = open_at("quiz", "quiz:", **link)
+    assert query_value(again, "quiz:without") == "2", "answers stay with their questions"
 
 
 def test_a_seed_gives_the_same_questions_and_another_other_numbers():
