@@ -102,6 +102,12 @@ def clip_rms(x: Float[Tensor, "*rows D"], largest: float) -> Float[Tensor, "*row
     return x * (largest * x.shape[-1] ** 0.5 / (length + 1e-6)).clamp(max=1.0)
 
 
+def convolve(rows: Float[Tensor, "B N W"], taps: Float[Tensor, "n W"]) -> Float[Tensor, "B T W"]:
+    """Σ_a taps[a] ⊙ rows[t + a], a causal convolution of each number: T = N − n + 1, as n − 1 rows come before."""
+    count = rows.shape[1] - len(taps) + 1
+    return torch.stack([tap * rows[:, a : a + count] for a, tap in enumerate(taps)]).sum(0)
+
+
 class Projection(nn.Module):
     """Maps inputs to heads and heads to the output. k and v may have fewer heads than q: the layer repeats them.
 

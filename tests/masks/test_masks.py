@@ -652,6 +652,7 @@ NOT_BY_DISTANCE = {
     "cope",
     "forgetting",
     "wall",
+    "path",
     "selective",
     "multi_token",
     "position_temperature",
@@ -822,6 +823,7 @@ COUNTS = [
     ("cope", {"places": 6}, 6 * DIM),
     ("forgetting", {}, C * HEADS + HEADS),
     ("wall", {}, C * C + C),
+    ("path", {"rank": 5, "width": 2}, 5 * C + 5 * C + 2 * C + C * HEADS + HEADS),
     ("multi_token", {"queries": 4, "keys": 3}, HEADS * 4 * 3),
 ]
 

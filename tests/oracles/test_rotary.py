@@ -1,5 +1,6 @@
 """RoPE, plain, scaled, partial and in a grid, against transformers' frequencies and whole layers, and by hand."""
 
+import itertools
 import math
 
 import pytest
@@ -27,6 +28,7 @@ from core.attention.positions.contextual import (
     Cope,
     Forgetting,
     MultiToken,
+    Path,
     PositionTemperature,
     Selective,
     Typed,
@@ -47,7 +49,7 @@ from core.attention.positions.rotary import (
 from tests.attention.drawing import perturbed
 from tests.cases import each
 from tests.close import assert_close
-from tests.oracles.agreement import agree, by_name, cells, layer_of, put, same_layer, twin
+from tests.oracles.agreement import agree, by_name, cells, fla, layer_of, put, same_layer, twin
 
 B, T, H, D = 2, 13, 3, 14
 
@@ -757,3 +759,100 @@ def test_what_counts_on_the_size_of_queries_refuses_twice_as_many(choices, messa
         AttentionConfig(**{"position": "pope"} | choices)
     joined = Choice("and", (), (Choice("pope"), Choice("forgetting")))
     assert AttentionConfig(position=joined).scored_dim == 2 * AttentionConfig().qk_dim
+
+
+# PaTH: reflections between key and query, against flash-linear-attention, a loop over the tokens, and by hand.
+
+
+def reflected(layer: Attention, x: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+    """The output of PaTH, each score by the product of the matrices between its key and its query."""
+    position, config = layer.position, layer.config
+    size, queries = config.qk_dim, config.num_heads // config.kv_heads
+    q, k, v = layer.projection(x, x)
+    rows = F.linear(F.linear(x, position.down.weight), position.up.weight)
+    rows = rows * real[..., None]
+    width, wide = position.taps.shape
+    mixed = F.conv1d(rows.mT, position.taps.T[:, None], padding=width - 1, groups=wide).mT[
+        :, : x.shape[1]
+    ]
+    w = F.silu(mixed).unflatten(-1, (-1, size))
+    w = w / w.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    strength = 2 * position.strength(x).sigmoid() * real[..., None]
+    scores = q.new_full((*q.shape[:3], x.shape[1]), -torch.inf)
+    for b, h, i in itertools.product(*map(range, q.shape[:3])):
+        across, group = q[b, h, i], h // queries
+        for j in range(i, -1, -1):
+            scores[b, h, i, j] = across @ k[b, group, j] * size**-0.5
+            one = w[b, j, group]
+            across = across - strength[b, j, group] * (across @ one) * one
+    weights = scores.masked_fill(~real[:, None, None], -torch.inf).softmax(-1)
+    return layer.projection.output(
+        (weights @ v.repeat_interleave(queries, 1)).transpose(1, 2).flatten(2)
+    )
+
+
+@each("kv_heads", [1, 2])
+def test_reflections_against_a_loop(kv_heads):
+    config = AttentionConfig(
+        12,
+        4,
+        Choice.of("grouped_query", kv_heads=kv_heads),
+        position=Choice.of("path", rank=5, width=2),
+        mask="causal",
+    )
+    layer = perturbed(Attention(config)).double()
+    x = torch.randn(2, 7, 12, dtype=torch.float64, requires_grad=True)
+    real = torch.tensor([[True] * 7, [True, False, True, False, False, True, True]])
+    theirs = reflected(layer, x, real)
+    weights = [weight for weight in layer.parameters() if weight is not layer.projection.key.bias]
+    agree(layer(x, key_mask=real).merged, theirs, [x, *weights])
+
+
+@each("gated", [False, True])
+def test_reflections_against_flash_linear_attention(gated):
+    # their forget gates are multiplied by the scale, too
+    places = [Choice.of("path", rank=5, width=3), Choice("forgetting")][: 1 + gated]
+    position = Choice("and", (), tuple(places)) if gated else places[0]
+    grouped = Choice.of("grouped_query", kv_heads=2)
+    layer = perturbed(Attention(AttentionConfig(24, 4, grouped, position=position, mask="causal")))
+    path = layer.position.parts[0] if gated else layer.position
+    x = torch.randn(2, 70, 24, requires_grad=True)
+    q, k, v = layer.projection(x, x)
+    w, strength = path.reflections(layer.kernel_inputs(q, k, v, x, x).block)
+    gates = torch.zeros(2, 70, 4)
+    if gated:
+        gate = layer.position.parts[1].gate
+        gates = F.logsigmoid(gate(x)) * 6**0.5
+    theirs = fla("path_attn", "naive_path_attn")(
+        *(one.transpose(1, 2) for one in (q, k, v, w)),
+        strength[..., 0].transpose(1, 2),
+        gates,
+        6**-0.5,
+        16,
+    )
+    theirs = layer.projection.output(theirs.flatten(2))
+    weights = [weight for weight in layer.parameters() if weight is not layer.projection.key.bias]
+    agree(layer(x).merged, theirs, [x, *weights])
+
+
+def test_a_reflection_by_hand():
+    # w = (1, 0) and β = 2 for every token: q = (3, 1) meets k = (1, 1) as 4, with one token between as −3 + 1, with two
+    # as 4 again; with β = 1 the first number is gone.
+    position = Path(2, 1, 2, scale=1.0, rank=2, width=1)
+    put(
+        (position.down.weight, [[1.0, 0.0], [0.0, 1.0]]),
+        (position.up.weight, [[1.0, 0.0], [0.0, 1.0]]),
+        (position.taps, [[1.0, 1.0]]),
+        (position.strength.weight, [[0.0, 0.0]]),
+    )
+    q, k = torch.tensor([3.0, 1.0]).expand(1, 1, 3, 2), torch.ones(1, 1, 3, 2)
+    context = torch.tensor([5.0, 0.0]).expand(1, 3, 2)
+    for bias, scores in ((50.0, [4, -2, 4]), (0.0, [1, 1, 4])):
+        put((position.strength.bias, [bias]))
+        row = (q @ k.mT + position.bias(cells(q, k, x=context, context=context)))[0, 0, 2]
+        assert row.tolist() == pytest.approx(scores, abs=1e-5)
+
+
+def test_reflections_stand_in_a_dot_product():
+    with pytest.raises(ConfigError, match="not of score = cosine; take"):
+        AttentionConfig(position="path", score="cosine")

@@ -163,6 +163,6 @@ POSITIONS: Axis = Axis(
         refuse=_refuse,
     ),
     order="none sinusoidal learned shaw transformer_xl relative_logits t5 rope p_rope linear_rope ntk_rope yarn "
-    "longrope llama3_rope grid_rope pope deberta alibi kerple fire cope forgetting wall selective "
+    "longrope llama3_rope grid_rope pope deberta alibi kerple fire cope forgetting wall path selective "
     "multi_token position_temperature formula and",
 )

@@ -1,11 +1,20 @@
-"""Positions that change scores by what tokens say, or by a rule: CoPE, forget gates, multi-token, selective, a formula."""
+"""Positions that change scores by what tokens say, or by a rule: CoPE, forget gates, PaTH, multi-token, selective, a
+formula."""
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.basics import MAX_HIDDEN_CELLS, ScoreBlock, dot_product_scale
+from core.attention.basics import (
+    MAX_HIDDEN_CELLS,
+    ScoreBlock,
+    convolve,
+    dot_product_scale,
+    linear,
+    repeat_heads,
+    split_heads,
+)
 from core.attention.formula import Formula, parse
 from core.attention.positions.relative import bias_cost
 from core.attention.positions.rotary import Position
@@ -155,6 +164,84 @@ def _cope_cost(config: LayerConfig, area: Area) -> Cost:
     heads = config.score_heads
     products = heads * area.queries * int(config.position["places"])
     return Cost(2.0 * products * config.qk_dim, 36 * heads * area.cells + 4 * products)
+
+
+# PaTH (Yang 2025): between key and query stands a product of reflections, one for each token.
+
+
+class Path(Position):
+    """qᵢᵀ (Hᵢ ⋯ Hⱼ₊₁) kⱼ, H = I − β w wᵀ of each token between key and query. Yang 2025, section 2 (PaTH).
+
+    w is a unit vector in each of G heads of keys: SiLU of a short convolution of x W₁ W₂, over its length. β = 2σ(uᵀx + b)
+    lies from 0, which changes nothing, to 2, which is a reflection. Returned is what this adds to qᵢᵀkⱼ / √D. With
+    u_l = β_l (w_lᵀk − Σ w_lᵀw_m u_m) over m from j + 1 to l − 1, as in the paper's UT transform, the score is
+    qᵢᵀkⱼ − Σ qᵢᵀw_l u_l over l from j + 1 to i, so that one triangular system gives all keys of a query. A key that is
+    not before its query, and padding, has no reflection; nor have queries past the last key.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        groups: int,
+        head_dim: int,
+        scale: float,
+        rank: int,
+        width: int,
+    ) -> None:
+        super().__init__()
+        self.groups, self.scale = groups, scale
+        self.down, self.up = linear(d_model, rank), linear(rank, groups * head_dim)
+        bound = width**-0.5  # as nn.Conv1d's
+        self.taps = nn.Parameter(torch.empty(width, groups * head_dim).uniform_(-bound, bound))
+        self.strength = linear(d_model, groups, bias=True)
+
+    def reflections(
+        self, block: ScoreBlock
+    ) -> tuple[Float[Tensor, "B G S D"], Float[Tensor, "B G S 1"]]:
+        """w and β of every token of the context."""
+        context = block.require("context", "position = path", position="alibi")
+        rows, strength = self.up(self.down(context)), 2 * self.strength(context).sigmoid()
+        if block.real is not None:
+            hidden = ~block.real[..., None]
+            rows, strength = rows.masked_fill(hidden, 0.0), strength.masked_fill(hidden, 0.0)
+        mixed = F.silu(convolve(F.pad(rows, (0, 0, len(self.taps) - 1, 0)), self.taps))
+        return F.normalize(split_heads(mixed, self.groups), dim=-1), strength.mT[..., None]
+
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        q, k = (block.require(name, "position = path", position="alibi") for name in "qk")
+        precise = torch.promote_types(q.dtype, torch.float32)
+        w, strength = (repeat_heads(one, q.shape[1]).to(precise) for one in self.reflections(block))
+        each = torch.arange(w.shape[2], device=w.device)
+        system = ((strength * w) @ w.mT).tril(-1)  # of u_l and u_m, with 1 on the diagonal
+        met = (q.to(precise) @ w.mT).masked_fill(each > block.i, 0.0)  # qᵢᵀw_l, l up to i
+        of_query = torch.linalg.solve_triangular(
+            system.to(precise), met.to(precise), upper=False, left=False, unitriangular=True
+        )
+        of_key = ((strength * w) @ k.to(precise).mT).masked_fill(each[:, None] <= block.j, 0.0)
+        return (of_query @ of_key * -self.scale).to(q.dtype)
+
+
+def _path_cost(config: LayerConfig, area: Area) -> Cost:
+    """w and β; products of w with itself, queries and keys; the system, and the product of what it gives with u."""
+    heads, keys, rank = config.score_heads, area.keys, int(config.position["rank"])
+    wide, matrix = config.kv_heads * config.qk_dim, heads * keys * keys
+    maps = 2.0 * keys * (config.d_model * (rank + config.kv_heads) + rank * wide)
+    products = 2.0 * heads * keys * config.qk_dim * (2 * keys + area.queries)
+    solved = 3.0 * area.queries * matrix
+    vectors, cells = 3 * heads * keys * config.qk_dim, heads * area.cells
+    held = vectors + 2 * matrix + 2 * cells + max(matrix, 2 * cells)
+    return Cost(maps + products + solved, 4 * held, 4 * cells)
+
+
+def _refuse_path(config: LayerConfig) -> None:
+    refuse_if(
+        config.score.key not in PLAIN_PRODUCTS,
+        "position = path sets reflections between the query and the key of a dot product, not of score = "
+        f"{config.score.key}",
+        axes=("position", "score"),
+        score=PLAIN_PRODUCTS,
+        position="forgetting",
+    )
 
 
 # Selective attention (Leviathan 2024): a token may say that later tokens no longer need an earlier one.
@@ -399,6 +486,49 @@ ENTRIES: tuple[Entry, ...] = (
             Cost(2.0 * config.d_model, 12, 4) * (config.score_heads * config.qk_dim * area.keys)
         ),
         refuse=_plain_products,
+    ),
+    Entry(
+        "path",
+        "PaTH",
+        lambda config: Path(
+            config.d_model,
+            config.kv_heads,
+            config.qk_dim,
+            1.0 if config.score.key == "dot" else dot_product_scale(config.qk_dim),
+            **config.position.kwargs,
+        ),
+        r"q_i^\top \Big(\textstyle\prod_{l=i}^{j+1} H_l - I\Big)\, k_j / \sqrt{D},\quad "
+        r"H_l = I - \beta_l\, w_l w_l^\top",
+        "Each token between key and query reflects, in part, the key along a direction of its own. RoPE turns by how many "
+        "tokens lie between, PaTH by which, so a layer can follow a state that tokens change.",
+        "Yang et al.",
+        2025,
+        "https://arxiv.org/abs/2505.16381",
+        (
+            Param(
+                "rank",
+                "Rank",
+                32,
+                1,
+                1024,
+                1,
+                meaning="size of the vector of a token from which its direction w is computed",
+            ),
+            Param(
+                "width",
+                "Convolution",
+                3,
+                1,
+                16,
+                1,
+                meaning="number of tokens that a short convolution mixes into w: a token and those before it",
+            ),
+        ),
+        short="+ q·(ΠH − I) k",
+        enters="scores",
+        traits=frozenset({"reads x", "reads q", "whole rows"}),
+        cost=_path_cost,
+        refuse=_refuse_path,
     ),
     Entry(
         "selective",

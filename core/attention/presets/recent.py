@@ -377,6 +377,28 @@ RECENT: tuple[Preset, ...] = (
         "What a token says is a length and where it stands an angle, so a head can match content alone, or place alone.",
     ),
     Preset(
+        "path",
+        "PaTH",
+        "Yang et al.",
+        2025,
+        "https://arxiv.org/abs/2505.16381",
+        (("projection", PLAIN), ("position", "path"), ("mask", "causal")),
+        "The tokens between key and query say how the key is turned, so that a layer can count or follow swaps.",
+    ),
+    Preset(
+        "path_fox",
+        "PaTH-FoX",
+        "Yang et al.",
+        2025,
+        "https://arxiv.org/abs/2505.16381",
+        (
+            ("projection", PLAIN),
+            ("position", Choice.of("and", Choice("path"), Choice("forgetting"))),
+            ("mask", "causal"),
+        ),
+        "A forget gate stands beside the reflections of PaTH, so that far keys fade.",
+    ),
+    Preset(
         "rope_vit",
         "RoPE-ViT, axial",
         "Heo et al.",

@@ -16,6 +16,7 @@ from core.attention.basics import (
     MultiHead,
     Projection,
     append,
+    convolve,
     linear,
     merge_heads,
     split_heads,
@@ -115,10 +116,8 @@ class Convolved(MultiHead):
             if stored
             else F.pad(rows, (0, 0, len(self.taps) - 1, 0))
         )
-        mixed = torch.stack(
-            [tap * rows[:, i : i + x.shape[1]] for i, tap in enumerate(self.taps)]
-        ).sum(0)
-        q, k, v = (split_heads(one, self.num_heads) for one in F.silu(mixed).chunk(3, dim=-1))
+        mixed = F.silu(convolve(rows, self.taps))
+        q, k, v = (split_heads(one, self.num_heads) for one in mixed.chunk(3, dim=-1))
         return q, k, v, (rows[:, x.shape[1] :],)
 
     def extend(
