@@ -139,8 +139,11 @@ class Projection(nn.Module):
         """q alone, as a layer needs it that takes another layer's k and v (trait "shares keys")."""
         return split_heads(self.query(x), self.num_heads)
 
-    def combine_heads(self, weights: Float[Tensor, "B Hs T S"]) -> Float[Tensor, "B H T S"]:
-        """The weights of the value heads, from those of all score heads (trait "folds" where they differ)."""
+    def combine_heads(
+        self, weights: Float[Tensor, "B Hs T S"], scores: Float[Tensor, "B Hs T S"]
+    ) -> Float[Tensor, "B H T S"]:
+        """The weights of the value heads, from those and the scores of all score heads (trait "folds" where they differ);
+        a masked score may hold anything."""
         return weights
 
     def merge(

@@ -14,7 +14,7 @@ from core.models.transformer import cross_config
 from tests.attention.drawing import perturbed, read_in_parts
 from tests.cases import each
 from tests.close import assert_close
-from tests.oracles.agreement import agree, by_name, put, same_layer, twin
+from tests.oracles.agreement import agree, by_name, fla, put, same_layer, twin
 
 B, T, S, C, H = 2, 7, 11, 24, 6
 D = C // H
@@ -107,6 +107,61 @@ def test_what_both_maps_see_cancels():
     steps = layer(torch.randn(B, T, 4))
     torch.testing.assert_close(steps.weights, 0.8 * steps.normalized[:, :1])
     assert steps.normalized.shape == (B, 2, T, T)
+
+
+# Parallax against flash-linear-attention, and by hand.
+
+
+@each("kv_heads", [1, H])
+def test_parallax_against_fla(kv_heads):
+    # Theirs scales the first query's scores alone: their r is ours over √D.
+    choice = Choice.of("parallax", kv_heads=kv_heads)
+    layer = layer_of(choice, mask="causal", position="rope")
+    x = torch.randn(B, T, C, requires_grad=True)
+    p = layer.projection
+    q, k, v = p(x, x)
+    q, r, k = (layer.position.rotate(one) for one in (q[:, ::2], q[:, 1::2] * D**-0.5, k))
+    theirs = fla("parallax", "naive_parallax")(*(one.transpose(1, 2) for one in (q, r, k, v)))
+    steps = layer(x)
+    agree(
+        steps.merged,
+        p.output(theirs.flatten(2)),
+        (x, p.query.weight, p.probe.weight, p.key.weight, p.value.weight),
+    )
+    assert (steps.weights < 0).any()
+    rows = steps.weights.sum(-1)
+    torch.testing.assert_close(rows, torch.ones_like(rows), rtol=1e-4, atol=1e-4)
+
+
+def test_parallax_is_a_line_through_its_maps():
+    # The formula in both maps of a head, under a random key mask, whose hidden keys may hold anything.
+    layer = layer_of("parallax", 2, 8).double()
+    real = torch.rand(B, T) < 0.6
+    real[:, 0] = True
+    x = torch.randn(B, T, 8, dtype=torch.float64).masked_fill(~real[..., None], torch.nan)
+    steps = layer(x, key_mask=real)
+    first, second = steps.normalized[:, ::2], steps.normalized[:, 1::2]
+    logs = second.log().masked_fill(second == 0, 0.0)
+    wanted = first * (1 + (first * logs).sum(-1, keepdim=True) - logs)
+    torch.testing.assert_close(steps.weights, wanted)
+
+
+def test_parallax_by_hand():
+    # a is 1/2 and 1/2, s' is 1 and −3, whose mean is −1: the weights are (1 − 2) / 2 and (1 + 2) / 2.
+    p = layer_of("parallax", 1, 2).projection
+    scores = torch.tensor([[0.0, 0.0], [1.0, -3.0]]).view(1, 2, 1, 2)
+    weights = p.combine_heads(scores.softmax(-1), scores)
+    torch.testing.assert_close(weights.flatten(), torch.tensor([-0.5, 1.5]))
+
+
+def test_parallax_says_what_it_goes_with():
+    for axis, choice in (
+        ("normalizer", Choice("sparsemax")),
+        ("normalizer", Choice.of("softmax", temperature=2.0)),
+        ("mask", Choice.of("local_m", gaussian=True)),
+    ):
+        with pytest.raises(ConfigError, match=f"projection = parallax.*{choice.key}.*take "):
+            AttentionConfig(C, H, "parallax", **{axis: choice})
 
 
 # The gate, by hand.
@@ -454,6 +509,7 @@ def test_tied_states_are_the_papers(kv_heads, layout):
         (Choice.of("grouped_tied", kv_heads=2), 2 * SIZE + SIZE // 2, None),
         (Choice.of("latent", latent=9, rope=0, query_latent=7, head_dim=7), 9, (1, 9)),
         (Choice("differential"), 2 * H * SIZE, None),
+        (Choice.of("parallax", kv_heads=2), 2 * 2 * SIZE, None),
         (Choice.of("grouped_query", kv_heads=2, head_dim=7), 2 * 2 * 7, None),
         (Choice.of("gated", kv_heads=2, head_dim=7), 2 * 2 * 7, None),
         (Choice.of("keys_as_values", kv_heads=2), 2 * SIZE, None),

@@ -9,16 +9,24 @@ from core.attention.kernels.exact import and_parts
 from core.attention.masks import MASKS
 from core.attention.normalizers import NORMALIZERS
 from core.attention.positions import POSITIONS, enters
+from core.attention.projections import PROJECTIONS
 from core.attention.scores import SCORES
 from core.entries import Area, Cost, LayerConfig, find
 
 FLOAT, INDEX = 4, 8  # bytes of a number, and of a position i or j
-ENTRIES = {"score": SCORES, "position": POSITIONS, "mask": MASKS, "normalizer": NORMALIZERS}
+ENTRIES = {
+    "projection": PROJECTIONS,
+    "score": SCORES,
+    "position": POSITIONS,
+    "mask": MASKS,
+    "normalizer": NORMALIZERS,
+}
 UNRULED = ("none", "padding")  # masks without a rule over cells
 
 
 def axis_cost(axis: str, config: LayerConfig, area: Area) -> Cost:
-    """The cost of the score, mask, normalizer or position on an area; of a position only what it does to scores."""
+    """The cost of the score, mask, normalizer or position on an area; of a position only what it does to scores, of a
+    projection only where it folds."""
     entry = find(ENTRIES[axis], axis, getattr(config, axis).key)
     return Cost() if axis == "position" and entry.enters != "scores" else entry.cost(config, area)
 
@@ -50,11 +58,8 @@ def kernel_cost(config: LayerConfig, area: Area, flops: float, peak: float) -> C
         1,
         config.score_heads,
     ):  # a single one serves all heads without a copy
-        held += (
-            FLOAT
-            * area.keys
-            * (config.score_heads * config.scored_dim + config.num_heads * config.v_dim)
-        )
+        values = config.num_heads * config.v_dim * (config.kv_heads != config.num_heads)
+        held += FLOAT * area.keys * (config.score_heads * config.scored_dim + values)
         held -= k_bytes * new_k  # freed once it is repeated
     tables = find(POSITIONS, "position", config.position.key).tables(config, area)
     return Cost(
@@ -115,7 +120,7 @@ def exact_bytes(config: LayerConfig, area: Area) -> float:
         steps.append(held + 3 * factor)
         held += factor + scores
     if config.has("projection", "folds"):
-        steps.append(held + scores)
+        steps.append(held + scores + axis_cost("projection", config, area).bytes)
         held += scores / 2
     values = (
         FLOAT * config.num_heads * area.keys * config.v_dim if area.masked else 0.0

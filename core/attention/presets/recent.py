@@ -501,6 +501,20 @@ RECENT: tuple[Preset, ...] = (
         "attend to itself.",
     ),
     Preset(
+        "parallax",
+        "Parallax",
+        "Zuo et al.",
+        2026,
+        "https://arxiv.org/abs/2605.29157",
+        (
+            ("projection", Choice.of("parallax", bias=False)),
+            ("position", "rope"),
+            ("mask", "causal"),
+        ),
+        "The softmax is a local mean of the values; a second query turns it into a local line through them, without "
+        "the system of equations that would find the best one.",
+    ),
+    Preset(
         "wall",
         "Wall attention",
         "Averbuch et al.",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ from core.attention.projections.multi_head import (
     kv_sizes,
     refuse_uneven,
 )
-from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param, refuse_if
+from core.entries import ConfigError, Cost, Entry, HeadSizes, LayerConfig, Param, refuse_if
 
 # Gated attention (Qiu 2025): a gate from the query's own token on the output of each head.
 
@@ -183,7 +184,9 @@ class Differential(Projection):
         )
         return first.exp() - second.exp() + self.start
 
-    def combine_heads(self, weights: Float[Tensor, "B Hs T S"]) -> Float[Tensor, "B H T S"]:
+    def combine_heads(
+        self, weights: Float[Tensor, "B Hs T S"], scores: Float[Tensor, "B Hs T S"]
+    ) -> Float[Tensor, "B H T S"]:
         first, second = rearrange(weights, "b (h two) t s -> two b h t s", two=2)
         return first - self.weight() * second
 
@@ -202,6 +205,56 @@ def _differential_refuse(config: LayerConfig) -> None:
         "an even one",
         axes=("projection",),
         projection="multi_head",
+    )
+
+
+# Parallax: a second query corrects the weights of the first (Zuo 2026).
+
+
+class Parallax(GroupedQuery):
+    """a_ij (1 + Σ_m a_im s′_im − s′_ij), a the softmax of q and s′ the scores of a second query W_r x. Zuo 2026.
+
+    A key that the second query scores below the mean over a gains weight, and one above loses, so that weights may be
+    negative and still sum to 1. With a′ the softmax of s′, which is the second map of each head, log a′ stands for s′:
+    what all keys of a row share cancels. The two queries of a head are neighbours among the 2H that meet; both are
+    scaled and rotated alike, while the paper's s′ has no 1/√D, which W_r makes up for.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, kv_heads: int, bias: bool) -> None:
+        super().__init__(d_model, num_heads, kv_heads, bias)
+        self.probe = linear(d_model, self.query.out_features, bias)  # W_r
+
+    def queries(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B Hs T D"]:
+        return rearrange(
+            [self.query(x), self.probe(x)], "two b t (h d) -> b (h two) t d", h=self.num_heads
+        )
+
+    def combine_heads(
+        self, weights: Float[Tensor, "B Hs T S"], scores: Float[Tensor, "B Hs T S"]
+    ) -> Float[Tensor, "B H T S"]:
+        weights, probed = weights[:, ::2], scores[:, 1::2]
+        probed = probed.masked_fill(weights == 0, 0.0)  # a hidden NaN would reach the mean
+        mean = (weights * probed).sum(-1, keepdim=True)
+        return torch.addcmul(weights * (1 + mean), weights, probed, value=-1)
+
+
+def _parallax_refuse(config: LayerConfig) -> None:
+    refuse_uneven(config, "key head", (0,))
+    usual = config.has("normalizer", "softmax") and config.normalizer["temperature"] == 1.0
+    refuse_if(
+        not usual,
+        "projection = parallax corrects the weights of a softmax by scores, at temperature 1, not those of "
+        f"normalizer = {config.normalizer.key} with {dict(config.normalizer.params)}",
+        axes=("projection", "normalizer"),
+        normalizer="softmax",
+        projection="differential",
+    )
+    refuse_if(
+        config.has("mask", "reweighs"),
+        f"projection = parallax corrects weights that sum to 1, and mask = {config.mask.key} multiplies them",
+        axes=("projection", "mask"),
+        mask="local",
+        projection="differential",
     )
 
 
@@ -317,5 +370,39 @@ ENTRIES: tuple[Entry, ...] = (
             cached=2 * config.d_model,
         ),
         refuse=_differential_refuse,
+    ),
+    Entry(
+        "parallax",
+        "Parallax",
+        lambda config: Parallax(
+            config.d_model,
+            config.num_heads,
+            **config.projection.kwargs | {"kv_heads": config.kv_heads},
+        ),
+        r"a_1 \left(1 + \textstyle\sum_m a_{1m} \log a_{2m} - \log a_2\right),\quad "
+        r"a_1 = \mathrm{softmax}(q^\top k),\ a_2 = \mathrm{softmax}(r^\top k),\ r = x W_r",
+        "A second query corrects the softmax of the first: where it scores a key higher than the first map's mean, the "
+        "key loses weight. Weights may be negative, and each row sums to 1.",
+        "Zuo et al.",
+        2026,
+        "https://arxiv.org/abs/2605.29157",
+        (
+            BIAS,
+            Param(
+                "kv_heads",
+                "Key/value heads",
+                0,
+                0,
+                MAX_KV_HEADS,
+                1,
+                meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many",
+            ),
+        ),
+        "a₁ (1 + Σ a₁ log a₂ − log a₂)",
+        traits=frozenset({"folds", "shares keys"}),
+        sizes=lambda config: replace(kv_sizes(config), score_heads=2 * config.num_heads),
+        # the second query's scores, without those that are masked
+        cost=lambda config, area: Cost(bytes=4.0 * config.num_heads * area.cells),
+        refuse=_parallax_refuse,
     ),
 )
