@@ -36,6 +36,8 @@ OTHER_NAMES = {
     "gla": "GLA",
     "delta": "DeltaNet",
     "kda": "Kimi Linear",
+    "gdn2": "Gated DeltaNet-2",
+    "trapezoid": "Mamba-3",
     "lightning": "DeepSeek sparse",
 }  # of choices, shown after the name
 WORDS = {

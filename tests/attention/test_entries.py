@@ -288,7 +288,8 @@ def test_causal_by_gradient(config, record):
     x, _, steps = run(config, record=record)
     for i in range(T - 1):
         (felt,) = torch.autograd.grad(steps.merged[:, i].sum(), x, retain_graph=True)
-        assert not felt[:, i + 1 :].any()
+        rounding = 1e-6 if config.kernel.key in ("gla", "kda", "gdn2") else 0.0  # by whole chunks
+        assert (felt[:, i + 1 :].abs() <= rounding).all()
 
 
 @given(configs(position=Choice("none"), mask=Choice("none")), st.permutations(range(T)))
@@ -399,6 +400,8 @@ def test_parts_give_what_the_whole_texts_give(axis, key, padded, record):
     ],
 )
 def test_a_state_gives_what_the_whole_text_gives_in_any_parts(key, beside):
+    if (key, beside.get("position")) == ("delta_product", "rope"):
+        return  # refused, as its further keys would not turn
     # Random parts of 1 to 13 of 37 tokens, chunks of 8: the state is all that is stored, and its size stays.
     config = AttentionConfig(WIDTH, HEADS, kernel=Choice.of(key, chunk=8), mask="causal", **beside)
     layer, x = Attention(config, add_positions=True).eval(), torch.randn(TEXTS, 37, WIDTH)
@@ -420,9 +423,8 @@ def test_a_state_gives_what_the_whole_text_gives_in_any_parts(key, beside):
 @each("key", STATES)
 def test_a_state_grows_with_nothing_and_takes_no_step_without_a_token(key):
     layer = Attention(AttentionConfig(WIDTH, HEADS, kernel=key, mask="causal")).eval()
-    width = {"linear": 8 * 9, "performer": 128 * 9}.get(
-        key, 8 * 8
-    )  # features × (value and 1), else key × value
+    # features × (value and 1), the last key and value beside those before, else key × value
+    width = {"linear": 8 * 9, "performer": 128 * 9, "trapezoid": 9 * 9}.get(key, 8 * 8)
     sizes = [layer.step(torch.randn(1, length, WIDTH))[1].numbers for length in (1, 7, 300)]
     assert sizes == [HEADS * width] * 3
     _, cache = layer.step(torch.randn(TEXTS, 5, WIDTH))

@@ -146,7 +146,7 @@ def test_random_choices_in_small_blocks_agree_with_exact(key, data):
 
 
 ROWS = 67  # more than the rows that are sorted on the CPU
-# A formula is checked for numbers that are not finite, entmax is solved to a tolerance, and the gates of gla and kda
+# A formula is checked for numbers that are not finite, entmax is solved to a tolerance, and the gates of gla, kda and gdn2
 # are computed another way where one is strong. For each such answer a GPU ends its work, and then waits for more.
 ASKING = {
     ("position", "formula"),
@@ -155,6 +155,7 @@ ASKING = {
     ("normalizer", "entmax"),
     ("kernel", "gla"),
     ("kernel", "kda"),
+    ("kernel", "gdn2"),
 }
 MOVES = ("_to_copy", "copy_")  # moving from one device to another is their work
 

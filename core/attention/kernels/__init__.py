@@ -1,6 +1,6 @@
 """Kernels: how the weights, or an approximation, are computed. Exact returns every step; the others save memory."""
 
-from core.attention.kernels import approximate, delta, implied, softmax
+from core.attention.kernels import approximate, delta, implied, softmax, states
 from core.attention.kernels.costs import exact_bytes, flops, kernel_cost
 from core.attention.kernels.exact import exact
 from core.entries import Axis, Entry
@@ -30,6 +30,7 @@ KERNELS = Axis(
     *implied.ENTRIES,
     *approximate.ENTRIES,
     *delta.ENTRIES,
+    *states.ENTRIES,
     order="exact fused chunked local block_sparse linear performer linformer nystrom retention "
-    "delta gla ssd gated_delta log_linear nsa kda",
+    "delta gla ssd gated_delta log_linear nsa delta_product kda gdn2 trapezoid",
 )

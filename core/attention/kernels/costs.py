@@ -272,12 +272,14 @@ def delta_cost(config: LayerConfig, area: Area) -> Cost:
     return summed(config, area, flops, numbers, prepared=False)
 
 
-def corrected_flops(chunk: int, dim: int, value: int) -> float:
-    """Of a token in a delta rule: two products of pairs, a triangular system, two sums, three products with a state.
+def corrected_flops(chunk: int, dim: int, value: int, steps: int = 1) -> float:
+    """Of a token of so many steps in a delta rule of so many tokens a chunk: two products of pairs, a triangular system,
+    two sums, three products with a state.
 
     PyTorch does not count the system: half of its matrix meets each column of the identity.
     """
-    return chunk * (4.0 * dim + 4.0 * value + chunk) + 6.0 * dim * value
+    pairs = chunk * steps * (2.0 * (1 + steps) * (dim + value) + steps**2 * chunk)
+    return pairs + 2.0 * (1 + 2 * steps) * dim * value
 
 
 def linformer_cost(config: LayerConfig, area: Area) -> Cost:
@@ -411,3 +413,52 @@ def log_linear_cost(config: LayerConfig, area: Area) -> Cost:
     return summed(
         config, area, flops, inputs + index + max(3 * length * chunk, between), prepared=False
     )
+
+
+def delta_product_cost(config: LayerConfig, area: Area) -> Cost:
+    """The gates and further keys; then the work of the delta rule with some keys a token."""
+    dim, value, steps = config.qk_dim, config.v_dim, int(config.kernel["steps"])
+    chunk, _, length = chunks_of(config, area)
+    flops = 2.0 * area.keys * config.d_model * (1 + steps + (steps - 1) * dim)
+    flops += length * corrected_flops(chunk, dim, value, steps)
+    wide, pairs = steps * chunk, steps**2 * chunk
+    a_token = dim + steps * (3 * dim + value) + 2 * pairs + wide
+    a_token += max(2 * pairs, pairs + 2 * value)
+    inputs = (area.queries + steps * area.keys) * dim + padding(
+        area, length, dim, steps * dim + value
+    )
+    return summed(config, area, flops, inputs + length * a_token, prepared=False)
+
+
+def gdn2_cost(config: LayerConfig, area: Area) -> Cost:
+    """The gates, one of each channel of keys and of values for what is erased and written; then as kda_cost."""
+    dim, value, own = config.qk_dim, config.v_dim, config.d_model / config.score_heads
+    chunk, _, length = chunks_of(config, area, halved=True)
+    flops = 2.0 * area.keys * (config.d_model * (dim + value) + dim * (own + dim))
+    flops += length * corrected_flops(chunk, dim, value)
+    held, outs, padded = length, 0, padding(area, length, dim, 3 * dim + value)
+    if area.queries == area.keys > max(chunk, SEGMENT):
+        held, outs, padded = max(chunk, SEGMENT), length * value, 0
+    work = padded + held * (
+        2 * chunk + dim + max(5 * dim, 3 * dim + 2 * chunk, 3 * dim + chunk + 2 * value)
+    )
+    numbers = (area.queries + 3 * area.keys + 2 * area.copied_keys) * dim + area.keys * value
+    numbers += outs + max(work, outs)
+    return summed(config, area, flops, numbers, prepared=False)
+
+
+def turned_pairs(config: LayerConfig) -> int:
+    """The pairs of channels that turn, one at least."""
+    return max(1, int(config.qk_dim * float(config.kernel["share"])) // 2)
+
+
+def trapezoid_cost(config: LayerConfig, area: Area) -> Cost:
+    """The gates; within chunks the weights, between them a state of D × E."""
+    dim, value, (chunk, count, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
+    flops = 2.0 * area.keys * config.d_model * (3 + turned_pairs(config) / config.score_heads)
+    flops += length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
+    states, pairs = count * dim * value, turned_pairs(config)
+    within = max(3 * states, states + length * max(3 * chunk, 5 * value))
+    numbers = (area.queries + area.keys) * dim + padding(area, length, dim, dim + value)
+    numbers += length * (2 * dim + 2 * pairs) + within
+    return summed(config, area, flops, numbers, prepared=False)

@@ -72,32 +72,30 @@ def correct_in_chunks(
     keys: Tensor,
     remains: Tensor,
     v: Tensor,
-    write: Tensor,
+    write: Tensor | None,
     past: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """The output of each chunk (B, H, n, c, E) and the last state (B, H, D, E) of a delta rule, from decayed products.
 
     weights are the decayed products of queries and of keys with the keys (B, H, n, c, c); rows the queries and keys
     faded since their chunk's start, keys those faded to its end (B, H, n, c, D); remains (B, H, n, D or 1, 1) is the
-    decay over a chunk; write = β (B, H, n, c, 1). Token t writes β_t(v_t − S′k_t), where S′ is the faded state, which
-    holds what its chunk wrote before: a triangular system, whose inverse meets v_t less what the state at the chunk's
-    start returns for k_t. Yang 2024, section 3.3.
+    decay over a chunk; write = β (B, H, n, c, 1), None where those products hold it. Token t writes β_t(v_t − S′k_t),
+    where S′ is the faded state, which holds what its chunk wrote before: a triangular system, whose inverse meets v_t
+    less what the state at the chunk's start returns for k_t. Yang 2024, section 3.3. There may be several keys a query.
     """
     (of_queries, of_keys), batch = weights, v.shape[:2]
     identity = torch.eye(v.shape[-2], dtype=v.dtype, device=v.device)
     inverse = torch.linalg.solve_triangular(
-        (of_keys * write).mT,
+        (of_keys if write is None else of_keys * write).mT,
         identity.expand_as(of_keys),
         upper=True,
         left=False,
         unitriangular=True,
     ).mT
+    inverse = inverse if write is None else inverse * write.mT
     state = v.new_zeros(*batch, keys.shape[-1], v.shape[-1]) if past is None else past
     state, out = state.flatten(0, 1), []  # heads are in the batch: a product a line
-    chunks = (
-        x.flatten(0, 1).unbind(1)
-        for x in (inverse * write.mT, of_queries, *rows, keys.mT, v, remains)
-    )
+    chunks = (x.flatten(0, 1).unbind(1) for x in (inverse, of_queries, *rows, keys.mT, v, remains))
     for solve, weight, query, key, update, value, remain in zip(*chunks, strict=True):
         values = solve @ torch.baddbmm(value, key, state, alpha=-1)
         out.append(torch.baddbmm(weight @ values, query, state))
@@ -148,9 +146,12 @@ class GatedDelta(Delta):
     def decay_map(self, config: LayerConfig) -> nn.Module:
         return nn.Linear(config.d_model, config.score_heads)
 
+    def decay(self, context: Tensor) -> Tensor:
+        """log α, (B, H, S, 1 or D)."""
+        return softplus_decay(self.log_rate, head_gates(self.forget, context, self.heads))
+
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
-        decay = softplus_decay(self.log_rate, head_gates(self.forget, context, self.heads))
-        return decay, super().gates(context)[1]
+        return self.decay(context), super().gates(context)[1]
 
 
 # State space duality: Mamba-2 as attention, whose mask holds decays that the tokens decide.

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from math import log
 from typing import Any, cast
@@ -243,6 +244,10 @@ class StateKernel(nn.Module):
         """q times the score's scale, and k, as the rule takes them."""
         return q * scale, k
 
+    def values(self, v: Tensor, context: Tensor) -> Tensor:
+        """What the rule takes in place of v, (B, H, S, E), and what its weights then sum up; v itself for most kernels."""
+        return v
+
     @full_precision
     def forward(self, inputs: AttentionInputs) -> Steps:
         block, dtype = inputs.block, next(self.parameters()).dtype  # autocast may give x in half
@@ -250,7 +255,9 @@ class StateKernel(nn.Module):
         real = real_keys(inputs, self.key)
         q, k, scale = scaled_qk(inputs)
         q, k = self.prepare(q, k if real is None else k.masked_fill(~real.mT, 0.0), scale)
-        gates = self.gates(context if real is None else context.masked_fill(~real[:, 0].mT, 0.0))
+        context = context if real is None else context.masked_fill(~real[:, 0].mT, 0.0)
+        gates, v = self.gates(context), self.values(to_float32(inputs.v), context)
+        del context  # a copy, where some keys are not real
         if real is not None:  # 0 for the keys that are not real
             gates = tuple(gate * real.mT for gate in gates)
         chunk, of_queries = chunk_length(inputs, self.chunk), self.query_gates(block)
@@ -259,7 +266,8 @@ class StateKernel(nn.Module):
             size = max(chunk, self.segment) if self.segment else 0
             return by_chunks(self.rule, q, k, v, gates, chunk, block.offset, past, of_queries, size)
 
-        out, state = run(to_float32(inputs.v), inputs.past)
+        out, state = run(v, inputs.past)
+        inputs = replace(inputs, v=v.to(inputs.v.dtype))
 
         def weights() -> Tensor:
             """The output is linear in v, so that the identity for v gives the weights."""

@@ -114,7 +114,7 @@ def plain_frequencies(base: float, dims: int) -> Float[Tensor, " half"]:
 
 
 def rotate_pairs(
-    x: Tensor, cos: Float[Tensor, "T D"], sin: Float[Tensor, "T D"], layout: str
+    x: Tensor, cos: Float[Tensor, "*T D"], sin: Float[Tensor, "*T D"], layout: str
 ) -> Tensor:
     """Each pair of dimensions of x (…, T, D) rotated by the angle of the `tables_of_pairs` cos and sin.
 

@@ -648,6 +648,51 @@ RECENT: tuple[Preset, ...] = (
         fit=share_heads(8, "keys_as_values", bias=False),
     ),
     Preset(
+        "delta_product",
+        "Gated DeltaProduct",
+        "Siems et al.",
+        2025,
+        "https://arxiv.org/abs/2502.10297",
+        (
+            ("projection", "short_conv"),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", "delta_product"),
+        ),
+        "A token corrects the state several times, so one layer can follow a rotation, such as a shuffle of three things.",
+    ),
+    Preset(
+        "gated_deltanet2",
+        "Gated DeltaNet-2",
+        "Hatamizadeh et al.",
+        2026,
+        "https://arxiv.org/abs/2605.22791",
+        (
+            ("projection", Choice.of("short_conv", gate="sigmoid")),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", "gdn2"),
+        ),
+        "KDA's one β becomes two sets of gates: what is erased and what is written no longer depend on each other.",
+    ),
+    Preset(
+        "mamba3",
+        "Mamba-3",
+        "Lahoti et al.",
+        2026,
+        "https://arxiv.org/abs/2603.15569",
+        (
+            ("projection", Choice.of("gated", bias=False)),
+            ("score", "qk_norm"),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", "trapezoid"),
+        ),
+        "The state of Mamba-2 turns by angles that every token sets, and a token enters it over two steps, so no "
+        "convolution is needed. In the paper the gate is a SiLU and queries and keys are one head for all; the skip and "
+        "inputs of several ranks are left out here.",
+    ),
+    Preset(
         "olmo_hybrid",
         "OLMo Hybrid",
         "OLMo Team",

@@ -1,0 +1,220 @@
+"""Kernels with a state of 2025 and 2026 against flash-linear-attention's plain loops, or a loop of the paper's rule."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from core.attention import Attention, AttentionConfig, Choice
+from core.attention.kernels.delta import gated_linear, kimi_delta, unit
+from core.attention.kernels.implied import by_chunks
+from core.attention.kernels.states import delta_product, erase_and_write, trapezoid
+from tests.cases import each
+from tests.oracles.agreement import agree, fla, put
+
+B, H, T, S, D, E, N, P = 2, 3, 37, 29, 6, 5, 3, 2
+RULES = {"delta_product": delta_product, "gdn2": erase_and_write, "trapezoid": trapezoid}
+OWN_WEIGHTS = {"delta_product": {"steps": N}, "trapezoid": {"share": 0.75}}
+
+
+def drawn(key, queries=T, keys=T, dtype=torch.float64):
+    """q, k, v of length 1 and the gates of a rule, some of which forget all."""
+    q, k, v = (
+        torch.randn(B, H, length, size, dtype=dtype)
+        for length, size in ((queries, D), (keys, D), (keys, E))
+    )
+    gate = torch.rand(5, B, H, keys, 1, dtype=dtype)
+    decay = gate[0].pow(6) * -60
+    if key == "delta_product":
+        more = unit(torch.randn(B, H, keys, N - 1, D, dtype=dtype)).flatten(3)
+        gates = [decay, 2 * torch.rand(B, H, keys, N, dtype=dtype), more]
+    elif key == "gdn2":
+        gates = [
+            torch.rand(B, H, keys, D, dtype=dtype).pow(6) * -60,
+            2 * torch.rand(B, H, keys, D, dtype=dtype),
+        ]
+    else:
+        gates = [decay, gate[1], gate[2], 3 * torch.randn(B, H, keys, P, dtype=dtype)]
+    return [x.detach().requires_grad_() for x in (unit(q), unit(k), v, *gates)]
+
+
+def ruled(key, q, k, v, *gates, chunk, offset=0, past=None):
+    more = [torch.ones_like(gates[0][:, :1])] if key == "trapezoid" else []
+    return by_chunks(RULES[key], q, k, v, [*gates, *more], chunk, offset, past)
+
+
+def loop(key, q, k, v, *gates):
+    """The output and the last state, token by token; queries after the last key read the state as it is."""
+    length, late = q.shape[2], q.shape[2] - k.shape[2]
+    if late < 0:
+        q = F.pad(q, (0, 0, 0, -late))
+    if key == "trapezoid":
+        return trapezoid_loop(q, k, v, *gates)[:, :, :length], None
+    if late > 0:  # tokens that write nothing
+        k, v, *gates = (
+            torch.cat((x, x.new_zeros(*x.shape[:2], late, x.shape[-1])), 2) for x in (k, v, *gates)
+        )
+    q, k, v, *gates = (x.transpose(1, 2) for x in (q, k, v, *gates))
+    if key == "gdn2":
+        ones = torch.ones_like(v)
+        run = fla("gdn2", "naive_recurrent_gdn2")
+        out, state = run(q, k, v, *gates, ones, scale=1.0, output_final_state=True)
+    else:
+        decay, write, more = gates
+        keys = torch.cat((k, more), -1).unflatten(-1, (N, D)).transpose(2, 3).flatten(1, 2)
+        run = fla("gated_delta_product", "naive_recurrent_gated_delta_product")
+        shares = write.transpose(2, 3).flatten(1, 2)
+        values, decay = v.repeat_interleave(N, 1), decay.squeeze(-1)
+        out, state = run(q, keys, values, decay, shares, 1.0, num_householder=N)
+    return out.transpose(1, 2)[:, :, :length], state
+
+
+def trapezoid_loop(q, k, v, decay, now, later, turn):
+    """Lahoti et al. 2026: pairs of channels are complex numbers, and a token's frame turns with it."""
+
+    def pairs(x):
+        rest = torch.complex(x[..., 2 * P :], torch.zeros_like(x[..., 2 * P :]))
+        return torch.cat((torch.view_as_complex(x[..., : 2 * P].unflatten(-1, (P, 2))), rest), -1)
+
+    q, k = pairs(q), pairs(k)
+    state, outs, before = (
+        torch.zeros(B, H, q.shape[-1], v.shape[-1], dtype=torch.complex128),
+        [],
+        0.0,
+    )
+    for t in range(q.shape[2]):
+        if t < k.shape[2]:
+            own = k[:, :, t, :, None] * v[:, :, t, None]
+            angle = torch.cat((turn[:, :, t], turn.new_zeros(B, H, D - 2 * P)), -1)
+            fade = torch.polar(decay[:, :, t].exp().expand_as(angle), -angle)[..., None]
+            state = fade * (state + later[:, :, t, :, None] * before) + now[:, :, t, :, None] * own
+            before = own
+        outs.append((q[:, :, t, None].conj() @ state).real)
+    return torch.cat(outs, 2)
+
+
+def as_fp32(key, given):
+    """The same numbers in the precision of the loop."""
+    return given if key == "trapezoid" else [x.detach().float().requires_grad_() for x in given]
+
+
+@each(("key", "chunk"), [(key, chunk) for key in RULES for chunk in (1, 8, 64)])
+@each("keys", [T, S])
+def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
+    given = as_fp32(key, drawn(key, T, keys))
+    ours, _ = ruled(key, *given, chunk=chunk)
+    agree(ours, loop(key, *given)[0], given)
+
+
+@each("key", RULES)
+@each(("chunk", "cut"), [(1, 5), (8, 1), (8, 24)])
+def test_a_state_that_is_handed_on_stands_for_the_keys_before(key, chunk, cut):
+    given = as_fp32(key, drawn(key))
+    first, rest = zip(*(x.split((cut, T - cut), dim=2) for x in given), strict=True)
+    out, state = ruled(key, *first, chunk=chunk)
+    later, last = ruled(key, *rest, chunk=chunk, past=state)
+    theirs, end = loop(key, *given)
+    agree(torch.cat((out, later), 2), theirs, given)
+    if end is not None:
+        torch.testing.assert_close(last, end, rtol=1e-4, atol=1e-5)
+
+
+@each("key", RULES)
+@each(("queries", "offset"), [(5, 24), (5, 3), (1, 28), (11, 24)])
+def test_it_takes_a_cache_of_keys(key, queries, offset):
+    q, *rest = given = as_fp32(key, drawn(key, offset + queries, S))
+    ours, _ = ruled(key, q[:, :, offset:], *rest, chunk=8, offset=offset)
+    agree(ours, loop(key, *given)[0][:, :, offset:], given, felt=False)
+
+
+def layer_of(key, **choices):
+    config = AttentionConfig(
+        H * D, H, mask="causal", kernel=Choice.of(key, chunk=8, **OWN_WEIGHTS.get(key, {}))
+    )
+    layer = Attention(config.with_(**choices)).double().eval()
+    put(*((weight, weight + 0.4 * torch.randn_like(weight)) for weight in layer.parameters()))
+    return layer
+
+
+@each("key", RULES)
+def test_a_layer_is_the_loop_of_its_own_gates(key):
+    layer, x = layer_of(key), torch.randn(B, T, H * D, dtype=torch.float64, requires_grad=True)
+    steps = layer(x)
+    q, k = layer.kernel.prepare(steps.q, steps.k, layer.score.scale)
+    gates = layer.kernel.gates(x)
+    theirs, _ = loop(key, q, k, steps.v, *(gates[:4] if key == "trapezoid" else gates))
+    agree(steps.out, theirs.double(), [x], rel=1e-5, gradient=1e-4)
+    torch.testing.assert_close(steps.weights @ steps.v, steps.out)
+
+
+@each("key", RULES)
+@each("record", [True, False])
+def test_hidden_tokens_are_not_there(key, record):
+    # Before, between and after real ones, in one call and in steps: what is left is the text without them.
+    layer, x = layer_of(key), torch.randn(B, T, H * D, dtype=torch.float64)
+    real = torch.rand(B, T) < 0.6
+    real[0, :5], real[0, 20:] = False, False
+    steps, cache, parts = layer(x, key_mask=real, record=record), None, []
+    for some in ((0, 4), (4, 5), (5, 19), (19, 24), (24, T)):
+        part, cache = layer.step(x[:, slice(*some)], cache, key_mask=real[:, slice(*some)])
+        parts.append(part.merged)
+    for text in range(B):
+        alone = layer(x[text : text + 1, real[text]]).merged[0]
+        torch.testing.assert_close(steps.merged[text, real[text]], alone)
+        torch.testing.assert_close(torch.cat(parts, 1)[text, real[text]], alone)
+
+
+def test_two_reflections_are_a_quarter_turn():
+    # Along (1, 0), then along (1, 1)/√2, both with β = 2: (1, 0) → (−1, 0) → (0, 1), and four tokens turn it back.
+    k, more = torch.tensor([1.0, 0]), torch.tensor([1.0, 1]) / math.sqrt(2)
+    rows = [x.expand(1, 1, 4, -1) for x in (torch.zeros(1), torch.full((2,), 2.0), more)]
+    past, v = torch.tensor([[[[1.0], [0]]]]), torch.zeros(1, 1, 4, 1)
+    out, state = by_chunks(
+        delta_product,
+        torch.tensor([0.0, 1]).expand(1, 1, 4, 2),
+        k.expand(1, 1, 4, 2),
+        v,
+        rows,
+        4,
+        0,
+        past,
+    )
+    torch.testing.assert_close(out.flatten(), torch.tensor([1.0, 0, -1, 0]))
+    torch.testing.assert_close(state, past)
+
+
+def test_erase_and_write_by_hand():
+    # α = (1/2, 1), b = (1, 0): of the faded state (2, 1) the key (0.6, 0.8) reads 1.2, so 2.6 − 1.2 is written.
+    q, k = torch.ones(1, 1, 1, 2), torch.tensor([[[[0.6, 0.8]]]])
+    decay, erase = torch.tensor([[[[0.5, 1.0]]]]).log(), torch.tensor([[[[1.0, 0]]]])
+    past, v = torch.tensor([[[[4.0], [1]]]]), torch.tensor([[[[2.6]]]])
+    out, state = by_chunks(erase_and_write, q, k, v, [decay, erase], 1, 0, past)
+    assert state.flatten().tolist() == pytest.approx([2.84, 2.12]) and out.item() == pytest.approx(
+        4.96
+    )
+
+
+def test_trapezoid_by_hand():
+    # Δ = 1, a = λ = 1/2, and a quarter turn a token. A token enters by half, then by its other half: the third query sees
+    # itself by 1/2, the second not at all, as it stands across, and the first by −1/4, as it stands opposite.
+    q = torch.tensor([1.0, 0]).expand(1, 1, 3, 2)
+    half, v = torch.full((1, 1, 3, 1), 0.5), torch.tensor([4.0, 6, 8]).reshape(1, 1, 3, 1)
+    gates = [half.log(), half, half, torch.full((1, 1, 3, 1), math.pi / 2), torch.ones(1, 1, 3, 1)]
+    out, _ = by_chunks(trapezoid, q, q, v, gates, 2)
+    torch.testing.assert_close(out.flatten(), torch.tensor([2.0, 3, 4 - 1]))
+
+
+def test_with_one_gate_erase_and_write_is_kimi_delta():
+    q, k, v, decay, _ = drawn("gdn2")
+    write = 2 * torch.rand(B, H, T, 1, dtype=torch.float64)
+    ours = ruled("gdn2", q, k, write * v, decay, write.expand(-1, -1, -1, D), chunk=8)[0]
+    torch.testing.assert_close(ours, by_chunks(kimi_delta, q, k, v, [decay, write], 8)[0])
+
+
+def test_a_trapezoid_that_neither_turns_nor_looks_back_is_a_state_space():
+    q, k, v, decay, step, *_ = drawn("trapezoid")
+    still = torch.zeros(B, H, T, P, dtype=torch.float64)
+    ours = ruled("trapezoid", q, k, v, decay, step, torch.zeros_like(step), still, chunk=8)[0]
+    theirs = by_chunks(gated_linear, q, k * step, v, [decay.expand(-1, -1, -1, D)], 8)[0]
+    torch.testing.assert_close(ours, theirs)
