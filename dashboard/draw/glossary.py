@@ -48,6 +48,12 @@ TERMS: tuple[Term, ...] = (
         ("attention maps",),
     ),
     Term(
+        "attention over depth",
+        "In place of the residual connection: at each sublayer a token attends to the outputs of all sublayers "
+        "before it, with one learned query.",
+        "train",
+    ),
+    Term(
         "baseline", "A simple method that a result is compared with.", "head_roles", ("baselines",)
     ),
     Term(
@@ -204,6 +210,13 @@ TERMS: tuple[Term, ...] = (
         "held-out",
         "Examples that are not used in training. They show how well a model works on new data.",
         "train",
+    ),
+    Term(
+        "hyper-connections",
+        "In place of the residual connection: each token carries several sums of all outputs so far (streams), and "
+        "computes how they mix and what is read of each.",
+        "train",
+        ("hyper-connection",),
     ),
     Term(
         "K-composition",
