@@ -140,10 +140,13 @@ class Projection(nn.Module):
         return split_heads(self.query(x), self.num_heads)
 
     def combine_heads(
-        self, weights: Float[Tensor, "B Hs T S"], scores: Float[Tensor, "B Hs T S"]
+        self,
+        weights: Float[Tensor, "B Hs T S"],
+        scores: Float[Tensor, "B Hs T S"],
+        block: ScoreBlock,
     ) -> Float[Tensor, "B H T S"]:
-        """The weights of the value heads, from those and the scores of all score heads (trait "folds" where they differ);
-        a masked score may hold anything."""
+        """The weights of the value heads, from those and the scores of all score heads (trait "folds" where they differ)
+        in a block; a masked score may hold anything."""
         return weights
 
     def merge(
@@ -392,6 +395,10 @@ class ScoreBlock:
         return (self.real * torch.arange(1, self.num_keys + 1, device=self.real.device)).amax(-1)[
             :, None, None
         ]
+
+    def own(self, x: Float[Tensor, "B Tx C"]) -> Float[Tensor, "B T C"]:
+        """Of what is said of each of the layer's own tokens, the rows of this rectangle's queries."""
+        return x[:, self.i.flatten() - self.offset]
 
     def require(self, name: str, owner: str, **take: str) -> Tensor:
         """The tensor of that name; ConfigError where the caller has none, as `owner` reads it and what to `take` not."""

@@ -14,7 +14,7 @@ from core.models.transformer import cross_config
 from tests.attention.drawing import perturbed, read_in_parts
 from tests.cases import each
 from tests.close import assert_close
-from tests.oracles.agreement import agree, by_name, fla, put, same_layer, twin
+from tests.oracles.agreement import agree, by_name, cells, fla, put, same_layer, twin
 
 B, T, S, C, H = 2, 7, 11, 24, 6
 D = C // H
@@ -109,6 +109,36 @@ def test_what_both_maps_see_cancels():
     assert steps.normalized.shape == (B, 2, T, T)
 
 
+@each("kv_heads", [1, 2, H])
+@each("record", [True, False])
+def test_differential_v2_subtracts_two_heads_of_pytorchs(kv_heads, record):
+    # As its authors have it: fused attention of 2H heads, neighbours of which share keys; here with cached queries, too.
+    layer = layer_of(Choice.of("differential_v2", kv_heads=kv_heads), kernel="exact")
+    p, real = layer.projection, torch.rand(B, S) < 0.7
+    real[:, 0] = True
+    x, context = (torch.randn(B, n, C, requires_grad=True) for n in (T, S))
+    q, k, v = (
+        part(given).unflatten(-1, (-1, D)).transpose(1, 2)
+        for part, given in ((p.query, x), (p.key, context), (p.value, context))
+    )
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=real[:, None, None], enable_gqa=True)
+    theirs = out[:, ::2] - p.share(x).mT[..., None].sigmoid() * out[:, 1::2]
+    agree(
+        layer(x, context, key_mask=real, offset=3, record=record).merged,
+        p.output(theirs.transpose(1, 2).flatten(2)),
+        (x, context, *(w for name, w in p.named_parameters() if name != "key.bias")),
+    )
+
+
+def test_differential_v2_by_hand():
+    # Two equal maps and λ = 0: a half of each weight is left.
+    layer = layer_of("differential_v2", 1, 4)
+    p = layer.projection
+    put((p.share.weight, 0.0), *((w[4:], w[:4].clone()) for w in p.query.parameters()))
+    steps = layer(torch.randn(B, T, 4))
+    torch.testing.assert_close(steps.weights, steps.normalized[:, :1] / 2)
+
+
 # Parallax against flash-linear-attention, and by hand.
 
 
@@ -150,7 +180,7 @@ def test_parallax_by_hand():
     # a is 1/2 and 1/2, s' is 1 and −3, whose mean is −1: the weights are (1 − 2) / 2 and (1 + 2) / 2.
     p = layer_of("parallax", 1, 2).projection
     scores = torch.tensor([[0.0, 0.0], [1.0, -3.0]]).view(1, 2, 1, 2)
-    weights = p.combine_heads(scores.softmax(-1), scores)
+    weights = p.combine_heads(scores.softmax(-1), scores, cells(scores, scores))
     torch.testing.assert_close(weights.flatten(), torch.tensor([-0.5, 1.5]))
 
 
@@ -510,6 +540,7 @@ def test_tied_states_are_the_papers(kv_heads, layout):
         (Choice.of("latent", latent=9, rope=0, query_latent=7, head_dim=7), 9, (1, 9)),
         (Choice("differential"), 2 * H * SIZE, None),
         (Choice.of("parallax", kv_heads=2), 2 * 2 * SIZE, None),
+        (Choice.of("differential_v2", kv_heads=2), 2 * 2 * SIZE, None),
         (Choice.of("grouped_query", kv_heads=2, head_dim=7), 2 * 2 * 7, None),
         (Choice.of("gated", kv_heads=2, head_dim=7), 2 * 2 * 7, None),
         (Choice.of("keys_as_values", kv_heads=2), 2 * SIZE, None),

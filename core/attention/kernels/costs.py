@@ -73,7 +73,7 @@ def flops(config: LayerConfig, area: Area, mask_reads: int = 1) -> float:
     """FLOPs of scores and weighted sum on one area; its mask is computed `mask_reads` times, and once for a factor."""
     scored = config.score_heads * config.scored_dim * config.has("score", "product")
     total = 2.0 * area.cells * (scored + config.num_heads * config.v_dim)
-    for axis in ("score", "position", "normalizer"):
+    for axis in ("projection", "score", "position", "normalizer"):
         total += axis_cost(axis, config, area).flops
     for leaf in config.mask.leaves():  # a learned mask's factor costs as much as the mask
         if {"reweighs", "learned"} <= find(MASKS, "mask", leaf.key).traits:

@@ -78,7 +78,7 @@ class AttentionInputs:
     mask: Mask | None = None
     call_mask: Tensor | None = None  # the caller's mask, bool, broadcastable to (B, H, T, S)
     call_bias: Tensor | None = None  # the caller's bias
-    combine_heads: Callable[[Tensor, Tensor], Tensor] | None = None
+    combine_heads: Callable[[Tensor, Tensor, ScoreBlock], Tensor] | None = None
     causal: bool = False  # the mask is exactly the causal one
     dropout: float = 0.0
     record: bool = False  # return the weights, even from a kernel that does not compute them
@@ -121,7 +121,7 @@ def exact(inputs: AttentionInputs) -> Steps:
     if inputs.mask is not None and (factor := inputs.mask.weight_factor(inputs.block)) is not None:
         weights = weights * factor
     if inputs.combine_heads is not None:
-        weights = inputs.combine_heads(weights, scores)
+        weights = inputs.combine_heads(weights, scores, inputs.block)
     dropped = F.dropout(weights, inputs.dropout) if inputs.dropout else weights
     out = weighted_sum(dropped, inputs.v, mask)  # weights · v
     added = None if inputs.position is None else inputs.position.values(dropped, inputs.block)

@@ -501,6 +501,18 @@ RECENT: tuple[Preset, ...] = (
         "attend to itself.",
     ),
     Preset(
+        "differential_v2",
+        "Differential Transformer, version 2",
+        "Ye et al.",
+        2026,
+        "https://github.com/microsoft/unilm/tree/master/Diff-Transformer/Diff-Transformer-V2",
+        (("position", "rope"), ("mask", "causal")),
+        "The second map has queries of its own and shares the keys, so decoding is as fast as without it. The norm of "
+        "each head, which made long training unstable, is gone.",
+        heads=8,
+        fit=share_heads(4, "differential_v2", bias=False),
+    ),
+    Preset(
         "parallax",
         "Parallax",
         "Zuo et al.",

@@ -16,6 +16,7 @@ from core.attention.basics import (
     Heads,
     MultiHead,
     Projection,
+    ScoreBlock,
     append,
     convolve,
     linear,
@@ -185,7 +186,7 @@ class Differential(Projection):
         return first.exp() - second.exp() + self.start
 
     def combine_heads(
-        self, weights: Float[Tensor, "B Hs T S"], scores: Float[Tensor, "B Hs T S"]
+        self, weights: Float[Tensor, "B Hs T S"], scores: Tensor, block: ScoreBlock
     ) -> Float[Tensor, "B H T S"]:
         first, second = rearrange(weights, "b (h two) t s -> two b h t s", two=2)
         return first - self.weight() * second
@@ -206,6 +207,28 @@ def _differential_refuse(config: LayerConfig) -> None:
         axes=("projection",),
         projection="multi_head",
     )
+
+
+class DifferentialV2(GroupedQuery):
+    """(A₁ − σ(λ_i) A₂)V in each of H heads, with λ = x W_λ, a number a token and head, and no norm. Ye 2026.
+
+    A head has two queries of D dimensions, neighbours among the 2H that meet, which share keys and values of D.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, kv_heads: int, bias: bool) -> None:
+        super().__init__(d_model, num_heads, kv_heads, bias)
+        self.query = linear(d_model, 2 * self.query.out_features, bias)
+        self.share = linear(d_model, num_heads)  # W_λ
+
+    def queries(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B Hs T D"]:
+        return split_heads(self.query(x), 2 * self.num_heads)
+
+    def combine_heads(
+        self, weights: Float[Tensor, "B Hs T S"], scores: Tensor, block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
+        x = block.require("x", "projection = differential_v2", projection="differential")
+        share = self.share(block.own(x)).sigmoid().mT.unsqueeze(-1)  # (B, H, T, 1)
+        return weights[:, ::2] - share * weights[:, 1::2]
 
 
 # Parallax: a second query corrects the weights of the first (Zuo 2026).
@@ -230,7 +253,10 @@ class Parallax(GroupedQuery):
         )
 
     def combine_heads(
-        self, weights: Float[Tensor, "B Hs T S"], scores: Float[Tensor, "B Hs T S"]
+        self,
+        weights: Float[Tensor, "B Hs T S"],
+        scores: Float[Tensor, "B Hs T S"],
+        block: ScoreBlock,
     ) -> Float[Tensor, "B H T S"]:
         weights, probed = weights[:, ::2], scores[:, 1::2]
         probed = probed.masked_fill(weights == 0, 0.0)  # a hidden NaN would reach the mean
@@ -258,6 +284,20 @@ def _parallax_refuse(config: LayerConfig) -> None:
     )
 
 
+def _two_queries(config: LayerConfig) -> HeadSizes:
+    """Two queries a head, which meet the same keys."""
+    return replace(kv_sizes(config), score_heads=2 * config.num_heads)
+
+
+KV_HEADS = Param(
+    "kv_heads",
+    "Key/value heads",
+    0,
+    0,
+    MAX_KV_HEADS,
+    1,
+    meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many",
+)
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "gated",
@@ -282,15 +322,7 @@ ENTRIES: tuple[Entry, ...] = (
                 labels=("each number", "each head"),
                 meaning="whether each number of the output has a gate, or each head",
             ),
-            Param(
-                "kv_heads",
-                "Key/value heads",
-                0,
-                0,
-                MAX_KV_HEADS,
-                1,
-                meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many",
-            ),
+            KV_HEADS,
             HEAD_SIZE,
         ),
         "q = x W_q, σ(x W_g) ⊙ out",
@@ -372,6 +404,27 @@ ENTRIES: tuple[Entry, ...] = (
         refuse=_differential_refuse,
     ),
     Entry(
+        "differential_v2",
+        "Differential, version 2",
+        lambda config: DifferentialV2(
+            config.d_model,
+            config.num_heads,
+            **config.projection.kwargs | {"kv_heads": config.kv_heads},
+        ),
+        r"(A_1 - \sigma(\lambda_i)\, A_2)\,V,\quad \lambda_i = x_i W_\lambda",
+        "Each head subtracts one attention map from another over the same keys, by a share that each token sets for each "
+        "head. Weights may be negative.",
+        "Ye et al.",
+        2026,
+        "https://github.com/microsoft/unilm/tree/master/Diff-Transformer/Diff-Transformer-V2",
+        (BIAS, KV_HEADS),
+        "A₁ − σ(λ)A₂",
+        traits=frozenset({"folds", "shares keys"}),
+        sizes=_two_queries,
+        cost=lambda config, area: Cost(2.0 * config.d_model * config.num_heads * area.queries),
+        refuse=lambda config: refuse_uneven(config, "key head", (0,)),
+    ),
+    Entry(
         "parallax",
         "Parallax",
         lambda config: Parallax(
@@ -386,21 +439,10 @@ ENTRIES: tuple[Entry, ...] = (
         "Zuo et al.",
         2026,
         "https://arxiv.org/abs/2605.29157",
-        (
-            BIAS,
-            Param(
-                "kv_heads",
-                "Key/value heads",
-                0,
-                0,
-                MAX_KV_HEADS,
-                1,
-                meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many",
-            ),
-        ),
+        (BIAS, KV_HEADS),
         "a₁ (1 + Σ a₁ log a₂ − log a₂)",
         traits=frozenset({"folds", "shares keys"}),
-        sizes=lambda config: replace(kv_sizes(config), score_heads=2 * config.num_heads),
+        sizes=_two_queries,
         # the second query's scores, without those that are masked
         cost=lambda config, area: Cost(bytes=4.0 * config.num_heads * area.cells),
         refuse=_parallax_refuse,
