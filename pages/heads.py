@@ -277,6 +277,7 @@ RANDOM = (
     "Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
     "has no meaning before training."
 )
+ENDS = "[CLS] and [SEP] mark where a text starts and ends."
 
 ABOUT_MINILM = (
     "MiniLM is a small trained model that turns a sentence into a vector, for search. It has "
@@ -300,7 +301,8 @@ def split_fact(
 ) -> str:
     row, column = cell
     words = f":primary[{plain(values.tokens[row])}]", f"“{plain(values.tokens[column])}”"
-    single = number(one.weights[0, row, column])
+    weight = one.weights[0, row, column]
+    single = number(weight) if weight >= 0.0001 else "less than 0.0001"
     if many.heads == 1:
         return f"One head has one map: {words[0]} gives {words[1]} **{single}**."
     most, least = (
@@ -420,7 +422,7 @@ def draw_split(values: Values, one: heads.Split, many: heads.Split, chosen: Sequ
             ["One head", *[f"Head {head}" for head in chosen]],
             values.tokens,
             key="heads:row",
-            query=0,
+            query=1 + int(large[:, row, column].argmax()),  # which the sentence names
             column=column,
             reads="head (row) attends to → key (column)",
             height=ROW * len(rows),
@@ -429,8 +431,8 @@ def draw_split(values: Values, one: heads.Split, many: heads.Split, chosen: Sequ
         )
     with right:
         fact(split_fact(values, one, many, chosen, cell))
-        random = "" if is_real(values) else RANDOM.format(values.seed)
-        caption(f"{chosen_note(many, chosen)} {random}")
+        about = ENDS if is_real(values) else RANDOM.format(values.seed)
+        caption(f"{chosen_note(many, chosen)} {about}")
     return cell
 
 

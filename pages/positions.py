@@ -706,13 +706,13 @@ def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: s
         rows.append((f"With {encoding}", effect.order, effect.change))
 
     def word(index: int, change: np.ndarray | None) -> str:
-        text = f'<span role="listitem" style="min-width:84px">{escape(names[index])}'
+        text = f'<span role="listitem" style="min-width:min(84px, 16vw)">{escape(names[index])}'
         if change is not None:
             share = float(change[index])
             below = "same" if share < SAME_OUTPUT else number(share)
             text += (
                 f'<small style="display:block;font-size:14px;opacity:.7">{below}</small><i style="display:block;'
-                f'height:4px;width:{min(share, 1) * 84:.0f}px;background:currentColor;opacity:.6"></i>'
+                f'height:4px;width:{min(share, 1) * 84:.0f}px;max-width:100%;background:currentColor;opacity:.6"></i>'
             )
         return f"{text}</span>"
 
@@ -720,7 +720,8 @@ def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: s
         '<div style="display:flex;flex-wrap:wrap;gap:0 24px;margin-bottom:28px">'
         f'<span style="flex:0 0 212px;font-size:14px;font-weight:600;line-height:28px">{escape(label)}</span>'
         f'<div role="list" aria-label="{escape(label)}: change of each output" style="flex:1 1 300px;display:flex;'
-        f'flex-wrap:wrap;gap:8px 12px;font-size:22px;line-height:28px">{"".join(word(i, change) for i in order)}'
+        f'flex-wrap:wrap;gap:8px min(12px, 2vw);font-size:clamp(16px, 4.5vw, 22px);line-height:28px">'
+        f"{''.join(word(i, change) for i in order)}"
         "</div></div>"
         for label, order, change in rows
     )

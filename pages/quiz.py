@@ -84,7 +84,7 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
     )
     if answered:
         verdict = "Right." if int(answers[at]) == question.answer else "Not right."
-        fact(f"**{verdict}** {plain(question.why)}")
+        fact(f"**{verdict}** {question.why}")
         st.button(
             "Next question" if at + 1 < COUNT else "Your result",
             key=key("next"),

@@ -434,7 +434,7 @@ def page() -> None:
     paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
     dictionary(data, _pictures(data))
     # The six stops; a tick at each page that was opened
-    st.subheader("The path: six stops, half an hour to an hour")
+    st.subheader("The path: six stops, 25 minutes")
     done = sum(visited.issuperset(pages) for pages, *_ in PATH_STOPS)
     st.caption(
         f"{done} of {len(PATH_STOPS)} stops visited, without the tour. Bookmark this page to "

@@ -436,7 +436,8 @@ def attentions(rng: random.Random) -> Drawn | None:
     return make_question(
         rng,
         "transformer",
-        f"A translator has {layers} encoder and {layers} decoder layers. How many of its blocks are attention?",
+        f"A translator has {layers} encoder and {layers} decoder layers, and each of the decoder also reads the encoder. How "
+        "many of its blocks are attention?",
         f"{right}",
         (f"{layers}", f"{2 * layers}", f"{4 * layers}"),
         f"{each['attention']} in the encoder, {each['causal']} with a causal mask in the decoder, and "

@@ -424,7 +424,7 @@ STOPS = (
     ),
     Stop(
         "masks",
-        "Press a ✕ or a ✓: what a word may attend to changes its weights beside.",
+        "Press a ✕ or a ✓: where a word may attend to changes its row of weights.",
         "A causal mask hides the words that come later.",
         {"masks:tokens": TOUR_SENTENCE},
     ),
@@ -476,7 +476,7 @@ def tour_bar(page: str) -> None:
         else f"This page is not part of the tour. {'Finish ends' if at == last else 'Next stop goes on with'} it."
     )
     with st.container(border=True, horizontal=True, vertical_alignment="center", key="tour:bar"):
-        st.markdown(f":small[**Tour, {at + 1} of {last + 1}.** {sentence}]")
+        st.markdown(f":small[**Tour, {at + 1} of {last + 1}.** {sentence}]", width="stretch")
         if st.button("Back", key="tour:back", disabled=at == 0, help="The stop before this one"):
             open_stop(at - 1)
         if st.button(

@@ -87,6 +87,7 @@ def test_answers_are_told_why_counted_and_lead_back():
         picked = question.answer if at else (question.answer + 1) % 4
         app.button_group(key=f"quiz:5:{at}").set_value(picked).run()
         assert_says(app, "Right." if at else "Not right.")
+        assert "\\*" not in page_text(app), "an emphasis is drawn"
         assert app.button_group(key=f"quiz:5:{at}").disabled
         app.button(key="quiz:next").click().run()
     assert_says(app, "7 of 8 answers are right", drawn[0].why)
