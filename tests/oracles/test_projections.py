@@ -1,11 +1,14 @@
 """Projections against their references: shared, doubled, gated and exclusive heads, keys as values; gradients too."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek
 from transformers.models.diffllama import modeling_diffllama as diffllama
 from transformers.models.gemma4 import modeling_gemma4 as gemma4
+from transformers.models.neomme import modeling_neomme as neomme
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
 from core.attention.positions.rotary import Rotary
@@ -294,6 +297,17 @@ def test_exclusive_is_its_definition_token_by_token(mask):
         p.output(torch.cat(rows).view(B, T, C)),
         (x, p.query.weight, p.value.weight, p.value.bias),
     )
+
+
+def test_exclusive_with_a_learned_share_is_neommes():
+    layer = layer_of(Choice.of("exclusive", learned=True), mask="causal")
+    config = SimpleNamespace(num_attention_heads=H, num_key_value_heads=H)
+    peer, x = neomme.NeoMMEExclusiveSelfAttention(config), torch.randn(B, T, C, requires_grad=True)
+    p, steps = layer.projection, layer(x)
+    left = torch.func.functional_call(
+        peer, {"alpha": p.alpha}, (steps.out.transpose(1, 2), steps.v)
+    )
+    agree(steps.merged, p.output(left.flatten(2)), (x, p.alpha, p.value.weight))
 
 
 def test_exclusive_by_hand():

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from core.attention.basics import (
     Heads,
@@ -147,8 +148,13 @@ class KeysAsValues(StoresLess):
 class Exclusive(MultiHead):
     """y − ⟨y, v̂⟩ v̂ before W_o, where v̂ is the token's own value over its length. Zhai 2026, section 3.
 
-    The weights stay as they are; what remains of each head's output is orthogonal to what the token itself says.
+    The weights stay as they are; what remains of each head's output is orthogonal to what the token itself says. With
+    `learned` a head leaves out a share of that part, tanh α with a learned α that starts at 0, as in NeoMME.
     """
+
+    def __init__(self, d_model: int, num_heads: int, bias: bool, learned: bool) -> None:
+        super().__init__(d_model, num_heads, bias)
+        self.alpha = nn.Parameter(torch.zeros(num_heads)) if learned else None
 
     def forward(
         self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
@@ -168,7 +174,10 @@ class Exclusive(MultiHead):
         self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
     ) -> Float[Tensor, "B T C"]:
         own = F.normalize(split_heads(self.value(x), self.num_heads), dim=-1)
-        return super().merge(out - (out * own).sum(-1, keepdim=True) * own, x)
+        part = (out * own).sum(-1, keepdim=True)
+        if self.alpha is not None:
+            part = part * self.alpha.tanh()[:, None, None]
+        return super().merge(out - part * own, x)
 
 
 ENTRIES: tuple[Entry, ...] = (
@@ -282,7 +291,15 @@ ENTRIES: tuple[Entry, ...] = (
         "Zhai",
         2026,
         "https://arxiv.org/abs/2603.09078",
-        (BIAS,),
+        (
+            BIAS,
+            Param(
+                "learned",
+                "Learned share",
+                False,
+                meaning="whether each head learns how much of that part is taken away, as in NeoMME: tanh α, from 0",
+            ),
+        ),
         "out − its part along v of i",
         traits=frozenset({"one sequence"}),
     ),
