@@ -60,17 +60,21 @@ class Softcap(Softmax):
 class ScalableSoftmax(Softmax):
     """Softmax of c·log(n)·s with one learned c a head and n the number of keys seen. Nakanishi 2025.
 
-    A softmax of n scores becomes flatter as n grows; the factor log n grows with it. The paper writes s for c.
+    A softmax of n scores becomes flatter as n grows; the factor log n grows with it. The paper writes s for c. With
+    `shift` the factor is c·log n + b, b learned from 1, so that with c = 0 a head is a softmax (Mistral Large 4).
     """
 
-    def __init__(self, temperature: float, num_heads: int, start: float) -> None:
+    def __init__(self, temperature: float, num_heads: int, start: float, shift: bool) -> None:
         super().__init__(temperature)
         self.factor = nn.Parameter(torch.full((num_heads,), start))
+        self.shift = nn.Parameter(torch.ones(num_heads)) if shift else None
 
     def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         if mask is not None:  # a hidden NaN would reach the gradient of c
             scores = scores.masked_fill(~mask, 0.0)
         factor = self.factor.to(scores.dtype)[:, None, None] * log_of_keys(scores, mask)
+        if self.shift is not None:
+            factor = factor + self.shift.to(scores.dtype)[:, None, None]
         return super().prepare(scores, mask) * factor
 
 
@@ -434,6 +438,12 @@ NORMALIZERS = Axis(
                 4.0,
                 0.05,
                 meaning="initial value of c in every head; with c·log n = 1 it is softmax",
+            ),
+            Param(
+                "shift",
+                "Learned shift",
+                False,
+                meaning="whether a learned number b of each head, 1 at first, is added to c·log n, as in Mistral Large 4",
             ),
         ),
         "softmax(c·log n·s)",

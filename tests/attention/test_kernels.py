@@ -548,6 +548,7 @@ WEIGHTS_BY_HAND = [
     ),
     # two keys: e^(0.5·log 2) = √2
     ("scalable_softmax", {"start": 0.5}, [0.0, 1.0], [1 / (1 + 2**0.5), 2**0.5 / (1 + 2**0.5)]),
+    ("scalable_softmax", {"start": 0.0, "shift": True}, [0.0, 1.0], [1 / (1 + E), E / (1 + E)]),
     ("scalable_softmax", {"start": 1.0, "temperature": 0.5}, [0.0, 1.0], [1 / 5, 4 / 5]),
     # e^s − 1 is 2, −1/2 and 0
     ("softpick", {}, [math.log(3), -math.log(2), 0.0], [0.8, 0.0, 0.0]),

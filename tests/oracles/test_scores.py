@@ -12,6 +12,7 @@ from entmax import entmax15, entmax_bisect, sparsemax
 from torch import nn
 from transformers.models.gemma2 import modeling_gemma2 as gemma2
 from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
+from transformers.models.mistral_large4 import modeling_mistral_large4 as mistral
 from transformers.models.qwen3 import modeling_qwen3 as qwen
 from x_transformers.attend import Attend, one_hot_straight_through
 
@@ -578,6 +579,17 @@ def test_it_is_the_paper_row_by_row(key, rule, spread, keys, masked):
     theirs = by_rows(scores, mask, lambda h, z: rule(own, h, z))
     inputs = (scores, *own.parameters()) if keys > 1 else (scores,)
     agree(own(scores, mask), theirs, inputs, felt=keys > 2)
+
+
+def test_scalable_softmax_with_a_shift_is_mistrals():
+    # Theirs counts a query's own place; under a causal mask it sees as many keys.
+    (q, k, v), own = query_heads(), normalizer("scalable_softmax", shift=True)
+    put((own.factor, [0.3, 1.0, -0.7]), (own.shift, [1.2, 0.4, -0.5]))
+    peer = mistral.MistralLarge4TextSoftmaxScaling(H)
+    names = {"scale": own.factor, "bias": own.shift}
+    scaled = torch.func.functional_call(peer, names, (q, torch.arange(T)[None], True))
+    ours = attend(q, k, v, CAUSAL, normalizer=own)
+    agree(ours.out, attend(scaled, k, v, CAUSAL).out, (q, k, v, own.factor, own.shift))
 
 
 def test_scalable_softmax_keeps_its_peak_as_keys_are_added():
