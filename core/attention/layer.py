@@ -37,7 +37,7 @@ from core.attention.kernels.exact import (
 )
 from core.attention.kernels.softmax import fused, fused_token, why_not_fused
 from core.attention.masks import make_mask
-from core.attention.masks.content import LightningIndexer, indexer_loss
+from core.attention.masks.content import Indexer
 from core.attention.masks.patterns import causal
 from core.attention.positions import enters
 from core.entries import refuse_if
@@ -133,10 +133,10 @@ def check_mask(mask: Tensor | None) -> Tensor | None:
     return mask if mask is None else torch.atleast_2d(mask)
 
 
-# The loss that trains a lightning indexer beside the model: its choice of keys has no gradient of its own.
+# The loss that trains an indexer beside the model: its choice of keys has no gradient of its own.
 
 
-def loss_of_indexer(inputs: AttentionInputs, indexer: LightningIndexer) -> Float[Tensor, ""]:
+def loss_of_indexer(inputs: AttentionInputs, indexer: Indexer) -> Float[Tensor, ""]:
     """The KL divergence of the indexer's softmax from the weights of full attention, over all keys up to each query.
 
     The dense form of DeepSeek-V3.2, section 2.1. Its gradient reaches the indexer alone: x, the context and the weights
@@ -144,15 +144,13 @@ def loss_of_indexer(inputs: AttentionInputs, indexer: LightningIndexer) -> Float
     """
     block = inputs.block
     assert block.x is not None and block.context is not None
+    constant = replace(block, x=block.x.detach(), context=block.context.detach())
     visible = causal(block)
     if block.key_mask is not None:
         visible = visible & block.key_mask
     with torch.no_grad():
         weights = inputs.normalizer(compute_scores(replace(inputs, record=False))[-1], visible)
-    scores = indexer.index_scores(
-        replace(block, x=block.x.detach(), context=block.context.detach())
-    )
-    return indexer_loss(scores, weights, visible.squeeze(1) if visible.dim() == 4 else visible)
+    return indexer.loss(constant, weights, visible)
 
 
 class Attention(nn.Module):
@@ -193,9 +191,7 @@ class Attention(nn.Module):
         self.mask = pieces.get("mask") or (
             None if config.mask.key == "none" else make_mask(config.mask, config)
         )
-        self.indexer = next(
-            (part for part in self.modules() if isinstance(part, LightningIndexer)), None
-        )
+        self.indexer = next((part for part in self.modules() if isinstance(part, Indexer)), None)
         plain = not pieces and config.kernel.key == "exact" and why_not_fused(config) is None
         self.fast_kernel = fused if plain else self.kernel
         self.recording_kernel = (

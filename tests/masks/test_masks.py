@@ -110,7 +110,7 @@ WORKED = {
     ),
     "not": (Choice.of("not", CAUSAL), ".####### ..###### ...##### ....#### .....### ......##"),
 }
-CONTENT = ["local_p", "moba", "lightning"]
+CONTENT = ["local_p", "moba", "lightning", "block_max", "block_mean", "block_gated"]
 PLAIN = [choice for choice, _ in WORKED.values()] + [
     Choice.of("bigbird", block=2, random=2),
     Choice.of("formula", text="where(h == 0, j <= i, j > i + h)"),
@@ -130,7 +130,7 @@ def test_a_worked_case(key):
 
 def test_every_entry_has_one():
     # padding and the masks that read content read more than positions; theirs are below and in tests/oracles.
-    assert {item.key for item in MASKS} == set(WORKED) | {"padding", "local_p", "moba", "lightning"}
+    assert {item.key for item in MASKS} == {*WORKED, "padding", *CONTENT}
 
 
 @each("choice", PLAIN)

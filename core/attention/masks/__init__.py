@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from core.attention.basics import ScoreBlock
-from core.attention.masks import content, layouts, patterns
+from core.attention.masks import content, indexers, layouts, patterns
 from core.attention.masks.patterns import Combined, Inverted, Mask
 from core.entries import (
     Area,
@@ -80,10 +80,11 @@ MASKS = Axis(
     *patterns.ENTRIES,
     *layouts.ENTRIES,
     *content.ENTRIES,
+    *indexers.ENTRIES,
     *COMPOSED,
     order="none causal padding local causal_local dilated strided block chunked prefix document "
     "tree shared_prefix block_diffusion neighborhood global_window bigbird moba lightning "
-    "local_m local_p formula drawn and or not",
+    "block_max block_mean block_gated local_m local_p formula drawn and or not",
 )
 COMPOSITIONS = tuple(item.key for item in COMPOSED)  # the masks that are made of other masks
 _TAKES = {

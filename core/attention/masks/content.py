@@ -131,17 +131,27 @@ class BlockTop(Mask):
         return selected[..., block.j[0] // self.size] & causal(block)
 
 
-class LightningIndexer(Mask):
+class Indexer(Mask):
+    """A mask with a small network that ranks keys. Its choice has no gradient, so a loss of its own trains it."""
+
+    def loss(
+        self, block: ScoreBlock, weights: Float[Tensor, "B H T S"], visible: Tensor
+    ) -> Float[Tensor, ""]:
+        """The divergence of the indexer's softmax from these weights, which attention to all `visible` keys has."""
+        raise NotImplementedError
+
+
+class LightningIndexer(Indexer):
     """The `keys` keys up to the query of the highest I = Σ_h w_h ReLU(q_h · k). DeepSeek-V3.2, section 2.1.
 
     q_h, w and k are small maps of x and of the context; k is normalized, and the first `share` of the dimensions of
     q_h and k is rotated by position. The choice has no gradient, so the attention's loss trains none of these maps:
-    `indexer_loss` does, which the training loop adds.
+    `loss` does, which the training loop adds.
     """
 
     def __init__(self, d_model: int, heads: int, size: int, share: float, keys: int) -> None:
         super().__init__()
-        self.heads, self.keys, self.rotated = heads, keys, 2 * int(size * share / 2)
+        self.heads, self.keys, self.share = heads, keys, share
         self.query, self.key = (
             nn.Linear(d_model, heads * size, False),
             nn.Linear(d_model, size, False),
@@ -165,23 +175,29 @@ class LightningIndexer(Mask):
         )
         x = x[:, block.i[:, 0] - block.offset]
         q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, h, T, d)
-        q = self.rotate(q, block.i[:, 0]).transpose(1, 2)  # (B, T, h, d)
-        k = self.norm(self.key(context))
-        k = self.rotate(k, torch.arange(k.shape[1], device=k.device))  # (B, S, d)
+        q = rotate_first(q, block.i[:, 0], self.share).transpose(1, 2)  # (B, T, h, d)
+        k, every = self.norm(self.key(context)), torch.arange(context.shape[1], device=x.device)
+        k = rotate_first(k, every, self.share)  # (B, S, d)
         scores = (q.flatten(1, 2) @ k.mT).unflatten(1, (-1, self.heads)).relu()  # (B, T, h, S)
         return (self.weight(x)[:, :, None] * self.scale @ scores).squeeze(2)
 
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """x (…, T, d) with its first dimensions rotated by T positions, in the halves layout."""
-        if not self.rotated:
-            return x
-        frequencies = plain_frequencies(BASE, self.rotated).to(
-            x.device, torch.promote_types(x.dtype, torch.float32)
-        )
-        angles = positions[:, None] * frequencies
-        tables = tables_of_pairs(angles.cos().to(x.dtype), angles.sin().to(x.dtype), "halves")
-        turned = rotate_pairs(x[..., : self.rotated], *tables, "halves")
-        return torch.cat((turned, x[..., self.rotated :]), dim=-1)
+    def loss(self, block: ScoreBlock, weights: Tensor, visible: Tensor) -> Float[Tensor, ""]:
+        visible = visible.squeeze(1) if visible.dim() == 4 else visible
+        return indexer_loss(self.index_scores(block), weights, visible)
+
+
+def rotate_first(x: Tensor, positions: Tensor, share: float, layout: str = "halves") -> Tensor:
+    """x (…, T, d) with the first `share` of its dimensions rotated by T positions, or by (…, T) of them."""
+    rotated = 2 * int(x.shape[-1] * share / 2)
+    if not rotated:
+        return x
+    frequencies = plain_frequencies(BASE, rotated).to(
+        x.device, torch.promote_types(x.dtype, torch.float32)
+    )
+    angles = positions[..., None] * frequencies
+    tables = tables_of_pairs(angles.cos().to(x.dtype), angles.sin().to(x.dtype), layout)
+    turned = rotate_pairs(x[..., :rotated], *tables, layout)
+    return torch.cat((turned, x[..., rotated:]), dim=-1)
 
 
 def _moba_cost(config: LayerConfig, area: Area) -> Cost:

@@ -1,0 +1,305 @@
+"""Masks that choose blocks by an indexer: those of MiniMax-M3, Qwen4 and GLM-5 in transformers, and loops from them."""
+
+from typing import Any
+
+import torch
+from torch.nn.functional import layer_norm, rms_norm
+from transformers.models.glm5_next import modeling_glm5_next as glm53
+from transformers.models.glm_moe_dsa import modeling_glm_moe_dsa as glm5
+from transformers.models.minimax_m3_vl import modeling_minimax_m3_vl as m3
+from transformers.models.qwen4_exp import modeling_qwen4_exp as qwen4
+
+from core.attention import Attention, AttentionConfig, Choice
+from core.attention.basics import ScoreBlock
+from core.attention.masks.content import rotate_first
+from core.attention.masks.indexers import RealBlocks
+from tests.cases import each
+from tests.oracles.agreement import agree, put, twin
+
+B, H, C, S = 3, 4, 12, 19
+SIZES = {"size": 3, "blocks": 2, "dim": 6}
+MAXIMA = Choice.of("block_max", **SIZES, share=0.7)
+MEANS = Choice.of("block_mean", **SIZES, heads=3, share=0.7)
+GATED = Choice.of("block_gated", **SIZES, heads=3)
+ALL = [MAXIMA, MEANS, GATED]
+
+
+def layer_of(mask, kv_heads=2, **axes):
+    """A layer whose indexer has no weight that does nothing."""
+    projection = Choice.of("grouped_query", kv_heads=kv_heads)
+    layer = Attention(AttentionConfig(C, H, projection, mask=mask, **axes))
+    for weight in layer.mask.parameters():
+        torch.nn.init.normal_(weight, std=0.7)
+    return layer
+
+
+def texts(left=0.8):
+    """Inputs, and which of their tokens are real: some of a text, all of the next."""
+    real = torch.rand(B, S) < left
+    real[0] = True
+    return torch.randn(B, S, C), real
+
+
+def turns(positions, dims):
+    """cos and sin as transformers' models pass them, in halves."""
+    angles = positions[..., None] * 10000.0 ** (-torch.arange(0, dims, 2) / dims)
+    return tuple(torch.cat((wave, wave), -1) for wave in (angles.cos(), angles.sin()))
+
+
+def ambiguous(layer, x, real):
+    """Rows in which several candidates have the score 0, of which topk takes any."""
+    block = ScoreBlock.whole(S, S, num_heads=H, x=x, context=x, key_mask=real)
+    layout = RealBlocks.of(block, layer.mask.size)
+    scores = layer.mask.block_scores(block, layout)
+    zeros = (scores == 0) & layout.indices.lt(layout.seen // layer.mask.size)
+    return (zeros.sum(-1) > 1).any(1)  # (B, T)
+
+
+def gains(norm):
+    """The weight of a norm of ours as those have it that add 1."""
+    return norm.weight.detach() - 1
+
+
+@each(
+    ("size", "blocks", "local", "kv_heads"),
+    [(3, 2, 1, 2), (4, 3, 2, 1), (1, 5, 0, 4), (5, 64, 1, 2)],
+)
+def test_block_maxima_are_minimaxs(size, blocks, local, kv_heads):
+    # Theirs counts blocks from the first slot, so each text is given to it without its padding, at its positions.
+    mask = Choice.of("block_max", size=size, blocks=blocks, local=local, dim=6, share=0.7)
+    layer, (x, real) = layer_of(mask, kv_heads), texts()
+    own: Any = layer.mask
+    config = m3.MiniMaxM3VLTextConfig(
+        hidden_size=C,
+        num_attention_heads=H,
+        num_key_value_heads=kv_heads,
+        index_n_heads=kv_heads,
+        index_head_dim=6,
+        index_block_size=size,
+        index_topk_blocks=blocks,
+        index_local_blocks=local,
+        num_hidden_layers=1,
+    )
+    peer = m3.MiniMaxM3VLIndexer(config, 0)
+    put(
+        (peer.q_proj.weight, own.query.weight),
+        (peer.k_proj.weight, own.key.weight),
+        (peer.q_norm.weight, gains(own.query_norm)),
+        (peer.k_norm.weight, gains(own.key_norm)),
+    )
+    shown = layer(x, key_mask=real).mask
+    for text, rows, cells in zip(x, real, shown, strict=True):
+        at = rows.nonzero()[:, 0]
+        places = torch.arange(len(at))[None]
+        indices = peer(text[None, at], turns(at[None], 4), None, places)
+        bias = peer.build_block_mask(
+            indices, None, len(at), torch.float32, torch.device("cpu"), places
+        )
+        assert torch.equal(cells.expand(H, -1, -1)[:, at][:, :, at], bias[0] == 0)
+
+
+@each(
+    ("size", "blocks", "heads", "share"),
+    [(3, 2, 3, 0.7), (4, 1, 1, 1.0), (1, 4, 5, 0.4), (5, 9, 2, 0.7)],
+)
+def test_block_means_are_qwens(size, blocks, heads, share):
+    mask = Choice.of("block_mean", size=size, blocks=blocks, heads=heads, dim=6, share=share)
+    layer, (x, real) = layer_of(mask), texts()
+    own: Any = layer.mask
+    config = qwen4.Qwen4ExpTextConfig(
+        hidden_size=C,
+        indexer_n_heads=heads,
+        indexer_kv_heads=1,
+        indexer_head_dim=6,
+        indexer_budget=size * blocks,
+        indexer_compress_ratio=size,
+        head_dim=6,
+    )
+    peer = qwen4.Qwen4ExpTextQSAIndexer(config, 0)
+    put(
+        (peer.index_qk_proj.weight, torch.cat((own.query.weight, own.key.weight))),
+        (peer.q_layernorm.weight, gains(own.query_norm)),
+        (peer.k_layernorm.weight, gains(own.key_norm)),
+    )
+    allowed = real[:, None, None] & torch.ones(S, S, dtype=torch.bool).tril()
+    at = torch.arange(S).expand(B, -1)
+    want = peer(x, turns(at, 2 * int(6 * share / 2)), allowed, None)
+    clear = ~ambiguous(layer, x, real)
+    shown = layer(x, key_mask=real).mask
+    assert clear.sum() > B * S / 2
+    assert torch.equal(shown[:, 0][clear], (want & allowed)[:, 0][clear])
+    assert torch.equal(shown.sum(-1), (want & allowed).sum(-1))
+
+
+@each(("size", "blocks", "heads"), [(3, 2, 3), (4, 1, 1), (1, 4, 5), (5, 9, 2)])
+def test_gated_blocks_are_glms(size, blocks, heads):
+    # Theirs leaves out every pool with a hole, so each text is given to it without its padding.
+    layer = layer_of(Choice.of("block_gated", size=size, blocks=blocks, heads=heads, dim=6))
+    own: Any = layer.mask
+    x, real = texts()
+    config = glm53.Glm5NextTextConfig(
+        hidden_size=C,
+        q_lora_rank=C,
+        index_n_heads=heads,
+        index_head_dim=6,
+        index_topk=size * blocks,
+        index_kpool=size,
+        num_attention_heads=H,
+        num_key_value_heads=H,
+    )
+    peer = glm53.Glm5NextTextIndexer(config, 0)
+    put(
+        (peer.wq_b.weight, own.query.weight),
+        (peer.wk.weight, own.key.weight),
+        (peer.k_norm.weight, own.norm.weight),
+        (peer.k_norm.bias, own.norm.bias),
+        (peer.weights_proj.weight, own.weight.weight),
+        (peer.index_kpool_compress_gate, own.gate.weight),
+        (peer.index_kpool_compress_ape, own.bias),
+    )
+    shown, clear = layer(x, key_mask=real).mask[:, 0], ~ambiguous(layer, x, real)
+    assert clear.sum() > B * S / 2
+    for text, rows, cells, sure in zip(x, real, shown, clear, strict=True):
+        at = rows.nonzero()[:, 0]
+        chosen = peer(text[None, at], text[None, at], torch.ones(1, len(at)).bool(), None)[0].long()
+        want = torch.zeros(len(at), len(at) + 1, dtype=torch.bool).scatter(
+            -1, chosen % (len(at) + 1), True
+        )
+        ours, theirs = cells[at][:, at], want[:, :-1]
+        assert torch.equal(ours[sure[at]], theirs[sure[at]])
+
+
+def test_the_lightning_indexer_is_glms_with_its_dimensions_in_another_order():
+    # GLM-5 rotates pairs side by side, of which ours are the halves.
+    choice = Choice.of("lightning", keys=4, heads=3, size=6, share=0.7)
+    layer, (x, real) = layer_of(choice), texts()
+    own: Any = layer.mask
+    config = glm5.GlmMoeDsaConfig(
+        hidden_size=C,
+        q_lora_rank=C,
+        index_n_heads=3,
+        index_head_dim=6,
+        index_topk=4,
+        qk_rope_head_dim=4,
+    )
+    peer, order = glm5.GlmMoeDsaIndexer(config, 0), [0, 2, 1, 3, 4, 5]
+    put(
+        (peer.wq_b.weight, own.query.weight.unflatten(0, (3, 6))[:, order].flatten(0, 1)),
+        (peer.wk.weight, own.key.weight[order]),
+        (peer.weights_proj.weight, own.weight.weight),
+        (peer.k_norm.weight, own.norm.weight[order]),
+        (peer.k_norm.bias, own.norm.bias[order]),
+    )
+    allowed = real[:, None] & torch.ones(S, S, dtype=torch.bool).tril()
+    at = torch.arange(S)[None]
+    indices = peer(x, x, turns(at, 4), allowed, at).long()
+    want = torch.zeros(B, S, S, dtype=torch.bool).scatter(-1, indices, True) & allowed
+    scores = own.index_scores(ScoreBlock.whole(S, S, x=x, context=x))
+    clear = ((scores == 0) & allowed).sum(-1) <= 1
+    assert torch.equal(layer(x, key_mask=real).mask[:, 0][clear], want[clear])
+
+
+def score_by_loop(key, own, x, i, js):
+    """The score of one query and one block, per choice of the indexer: the keys js of the block that are not later."""
+    dim, heads = own.key.out_features, own.heads
+
+    def turned(vector, at):
+        share = getattr(own, "share", 0.0)
+        return rotate_first(vector[None], torch.tensor([at]), share)[0]
+
+    q = own.query(x[i]).view(heads, dim)
+    k = {j: own.key(x[j]) for j in js}
+    if key == "block_max":
+        q = [turned(rms_norm(one, (dim,), own.query_norm.weight, 1e-6), i) for one in q]
+        k = [turned(rms_norm(k[j], (dim,), own.key_norm.weight, 1e-6), j) for j in js if j <= i]
+        return [max(one @ other for other in k) * dim**-0.5 for one in q]
+    if key == "block_mean":
+        q = [turned(rms_norm(one, (dim,), own.query_norm.weight, 1e-6), i) for one in q]
+        mean = torch.stack([k[j] for j in js]).mean(0)
+        mean = turned(rms_norm(mean, (dim,), own.key_norm.weight, 1e-6), js[0])
+        return [sum(torch.relu(one @ mean) for one in q) * dim**-0.5]
+    z = torch.stack([own.gate(x[j]) + own.bias[n] for n, j in enumerate(js)]).softmax(0)
+    normed = [layer_norm(k[j], (dim,), own.norm.weight, own.norm.bias, 1e-6) for j in js]
+    mean = (z * torch.stack(normed)).sum(0)
+    weights = own.weight(x[i]) * (dim * heads) ** -0.5
+    return [sum(w * torch.relu(one @ mean) for w, one in zip(weights, q, strict=True))]
+
+
+@each("mask", ALL)
+def test_the_loss_of_blocks_is_the_loops_with_its_gradients(mask):
+    # For each query Σ_b p_b log(p_b / softmax(I)_b), p the weight that all heads of a choice give to the block.
+    layer, (x, real) = layer_of(mask).double(), texts(0.7)
+    x, own = x[:2].double(), layer.mask
+    full, losses = twin(layer, strict=False, mask="causal"), []
+    weights = full(x, key_mask=real[:2]).weights.detach()
+    for text, rows, heads in zip(x, real, weights, strict=False):
+        at = rows.nonzero()[:, 0].tolist()
+        blocks = [at[n : n + own.size] for n in range(0, len(at), own.size)]
+        for i in range(S):
+            seen = [b for b in blocks if b[0] <= i]
+            if mask.key != "block_max":
+                seen = [b for b in seen if len(b) == own.size and b[-1] <= i]
+            for group, some in enumerate(heads.chunk(own.groups)):
+                if not seen:
+                    losses.append(torch.zeros((), dtype=torch.float64))
+                    continue
+                target = torch.stack([some[:, i, b].sum() for b in seen])
+                target = target / target.sum().clamp(min=1e-300)
+                scores = torch.stack(
+                    [torch.as_tensor(score_by_loop(mask.key, own, text, i, b)[group]) for b in seen]
+                )
+                terms = target * (target.clamp(min=1e-300).log() - scores.log_softmax(0))
+                losses.append(terms.sum())
+    loss = layer(x, key_mask=real[:2]).indexer_loss
+    agree(loss, torch.stack(losses).mean(), list(own.parameters()))
+
+
+@each("mask", ALL)
+def test_any_rectangle_agrees_with_the_whole(mask):
+    layer, (x, real) = layer_of(mask), texts(0.7)
+    q, k, v = layer.projection(x, x)
+    whole = layer.kernel_inputs(q, k, v, x, x, key_mask=real).block
+    rows, columns = slice(4, 11), slice(3, 9)
+    shown = layer.mask(whole.part(rows, columns))
+    assert torch.equal(shown, layer.mask(whole)[:, :, rows, columns])
+
+
+@each("mask", ALL)
+def test_the_output_has_the_gradients_of_the_mask_given(mask):
+    layer, (x, real) = layer_of(mask).double(), texts()
+    x = x.double().requires_grad_()
+    steps = layer(x, key_mask=real)
+    plain = twin(layer, strict=False, mask="none")(x, mask=steps.mask)
+    agree(steps.merged, plain.merged, (x,))
+
+
+def row_of(mask, keys, *pairs, **weights):
+    """Which keys the last of eight queries sees; x is a number, one real key is left out where it is None."""
+    layer = Attention(AttentionConfig(1, 1, "identity", mask=mask))
+    put(*((weight, 1.0) for weight in layer.mask.parameters()))
+    put(*((getattr(layer.mask, name), number) for name, number in weights.items()))
+    real = torch.tensor([[key is not None for key in keys]])
+    x = torch.tensor([[float(key or 0) for key in keys]])[..., None]
+    shown = layer.attend_heads(*[x[:, None]] * 3, x, x, key_mask=real).mask
+    return "".join(".#"[cell] for cell in shown[0, 0, -1].int().tolist())
+
+
+def test_block_indexers_by_hand():
+    # Norms of one number leave its sign. Maxima of blocks of two, the query is −1: the best block is the one with a −.
+    maxima = Choice.of("block_max", size=2, blocks=2, dim=1, share=0.0)
+    assert row_of(maxima, [1, 1, 1, -1, 1, 1, 1, -1]) == "..##..##"
+    assert row_of(maxima, [1, 1, None, 1, -1, 1, 1, 1, -1]) == "...##..##", "padding is in no block"
+    # Means of blocks of three: 1 and −1, then two keys that are in no full block, with a query of 1.
+    means = Choice.of("block_mean", size=3, blocks=1, heads=1, dim=1, share=0.0)
+    assert row_of(means, [3, -1, -1, 1, 1, -3, 2, 2]) == "###...##"
+    assert row_of(means, [-3, -1, -1, 1, 1, 3, -2, 2]) == "...#####"
+
+
+@each("mask", ALL)
+def test_steps_are_the_whole(mask):
+    layer, (x, real) = layer_of(mask, position="alibi"), texts()
+    whole, cache, outs = layer(x, key_mask=real).merged, None, []
+    for first, last in ((0, 7), (7, 8), (8, 12), *((n, n + 1) for n in range(12, S))):
+        steps, cache = layer.step(x[:, first:last], cache, key_mask=real[:, first:last])
+        outs.append(steps.merged)
+    torch.testing.assert_close(torch.cat(outs, 1)[real], whole[real])
