@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, overload
 
 import torch
 from jaxtyping import Bool, Float
@@ -24,6 +24,7 @@ from core.attention.basics import (
 )
 from core.attention.config import AttentionConfig, entry
 from core.attention.functions import Piece, adapt_given
+from core.attention.kernels.compressed import Compressed
 from core.attention.kernels.exact import (
     AttentionInputs,
     LayerSteps,
@@ -136,7 +137,7 @@ def check_mask(mask: Tensor | None) -> Tensor | None:
 # The loss that trains an indexer beside the model: its choice of keys has no gradient of its own.
 
 
-def loss_of_indexer(inputs: AttentionInputs, indexer: Indexer) -> Float[Tensor, ""]:
+def loss_of_indexer(inputs: AttentionInputs, indexer: Indexer | Compressed) -> Float[Tensor, ""]:
     """The KL divergence of the indexer's softmax from the weights of full attention, over all keys up to each query.
 
     The dense form of DeepSeek-V3.2, section 2.1. Its gradient reaches the indexer alone: x, the context and the weights
@@ -145,12 +146,19 @@ def loss_of_indexer(inputs: AttentionInputs, indexer: Indexer) -> Float[Tensor, 
     block = inputs.block
     assert block.x is not None and block.context is not None
     constant = replace(block, x=block.x.detach(), context=block.context.detach())
+    if isinstance(indexer, Compressed):
+        return indexer.indexer_loss(replace(inputs, block=constant))
     visible = causal(block)
     if block.key_mask is not None:
         visible = visible & block.key_mask
     with torch.no_grad():
         weights = inputs.normalizer(compute_scores(replace(inputs, record=False))[-1], visible)
     return indexer.loss(constant, weights, visible)
+
+
+def has_indexer(part: nn.Module) -> TypeGuard[Indexer | Compressed]:
+    """Whether a mask or a kernel chooses by an indexer, which a loss of its own trains."""
+    return isinstance(part, Indexer) or isinstance(part, Compressed) and part.indexer is not None
 
 
 class Attention(nn.Module):
@@ -191,7 +199,7 @@ class Attention(nn.Module):
         self.mask = pieces.get("mask") or (
             None if config.mask.key == "none" else make_mask(config.mask, config)
         )
-        self.indexer = next((part for part in self.modules() if isinstance(part, Indexer)), None)
+        self.indexer = next((part for part in self.modules() if has_indexer(part)), None)
         plain = not pieces and config.kernel.key == "exact" and why_not_fused(config) is None
         self.fast_kernel = fused if plain else self.kernel
         self.recording_kernel = (

@@ -24,6 +24,7 @@ from tests.cases import each
 B, H, T, C = 2, 3, 37, 24
 IMPLIED = [e.key for e in AXES["kernel"] if "implied" in e.traits]
 HALVED = ("gla", "kda", "gdn2")  # whose decays choose the products
+POOLED = [e.key for e in AXES["kernel"] if "pooled" in e.traits]
 FLOAT = 4
 
 
@@ -178,7 +179,10 @@ def test_a_kernel_with_weights_needs_the_layer_and_what_it_reads(key):
     )
     if key in ("performer", "linformer", "retention"):
         return  # they read nothing but q, k and v
-    layer, late = Attention(AttentionConfig(C, H, kernel=key)), key in ("nsa", "log_linear")
+    layer, late = (
+        Attention(AttentionConfig(C, H, kernel=key)),
+        key in ("nsa", "log_linear", *POOLED),
+    )
     with pytest.raises(
         ConfigError, match=f"{key} reads {'x' if late else 'context'}, which is not given here"
     ):
@@ -213,7 +217,7 @@ def test_the_implied_matrix_is_what_the_output_amounts_to(key, mask):
     )
 
 
-@each("key", [key for key in IMPLIED if "causal" in masks(key)])
+@each("key", [key for key in [*IMPLIED, *POOLED] if "causal" in masks(key)])
 def test_a_later_input_changes_no_earlier_output(key):
     layer, x = (
         Attention(AttentionConfig(C, H, mask="causal", kernel=small(key))),

@@ -335,6 +335,8 @@ def and_parts(mask: Choice) -> list[Choice]:
 STATELESS = {
     "log_linear": "keeps a state for each stretch of the past, and their number grows with the length",
     "nsa": "selects among the keys anew for each query",
+    "hca": "compresses blocks anew from the tokens",
+    "csa": "selects among the blocks anew for each query",
     "linformer": "mixes all keys, and later ones too",
     "nystrom": "averages all keys anew at each length",
 }

@@ -33,12 +33,14 @@ PADDING_ONLY = ("none", "padding")
 CAUSAL = ("none", "causal", "padding")
 
 
-def needs_plain_rows(kernel: str, *masks: str) -> Callable[[LayerConfig], ConfigError | None]:
+def needs_plain_rows(
+    kernel: str, *masks: str, normalizer: Clash = not_softmax
+) -> Callable[[LayerConfig], ConfigError | None]:
     """The `refuse` of a kernel that replaces the softmax over dot products, under these masks alone."""
     return refuse_when(
         kernel,
         not_product,
-        not_softmax,
+        normalizer,
         Clash(
             "position",
             "computes no scores that position = {} could change",

@@ -1,0 +1,391 @@
+"""Kernels whose keys stand for blocks of tokens, beside a window of single ones: DeepSeek-V4's HCA and CSA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from core.attention.basics import Product, ScoreBlock, split_heads
+from core.attention.kernels.costs import summed
+from core.attention.kernels.exact import (
+    AttentionInputs,
+    Clash,
+    Steps,
+    refuse_when,
+    spans,
+    to_float32,
+)
+from core.attention.kernels.implied import CAUSAL, full_precision, needs_plain_rows, real_keys
+from core.attention.masks.content import EPSILON, indexer_loss, rotate_first, top_cells
+from core.attention.masks.indexers import RealBlocks
+from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
+
+ROWS = 256  # queries at once
+ROTATED = 0.5  # of the indexer's dimensions, as in DeepSeek-V4
+
+
+class Compressor(nn.Module):
+    """One vector for each block: norm(Σ_j softmax_j(z_j + b_j) ⊙ c_j), a softmax for each dimension.
+
+    c and z are maps of a token, b is a bias for each place in a block. With `overlap` there are two of each, and a vector
+    sums over two blocks: the one before by the first c, z and b, its own by the second. DeepSeek-V4, section 2.3.
+    """
+
+    def __init__(self, d_model: int, dim: int, size: int, overlap: bool) -> None:
+        super().__init__()
+        series = 2 if overlap else 1
+        self.dim, self.overlap = dim, overlap
+        self.value, self.gate = (nn.Linear(d_model, series * dim, False) for _ in range(2))
+        self.bias, self.norm = (
+            nn.Parameter(torch.zeros(size, series * dim)),
+            nn.RMSNorm(dim, EPSILON),
+        )
+
+    def forward(
+        self, context: Float[Tensor, "B S C"], layout: RealBlocks
+    ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B N W D"]]:
+        """The vector of each block, and the shares that its W tokens have in each dimension."""
+        c = layout.gather(self.value(context))
+        z = to_float32(layout.gather(self.gate(context)) + self.bias)
+        z = z.masked_fill(~layout.filled[..., None], torch.finfo(z.dtype).min)
+        if self.overlap:
+            c, z = (
+                torch.cat((F.pad(x[:, :-1, :, : self.dim], (0, 0, 0, 0, 1, 0), value=fill), own), 2)
+                for x, own, fill in (
+                    (c, c[..., self.dim :], 0.0),
+                    (z, z[..., self.dim :], torch.finfo(z.dtype).min),
+                )
+            )
+        shares = z.softmax(2)
+        mean = (shares * c).sum(2).to(self.norm.weight.dtype)
+        return to_float32(self.norm(mean)), shares
+
+
+class BlockIndexer(nn.Module):
+    """Scores Σ_h w_h ReLU(q_h · k_b) of queries and compressed keys of its own, by which blocks are chosen."""
+
+    def __init__(self, d_model: int, heads: int, dim: int, size: int) -> None:
+        super().__init__()
+        self.heads, self.scale = heads, (dim * heads) ** -0.5
+        self.compressor = Compressor(d_model, dim, size, overlap=True)
+        self.query, self.weight = (
+            nn.Linear(d_model, heads * dim, False),
+            nn.Linear(d_model, heads, False),
+        )
+
+    def forward(
+        self, x: Float[Tensor, "B T C"], context: Tensor, layout: RealBlocks, i: Tensor
+    ) -> Float[Tensor, "B T N"]:
+        k, _ = self.compressor(context, layout)
+        k = rotate_first(k, layout.tokens[:, :, 0], ROTATED, "interleaved")
+        q = rotate_first(
+            to_float32(split_heads(self.query(x), self.heads)), i, ROTATED, "interleaved"
+        )
+        scores = (q @ k[:, None].mT).relu().transpose(1, 2)  # (B, T, h, N)
+        return (to_float32(self.weight(x))[:, :, None] * self.scale @ scores).squeeze(2)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What the queries of one call meet."""
+
+    q: Float[Tensor, "B H T D"]  # times the score's scale
+    keys: Float[Tensor, "B H NS D"]  # N compressed ones, then S single ones
+    values: Float[Tensor, "B 1 N D"]
+    v: Float[Tensor, "B H S D"]
+    shares: Float[Tensor, "B N W D"]
+    layout: RealBlocks
+    block: ScoreBlock
+    x: Float[Tensor, "B T C"]
+    context: Float[Tensor, "B S C"]
+
+    @property
+    def visible(self) -> Bool[Tensor, "B 1 T N"]:
+        """The blocks that are full when a query comes, or with it."""
+        return self.layout.indices < self.layout.seen // self.layout.size
+
+
+class Compressed(nn.Module):
+    """One softmax over the compressed keys of the blocks that are full, and over a window of single keys. DeepSeek-V4.
+
+    A compressed key is its own value, serves all heads, and is rotated by the position of its block's first token. With
+    `turned` values are rotated with their keys, and each output is rotated back by its query's position: so a value
+    counts by its distance. With an indexer (CSA) each query attends to the `blocks` compressed keys that it scores
+    highest, and `indexer_loss` trains it, as the choice has no gradient.
+
+    The weights that are drawn spread the weight of a compressed key over its tokens by their mean shares; as each
+    dimension has shares of its own, they do not give the output.
+    """
+
+    def __init__(self, config: LayerConfig) -> None:
+        super().__init__()
+        kernel = config.kernel
+        self.key, self.heads = kernel.key, config.num_heads
+        self.size, self.window = int(kernel["size"]), int(kernel["window"])
+        self.turned, sparse = bool(kernel["turned"]), kernel.key == "csa"
+        self.compressor = Compressor(config.d_model, config.qk_dim, self.size, sparse)
+        self.blocks = int(kernel["blocks"]) if sparse else 0
+        self.indexer = (
+            BlockIndexer(config.d_model, int(kernel["heads"]), int(kernel["dim"]), self.size)
+            if sparse
+            else None
+        )
+
+    @full_precision
+    def forward(self, inputs: AttentionInputs) -> Steps:
+        ready = self.prepare(inputs)
+        visible = ready.visible
+        if self.indexer is not None:
+            with torch.no_grad():
+                visible = top_cells(self.ranks(ready)[:, None], visible, self.blocks)
+        parts = list(spans(inputs.q.shape[2], ROWS))
+
+        def output(part: slice) -> Tensor:
+            coarse, fine, near = self.attend(inputs, ready, part, visible)
+            return coarse @ ready.values + fine @ ready.v[:, :, near]
+
+        def drawn(part: slice) -> Tensor:
+            coarse, fine, near = self.attend(inputs, ready, part, visible)
+            fine = F.pad(fine, (near.start, inputs.k.shape[2] - near.stop))
+            return coarse @ self.spread(ready) + fine
+
+        out = torch.cat([output(part) for part in parts], dim=2)
+        weights = torch.cat([drawn(part) for part in parts], dim=2) if inputs.record else None
+        if self.turned:
+            last = inputs.block.offset + out.shape[2] - 1
+            out = rotate(inputs, out.flip(2), -last).flip(2)
+        steps = Steps(
+            inputs.q,
+            inputs.k,
+            inputs.v,
+            inputs.score.scale,
+            None,
+            inputs.joined_mask() if inputs.record else None,
+            out.to(inputs.v.dtype),
+            implied=True,
+        )
+        return steps if weights is None else replace(steps, weights=weights.to(inputs.q.dtype))
+
+    def prepare(self, inputs: AttentionInputs) -> Prepared:
+        """All that queries meet: keys and values, compressed and single, in at least fp32."""
+        real, dtype = real_keys(inputs, self.key), self.compressor.bias.dtype
+        block = replace(inputs.block, real=None if real is None else real[:, 0, 0])
+        x, context = (
+            block.require(name, f"kernel = {self.key}", kernel="exact").to(dtype)
+            for name in ("x", "context")
+        )
+        if block.real is not None:
+            context = context.masked_fill(~block.real[..., None], 0.0)
+        layout = RealBlocks.of(block, self.size)
+        compressed, shares = self.compressor(context, layout)
+        # Rotated by the position of the block's first token: spread over its tokens, rotated, and taken there.
+        index = layout.numbers.expand(compressed.shape[0], -1)[..., None]
+        spread = compressed.gather(1, index.expand(-1, -1, compressed.shape[-1]))
+        far = rotate(inputs, spread[:, None], 0)  # (B, 1, S, D)
+        first = layout.tokens[:, None, :, :1].expand(*far.shape[:2], -1, far.shape[-1])
+        far = far.gather(2, first)  # (B, 1, N, D)
+        keys = torch.cat(
+            (far.to(inputs.k.dtype).expand(-1, inputs.k.shape[1], -1, -1), inputs.k), 2
+        )
+        q, keys = cast(Product, inputs.score).prepare(inputs.q, keys)
+        v = to_float32(inputs.v)
+        return Prepared(
+            to_float32(q) * inputs.score.scale,
+            to_float32(keys),
+            far if self.turned else compressed[:, None],
+            rotate(inputs, v, 0) if self.turned else v,
+            shares,
+            layout,
+            block,
+            x,
+            context,
+        )
+
+    def attend(
+        self, inputs: AttentionInputs, ready: Prepared, part: slice, visible: Tensor
+    ) -> tuple[Tensor, Tensor, slice]:
+        """The weights of compressed keys (B, H, rows, N), those of single ones, and which keys these are."""
+        keys, count = ready.block.num_keys, ready.values.shape[2]
+        first, last = (min(at + ready.block.offset, keys) for at in (part.start, part.stop))
+        near = slice(max(0, first - self.window + 1), last)
+        rows = ready.block.part(part, near)
+        seen = (rows.j <= rows.i) & (rows.j > rows.i - self.window)
+        seen = seen if rows.key_mask is None else seen & rows.key_mask
+        coarse = visible[:, :, part]
+        batch = max(coarse.shape[0], seen.shape[0] if seen.dim() == 4 else 1)
+        mask = torch.cat([x.expand(batch, 1, *x.shape[-2:]) for x in (coarse, seen)], dim=-1)
+        k = torch.cat((ready.keys[:, :, :count], ready.keys[:, :, count:][:, :, near]), 2)
+        weights = inputs.normalizer(ready.q[:, :, part] @ k.mT, mask)
+        return weights[..., :count], weights[..., count:], near
+
+    def spread(self, ready: Prepared) -> Float[Tensor, "B 1 N S"]:
+        """How much of a compressed key each token is, on average over its dimensions."""
+        layout, shares = ready.layout, ready.shares.mean(-1)  # (B, N, W)
+        tokens = layout.tokens
+        if self.compressor.overlap:
+            tokens = torch.cat((tokens.roll(1, 1), tokens), 2)  # the first block has none before it
+        table = shares.new_zeros(*shares.shape[:2], ready.block.num_keys)
+        return table.scatter_add(2, tokens.expand(shares.shape[0], -1, -1), shares)[:, None]
+
+    def ranks(self, ready: Prepared) -> Float[Tensor, "B T N"]:
+        """The indexer's score of each query and each compressed key."""
+        assert self.indexer is not None
+        return self.indexer(ready.x, ready.context, ready.layout, ready.block.i[:, 0])
+
+    @full_precision
+    def indexer_loss(self, inputs: AttentionInputs) -> Float[Tensor, ""]:
+        """The divergence of the indexer's softmax from the weights that compressed keys have where none is left out."""
+        with torch.no_grad():
+            ready = self.prepare(inputs)
+            whole = slice(0, inputs.q.shape[2])
+            coarse, _, _ = self.attend(inputs, ready, whole, ready.visible)
+        scores = self.ranks(ready)
+        return indexer_loss(scores, coarse, ready.visible[:, 0]).to(inputs.q.dtype)
+
+
+def rotate(inputs: AttentionInputs, x: Float[Tensor, "B H T D"], first: int) -> Tensor:
+    """x rotated by the layer's position; `first` is that of its first token, and may be negative to rotate back."""
+    length = max(inputs.block.num_queries, inputs.block.num_keys)
+    return x if inputs.position is None else inputs.position.rotate(x, first, length)
+
+
+def _cost(config: LayerConfig, area: Area) -> Cost:
+    """The maps of compressors and indexer; queries with compressed keys and with their window, ROWS queries at once."""
+    kernel, queries, keys, dim = config.kernel, area.queries, area.keys, config.qk_dim
+    sparse = kernel.key == "csa"
+    blocks, window = -(-keys // int(kernel["size"])), int(kernel["window"])
+    flops, ranks = 4.0 * keys * config.d_model * dim * (1 + sparse), 0.0
+    if sparse:
+        heads, index = int(kernel["heads"]), int(kernel["dim"])
+        flops += 8.0 * keys * config.d_model * index
+        flops += 2.0 * queries * heads * (index + 1) * (config.d_model + blocks)
+        ranks = 2.0 * queries * heads * blocks / config.score_heads
+    offset, met, widest = area.low + keys - 1, 0, 0
+    for part in spans(queries, ROWS):
+        first, last = (min(at + offset, keys) for at in (part.start, part.stop))
+        cells = (part.stop - part.start) * (blocks + last - max(0, first - window + 1))
+        met, widest = met + cells, max(widest, cells)
+    numbers = (2 * keys + 3 * queries + blocks) * dim + max(3 * widest, ranks)
+    return summed(config, area, flops / config.score_heads + 4.0 * met * dim, numbers)
+
+
+_SIZE = Param("size", "Block", 4, 1, 512, 1, meaning="tokens that one compressed key stands for")
+_WINDOW = Param(
+    "window",
+    "Window",
+    4,
+    1,
+    4096,
+    1,
+    meaning="number of single keys that a query attends to, its own included",
+)
+_TURNED = Param(
+    "turned",
+    "Rotated values",
+    True,
+    meaning="whether values are rotated as keys are, and outputs rotated back by their query's position",
+)
+_PAPER = ("DeepSeek-AI", 2026, "https://huggingface.co/docs/transformers/model_doc/deepseek_v4")
+_DRAWN = (
+    "A picture spreads the weight of a compressed key over its tokens by their mean shares, which differ from dimension "
+    "to dimension."
+)
+
+
+def _refuse(kernel: str) -> Callable[[LayerConfig], ConfigError | None]:
+    plain = needs_plain_rows(kernel, *CAUSAL, normalizer=_not_one_softmax)
+    own = refuse_when(
+        kernel,
+        Clash(
+            "projection",
+            "has compressed keys that are values too, and projection = {} makes keys and values of two sizes",
+            {"projection": "multi_head"},
+            lambda config: config.qk_dim != config.v_dim,
+        ),
+        Clash(
+            "position",
+            "rotates values and then outputs back, which position = {} cannot do",
+            {"position": "rope"},
+            lambda config: bool(config.kernel["turned"]) and config.position.key in _NO_WAY_BACK,
+        ),
+    )
+
+    def refuse(config: LayerConfig) -> ConfigError | None:
+        return plain(config) or own(config)
+
+    return refuse
+
+
+_NO_WAY_BACK = ("grid_rope", "pope", "and")  # no rotation by minus the position
+_not_one_softmax = Clash(
+    "normalizer",
+    "computes one softmax over keys and blocks, not normalizer = {}",
+    {"normalizer": "sink"},
+    lambda config: config.normalizer.key not in ("softmax", "softmax_one", "sink"),
+)
+
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "hca",
+        "Heavily compressed (HCA)",
+        Compressed,
+        r"\text{softmax}\big(q_i [C;\, K_{i-w+1 \ldots i}]^\top\big)\, [C;\, V_{i-w+1 \ldots i}],\quad "
+        r"c_b = \text{norm}\sum_{j \in b} \text{softmax}_j(z_j + \beta_j) \odot u_j",
+        "Each block of tokens becomes one key, which is its own value: a sum of its tokens, in which every dimension has "
+        "shares of its own. A query attends to all blocks that are full, and to a window of single tokens. "
+        + _DRAWN,
+        *_PAPER,
+        (_SIZE, _WINDOW, _TURNED),
+        short="blocks of {size} + window",
+        traits=frozenset({"pooled", "own positions", "layer only"}),
+        cost=_cost,
+        refuse=_refuse("hca"),
+    ),
+    Entry(
+        "csa",
+        "Compressed sparse (CSA)",
+        Compressed,
+        r"\text{softmax}\big(q_i [C_{\text{top}_k};\, K_{i-w+1 \ldots i}]^\top\big)\, "
+        r"[C_{\text{top}_k};\, V_{i-w+1 \ldots i}],\quad c_b = \text{norm}\sum_{j \in b-1,\, b} "
+        r"\text{softmax}_j(z_j + \beta_j) \odot u_j",
+        "Blocks of tokens become single keys, each of its own tokens and of the block before. A small indexer, which "
+        "compresses for itself, chooses the k keys that a query attends to, beside a window of single tokens. A loss "
+        "of its own trains the indexer. " + _DRAWN,
+        *_PAPER,
+        (
+            _SIZE,
+            Param(
+                "blocks",
+                "Blocks",
+                4,
+                1,
+                1024,
+                1,
+                meaning="number k of compressed keys that a query attends to",
+            ),
+            _WINDOW,
+            Param("heads", "Index heads", 2, 1, 128, 1, meaning="heads of the indexer"),
+            Param(
+                "dim",
+                "Index size",
+                8,
+                1,
+                256,
+                1,
+                meaning="dimensions of the indexer's queries and keys",
+            ),
+            _TURNED,
+        ),
+        short="{blocks} blocks of {size} + window",
+        traits=frozenset({"pooled", "own positions", "layer only"}),
+        cost=_cost,
+        refuse=_refuse("csa"),
+    ),
+)
