@@ -18,6 +18,31 @@ def latent_sizes(d_model: int, num_heads: int, groups: int = 1) -> dict[str, Cho
     }
 
 
+def _latents_without_positions(d_model: int, num_heads: int) -> Choices:
+    whole = latent_sizes(d_model, num_heads)["projection"]
+    return {"projection": Choice.of("latent", **{**whole.kwargs, "rope": 0})}
+
+
+def _deepseek_v4(key: str, name: str, kernel: str | Choice, meaning: str) -> Preset:
+    return Preset(
+        key,
+        name,
+        "DeepSeek-AI",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/deepseek_v4",
+        (
+            ("projection", Choice.of("keys_as_values", kv_heads=1)),
+            ("score", "qk_norm"),
+            ("position", Choice.of("rope", layout="interleaved", share=0.125)),
+            ("mask", "causal"),
+            ("normalizer", "sink"),
+            ("kernel", kernel),
+        ),
+        meaning,
+        heads=8,
+    )
+
+
 def _two_latents(d_model: int, num_heads: int) -> Choices:
     """Two groups, where there are two halves of the heads and of the latent."""
     whole = latent_sizes(d_model, num_heads)["projection"]
@@ -605,7 +630,8 @@ RECENT: tuple[Preset, ...] = (
         "https://arxiv.org/abs/2512.02556",
         (("mask", "lightning"),),
         "Each token attends to the 2,048 keys (here 4) that a small indexer chooses, over the latents of MLA. A "
-        "loss of its own trains the indexer to predict the attention to all keys.",
+        "loss of its own trains the indexer to predict the attention to all keys. GLM-5 has the same attention; some of "
+        "its layers take the keys that an earlier one chose, and here each chooses for itself.",
         heads=8,
         fit=latent_sizes,
     ),
@@ -731,5 +757,63 @@ RECENT: tuple[Preset, ...] = (
             ("mask", "causal"),
         ),
         "What a token's own value says is left out of the output, since the residual path carries it already.",
+    ),
+    Preset(
+        "minimax_m3",
+        "MiniMax-M3",
+        "MiniMax",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/minimax_m3_vl",
+        (
+            ("score", "qk_norm"),
+            ("position", Choice.of("rope", share=0.5)),
+            ("mask", "block_max"),
+        ),
+        "Each token attends to 16 blocks of 128 keys (here 2 of 4), so that keys are read in stretches. The heads of one "
+        "key head choose their blocks together.",
+        heads=8,
+        fit=share_heads(16, bias=False),
+    ),
+    Preset(
+        "qwen4",
+        "Qwen4, QSA",
+        "Qwen Team",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/qwen4_exp",
+        (
+            ("score", "qk_norm"),
+            ("position", Choice.of("rope", share=0.25)),
+            ("mask", "block_mean"),
+        ),
+        "An indexer compares a query with one mean key for each block, so it scores far fewer keys than there are "
+        "tokens. The output has a gate.",
+        heads=8,
+        fit=share_heads(8, "gated", bias=False),
+    ),
+    Preset(
+        "glm53",
+        "GLM-5.3",
+        "Z.ai",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/glm5_next",
+        (("mask", "block_gated"),),
+        "Latent attention without positions, whose indexer scores a learned mean of each block of 16 keys (here 4). Its "
+        "other layers are linear and carry the order of the tokens.",
+        heads=8,
+        fit=_latents_without_positions,
+    ),
+    _deepseek_v4(
+        "deepseek_v4_csa",
+        "DeepSeek-V4, CSA",
+        "csa",
+        "Four tokens share one compressed key that is a value too, and an indexer chooses among these, so a cache of a "
+        "million tokens is small and few of its entries are read.",
+    ),
+    _deepseek_v4(
+        "deepseek_v4_hca",
+        "DeepSeek-V4, HCA",
+        Choice.of("hca", size=8),
+        "So many tokens share one compressed key (128 in the model, here 8) that a query can attend to all of them. "
+        "Layers of this kind take turns with those that choose.",
     ),
 )
