@@ -40,7 +40,6 @@ NAMES = {
     "around_feed_forward": "Add and norm",
     "feed_forward": "Feed-forward",
     "read": "Attention over depth",
-    "key_norm": "Norm of the keys",
     "mixing": "Weights of the streams",
     "inner": "Inner map",
     "outer": "Outer map",

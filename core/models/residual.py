@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from core.models.config import ModelConfig
 
+EPSILON = 1e-6  # of an RMSNorm
 ROUNDS = 20  # of Sinkhorn's normalization
 
 
@@ -23,7 +24,7 @@ def normalization(config: ModelConfig) -> nn.Module:
     return (
         nn.LayerNorm(config.d_model)
         if config.normalization == "layer"
-        else nn.RMSNorm(config.d_model, eps=1e-6)
+        else nn.RMSNorm(config.d_model, eps=EPSILON)
     )
 
 
@@ -67,14 +68,15 @@ class DepthAttention(nn.Module):
     def __init__(self, size: int) -> None:
         super().__init__()
         self.query = nn.Parameter(torch.zeros(size))
-        self.key_norm = nn.RMSNorm(size, eps=1e-6)
+        self.weight = nn.Parameter(torch.ones(size))  # of the norm
 
     def forward(
         self, outputs: Float[Tensor, "B T N C"]
     ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B T N"]]:
         """What is read of the N outputs so far, and their weights α."""
-        scores = torch.einsum("btnc,c->btn", self.key_norm(outputs), self.query)
-        weights = scores.softmax(-1)
+        # The norm is a factor of the score, so that no normed copy of all outputs is made.
+        scores = torch.einsum("btnc,c->btn", outputs, self.query * self.weight)
+        weights = (scores * (outputs.square().mean(-1) + EPSILON).rsqrt()).softmax(-1)
         return torch.einsum("btn,btnc->btc", weights, outputs), weights
 
 
@@ -111,7 +113,7 @@ class StreamMixing(nn.Module):
     def __init__(self, size: int, streams: int) -> None:
         super().__init__()
         self.sizes = streams, streams, streams * streams
-        self.norm = nn.RMSNorm(streams * size, eps=1e-6, elementwise_affine=False)
+        self.norm = nn.RMSNorm(streams * size, eps=EPSILON, elementwise_affine=False)
         self.map = nn.Linear(streams * size, sum(self.sizes), bias=False)
         nn.init.normal_(self.map.weight, std=0.02)
         self.scale = nn.Parameter(torch.ones(3))

@@ -39,7 +39,7 @@ def given():
 
 def test_attention_over_depth_is_flas():
     ours, outputs = perturbed(DepthAttention(C)), torch.randn(B, T, N, C, requires_grad=True)
-    norm = ours.key_norm.weight
+    norm = ours.weight
     theirs, weights = fla("attnres", "naive_attnres")(
         ours.query, [v.contiguous() for v in outputs.unbind(2)], norm, return_weights=True
     )
@@ -91,7 +91,7 @@ def by_flas_attention(model, tokens):
     mixed, outputs = fla("attnres", "naive_attnres"), [model.target(tokens)]
 
     def read(depth):
-        return mixed(depth.query, outputs, depth.key_norm.weight)
+        return mixed(depth.query, outputs, depth.weight)
 
     for around, sublayer in sublayers(model):
         outputs.append(sublayer(around.norm(read(around.read))).contiguous())
