@@ -1,4 +1,4 @@
-"""What the sidebar's search finds: pages, choices of the six axes, questions, terms, claims, model cards and models.
+"""What the sidebar's search finds: pages, choices of the six axes, tasks, questions, terms, claims, cards and models.
 
 The browser ranks them as a person types (draw/components/page_list/search.js). What can be found is a module beside that
 one, so that the first page imports no torch; `make search` writes it.
@@ -48,7 +48,10 @@ WORDS = {
     "positions": "order of words positional encoding sinusoidal RoPE shuffle",
     "masks": "causal mask padding future hide later words",
     "transformer": "architecture encoder decoder block layer residual feed-forward diagram",
-    "train": "upload your own text data file CSV train a model learn loss GPU tasks",
+    "train": "train a model on your own data learn loss GPU tasks upload",
+    "own_text": "upload a file of text",
+    "own_pairs": "upload a file of pairs translation",
+    "own_table": "upload a file CSV spreadsheet data",
     "mechanisms": "list of every attention variant paper equation catalogue",
     "scores": "dot product cosine additive similarity",
     "normalizers": "softmax sparsemax sigmoid temperature",
@@ -77,7 +80,7 @@ WORDS = {
     "quiz": "test myself exam questions",
     "lessons": "for a class teacher teach students exercise homework classroom course assignment",
     "report": "export download PDF save share picture",
-}  # of pages
+}  # of pages, and of tasks on data of one's own
 
 
 def collect() -> list[Hit]:
@@ -86,6 +89,7 @@ def collect() -> list[Hit]:
     from core.models.cards import CARDS
     from core.pretrained import MINILM, lab_models
     from core.studies.questions import ANSWERS
+    from core.tasks import TASKS
     from dashboard.draw.glossary import TERMS
 
     return [
@@ -129,6 +133,16 @@ def collect() -> list[Hit]:
         *(
             (card.name, "model card", card.different, "cards", {"cards:model": card.key})
             for card in CARDS
+        ),
+        *(
+            (
+                entry.name,
+                "task to train on",
+                f"{entry.meaning} {WORDS.get(entry.key, '')}",
+                "train",
+                {"train:task": entry.key},
+            )
+            for entry in TASKS
         ),
         *(
             (name, "model", "", "pretrained", {"inside:model": name})

@@ -138,6 +138,7 @@ def test_what_is_picked_opens(start):
     for typed, key, value in [
         ("sliding window", "mechanisms:mask", "local"),
         ("Nyström", "mechanisms:kernel", "nystrom"),
+        ("Your own text", "train:task", "own_text"),
         ("Why divide by", "questions:question", "scaling"),
         ("perplexity", "glossary:find", "perplexity"),
         ("One vector", "claims:choice", "bottleneck"),
