@@ -24,6 +24,7 @@ from core.attention.kernels.costs import (
     output_bytes,
     score_bytes,
     scoring_steps,
+    widened,
 )
 from core.attention.kernels.exact import (
     AttentionInputs,
@@ -256,7 +257,11 @@ def planned_cost(config: LayerConfig, area: Area) -> Cost:
     of_key = config.score_heads * config.scored_dim + config.num_heads * config.v_dim
     out, last = output_bytes(config, area.queries), output_bytes(config, min(size, area.queries))
     held = out * (len(plan) - 1) / len(plan) + last * fuses + peak + FLOAT * of_key * copied
-    return kernel_cost(config, area, total_flops(config, areas, mask_reads), max(2 * out, held))
+    made = total_flops(config, areas, mask_reads)
+    if fuses:  # which pads values to the size of keys
+        cells = sum(count * each.cells for each, count in areas.items())
+        made += 2.0 * cells * config.num_heads * widened(config)
+    return kernel_cost(config, area, made, max(2 * out, held))
 
 
 @lru_cache(maxsize=256)
