@@ -38,6 +38,7 @@ OTHER_NAMES = {
     "kda": "Kimi Linear",
     "gdn2": "Gated DeltaNet-2",
     "trapezoid": "Mamba-3",
+    "hgrn2": "HGRN2",
     "lightning": "DeepSeek sparse",
 }  # of choices, shown after the name
 WORDS = {

@@ -159,7 +159,8 @@ def test_latent_values_are_padded_to_the_size_of_keys(mask):
     assert cost.bytes == pytest.approx(held, rel=0.05)
 
 
-STATES = ("delta_product", "gdn2", "trapezoid")
+HALVED = ("gla", "kda", "gdn2", "hgrn2")  # whose decays choose the products
+STATES = ("delta_product", "gdn2", "trapezoid", "rwkv7", "comba", "hgrn2")
 MASKS = (Choice.of("local", window=16), Choice.of("local", window=128), STRIDED, Choice("causal"))
 # What the page Cost and speed lets one set, from small to more than there is.
 SIZED = [
@@ -235,9 +236,7 @@ def test_any_configuration_costs_what_pytorch_counts_and_about_what_it_allocates
         cost, (flops, held) = attention_cost(*one), taken(*one)
         at_most = closed_form_cost(one[0], 1).at_most
         assert (
-            cost.flops >= flops
-            if (at_most or one[0].kernel.key in ("kda", "gdn2"))
-            else cost.flops == flops
+            cost.flops >= flops if (at_most or one[0].kernel.key in HALVED) else cost.flops == flops
         ), str(one)
         # a convolution's buffers are the processor's choice: blocks of 8 or 16 channels, or a copy a tap
         free = at_most or "multi_token" in str(one[0])

@@ -190,6 +190,7 @@ MORE: list[Choice] = [
     *(Choice.of(key, chunk=size) for key in ("retention", "gated_delta") for size in (3, 100)),
     *(Choice.of(key, chunk=size) for key in ("delta", "kda") for size in (3, 100)),
     *(Choice.of(key, chunk=20) for key in ("delta_product", "gdn2", "trapezoid")),
+    *(Choice.of(key, chunk=20) for key in ("rwkv7", "comba", "hgrn2")),
     *(Choice.of("performer", chunk=size, features=80) for size in (3, 100)),
     *(Choice.of("log_linear", chunk=size, levels=many) for size, many in ((4, 3), (100, 20))),
     Choice.of("linformer", rank=100),

@@ -23,7 +23,7 @@ from tests.cases import each
 
 B, H, T, C = 2, 3, 37, 24
 IMPLIED = [e.key for e in AXES["kernel"] if "implied" in e.traits]
-HALVED = ("gla", "kda", "gdn2")  # whose decays choose the products
+HALVED = ("gla", "kda", "gdn2", "rwkv7", "hgrn2")  # whose decays choose the products
 POOLED = [e.key for e in AXES["kernel"] if "pooled" in e.traits]
 FLOAT = 4
 

@@ -9,13 +9,33 @@ import torch.nn.functional as F
 from core.attention import Attention, AttentionConfig, Choice
 from core.attention.kernels.delta import gated_linear, kimi_delta, unit
 from core.attention.kernels.implied import by_chunks
-from core.attention.kernels.states import delta_product, erase_and_write, trapezoid
+from core.attention.kernels.states import (
+    comba,
+    delta_product,
+    erase_and_write,
+    erase_by_another_key,
+    forgotten_keys,
+    trapezoid,
+)
 from tests.cases import each
 from tests.oracles.agreement import agree, fla, put
 
 B, H, T, S, D, E, N, P = 2, 3, 37, 29, 6, 5, 3, 2
-RULES = {"delta_product": delta_product, "gdn2": erase_and_write, "trapezoid": trapezoid}
-OWN_WEIGHTS = {"delta_product": {"steps": N}, "trapezoid": {"share": 0.75}}
+RULES = {
+    "delta_product": delta_product,
+    "gdn2": erase_and_write,
+    "trapezoid": trapezoid,
+    "rwkv7": erase_by_another_key,
+    "comba": comba,
+    "hgrn2": forgotten_keys,
+}
+OWN_WEIGHTS = {
+    "delta_product": {"steps": N},
+    "trapezoid": {"share": 0.75},
+    "rwkv7": {"rank": 3},
+    "hgrn2": {"least": 0.3},
+}
+SIGNS = torch.tensor([-0.6, 1, 1]).reshape(3, 1, 1, 1, 1)
 
 
 def drawn(key, queries=T, keys=T, dtype=torch.float64):
@@ -34,13 +54,22 @@ def drawn(key, queries=T, keys=T, dtype=torch.float64):
             torch.rand(B, H, keys, D, dtype=dtype).pow(6) * -60,
             2 * torch.rand(B, H, keys, D, dtype=dtype),
         ]
+    elif key == "rwkv7":
+        k = torch.cat((3 * k, unit(torch.randn_like(k))), -1)
+        gates = list(torch.rand(3, B, H, keys, D, dtype=dtype) * SIGNS)
+    elif key == "comba":
+        gates = [decay, 2 * gate[1], gate[2], gate[3]]
+    elif key == "hgrn2":
+        gates = [gate[1]]
     else:
         gates = [decay, gate[1], gate[2], 3 * torch.randn(B, H, keys, P, dtype=dtype)]
-    return [x.detach().requires_grad_() for x in (unit(q), unit(k), v, *gates)]
+    k = k if key in ("rwkv7", "hgrn2") else unit(k)
+    return [x.detach().requires_grad_() for x in (unit(q), k, v, *gates)]
 
 
 def ruled(key, q, k, v, *gates, chunk, offset=0, past=None):
     more = [torch.ones_like(gates[0][:, :1])] if key == "trapezoid" else []
+    k = torch.cat((k, k), -1) if key == "comba" else k
     return by_chunks(RULES[key], q, k, v, [*gates, *more], chunk, offset, past)
 
 
@@ -55,17 +84,29 @@ def loop(key, q, k, v, *gates):
         k, v, *gates = (
             torch.cat((x, x.new_zeros(*x.shape[:2], late, x.shape[-1])), 2) for x in (k, v, *gates)
         )
+    if key == "rwkv7":
+        (decay, rate, gain), (k, erased) = gates, k.chunk(2, -1)
+        run = fla("generalized_delta_rule/dplr", "dplr_recurrence")
+        out, state = run(q * D**0.5, gain * k, v, (-erased).float(), rate * erased, decay)
+        return out[:, :, :length], state
     q, k, v, *gates = (x.transpose(1, 2) for x in (q, k, v, *gates))
     if key == "gdn2":
-        ones = torch.ones_like(v)
         run = fla("gdn2", "naive_recurrent_gdn2")
+        ones = torch.ones_like(v)
         out, state = run(q, k, v, *gates, ones, scale=1.0, output_final_state=True)
+    elif key == "comba":
+        decay, write, erase, correct = gates
+        run, own = fla("comba", "naive_recurrent_comba"), (write.squeeze(-1), decay.squeeze(-1))
+        out, state = run(q - correct * k, k, v, erase * k, *own, 1.0, output_final_state=True)
+    elif key == "hgrn2":
+        keys, run = gates[0] * torch.sigmoid(-k), fla("gla", "naive_recurrent_gla")
+        out, state = run(q * D**0.5, keys, v, (1 - keys).log(), output_final_state=True)
     else:
         decay, write, more = gates
         keys = torch.cat((k, more), -1).unflatten(-1, (N, D)).transpose(2, 3).flatten(1, 2)
         run = fla("gated_delta_product", "naive_recurrent_gated_delta_product")
-        shares = write.transpose(2, 3).flatten(1, 2)
-        values, decay = v.repeat_interleave(N, 1), decay.squeeze(-1)
+        shares, decay = write.transpose(2, 3).flatten(1, 2), decay.squeeze(-1)
+        values = v.repeat_interleave(N, 1)
         out, state = run(q, keys, values, decay, shares, 1.0, num_householder=N)
     return out.transpose(1, 2)[:, :, :length], state
 
@@ -99,7 +140,7 @@ def as_fp32(key, given):
     return given if key == "trapezoid" else [x.detach().float().requires_grad_() for x in given]
 
 
-@each(("key", "chunk"), [(key, chunk) for key in RULES for chunk in (1, 8, 64)])
+@each(("key", "chunk"), [(key, chunk) for key in RULES for chunk in (1, 8)])
 @each("keys", [T, S])
 def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
     given = as_fp32(key, drawn(key, T, keys))
@@ -108,7 +149,7 @@ def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
 
 
 @each("key", RULES)
-@each(("chunk", "cut"), [(1, 5), (8, 1), (8, 24)])
+@each(("chunk", "cut"), [(1, 5), (8, 24)])
 def test_a_state_that_is_handed_on_stands_for_the_keys_before(key, chunk, cut):
     given = as_fp32(key, drawn(key))
     first, rest = zip(*(x.split((cut, T - cut), dim=2) for x in given), strict=True)
@@ -121,7 +162,7 @@ def test_a_state_that_is_handed_on_stands_for_the_keys_before(key, chunk, cut):
 
 
 @each("key", RULES)
-@each(("queries", "offset"), [(5, 24), (5, 3), (1, 28), (11, 24)])
+@each(("queries", "offset"), [(5, 3), (11, 24)])
 def test_it_takes_a_cache_of_keys(key, queries, offset):
     q, *rest = given = as_fp32(key, drawn(key, offset + queries, S))
     ours, _ = ruled(key, q[:, :, offset:], *rest, chunk=8, offset=offset)
@@ -143,6 +184,12 @@ def test_a_layer_is_the_loop_of_its_own_gates(key):
     steps = layer(x)
     q, k = layer.kernel.prepare(steps.q, steps.k, layer.score.scale)
     gates = layer.kernel.gates(x)
+    if key == "comba":  # whose second half is scaled as queries are
+        scale = layer.score.scale
+        q, k = q / scale, k.chunk(2, -1)[0]
+        theirs = scale * loop(key, q, k, steps.v, *gates)[0]
+        agree(steps.out, theirs.double(), [x], rel=1e-5, gradient=1e-4)
+        return
     theirs, _ = loop(key, q, k, steps.v, *(gates[:4] if key == "trapezoid" else gates))
     agree(steps.out, theirs.double(), [x], rel=1e-5, gradient=1e-4)
     torch.testing.assert_close(steps.weights @ steps.v, steps.out)
@@ -203,6 +250,35 @@ def test_trapezoid_by_hand():
     gates = [half.log(), half, half, torch.full((1, 1, 3, 1), math.pi / 2), torch.ones(1, 1, 3, 1)]
     out, _ = by_chunks(trapezoid, q, q, v, gates, 2)
     torch.testing.assert_close(out.flatten(), torch.tensor([2.0, 3, 4 - 1]))
+
+
+def test_another_key_by_hand():
+    # w = (1/2, 1), a = (1, 1/2), κ̂ = (0.6, 0.8): of (4, 1), before it fades, 3.2 is read, and (0.6, 0.4) · 3.2 leaves
+    # the faded (2, 1); v = 2 is written under (1, 0).
+    q, k = torch.ones(1, 1, 1, 2), torch.tensor([[[[1.0, 0, 0.6, 0.8]]]])
+    gates = [torch.tensor([[[row]]]) for row in ([math.log(0.5), 0.0], [1.0, 0.5], [1.0, 1.0])]
+    past, v = torch.tensor([[[[4.0], [1]]]]), torch.tensor([[[[2.0]]]])
+    out, state = by_chunks(erase_by_another_key, q, k, v, gates, 1, 0, past)
+    assert state.flatten().tolist() == pytest.approx([2.08, -0.28]) and out.item() == pytest.approx(
+        1.8
+    )
+
+
+def test_comba_by_hand():
+    # β = 1, σ(b) = 1/2, d = 1/2: of the 4 under the key 2 is read, and v = 7 less 2 is added; half the query is its key.
+    one = torch.ones(1, 1, 1, 1)
+    gates = [0 * one, one, one / 2, one / 2]
+    k = torch.tensor([[[[1.0, 1.0]]]])
+    out, state = by_chunks(comba, one, k, 7 * one, gates, 1, 0, 4 * one)
+    assert state.item() == pytest.approx(9) and out.item() == pytest.approx(4.5)
+
+
+def test_forgotten_keys_by_hand():
+    # Both gates are 1/2, as σ(0), of which the least gate 1/2 keeps half of the rest: α = 3/4, k = 1/4.
+    ones = torch.ones(1, 1, 2, 1)
+    v = torch.tensor([4.0, 8]).reshape(1, 1, 2, 1)
+    out, _ = by_chunks(forgotten_keys, ones, 0 * ones, v, [ones / 2], 2)
+    assert out.flatten().tolist() == pytest.approx([1.0, 2.75])
 
 
 def test_with_one_gate_erase_and_write_is_kimi_delta():

@@ -261,9 +261,11 @@ def retention_cost(config: LayerConfig, area: Area) -> Cost:
 def delta_cost(config: LayerConfig, area: Area) -> Cost:
     """The gates; within chunks two products of all pairs and a triangular system; between them a state of D × E."""
     dim, value, (chunk, _, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
-    gates = 2 if config.kernel.key == "gated_delta" else 1
+    gates = 1 if config.kernel.key == "delta" else 2
     flops = 2.0 * gates * area.keys * config.d_model + length * corrected_flops(chunk, dim, value)
     a_token = 3 * dim + 3 * chunk + max(3 * chunk, 2 * (chunk + value))  # solving, or going through
+    if config.kernel.key == "comba":  # two keys, one of them scaled, and corrected queries
+        a_token += 4 * dim
     numbers = (
         (area.queries + area.keys) * dim
         + padding(area, length, dim, dim + value)
@@ -462,3 +464,26 @@ def trapezoid_cost(config: LayerConfig, area: Area) -> Cost:
     numbers = (area.queries + area.keys) * dim + padding(area, length, dim, dim + value)
     numbers += length * (2 * dim + 2 * pairs) + within
     return summed(config, area, flops, numbers, prepared=False)
+
+
+def rwkv7_cost(config: LayerConfig, area: Area) -> Cost:
+    """Two gates of all channels; then a delta rule of two steps a token, where products of queries are made twice."""
+    dim, value, rank = config.qk_dim, config.v_dim, int(config.kernel["rank"])
+    chunk, _, length = chunks_of(config, area, halved=True)
+    flops = 4.0 * area.keys * rank * (config.d_model / config.score_heads + dim)
+    flops += length * (chunk * (16.0 * dim + 12 * value + 8 * chunk) + 10.0 * dim * value)
+    a_token = 16 * dim + 2 * value + 8 * chunk + max(4 * dim, 6 * chunk, 2 * value + 4 * chunk)
+    inputs = (area.queries + 6 * area.keys) * dim + padding(area, length, dim, 5 * dim + value)
+    return summed(config, area, flops, inputs + length * a_token, prepared=False)
+
+
+def hgrn2_cost(config: LayerConfig, area: Area) -> Cost:
+    """As gla_cost, without gates of its own."""
+    dim, value = config.qk_dim, config.v_dim
+    chunk, count, length = chunks_of(config, area, halved=True)
+    flops = length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
+    states = count * dim * value
+    after = 2 * length * dim + max(3 * states, states + 3 * length * value)
+    inputs = area.queries * dim + area.copied_keys * dim + padding(area, length, dim, dim + value)
+    held = length * (3 * dim + chunk)
+    return summed(config, area, flops, inputs + held + max(4 * length * dim, after), prepared=False)

@@ -252,7 +252,8 @@ class StateKernel(nn.Module):
 
     @full_precision
     def forward(self, inputs: AttentionInputs) -> Steps:
-        block, dtype = inputs.block, next(self.parameters()).dtype  # autocast may give x in half
+        # autocast may give x in half
+        block, dtype = inputs.block, next((x.dtype for x in self.parameters()), inputs.q.dtype)
         context = block.require("context", f"kernel = {self.key}", kernel="retention").to(dtype)
         real = real_keys(inputs, self.key)
         q, k, scale = scaled_qk(inputs)

@@ -8,8 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.attention.kernels.costs import (
+    delta_cost,
     delta_product_cost,
     gdn2_cost,
+    hgrn2_cost,
+    power_of_two,
+    rwkv7_cost,
     trapezoid_cost,
     turned_pairs,
 )
@@ -21,8 +25,10 @@ from core.attention.kernels.delta import (
     correct_in_chunks,
     decay_between,
     decay_products,
+    gated_linear,
     unit,
 )
+from core.attention.kernels.exact import to_float32
 from core.attention.kernels.implied import (
     CAUSAL,
     CHUNK,
@@ -30,6 +36,7 @@ from core.attention.kernels.implied import (
     StateKernel,
     head_gates,
     initial_steps,
+    low_rank,
     needs_plain_rows,
     states_before,
 )
@@ -256,6 +263,141 @@ class Trapezoid(StateKernel):
         )
 
 
+# RWKV-7: a token erases by another key than it writes with.
+
+
+def erase_by_another_key(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    rate: Tensor,
+    gain: Tensor,
+    past: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """S_tᵀ q_t and the last S, where each token erases and then writes, as two steps of a delta rule.
+
+    decay = log w, rate = a and gain are (B, H, n, c, D); k (B, H, n, c, 2D) holds the key that writes, and κ̂. What is
+    erased is read before the state decays, so κ̂ is divided by w, which is 0.54 or more.
+    """
+    k, erased = k.chunk(2, -1)
+    none = torch.zeros_like(k)
+    keys, reads, decay = (
+        torch.stack(pair, 4).flatten(3, 4)  # (B, H, n, 2c, D)
+        for pair in ((rate * erased, gain * k), (erased * (-decay).exp(), none), (decay, none))
+    )
+    values = torch.stack((torch.zeros_like(v), v), 4).flatten(3, 4)
+    (weights, meets), (queries, since), until, total = decay_products(
+        [q.repeat_interleave(2, 3), reads], keys, decay
+    )
+    weights, queries = weights[..., 1::2, :], queries[..., 1::2, :]
+    rows, remains = [queries, since], total.unsqueeze(-1)
+    return correct_in_chunks([weights, meets], rows, until, remains, values, None, past)
+
+
+SLOWEST = math.exp(-0.5)  # −log of the strongest decay of a channel
+
+
+class AnotherKey(StateKernel):
+    """w = e^(−e^(−1/2) σ(W_2 tanh(W_1 x) + b)) and a = σ(W_4 W_3 x + c) of each channel; κ̂ = (ξ ⊙ k) / |ξ ⊙ k|.
+
+    The key that writes is k ⊙ (1 + (a − 1) ⊙ m), with ξ and m learned a head and channel. Peng et al. 2025 (2503.14456),
+    section 4.
+    """
+
+    rule: Rule = staticmethod(erase_by_another_key)
+
+    def __init__(self, config: LayerConfig) -> None:
+        super().__init__(config)
+        self.chunk, rank = power_of_two(self.chunk), int(config.kernel["rank"])
+        self.forget, self.rate = (low_rank(config, rank) for _ in range(2))
+        self.forget = nn.Sequential(self.forget.down, nn.Tanh(), self.forget.up)
+        self.erased, self.mix = (
+            nn.Parameter(torch.ones(config.score_heads, 1, config.qk_dim)) for _ in range(2)
+        )
+
+    def prepare(self, q: Tensor, k: Tensor, scale: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        return q * scale, torch.cat((k, unit(k * self.erased)), -1)
+
+    def gates(self, context: Tensor) -> tuple[Tensor, ...]:
+        """log w, a, and what multiplies the key that writes, (B, H, S, D) each."""
+        decay, rate = (
+            head_gates(layer, context, self.heads).sigmoid() for layer in (self.forget, self.rate)
+        )
+        return -SLOWEST * decay, rate, 1 + (rate - 1) * self.mix
+
+
+# Comba: the gated delta rule that erases less than it reads, and whose queries leave out their own key.
+
+
+def comba(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    write: Tensor,
+    erase: Tensor,
+    correct: Tensor,
+    past: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """S_t(q_t − d k_t) and the last Sᵀ; the gates are (B, H, n, c, 1), k is (B, H, n, c, 2D), as it is and scaled as q."""
+    k, scaled = k.chunk(2, -1)
+    total = decay.cumsum(-2)
+    between, since, end = decay_between(total), total.exp(), total[..., -1:, :]
+    both = [q - correct * scaled, erase * k]
+    weights, rows = [(row @ k.mT) * between for row in both], [row * since for row in both]
+    return correct_in_chunks(weights, rows, k * (end - total).exp(), end.exp(), v, write, past)
+
+
+class Comba(GatedDelta):
+    """α and β of the gated delta rule; σ(b) of what is read is erased, and d of its own key leaves each query.
+
+    b and d are one a head. Hu et al. 2025 (2506.02475), section 3.
+    """
+
+    rule: Rule = staticmethod(comba)
+
+    def __init__(self, config: LayerConfig) -> None:
+        super().__init__(config)
+        self.erase, self.correct = (
+            nn.Parameter(torch.ones(config.score_heads, 1, 1)) for _ in range(2)
+        )
+
+    def prepare(self, q: Tensor, k: Tensor, scale: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        return unit(q, scale), torch.cat((unit(k), unit(k, scale)), -1)
+
+    def gates(self, context: Tensor) -> tuple[Tensor, ...]:
+        """log α, β, σ(b) and d, (B, H, S, 1) each."""
+        decay, write = super().gates(context)
+        return decay, write, self.erase.sigmoid().expand_as(write), self.correct.expand_as(write)
+
+
+# HGRN2: gated linear attention whose key is what its gate forgets.
+
+
+def forgotten_keys(
+    q: Tensor, k: Tensor, v: Tensor, share: Tensor, past: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """S_tᵀ q_t and the last S, with k = share · σ(−k) and α = 1 − k; share is (B, H, n, c, 1)."""
+    k = share * (-k).sigmoid()
+    return gated_linear(q, k, v, torch.log1p(-k.clamp(max=1 - 1e-6)), past)
+
+
+class ForgottenKeys(StateKernel):
+    """The projection's keys are the gates: α = g + (1 − g) σ(k), with g the least gate. Qin et al. 2024 (2404.07904)."""
+
+    rule: Rule = staticmethod(forgotten_keys)
+
+    def __init__(self, config: LayerConfig) -> None:
+        super().__init__(config)
+        self.chunk, self.least = power_of_two(self.chunk), float(config.kernel["least"])
+
+    def gates(self, context: Tensor) -> tuple[Tensor, ...]:
+        """1 − g of every token, (B, 1, S, 1)."""
+        ones = context.new_ones(len(context), 1, context.shape[1], 1)
+        return (to_float32(ones) * (1 - self.least),)
+
+
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "delta_product",
@@ -342,5 +484,80 @@ ENTRIES: tuple[Entry, ...] = (
         traits=frozenset({"implied", "state", "own positions", "layer only"}),
         cost=trapezoid_cost,
         refuse=refuse_single_channels,
+    ),
+    Entry(
+        "rwkv7",
+        "RWKV-7",
+        AnotherKey,
+        r"q_t^\top S_t, \quad S_t = \big(\text{Diag}(w_t) - (a_t \odot \hat\kappa_t)\, \hat\kappa_t^\top\big) S_{t-1} + "
+        r"\tilde k_t v_t^\top",
+        "A state is passed from token to token. Each token scales every channel of the state by a gate of its own, erases "
+        "what the state holds for one key, and writes its value under another. A query attends only to itself and earlier "
+        "tokens. In the paper each input is mixed with that of the token before, and later layers reuse the first one's "
+        "values.",
+        "Peng et al.",
+        2025,
+        "https://arxiv.org/abs/2503.14456",
+        (
+            Param(
+                "rank",
+                "Gate rank",
+                32,
+                1,
+                256,
+                1,
+                meaning="numbers of x from which the gates of all channels are computed",
+            ),
+            GLA_CHUNK,
+        ),
+        short="(Diag(w) − (a⊙κ̂)κ̂ᵀ)S + k̃vᵀ",
+        traits=frozenset({"implied", "state", "own positions", "layer only"}),
+        cost=rwkv7_cost,
+        refuse=needs_plain_rows("rwkv7", *CAUSAL),
+    ),
+    Entry(
+        "comba",
+        "Comba",
+        Comba,
+        r"S_t (q_t - d k_t), \quad S_t = \alpha_t S_{t-1} (I - \sigma(b) \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
+        "The gated delta rule, where a learned share of what the state holds for a key is erased, and a learned share of "
+        "its own key is taken out of each query. Queries and keys have length 1, and a query attends only to itself and "
+        "earlier tokens.",
+        "Hu et al.",
+        2025,
+        "https://arxiv.org/abs/2506.02475",
+        (BETA_MAX, CHUNK),
+        short="αS(I − σ(b)βkkᵀ) + βvkᵀ, q − dk",
+        traits=frozenset({"implied", "state", "own positions", "layer only"}),
+        cost=delta_cost,
+        refuse=needs_plain_rows("comba", *CAUSAL),
+    ),
+    Entry(
+        "hgrn2",
+        "Keys as forget gates",
+        ForgottenKeys,
+        r"q_t^\top S_t, \quad S_t = \text{Diag}(\alpha_t)\, S_{t-1} + (1 - \alpha_t) v_t^\top, \quad \alpha_t = g + (1 - "
+        r"g)\, \sigma(k_t)",
+        "Gated linear attention whose keys are its gates: as much as a channel of the state forgets, so much of the value "
+        "is written there. A query attends only to itself and earlier tokens.",
+        "Qin et al.",
+        2024,
+        "https://arxiv.org/abs/2404.07904",
+        (
+            Param(
+                "least",
+                "Least gate g",
+                0.0,
+                0.0,
+                0.99,
+                0.01,
+                meaning="what every gate keeps of the state at least; it grows from layer to layer in the paper",
+            ),
+            GLA_CHUNK,
+        ),
+        short="Diag(α)S + (1 − α)vᵀ",
+        traits=frozenset({"implied", "state", "own positions", "layer only"}),
+        cost=hgrn2_cost,
+        refuse=needs_plain_rows("hgrn2", *CAUSAL),
     ),
 )

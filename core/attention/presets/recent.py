@@ -686,6 +686,51 @@ RECENT: tuple[Preset, ...] = (
         fit=share_heads(8, "keys_as_values", bias=False),
     ),
     Preset(
+        "hgrn2",
+        "HGRN2",
+        "Qin et al.",
+        2024,
+        "https://arxiv.org/abs/2404.07904",
+        (
+            ("projection", PLAIN),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", "hgrn2"),
+        ),
+        "A gated recurrence whose state grows from a vector to a matrix without further weights. In the paper queries pass a "
+        "SiLU, and the output is normalized.",
+    ),
+    Preset(
+        "rwkv7",
+        "RWKV-7, Goose",
+        "Peng et al.",
+        2025,
+        "https://arxiv.org/abs/2503.14456",
+        (
+            ("projection", Choice.of("short_conv", width=2)),
+            ("score", "dot"),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", "rwkv7"),
+        ),
+        "A recurrent model whose state learns while it reads. A convolution of two tokens stands here for its mixing with "
+        "the token before; its bonus for the own token is left out.",
+    ),
+    Preset(
+        "comba",
+        "Comba",
+        "Hu et al.",
+        2025,
+        "https://arxiv.org/abs/2506.02475",
+        (
+            ("projection", Choice.of("short_conv", gate="sigmoid")),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", "comba"),
+        ),
+        "Gated DeltaNet seen as a control loop: the state is corrected by what it returns, and so is the output.",
+    ),
+    Preset(
         "delta_product",
         "Gated DeltaProduct",
         "Siems et al.",
