@@ -9,6 +9,7 @@ from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek
 from transformers.models.diffllama import modeling_diffllama as diffllama
 from transformers.models.gemma4 import modeling_gemma4 as gemma4
 from transformers.models.neomme import modeling_neomme as neomme
+from transformers.models.zaya import modeling_zaya as zaya
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
 from core.attention.positions.rotary import Rotary
@@ -574,3 +575,92 @@ def test_the_cache_holds_what_it_says_and_gives_the_same(choice, numbers, absorb
 def test_heads_without_a_pair_are_not_rotated():
     layer = Attention(AttentionConfig(9, 3, "grouped_tied"))
     assert layer.projection.rotated == 0 and layer(torch.randn(1, 4, 9)).merged.isfinite().all()
+
+
+# CCA against the attention of ZAYA, whole, and by hand.
+
+
+@each(
+    ("heads", "kv_heads", "head_dim", "widths"),
+    [(6, 2, 4, (2, 2)), (3, 1, 8, (3, 4)), (4, 4, 2, (1, 2))],
+)
+def test_compressed_heads_against_zaya(heads, kv_heads, head_dim, widths):
+    width, head_width = widths
+    choice = Choice.of(
+        "compressed", kv_heads=kv_heads, head_dim=head_dim, width=width, head_width=head_width
+    )
+    rope = Choice.of("rope", base=5000.0, share=0.5)
+    layer = perturbed(Attention(AttentionConfig(12, heads, choice, position=rope, mask="causal")))
+    config = zaya.ZayaConfig(
+        hidden_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=head_dim,
+        cca_time0=width,
+        cca_time1=head_width,
+        rope_parameters={
+            "hybrid": {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}
+        },
+        attn_implementation="eager",
+    )
+    peer, p = zaya.ZayaAttention(config, 0), layer.projection
+    names = {
+        "qkv_proj.q_proj": p.query,
+        "qkv_proj.k_proj": p.key,
+        "qkv_proj.v_proj_current": p.value,
+        "qkv_proj.v_proj_delayed": p.delayed_value,
+        "qkv_proj.conv_qk_depthwise": p.by_number,
+        "qkv_proj.conv_qk_grouped": p.by_head,
+        "o_proj": p.output,
+    }
+    weights = {
+        f"{name}.{part}": weight
+        for name, own in names.items()
+        for part, weight in own.named_parameters()
+    } | {"qk_norm.temp": p.factor.flatten()}
+    assert set(weights) == set(dict(peer.named_parameters()))
+    x = torch.randn(2, 9, 12, requires_grad=True)
+    real = torch.tensor([[True] * 9, [False, False, True, True, False, True, True, True, False]])
+    visible = real[:, None, None] & torch.ones(9, 9, dtype=bool).tril()
+    masks = {
+        "causal": torch.zeros(2, 1, 9, 9).masked_fill(~visible, torch.finfo(x.dtype).min),
+        "conv": real,
+    }
+    waves = zaya.ZayaRotaryEmbedding(config)(x, torch.arange(9)[None], "hybrid")
+    theirs, _ = torch.func.functional_call(
+        peer, weights, (x,), {"attention_mask": masks, "position_embeddings": waves}
+    )
+    shown = visible.any(-1).mT.float() * real[..., None]  # rows that see a key, of real tokens
+    ours = layer(x, key_mask=real).merged
+    agree(ours * shown, theirs * shown, [x, *p.parameters()])
+    for parts in ((9,), (1,) * 9, (2, 3, 1, 3)):
+        stepped, cache = read_in_parts(layer, x, parts, key_mask=real)
+        assert_close(stepped * shown, ours * shown)
+    size = p.query.out_features + p.key.out_features
+    later = (width + head_width - 2) * size + kv_heads * head_dim // 2
+    assert cache.numbers == 9 * layer.config.sizes.cache + later
+
+
+def test_compressed_heads_by_hand():
+    # One head of two numbers, maps that copy x, convolutions of ones: the first adds the token before, the second that
+    # of the sums and both numbers.
+    p = Attention(AttentionConfig(2, 1, "compressed")).projection
+    put(
+        *((part.weight, torch.eye(2)) for part in (p.query, p.key)),
+        (p.value.weight, [[1.0, 0.0]]),
+        (p.delayed_value.weight, [[0.0, 1.0]]),
+        *((part.weight, torch.ones_like(part.weight)) for part in (p.by_number, p.by_head)),
+        *((part.bias, torch.zeros_like(part.bias)) for part in (p.by_number, p.by_head)),
+        (p.factor, [[[3.0]]]),
+    )
+    x = torch.tensor([[[1.0, 0.0], [2.0, 5.0]]])
+    q, k, v = p(x, x)
+    # token 0: 1 + (1, 0) = (2, 1); token 1: (2 + 5) + 2 · (1 + 0) = 9, and (11, 14); both of length √2
+    expected = F.normalize(torch.tensor([[2.0, 1.0], [11.0, 14.0]]), dim=-1) * 2**0.5
+    assert_close(q[0, 0], expected)
+    assert_close(k[0, 0], 3 * expected)
+    assert v.tolist() == [
+        [[[1.0, 0.0], [2.0, 0.0]]]
+    ]  # the second number is that of the token before
+    assert p(x, x[:, :0])[1].shape[2] == 0

@@ -49,6 +49,13 @@ def _two_latents(d_model: int, num_heads: int) -> Choices:
     return latent_sizes(d_model, num_heads, 1 if num_heads % 2 or int(whole["latent"]) % 2 else 2)
 
 
+def _half_heads(d_model: int, num_heads: int) -> Choices:
+    """One key head for four query heads, and heads of half the usual size, as in ZAYA1."""
+    shared = share_heads(4, "compressed")(d_model, num_heads)["projection"]
+    size = max(2, d_model // num_heads // 2)
+    return {"projection": Choice.of("compressed", kv_heads=shared["kv_heads"], head_dim=size)}
+
+
 RECENT: tuple[Preset, ...] = (
     # 2023 to today: the attention of models in use.
     Preset(
@@ -422,6 +429,18 @@ RECENT: tuple[Preset, ...] = (
             ("mask", "causal"),
         ),
         "A forget gate stands beside the reflections of PaTH, so that far keys fade.",
+    ),
+    Preset(
+        "cca",
+        "ZAYA1, CCA",
+        "Figliolia et al.",
+        2025,
+        "https://arxiv.org/abs/2510.04476",
+        (("position", Choice.of("rope", base=5_000_000.0, share=0.5)), ("mask", "causal")),
+        "Heads of half the usual size attend, and four of them share a key. Before that, short convolutions mix queries "
+        "and keys with the tokens before them.",
+        heads=8,
+        fit=_half_heads,
     ),
     Preset(
         "rope_vit",

@@ -1,4 +1,4 @@
-"""Projections that do more to heads: a gate, short convolutions, and the difference of two maps."""
+"""Projections that do more to heads: a gate, short convolutions, compression, and the difference of two maps."""
 
 import math
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from core.attention.basics import (
     convolve,
     linear,
     merge_heads,
+    repeat_heads,
     split_heads,
 )
 from core.attention.projections.multi_head import (
@@ -59,28 +60,14 @@ class Gated(GroupedQuery):
         return self.output(gate * joined)
 
 
-# Short convolutions before linear attention, and a norm and a gate after it, as in Mamba-2, GLA and Gated DeltaNet.
+# Projections that mix neighbouring tokens by short convolutions.
 
 
-EPSILON = 1e-5  # of the norm of each head's output
-GATES: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "sigmoid": torch.sigmoid}
-
-
-class Convolved(MultiHead):
-    """SiLU of a causal depthwise convolution of x W_q, x W_k and x W_v; (RMSNorm(out) ⊙ g(x W_g)) W_o a head.
-
-    Yang et al. 2024 (2412.06464), section 3.4. A decoder stores the last `width` − 1 rows of the three maps.
-    """
+class Mixing(Projection):
+    """q, k and v of a token read those before it; a subclass says in `carry` how. A decoder stores the last rows, too."""
 
     reads_key_mask = True
-
-    def __init__(self, d_model: int, num_heads: int, bias: bool, width: int, gate: str) -> None:
-        super().__init__(d_model, num_heads, bias)
-        bound = width**-0.5  # as nn.Conv1d's
-        self.taps = nn.Parameter(torch.empty(width, 3 * d_model).uniform_(-bound, bound))
-        self.gain = nn.Parameter(torch.ones(d_model // num_heads))
-        self.passes = GATES.get(gate)
-        self.gate: Any = linear(d_model, d_model) if self.passes else None
+    name: str  # of the choice, for messages
 
     def forward(
         self,
@@ -92,13 +79,59 @@ class Convolved(MultiHead):
         """ConfigError for another sequence."""
         if context is not x and 0 not in (x.shape[0], x.shape[1], context.shape[1]):
             raise ConfigError(
-                "projection = short_conv mixes neighbouring tokens of one sequence",
+                f"projection = {self.name} mixes neighbouring tokens of one sequence",
                 "self-attention",
                 projection="multi_head",
             )
         queries, keys = x.shape[1], context.shape[1]
-        q, k, v, _ = self.carry(context if keys else x, (), offset, key_mask if keys else None)
+        q, k, v, _ = self.carry(
+            context if keys else x, (), offset, key_mask=key_mask if keys else None
+        )
         return q[:, :, :queries], k[:, :, :keys], v[:, :, :keys]
+
+    def extend(
+        self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **given: Any
+    ) -> Extended:
+        q, k, v, last = self.carry(x, stored, offset, **given)
+        k, v = append(stored[:2], (k, v))
+        return q, k, v, (k, v, *last)
+
+
+def rows_before(
+    rows: Float[Tensor, "B T W"],
+    stored: Float[Tensor, "B n W"] | None,
+    count: int,
+    real: Bool[Tensor, "B T"] | None,
+) -> Float[Tensor, "B N W"]:
+    """Rows of a map with the `count` rows before them, zeros before a text; rows of padding are zeros, as a bias would
+    be seen by the tokens after it."""
+    if real is not None:
+        rows = rows.masked_fill(~real.unsqueeze(-1), 0.0)
+    return F.pad(rows, (0, 0, count, 0)) if stored is None else torch.cat((stored, rows), dim=1)
+
+
+# Short convolutions before linear attention, and a norm and a gate after it, as in Mamba-2, GLA and Gated DeltaNet.
+
+
+EPSILON = 1e-5  # of the norm of each head's output
+GATES: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "sigmoid": torch.sigmoid}
+
+
+class Convolved(Mixing, MultiHead):
+    """SiLU of a causal depthwise convolution of x W_q, x W_k and x W_v; (RMSNorm(out) ⊙ g(x W_g)) W_o a head.
+
+    Yang et al. 2024 (2412.06464), section 3.4. A decoder stores the last `width` − 1 rows of the three maps.
+    """
+
+    name = "short_conv"
+
+    def __init__(self, d_model: int, num_heads: int, bias: bool, width: int, gate: str) -> None:
+        super().__init__(d_model, num_heads, bias)
+        bound = width**-0.5  # as nn.Conv1d's
+        self.taps = nn.Parameter(torch.empty(width, 3 * d_model).uniform_(-bound, bound))
+        self.gain = nn.Parameter(torch.ones(d_model // num_heads))
+        self.passes = GATES.get(gate)
+        self.gate: Any = linear(d_model, d_model) if self.passes else None
 
     def carry(
         self,
@@ -109,20 +142,57 @@ class Convolved(MultiHead):
         **_: Any,
     ) -> Extended:
         rows = torch.cat((self.query(x), self.key(x), self.value(x)), dim=-1)
-        if key_mask is not None:
-            rows = rows.masked_fill(
-                ~key_mask.unsqueeze(-1), 0.0
-            )  # a bias would be seen by the tokens after padding
-        rows = (
-            torch.cat((stored[-1], rows), dim=1)
-            if stored
-            else F.pad(rows, (0, 0, len(self.taps) - 1, 0))
-        )
+        rows = rows_before(rows, stored[-1] if stored else None, len(self.taps) - 1, key_mask)
         mixed = F.silu(convolve(rows, self.taps))
         q, k, v = (split_heads(one, self.num_heads) for one in mixed.chunk(3, dim=-1))
         return q, k, v, (rows[:, x.shape[1] :],)
 
-    def extend(
+    def merge(
+        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
+    ) -> Float[Tensor, "B T C"]:
+        out = merge_heads(F.rms_norm(out, out.shape[-1:], self.gain, EPSILON))
+        return self.output(out if self.passes is None else out * self.passes(self.gate(x)))
+
+
+# Compressed heads that convolutions mix (CCA, Figliolia 2025): what attends is smaller than the layer is wide.
+
+
+class Compressed(Mixing):
+    """H queries and G keys and values of D, all small: q and k are mixed with the tokens before them. Figliolia 2025.
+
+    To [q; k] two convolutions are applied, one of each number (`width` tokens) and one within each head
+    (`head_width`), both with a bias. Added to each query is the mean of itself and its key as they were, to each key
+    the mean of these over its queries. Both then get length √D, and a key of each group a learned factor. Half of the
+    numbers of the G values are of the token itself, the others of the one before it. As in ZAYA's code a decoder stores
+    beside keys and values the last rows that the convolutions read, and the values that are still to come.
+    """
+
+    name = "compressed"
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        kv_heads: int,
+        width: int,
+        head_width: int,
+        head_dim: int,
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.kv_heads = num_heads, kv_heads
+        size = head_dim or d_model // num_heads
+        wide, narrow = num_heads * size, kv_heads * size
+        self.query, self.key = linear(d_model, wide), linear(d_model, narrow)
+        self.value = linear(d_model, narrow - narrow // 2)
+        self.delayed_value = linear(d_model, narrow // 2)
+        self.output = linear(wide, d_model)
+        both, heads = wide + narrow, num_heads + kv_heads
+        self.by_number = nn.Conv1d(both, both, width, groups=both)
+        self.by_head = nn.Conv1d(both, both, head_width, groups=heads)
+        self.before = width + head_width - 2
+        self.factor = nn.Parameter(torch.ones(kv_heads, 1, 1))
+
+    def carry(
         self,
         x: Float[Tensor, "B T C"],
         stored: tuple[Tensor, ...],
@@ -130,15 +200,22 @@ class Convolved(MultiHead):
         key_mask: Bool[Tensor, "B T"] | None = None,
         **_: Any,
     ) -> Extended:
-        q, k, v, last = self.carry(x, stored, offset, key_mask)
-        k, v = append(stored[:2], (k, v))
-        return q, k, v, (k, v, *last)
-
-    def merge(
-        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
-    ) -> Float[Tensor, "B T C"]:
-        out = merge_heads(F.rms_norm(out, out.shape[-1:], self.gain, EPSILON))
-        return self.output(out if self.passes is None else out * self.passes(self.gate(x)))
+        length, wide = x.shape[1], self.query.out_features
+        rows, delayed = stored[-2:] if stored else (None, None)
+        rows = rows_before(
+            torch.cat((self.query(x), self.key(x)), dim=-1), rows, self.before, key_mask
+        )
+        delayed = rows_before(self.delayed_value(x), delayed, 1, key_mask)
+        mixed = self.by_head(self.by_number(rows.mT)).mT if length else rows[:, :0]
+        q, k = rows[:, self.before :].split((wide, rows.shape[-1] - wide), dim=-1)
+        q, k = split_heads(q, self.num_heads), split_heads(k, self.kv_heads)
+        mean = (q + repeat_heads(k, self.num_heads)) / 2
+        of_keys = mean.unflatten(1, (self.kv_heads, -1)).mean(2)
+        q = mean + split_heads(mixed[..., :wide], self.num_heads)
+        k = of_keys + split_heads(mixed[..., wide:], self.kv_heads)
+        q, k = (F.normalize(one, dim=-1) * q.shape[-1] ** 0.5 for one in (q, k))
+        v = split_heads(torch.cat((self.value(x), delayed[:, :length]), dim=-1), self.kv_heads)
+        return q, k * self.factor, v, (rows[:, length:], delayed[:, length:])
 
 
 DIFFERENTIAL_EPSILON = 1e-5  # of the norm of each head's output, as in the paper's own code
@@ -368,6 +445,52 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "conv of {width}, norm, gate",
         traits=frozenset({"one sequence"}),
+    ),
+    Entry(
+        "compressed",
+        "Compressed and convolved (CCA)",
+        lambda config: Compressed(config.d_model, config.num_heads, **config.projection.kwargs),
+        r"[q; k]_i = \mathrm{conv}\big([x W_q;\ x W_k]\big)_i + \mathrm{mean}(x_i W_q,\ x_i W_k),\quad "
+        r"v_i = [x_i W_v;\ x_{i-1} W_v']",
+        "Attention takes place in heads smaller than the layer is wide, so it computes and stores less. Two short "
+        "convolutions let queries and keys read the tokens before them, and half of each value is of the token before.",
+        "Figliolia et al.",
+        2025,
+        "https://arxiv.org/abs/2510.04476",
+        (
+            Param(
+                "kv_heads",
+                "Key/value heads",
+                1,
+                1,
+                MAX_KV_HEADS,
+                1,
+                meaning="number G of heads of keys and values; it divides the number of query heads",
+            ),
+            Param(
+                "width",
+                "Width",
+                2,
+                1,
+                16,
+                1,
+                meaning="tokens that the convolution of each number reads, the token itself among them",
+            ),
+            Param(
+                "head_width",
+                "Width in a head",
+                2,
+                1,
+                16,
+                1,
+                meaning="tokens that the convolution within each head reads, the token itself among them",
+            ),
+            HEAD_SIZE,
+        ),
+        "conv of q and k, {kv_heads} heads of k, v",
+        traits=frozenset({"one sequence"}),
+        sizes=kv_sizes,
+        refuse=lambda config: refuse_uneven(config, "key head", (1,)),
     ),
     Entry(
         "differential",
