@@ -649,6 +649,7 @@ IN_A_LINE = [key for key in ROTATED if key not in ("grid_rope", "pope")]
 # what a place may change beside the distance: FIRE counts from the text's start, the others read the content
 NOT_BY_DISTANCE = {
     "fire",
+    "relative_logits",
     "cope",
     "forgetting",
     "wall",
@@ -820,6 +821,7 @@ COUNTS = [
     ("kerple", {}, 2 * HEADS),
     ("fire", {"hidden": 7}, 2 + 14 + 8 * HEADS),
     ("pope", {}, C),
+    ("relative_logits", {"size": 5, "distance": 7}, C * HEADS * 5 + 5 * 7),
     ("cope", {"places": 6}, 6 * DIM),
     ("forgetting", {}, C * HEADS + HEADS),
     ("wall", {}, C * C + C),
