@@ -7,7 +7,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.attention.basics import MAX_HIDDEN_CELLS, Dot, Product, Score, dot_product_scale
+from core.attention.basics import (
+    MAX_HIDDEN_CELLS,
+    Dot,
+    Product,
+    Score,
+    clip_rms,
+    dot_product_scale,
+)
 from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param
 
 MIN_TAU = 0.01  # Swin V2's bound
@@ -108,6 +115,22 @@ class QKNorm(Dot):
 
     def drop_keys(self) -> None:
         self.key = nn.Identity()
+
+
+class Clipped(Dot):
+    """clip(g ⊙ q)ᵀclip(k)/√D: vectors with a root mean square above `largest` are shortened to it. Inkling 2 (2026).
+
+    g are learned gains, one for each dimension of a head. Vectors that are shorter keep their length, so it counts; no
+    score passes largest² · √D.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int, largest: float) -> None:
+        super().__init__(dot_product_scale(head_dim))
+        self.largest = largest
+        self.gain = nn.Parameter(torch.ones(num_heads, 1, head_dim))
+
+    def qk_transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return clip_rms(self.gain * q, self.largest), clip_rms(k, self.largest)
 
 
 class UnitVectors(Product):
@@ -242,6 +265,31 @@ SCORES = Axis(
         2025,
         "https://arxiv.org/abs/2505.09388",
         short="norm q · norm k",
+        traits=frozenset({"product"}),
+    ),
+    Entry(
+        "clipped",
+        "Clipped lengths",
+        lambda config: Clipped(config.score_heads, config.qk_dim, **config.score.kwargs),
+        r"\mathrm{clip}(g \odot q_i)^\top\, \mathrm{clip}(k_j) / \sqrt{D},\quad "
+        r"\mathrm{clip}(x) = x \cdot \min\!\big(1,\ c\sqrt{D} / \lVert x \rVert\big)",
+        "Queries, after learned gains, and keys that are longer than a bound are shortened to it, so scores cannot grow "
+        "without limit. A norm would give all vectors one length; here short ones stay short.",
+        "Thinking Machines",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/inkling2",
+        (
+            Param(
+                "largest",
+                "Largest length",
+                2.0,
+                0.1,
+                100.0,
+                0.1,
+                meaning="bound c of the root mean square of a query or key; 2 in Inkling 2",
+            ),
+        ),
+        short="clip q · clip k",
         traits=frozenset({"product"}),
     ),
     Entry(

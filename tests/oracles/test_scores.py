@@ -244,6 +244,10 @@ def rms(x):
     return x / (x.square().mean() + 1e-6).sqrt()
 
 
+def clip(x):
+    return x * (2 * math.sqrt(len(x)) / x.norm()).clamp(max=1)
+
+
 FORMULAS = {
     "dot": lambda m: lambda h, q, k: q @ k,
     "scaled_dot": lambda m: lambda h, q, k: q @ k / math.sqrt(D),
@@ -258,6 +262,7 @@ FORMULAS = {
     "qk_norm": lambda m: (
         lambda h, q, k: (rms(q) * m.query.weight) @ (rms(k) * m.key.weight) / math.sqrt(D)
     ),
+    "clipped": lambda m: lambda h, q, k: clip(q * m.gain[h, 0]) @ clip(k) / math.sqrt(D),
     "unit_vectors": lambda m: (
         lambda h, q, k: (
             math.sqrt(D)
@@ -301,6 +306,7 @@ def test_without_gradients_it_is_the_same_in_slices(score, monkeypatch):
 GENERAL = "Luong: W = [[0, 2], [0, 0]] lets the first of q meet the second of k alone; (3, 5)·W·(7, 11) = 66."
 CONCAT = "Luong: W = [W_q | W_k] reads q's first and k's second; v = 2, so the score is 2·tanh(0.5 − 0.25)."
 QK_NORM = "RMSNorm(3, 4) = (3, 4)/√12.5 and RMSNorm(0, 2) = (0, √2); gains (1, 2) and (1, 3): 6·4·√2/√12.5/√2."
+CLIPPED = "A root mean square of 2 is a length of 2√2: (3, 4)·(1, 2) = (3, 8) is cut to it, (0, 2) is shorter and stays."
 UNIT = "q = (3, 4) and k = (0, 2) become (0.6, 0.8) and (0, 1); with gains (1, 2) the product is 3.2, times √2."
 ADDITIVE = "Bahdanau: W₁ = W₂ = 1, v = (1, −1); q = (1, 0) and k = (0, 1) meet as tanh 1 − tanh 1, k = (1, −1) as 1.7257."
 EYES = {"query": torch.eye(2)[None], "key": torch.eye(2)[None], "vector": [[1.0, -1.0]]}
@@ -336,6 +342,14 @@ HALF = Choice.of("cosine", tau=0.5)
             [0.0, 2.0],
             24 / math.sqrt(12.5),
             QK_NORM,
+        ),
+        (
+            "clipped",
+            {"gain": [[[1.0, 2.0]]]},
+            [3.0, 4.0],
+            [0.0, 2.0],
+            8 * math.sqrt(8 / 73) * 2 / math.sqrt(2),
+            CLIPPED,
         ),
         (
             "unit_vectors",
@@ -526,7 +540,10 @@ def test_hard_is_x_transformers():
 def test_every_normalizer_stands_beside_an_oracle():
     source = Path(__file__).read_text("utf-8")
     named = {item.key for item in AXES["normalizer"] if f'"{item.key}"' in source}
-    assert {item.key for item in AXES["normalizer"]} - named <= {"softmax"}
+    assert {item.key for item in AXES["normalizer"]} - named <= {
+        "softmax",
+        "query_sink",
+    }  # test_inkling.py has the latter
 
 
 # The normalizers of 2020 to 2025 against a second writing of each paper's equation, row by row, and x_transformers.

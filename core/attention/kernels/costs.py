@@ -48,7 +48,7 @@ def kernel_cost(config: LayerConfig, area: Area, flops: float, peak: float) -> C
     held = temporary = float(INDEX * (area.queries + area.keys))  # i and j
     q_bytes = FLOAT * config.score_heads * config.scored_dim * area.queries
     k_bytes = FLOAT * config.kv_heads * config.scored_dim * area.keys
-    new_k = "q, k" in enters(config.position) or config.score.key == "qk_norm"
+    new_k = "q, k" in enters(config.position) or config.score.key in ("qk_norm", "clipped")
     if new_k:
         held += q_bytes + k_bytes
         temporary = k_bytes * (
