@@ -281,12 +281,22 @@ class Normalizer(nn.Module):
         self, scores: Float[Tensor, "B H T S"], mask: Bool[Tensor, ...] | None
     ) -> Float[Tensor, "B H T S"]:
         """Weights in the scores' own dtype; mask is True where a query may attend."""
+        return self.rows(scores, mask, self.normalize)
+
+    def at(self, block: ScoreBlock) -> Callable[[Tensor, Tensor | None], Tensor]:
+        """`forward` for a block's scores; one that reads the tokens themselves takes its part of x."""
+        return self
+
+    def rows(
+        self, scores: Tensor, mask: Tensor | None, normalize: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """`forward` with that `normalize`."""
         dtype = scores.dtype
         ready = self.prepare(scores.float() if dtype in HALF else scores, mask)
         if mask is None:
-            return self.normalize(ready).to(dtype)
+            return normalize(ready).to(dtype)
         hidden = ~mask
-        weights = self.normalize(ready.masked_fill(hidden, torch.finfo(ready.dtype).min))
+        weights = normalize(ready.masked_fill(hidden, torch.finfo(ready.dtype).min))
         return weights.masked_fill(hidden, 0.0).to(dtype)
 
     def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -152,7 +152,8 @@ def loss_of_indexer(inputs: AttentionInputs, indexer: Indexer | Compressed) -> F
     if block.key_mask is not None:
         visible = visible & block.key_mask
     with torch.no_grad():
-        weights = inputs.normalizer(compute_scores(replace(inputs, record=False))[-1], visible)
+        scores = compute_scores(replace(inputs, record=False))[-1]
+        weights = inputs.normalizer.at(block)(scores, visible)
     return indexer.loss(constant, weights, visible)
 
 

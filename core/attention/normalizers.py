@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -10,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from core.attention.basics import Normalizer, Softmax
+from core.attention.basics import Normalizer, ScoreBlock, Softmax, linear
 from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param, refuse_if
 
 # What the entries of all normalizers share: the parameter `temperature`, and the memory of their matrices.
@@ -90,8 +91,29 @@ class Sink(Normalizer):
 
     def normalize(self, scores: Tensor) -> Tensor:
         b = scores.new_zeros(1) if self.sink is None else self.sink.to(scores.dtype)
-        total = torch.logaddexp(scores.logsumexp(-1, keepdim=True), b[:, None, None])
-        return (scores - total).exp()
+        return beside_sink(b[:, None, None], scores)
+
+
+def beside_sink(sink: Float[Tensor, "..."], scores: Float[Tensor, "B H T S"]) -> Tensor:
+    """e^s / (e^sink + Σ e^s)."""
+    total = torch.logaddexp(scores.logsumexp(-1, keepdim=True), sink.to(scores.dtype))
+    return (scores - total).exp()
+
+
+class QuerySink(Sink):
+    """e^s / (e^(wᵀxᵢ) + Σ e^s): each query computes the score of its sink, with one w a head. Inkling 2 (2026).
+
+    Called for scores alone, without the tokens that they are of, the sink is that of x = 0.
+    """
+
+    def __init__(self, temperature: float, d_model: int, num_heads: int) -> None:
+        super().__init__(temperature)
+        self.level = linear(d_model, num_heads)
+
+    def at(self, block: ScoreBlock) -> Callable[[Tensor, Tensor | None], Tensor]:
+        x = block.require("x", "normalizer = query_sink", normalizer="sink")
+        sink = self.level(x[:, block.i.flatten() - block.offset]).mT[..., None]  # (B, H, T, 1)
+        return partial(self.rows, normalize=partial(beside_sink, sink))
 
 
 class Sigmoid(Normalizer):
@@ -489,6 +511,25 @@ NORMALIZERS = Axis(
         "eˢ / (eᵇ + Σ eˢ)",
         traits=frozenset({"at most one"}),
         cost=matrices(2, 3),
+    ),
+    Entry(
+        "query_sink",
+        "Query sink",
+        lambda config: QuerySink(
+            d_model=config.d_model, num_heads=config.score_heads, **config.normalizer.kwargs
+        ),
+        r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_{hi}} + \sum_m e^{s_{im}/\tau}},\quad b_{hi} = w_h^\top x_i",
+        "Each query computes the score of its sink, so a token itself says how much of its attention goes to no key.",
+        "Thinking Machines",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/inkling2",
+        (TEMPERATURE,),
+        "eˢ / (e^(w·x) + Σ eˢ)",
+        traits=frozenset({"at most one"}),
+        cost=lambda config, area: (
+            matrices(2, 3)(config, area)
+            + Cost(2.0 * config.d_model * config.score_heads * area.queries)
+        ),
     ),
     Entry(
         "sigmoid",
