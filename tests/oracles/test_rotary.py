@@ -451,7 +451,7 @@ STEPS = torch.tensor([0.0, 1, 1, 2, 2])
         ),
         # a = 1/2, n = 2: queries 0, 1 … 4 have 0, 1, 1, 2 and 2 whole steps behind them and their own position
         (
-            PositionTemperature(0.5, 2),
+            PositionTemperature(0.5, 2, "steps"),
             {},
             torch.ones(5, 3),
             [True] * 3,

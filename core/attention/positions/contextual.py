@@ -362,20 +362,26 @@ def _multi_token_cost(config: LayerConfig, area: Area) -> Cost:
 class PositionTemperature(Position):
     """sᵢⱼ · (1 + a·log(1 + ⌊(i + 1)/n⌋)): scores grow with the query's position, in steps of n positions. Llama 4.
 
+    The rule "smooth" is 1 + a·log(max(1, (i + 1)/n)): nothing up to position n, then without steps. Inkling.
+
     Without it a softmax becomes flatter as a query sees more keys (Nakanishi 2025). The model multiplies the query,
     which gives the same scores.
     """
 
-    def __init__(self, growth: float, step: int) -> None:
+    def __init__(self, growth: float, step: int, rule: str) -> None:
         super().__init__()
-        self.growth, self.step = growth, step
+        self.growth, self.step, self.smooth = growth, step, rule == "smooth"
 
     def adjust(
         self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
     ) -> Float[Tensor, "B H T S"]:
-        steps = torch.div(block.i + 1, self.step, rounding_mode="floor")  # (T, 1)
-        steps = steps.to(torch.promote_types(scores.dtype, torch.float32))
-        return scores * (1.0 + self.growth * steps.log1p()).to(scores.dtype)
+        precise = torch.promote_types(scores.dtype, torch.float32)
+        if self.smooth:
+            grown = ((block.i + 1).to(precise) / self.step).clamp(min=1.0).log()  # (T, 1)
+        else:
+            steps = torch.div(block.i + 1, self.step, rounding_mode="floor")
+            grown = steps.to(precise).log1p()
+        return scores * (1.0 + self.growth * grown).to(scores.dtype)
 
 
 class Typed(Position):
@@ -628,9 +634,17 @@ ENTRIES: tuple[Entry, ...] = (
                 "Step n",
                 1,
                 1,
-                65536,
+                2**20,
                 1,
-                meaning="number of positions n with the same factor; 8,192 in Llama 4",
+                meaning="number of positions n with the same factor; 8,192 in Llama 4, 128,000 in Inkling 2",
+            ),
+            Param(
+                "rule",
+                "Rule",
+                "steps",
+                choices=("steps", "smooth"),
+                labels=("in steps of n (Llama 4)", "from position n on (Inkling)"),
+                meaning="whether the factor grows after each n positions, or only the first n share one",
             ),
         ),
         short="s·(1 + a·log(1 + i / {step}))",
