@@ -562,6 +562,7 @@ WEIGHTS_BY_HAND = [
     ("softmax_one", {}, [0.0, 1.0], [1 / (2 + E), E / (2 + E)]),
     ("sink", {"start": 1.0}, [0.0, 1.0], [1 / (1 + 2 * E), E / (1 + 2 * E)]),
     # two keys: σ(s − log 2) = e^s / (e^s + 2)
+    ("query_sink", {}, [0.0, 1.0], [1 / (2 + E), E / (2 + E)]),  # beside no token: that of x = 0
     ("sigmoid", {}, [0.0, 1.0], [1 / 3, E / (E + 2)]),
     ("sigmoid", {"by_length": False, "bias": -1.0}, [0.0, 1.0], [1 / (1 + E), 0.5]),
     # Martins 2016: with a gap t < 1 between two, the weights are (1 ± t)/2

@@ -424,6 +424,8 @@ def beside_each(values, choices=ALL_CHOICES):
 )
 def test_every_choice_trains_in_a_stack(axis, key, kind):
     # Recording and padding change nothing, and a decoder says word by word what it says at once.
+    if (key, kind) == ("not", "forecaster"):
+        return  # what forecasts comes last, and sees later tokens alone
     attention = attention_of(axis, key)
     shape = {
         "decoder": Shape(VOCAB, VOCAB, 12, one_vocabulary=True),

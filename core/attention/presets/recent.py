@@ -810,6 +810,39 @@ RECENT: tuple[Preset, ...] = (
         "count modulo two (2411.12537). Three of four layers are like this; the fourth is softmax attention.",
     ),
     Preset(
+        "inkling",
+        "Inkling",
+        "Thinking Machines",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/inkling",
+        (
+            ("score", "qk_norm"),
+            ("position", "relative_logits"),
+            ("mask", Choice.of("causal_local", lookback=3)),
+        ),
+        "Order enters by a bias that each token mixes from learned profiles, and by short convolutions of keys and values. "
+        "Five of six layers attend to the last 512 tokens (here 4). Scores are divided by D; learned gains replace that.",
+        heads=8,
+        fit=share_heads(4, "dynamic_conv", taps="fixed", scaled=False, gate=False),
+    ),
+    Preset(
+        "inkling2",
+        "Inkling 2",
+        "Thinking Machines",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/inkling2",
+        (
+            ("score", "clipped"),
+            ("position", Choice.of("relative_logits", clip=2.0)),
+            ("mask", "causal"),
+            ("normalizer", "query_sink"),
+        ),
+        "A layer that attends to all tokens: each token computes the taps of its convolution, its sink and its bias by "
+        "distance. The other five of six have a window and fixed taps. Convolutions after a layer are left out here.",
+        heads=8,
+        fit=share_heads(6, "dynamic_conv"),
+    ),
+    Preset(
         "exclusive",
         "Exclusive self-attention",
         "Zhai",

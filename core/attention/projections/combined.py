@@ -218,6 +218,76 @@ class Compressed(Mixing):
         return q, k * self.factor, v, (rows[:, length:], delayed[:, length:])
 
 
+# Convolutions of keys and values alone, whose taps the token itself may compute, as in Inkling 1 and 2.
+
+
+VALUE_EPSILON = 1e-6  # of the norm of a value
+
+
+class DynamicConvolution(Mixing, GroupedQuery):
+    """k_j + Σ_w (c_w + d_jw) ⊙ k_(j−w) of x W_k, and v alike: d is computed from token j. Inkling 2 (2026).
+
+    c has a tap for each channel, d = x W_d one for each head of keys and of values; with taps "fixed" (Inkling 1, and
+    Inkling 2's layers with a window) there is no d. With `scaled` the sum is divided by the square root of its number
+    of terms, and v brought to a root mean square of 1, as in Inkling 2. The gate is that of gated attention. A decoder
+    stores the last `width` − 1 rows of x W_k and x W_v beside k and v.
+    """
+
+    name = "dynamic_conv"
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        kv_heads: int,
+        head_dim: int,
+        width: int,
+        taps: str,
+        scaled: bool,
+        gate: bool,
+    ) -> None:
+        super().__init__(d_model, num_heads, kv_heads, False, head_dim)
+        rows, dynamic = 2 * self.key.out_features, taps == "dynamic"
+        bound = 0.0 if dynamic else width**-0.5  # as nn.Conv1d's
+        self.taps = nn.Parameter(torch.empty(width, rows).uniform_(-bound, bound))
+        self.mix: Any = linear(d_model, 2 * kv_heads * width) if dynamic else None
+        self.gate: Any = linear(d_model, self.query.out_features) if gate else None
+        self.terms = width * (2 if dynamic else 1) + 1 if scaled else 0
+
+    def carry(
+        self,
+        x: Float[Tensor, "B T C"],
+        stored: tuple[Tensor, ...],
+        offset: int,
+        key_mask: Bool[Tensor, "B T"] | None = None,
+        **_: Any,
+    ) -> Extended:
+        own, (width, heads) = (
+            torch.cat((self.key(x), self.value(x)), dim=-1),
+            (len(self.taps), 2 * self.kv_heads),
+        )
+        rows = rows_before(own, stored[-1] if stored else None, width - 1, key_mask)
+        taps = rearrange(self.taps, "w (h d) -> w h d", h=heads)
+        near = rearrange(rows, "b t (h d) -> b t h d", h=heads)
+        mixed = near[:, width - 1 :]
+        if self.mix is not None:
+            moving = rearrange(self.mix(x), "b t (h w) -> w b t h 1", h=heads)
+        for lag in range(width):
+            tap = taps[lag] if self.mix is None else taps[lag] + moving[lag]
+            mixed = mixed + tap * near[:, width - 1 - lag : near.shape[1] - lag]
+        if self.terms:
+            mixed = mixed * self.terms**-0.5
+        k, v = mixed.transpose(1, 2).chunk(2, dim=1)
+        v = F.rms_norm(v, v.shape[-1:], eps=VALUE_EPSILON) if self.terms else v
+        return self.queries(x), k, v, (rows[:, x.shape[1] :],)
+
+    def merge(
+        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
+    ) -> Float[Tensor, "B T C"]:
+        joined = merge_heads(out)
+        return self.output(joined if self.gate is None else self.gate(x).sigmoid() * joined)
+
+
 DIFFERENTIAL_EPSILON = 1e-5  # of the norm of each head's output, as in the paper's own code
 INITIAL_STD = 0.1  # standard deviation of the vectors that make λ, at the start
 
@@ -491,6 +561,54 @@ ENTRIES: tuple[Entry, ...] = (
         traits=frozenset({"one sequence"}),
         sizes=kv_sizes,
         refuse=lambda config: refuse_uneven(config, "key head", (1,)),
+    ),
+    Entry(
+        "dynamic_conv",
+        "Dynamic convolution of keys and values",
+        lambda config: DynamicConvolution(
+            config.d_model,
+            config.num_heads,
+            **config.projection.kwargs | {"kv_heads": config.kv_heads},
+        ),
+        r"k_j = \kappa_j + \sum_w (c_w + d_{jw}) \odot \kappa_{j-w},\quad \kappa_j = x_j W_k,\quad d_j = x_j W_d;\quad "
+        r"v_j\ \text{alike}",
+        "Keys and values are mixed with those of the few tokens before them, and each token computes how. Inkling 2 also "
+        "brings values to one length, and a gate of the query's token multiplies the output.",
+        "Thinking Machines",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/inkling2",
+        (
+            KV_HEADS,
+            HEAD_SIZE,
+            Param(
+                "width",
+                "Width",
+                4,
+                1,
+                16,
+                1,
+                meaning="tokens that a convolution reads, the token itself among them",
+            ),
+            Param(
+                "taps",
+                "Taps",
+                "dynamic",
+                choices=("dynamic", "fixed"),
+                labels=("learned, and more from the token", "learned"),
+                meaning="whether each token adds numbers of its own to the learned taps",
+            ),
+            Param(
+                "scaled",
+                "Scaled",
+                True,
+                meaning="whether the sum is divided by the root of its number of terms, and values are normalized",
+            ),
+            Param("gate", "Gate", True, meaning="whether a sigmoid gate multiplies the output"),
+        ),
+        "{taps} conv of k, v",
+        traits=frozenset({"one sequence"}),
+        sizes=kv_sizes,
+        refuse=lambda config: refuse_uneven(config, "key head", (0,)),
     ),
     Entry(
         "differential",
