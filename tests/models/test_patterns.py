@@ -9,16 +9,13 @@ import torch
 import torch.nn.functional as F
 
 from core.attention import (
-    AXES,
     PRESETS,
     Attention,
     AttentionConfig,
     Choice,
     ConfigError,
-    Entry,
-    register,
 )
-from core.attention.basics import MultiHead, split_heads
+from core.attention.basics import split_heads
 from core.attention.config import example, example_config
 from core.attention.presets import distinct_names
 from core.models import (
@@ -226,7 +223,7 @@ def test_layers_are_named_by_what_distinguishes_them():
     assert distinct_names([FULL, turned, turned.with_(score="scaled_dot")]) == names
 
 
-# A projection that mixes layers, as an author writes it: value residuals in a stack.
+# A projection that mixes layers: value residuals in a stack.
 
 
 SHARED_B, T, SHARED_C, SHARED_H, V = (
@@ -236,33 +233,6 @@ SHARED_B, T, SHARED_C, SHARED_H, V = (
     3,
     11,
 )
-
-
-class ValueResidual(MultiHead):
-    """v = λ₁ v + λ₂ v of the first layer. Zhou et al. 2024 (2410.17897), equation 5."""
-
-    shares = True
-
-    def __init__(self, config):
-        super().__init__(config.d_model, config.num_heads, False)
-        self.share = torch.nn.Parameter(torch.tensor([0.5, 0.5]))
-
-    def forward(self, x, context, offset=0, shared=None):
-        q, k, v = super().forward(x, context, offset)
-        if self.layer == 0:
-            shared["values"] = v
-            return q, k, v
-        return q, k, self.share[0] * v + self.share[1] * shared["values"]
-
-
-@pytest.fixture
-def axes():
-    before = list(AXES["projection"])
-    meaning, alone = "A projection of an author, for the tests.", frozenset({"one sequence"})
-    key = "value_residual"
-    register("projection", Entry(key, key, ValueResidual, "x", meaning, "", 2026, traits=alone))
-    yield
-    AXES["projection"][:] = before
 
 
 def shared_stack(kind="decoder", **more):
@@ -289,7 +259,7 @@ def by_hand(model, tokens):
             for name in ("query", "key", "value")
         )
         share = own.projection.share
-        first, v = (v, v) if first is None else (first, share[0] * v + share[1] * first)
+        first, v = (v, v) if first is None else (first, (1 - share) * v + share * first)
         q, k = (own.position.rotate(one, 0, tokens.shape[1]) for one in (q, k))
         scores = (q @ k.mT * (SHARED_C // SHARED_H) ** -0.5).masked_fill(
             torch.ones(T, T, dtype=torch.bool).triu(1), -torch.inf
@@ -301,7 +271,7 @@ def by_hand(model, tokens):
     return model.output(model.norm(x))
 
 
-def test_value_residuals_in_a_stack_are_those_written_by_hand(axes):
+def test_value_residuals_in_a_stack_are_those_written_by_hand():
     model = perturbed(Decoder(*shared_stack()).double().eval())
     tokens = torch.randint(V, (SHARED_B, T))
     theirs, real = (
@@ -327,7 +297,7 @@ def test_value_residuals_in_a_stack_are_those_written_by_hand(axes):
     torch.testing.assert_close(*gradients)
 
 
-def test_an_encoder_and_a_decoder_have_a_first_layer_each(axes):
+def test_an_encoder_and_a_decoder_have_a_first_layer_each():
     config, shape = shared_stack("transformer")
     model = perturbed(TransformerSeq2Seq(config, shape).double().eval())
     tokens, real = (
@@ -337,10 +307,14 @@ def test_an_encoder_and_a_decoder_have_a_first_layer_each(axes):
     assert model(tokens, real, tokens).logits.isfinite().all()
     assert model.layers[1].cross.config.projection.key == "multi_head"
     with torch.no_grad():
-        model.encoder.layers[0].attention.projection.value.weight.zero_()
+        first, *others = (layer.attention.projection for layer in model.encoder.layers)
+        for weight in first.value.parameters():
+            weight.zero_()
         encoded = model.encode(tokens, real).states
-        model.encoder.layers[1].attention.projection.share[1] = 0
-        model.encoder.layers[2].attention.projection.share[1] = 0
+        for projection in others:  # a half of each layer's own values is left
+            projection.share = 0.0
+            for weight in projection.value.parameters():
+                weight.mul_(0.5)
     torch.testing.assert_close(model.encode(tokens, real).states, encoded)
 
 

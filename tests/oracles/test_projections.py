@@ -10,6 +10,7 @@ from transformers.models.diffllama import modeling_diffllama as diffllama
 from transformers.models.gemma4 import modeling_gemma4 as gemma4
 from transformers.models.neomme import modeling_neomme as neomme
 from transformers.models.zaya import modeling_zaya as zaya
+from x_transformers import x_transformers
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
 from core.attention.positions.rotary import Rotary
@@ -143,6 +144,48 @@ def test_differential_v2_by_hand():
     torch.testing.assert_close(steps.weights, steps.normalized[:, :1] / 2)
 
 
+# The residual of values against x_transformers, and in a stack.
+
+
+def test_value_residual_is_x_transformers():
+    # Which clears the outputs of padding.
+    choice = Choice.of("value_residual", bias=False)
+    layers = [Attention(AttentionConfig(C, H, choice, mask="causal"), layer=n) for n in (0, 1)]
+    x, shared = torch.randn(B, T, C, requires_grad=True), {}
+    real = torch.rand(B, T) < 0.7
+    real[:, 0] = True
+    first = layers[0](x, key_mask=real, shared=shared)
+    peer = x_transformers.Attention(C, heads=H, dim_head=D, causal=True)
+    names = {
+        "to_q.weight": layers[1].projection.query.weight,
+        "to_k.weight": layers[1].projection.key.weight,
+        "to_v.weight": layers[1].projection.value.weight,
+        "to_out.weight": layers[1].projection.output.weight,
+    }
+    given = {"mask": real, "value_residual": first.v}
+    theirs = torch.func.functional_call(peer, names, (first.merged,), given)
+    agree(
+        layers[1](first.merged, key_mask=real, shared=shared).merged * real[..., None],
+        theirs,
+        (x, *names.values(), layers[0].projection.value.weight),
+    )
+
+
+def test_value_residual_by_hand_and_of_other_sizes():
+    # Two tokens' values 1 and 2 in the first layer, 3 and 5 in the second: a quarter of the first.
+    choice = Choice.of("value_residual", bias=False, share=0.25)
+    layers = [Attention(AttentionConfig(1, 1, choice), layer=n) for n in (0, 1)]
+    shared = {}
+    for layer, values in zip(layers, ([1.0, 2.0], [3.0, 5.0]), strict=True):
+        put((layer.projection.value.weight, 1.0))
+        v = layer(torch.tensor(values).view(1, 2, 1), shared=shared).v.flatten().tolist()
+    assert v == [2.5, 4.25]
+    other = Attention(AttentionConfig(8, 2, "value_residual"), layer=2)
+    pytest.raises(ConfigError, other, torch.randn(1, 2, 8), shared=shared).match(
+        "value_residual .*take the same heads"
+    )
+
+
 # Parallax against flash-linear-attention, and by hand.
 
 
@@ -195,7 +238,7 @@ def test_parallax_says_what_it_goes_with():
         ("mask", Choice.of("local_m", gaussian=True)),
     ):
         with pytest.raises(ConfigError, match=f"projection = parallax.*{choice.key}.*take "):
-            AttentionConfig(C, H, "parallax", **{axis: choice})
+            AttentionConfig(C, H, "parallax").with_(**{axis: choice})
 
 
 # The gate, by hand.

@@ -545,6 +545,20 @@ RECENT: tuple[Preset, ...] = (
         "attend to itself.",
     ),
     Preset(
+        "value_residual",
+        "ResFormer",
+        "Zhou et al.",
+        2024,
+        "https://arxiv.org/abs/2410.17897",
+        (
+            ("projection", Choice.of("value_residual", bias=False)),
+            ("position", "rope"),
+            ("mask", "causal"),
+        ),
+        "The first layer's values reach every layer, so that deep layers, whose tokens have become alike, can still read "
+        "the words themselves.",
+    ),
+    Preset(
         "differential_v2",
         "Differential Transformer, version 2",
         "Ye et al.",

@@ -11,5 +11,6 @@ PROJECTIONS = Axis(
     *low_rank.ENTRIES,
     *combined.ENTRIES,
     order="identity multi_head multi_query grouped_query latent grouped_tied tensor_product "
-    "keys_as_values differential differential_v2 parallax gated exclusive short_conv compressed dynamic_conv",
+    "keys_as_values differential differential_v2 parallax gated exclusive value_residual "
+    "short_conv compressed dynamic_conv",
 )

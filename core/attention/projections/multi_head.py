@@ -180,6 +180,49 @@ class Exclusive(MultiHead):
         return super().merge(out - part * own, x)
 
 
+class ValueResidual(GroupedQuery):
+    """v = (1 − λ) x_n W_v + λ v¹: values are mixed with those of the first layer of the stack. Zhou 2024, section 3.
+
+    The first layer, and one alone, has its own values. A decoder caches the mixed ones.
+    """
+
+    shares = True
+
+    def __init__(
+        self, d_model: int, num_heads: int, kv_heads: int, bias: bool, share: float
+    ) -> None:
+        super().__init__(d_model, num_heads, kv_heads, bias)
+        self.share = share
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T C"],
+        context: Float[Tensor, "B S C"],
+        offset: int = 0,
+        shared: dict[str, Tensor] | None = None,
+    ) -> Heads:
+        """ConfigError where the first layer's values have another shape."""
+        q, k, v = super().forward(x, context, offset)
+        stored = {} if shared is None else shared
+        layers = [int(name.removeprefix(VALUES)) for name in stored if name.startswith(VALUES)]
+        first = min([*layers, self.layer])
+        if first == self.layer:  # also where a checkpoint computes it again
+            stored[f"{VALUES}{first}"] = v
+            return q, k, v
+        values = stored[f"{VALUES}{first}"]
+        refuse_if(
+            values.shape != v.shape,
+            f"projection = value_residual mixes values of {tuple(v.shape)} with the first layer's, which are "
+            f"{tuple(values.shape)}",
+            "the same heads in each layer",
+            axes=("projection",),
+            projection="grouped_query",
+        )
+        return q, k, torch.lerp(v, values, self.share)
+
+
+VALUES = "values of layer "  # what ValueResidual calls them in `shared`
+
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "identity",
@@ -302,5 +345,45 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "out − its part along v of i",
         traits=frozenset({"one sequence"}),
+    ),
+    Entry(
+        "value_residual",
+        "Value residual",
+        lambda config: ValueResidual(
+            config.d_model,
+            config.num_heads,
+            **config.projection.kwargs | {"kv_heads": config.kv_heads},
+        ),
+        r"v_j = (1 - \lambda)\, x_j W_v + \lambda\, v^{1}_j",
+        "In each layer after the first, values are mixed with those of the first layer, so that what a token itself is "
+        "reaches deep layers. A layer alone has its own values.",
+        "Zhou et al.",
+        2024,
+        "https://arxiv.org/abs/2410.17897",
+        (
+            BIAS,
+            Param(
+                "kv_heads",
+                "Key/value heads",
+                0,
+                0,
+                MAX_KV_HEADS,
+                1,
+                meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many",
+            ),
+            Param(
+                "share",
+                "Share λ",
+                0.5,
+                0.0,
+                1.0,
+                0.05,
+                meaning="share λ of the first layer's values; 0 is multi-head attention, 1 takes them alone",
+            ),
+        ),
+        "v + values of layer 1",
+        traits=frozenset({"one sequence"}),
+        sizes=kv_sizes,
+        refuse=lambda config: refuse_uneven(config, "key head", (0,)),
     ),
 )
