@@ -43,6 +43,8 @@ OTHER_NAMES = {
     "trapezoid": "Mamba-3",
     "hgrn2": "HGRN2",
     "lightning": "DeepSeek sparse",
+    "path": "PaTH-FoX",
+    "compressed": "ZAYA1",
 }  # of choices, shown after the name
 WORDS = {
     "start": "home begin introduction tour beginner what is attention",
