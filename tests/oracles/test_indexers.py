@@ -211,8 +211,8 @@ def score_by_loop(key, own, x, i, js):
     k = {j: own.key(x[j]) for j in js}
     if key == "block_max":
         q = [turned(rms_norm(one, (dim,), own.query_norm.weight, 1e-6), i) for one in q]
-        k = [turned(rms_norm(k[j], (dim,), own.key_norm.weight, 1e-6), j) for j in js if j <= i]
-        return [max(one @ other for other in k) * dim**-0.5 for one in q]
+        keys = [turned(rms_norm(k[j], (dim,), own.key_norm.weight, 1e-6), j) for j in js if j <= i]
+        return [max(one @ other for other in keys) * dim**-0.5 for one in q]
     if key == "block_mean":
         q = [turned(rms_norm(one, (dim,), own.query_norm.weight, 1e-6), i) for one in q]
         mean = torch.stack([k[j] for j in js]).mean(0)
@@ -280,7 +280,9 @@ def row_of(mask, keys, *pairs, **weights):
     put(*((getattr(layer.mask, name), number) for name, number in weights.items()))
     real = torch.tensor([[key is not None for key in keys]])
     x = torch.tensor([[float(key or 0) for key in keys]])[..., None]
-    shown = layer.attend_heads(*[x[:, None]] * 3, x, x, key_mask=real).mask
+    heads = x[:, None]
+    shown = layer.attend_heads(heads, heads, heads, x, x, key_mask=real).mask
+    assert shown is not None
     return "".join(".#"[cell] for cell in shown[0, 0, -1].int().tolist())
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from math import log
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -64,13 +64,16 @@ def needs_plain_rows(
     )
 
 
+Result = TypeVar("Result")
+
+
 def full_precision(
-    kernel: Callable[[Any, AttentionInputs], Steps],
-) -> Callable[[Any, AttentionInputs], Steps]:
+    kernel: Callable[[Any, AttentionInputs], Result],
+) -> Callable[[Any, AttentionInputs], Result]:
     """A kernel whose products autocast leaves in fp32: fp16 overflows where exponentials meet, bf16 loses ranks."""
 
     @wraps(kernel)
-    def run(self: Any, inputs: AttentionInputs) -> Steps:
+    def run(self: Any, inputs: AttentionInputs) -> Result:
         device = inputs.q.device.type
         if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
             return kernel(self, inputs)
