@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 import torch
 from msgspec import Meta
 
+from core.attention.presets.patterns import LayerPattern
 from core.entries import check_fields, refuse_if
 from core.models import ModelConfig
 from core.models.cards.base import ModelCard
@@ -178,8 +179,8 @@ def card_recipe(card: ModelCard) -> RunConfig:
     return replace(base, model=model)
 
 
-def pattern_of(card: ModelCard, model: ModelConfig, heads: int) -> dict[str, Any]:
-    """The attentions of a published model's pattern at the size of this one."""
+def pattern_of(card: ModelCard | LayerPattern, model: ModelConfig, heads: int) -> dict[str, Any]:
+    """The attentions of a published model's pattern, or of one of presets, at the size of this model."""
     first, *following = (
         config.with_(dropout=model.dropout) for config in card.small(model.d_model, heads)
     )

@@ -7,9 +7,10 @@ from typing import Any, Literal, get_args
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.attention.cost import ShapesOnly
 from core.attention.presets import attention_name, choice_name
+from core.attention.presets.patterns import LAYER_PATTERNS
 from core.entries import LONGEST_QUOTE, check_fields, complete, quote, refuse_if
 from core.models import ModelConfig, build_model
-from core.models.cards import CARDS, card
+from core.models.cards import CARDS
 from core.serialization import check_types, convert, renamed
 from core.tasks import TaskConfig, make_task, task_entry, task_of
 from core.training.config import (
@@ -31,6 +32,7 @@ ATTENTION = {
     "normalizer": "Normalizer",
     "kernel": "Kernel",
 }
+PATTERNS = {one.key: one for one in (*CARDS, *LAYER_PATTERNS)}
 SAME = "same"  # of the setting "pattern": the first attention in every layer
 MODEL = {
     "kind": "Model",
@@ -230,10 +232,10 @@ def _pattern(model: ModelConfig, key: str) -> dict[str, Any]:
     if key == SAME:
         return {"following": ()}
     refuse_if(
-        key not in (keys := [one.key for one in CARDS]),
-        f"pattern = {quote(key)}; take {SAME} or one of {', '.join(keys)}.",
+        key not in PATTERNS,
+        f"pattern = {quote(key)}; take {SAME} or one of {', '.join(PATTERNS)}.",
     )
-    return pattern_of(card(key), model, model.num_heads)
+    return pattern_of(PATTERNS[key], model, model.num_heads)
 
 
 def name_of(axis: str, task: TaskConfig | None = None) -> str:
@@ -270,7 +272,7 @@ def value_text(axis: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if axis == "pattern":
-        return "The same in every layer" if value == SAME else card(value).name
+        return "The same in every layer" if value == SAME else PATTERNS[value].name
     if isinstance(value, Choice):
         return choice_name(axis, value)
     if isinstance(value, AttentionConfig):

@@ -17,12 +17,11 @@ import streamlit as st
 from core.attention import AttentionConfig, Choice, ConfigError
 from core.attention.presets import distinct_names
 from core.models import ModelConfig
-from core.models.cards import CARDS
 from core.models.cards.base import ModelCard
 from core.models.config import BOUNDS, LONGEST, STACKED
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training.config import card_recipe
-from core.training.sweeps import SAME, value_text
+from core.training.sweeps import PATTERNS, SAME, value_text
 from dashboard.draw.formats import plain
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
@@ -301,9 +300,9 @@ def _take_published(name: str, model: ModelConfig) -> None:
 
 @lru_cache(maxsize=64)
 def published(kind: Any, d_model: int, num_heads: int) -> dict[str, Attentions]:
-    """The patterns of unlike layers of published models that such a model can have, by the key of their cards."""
+    """The patterns of unlike layers that such a model can have: of published models, by their cards' keys, and of presets."""
     result = {}
-    for one in CARDS:
+    for one in PATTERNS.values():
         with suppress(ConfigError):
             attentions = one.small(d_model, num_heads)
             ModelConfig(kind, d_model, num_heads, attentions[0], following=attentions[1:])

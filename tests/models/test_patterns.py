@@ -18,6 +18,7 @@ from core.attention import (
 from core.attention.basics import split_heads
 from core.attention.config import example, example_config
 from core.attention.presets import distinct_names
+from core.attention.presets.patterns import LAYER_PATTERNS
 from core.models import (
     MODELS,
     Decoder,
@@ -134,6 +135,21 @@ def test_the_pattern_repeats_over_the_layers(kind):
         False,
         True,
     ]
+
+
+@each("one", LAYER_PATTERNS)
+def test_a_pattern_of_presets_is_read_at_once_and_token_by_token(one):
+    attentions = one.small(24, 3)
+    assert len(set(attentions)) == 2
+    config = ModelConfig("decoder", 24, 3, attentions[0], 4, 17, "pre", following=attentions[1:])
+    model: Any = perturbed(build_model(config, TEXT)).double().eval()
+    tokens, real = torch.randint(WORDS, (B, S)), torch.ones(B, S, dtype=torch.bool)
+    whole = model(tokens, real).logits
+    memory = model.encode(tokens[:, :10], real[:, :10])
+    state = model.start(memory)
+    for at in range(10, S):
+        logits, state, _ = model.step(memory, state, tokens[:, at])
+        torch.testing.assert_close(logits, whole[:, at])
 
 
 def test_the_decoder_of_a_transformer_can_have_its_own_attentions():
