@@ -116,6 +116,7 @@ from dashboard.server import cache, jobs, people
 from dashboard.server.people import LimitReached, max_run_seconds, max_run_steps, within
 from dashboard.ui import run_controls, run_data, uploads as data_upload
 from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
+from dashboard.ui.links import BUILT, BUILT_THEN
 from dashboard.ui.mechanism import (
     dated,
     fit_heads,
@@ -124,7 +125,9 @@ from dashboard.ui.mechanism import (
     mechanism,
     note_heads,
     preset_of,
+    take_built,
     to_text,
+    watch_built,
 )
 from dashboard.ui.models import one_thread
 
@@ -588,6 +591,30 @@ AXES_OF = {
 }
 
 
+def take_mechanism(
+    name: str, start: ModelConfig, kind: str, sizes: tuple[int, int], linked: bool
+) -> None:
+    """Put what was last built on another page into the recipe's attention, where it can be trained there.
+
+    The settings that came with a run or a button hold until something else is built.
+    """
+    state, (d_model, heads) = st.session_state, sizes
+    built = state.get(BUILT)
+    if start.attention is None or (BUILT_THEN in state and state[BUILT_THEN] == built):
+        return
+    usual = start.attention.with_(d_model=d_model, num_heads=heads)
+    try:
+        ModelConfig(kind, *sizes, usual.with_(**(built or ("", {}))[1]))
+    except ConfigError:
+        return
+    take_built(
+        name,
+        lambda choices: state.update({attention_key(name): usual.with_(**choices)}),
+        axes=AXES_OF[kind],
+        linked=linked,
+    )
+
+
 def choose_attention(
     name: str,
     start: ModelConfig,
@@ -651,6 +678,9 @@ def choose_attention(
     )
     if problem is not None:
         raise problem
+    if config is not None and usual is not None:
+        own = {axis: getattr(config, axis) for axis in AXES_OF[kind]}
+        watch_built(name, {axis: one for axis, one in own.items() if one != getattr(usual, axis)})
     return config
 
 
@@ -1209,6 +1239,7 @@ def adopt(config: RunConfig) -> None:
     st.session_state.pop(f"train:{task.key}:first", None)
     st.session_state.update(
         {
+            BUILT_THEN: st.session_state.get(BUILT),
             TASK: task.key,
             f"train:{task.key}:kind": model.kind,
             "train:seed": config.seed,
@@ -1256,6 +1287,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     kind = FIELDS.draw("kind", into=cells["model"], **given).kind
     base = within(recommended(task, kind))
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
+    linked = any(param.startswith(f"{name}:") for param in st.query_params)
     of: dict[str, Any] = {"name": f"{task.key}:{kind}", "most": base.model.num_heads}
     of["resized"] = name, f"{name}:size", base, sizes_of(base, FIELDS.read("size", **of).size)
     sizes = sizes_of(base, FIELDS.draw("size", into=cells["size"], **of).size)
@@ -1308,6 +1340,8 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
         help="The size of each update of the weights.",
     )
     seed = FIELDS.draw("seed", into=cells["seed"]).seed
+    with cells["heads"]:
+        take_mechanism(name, base.model, kind, (width, heads), linked)
     attention = choose_attention(
         name, base.model, kind, (width, heads), cells["mechanism"], cells["axes"]
     )

@@ -25,7 +25,7 @@ from core.training.sweeps import PATTERNS, SAME, value_text
 from dashboard.draw.formats import plain
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
-from dashboard.ui.links import KEEP, between, config_error, link_value
+from dashboard.ui.links import BUILT, BUILT_THEN, KEEP, between, config_error, link_value
 from dashboard.ui.mechanism import mechanism, pattern_from_text, pattern_to_text
 from dashboard.ui.panels import lazy_panel, theme
 
@@ -91,7 +91,7 @@ def train_small(card: ModelCard, *, key: str) -> None:
 
 
 def _open_train(values: dict[str, Any]) -> None:
-    st.session_state.update(values)
+    st.session_state.update({**values, BUILT_THEN: st.session_state.get(BUILT)})
     # Without query_params the switch would clear the link, which bound widgets of this page forbid.
     st.switch_page(step_of("train").page(), query_params={})
 

@@ -935,6 +935,23 @@ def test_the_cache_takes_and_gives_a_projection():
     assert at.selectbox(key="mechanisms:projection").value == "latent"
 
 
+def test_train_takes_and_gives_a_mechanism():
+    at = put_normalizers(open_normalizers(), "selectbox", "equation", "sparsemax")
+    at = go(at, "train")
+    assert YOURS.format("Sparsemax") in page_text(at)
+    key, name = "train:reverse:transformer:attention:now", "train:reverse:transformer"
+    assert at.session_state[key].normalizer.key == "sparsemax"
+    at = at.button(key=f"{name}:put_back").click().run()
+    assert at.session_state[key].normalizer.key == "softmax"
+    assert "Your mechanism" not in page_text(at)
+    at = at.selectbox(key=f"{name}:mechanism").set_value("alibi").run()
+    assert "Your mechanism" not in page_text(at), "it was built here"
+    assert YOURS.format("ALiBi + Causal") in page_text(go(at, "one_query"))
+    at = put_normalizers(go(at, "normalizers"), "selectbox", "equation", "hard")
+    at = go(at, "train")
+    assert at.session_state[key].normalizer.key == "hard", "the newer one"
+
+
 def test_the_link_of_a_page_wins_over_what_was_built():
     at = put_normalizers(open_normalizers(), "selectbox", "equation", "hard")
     for name in list(at.query_params):
