@@ -665,7 +665,7 @@ def test_compressed_heads_against_zaya(heads, kv_heads, head_dim, widths):
     assert set(weights) == set(dict(peer.named_parameters()))
     x = torch.randn(2, 9, 12, requires_grad=True)
     real = torch.tensor([[True] * 9, [False, False, True, True, False, True, True, True, False]])
-    visible = real[:, None, None] & torch.ones(9, 9, dtype=bool).tril()
+    visible = real[:, None, None] & torch.ones(9, 9, dtype=torch.bool).tril()
     masks = {
         "causal": torch.zeros(2, 1, 9, 9).masked_fill(~visible, torch.finfo(x.dtype).min),
         "conv": real,

@@ -720,7 +720,7 @@ def test_lengths_and_phases_against_x_transformers(kv_heads, offset):
     angles, bias = peer(torch.arange(length))
     q, k = apply_polar_pos_emb(q, angles), apply_polar_pos_emb(k, angles + bias)
     assert q.shape[-1] == k.shape[-1] == 2 * size
-    visible = real[:, None, None] & torch.ones(length, length, dtype=bool).tril()[offset:]
+    visible = real[:, None, None] & torch.ones(length, length, dtype=torch.bool).tril()[offset:]
     weights = (q @ k.mT * size**-0.5).masked_fill(~visible, -torch.inf).softmax(-1)
     assert_close(steps.weights, weights)
     theirs = layer.projection.output((weights @ v).transpose(1, 2).flatten(2))
