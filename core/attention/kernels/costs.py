@@ -467,14 +467,16 @@ def trapezoid_cost(config: LayerConfig, area: Area) -> Cost:
 
 
 def rwkv7_cost(config: LayerConfig, area: Area) -> Cost:
-    """Two gates of all channels; then a delta rule of two steps a token, where products of queries are made twice."""
+    """Two gates of all channels; then the work of a delta rule, with products of queries and reads with two sets of keys."""
     dim, value, rank = config.qk_dim, config.v_dim, int(config.kernel["rank"])
-    chunk, _, length = chunks_of(config, area, halved=True)
+    chunk, count, length = chunks_of(config, area, halved=True)
     flops = 4.0 * area.keys * rank * (config.d_model / config.score_heads + dim)
-    flops += length * (chunk * (16.0 * dim + 12 * value + 8 * chunk) + 10.0 * dim * value)
-    a_token = 16 * dim + 2 * value + 8 * chunk + max(4 * dim, 6 * chunk, 2 * value + 4 * chunk)
+    flops += length * (corrected_flops(chunk, dim, value) + 4.0 * chunk * (dim + value))
+    flops += 2.0 * length * dim * value
+    a_token = 6 * dim + value + 4 * chunk + max(4 * dim, 3 * chunk, 3 * value)
     inputs = (area.queries + 6 * area.keys) * dim + padding(area, length, dim, 5 * dim + value)
-    return summed(config, area, flops, inputs + length * a_token, prepared=False)
+    numbers = inputs + length * a_token + count * dim * value
+    return summed(config, area, flops, numbers, prepared=False)
 
 
 def hgrn2_cost(config: LayerConfig, area: Area) -> Cost:

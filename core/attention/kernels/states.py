@@ -19,6 +19,7 @@ from core.attention.kernels.costs import (
 )
 from core.attention.kernels.delta import (
     BETA_MAX,
+    DELTA_CHUNK,
     GLA_CHUNK,
     GatedDelta,
     KimiDelta,
@@ -275,24 +276,21 @@ def erase_by_another_key(
     gain: Tensor,
     past: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """S_tᵀ q_t and the last S, where each token erases and then writes, as two steps of a delta rule.
+    """S_tᵀ q_t and the last S.
 
-    decay = log w, rate = a and gain are (B, H, n, c, D); k (B, H, n, c, 2D) holds the key that writes, and κ̂. What is
-    erased is read before the state decays, so κ̂ is divided by w, which is 0.54 or more.
+    decay = log w, rate = a and gain are (B, H, n, c, D); k (B, H, n, c, 2D) holds the key that writes, and κ̂. A token
+    erases what κ̂ reads: of the state at its chunk's start, and of what its chunk erased and wrote before. It is read
+    before the state decays, so κ̂ is divided by w, which is 0.54 or more.
     """
     k, erased = k.chunk(2, -1)
-    none = torch.zeros_like(k)
-    keys, reads, decay = (
-        torch.stack(pair, 4).flatten(3, 4)  # (B, H, n, 2c, D)
-        for pair in ((rate * erased, gain * k), (erased * (-decay).exp(), none), (decay, none))
+    rows = [q, erased * (-decay).exp()]
+    erases, since, until, total = decay_products(rows, rate * erased, decay)
+    (reads, meets), _, written, _ = decay_products(rows, gain * k, decay)
+    remains, before = total.unsqueeze(-1), meets.tril(-1) @ -v
+    out, state = correct_in_chunks(
+        erases, since, until, remains, before, None, past, written.mT @ v
     )
-    values = torch.stack((torch.zeros_like(v), v), 4).flatten(3, 4)
-    (weights, meets), (queries, since), until, total = decay_products(
-        [q.repeat_interleave(2, 3), reads], keys, decay
-    )
-    weights, queries = weights[..., 1::2, :], queries[..., 1::2, :]
-    rows, remains = [queries, since], total.unsqueeze(-1)
-    return correct_in_chunks([weights, meets], rows, until, remains, values, None, past)
+    return out + reads @ v, state
 
 
 SLOWEST = math.exp(-0.5)  # −log of the strongest decay of a channel
@@ -526,7 +524,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Hu et al.",
         2025,
         "https://arxiv.org/abs/2506.02475",
-        (BETA_MAX, CHUNK),
+        (BETA_MAX, DELTA_CHUNK),
         short="αS(I − σ(b)βkkᵀ) + βvkᵀ, q − dk",
         traits=frozenset({"implied", "state", "own positions", "layer only"}),
         cost=delta_cost,
