@@ -17,7 +17,7 @@ from core.attention import (
 )
 from core.attention.basics import split_heads
 from core.attention.config import example, example_config
-from core.attention.presets import distinct_names
+from core.attention.presets import distinct_names, preset
 from core.attention.presets.patterns import LAYER_PATTERNS
 from core.models import (
     MODELS,
@@ -28,6 +28,7 @@ from core.models import (
     build_model,
     exact_fallbacks,
 )
+from core.models.cards.base import shrink
 from core.models.config import PATTERN_FIELDS, RECURRENT
 from core.models.model_summary import title
 from core.tasks import TaskConfig, make_task
@@ -150,6 +151,17 @@ def test_a_pattern_of_presets_is_read_at_once_and_token_by_token(one):
     for at in range(10, S):
         logits, state, _ = model.step(memory, state, tokens[:, at])
         torch.testing.assert_close(logits, whole[:, at])
+
+
+def test_published_blocks_shrink_to_those_of_a_pattern():
+    csa = Choice.of("csa", size=4, blocks=512, window=128, heads=64, dim=128)
+    wide = preset("deepseek_v4_csa").config(4096, 64).with_(kernel=csa)
+    assert shrink(wide, 64, 8).kernel == LAYER_PATTERNS[0].small(64, 8)[1].kernel
+    for key, mask in (("glm53", "block_gated"), ("qwen4", "block_mean")):
+        own = Choice.of(mask, size=16, blocks=128, dim=128)
+        small = shrink(preset(key).config(2048, 16).with_(mask=own), 64, 8)
+        pattern = next(one for one in LAYER_PATTERNS if one.key == f"{key}_like")
+        assert small.mask == pattern.small(64, 8)[-1].mask
 
 
 def test_the_decoder_of_a_transformer_can_have_its_own_attentions():

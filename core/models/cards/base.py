@@ -19,6 +19,11 @@ SMALL = {  # axis, choice → its parameters in small
     ("mask", "local"): {"window": WINDOW // 2},
     ("mask", "chunked"): {"size": WINDOW},
     ("mask", "lightning"): {"keys": WINDOW, "heads": 2, "size": 8},
+    ("mask", "block_max"): {"size": 2, "blocks": LAST, "dim": 8},
+    ("mask", "block_mean"): {"size": 2, "blocks": LAST, "heads": 2, "dim": 8},
+    ("mask", "block_gated"): {"size": 2, "blocks": LAST, "heads": 2, "dim": 8},
+    ("kernel", "hca"): {"size": LAST, "window": LAST},
+    ("kernel", "csa"): {"size": 2, "blocks": LAST, "window": LAST, "heads": 2, "dim": 8},
 }
 
 
@@ -26,7 +31,7 @@ def shrink(config: AttentionConfig, d_model: int, num_heads: int) -> AttentionCo
     """The config at that size, with as many query heads to a key head as its heads allow; ConfigError where it cannot
     have it."""
     changes = {}
-    for axis in ("projection", "position", "mask"):
+    for axis in ("projection", "position", "mask", "kernel"):
         choice: Choice = getattr(config, axis)
         params = {**choice.kwargs, **SMALL.get((axis, choice.key), {})}
         if "head_dim" in params:
