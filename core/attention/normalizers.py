@@ -335,6 +335,29 @@ def _ordered_keys(config: LayerConfig) -> None:
         )
 
 
+# Taylor: a softmax whose exponential is its first three terms, which a state could sum up.
+
+
+class Taylor(Normalizer):
+    """(1 + s + s²/2) / Σ (1 + s + s²/2) over the visible keys, each of which is at least 1/2 before it is divided.
+
+    Arora 2024. As a polynomial of q · k it is a product of features of q and of k, 1 + D + D² numbers, so
+    that Based keeps a state of that size; here every cell is computed. Scores of padding are not in the sum.
+    """
+
+    def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None:
+            scores = scores.masked_fill(~mask, 0.0)  # whose square would overflow
+        scores = super().prepare(scores, mask)
+        return 1 + scores + scores.square() / 2
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        seen = scores.clamp(min=0.0)  # masked ones are the least number
+        return seen / seen.sum(-1, keepdim=True).clamp(
+            min=0.25
+        )  # any visible key gives a half or more
+
+
 # The hardest normalizer: the largest score takes the whole row.
 
 
@@ -593,6 +616,21 @@ NORMALIZERS = Axis(
         traits=frozenset({"at most one", "reads order"}),
         cost=matrices(4, 5),
         refuse=_ordered_keys,
+    ),
+    Entry(
+        "taylor",
+        "Taylor",
+        lambda config: Taylor(**config.normalizer.kwargs),
+        r"w_{ij} = \frac{t(s_{ij}/\tau)}{\sum_m t(s_{im}/\tau)},\quad t(s) = 1 + s + s^2/2",
+        "The exponential of softmax is replaced by its first three terms. Weights never reach 0, and large scores weigh "
+        "less. A kernel could compute the same with a state of one size, as Based does.",
+        "Arora et al.",
+        2024,
+        "https://arxiv.org/abs/2402.18668",
+        (TEMPERATURE,),
+        "1 + s + s²/2, divided by its sum",
+        traits=frozenset({"sums to one"}),
+        cost=matrices(3, 4),
     ),
     Entry(
         "sparsemax",

@@ -559,6 +559,7 @@ WEIGHTS_BY_HAND = [
     ("softpick", {}, [-1.0, -2.0], [0.0, 0.0]),
     # σ is 1/4, 3/4 and 1/2: the last key takes a half, the one before 3/4 of the other half
     ("stick_breaking", {}, [-math.log(3), math.log(3), 0.0], [1 / 32, 3 / 8, 1 / 2]),
+    ("taylor", {}, [0.0, 1.0, -1.0], [1 / 4, 5 / 8, 1 / 8]),
     ("softmax_one", {}, [0.0, 1.0], [1 / (2 + E), E / (2 + E)]),
     ("sink", {"start": 1.0}, [0.0, 1.0], [1 / (1 + 2 * E), E / (1 + 2 * E)]),
     # two keys: σ(s − log 2) = e^s / (e^s + 2)

@@ -151,7 +151,8 @@ def test_value_residual_is_x_transformers():
     # Which clears the outputs of padding.
     choice = Choice.of("value_residual", bias=False)
     layers = [Attention(AttentionConfig(C, H, choice, mask="causal"), layer=n) for n in (0, 1)]
-    x, shared = torch.randn(B, T, C, requires_grad=True), {}
+    shared: dict[str, torch.Tensor] = {}
+    x = torch.randn(B, T, C, requires_grad=True)
     real = torch.rand(B, T) < 0.7
     real[:, 0] = True
     first = layers[0](x, key_mask=real, shared=shared)
@@ -175,7 +176,7 @@ def test_value_residual_by_hand_and_of_other_sizes():
     # Two tokens' values 1 and 2 in the first layer, 3 and 5 in the second: a quarter of the first.
     choice = Choice.of("value_residual", bias=False, share=0.25)
     layers = [Attention(AttentionConfig(1, 1, choice), layer=n) for n in (0, 1)]
-    shared = {}
+    shared: dict[str, torch.Tensor] = {}
     for layer, values in zip(layers, ([1.0, 2.0], [3.0, 5.0]), strict=True):
         put((layer.projection.value.weight, 1.0))
         v = layer(torch.tensor(values).view(1, 2, 1), shared=shared).v.flatten().tolist()

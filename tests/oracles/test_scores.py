@@ -583,6 +583,7 @@ def stick_breaking(own, h, z):
         ("scalable_softmax", scalable),
         ("softpick", softpick),
         ("stick_breaking", stick_breaking),
+        ("taylor", lambda own, h, z: (1 + z + z**2 / 2) / (1 + z + z**2 / 2).sum()),
     ],
 )
 @each("keys", [1, 2, S])
@@ -633,6 +634,13 @@ def test_softpick_neither_overflows_nor_counts_what_is_masked():
         own(torch.tensor([[[[math.log(2), 7.0]]]]), torch.tensor([True, False])).flatten(),
         torch.tensor([1.0, 0.0]),
     )
+
+
+def test_taylor_is_flas_based():
+    q, k, v = (torch.randn(B, H, T, D, requires_grad=True) for _ in range(3))
+    theirs = fla("based", "naive_parallel_based")(q, k, v)
+    ours = attend(q, k, v, CAUSAL[:, :T], normalizer=normalizer("taylor"))
+    agree(ours.out, theirs, (q, k, v))
 
 
 @each(

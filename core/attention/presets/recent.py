@@ -545,6 +545,16 @@ RECENT: tuple[Preset, ...] = (
         "attend to itself.",
     ),
     Preset(
+        "based",
+        "Based",
+        "Arora et al.",
+        2024,
+        "https://arxiv.org/abs/2402.18668",
+        (("projection", PLAIN), ("position", "none"), ("mask", "causal"), ("normalizer", "taylor")),
+        "Softmax by three terms of its series, which a state of one size can sum up. In the model other layers "
+        "have a short window and the softmax itself.",
+    ),
+    Preset(
         "value_residual",
         "ResFormer",
         "Zhou et al.",
