@@ -592,7 +592,7 @@ AXES_OF = {
 
 
 def take_mechanism(
-    name: str, start: ModelConfig, kind: str, sizes: tuple[int, int], linked: bool
+    name: str, start: ModelConfig, kind: Any, sizes: tuple[int, int], linked: bool
 ) -> None:
     """Put what was last built on another page into the recipe's attention, where it can be trained there.
 
