@@ -1,6 +1,8 @@
 """Kernels with a state of 2025 and 2026 against flash-linear-attention's plain loops, or a loop of the paper's rule."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +23,7 @@ from tests.cases import each
 from tests.oracles.agreement import agree, fla, put
 
 B, H, T, S, D, E, N, P = 2, 3, 37, 29, 6, 5, 3, 2
-RULES = {
+RULES: dict[str, Callable] = {
     "delta_product": delta_product,
     "gdn2": erase_and_write,
     "trapezoid": trapezoid,
@@ -29,7 +31,7 @@ RULES = {
     "comba": comba,
     "hgrn2": forgotten_keys,
 }
-OWN_WEIGHTS = {
+OWN_WEIGHTS: dict[str, dict[str, Any]] = {
     "delta_product": {"steps": N},
     "trapezoid": {"share": 0.75},
     "rwkv7": {"rank": 3},
@@ -73,9 +75,9 @@ def ruled(key, q, k, v, *gates, chunk, offset=0, past=None):
     return by_chunks(RULES[key], q, k, v, [*gates, *more], chunk, offset, past)
 
 
-def loop(key, q, k, v, *gates):
+def loop(key, q, k, v, *own):
     """The output and the last state, token by token; queries after the last key read the state as it is."""
-    length, late = q.shape[2], q.shape[2] - k.shape[2]
+    length, late, gates = q.shape[2], q.shape[2] - k.shape[2], list(own)
     if late < 0:
         q = F.pad(q, (0, 0, 0, -late))
     if key == "trapezoid":
@@ -96,8 +98,8 @@ def loop(key, q, k, v, *gates):
         out, state = run(q, k, v, *gates, ones, scale=1.0, output_final_state=True)
     elif key == "comba":
         decay, write, erase, correct = gates
-        run, own = fla("comba", "naive_recurrent_comba"), (write.squeeze(-1), decay.squeeze(-1))
-        out, state = run(q - correct * k, k, v, erase * k, *own, 1.0, output_final_state=True)
+        run, shared = fla("comba", "naive_recurrent_comba"), (write.squeeze(-1), decay.squeeze(-1))
+        out, state = run(q - correct * k, k, v, erase * k, *shared, 1.0, output_final_state=True)
     elif key == "hgrn2":
         keys, run = gates[0] * torch.sigmoid(-k), fla("gla", "naive_recurrent_gla")
         out, state = run(q * D**0.5, keys, v, (1 - keys).log(), output_final_state=True)

@@ -309,7 +309,7 @@ class AnotherKey(StateKernel):
         super().__init__(config)
         self.chunk, rank = power_of_two(self.chunk), int(config.kernel["rank"])
         self.forget, self.rate = (low_rank(config, rank) for _ in range(2))
-        self.forget = nn.Sequential(self.forget.down, nn.Tanh(), self.forget.up)
+        self.forget = nn.Sequential(self.forget[0], nn.Tanh(), self.forget[1])
         self.erased, self.mix = (
             nn.Parameter(torch.ones(config.score_heads, 1, config.qk_dim)) for _ in range(2)
         )
