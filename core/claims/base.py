@@ -537,6 +537,7 @@ XIAO = Source(
     2023,
     "https://arxiv.org/abs/2309.17453",
 )
+ATTNRES = Source("Kimi Team", "Attention Residuals", 2026, "https://arxiv.org/abs/2603.15031")
 GEMMA = Source("Gemma Team", "Gemma 3 Technical Report", 2025, "https://arxiv.org/abs/2503.19786")
 CLARK = Source(
     "Clark, Kevin and Khandelwal, Urvashi and Levy, Omer and Manning, Christopher D.",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from core import plugins
 from core.claims.base import Claim
 from core.claims.entries.cost import COST, GROUPS, HYBRID, LADDER
+from core.claims.entries.depth import OVER_DEPTH
 from core.claims.entries.heads import HEADS, INDUCTION_CLAIM, ROLES_CLAIM
 from core.claims.entries.meaning import EXPLANATION, SINKS
 from core.claims.entries.positions import CONCATENATION, PATH, POSITIONS_CLAIM
@@ -39,6 +40,7 @@ CLAIMS: list[Claim] = [
     ADVANTAGES,
     HYBRID,
     TOPK,
+    OVER_DEPTH,
 ]
 
 

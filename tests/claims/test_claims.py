@@ -50,6 +50,7 @@ from core.claims.base import (
 from core.claims.catalogue import CLAIMS, claim_of, register_claim
 from core.claims.entries import (
     cost,
+    depth,
     heads,
     meaning,
     positions,
@@ -790,6 +791,10 @@ def differential(accuracy, answer, noise):
     )
 
 
+def over_depth(*bits):
+    return of(depth.BITS, dict(zip(depth.CONDITIONS, bits, strict=True)))
+
+
 def topk(*few):
     """4 bits where each sees itself alone, 3 with all keys; with FEW keys what is given."""
     conditions = (scores.LARGEST, scores.INDEXER, scores.LATEST)
@@ -937,6 +942,11 @@ RULES: dict = {
         (differential(0.95, 0.9, 0.05), 0.01),
         (differential(0.7, 0.5, 0.4), 0.01),
         (differential(0.82, 0.62, 0.15), 0.3),
+    ),
+    "depth": (
+        (over_depth(2.5, 2.4, 2.3), 0.001),
+        (over_depth(2.4, 2.45, 2.5), 0.001),
+        (over_depth(2.4, 2.39, 2.41), 0.1),
     ),
     "topk": (
         (topk(3.01, 3.05, 3.3), 0.001),
