@@ -1,4 +1,4 @@
-"""Model cards: published models layer by layer, with their sizes, caches and costs."""
+"""Model cards: published models, or one from a config, layer by layer, with their sizes, caches and costs."""
 
 from functools import partial
 from html import escape
@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.attention import AXES, AttentionConfig
 from core.attention.presets.base import name as choice_name
-from core.models.cards import CARDS, LENGTHS, LONG, SHORT, cache, card, curves
+from core.models.cards import CARDS, LENGTHS, LONG, SHORT, cache, card, curve, curves
 from core.models.cards.base import KINDS, AttentionLayer, Kind, ModelCard
 from dashboard.draw.curves import size_figure
 from dashboard.page import (
@@ -42,6 +42,7 @@ from dashboard.page import (
     theme,
     title,
 )
+from dashboard.server.people import LimitReached, admit_upload
 from dashboard.ui.layer_pattern import train_small
 from dashboard.ui.mechanism import to_text
 
@@ -49,6 +50,8 @@ from dashboard.ui.mechanism import to_text
 
 
 COMPARED = ("llama3", "deepseek_v32", "qwen3_next")
+ALONE = "none"
+MAX_LETTERS = 200_000  # of a pasted config
 MAX_BESIDE = 5  # models beside the chosen one: six curves in a figure
 
 
@@ -76,6 +79,13 @@ FIELDS = Fields(
         max_options=MAX_BESIDE,
         help="Models whose caches are drawn beside that of the chosen one.",
     ),
+    beside=Select(
+        "Beside",
+        [ALONE, *(one.key for one in CARDS)],
+        ALONE,
+        text=lambda one: "No other model" if one == ALONE else name(one),
+        help="A second model, of which is listed what differs from the first.",
+    ),
 )
 
 
@@ -90,9 +100,52 @@ def figures(one: ModelCard) -> list[str]:
     return [
         f"{one.parameters:,}",
         percent(one.active / one.parameters),
-        byte_size(one.token_bytes) if one.stores else "–",
+        byte_size(one.token_bytes) if one.stores and one.known else "–",
         *(size_text(cache(one, length)) for length in (SHORT, LONG)),
-        operations(one.flops(read(one))),
+        operations(one.flops(read(one))) if one.known else "–",
+    ]
+
+
+FIGURES = (
+    "parameters",
+    "used by a token",
+    "cache a token",
+    "at 8k tokens",
+    "at 128k tokens",
+    "FLOPs a token",
+)
+
+
+def differences(one: ModelCard, other: ModelCard) -> list[list[str]]:
+    """What differs between two models: a name, and how it is in each."""
+
+    def described(model: ModelCard) -> dict[str, str]:
+        kinds = "; ".join(f"{count} × {layer.name}" for layer, count in model.distinct.items())
+        choices = {
+            axis: ", ".join(
+                dict.fromkeys(
+                    choice_name(axis, getattr(layer.config, axis), full=True)
+                    for layer in model.distinct
+                    if layer.config is not None
+                )
+            )
+            for axis in AXES
+        }
+        return {
+            "layers": str(len(model.blocks)),
+            "attentions": kinds,
+            **choices,
+            "width": f"{model.d_model:,}",
+            "words": f"{model.vocabulary:,}",
+            "output map": "the word embeddings" if model.tied else "its own",
+            **dict(zip(FIGURES, figures(model), strict=True)),
+        }
+
+    mine, theirs = described(one), described(other)
+    return [
+        [name, mine[name] or "–", theirs[name] or "–"]
+        for name in mine
+        if mine[name] != theirs[name]
     ]
 
 
@@ -110,6 +163,11 @@ def read(one: ModelCard) -> int:
 
 
 def fact_text(one: ModelCard) -> str:
+    if not one.known:
+        return (
+            f"{one.name} has **{operations(one.parameters)}** parameters. Its cache is not counted, as the lab does not "
+            "have all of its attentions."
+        )
     if not one.stores:
         return (
             f"{one.name} reads a whole text at once: **nothing is stored**, and each of {read(one):,} tokens takes "
@@ -160,21 +218,26 @@ def part_rows(one: ModelCard) -> list[list[str]]:
 
 
 def layer_text(layer: AttentionLayer, count: int) -> str:
+    config = layer.config
     choices = [
         choice_name(axis, choice, full=True)
         for axis in AXES
-        if (choice := getattr(layer.config, axis)) != getattr(LAYER, axis)
+        if config and (choice := getattr(config, axis)) != getattr(LAYER, axis)
     ]
     extras = "".join(
         f" {plain(extra.name)}: {abs(extra.parameters):,} parameters "
         f"{'more' if extra.parameters > 0 else 'fewer'}, {plain(extra.reason)}."
         for extra in layer.extras
     )
-    heads = f"{layer.config.num_heads} heads of {layer.config.head_dim}"
+    heads = (
+        f"{config.num_heads} heads of {config.head_dim}. {plain('; '.join(choices))}"
+        if config
+        else "none of the lab's attentions"
+    )
     layers = f"{count} layers, each of" if count > 1 else "one layer of"
     return (
-        f"**{plain(layer.name[:1].upper() + layer.name[1:])}**, {layers} {layer.parameters:,} parameters: {heads}. "
-        f"{plain('; '.join(choices))}.{extras}"
+        f"**{plain(layer.name[:1].upper() + layer.name[1:])}**, {layers} {layer.parameters:,} parameters: {heads}."
+        f"{extras}"
     )
 
 
@@ -192,6 +255,61 @@ def link(one: ModelCard) -> dict[str, str | list[str]]:
     }
 
 
+# A card that is read from a config of the reader: pasted, in a file, or on the hub.
+
+
+READ, TEXT, WRONG, FRESH = "read", key("text"), key("wrong"), key("fresh")
+
+
+def shown(values: Values) -> ModelCard:
+    """The card that was read, until another model is chosen; else the chosen one."""
+    one, at = st.session_state.get(key("read"), (None, None))
+    return one if one is not None and at == values.model else card(values.model)
+
+
+def drawn_curves(one: ModelCard, values: Values) -> dict[str, list[tuple[int, int]]]:
+    """The caches of the card that is shown and of those beside it."""
+    own = {one.name: points} if (points := curve(one)) else {}
+    return own | curves(values.compared)
+
+
+def read_config(model: str) -> None:
+    """Three fields for a config; what they hold becomes the card that is shown."""
+    state = st.session_state
+    turn = state.setdefault(FRESH, 0)  # empty fields after each reading
+    pasted = st.text_area(
+        "config.json, pasted", key=key(f"pasted:{turn}"), height=120, max_chars=MAX_LETTERS
+    )
+    file = st.file_uploader("or a file", ["json"], key=key(f"file:{turn}"), max_upload_size=1)
+    repo = st.text_input(
+        "or a model of the Hugging Face hub", key=key(f"hub:{turn}"), placeholder="owner/name"
+    )
+    caption("Only the config is read: no weights are loaded, and no code of the model is run.")
+    if not (pasted or file or repo):
+        return
+    from core.pretrained.base import PretrainedError
+    from core.pretrained.cards import parse_card
+    from core.pretrained.hub import config_bytes, parse
+    from dashboard.ui.model_picker import secret
+
+    try:
+        text, called = pasted, "The pasted config"
+        if file is not None:
+            admit_upload(file)
+            text, called = file.getvalue().decode("utf-8-sig", "replace"), file.name
+        elif repo and not pasted:
+            called, revision = parse(repo)
+            with st.spinner(f"Reading the config of {plain(called)}"):
+                text = config_bytes(called, revision, token=secret("HF_TOKEN")).decode()
+        with st.spinner("Building the model without its weights"):
+            state[key("read")], state[TEXT] = (parse_card(text, called), model), text
+        state.pop(WRONG, None)
+    except (PretrainedError, LimitReached) as error:
+        state[WRONG] = str(error)
+    state[FRESH] = turn + 1
+    st.rerun()
+
+
 # What the page computes as Python.
 
 
@@ -206,9 +324,15 @@ alt.Chart(pd.DataFrame(rows, columns=["model", "tokens", "bytes"])).mark_line(po
 
 
 def script(values: Values) -> Script:
-    one, tokens = card(values.model), read(card(values.model))
+    one = shown(values)
+    tokens = read(one)
     length = min(LONG, one.longest or LONG)
-    drawn = curves((values.model, *values.compared))
+    drawn = drawn_curves(one, values)
+    source = (
+        f"from core.models.cards import card\n\none = card({one.key!r})"
+        if one.key != READ
+        else f"from core.pretrained.cards import parse_card\n\none = parse_card({st.session_state[TEXT]!r}, {one.name!r})"
+    )
     results = {
         "parameters": np.array(one.parameters),
         "active": np.array(one.active),
@@ -220,9 +344,7 @@ def script(values: Values) -> Script:
         Cell(
             "The layers of one published model, its parameters, its cache, and the FLOPs of a token.",
             f"""
-from core.models.cards import card
-
-one = card({one.key!r})
+{source}
 for layer, count in one.distinct.items():
     print(count, "×", layer.kind)
 parameters, active, flops = one.parameters, one.active, one.flops({tokens})  # FLOPs of a token that reads {tokens:,}
@@ -233,13 +355,15 @@ print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}}
     ]
     if not drawn:
         return Script(tuple(cells), results)
+    own = "{one.name: curve(one)} | " if one.key == READ and one.name in drawn else ""
+    keys = values.compared if one.key == READ else (values.model, *values.compared)
     cells.append(
         Cell(
             "Bytes of the cache of one sequence by its length, of this model and of those beside it.",
             f"""
-from core.models.cards import curves
+from core.models.cards import curve, curves
 
-sizes = curves({source_of((values.model, *values.compared))})  # (tokens, bytes) of each model
+sizes = {own}curves({source_of(keys)})  # (tokens, bytes) of each model
 """,
             DRAW,
             "cards:sizes",
@@ -283,10 +407,13 @@ def page() -> None:
 
 @fragment
 def models() -> None:
-    left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
+    left, middle, right, last = st.columns([3, 3, 2, 2], gap="medium", vertical_alignment="bottom")
     values = FIELDS.draw("model", into=left)
+    values = FIELDS.draw("beside", into=middle, **values)
     with right, st.popover("Compare caches", icon=":material/show_chart:", width="stretch"):
         values = FIELDS.draw("compared", into=HERE, **values)
+    with last, st.popover("Read a config", icon=":material/upload_file:", width="stretch"):
+        read_config(values.model)
     add_script(partial(script, values))
     with st.container(gap=None):
         meanings = {
@@ -295,6 +422,8 @@ def models() -> None:
             "latent": "small vectors",
             "linear": "a fixed state",
             "no positions": "without order",
+            "none": "few tokens or none",
+            "unknown": "not in the lab",
         }
         legend = "".join(
             f'<span><b><i style="{cell_style(kind, theme())}"></i></b>{kind}: {meanings[kind]}</span>'
@@ -330,19 +459,17 @@ def models() -> None:
         f"At {LONG:,} tokens {few.name} stores **{byte_size(few.cache_bytes(LONG))}** of states and {many.name} "
         f"**{byte_size(many.cache_bytes(LONG))}** of keys and values, with about as many parameters."
     )
-    one = card(values.model)
-    st.markdown(f"## {one.name}")
-    paragraph(f"{plain(one.different)} [Paper]({one.url}) · {plain(one.checkpoint)}")
+    if wrong := st.session_state.get(WRONG):
+        st.error(plain(wrong))
+    one = shown(values)
+    st.markdown(f"## {plain(one.name)}")
+    if one.key == READ:
+        paragraph("Read from the config that you gave. Choose a model above to see its card again.")
+    else:
+        paragraph(f"{plain(one.different)} [Source]({one.url}) · {plain(one.checkpoint)}")
     st.html(f'<div class="cards">{strip(one, theme(), large=True)}</div>')
     table(
-        (
-            "parameters",
-            "used by a token",
-            "cache a token",
-            "at 8k tokens",
-            "at 128k tokens",
-            "FLOPs a token",
-        ),
+        FIGURES,
         [figures(one)],
         caption=f"The figures of {one.name}",
         left=0,
@@ -350,9 +477,18 @@ def models() -> None:
     )
     fact(fact_text(one))
     caption(note(one))
+    if values.beside not in (ALONE, one.key):
+        other = card(values.beside)
+        st.markdown(f"### What differs from {other.name}")
+        table(
+            ("", one.name, other.name),
+            differences(one, other),
+            caption=f"What differs between {one.name} and {other.name}",
+            markers=False,
+        )
     attentions(one)
     st.markdown("### Its cache beside others")
-    if sizes := curves((values.model, *values.compared)):
+    if sizes := drawn_curves(one, values):
         draw_chart(
             st,
             size_figure(sizes, list(sizes), LENGTHS, theme(), powers=6),
@@ -370,15 +506,18 @@ def attentions(one: ModelCard) -> None:
     for layer, count in one.distinct.items():
         paragraph(f"- {layer_text(layer, count)}")
     step = step_of("compare")
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        train_small(one, key=key("train"))
-        st.page_link(
-            step.page(),
-            label="See these attentions in small, side by side",
-            icon=step.icon,
-            width="content",
-            query_params=link(one),
-        )
+    if one.untrained:
+        caption(plain(one.untrained))
+    else:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            train_small(one, key=key("train"))
+            st.page_link(
+                step.page(),
+                label="See these attentions in small, side by side",
+                icon=step.icon,
+                width="content",
+                query_params=link(one),
+            )
     details(
         "What its parameters are for",
         partial(
@@ -410,7 +549,11 @@ def strip(card: ModelCard, theme: Theme, large: bool = False) -> str:
 
 def cell_style(kind: Kind, theme: Theme) -> str:
     # A kind differs in height or outline too, so that it is told without colours; what sees or stores less is lower.
-    height = {"window": 50, "latent": 75, "linear": 25}.get(kind, 100)
+    height = {"window": 50, "latent": 75, "linear": 25, "none": 12}.get(kind, 100)
     colour = CATEGORIES[theme][KINDS.index(kind)]
-    look = f"border:2px solid {colour}" if kind == "no positions" else f"background:{colour}"
+    look = (
+        f"border:2px solid {colour}"
+        if kind in ("no positions", "unknown")
+        else f"background:{colour}"
+    )
     return f"height:{height}%;{look}"

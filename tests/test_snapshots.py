@@ -19,6 +19,7 @@ from core.claims import experiment
 from core.claims.catalogue import CLAIMS
 from core.claims.run import ClaimConfig
 from core.models.cards import CARDS, FORMS, MODELS, ModelCard, decoding_step
+from core.models.cards.published import BY_HAND
 from core.studies.why import Controls
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
@@ -166,8 +167,13 @@ def published(one: ModelCard) -> dict[str, Any]:
     forms = FORMS.items() if one in MODELS.values() else ()
     return {
         "numbers": [*whole, *(one.flops(n) for n in (9, 9000)), one.cache_numbers(9000)],
-        "layers": {layer.name: json.dumps(layer.config.to_json()) for layer in one.distinct},
-        "small": [json.dumps(config.to_json()) for config in one.small(96, 12)],
+        # Layers of the others stand in the table of cards.
+        "layers": {
+            layer.name: json.dumps(layer.config.to_json())
+            for layer in one.distinct
+            if one in BY_HAND
+        },
+        "small": one.untrained or [json.dumps(one.to_json()) for one in one.small(96, 12)],
         "steps": {
             key: str(decoding_step(one, form, 5000, 8, 2, 3e12, 9e14)) for key, form in forms
         },

@@ -331,6 +331,19 @@ def max_bytes() -> int:
     return int(limits().model_mb * 1e6)
 
 
+def config_bytes(repo: str, commit: str = "main", *, token: str | None = None) -> bytes:
+    """The config.json of a model, and nothing else of it; PretrainedError where it cannot be read."""
+    data = b""
+    with hub_errors(repo, commit, token):
+        for chunk in _stream(repo, commit, "config.json", token):
+            data += chunk
+            reject_if(
+                len(data) > MAX_CONFIG,
+                f"config.json of {repo} is larger than {MAX_CONFIG:,} bytes, so it is not read.",
+            )
+    return data
+
+
 def plan(repo: str, revision: str = "main", *, token: str | None = None) -> DownloadPlan:
     """The download plan of a model, pinned to a commit, from its file list and config alone.
 
@@ -357,15 +370,7 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         File(item.rfilename, int(item.size or 0), item.lfs.sha256 if item.lfs else None)
         for item in needed
     )
-    data = b""
-    with hub_errors(repo, commit, token):
-        for chunk in _stream(repo, commit, "config.json", token):
-            data += chunk
-            reject_if(
-                len(data) > MAX_CONFIG,
-                f"config.json of {repo} is larger than {MAX_CONFIG:,} bytes, so it is not read.",
-            )
-    config = parse_config(data, repo)
+    config = parse_config(config_bytes(repo, commit, token=token), repo)
     # Bytes in fp32: 4 a parameter, where the hub counts them, or by the type that the config names.
     if counted := getattr(info.safetensors, "parameters", None):
         memory = 4 * sum(map(int, counted.values()))

@@ -87,7 +87,8 @@ def cards() -> str:
 
 
 def card_row(card: ModelCard) -> str:
-    cache = byte_size(card.cache_bytes(min(LENGTH, card.longest or LENGTH))) if card.stores else "–"
+    counted = card.stores and card.known
+    cache = byte_size(card.cache_bytes(min(LENGTH, card.longest or LENGTH))) if counted else "–"
     return (
         f"| [{plain(card.name)}]({card.url}) | {card.year} | {len(card.blocks)} | {operations(card.parameters)} | "
         f"{operations(card.active)} | {cache} | {plain(card.different)} |"

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from core.models.cards import CARDS
 from core.studies import start
 from dashboard.draw.formats import number
 from dashboard.ui import bars
@@ -364,7 +365,7 @@ def test_a_moved_slider_draws_the_new_layers_before_they_are_measured(page: Page
 
 def test_the_layers_of_a_card_are_as_high_as_what_they_read(page: Page):
     open_page(page, "cards", ".cards .layers")
-    cells = page.locator(".cards .layers").nth(21).locator("i")
+    cells = page.locator(".cards .layers").nth(len(CARDS)).locator("i")
     heights = cells.evaluate_all("cells => cells.map(cell => cell.offsetHeight)")
     assert heights == 8 * [16, 16, 16, 16, 16, 32]  # five windows, then the whole text
 

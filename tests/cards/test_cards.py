@@ -1,112 +1,33 @@
 """Model cards: parameters, caches and FLOPs are those of transformers' own models at the published sizes."""
 
+import json
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from core.attention import Attention
-from core.models.cards import CARDS, card
+from core.attention import Attention, ConfigError
+from core.models.cards import CARDS, cache, card
 from core.models.cards.base import KINDS
+from core.models.cards.published import TABLE
+from core.pretrained.cards import card_of_model, empty_model
 from tests.cases import each
 
-# Published configs in transformers: a card's key → model type, class, and what differs from the type's defaults.
+# Published configs in transformers: those of the table, and by a card's key the model type and class of the others.
 
 
-GEMMA3 = ["sliding_attention"] * 5 + ["full_attention"]
-KIMI = [
-    *6 * [*3 * ["linear_attention"], "full_attention"],
-    "linear_attention",
-    "linear_attention",
-    "full_attention",
-]
 CAUSAL, ENCODER, PAIR = "AutoModelForCausalLM", "AutoModel", "AutoModelForSeq2SeqLM"
-
-PUBLISHED: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "gpt2": ("gpt2", CAUSAL, {}),
-    "bert": ("bert", ENCODER, {}),
-    "t5": ("t5", PAIR, {}),
-    "llama2": ("llama", CAUSAL, {}),
-    "llama3": (
-        "llama",
-        CAUSAL,
-        {"vocab_size": 128256, "intermediate_size": 14336, "num_key_value_heads": 8},
-    ),
-    "mistral": ("mistral", CAUSAL, {}),
-    "gemma2": ("gemma2", CAUSAL, {}),
-    "gemma3": (
-        "gemma3_text",
-        CAUSAL,
-        {
-            "vocab_size": 262208,
-            "hidden_size": 3840,
-            "intermediate_size": 15360,
-            "num_hidden_layers": 48,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 8,
-            "sliding_window": 1024,
-            "layer_types": 8 * GEMMA3,
-        },
-    ),
-    "qwen3": (
-        "qwen3",
-        CAUSAL,
-        {"intermediate_size": 12288, "num_hidden_layers": 36, "num_key_value_heads": 8},
-    ),
-    "gpt_oss": ("gpt_oss", CAUSAL, {}),
-    "deepseek_v2": (
-        "deepseek_v2",
-        CAUSAL,
-        {
-            "hidden_size": 5120,
-            "intermediate_size": 12288,
-            "moe_intermediate_size": 1536,
-            "num_hidden_layers": 60,
-            "num_attention_heads": 128,
-            "num_key_value_heads": 128,
-            "n_routed_experts": 160,
-            "n_shared_experts": 2,
-            "num_experts_per_tok": 6,
-            "first_k_dense_replace": 1,
-            "n_group": 8,
-            "topk_group": 3,
-        },
-    ),
-    "deepseek_v32": ("deepseek_v32", CAUSAL, {}),
-    "llama4": ("llama4_text", CAUSAL, {}),
-    "smollm3": ("smollm3", CAUSAL, {}),
-    "qwen3_next": ("qwen3_next", CAUSAL, {}),
-    "kimi_linear": ("kimi_linear", CAUSAL, {"layer_types": KIMI}),
-    "minimax": (
-        "minimax",
-        CAUSAL,
-        {
-            "vocab_size": 200064,
-            "hidden_size": 6144,
-            "intermediate_size": 9216,
-            "num_hidden_layers": 80,
-            "num_attention_heads": 64,
-            "num_key_value_heads": 8,
-            "head_dim": 128,
-            "num_local_experts": 32,
-            "layer_types": 10 * [*7 * ["linear_attention"], "full_attention"],
-        },
-    ),
-    "modernbert": ("modernbert", ENCODER, {}),
-    "mamba2": ("mamba2", CAUSAL, {}),
-    "olmo2": ("olmo2", CAUSAL, {"vocab_size": 100352}),
-}  # all cards but RetNet, which transformers does not have
-BY_TYPE = (
-    "gemma2",
-    "gemma3",
-    "gpt_oss",
-    "llama4",
-)  # models that take a mask for each type of layer
-TYPES = ("full_attention", "sliding_attention", "chunked_attention")
+BY_HAND = {
+    "gpt2": ("gpt2", CAUSAL),
+    "bert": ("bert", ENCODER),
+    "t5": ("t5", PAIR),
+    "modernbert": ("modernbert", ENCODER),
+}
+ROWS = {row["key"]: row for row in json.loads(TABLE.read_text(encoding="utf-8"))}
+PUBLISHED = (*BY_HAND, *ROWS)  # all cards but RetNet, which transformers does not have
 
 
 class Unrouted(nn.Module):
@@ -116,15 +37,19 @@ class Unrouted(nn.Module):
         super().__init__()
         self.pair = pair
 
-    def forward(self, x):
+    def forward(self, x, *more, **options):
         return (x, None) if self.pair else x
 
 
 def published(key: str) -> nn.Module:
     import transformers
 
-    kind, auto, own = PUBLISHED[key]
-    config = transformers.AutoConfig.for_model(kind, **own)
+    if key in ROWS:
+        model = empty_model(ROWS[key]["config"], key)[1]
+        model.set_attn_implementation("eager")
+        return model.eval()
+    kind, auto = BY_HAND[key]
+    config = transformers.AutoConfig.for_model(kind)
     with torch.device("meta"):
         return getattr(transformers, auto).from_config(config, attn_implementation="eager").eval()
 
@@ -138,16 +63,17 @@ def without_experts(model: nn.Module, key: str) -> nn.Module:
     return model
 
 
-def read(model: nn.Module, key: str, length: int, **options):
-    """What the model computes of that many tokens; given a mask, it asks for no value, which meta tensors lack."""
+def read(model: nn.Module, length: int, **options):
+    """What the model computes of that many tokens."""
     with torch.device("meta"), torch.no_grad():
-        mask = torch.zeros(1, 1, length, length)
-        if PUBLISHED[key][1] == CAUSAL and key != "mamba2":
-            options |= {
-                "attention_mask": dict.fromkeys(TYPES, mask) if key in BY_TYPE else mask,
-                "position_ids": torch.arange(length)[None],
-            }
         return model(torch.zeros(1, length, dtype=torch.long), **options)
+
+
+# Models without experts, whose operations PyTorch counts, and those whose cache is that of another of the same kind.
+COUNTED = {*("gpt2", "bert", "llama2", "mistral", "qwen3", "smollm3", "gemma2", "gemma3", "modernbert", "phi3"),
+           *("gpt_neox", "olmo3")}  # fmt: skip
+ALIKE = {*("llama3", "gemma", "mixtral", "solar_open", "minimax_m2", "minimax_m3", "hy3", "laguna", "ernie4_5_moe"),
+         *("olmo2", "deepseek_v3", "axk1", "glm5", "ling3_flash", "qwen3_5", "qwen3_5_moe")}  # fmt: skip
 
 
 def cached_numbers(value, seen=None) -> int:
@@ -170,58 +96,43 @@ def cached_numbers(value, seen=None) -> int:
     return sum(cached_numbers(part, seen) for part in parts)
 
 
-WINDOWS = {
-    "mistral": 4500,
-    "gemma2": 4500,
-    "gemma3": 1100,
-    "gpt_oss": 300,
-    "llama4": 8300,
-}  # tokens beyond a window
-
-
 def test_every_card_has_an_oracle_but_the_one_that_is_not_in_transformers():
-    assert {one.key for one in CARDS} - set(PUBLISHED) == {"retnet"} and len(CARDS) == 21
+    assert {one.key for one in CARDS} - set(PUBLISHED) == {"retnet"} and len(CARDS) >= 45
+    assert len({one.key for one in CARDS}) == len({one.name for one in CARDS}) == len(CARDS)
     pytest.raises(KeyError, card, "gpt5").match("gpt5 is no model card; expected one of bert, gpt2")
 
 
-@pytest.mark.parametrize("key", PUBLISHED)
-def test_parameters_are_those_of_transformers_to_the_last_one(key):
-    one = card(key)
-    assert one.parameters == sum(weight.numel() for weight in published(key).parameters())
+@each("key", PUBLISHED)
+def test_a_card_is_what_transformers_builds_from_its_config_to_the_last_number(key):
+    # The table, the parameters, and the caches of a text longer than the windows, so that these have forgotten.
+    one, model = card(key), published(key)
+    if key in ROWS:
+        about = {name: value for name, value in ROWS[key].items() if name not in ("config", "card")}
+        assert card_of_model(model.config, model, **about) == one
+    assert one.parameters == sum(weight.numel() for weight in model.parameters())
     assert one.parameters == sum(one.parameter_rows.values())
+    if key in COUNTED:
+        # Each of T tokens attends to all T: masked scores are computed too. BERT's pooler reads the first token alone.
+        with FlopCounterMode(display=False) as counter:
+            read(model, 19)
+        pooler = 2 * 768 * 768 if key == "bert" else 0
+        assert counter.get_total_flops() == 19 * one.flops(19) + pooler
+    if not one.known or not one.stores or key == "t5" or key in ALIKE:
+        return
+    windows = [layer.keys(10**9) for layer in one.layers if layer.kind == "window"]
+    length = max(windows) + 30 if windows else 19
+    out = read(without_experts(model, key), length, use_cache=True)
+    assert one.cache_numbers(length) == cached_numbers(out.cache)
 
 
-@pytest.mark.parametrize("key", [key for key in PUBLISHED if card(key).stores and key != "t5"])
-def test_the_cache_is_as_large_as_that_of_transformers(key):
-    # Of a text longer than the model's windows, so that these have forgotten.
-    length = WINDOWS.get(key, 19)
-    out = read(without_experts(published(key), key), key, length, use_cache=True)
-    assert card(key).cache_numbers(length) == cached_numbers(out.cache)
+def test_what_the_lab_does_not_have_is_said():
+    unknown = {one.key for one in CARDS if not one.known}
+    assert unknown == {*UNKNOWN}
+    for key in unknown:
+        assert "not recognised" in card(key).remark and cache(card(key), 1024) is None
 
 
-@pytest.mark.parametrize(
-    "key",
-    (
-        "gpt2",
-        "bert",
-        "llama2",
-        "llama3",
-        "mistral",
-        "qwen3",
-        "olmo2",
-        "smollm3",
-        "gemma2",
-        "gemma3",
-        "modernbert",
-    ),
-)
-def test_flops_are_those_that_pytorch_counts(key):
-    # Each of T tokens attends to all T: masked scores are computed too. BERT's pooler reads the first token alone.
-    length, model = 19, published(key)
-    with FlopCounterMode(display=False) as counter:
-        read(model, key, length)
-    pooler = 2 * 768 * 768 if key == "bert" else 0
-    assert counter.get_total_flops() == length * card(key).flops(length) + pooler
+UNKNOWN = ("zaya", "glm5_flash", "deepseek_v4", "inkling", "inkling2", "inkling2_mini")
 
 
 def test_retnet_by_hand():
@@ -270,18 +181,21 @@ def test_patterns_are_those_that_the_models_repeat():
     )
     assert {layer.kind for one in CARDS for layer in one.layers} == set(KINDS)
     for one in CARDS:
-        pattern = [block.attention.config for block in one.blocks[: one.pattern]]
-        repeated = [
-            block.attention.config for block in one.blocks[: one.encoder_blocks or len(one.blocks)]
-        ]
-        last = 1 if one.key == "kimi_linear" else 0  # its last layer is latent out of turn
-        assert repeated[: len(repeated) - last] == [
-            pattern[at % len(pattern)] for at in range(len(repeated) - last)
-        ]
+        repeated = [block.attentions for block in one.blocks[: one.encoder_blocks or None]]
+        wrong = [here != repeated[at % one.pattern] for at, here in enumerate(repeated)]
+        assert (
+            sum(wrong) <= len(repeated) / 10 or one.key == "t5"
+        )  # whose first layer alone has the table
+
+
+def test_a_pattern_that_the_lab_cannot_have_is_refused_in_words():
+    for key, why in (("jamba", "no layer like “state space"), ("gemma3n", "do not repeat")):
+        assert why in card(key).untrained
+        pytest.raises(ConfigError, card(key).small).match(why)
 
 
 @each("sizes", [(64, 8), (32, 2), (48, 6)])
-@each("key", [one.key for one in CARDS])
+@each("key", [one.key for one in CARDS if not one.untrained])
 def test_the_pattern_in_small_runs(key, sizes):
     x = torch.randn(2, 11, sizes[0], requires_grad=True)
     attentions = card(key).small(*sizes)

@@ -1,4 +1,4 @@
-"""Model cards: twenty published models, layer by layer, as configs of this lab; and the size of their caches."""
+"""Model cards: published models, layer by layer, as configs of this lab; and the size of their caches."""
 
 from dataclasses import dataclass
 
@@ -20,26 +20,31 @@ SHORT, LONG = 8192, 131072
 
 
 def cache(one: ModelCard, length: int) -> int | None:
-    """Bytes of the cache of one sequence; None where nothing is stored, or a text of that length has no positions."""
-    if not one.stores or (one.longest and length > one.longest):
+    """Bytes of the cache of one sequence; None where nothing is stored or known, or a text of that length has no
+    positions."""
+    if not one.stores or not one.known or (one.longest and length > one.longest):
         return None
     return one.cache_bytes(length)
 
 
+def curve(one: ModelCard) -> list[tuple[int, int]]:
+    """Its cache's bytes at each length that it can have."""
+    return [(length, size) for length in LENGTHS if (size := cache(one, length)) is not None]
+
+
 def curves(keys: tuple[str, ...]) -> dict[str, list[tuple[int, int]]]:
-    """By name of a model, its cache's bytes at each length that it can have."""
-    return {
-        one.name: [(length, size) for length in LENGTHS if (size := cache(one, length)) is not None]
-        for one in [card(key) for key in dict.fromkeys(keys)]
-        if one.stores
-    }
+    """By name of a model that stores something, its curve."""
+    known = [card(key) for key in dict.fromkeys(keys)]
+    return {one.name: points for one in known if (points := curve(one))}
 
 
 LATENT, ROTARY, WINDOW, GROUPS = 512, 64, 4096, 8
 
 
 # Those whose layers all store alike.
-MODELS = {key: card(key) for key in ("olmo2", "llama2", "llama3", "qwen3", "deepseek_v2")}
+MODELS = {
+    key: card(key) for key in ("olmo2", "llama2", "llama3", "qwen3", "deepseek_v2") if CARDS[9:]
+}
 
 
 @dataclass(frozen=True)

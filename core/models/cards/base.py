@@ -1,17 +1,23 @@
 """ModelCard: the sizes of a published model as configs of this lab, layer by layer, and what follows from them."""
 
-from collections import Counter
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Literal
+from __future__ import annotations
 
-from core.attention import AttentionConfig, Choice, entry
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from itertools import groupby
+from typing import Any, Literal
+
+from core.attention import AXES, AttentionConfig, Choice, entry
 from core.attention.cost import meta_layer
+from core.entries import refuse_if
 
 WINDOW = 8  # tokens, in place of hundreds or thousands
 # A window of the last tokens is narrower. After five layers with windows of 8 each vector is a mixture of nearly all 19
 # tokens of a recall text, in which the sixth layer finds no pair in 1,500 steps; with windows of 4 it does in 400.
 LAST = WINDOW // 2
+LONGEST = 12  # layers of a pattern
 SMALL = {  # axis, choice → its parameters in small
     ("projection", "latent"): {"latent": 32, "rope": 4, "query_latent": 0},
     ("position", "learned"): {"max_len": 512},
@@ -44,8 +50,16 @@ def shrink(config: AttentionConfig, d_model: int, num_heads: int) -> AttentionCo
     return config.with_(d_model=d_model, num_heads=num_heads, **changes)
 
 
-Kind = Literal["full", "window", "latent", "linear", "no positions"]
-KINDS: tuple[Kind, ...] = ("full", "window", "latent", "linear", "no positions")
+Kind = Literal["full", "window", "latent", "linear", "no positions", "none", "unknown"]
+KINDS: tuple[Kind, ...] = (
+    "full",
+    "window",
+    "latent",
+    "linear",
+    "no positions",
+    "none",
+    "unknown",
+)
 WINDOWS = {
     "causal_local": ("lookback", 1, 1),
     "local": ("window", 2, 1),
@@ -73,22 +87,31 @@ class AttentionLayer:
 
     `beside` are numbers stored for each token besides keys and values, `state` numbers of the state that is written
     and read, and `held` further numbers, such as a convolution's last inputs, each of one sequence at any length.
-    `products` is how often each token multiplies the state: to write, to read, and to correct.
+    `products` is how often each token multiplies the state: to write, to read, and to correct. `per_token` and
+    `per_key` are the numbers stored of a token and multiplied for a key, where the config's heads have other sizes. The
+    config is None where our axes have none: a convolution, experts alone, or a layer that is `unknown`.
     """
 
     name: str
-    config: AttentionConfig
+    config: AttentionConfig | None
     extras: tuple[Extra, ...] = ()
     beside: int = 0
     state: int = 0
     held: int = 0
     products: int = 2
+    per_token: int | None = None
+    per_key: int | None = None
+    unknown: bool = False
 
     @property
     def kind(self) -> Kind:
         """What the picture colours it by."""
+        if self.unknown:
+            return "unknown"
         if self.state:
             return "linear"
+        if self.config is None:
+            return "none"
         if self.config.projection.key == "latent":
             return "latent"
         if self.config.mask.key in WINDOWS:
@@ -98,6 +121,8 @@ class AttentionLayer:
 
     def keys(self, length: int) -> int:
         """How many keys a query attends to at a length."""
+        if self.config is None:
+            return 0
         if self.config.mask.key not in WINDOWS:
             return length
         name, factor, more = WINDOWS[self.config.mask.key]
@@ -108,75 +133,69 @@ class AttentionLayer:
 
         A window forgets the key that it will not see; a mask that chooses keys by content forgets none.
         """
-        if self.state:
+        if self.state or self.config is None:
             return self.state + self.held
         seen = self.keys(length + 1) - 1
         tokens = length if self.config.has("mask", "reads content") else seen
-        return self.config.sizes.cache * tokens + self.beside * length
+        each = self.config.sizes.cache if self.per_token is None else self.per_token
+        return each * tokens + self.beside * length
 
     def flops(self, length: int) -> int:
         """Operations for one token that attends to a length: q · k and weights · v, or those with the state."""
-        if self.state:
+        if self.state or self.config is None:
             return 2 * self.products * self.state
         config, indexing = self.config, 0
         if config.mask.key == "lightning":
             indexing = 2 * int(config.mask["heads"]) * int(config.mask["size"]) * length
-        a_key = config.score_heads * config.scored_dim + config.num_heads * config.v_dim
+        usual = config.score_heads * config.scored_dim + config.num_heads * config.v_dim
+        a_key = self.per_key or usual
         return 2 * a_key * self.keys(length) + indexing
 
     @property
     def parameters(self) -> int:
-        return sum(count_parameters(self.config)) + sum(extra.parameters for extra in self.extras)
+        own = count_parameters(self.config) if self.config else (0, 0)
+        return sum(own) + sum(extra.parameters for extra in self.extras)
 
     @property
     def matrices(self) -> int:
         """The parameters that each token is multiplied with."""
-        return count_parameters(self.config)[0] + sum(
+        return (count_parameters(self.config)[0] if self.config else 0) + sum(
             extra.parameters for extra in self.extras if extra.multiplied
         )
 
 
 @dataclass(frozen=True)
 class FeedForward:
-    """A feed-forward layer, or experts of which each token uses a few, besides one that all use (`shared` wide)."""
+    """A feed-forward layer: its parameters, those of them in matrices, and as many of each as one token uses.
 
-    width: int
-    gated: bool = True
-    bias: bool = False
-    experts: int = 0
+    A token uses all but the experts that it is not sent to.
+    """
+
+    parameters: int = 0
+    matrices: int = 0
     used: int = 0
-    shared: int = 0
-    shared_gate: bool = False  # one number for each token, times the shared expert's output
+    used_matrices: int = 0
 
-    def matrices(self, d_model: int, active: bool = True) -> int:
-        """The parameters that a token is multiplied with: of the experts it uses, or of all."""
-        maps = 3 if self.gated else 2
-        router = d_model * (self.experts + self.shared_gate)
-        return maps * d_model * (self._count(active) * self.width + self.shared) + router
-
-    def parameters(self, d_model: int, active: bool = True) -> int:
-        """The matrices and the biases: of the experts that a token uses, or of all."""
-        biases = self.width * (2 if self.gated else 1) + d_model
-        return self.matrices(d_model, active) + self.bias * (
-            self._count(active) * biases + self.experts
-        )
-
-    def _count(self, active: bool) -> int:
-        return (self.used if active else self.experts) if self.experts else 1
+    @classmethod
+    def dense(cls, d_model: int, width: int, gated: bool = True, bias: bool = False) -> FeedForward:
+        """One layer of that width, which each token uses as a whole."""
+        matrices = (3 if gated else 2) * d_model * width
+        every = matrices + bias * (width * (2 if gated else 1) + d_model)
+        return cls(every, matrices, every, matrices)
 
 
 @dataclass(frozen=True)
 class Block:
-    """One layer of a stack: its attention, in a decoder perhaps another to the encoder's output, and what follows."""
+    """One layer of a stack: its attention, perhaps another (to an encoder's output, or beside it), and what follows."""
 
     attention: AttentionLayer
-    feed_forward: FeedForward  # of width 0 where there is none
+    feed_forward: FeedForward
     norms: int  # parameters of its norms
-    cross: AttentionLayer | None = None
+    second: AttentionLayer | None = None
 
     @property
     def attentions(self) -> tuple[AttentionLayer, ...]:
-        return (self.attention,) if self.cross is None else (self.attention, self.cross)
+        return (self.attention,) if self.second is None else (self.attention, self.second)
 
 
 @dataclass(frozen=True)
@@ -211,9 +230,14 @@ class ModelCard:
         return tuple(layer for block in self.blocks for layer in block.attentions)
 
     @property
+    def known(self) -> bool:
+        """Whether every layer is one that the lab has, so that its cache and its operations can be counted."""
+        return not any(layer.unknown for layer in self.layers)
+
+    @property
     def attention(self) -> AttentionConfig:
-        """The attention of the first layer."""
-        return self.layers[0].config
+        """The first attention that is one of ours."""
+        return next(layer.config for layer in self.layers if layer.config is not None)
 
     @property
     def distinct(self) -> dict[AttentionLayer, int]:
@@ -227,9 +251,7 @@ class ModelCard:
             "Word embeddings": self.vocabulary * self.d_model,
             "Output map": self.vocabulary * self.d_model * (self.head and not self.tied),
             "Attention": sum(layer.parameters * count for layer, count in self.distinct.items()),
-            "Feed-forward layers": sum(
-                block.feed_forward.parameters(self.d_model, active=False) for block in self.blocks
-            ),
+            "Feed-forward layers": sum(block.feed_forward.parameters for block in self.blocks),
             "Norms": sum(block.norms for block in self.blocks),
         }
         rows |= {extra.name: extra.parameters for extra in self.extras}
@@ -242,11 +264,7 @@ class ModelCard:
     @cached_property
     def active(self) -> int:
         """The parameters that one token uses: all but the experts it is not sent to."""
-        unused = (
-            block.feed_forward.parameters(self.d_model, active=False)
-            - block.feed_forward.parameters(self.d_model)
-            for block in self.blocks
-        )
+        unused = (block.feed_forward.parameters - block.feed_forward.used for block in self.blocks)
         return self.parameters - sum(unused)
 
     def cache_numbers(self, length: int) -> int:
@@ -260,9 +278,8 @@ class ModelCard:
     @property
     def longest(self) -> int | None:
         """The longest text that has positions, where each position has a learned vector; None for no such bound."""
-        learned = [
-            layer.config.position for layer in self.layers if layer.config.position.key == "learned"
-        ]
+        configs = [layer.config for layer in self.layers if layer.config is not None]
+        learned = [one.position for one in configs if one.position.key == "learned"]
         return int(learned[0]["max_len"]) if learned else None
 
     @property
@@ -274,16 +291,39 @@ class ModelCard:
     def matrices(self) -> int:
         """The parameters that one token is multiplied with, the output map too."""
         attention = sum(layer.matrices * count for layer, count in self.distinct.items())
-        inner = sum(block.feed_forward.matrices(self.d_model) for block in self.blocks)
+        inner = sum(block.feed_forward.used_matrices for block in self.blocks)
         beside = sum(extra.parameters for extra in self.extras if extra.multiplied)
         return attention + inner + beside + self.head * self.vocabulary * self.d_model
 
-    def small(self, d_model: int = 64, num_heads: int = 8) -> tuple[AttentionConfig, ...]:
-        """The pattern's attentions shrunk for training here; ConfigError where one cannot have that size."""
-        return tuple(
-            shrink(block.attention.config, d_model, num_heads)
-            for block in self.blocks[: self.pattern]
+    @property
+    def untrained(self) -> str:
+        """Why the pattern cannot be trained in small, in a sentence; empty where it can be."""
+        missing = [
+            layer.name
+            for layer in self.distinct
+            if layer.config is None and (layer.unknown or layer.state or layer.held)
+        ]
+        twice = any(block.second for block in self.blocks) and not self.encoder_blocks
+        return (
+            f"The lab has no layer like “{missing[0]}”, so this pattern is not trained here."
+            if missing
+            else "Its layers have two mixers side by side, and those of the lab have one."
+            if twice
+            else f"Its {self.pattern} layers do not repeat, and the lab's patterns have at most {LONGEST}."
+            if len(self._pattern) > LONGEST
+            else ""
         )
+
+    @property
+    def _pattern(self) -> tuple[AttentionConfig, ...]:
+        every = (block.attention.config for block in self.blocks[: self.pattern])
+        return tuple(config for config in every if config is not None)
+
+    def small(self, d_model: int = 64, num_heads: int = 8) -> tuple[AttentionConfig, ...]:
+        """The pattern's attentions shrunk for training here; ConfigError where one cannot have that size, or the lab
+        has no such layer."""
+        refuse_if(self.untrained, self.untrained)
+        return tuple(shrink(config, d_model, num_heads) for config in self._pattern)
 
     def flops(self, length: int) -> int:
         """Operations of one token that attends to `length` tokens: two for each number it is multiplied with.
@@ -294,8 +334,79 @@ class ModelCard:
             count * layer.flops(length) for layer, count in self.distinct.items()
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """Each layer and each feed-forward layer once; `blocks` are runs: how many, and which of them they have."""
+        layers, feeds = (
+            list(self.distinct),
+            list(dict.fromkeys(one.feed_forward for one in self.blocks)),
+        )
+        rows = [
+            [
+                layers.index(block.attention),
+                feeds.index(block.feed_forward),
+                block.norms,
+                None if block.second is None else layers.index(block.second),
+            ]
+            for block in self.blocks
+        ]
+        return {
+            **_changed(self, ("blocks", "extras")),
+            "layers": [_layer_json(layer) for layer in layers],
+            "feeds": [list(vars(one).values()) for one in feeds],
+            "blocks": [[len(list(run)), *row] for row, run in groupby(rows)],
+            "extras": [list(vars(one).values()) for one in self.extras],
+        }
 
-@lru_cache(maxsize=256)
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ModelCard:
+        layers = [_layer_from_json(one) for one in data["layers"]]
+        feeds = [FeedForward(*one) for one in data["feeds"]]
+        blocks = tuple(
+            block
+            for count, layer, feed, norms, second in data["blocks"]
+            for block in count
+            * [Block(layers[layer], feeds[feed], norms, None if second is None else layers[second])]
+        )
+        own = {key: value for key, value in data.items() if key not in ("layers", "feeds")}
+        extras = tuple(Extra(*one) for one in data["extras"])
+        return cls(**{**own, "blocks": blocks, "extras": extras})
+
+
+def _changed(value: Any, without: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their defaults."""
+    return {
+        one.name: own
+        for one in fields(value)
+        if one.name not in without and (own := getattr(value, one.name)) != one.default
+    }
+
+
+def _layer_json(layer: AttentionLayer) -> dict[str, Any]:
+    usual = AttentionConfig()
+    config = layer.config
+    return {
+        **_changed(layer, ("config", "extras")),
+        "extras": [list(vars(one).values()) for one in layer.extras],
+        "config": config
+        and {
+            "d_model": config.d_model,
+            "num_heads": config.num_heads,
+            **{
+                axis: getattr(config, axis).to_json()
+                for axis in AXES
+                if getattr(config, axis) != getattr(usual, axis)
+            },
+        },
+    }
+
+
+def _layer_from_json(data: Mapping[str, Any]) -> AttentionLayer:
+    config = data["config"] and AttentionConfig.from_json(data["config"])
+    extras = tuple(Extra(*one) for one in data["extras"])
+    return AttentionLayer(**{**data, "config": config, "extras": extras})
+
+
+@lru_cache(maxsize=512)
 def count_parameters(config: AttentionConfig) -> tuple[int, int]:
     """How many learned numbers a layer has in matrices, and how many beside; positions added to x are the model's."""
     layer = meta_layer(config)
@@ -316,3 +427,12 @@ def count_parameters(config: AttentionConfig) -> tuple[int, int]:
 def stack(pattern: tuple[Block, ...], layers: int) -> tuple[Block, ...]:
     """That many blocks: the pattern again and again, the last time as far as it goes."""
     return tuple(pattern[layer % len(pattern)] for layer in range(layers))
+
+
+def repeat_of(layers: Sequence[Hashable], longest: int = LONGEST) -> int:
+    """After how many layers the kinds repeat, but for one in ten; where they do not, all of them."""
+    for length in range(1, min(longest, len(layers)) + 1):
+        wrong = sum(one != layers[at % length] for at, one in enumerate(layers))
+        if wrong * 10 <= len(layers):
+            return length
+    return len(layers)
