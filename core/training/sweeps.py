@@ -7,10 +7,11 @@ from typing import Any, Literal, get_args
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.attention.cost import ShapesOnly
 from core.attention.presets import attention_name, choice_name
-from core.attention.presets.patterns import LAYER_PATTERNS
+from core.attention.presets.patterns import LAYER_PATTERNS, LayerPattern
 from core.entries import LONGEST_QUOTE, check_fields, complete, quote, refuse_if
 from core.models import ModelConfig, build_model
 from core.models.cards import CARDS
+from core.models.cards.base import ModelCard
 from core.serialization import check_types, convert, renamed
 from core.tasks import TaskConfig, make_task, task_entry, task_of
 from core.training.config import (
@@ -32,7 +33,8 @@ ATTENTION = {
     "normalizer": "Normalizer",
     "kernel": "Kernel",
 }
-PATTERNS = {one.key: one for one in (*CARDS, *LAYER_PATTERNS)}
+PATTERNS: dict[str, ModelCard | LayerPattern] = {one.key: one for one in CARDS}
+PATTERNS |= {one.key: one for one in LAYER_PATTERNS}
 SAME = "same"  # of the setting "pattern": the first attention in every layer
 MODEL = {
     "kind": "Model",
