@@ -24,6 +24,11 @@ class LayerPattern:
 
 
 _BLOCKS = {"size": 2, "blocks": 4}
+_WHOLE = (("mask", Choice("causal")),)
+_NEAR = (
+    ("mask", Choice.of("causal_local", lookback=3)),
+    ("projection", Choice.of("dynamic_conv", kv_heads=1, taps="fixed")),
+)
 
 LAYER_PATTERNS: tuple[LayerPattern, ...] = (
     LayerPattern(
@@ -49,5 +54,9 @@ LAYER_PATTERNS: tuple[LayerPattern, ...] = (
             *(("gated_deltanet", ()),) * 3,
             ("qwen4", (("mask", Choice.of("block_mean", **_BLOCKS)),)),
         ),
+    ),
+    LayerPattern("inkling_like", "Inkling-like", ((("inkling", ()),) * 5 + (("inkling", _WHOLE),))),
+    LayerPattern(
+        "inkling2_like", "Inkling-2-like", ((("inkling2", _NEAR),) * 5 + (("inkling2", ()),))
     ),
 )
