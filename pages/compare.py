@@ -534,7 +534,7 @@ def mechanisms_panel(names: Sequence[str]) -> None:
     )
     st.selectbox(
         "Compare the layers of a model",
-        [one.key for one in CARDS if one.pattern > 1],
+        [one.key for one in CARDS if one.pattern > 1 and not one.untrained],
         None,
         key="compare:layers",
         format_func=lambda key: card(key).name,

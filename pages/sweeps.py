@@ -111,7 +111,7 @@ from dashboard.ui.run_data import MODEL_NAMES, RunSummary, path_code, summarize
 
 
 USUAL: dict[str, tuple[Any, ...]] = {
-    "pattern": (SAME, *(card.key for card in CARDS if card.pattern > 1)),
+    "pattern": (SAME, *(card.key for card in CARDS if card.pattern > 1 and not card.untrained)),
     "d_model": (8, 16, 32, 64, 128),
     "num_heads": (1, 2, 4, 8, 16),
     "layers": (1, 2, 3, 4, 6),
