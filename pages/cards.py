@@ -278,11 +278,24 @@ def read_config(model: str) -> None:
     state = st.session_state
     turn = state.setdefault(FRESH, 0)  # empty fields after each reading
     pasted = st.text_area(
-        "config.json, pasted", key=key(f"pasted:{turn}"), height=120, max_chars=MAX_LETTERS
+        "config.json, pasted",
+        key=key(f"pasted:{turn}"),
+        height=120,
+        max_chars=MAX_LETTERS,
+        help="The whole file, as it stands beside the weights of a model.",
     )
-    file = st.file_uploader("or a file", ["json"], key=key(f"file:{turn}"), max_upload_size=1)
+    file = st.file_uploader(
+        "or a file",
+        ["json"],
+        key=key(f"file:{turn}"),
+        max_upload_size=1,
+        help="A config.json of at most 1 MB.",
+    )
     repo = st.text_input(
-        "or a model of the Hugging Face hub", key=key(f"hub:{turn}"), placeholder="owner/name"
+        "or a model of the Hugging Face hub",
+        key=key(f"hub:{turn}"),
+        placeholder="owner/name",
+        help="The name in the address of the model's page; only its config.json is downloaded.",
     )
     caption("Only the config is read: no weights are loaded, and no code of the model is run.")
     if not (pasted or file or repo):
