@@ -2,6 +2,7 @@
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -138,7 +139,7 @@ def test_clipped_queries_and_keys_are_inkling_2s(largest):
 # Convolutions of keys and values, then whole layers of Inkling 1 and 2.
 
 
-CHOICES = {
+CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
     "first": ("dynamic_conv", {"taps": "fixed", "scaled": False, "gate": False}),
     "window": ("dynamic_conv", {"taps": "fixed"}),
     "full": ("dynamic_conv", {}),
@@ -243,7 +244,7 @@ def test_a_layer_is_inklings(kind):
     i = torch.arange(T)
     near = (i[:, None] >= i) & ((i[:, None] - i < WINDOW) | (kind == "full"))
     hidden = torch.zeros(1, 1, T, T).masked_fill(~near, torch.finfo(torch.float32).min)
-    how = {"attention_mask": hidden}
+    how: dict[str, Any] = {"attention_mask": hidden}
     if kind != "first":
         how |= {"position_ids": i[None], "relative_distance": i[:, None] - i}
     more = (x, x) if kind == "full" else ()

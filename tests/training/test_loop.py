@@ -26,7 +26,7 @@ import torch.nn.functional as F
 
 from core.attention import Attention, AttentionConfig, Choice
 from core.attention.basics import ScoreBlock
-from core.attention.masks.content import indexer_loss, selection
+from core.attention.masks.content import LightningIndexer, indexer_loss, selection
 from core.models import ModelConfig
 from core.models.decoding import EOS
 from core.runs import archive, executor, worker
@@ -470,6 +470,7 @@ def test_the_loss_is_the_divergence_from_full_attention(beside):
     full = Attention(layer.config.with_(mask="causal", kernel="exact"))
     full.load_state_dict(layer.state_dict(), strict=False)
     x, indexer = torch.randn(B, T, C, requires_grad=True), layer.indexer
+    assert isinstance(indexer, LightningIndexer)
     scores = indexer.index_scores(ScoreBlock.whole(T, T, x=x, context=x))
     expected = indexer_loss(scores, full(x).weights, torch.ones(T, T, dtype=torch.bool).tril())
     for steps in (layer(x), layer(x, record=False), layer.step(x)[0]):

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from core.attention import Attention, attend
 from core.attention.masks import make_mask
+from core.attention.masks.content import LightningIndexer
 from core.attention.normalizers import TopK
 from core.claims.base import (
     BRITZ,
@@ -567,7 +568,7 @@ def keep(model: Model, condition: str, count: int) -> Model:
         elif condition == LATEST:
             layer.mask = make_mask(Choice.of("causal_local", lookback=count - 1), layer.config)
         else:
-            assert layer.indexer is not None
+            assert isinstance(layer.indexer, LightningIndexer)
             layer.indexer.keys = count
     return model
 
