@@ -45,18 +45,17 @@ unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each w
 run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
 
-# On two cores: the tests, and then what drives a browser beside the checks, by three workers, as one waits at times
-# for a process that it started: 7:45 minutes instead of 8:20 with two.
-# Both need the node packages: two installations at once would break each other.
+# On two cores the tests, which often wait for a process that they started, run beside those that drive a browser, and
+# give way to them: a page that is slow to come is no fault. Both need the node packages: two installations at once would
+# break each other.
 BESIDE := -n 3 --dist worksteal
 test: $(VENV)/.installed-dev $(VENV)/.installed-node
-	@failed=; log=$$(mktemp); before=$$(mktemp); git status --porcelain --untracked-files=all > $$before 2> /dev/null; \
-	$(MAKE) --no-print-directory beside || failed=" beside"; \
-	$(MAKE) --no-print-directory check > $$log 2>&1 & check=$$!; \
-	$(MAKE) --no-print-directory in-browser || failed="$$failed in-browser"; \
-	wait $$check || failed="$$failed check"; cat $$log; \
-	$(BIN)/python -m tests.leftovers $$before || failed="$$failed leftovers"; rm $$log $$before; \
-	test -z "$$failed" || { echo "make test failed in:$$failed"; exit 1; }
+	@failed=$$(mktemp); log=$$(mktemp); before=$$(mktemp); git status --porcelain --untracked-files=all > $$before 2> /dev/null; \
+	for part in beside check; do nice -n 5 $(MAKE) --no-print-directory $$part || echo $$part >> $$failed; done > $$log 2>&1 & \
+	$(MAKE) --no-print-directory in-browser || echo in-browser >> $$failed; \
+	wait; cat $$log; \
+	$(BIN)/python -m tests.leftovers $$before || echo leftovers >> $$failed; parts=$$(sort $$failed | xargs); rm $$failed $$log $$before; \
+	test -z "$$parts" || { echo "make test failed in: $$parts"; exit 1; }
 
 beside: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(BESIDE) --ignore=tests/browser
