@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
+from core.attention.normalizers import NORMALIZERS
 from tests.browser.helpers import (
     box_of,
     cell,
@@ -116,7 +117,7 @@ def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
         "style", re.compile("#269AD2")
     )  # with nothing pressed
     enter(page.get_by_role("textbox", name="Scores of one query"), "4, x, 0")
-    page.locator("summary", has_text="All 13 normalizers").click()
+    page.locator("summary", has_text=f"All {len(NORMALIZERS)} normalizers").click()
     expect(
         page.locator(
             ".nb .figure[aria-label^='Sparsemax: key 0 1.00, key 1 masked, key 2 0.00']"
