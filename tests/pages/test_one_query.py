@@ -64,8 +64,9 @@ def test_every_preset_sets_all_axes_is_recognised_and_said_in_words(monkeypatch)
 def test_every_projection_score_and_normalizer_can_be_chosen_and_is_drawn():
     # The pages Positions and Masks do the same for theirs.
     at, axes = open_page(position="none", mask="none"), ("projection", "score", "normalizer")
-    seen = set()
-    for items in zip_longest(*(AXES[axis] for axis in axes)):
+    seen, rows = set(), [list(AXES[axis]) for axis in axes]
+    rows[0].sort(key=lambda item: item.key != "parallax")  # beside softmax, the one that it takes
+    for items in zip_longest(*rows):
         chosen = [(axis, item) for axis, item in zip(axes, items, strict=True) if item]
         for axis, item in chosen:
             at.selectbox(key=f"one:{axis}").set_value(item.key)
