@@ -15,6 +15,7 @@ from transformers.models.longformer.modeling_longformer import LongformerSelfAtt
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
 from core.attention.basics import ScoreBlock
+from core.attention.kernels.approximate import worth_gathering
 from core.attention.masks import build_mask
 from core.attention.masks.content import (
     LightningIndexer,
@@ -647,6 +648,45 @@ def test_each_query_of_nsa_is_the_papers(size, blocks, window, heads, kv_heads, 
     want = torch.stack([native_sparse(*text, *how) for text in texts])
     torch.testing.assert_close(steps.weights @ steps.v, want, rtol=1e-10, atol=1e-11)
     agree(steps.out, want, (context, layer.kernel.gate.weight, layer.projection.key.weight))
+
+
+@each(
+    ("size", "blocks", "window", "heads", "kv_heads", "queries", "keys", "offset"),
+    [
+        (4, 2, 4, 3, 3, 300, 300, 0),
+        (3, 2, 5, 4, 2, 211, 211, 0),
+        (3, 3, 1, 4, 1, 40, 250, 210),
+        (5, 1, 300, 2, 2, 7, 200, 199),
+        (2, 4, 7, 2, 1, 280, 200, 0),
+        (1, 3, 4, 4, 2, 1, 99, 98),
+    ],
+)
+@each("padded", [False, True])
+def test_gathered_keys_of_nsa_give_what_all_cells_give(
+    size, blocks, window, heads, kv_heads, queries, keys, offset, padded
+):
+    layer = sparse_layer(size, blocks, window, heads, kv_heads)
+    assert worth_gathering(size * blocks, keys)
+    x, context = (
+        torch.randn(B, n, heads * D, dtype=torch.float64, requires_grad=True)
+        for n in (queries, keys)
+    )
+    real = torch.rand(B, keys) < 0.8 if padded else None
+    gathered, whole = (
+        layer(x, context, key_mask=real, offset=offset, record=record).out
+        for record in (False, True)
+    )
+    agree(gathered, whole, (x, context, *layer.kernel.parameters()))
+
+
+def test_steps_of_nsa_gather_what_the_whole_does():
+    layer, x = sparse_layer(2, 2, 3, 4, 2), torch.randn(B, 90, 4 * D, dtype=torch.float64)
+    cache, parts = None, []
+    for token in x.split([70, *[1] * 20], dim=1):
+        steps, cache = layer.step(token, cache)
+        parts.append(steps.merged)
+    torch.testing.assert_close(torch.cat(parts, 1), layer(x).merged)
+    torch.testing.assert_close(layer(x, record=False).merged, layer(x).merged)
 
 
 def test_all_blocks_and_a_window_of_all_are_causal_attention_twice():

@@ -1,6 +1,7 @@
 """Kernels that approximate: random features (Performer), fewer keys (Linformer, Nyströmformer), some blocks (NSA)."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock, Softmax
@@ -13,6 +14,7 @@ from core.attention.kernels.implied import (
     Features,
     full_precision,
     needs_plain_rows,
+    pad_tokens,
     real_keys,
     scaled_qk,
     split_scale,
@@ -227,15 +229,28 @@ class Nystrom:
 
 
 ROWS = 256  # queries at once
+FEW_ROWS = 128  # where each has keys of its own
+SPARSE = 16  # selected keys are gathered where they are at most one of so many
+
+
+def worth_gathering(selected: int, keys: int) -> bool:
+    """Whether to gather the selected keys of a query; a product with all of them is faster than many copies."""
+    return SPARSE * selected <= keys
+
+
+def in_blocks(x: Tensor, size: int) -> Tensor:
+    """Keys (B, H, S, D) as a table with a row for each of N blocks of each head, (B · H · N, size · D), 0 after the end."""
+    return pad_tokens(x, 0, -x.shape[2] % size).unflatten(2, (-1, size)).flatten(0, 2).flatten(1)
 
 
 class NativeSparse(nn.Module):
     """g₁ · (attention to the means of blocks) + g₂ · (to the keys of the best blocks) + g₃ · (to a window).
 
-    Yuan 2025, sections 3.2 and 3.3, in its smallest form: a mean stands for the learned compression of a block, the
-    three branches share their keys and values, and every cell is computed and then masked. Blocks are selected as they
-    are compressed, so a block's weight in the first branch is its importance in the second; heads that share keys add
-    theirs up and select together. The choice has no gradient; the first branch trains what it is made by.
+    Yuan 2025, sections 3.2 and 3.3, in its smallest form: a mean stands for the learned compression of a block, and the
+    three branches share their keys and values. Blocks are selected as they are compressed, so a block's weight in the
+    first branch is its importance in the second; heads that share keys add theirs up and select together. The choice
+    has no gradient; the first branch trains what it is made by. Selected keys are gathered where they are few; where
+    they are not, and for a picture, every cell is computed and then masked.
     """
 
     def __init__(self, config: LayerConfig) -> None:
@@ -279,9 +294,58 @@ class NativeSparse(nn.Module):
                 + fine
             )
 
-        return steps(
-            inputs, torch.cat([output(part) for part in spans(q.shape[2], ROWS)], dim=2), weights
-        )
+        if not inputs.record and worth_gathering(self.blocks * self.size, k.shape[2]):
+            out = self.gathered(q * scale, k, v, keys, values, counts, gates, block, real)
+        else:
+            out = torch.cat([output(part) for part in spans(q.shape[2], ROWS)], dim=2)
+        return steps(inputs, out, weights)
+
+    def gathered(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        counts: Tensor,
+        gates: Tensor,
+        block: ScoreBlock,
+        real: Tensor | None,
+    ) -> Tensor:
+        """The output, (B, H, T, E), from the cells alone that queries can see.
+
+        q is scaled; `keys` and `values` are the means of blocks, and `counts` says of how many keys.
+        """
+        length, total = k.shape[2], keys.shape[2]
+        real = k.new_ones(1, 1, 1, length, dtype=torch.bool) if real is None else real
+        heads = real.mT.expand(*k.shape[:2], -1, -1)
+        of_k, of_v, of_real = (in_blocks(x, self.size) for x in (k, v, heads))
+        starts = torch.arange(0, len(of_real), total, device=k.device).view(*k.shape[:2], 1, 1)
+        within = torch.arange(self.size, device=k.device)
+
+        def output(part: slice) -> Tensor:
+            first, last = (min(at + block.offset, length) for at in (part.start, part.stop))
+            near, reached = slice(max(0, first - self.window + 1), last), -(-last // self.size)
+            compress, select, slide = gates[:, :, part].split(1, dim=-1)
+            query, rows = q[:, :, part], block.part(part, near)
+            scores, seen = (
+                query @ keys[:, :, :reached].mT,
+                self.seen(rows.i, counts[..., :reached]),
+            )
+            out = compress * (shared_softmax(scores, seen) @ values[:, :, :reached])
+            visible = (rows.j <= rows.i) & (rows.j > rows.i - self.window) & real[..., near]
+            window = shared_softmax(query @ k[:, :, near].mT, visible)
+            out = out + slide * (window @ v[:, :, near])
+            chosen, there = self.choose(scores, seen, rows.i // self.size)  # (B, H, T, n)
+            tokens, places = chosen[..., None] * self.size + within, chosen + starts
+            visible = there[..., None] & (tokens <= rows.i[..., None]) & of_real[places]
+            fine = shared_softmax(
+                query[..., None, :] @ block_keys(of_k, places, k.shape[3]).mT,
+                visible.flatten(3)[..., None, :],
+            )
+            return out + select * (fine @ block_keys(of_v, places, v.shape[3])).squeeze(3)
+
+        return torch.cat([output(part) for part in spans(q.shape[2], FEW_ROWS)], dim=2)
 
     def branches(
         self,
@@ -295,10 +359,7 @@ class NativeSparse(nn.Module):
         """The gated weights of block means (B, H, T, N), and of keys in the two other branches (B, H, T, S)."""
         compress, select, slide = gates.split(1, dim=-1)
         numbers = torch.arange(block_scores.shape[-1], device=scores.device)
-        whole = (
-            numbers * self.size + self.size - 1 <= block.i
-        )  # (T, N): the block ends with the query, or before it
-        seen = whole & (counts > 0)
+        seen = self.seen(block.i, counts)
         coarse = masked_softmax(block_scores, seen)
         selected = self.select(block_scores, seen, block.i // self.size, numbers)[
             ..., block.j[0] // self.size
@@ -317,32 +378,104 @@ class NativeSparse(nn.Module):
             .permute(0, 3, 1, 2)
         )
 
-    def select(self, block_scores: Tensor, seen: Tensor, own: Tensor, numbers: Tensor) -> Tensor:
-        """Each query's own block and its most important earlier ones, bool (B, H, T, N).
+    def seen(self, i: Tensor, counts: Tensor) -> Tensor:
+        """The blocks with real keys that end with the query or before it, bool (B, 1, T, N)."""
+        last = torch.arange(1, counts.shape[-1] + 1, device=i.device) * self.size - 1
+        return (last <= i) & (counts > 0)
 
-        Importance is a sum of weights; logarithms rank those too that would all be 0 in fp32.
+    def select(self, block_scores: Tensor, seen: Tensor, own: Tensor, numbers: Tensor) -> Tensor:
+        """Each query's own block and its most important earlier ones, bool (B, H, T, N)."""
+        importance = self.importance(block_scores, seen)
+        best = top_cells(importance, (numbers < own) & seen, self.blocks - 1)
+        return (best | (numbers == own)).repeat_interleave(self.shared, dim=1)
+
+    def choose(self, block_scores: Tensor, seen: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        """The numbers of the blocks that `select` would choose, (B, H, T, n), and which of them there are."""
+        count = block_scores.shape[-1]
+        earlier = (torch.arange(count, device=own.device) < own) & seen
+        importance = self.importance(block_scores, seen).masked_fill(~earlier, -torch.inf)
+        own = own.expand(*importance.shape[:2], -1, -1)
+        chosen, there = [own.clamp(max=count - 1)], [own < count]
+        for _ in range(self.blocks - 1):
+            highest, number = importance.max(-1, keepdim=True)  # of equal ones the first
+            importance.scatter_(-1, number, -torch.inf)
+            chosen.append(number)
+            there.append(highest > -torch.inf)
+        return (
+            torch.cat(chosen, -1).repeat_interleave(self.shared, dim=1),
+            torch.cat(there, -1).repeat_interleave(self.shared, dim=1),
+        )
+
+    def importance(self, block_scores: Tensor, seen: Tensor) -> Tensor:
+        """What ranks blocks, (B, G, T, N): the sum of their weights in the heads that share keys, where those are seen.
+
+        A head alone ranks by its scores. Logarithms rank those too that would all be 0 in fp32.
         """
+        if self.shared == 1:
+            return block_scores.detach()
         logs = (
             block_scores.detach()
             .masked_fill(~seen, torch.finfo(block_scores.dtype).min)
             .log_softmax(-1)
         )
-        importance = logs.unflatten(1, (-1, self.shared)).logsumexp(2)  # (B, G, T, N)
-        best = top_cells(importance, (numbers < own) & seen, self.blocks - 1)
-        return (best | (numbers == own)).repeat_interleave(self.shared, dim=1)
+        return logs.unflatten(1, (-1, self.shared)).logsumexp(2)
+
+
+def shared_softmax(scores: Tensor, visible: Tensor) -> Tensor:
+    """As masked_softmax: a sum is faster than to fill the hidden cells of each head that shares a mask."""
+    hidden = torch.zeros_like(visible, dtype=scores.dtype)
+    hidden = hidden.masked_fill(~visible, torch.finfo(scores.dtype).min)
+    return (scores + hidden).softmax(-1) * visible.any(-1, keepdim=True)
+
+
+def block_keys(table: Tensor, places: Tensor, dim: int) -> Tensor:
+    """The keys of the blocks at these places of a table, (B, H, T, n · size, D)."""
+    return F.embedding(places, table).flatten(3).unflatten(3, (-1, dim))
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
-    """The gates; queries with the means and with all keys; the branches as two weighted sums, ROWS queries at once."""
+    """The gates; then queries with the means and with all keys, and the branches as two weighted sums, ROWS queries at
+    once; or with the keys that are gathered."""
     queries, keys, dim, value = area.queries, area.keys, config.qk_dim, config.v_dim
-    blocks, rows = -(-keys // int(config.kernel["size"])), min(queries, ROWS)
-    flops = 6.0 * queries * config.d_model + 2.0 * queries * (blocks + keys) * (dim + value)
-    ranks = rows * (keys + blocks * (3 + 7 * config.kv_heads / config.score_heads))
-    branches = rows * (
-        2.25 * blocks + keys * (4 + 0.75 / config.score_heads)
-    )  # three masks of a byte a cell
-    held = blocks * (dim + value) + queries * value + rows * dim + max(ranks, branches)
-    return summed(config, area, flops, max(held, 2 * queries * value), prepared=False)
+    size, number = (int(config.kernel[name]) for name in ("size", "blocks"))
+    selected = size * number
+    blocks, rows = -(-keys // size), min(queries, ROWS)
+    held = float(blocks * (dim + value) + queries * value)
+    gathers = worth_gathering(selected, keys)
+    if gathers:
+        cells, most = _gathered_cells(config, area, selected)
+        copied = keys % size > 0 or config.kv_heads == 1 < config.score_heads  # into tables
+        held += (dim + 3) * queries + blocks * size * (0.25 + (dim + value) * copied)
+        means = blocks * (dim + 2 * value) + area.copied_keys * value
+        numbers = max(held + most, means + 2 * keys / config.score_heads)
+    else:
+        cells = float(queries * (blocks + keys))
+        ranks = rows * (keys + blocks * (3 + 7 * config.kv_heads / config.score_heads))
+        branches = rows * (
+            2.25 * blocks + keys * (4 + 0.75 / config.score_heads)
+        )  # three masks of a byte a cell
+        numbers = held + rows * dim + max(ranks, branches)
+    flops = 6.0 * queries * config.d_model + 2.0 * cells * (dim + value)
+    return summed(config, area, flops, max(numbers, 2 * queries * value), prepared=gathers)
+
+
+def _gathered_cells(config: LayerConfig, area: Area, selected: int) -> tuple[float, float]:
+    """The cells of a head that meet, and the most numbers that FEW_ROWS queries hold at once."""
+    size, window = int(config.kernel["size"]), int(config.kernel["window"])
+    dim, value = config.qk_dim, config.v_dim
+    offset, cells, most = area.low + area.keys - 1, 0.0, 0.0
+    for part in spans(area.queries, FEW_ROWS):
+        rows = part.stop - part.start
+        first, last = (min(at + offset, area.keys) for at in (part.start, part.stop))
+        reached, near = -(-last // size), last - max(0, first - window + 1)
+        cells += rows * (reached + near + selected)
+        branches = (
+            3 * reached,
+            reached + 3 * near,
+            reached + near + selected * (max(dim, value) + 4),
+        )
+        most = max(most, rows * (value + max(branches)))
+    return cells, most
 
 
 ENTRIES: tuple[Entry, ...] = (
@@ -442,7 +575,7 @@ ENTRIES: tuple[Entry, ...] = (
         r"\text{window}\}",
         "Each query attends three times to itself and earlier tokens: to the means of blocks, to the keys of the blocks "
         "whose means weigh most, and to a window; gates of its own mix the three. Here a mean replaces the learned "
-        "compression, the branches share keys and values, and all cells are computed and then masked, so it is no faster.",
+        "compression, and the branches share keys and values.",
         "Yuan et al.",
         2025,
         "https://arxiv.org/abs/2502.11089",
