@@ -174,7 +174,7 @@ def fact_text(one: ModelCard) -> str:
             f"{operations(one.flops(read(one)))} FLOPs."
         )
     other, length = card(REFERENCE), min(LONG, one.longest or LONG)
-    size, late = one.cache_bytes(length), one.cache_bytes(length) - one.cache_bytes(length - 1)
+    size, late = one.cache_bytes(length), one.late_bytes(length)
     grows = f"{byte_size(late)} for each token" if late else "and nothing more for a further token"
     if late != one.token_bytes:
         grows += f"; {byte_size(one.token_bytes)} while the windows fill"
@@ -431,7 +431,7 @@ def models() -> None:
     with st.container(gap=None):
         meanings = {
             "full": "all tokens",
-            "window": "a window or chunk",
+            "window": "a window, chunk or blocks",
             "latent": "small vectors",
             "linear": "a fixed state",
             "no positions": "without order",

@@ -207,8 +207,10 @@ def decoder_layers(text: Any, model: nn.Module, name: str) -> tuple[str, list[nn
 
 
 def _is_matrix(name: str, weight: torch.Tensor) -> bool:
-    """Whether each token is multiplied with a weight: no convolution, bias, norm, or table of embeddings."""
-    if re.search("conv|embed|bias", name):
+    """Whether each token is multiplied with a weight: no depthwise convolution, bias, norm, or table of embeddings."""
+    if "conv" in name:
+        return name.endswith("_proj.weight") or (weight.dim() == 3 and weight.shape[1] > 1)
+    if re.search(r"norm\.|embed|bias$|rel_logits_proj|relative_position_bias\.proj", name):
         return False
     return (
         weight.dim() == 3
@@ -243,10 +245,17 @@ def _block(text: Any, at: int, layer: nn.Module) -> Block:
 
 def _looped(text: Any, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """The blocks in the order in which a token passes them: those of a loop as often as it runs."""
-    loops = getattr(text, "n_recurrent_loops", 1)
-    if loops == 1:
+    if hasattr(text, "loop_num_passes"):
+        loops, start, end = (
+            text.loop_num_passes,
+            text.loop_layer_index_start,
+            text.loop_layer_index_end,
+        )
+    elif hasattr(text, "n_recurrent_loops"):
+        loops, start = text.n_recurrent_loops, text.n_input_layers
+        end = len(blocks) - text.n_output_layers
+    else:
         return blocks
-    start, end = text.n_input_layers, len(blocks) - text.n_output_layers
     return (*blocks[:start], *loops * blocks[start:end], *blocks[end:])
 
 
@@ -340,7 +349,8 @@ class Mixer:
 
     def layer(self) -> AttentionLayer:
         """The first reading that fits, with what it lacks; else a layer that is not known."""
-        for reading in (self._latent, self._state, self._softmax):
+        readings = (self._latent, self._blocks, self._relative, self._mixed)
+        for reading in (*readings, self._state, self._softmax):
             try:
                 layer = reading()
             except (AttributeError, ConfigError, KeyError, TypeError, ZeroDivisionError):
@@ -406,8 +416,9 @@ class Mixer:
                 return Choice.of("position_temperature", growth=growth, step=step)
             return Choice.of("none")
         rope = getattr(text, "rope_parameters", None) or {}
-        if isinstance(rope.get(self.type), dict):
-            rope = rope[self.type]
+        label = getattr(module, "rope_layer_type", self.type)
+        if isinstance(rope.get(label), dict):
+            rope = rope[label]
         share = float(rope.get("partial_rotary_factor") or 1.0)
         if isinstance(turned := getattr(text, "rotary_dim", None), int) and share == 1:
             share = min(1.0, turned / _size(getattr(module, "head_dim", None)))
@@ -457,21 +468,105 @@ class Mixer:
         kinds = getattr(text, "indexer_types", None) or ()
         lends = self.at < len(kinds) and kinds[self.at] == "shared"
         indexer = self.parts.get("indexer")
-        if indexer is not None and _maps(indexer) - {"wq_b", "wk", "weights_proj"}:
-            return None  # such as one that picks blocks of keys
+        block = int(getattr(text, "index_kpool", 1))
+        maps = {"wq_b", "wk", "weights_proj"}
+        if block > 1:
+            maps |= {"index_kpool_compress_ape", "index_kpool_compress_gate"}
+        if indexer is not None and _maps(indexer) - maps:
+            return None
         if indexer is not None or lends:
-            keys, size = int(text.index_topk), int(text.index_head_dim)
-            mask = Choice.of(
-                "lightning", keys=keys, heads=int(text.index_n_heads), size=size, share=0.5
+            keys, size, index = (
+                int(text.index_topk),
+                int(text.index_head_dim),
+                int(text.index_n_heads),
             )
             name = f"latent, {keys:,} keys picked" + " by an earlier layer" * lends
-            beside = 0 if lends else size
+            mask, own = Choice.of("lightning", keys=keys, heads=index, size=size, share=0.5), size
+            if block > 1:
+                blocks = keys // block
+                mask = Choice.of("block_gated", size=block, blocks=blocks, heads=index, dim=size)
+                own = 2 * size + 1  # a key, its gates, and whether it is real
+            beside = 0 if lends else own
         config = AttentionConfig(self.width(heads), heads, projection, mask=mask)
         per_key = heads * (int(module.qk_nope_head_dim) + int(module.qk_rope_head_dim) + value)
         usual = config.score_heads * config.scored_dim + config.num_heads * config.v_dim
         return AttentionLayer(
             name, config, beside=beside, per_key=None if per_key == usual else per_key
         )
+
+    def _blocks(self) -> AttentionLayer:
+        """Keys that are their own values, in a window, and beside it those of blocks. DeepSeek-V4."""
+        module, window = self.module, int(self.text.sliding_window)
+        heads, compressor, name = int(module.num_heads), module.compressor, f"window of {window:,}"
+        axes: dict[str, Any] = {"mask": Choice.of("causal_local", lookback=window - 1)}
+        if compressor is not None:
+            size, key = int(compressor.compress_rate), "hca"
+            how = {"size": size, "window": window}
+            name = f"blocks of {size}, {name}"
+            if (indexer := getattr(compressor, "indexer", None)) is not None:
+                key, blocks = "csa", int(indexer.index_topk)
+                how |= {
+                    "blocks": blocks,
+                    "heads": int(indexer.num_heads),
+                    "dim": int(indexer.head_dim),
+                }
+                name = f"{blocks} {name}"
+            axes = {"mask": "causal", "kernel": Choice.of(key, **how)}
+        projection = Choice.of(
+            "keys_as_values", kv_heads=1, bias=False, head_dim=int(module.head_dim)
+        )
+        axes |= {"position": self._position(window), "score": "qk_norm", "normalizer": "sink"}
+        return AttentionLayer(name, AttentionConfig(self.width(heads), heads, projection, **axes))
+
+    def _relative(self) -> AttentionLayer:
+        """A bias by distance that each token computes, and convolutions of keys and values. Inkling 1 and 2."""
+        module, text, parts = self.module, self.text, self.parts
+        heads, kv, size = (
+            int(module.num_heads),
+            int(module.num_key_value_heads),
+            int(module.head_dim),
+        )
+        width, second = int(text.conv_kernel_size), "sink_proj" in parts
+        name, mask, _ = self._mask()
+        bias = {"size": int(text.d_rel), "distance": int(module.rel_extent)}
+        axes: dict[str, Any] = {"mask": mask, "score": "qk_norm"}
+        if second:
+            bias["clip"] = round(text.rel_l2_clip_threshold * text.d_rel**-0.5, 4)
+            largest = round(text.qk_l2_clip_threshold * size**-0.5, 4)
+            axes |= {"score": Choice.of("clipped", largest=largest), "normalizer": "query_sink"}
+        projection = Choice.of(
+            "dynamic_conv",
+            kv_heads=kv,
+            head_dim=size,
+            width=width,
+            taps="dynamic" if "k_proj.sconv.weight_proj" in parts else "fixed",
+            scaled=second,
+            gate=second,
+        )
+        axes["position"] = Choice.of("relative_logits", **bias)
+        config = AttentionConfig(self.width(heads), heads, projection, **axes)
+        # Of keys and of values, and after attention and after the feed-forward layer.
+        held = width * (2 * kv * size + (text.number_of_conv_states - 2) * text.hidden_size)
+        return AttentionLayer(f"{name}, bias by distance", config, held=held)
+
+    def _mixed(self) -> AttentionLayer:
+        """Small heads that convolutions mix (CCA). ZAYA1."""
+        maps = self.module.qkv_proj
+        heads, kv, size = (
+            int(maps.num_attention_heads),
+            int(maps.num_key_value_heads),
+            int(maps.head_dim),
+        )
+        widths = int(maps.depthwise_kernel_size), int(maps.grouped_kernel_size)
+        projection = Choice.of(
+            "compressed", kv_heads=kv, width=widths[0], head_width=widths[1], head_dim=size
+        )
+        name, mask, keys = self._mask()
+        config = AttentionConfig(
+            self.width(heads), heads, projection, position=self._position(keys), mask=mask
+        )
+        held = (sum(widths) - 2) * (heads + kv) * size + kv * size // 2
+        return AttentionLayer(f"{name}, compressed", config, held=held)
 
     def _state(self) -> AttentionLayer | None:
         """A layer that carries a state: a delta rule, a state space, lightning attention; or a convolution."""
@@ -497,7 +592,8 @@ class Mixer:
                 else ("gated delta rule", "gated_delta")
             )
             held = width * (2 * keys * key + heads * value)
-            config = self._recurrent(heads, value, rule)
+            more = {"beta_max": 2.0} if self.of("allow_neg_eigval") else {}
+            config = self._recurrent(heads, value, Choice.of(rule, **more))
             return AttentionLayer(name, config, state=heads * key * value, held=held, products=3)
         if re.search(r"Lightning|Linear(Attention)?$", kind):
             heads, size = (

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from itertools import groupby
+from math import lcm
 from typing import Any, Literal
 
 from core.attention import AXES, AttentionConfig, Choice, entry
@@ -21,6 +22,7 @@ LONGEST = 12  # layers of a pattern
 SMALL = {  # axis, choice → its parameters in small
     ("projection", "latent"): {"latent": 32, "rope": 4, "query_latent": 0},
     ("position", "learned"): {"max_len": 512},
+    ("position", "relative_logits"): {"distance": 64},
     ("mask", "causal_local"): {"lookback": LAST - 1},
     ("mask", "local"): {"window": WINDOW // 2},
     ("mask", "chunked"): {"size": WINDOW},
@@ -66,6 +68,7 @@ WINDOWS = {
     "chunked": ("size", 1, 0),
     "lightning": ("keys", 1, 0),
 }  # mask → its parameter, and keys seen = factor · parameter + 1
+BLOCKS = ("hca", "csa")  # kernels whose keys stand for blocks, beside a window
 
 
 @dataclass(frozen=True)
@@ -114,19 +117,27 @@ class AttentionLayer:
             return "none"
         if self.config.projection.key == "latent":
             return "latent"
-        if self.config.mask.key in WINDOWS:
+        if self.config.mask.key in WINDOWS or self.config.kernel.key in BLOCKS:
             return "window"
         ordered = self.config.position.key not in ("none", "position_temperature")
         return "full" if ordered else "no positions"
 
     def keys(self, length: int) -> int:
-        """How many keys a query attends to at a length."""
+        """How many keys, of tokens or of blocks, a query attends to at a length."""
         if self.config is None:
             return 0
-        if self.config.mask.key not in WINDOWS:
+        mask, kernel = self.config.mask, self.config.kernel
+        if kernel.key in BLOCKS:
+            blocks = length // int(kernel["size"])
+            chosen = min(blocks, int(kernel["blocks"])) if kernel.key == "csa" else blocks
+            return min(length, int(kernel["window"])) + chosen
+        if mask.key == "block_gated":
+            blocks, rest = divmod(length, int(mask["size"]))
+            return min(blocks, int(mask["blocks"])) * int(mask["size"]) + rest
+        if mask.key not in WINDOWS:
             return length
-        name, factor, more = WINDOWS[self.config.mask.key]
-        return min(length, factor * int(self.config.mask[name]) + more)
+        name, factor, more = WINDOWS[mask.key]
+        return min(length, factor * int(mask[name]) + more)
 
     def stored(self, length: int) -> int:
         """Numbers stored of one sequence of that length, for the next query.
@@ -135,21 +146,52 @@ class AttentionLayer:
         """
         if self.state or self.config is None:
             return self.state + self.held
+        if self.config.kernel.key in BLOCKS:
+            return self._compressed(self.config.kernel, self.config.sizes.cache, length)
         seen = self.keys(length + 1) - 1
         tokens = length if self.config.has("mask", "reads content") else seen
         each = self.config.sizes.cache if self.per_token is None else self.per_token
-        return each * tokens + self.beside * length
+        return each * tokens + self.beside * length + self.held
+
+    def _compressed(self, kernel: Choice, each: int, length: int) -> int:
+        """As DeepSeek-V4 stores it: a window, a key for each block, and c and z of the tokens of the unfinished block.
+
+        Blocks of CSA overlap, so it has two c and z of each token, and those of the last block stay for the next; its
+        indexer stores alike.
+        """
+        size, (blocks, rest) = int(kernel["size"]), divmod(length, int(kernel["size"]))
+        near = each * min(length, int(kernel["window"]) - 1)
+        if kernel.key == "hca":
+            return near + each * (blocks + 2 * rest)
+        last = 2 * size if blocks else 0
+        return near + (each + int(kernel["dim"])) * (blocks + 4 * rest + last)
+
+    @property
+    def added(self) -> int:
+        """Numbers that one more token adds while no window is full; where keys stand for blocks, on average."""
+        if self.config is None or self.config.kernel.key not in BLOCKS:
+            return self.stored(2) - self.stored(1)
+        kernel, each = self.config.kernel, self.config.sizes.cache
+        index = int(kernel["dim"]) if kernel.key == "csa" else 0
+        return each + (each + index) // int(kernel["size"])
 
     def flops(self, length: int) -> int:
-        """Operations for one token that attends to a length: q · k and weights · v, or those with the state."""
+        """Operations for one token that attends to a length: q · k and weights · v, or those with the state; and those
+        of an indexer, or of a bias by distance."""
         if self.state or self.config is None:
             return 2 * self.products * self.state
-        config, indexing = self.config, 0
-        if config.mask.key == "lightning":
-            indexing = 2 * int(config.mask["heads"]) * int(config.mask["size"]) * length
+        config, more = self.config, 0
+        mask, kernel, position = config.mask, config.kernel, config.position
+        if mask.key == "lightning":
+            more = 2 * int(mask["heads"]) * int(mask["size"]) * length
+        for one in (mask, kernel):
+            if one.key in ("block_gated", "csa"):
+                more = 2 * int(one["heads"]) * int(one["dim"]) * (length // int(one["size"]))
+        if position.key == "relative_logits":
+            more = 2 * config.score_heads * int(position["size"]) * int(position["distance"])
         usual = config.score_heads * config.scored_dim + config.num_heads * config.v_dim
         a_key = self.per_key or usual
-        return 2 * a_key * self.keys(length) + indexing
+        return 2 * a_key * self.keys(length) + more
 
     @property
     def parameters(self) -> int:
@@ -269,8 +311,13 @@ class ModelCard:
 
     def cache_numbers(self, length: int) -> int:
         """Numbers that all layers store of one sequence of that length."""
+        return sum(layer.stored(length) for layer in self._writing)
+
+    @property
+    def _writing(self) -> tuple[AttentionLayer, ...]:
+        """The attention of each layer that stores something."""
         writing = self.blocks[self.encoder_blocks :] if self.stores else ()
-        return sum(layer.stored(length) for block in writing for layer in block.attentions)
+        return tuple(layer for block in writing for layer in block.attentions)
 
     def cache_bytes(self, length: int, number_bytes: int = 2) -> int:
         return number_bytes * self.cache_numbers(length)
@@ -285,7 +332,14 @@ class ModelCard:
     @property
     def token_bytes(self) -> int:
         """Bytes that one more token adds while no window is full, in 16-bit numbers; states do not grow."""
-        return self.cache_bytes(2) - self.cache_bytes(1)
+        return 2 * sum(layer.added for layer in self._writing)
+
+    def late_bytes(self, length: int) -> int:
+        """Bytes that one more token adds before that length, on average over the blocks that keys stand for."""
+        configs = (layer.config for layer in self.layers if layer.config is not None)
+        sizes = (int(one.kernel["size"]) for one in configs if one.kernel.key in BLOCKS)
+        every = lcm(*sizes)
+        return (self.cache_bytes(length) - self.cache_bytes(length - every)) // every
 
     @cached_property
     def matrices(self) -> int:
