@@ -420,7 +420,7 @@ def page() -> None:
 
 @fragment
 def models() -> None:
-    left, middle, right, last = st.columns([3, 3, 2, 2], gap="medium", vertical_alignment="bottom")
+    left, middle, right, last = st.columns([5, 5, 4, 4], gap="small", vertical_alignment="bottom")
     values = FIELDS.draw("model", into=left)
     values = FIELDS.draw("beside", into=middle, **values)
     with right, st.popover("Compare caches", icon=":material/show_chart:", width="stretch"):
