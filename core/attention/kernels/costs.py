@@ -342,7 +342,7 @@ def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
 # The cost of the kernels with a state and learned gates, in closed form.
 
 
-SEGMENT = 512  # tokens of which KDA holds decayed queries and keys; those of a long text do not fit into a cache
+SEGMENT = 512  # tokens of which a kernel holds decayed queries and keys; those of a long text do not fit into a cache
 
 
 def ssd_cost(config: LayerConfig, area: Area) -> Cost:
@@ -383,6 +383,12 @@ def gla_cost(config: LayerConfig, area: Area) -> Cost:
     return summed(config, area, flops, inputs + length * chunk + max(making, after), prepared=False)
 
 
+def at_once(area: Area, chunk: int, length: int, outs: int, padded: int) -> tuple[int, int, int]:
+    """How many tokens a kernel in segments computes at once, and of `outs` and `padded` what it then holds beside them."""
+    segment = max(chunk, SEGMENT // chunk * chunk)
+    return (segment, outs, 0) if area.queries == area.keys > segment else (length, 0, padded)
+
+
 def kda_cost(config: LayerConfig, area: Area) -> Cost:
     """The gates of all channels, then the work of the delta rule, a segment at a time; as in gla_cost for chunks that
     fade little."""
@@ -390,9 +396,9 @@ def kda_cost(config: LayerConfig, area: Area) -> Cost:
     chunk, _, length = chunks_of(config, area, halved=True)
     flops = 2.0 * area.keys * (config.d_model + dim * (config.d_model / config.score_heads + dim))
     flops += length * corrected_flops(chunk, dim, value)
-    held, outs, padded = length, 0, padding(area, length, dim, 2 * dim + value)
-    if area.queries == area.keys > max(chunk, SEGMENT):
-        held, outs, padded = max(chunk, SEGMENT), length * value, 0
+    held, outs, padded = at_once(
+        area, chunk, length, length * value, padding(area, length, dim, 2 * dim + value)
+    )
     work = padded + held * (
         2 * chunk + max(5 * dim, 3 * dim + 3 * chunk, 3 * dim + 2 * chunk + 2 * value)
     )
@@ -426,10 +432,12 @@ def delta_product_cost(config: LayerConfig, area: Area) -> Cost:
     wide, pairs = steps * chunk, steps**2 * chunk
     a_token = dim + steps * (3 * dim + value) + 2 * pairs + wide
     a_token += max(2 * pairs, pairs + 2 * value)
-    inputs = (area.queries + steps * area.keys) * dim + padding(
-        area, length, dim, steps * dim + value
+    held, outs, padded = at_once(
+        area, chunk, length, length * value, padding(area, length, dim, steps * dim + value)
     )
-    return summed(config, area, flops, inputs + length * a_token, prepared=False)
+    inputs = (area.queries + steps * area.keys) * dim
+    numbers = inputs + outs + max(padded + held * a_token, outs)
+    return summed(config, area, flops, numbers, prepared=False)
 
 
 def gdn2_cost(config: LayerConfig, area: Area) -> Cost:
@@ -438,9 +446,9 @@ def gdn2_cost(config: LayerConfig, area: Area) -> Cost:
     chunk, _, length = chunks_of(config, area, halved=True)
     flops = 2.0 * area.keys * (config.d_model * (dim + value) + dim * (own + dim))
     flops += length * corrected_flops(chunk, dim, value)
-    held, outs, padded = length, 0, padding(area, length, dim, 3 * dim + value)
-    if area.queries == area.keys > max(chunk, SEGMENT):
-        held, outs, padded = max(chunk, SEGMENT), length * value, 0
+    held, outs, padded = at_once(
+        area, chunk, length, length * value, padding(area, length, dim, 3 * dim + value)
+    )
     work = padded + held * (
         2 * chunk + dim + max(5 * dim, 3 * dim + 2 * chunk, 3 * dim + chunk + 2 * value)
     )

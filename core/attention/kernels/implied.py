@@ -269,7 +269,7 @@ class StateKernel(nn.Module):
         chunk, of_queries = chunk_length(inputs, self.chunk), self.query_gates(block)
 
         def run(v: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-            size = max(chunk, self.segment) if self.segment else 0
+            size = max(chunk, self.segment // chunk * chunk) if self.segment else 0
             return by_chunks(self.rule, q, k, v, gates, chunk, block.offset, past, of_queries, size)
 
         out, state = run(v, inputs.past)

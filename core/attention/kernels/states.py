@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.attention.kernels.costs import (
+    SEGMENT,
     delta_cost,
     delta_product_cost,
     gdn2_cost,
@@ -87,6 +88,7 @@ class DeltaProduct(GatedDelta):
     """
 
     rule: Rule = staticmethod(delta_product)
+    segment = SEGMENT
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -420,7 +422,7 @@ ENTRIES: tuple[Entry, ...] = (
                 meaning="corrections of the state a token, each with a key of its own",
             ),
             replace(BETA_MAX, default=2.0),
-            GLA_CHUNK,
+            replace(CHUNK, default=16),  # a system of all corrections of a chunk is solved
         ),
         short="{steps} × S(I − βkkᵀ) + βvkᵀ",
         traits=frozenset({"implied", "state", "own positions", "layer only"}),
