@@ -48,10 +48,10 @@ run: $(VENV)/.installed
 # On two cores the tests, which often wait for a process that they started, run beside those that drive a browser, and
 # give way to them: a page that is slow to come is no fault. Both need the node packages: two installations at once would
 # break each other.
-BESIDE := -n 3 --dist worksteal
+BESIDE := -n 4 --dist worksteal
 test: $(VENV)/.installed-dev $(VENV)/.installed-node
 	@failed=$$(mktemp); log=$$(mktemp); before=$$(mktemp); git status --porcelain --untracked-files=all > $$before 2> /dev/null; \
-	for part in beside check; do nice -n 5 $(MAKE) --no-print-directory $$part || echo $$part >> $$failed; done > $$log 2>&1 & \
+	for part in check beside; do nice -n 5 $(MAKE) --no-print-directory $$part || echo $$part >> $$failed; done > $$log 2>&1 & \
 	$(MAKE) --no-print-directory in-browser || echo in-browser >> $$failed; \
 	wait; cat $$log; \
 	$(BIN)/python -m tests.leftovers $$before || echo leftovers >> $$failed; parts=$$(sort $$failed | xargs); rm $$failed $$log $$before; \
@@ -62,7 +62,7 @@ beside: $(VENV)/.installed-dev
 
 # A browser, a server and Streamlit share two cores: what fails once runs again, and is listed as RERUN.
 in-browser: browser $(VENV)/.installed-node
-	$(BIN)/python -m pytest $(BESIDE) --reruns 1 tests/browser
+	$(BIN)/python -m pytest -n 3 --dist worksteal --reruns 1 tests/browser
 
 quick: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal @tests/quick.txt

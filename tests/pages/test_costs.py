@@ -16,6 +16,7 @@ from core.models import ModelConfig, cards as sizes
 from core.models.cards import CARDS, card
 from core.models.decoding import write
 from core.pretrained import PretrainedError
+from core.pretrained.cards import card_from_config
 from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
 from core.runs.runs import list_runs
 from core.studies import cache as cache_study, efficient
@@ -23,6 +24,7 @@ from core.training.config import card_recipe
 from core.training.sweeps import buildable
 from dashboard.ui.mechanism import from_text, pattern_from_text, pattern_to_text
 from pages import cache as cache_page, cards, efficient as efficient_page
+from tests.cards.test_cards import UNKNOWN
 from tests.cases import each, wait_for
 from tests.pages.app import (
     Case,
@@ -467,7 +469,7 @@ def test_what_differs_between_two_models():
     rows = {name: (mine, theirs) for name, mine, theirs in cards.differences(one, other)}
     assert rows["attentions"] == ("32 × full", "24 × window of 4,096; 8 × full")
     assert "width" not in rows and "layers" not in rows and cards.differences(one, one) == []
-    assert cards.figures(card("zaya"))[2:] == ["–"] * 4
+    assert cards.figures(card_from_config(UNKNOWN, "mine"))[2:] == ["–"] * 4
 
 
 def test_a_cache_beyond_the_positions_is_not_shown():
