@@ -22,7 +22,13 @@ from core.attention.kernels.exact import (
     to_float32,
 )
 from core.attention.kernels.implied import CAUSAL, full_precision, needs_plain_rows, real_keys
-from core.attention.masks.content import EPSILON, indexer_loss, rotate_first, top_cells
+from core.attention.masks.content import (
+    EPSILON,
+    indexer_loss,
+    relu_scores,
+    rotate_first,
+    top_cells,
+)
 from core.attention.masks.indexers import RealBlocks
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
 
@@ -52,8 +58,7 @@ class Compressor(nn.Module):
     ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B N W D"]]:
         """The vector of each block, and the shares that its W tokens have in each dimension."""
         c = layout.gather(self.value(context))
-        z = to_float32(layout.gather(self.gate(context)) + self.bias)
-        z = z.masked_fill(~layout.filled[..., None], torch.finfo(z.dtype).min)
+        z = layout.gates(to_float32(self.gate(context)), self.bias)
         if self.overlap:
             c, z = (
                 torch.cat((F.pad(x[:, :-1, :, : self.dim], (0, 0, 0, 0, 1, 0), value=fill), own), 2)
@@ -67,7 +72,7 @@ class Compressor(nn.Module):
         return to_float32(self.norm(mean)), shares
 
 
-class BlockIndexer(nn.Module):
+class CompressedIndexer(nn.Module):
     """Scores Σ_h w_h ReLU(q_h · k_b) of queries and compressed keys of its own, by which blocks are chosen."""
 
     def __init__(self, d_model: int, heads: int, dim: int, size: int) -> None:
@@ -87,8 +92,7 @@ class BlockIndexer(nn.Module):
         q = rotate_first(
             to_float32(split_heads(self.query(x), self.heads)), i, ROTATED, "interleaved"
         )
-        scores = (q @ k[:, None].mT).relu().transpose(1, 2)  # (B, T, h, N)
-        return (to_float32(self.weight(x))[:, :, None] * self.scale @ scores).squeeze(2)
+        return relu_scores(q, k, to_float32(self.weight(x)) * self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +136,7 @@ class Compressed(nn.Module):
         self.compressor = Compressor(config.d_model, config.qk_dim, self.size, sparse)
         self.blocks = int(kernel["blocks"]) if sparse else 0
         self.indexer = (
-            BlockIndexer(config.d_model, int(kernel["heads"]), int(kernel["dim"]), self.size)
+            CompressedIndexer(config.d_model, int(kernel["heads"]), int(kernel["dim"]), self.size)
             if sparse
             else None
         )

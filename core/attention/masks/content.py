@@ -186,6 +186,14 @@ class LightningIndexer(Indexer):
         return indexer_loss(self.index_scores(block), weights, visible)
 
 
+def relu_scores(
+    q: Float[Tensor, "B h T d"], k: Float[Tensor, "B N d"], weights: Float[Tensor, "B T h"]
+) -> Float[Tensor, "B T N"]:
+    """Σ_h w_h ReLU(q_h · k): how an indexer's heads score keys that they share."""
+    scores = (q @ k[:, None].mT).relu().transpose(1, 2)  # (B, T, h, N)
+    return (weights[:, :, None] @ scores).squeeze(2)
+
+
 def rotate_first(x: Tensor, positions: Tensor, share: float, layout: str = "halves") -> Tensor:
     """x (…, T, d) with the first `share` of its dimensions rotated by T positions, or by (…, T) of them."""
     rotated = 2 * int(x.shape[-1] * share / 2)

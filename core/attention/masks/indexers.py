@@ -11,7 +11,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock, split_heads
-from core.attention.masks.content import EPSILON, Indexer, indexer_loss, rotate_first, top_cells
+from core.attention.masks.content import (
+    EPSILON,
+    Indexer,
+    indexer_loss,
+    relu_scores,
+    rotate_first,
+    top_cells,
+)
 from core.attention.masks.patterns import LONGEST, causal
 from core.entries import Area, Cost, Entry, LayerConfig, Param
 
@@ -55,6 +62,13 @@ class RealBlocks:
         index = self.tokens.flatten(1).expand(x.shape[0], -1)[..., None]
         gathered = x.gather(1, index.expand(-1, -1, x.shape[-1]))
         return gathered.unflatten(1, self.tokens.shape[1:])
+
+    def gates(
+        self, gate: Float[Tensor, "B S D"], bias: Float[Tensor, "size D"]
+    ) -> Float[Tensor, "B N size D"]:
+        """The gates of each block's tokens, with a bias for each place; those that are not `filled` get no share."""
+        gates = self.gather(gate) + bias
+        return gates.masked_fill(~self.filled[..., None], torch.finfo(gates.dtype).min)
 
     def cells(
         self, selected: Bool[Tensor, "B G T N"], columns: Int[Tensor, " S"]
@@ -200,12 +214,10 @@ class GatedBlocks(BlockIndexer):
 
     def block_scores(self, block: ScoreBlock, layout: RealBlocks) -> Tensor:
         x, context = self.inputs(block)
-        k, z = (layout.gather(one) for one in (self.norm(self.key(context)), self.gate(context)))
-        z = (z + self.bias).masked_fill(~layout.filled[..., None], torch.finfo(z.dtype).min)
-        k = (z.softmax(2) * k).sum(2)
-        scores = (split_heads(self.query(x), self.heads) @ k[:, None].mT).relu()  # (B, h, T, N)
-        weights = self.weight(x) * self.scale
-        return (weights[:, :, None] @ scores.transpose(1, 2)).transpose(1, 2)
+        shares = layout.gates(self.gate(context), self.bias).softmax(2)
+        k = (shares * layout.gather(self.norm(self.key(context)))).sum(2)
+        q, weights = split_heads(self.query(x), self.heads), self.weight(x) * self.scale
+        return relu_scores(q, k, weights)[:, None]
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
