@@ -51,7 +51,7 @@ from dashboard.ui.mechanism import to_text
 
 COMPARED = ("llama3", "deepseek_v32", "qwen3_next")
 ALONE = "none"
-MAX_LETTERS = 200_000  # of a pasted config
+MAX_CHARACTERS = 200_000  # of a pasted config
 MAX_BESIDE = 5  # models beside the chosen one: six curves in a figure
 
 
@@ -281,7 +281,7 @@ def read_config(model: str) -> None:
         "config.json, pasted",
         key=key(f"pasted:{turn}"),
         height=120,
-        max_chars=MAX_LETTERS,
+        max_chars=MAX_CHARACTERS,
         help="The whole file, as it stands beside the weights of a model.",
     )
     file = st.file_uploader(

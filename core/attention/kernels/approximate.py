@@ -229,7 +229,7 @@ class Nystrom:
 
 
 ROWS = 256  # queries at once
-FEW_ROWS = 128  # where each has keys of its own
+GATHERED_ROWS = 128  # where each has keys of its own
 SPARSE = 16  # selected keys are gathered where they are at most one of so many
 
 
@@ -345,7 +345,7 @@ class NativeSparse(nn.Module):
             )
             return out + select * (fine @ block_keys(of_v, places, v.shape[3])).squeeze(3)
 
-        return torch.cat([output(part) for part in spans(q.shape[2], FEW_ROWS)], dim=2)
+        return torch.cat([output(part) for part in spans(q.shape[2], GATHERED_ROWS)], dim=2)
 
     def branches(
         self,
@@ -460,11 +460,11 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 
 
 def _gathered_cells(config: LayerConfig, area: Area, selected: int) -> tuple[float, float]:
-    """The cells of a head that meet, and the most numbers that FEW_ROWS queries hold at once."""
+    """The cells of a head that meet, and the most numbers that GATHERED_ROWS queries hold at once."""
     size, window = int(config.kernel["size"]), int(config.kernel["window"])
     dim, value = config.qk_dim, config.v_dim
     offset, cells, most = area.low + area.keys - 1, 0.0, 0.0
-    for part in spans(area.queries, FEW_ROWS):
+    for part in spans(area.queries, GATHERED_ROWS):
         rows = part.stop - part.start
         first, last = (min(at + offset, area.keys) for at in (part.start, part.stop))
         reached, near = -(-last // size), last - max(0, first - window + 1)

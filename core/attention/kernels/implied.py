@@ -31,6 +31,7 @@ from core.entries import ConfigError, Entry, LayerConfig, Param
 
 PADDING_ONLY = ("none", "padding")
 CAUSAL = ("none", "causal", "padding")
+STATE_TRAITS = frozenset({"implied", "state", "own positions", "layer only"})
 
 
 def needs_plain_rows(
@@ -531,7 +532,7 @@ ENTRIES: tuple[Entry, ...] = (
             CHUNK,
         ),
         short="γ^(i−j)·s",
-        traits=frozenset({"implied", "state", "own positions", "layer only"}),
+        traits=STATE_TRAITS,
         cost=retention_cost,
         refuse=needs_plain_rows("retention", *CAUSAL),
     ),

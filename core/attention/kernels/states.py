@@ -34,6 +34,7 @@ from core.attention.kernels.exact import to_float32
 from core.attention.kernels.implied import (
     CAUSAL,
     CHUNK,
+    STATE_TRAITS,
     Rule,
     StateKernel,
     head_gates,
@@ -224,7 +225,7 @@ def refuse_single_channels(config: LayerConfig) -> ConfigError | None:
     return needs_plain_rows("trapezoid", *CAUSAL)(config)
 
 
-LEAST_RATE = 1e-4  # of −A, as in the authors' own code
+MIN_RATE = 1e-4  # of −A, as in the authors' own code
 
 
 class Trapezoid(StateKernel):
@@ -258,7 +259,7 @@ class Trapezoid(StateKernel):
         share = head_gates(self.mix, context, self.heads).sigmoid()
         angle = math.pi * head_gates(self.angle, context, 1).tanh() * step
         return (
-            -rate.clamp(min=LEAST_RATE) * step,
+            -rate.clamp(min=MIN_RATE) * step,
             share * step,
             (1 - share) * step,
             angle,
@@ -425,7 +426,7 @@ ENTRIES: tuple[Entry, ...] = (
             replace(CHUNK, default=16),  # a system of all corrections of a chunk is solved
         ),
         short="{steps} × S(I − βkkᵀ) + βvkᵀ",
-        traits=frozenset({"implied", "state", "own positions", "layer only"}),
+        traits=STATE_TRAITS,
         cost=delta_product_cost,
         refuse=refuse_turned_keys,
     ),
@@ -452,7 +453,7 @@ ENTRIES: tuple[Entry, ...] = (
             GLA_CHUNK,
         ),
         short="(I − k(b⊙k)ᵀ)Diag(α)S + k(w⊙v)ᵀ",
-        traits=frozenset({"implied", "state", "own positions", "layer only"}),
+        traits=STATE_TRAITS,
         cost=gdn2_cost,
         refuse=needs_plain_rows("gdn2", *CAUSAL),
     ),
@@ -481,7 +482,7 @@ ENTRIES: tuple[Entry, ...] = (
             CHUNK,
         ),
         short="aRS + (1−λ)Δa·Rkvᵀ₋₁ + λΔkvᵀ",
-        traits=frozenset({"implied", "state", "own positions", "layer only"}),
+        traits=STATE_TRAITS,
         cost=trapezoid_cost,
         refuse=refuse_single_channels,
     ),
@@ -511,7 +512,7 @@ ENTRIES: tuple[Entry, ...] = (
             GLA_CHUNK,
         ),
         short="(Diag(w) − (a⊙κ̂)κ̂ᵀ)S + k̃vᵀ",
-        traits=frozenset({"implied", "state", "own positions", "layer only"}),
+        traits=STATE_TRAITS,
         cost=rwkv7_cost,
         refuse=needs_plain_rows("rwkv7", *CAUSAL),
     ),
@@ -528,7 +529,7 @@ ENTRIES: tuple[Entry, ...] = (
         "https://arxiv.org/abs/2506.02475",
         (BETA_MAX, DELTA_CHUNK),
         short="αS(I − σ(b)βkkᵀ) + βvkᵀ, q − dk",
-        traits=frozenset({"implied", "state", "own positions", "layer only"}),
+        traits=STATE_TRAITS,
         cost=delta_cost,
         refuse=needs_plain_rows("comba", *CAUSAL),
     ),
@@ -556,7 +557,7 @@ ENTRIES: tuple[Entry, ...] = (
             GLA_CHUNK,
         ),
         short="Diag(α)S + (1 − α)vᵀ",
-        traits=frozenset({"implied", "state", "own positions", "layer only"}),
+        traits=STATE_TRAITS,
         cost=hgrn2_cost,
         refuse=needs_plain_rows("hgrn2", *CAUSAL),
     ),
