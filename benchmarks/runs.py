@@ -23,7 +23,7 @@ from core.runs.store import Copier, Store, store
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
 from dashboard.server import jobs
-from dashboard.ui.run_data import load_board, summarize, summary_of
+from dashboard.ui.runs import load_board, summarize, summary_of
 
 COUNT, BUDGET = 10_000, 0.5  # runs, seconds
 SCAN = "a scan of every folder"

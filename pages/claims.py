@@ -78,7 +78,7 @@ from dashboard.page import (
     title,
 )
 from dashboard.server import jobs
-from dashboard.ui import run_controls
+from dashboard.ui import runs
 
 # Of each state its sign, the outcome in whose colour it is, how several claims are in it, and what it means.
 STATES: dict[State, tuple[str, Outcome, str, str]] = {
@@ -768,20 +768,20 @@ def _run(claim: Claim, result: shipped.Shipped | None, own: Group | None) -> Non
             for param in claim.params
         }
     config = ClaimConfig(claim.key, values)  # what a run of the reader's would measure
-    run_controls.start_run(
+    runs.start_run(
         PAGE, config, jobs.measure_claim, _select, ConfigError, run_of=lambda group: group.runs[0]
     )
-    run_controls.show_flash(PAGE)
+    runs.show_flash(PAGE)
     if own is not None and own.live:
         buttons, column = st.columns([1, 3.4], vertical_alignment="center")
-        run_controls.stop_button(buttons, PAGE, _stop, own)
+        runs.stop_button(buttons, PAGE, _stop, own)
         with column:
-            run_controls.poll(
+            runs.poll(
                 lambda: own_run(claim, own.id) or own,
                 _progress,
                 True,
                 key("progress"),
-                interval=run_controls.SLOW_POLL_INTERVAL,
+                interval=runs.SLOW_POLL_INTERVAL,
                 still_live=lambda now: now.live and count(now) == count(own),
             )  # else new figures
         return
@@ -791,12 +791,12 @@ def _run(claim: Claim, result: shipped.Shipped | None, own: Group | None) -> Non
             icon=":material/play_arrow:",
             type="primary",
             key=key("start"),
-            on_click=run_controls.press,
+            on_click=runs.press,
             args=(PAGE,),
             help="Workers measure every condition from every seed.",
         )
         st.caption(time_needed(claim, result, config))
-    run_controls.limits_line(steps=False)
+    runs.limits_line(steps=False)
     if own is None:
         return
     for status in [status for status in own.statuses if status.state == "failed"][:1]:
@@ -806,7 +806,7 @@ def _run(claim: Claim, result: shipped.Shipped | None, own: Group | None) -> Non
             f"Your run made {count(own)} of {len(own.config.cells)} measurements, which are saved; Continue makes the "
             "others."
         )
-        run_controls.continue_button(st, PAGE, _continue, own, primary=False)
+        runs.continue_button(st, PAGE, _continue, own, primary=False)
 
 
 def count(own: Group) -> int:
@@ -821,12 +821,12 @@ def _select(group: Group) -> None:
 def _continue(own: Group) -> None:
     for run in own.runs:
         if run.status().state != "finished":
-            run_controls.continue_run(PAGE, run)
+            runs.continue_run(PAGE, run)
 
 
 def _stop(own: Group) -> None:
     for run in own.runs:
-        run_controls.end_run(run)
+        runs.end_run(run)
 
 
 def _progress(own: Group) -> None:
@@ -835,7 +835,7 @@ def _progress(own: Group) -> None:
         spent = sum(cell.seconds for cell in done)
         left = spent / len(done) * (planned - len(done)) / len(own.runs)
         after = f", about {about_duration(left)} left"
-    run_controls.show_progress(
+    runs.show_progress(
         own.runs[0],
         own.statuses[0],
         ending="",

@@ -49,14 +49,16 @@ from dashboard.page import (
     title,
 )
 from dashboard.server import people
-from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, draw_curves, poll
-from dashboard.ui.run_data import (
+from dashboard.ui.runs import (
     EXAMPLE_RUNS,
+    SLOW_POLL_INTERVAL,
     RunSummary,
     count_parameters,
+    draw_curves,
     list_summaries,
     load_run,
     path_code,
+    poll,
     rival,
     summarize,
 )

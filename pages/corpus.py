@@ -139,8 +139,8 @@ from dashboard.page import (
     titles_as_marks,
 )
 from dashboard.server import jobs, people
-from dashboard.ui import run_controls
-from dashboard.ui.run_data import path_code
+from dashboard.ui import runs
+from dashboard.ui.runs import path_code
 from dashboard.ui.uploads import data_widget, link_data
 
 # The measurement that fits the controls, and what is read of its texts, for all sessions.
@@ -930,12 +930,12 @@ def _view() -> None:
         return
     draw = partial(_draw, controls=controls)
     if measurement.live:
-        run_controls.poll(
+        runs.poll(
             partial(read_measurement, measurement.run),
             draw,
             True,
             "corpus:live",
-            interval=run_controls.SLOW_POLL_INTERVAL,
+            interval=runs.SLOW_POLL_INTERVAL,
         )
     else:
         draw(measurement)
@@ -949,7 +949,7 @@ def _measurement(controls: Values) -> Measurement | None:
 
     link_value(RUN, "", run_id)
     config = controls.config
-    run_controls.start_run(
+    runs.start_run(
         "corpus",
         config,
         jobs.measure,
@@ -958,7 +958,7 @@ def _measurement(controls: Values) -> Measurement | None:
         PretrainedError,
     )
     run = None if config is None else find_measurement(config, st.session_state.get(RUN))
-    run_controls.show_flash("corpus")
+    runs.show_flash("corpus")
     if run is None:
         # The button that measures what was not measured yet
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -967,7 +967,7 @@ def _measurement(controls: Values) -> Measurement | None:
                 icon=":material/play_arrow:",
                 type="primary",
                 key="corpus:start",
-                on_click=run_controls.press,
+                on_click=runs.press,
                 args=("corpus",),
                 disabled=controls.config is None,
                 help="A worker measures the texts one by one; Stop keeps what there is.",
@@ -977,7 +977,7 @@ def _measurement(controls: Values) -> Measurement | None:
                 if controls.config
                 else "Open Corpus, and paste texts or upload a file."
             )
-        run_controls.limits_line(steps=False)
+        runs.limits_line(steps=False)
         placeholder("The heads appear here while the texts are measured.", HEIGHT)
         return None
     measurement = read_measurement(run)
@@ -985,18 +985,16 @@ def _measurement(controls: Values) -> Measurement | None:
         # Stop or Continue, and how far the measurement is
         buttons, column = st.columns([1, 3.4], vertical_alignment="center")
         if not people.mine(run):
-            run_controls.anothers_note(run)
+            runs.anothers_note(run)
         elif measurement.live:
-            run_controls.stop_button(buttons, "corpus", run_controls.end_run, run)
+            runs.stop_button(buttons, "corpus", runs.end_run, run)
         elif measurement.corpus.texts < measurement.count:
-            run_controls.continue_button(
-                buttons, "corpus", partial(run_controls.continue_run, "corpus"), run
-            )
+            runs.continue_button(buttons, "corpus", partial(runs.continue_run, "corpus"), run)
 
         with column:
-            run_controls.poll(
+            runs.poll(
                 partial(read_measurement, run),
-                lambda now: run_controls.show_progress(
+                lambda now: runs.show_progress(
                     run,
                     now.status,
                     ending=plain(now.status.message),

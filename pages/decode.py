@@ -80,7 +80,7 @@ from dashboard.ui.decoding import (
 )
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.models import one_thread
-from dashboard.ui.run_data import EXAMPLE_RUNS, HERE as RUNS_HERE, LAST, path_code
+from dashboard.ui.runs import EXAMPLE_RUNS, HERE as RUNS_HERE, LAST, path_code
 
 T = TypeVar("T")
 

@@ -70,7 +70,7 @@ from dashboard.page import (
     write_linked,
 )
 from dashboard.ui.mechanism import Built, choice_state, params_of, take_built
-from dashboard.ui.run_controls import POLL_INTERVAL
+from dashboard.ui.runs import POLL_INTERVAL
 
 # The page's controls: the kernels and their conditions, and those of the implied weights.
 

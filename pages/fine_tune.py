@@ -67,7 +67,7 @@ from dashboard.page import (
     title,
 )
 from dashboard.server import jobs
-from dashboard.ui import models, run_controls
+from dashboard.ui import models, runs
 from dashboard.ui.model_picker import (
     KINDS,
     MODEL,
@@ -79,7 +79,7 @@ from dashboard.ui.model_picker import (
     select_model,
 )
 from dashboard.ui.models import EMBEDDED, ModelRef, folder_name, import_block, model_lines
-from dashboard.ui.run_data import records_cell, warn_of_damage
+from dashboard.ui.runs import records_cell, warn_of_damage
 from dashboard.ui.uploads import data_widget, link_data
 
 # One sentence before training and at a step: its maps of one type, and how far each head moved.
@@ -519,7 +519,7 @@ def page() -> None:
     st.session_state[jobs.SPARE] = jobs.warm_up(data.live)
     forget_other_runs("fine_tune", data.run.id)
     # Draw the buttons of the run, and its progress; `config` is what Fine-tune would start
-    run_controls.start_run(
+    runs.start_run(
         PAGE,
         config,
         jobs.fine_tune,
@@ -528,18 +528,18 @@ def page() -> None:
         PretrainedError,
     )
     buttons, column = st.columns([1, 2.4], vertical_alignment="center")
-    run_controls.run_buttons(
+    runs.run_buttons(
         buttons.container(horizontal=True, gap="small"),
         PAGE,
         data,
         config,
         start="Fine-tune",
         start_key="fine_tune:start",
-        proceed=partial(run_controls.continue_run, PAGE),
+        proceed=partial(runs.continue_run, PAGE),
         restart_help={"paused": "Leave this run and start a new one with these settings"},
     )
     with column:
-        run_controls.poll(
+        runs.poll(
             lambda: models.load_fine_tune(data.run), _progress, data.live, "fine_tune:progress"
         )
         if config is not None and config.data != own_rows(config.task):
@@ -548,12 +548,10 @@ def page() -> None:
                 f"The next run trains on {len(rows.learned):,} of your rows and holds out "
                 f"{len(rows.held_out):,}."
             )
-        run_controls.anothers_note(data.run)
-        run_controls.limits_line(steps=False)
-        run_controls.show_flash(PAGE)
-    run_controls.poll(
-        lambda: models.load_fine_tune(data.run), _figures, data.live, "fine_tune:figures"
-    )
+        runs.anothers_note(data.run)
+        runs.limits_line(steps=False)
+        runs.show_flash(PAGE)
+    runs.poll(lambda: models.load_fine_tune(data.run), _figures, data.live, "fine_tune:figures")
     details(
         "Source code and papers",
         partial(
@@ -602,7 +600,7 @@ def _draw(data: models.FineTuneData, config: FineTuneConfig) -> None:
         word = "majority class"
         majority = f"; the majority class, “{plain(label)}”, reaches {percent(beaten)}"
     draw = partial(
-        run_controls.draw_curves,
+        runs.draw_curves,
         last_x=max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1),
         step=step,
         height=150,
@@ -814,11 +812,11 @@ def _progress(data: models.FineTuneData) -> None:
             "An example run. Fine-tune starts your own: about 20 s for the lab's rows on one core."
         )
         return
-    run_controls.show_progress(
+    runs.show_progress(
         data.run,
         data.status,
         ending=plain(data.status.message or data.status.state),
-        progress=lambda: run_controls.steps_done(
+        progress=lambda: runs.steps_done(
             [record for record in data.records if record.step],
             int(data.about.get("steps", 0)) or 1,
             first="The first step takes a few seconds.",

@@ -56,7 +56,7 @@ from dashboard.ui.export import (
     save,
     size_of,
 )
-from dashboard.ui.run_data import EXAMPLE_RUNS, head_over_time, load_run, tokens
+from dashboard.ui.runs import EXAMPLE_RUNS, head_over_time, load_run, tokens
 
 TITLE = "A report from Attention Lab"
 SOURCE = "Attention Lab · {}"  # what stands under the title, or at the end, with the date

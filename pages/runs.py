@@ -65,13 +65,16 @@ from dashboard.server.people import (
     max_run_steps,
 )
 from dashboard.server.visitors import cookie
-from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, draw_curves, longer, poll
-from dashboard.ui.run_data import (
+from dashboard.ui.runs import (
+    SLOW_POLL_INTERVAL,
     STATES,
     Board,
     RunSummary,
     copy_run,
+    draw_curves,
     load_board,
+    longer,
+    poll,
     records_cell,
     records_of,
     rival,

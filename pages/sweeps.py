@@ -94,18 +94,21 @@ from dashboard.page import (
 from dashboard.server import jobs, people
 from dashboard.server.people import at_most, check_owner, max_run_seconds, max_run_steps
 from dashboard.ui.mechanism import choice_from_text, choice_text
-from dashboard.ui.run_controls import (
+from dashboard.ui.runs import (
+    MODEL_NAMES,
     SLOW_POLL_INTERVAL,
+    RunSummary,
     continue_button,
     limits_line,
+    path_code,
     poll,
     press,
     show_flash,
     start_button,
     start_run,
     stop_button,
+    summarize,
 )
-from dashboard.ui.run_data import MODEL_NAMES, RunSummary, path_code, summarize
 
 # The settings of a run that can be swept, and the values on offer: only those with which the run can be built.
 

@@ -114,7 +114,7 @@ from dashboard.page import (
 )
 from dashboard.server import cache, jobs, people
 from dashboard.server.people import LimitReached, max_run_seconds, max_run_steps, within
-from dashboard.ui import run_controls, run_data, uploads as data_upload
+from dashboard.ui import runs, uploads as data_upload
 from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
 from dashboard.ui.links import BUILT, BUILT_THEN
 from dashboard.ui.mechanism import (
@@ -270,7 +270,7 @@ class Moment:
     latest: bool = True
 
 
-def attention_over_time(data: run_data.RunData) -> Moment:
+def attention_over_time(data: runs.RunData) -> Moment:
     """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
     steps, frames = data.steps, list[tuple[int, np.ndarray]]()
     board = st.container()  # the map, above the popover that changes it
@@ -283,9 +283,7 @@ def attention_over_time(data: run_data.RunData) -> Moment:
         key = f"train:map:{data.run.id}:{head.example}:{head.kind}"
         which = head.example, head.kind, head.layer
         view = st.session_state.get(f"{key}:view", {})
-        frames = run_data.head_over_time(
-            data.run, steps, *which, head.head, view.get("frame") or start
-        )
+        frames = runs.head_over_time(data.run, steps, *which, head.head, view.get("frame") or start)
     if head is None or not frames:
         steps = [r.step for r in data.records]
         if data.required_config.model.attention is None:
@@ -299,7 +297,7 @@ def attention_over_time(data: run_data.RunData) -> Moment:
     last_step, last = frames[-1]
     with board:
         state = attention_view(
-            run_data.head_trace(data, *which, last, head.shape[1]),
+            runs.head_trace(data, *which, last, head.shape[1]),
             key=key,
             layout="frames",
             layer=head.layer,
@@ -324,9 +322,9 @@ def forget_step(run_id: str) -> None:
             st.session_state[key]["frame"] = None
 
 
-def _choose_head(data: run_data.RunData, step: int) -> Values | None:
+def _choose_head(data: runs.RunData, step: int) -> Values | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
-    counts = run_data.head_counts(data.run, step)
+    counts = runs.head_counts(data.run, step)
     row = st.popover("Head and example", icon=":material/tune:")
     values = FIELDS.draw("example", into=row, data=data, examples=range(len(counts)))
     if not counts or not (sizes := counts[values.example or 0]):
@@ -342,7 +340,7 @@ def _choose_head(data: run_data.RunData, step: int) -> Values | None:
     return Values(values | here | {"to_source": kind == first})
 
 
-def example_label(data: run_data.RunData, example: int) -> str:
+def example_label(data: runs.RunData, example: int) -> str:
     task = data.task()
     source, target = task.display_tokens(data.watched()[example])
     if task.input not in ("patches", "series"):
@@ -351,15 +349,15 @@ def example_label(data: run_data.RunData, example: int) -> str:
     return f"Example {example + 1}{answer}"
 
 
-def weights_on_source(data: run_data.RunData, moment: Moment, length: int) -> Any:
+def weights_on_source(data: runs.RunData, moment: Moment, length: int) -> Any:
     """The outputs and their weights on a source of that length, in the head that is drawn; None without any."""
     if moment.head is None or moment.weights is None:
         return None
-    head, rows = moment.head, run_data.tokens(data, moment.head.example, moment.head.kind)[0]
+    head, rows = moment.head, runs.tokens(data, moment.head.example, moment.head.kind)[0]
     return source_weights(data.required_config.model, head.kind, moment.weights, rows, length)
 
 
-def source_figures(data: run_data.RunData, moment: Moment, ink: Ink) -> None:
+def source_figures(data: runs.RunData, moment: Moment, ink: Ink) -> None:
     task, example = data.task(), 0 if moment.head is None else moment.head.example
     if task.input not in ("patches", "series"):
         return
@@ -394,7 +392,7 @@ def source_figures(data: run_data.RunData, moment: Moment, ink: Ink) -> None:
 MAX_HEADS = 4  # lines that can be told apart
 
 
-def loss_chart(data: run_data.RunData) -> tuple[str, list[Curve], dict[str, Any]]:
+def loss_chart(data: runs.RunData) -> tuple[str, list[Curve], dict[str, Any]]:
     """Validation and training loss, and the loss of guessing: title, curves and the rest of the chart.
 
     The axis ends at three times guessing or at the start, so that a spike does not flatten the rest.
@@ -412,7 +410,7 @@ def loss_chart(data: run_data.RunData) -> tuple[str, list[Curve], dict[str, Any]
     )
 
 
-def score_chart(data: run_data.RunData) -> tuple[str, list[Curve], dict[str, Any]]:
+def score_chart(data: runs.RunData) -> tuple[str, list[Curve], dict[str, Any]]:
     task, records = data.task(), data.records
     if task.form == "series":
         return (
@@ -435,7 +433,7 @@ def score_chart(data: run_data.RunData) -> tuple[str, list[Curve], dict[str, Any
         balanced = Curve("balanced accuracy", balanced_points(records))
         curves = [replace(curves[0], name="accuracy"), balanced, *scores]
     name = curves[0].name if len(curves) == 1 else "scores" if scores else "accuracy"
-    baselines = run_data.baselines_of(data.required_config.task, records[-1].held_out)
+    baselines = runs.baselines_of(data.required_config.task, records[-1].held_out)
     best = max(baselines, key=lambda baseline: baseline[1], default=None)
     options = {
         "alt": f"Accuracy on held-out {task.whole} over training.",
@@ -446,7 +444,7 @@ def score_chart(data: run_data.RunData) -> tuple[str, list[Curve], dict[str, Any
     return f"Validation {name}", curves, options
 
 
-def weight_chart(data: run_data.RunData, last: Record) -> tuple[str, list[Curve], dict[str, Any]]:
+def weight_chart(data: runs.RunData, last: Record) -> tuple[str, list[Curve], dict[str, Any]]:
     """The weight on expected positions in the heads that put most there at the end, in the record `last`."""
     heads = sorted(np.ndenumerate(np.array(last.expected)), key=lambda head: head[::-1])[::-1]
     curves = [
@@ -477,7 +475,7 @@ SINGLE = {  # charts of one curve: their title, the name of the curve, and its v
 }
 
 
-def charts_details(data: run_data.RunData, step: int, findings: Sequence[Finding]) -> None:
+def charts_details(data: runs.RunData, step: int, findings: Sequence[Finding]) -> None:
     last = next((r for r in reversed(data.records) if r.expected), None)
     names = ["gradient", "parts", "rate"]
     names = [*names, "speed"] if last is None else ["expected", *names]
@@ -504,7 +502,7 @@ def charts_details(data: run_data.RunData, step: int, findings: Sequence[Finding
                 _draw(data, step, name, findings, title, [Curve(curve, values)], guess)
 
 
-def _parts(data: run_data.RunData, step: int) -> None:
+def _parts(data: runs.RunData, step: int) -> None:
     """The norm in each part of the model, first part on top: where it grows or fades with depth."""
     record = next((r for r in reversed(data.until(step)) if r.gradients), None)
     if record is None:
@@ -550,7 +548,7 @@ def part_name(path: str) -> str:
 
 
 def _draw(
-    data: run_data.RunData,
+    data: runs.RunData,
     step: int,
     key: str,
     findings: Sequence[Finding],
@@ -567,7 +565,7 @@ def _draw(
         "height": 200 if "alt" in options else 140,
         "last_x": data.required_config.steps if data.live else data.records[-1].step,
     }
-    run_controls.draw_curves(
+    runs.draw_curves(
         st, title, curves, key=f"train:{key}", cut=" accuracy", step=step, **usual | options
     )
     _show(key, findings)
@@ -1090,7 +1088,7 @@ FIELDS = Fields(
             kind: {
                 ("transformer", "patches"): "Image to text",
                 ("classifier", "patches"): "Vision Transformer",
-            }.get((kind, values.input), run_data.MODEL_NAMES[kind])
+            }.get((kind, values.input), runs.MODEL_NAMES[kind])
             for kind in values.kinds
         },
         key=lambda values: f"{values.task}:kind",
@@ -1131,7 +1129,7 @@ FIELDS = Fields(
     ),
     attention=Select(
         "Attention",
-        lambda values: {kind: run_data.NAMES[kind] for kind in values.kinds},
+        lambda values: {kind: runs.NAMES[kind] for kind in values.kinds},
         key=lambda values: f"kind:{values.data.run.id}",
         when=lambda values: len(values.kinds) > 1,
         hidden=True,
@@ -1355,7 +1353,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     with cells["size"]:
         caption(
             f"d_model {width} · {plural(model.layers, 'layer')} · {training['steps']:,} steps · "
-            f"{run_data.count_parameters(model, task.shape):,} parameters"
+            f"{runs.count_parameters(model, task.shape):,} parameters"
         )
     with cells["summary"]:
         caption(summary(model))
@@ -1370,10 +1368,10 @@ def _show_changes(cell: DeltaGenerator, changes: list[str]) -> None:
 # What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
 
 
-def script(data: run_data.RunData, moment: Moment) -> Script:
+def script(data: runs.RunData, moment: Moment) -> Script:
     record, head, config = data.at(moment.step), moment.head, source_of(data.required_config)
     attention = "AttentionConfig" in config or "Choice" in config
-    first, results = run_data.records_cell(
+    first, results = runs.records_cell(
         data.run,
         "loss train_loss sequence_accuracy token_accuracy error gradient rate",
         "The records of the run: a row for each step at which it was measured. `train(config)` gives them again.",
@@ -1439,13 +1437,13 @@ def page() -> None:
         "Train and watch",
         "Attention forms while a small model trains. Drag the step to any moment.",
     )
-    run, state = run_data.linked_run(), st.session_state
+    run, state = runs.linked_run(), st.session_state
     forget_other_runs("train", run.id)
-    data = run_data.load_run(run)
+    data = runs.load_run(run)
     state[jobs.SPARE] = jobs.warm_up(data.live)
-    if run != run_data.EXAMPLE_RUN and state.get(run_data.SETTINGS_OF) != run.id:
+    if run != runs.EXAMPLE_RUN and state.get(runs.SETTINGS_OF) != run.id:
         # a run that a link has just brought, once; not the session's own
-        state[run_data.SETTINGS_OF] = run.id
+        state[runs.SETTINGS_OF] = run.id
         if data.config is not None and not is_new(TASK):  # else the link has a set-up
             adopt(data.config)
     with st.container(key="train:board"):
@@ -1458,7 +1456,7 @@ def page() -> None:
 }}</style>""")
         left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # before the controls: the browser gets the figures first
-        run_controls.poll(lambda: run_data.load_run(run), _figures, data.live, "train:figures")
+        runs.poll(lambda: runs.load_run(run), _figures, data.live, "train:figures")
     with left:
         first = st.container()  # on a phone Stop comes before everything else
         config = controls()
@@ -1492,13 +1490,11 @@ def page() -> None:
     details("Equation, paper and training loop", source, "train:source")
 
 
-def _figures(data: run_data.RunData) -> None:
-    run_data.warn_of_damage(data.run)
+def _figures(data: runs.RunData) -> None:
+    runs.warn_of_damage(data.run)
     if data.trouble:
         st.error(plain(data.trouble))
-        st.button(
-            "Show the example run", key="train:example-instead", on_click=run_data.select_example
-        )
+        st.button("Show the example run", key="train:example-instead", on_click=runs.select_example)
     elif data.records:
         draw(data)
     else:
@@ -1511,7 +1507,7 @@ def _figures(data: run_data.RunData) -> None:
         )
 
 
-def draw(data: run_data.RunData) -> None:
+def draw(data: runs.RunData) -> None:
     ink, task, config = Ink.of(theme()), data.task(), data.required_config
     paragraph(f"**{task.name}.** {task_entry(task.key).meaning}")
     with st.container(gap="small"):
@@ -1530,7 +1526,7 @@ def draw(data: run_data.RunData) -> None:
         # What the step shows; while the run trains, the way back to the latest step
         record = data.at(step)
         index = (head.layer, head.head) if head and head.to_source else best_head(record)
-        fact(fact_text(record, task, index, run_data.baselines_of(config.task, record.held_out)))
+        fact(fact_text(record, task, index, runs.baselines_of(config.task, record.held_out)))
         # a button: a switch that the browser draws late would send its default
         if data.live and head:
             st.button(
@@ -1575,7 +1571,7 @@ DEPTH_FORMULAS = {
 }
 
 
-def depth_figure(data: run_data.RunData, moment: Moment) -> None:
+def depth_figure(data: runs.RunData, moment: Moment) -> None:
     residual = data.required_config.model.residual
     paragraph(
         "Between layers stands no plain sum here. At each sublayer a token reads a weighted sum of what came before: "
@@ -1614,7 +1610,7 @@ def depth_figure(data: run_data.RunData, moment: Moment) -> None:
 # A classified document with the weights of its sentences and of their words, beside what decides its class.
 
 
-def document_figure(data: run_data.RunData, moment: Moment, ink: Ink) -> None:
+def document_figure(data: runs.RunData, moment: Moment, ink: Ink) -> None:
     task, head = data.task(), moment.head
     if head is None or not task.shape.sentence_end:
         return
@@ -1648,7 +1644,7 @@ def document_figure(data: run_data.RunData, moment: Moment, ink: Ink) -> None:
 
 
 def document_weights(
-    data: run_data.RunData, moment: Moment, tokens: tuple[str, ...]
+    data: runs.RunData, moment: Moment, tokens: tuple[str, ...]
 ) -> tables.DocumentWeights | None:
     """The weights at both levels: those that a hierarchical model saves, or a Transformer's row of the class."""
     if data.required_config.model.kind != "hierarchical":
@@ -1665,7 +1661,7 @@ def document_weights(
 # Held-out examples at a step: text with errors marked, pictures, rows of a table, or a series.
 
 
-def examples(data: run_data.RunData, record: Record, ink: Ink) -> None:
+def examples(data: runs.RunData, record: Record, ink: Ink) -> None:
     task, predictions, long = data.task(), record.examples, False
     look = task.separator, ink.pick, ink.hairline
     chart_title(f"Examples at step {record.step:,}")
@@ -1708,14 +1704,12 @@ def examples(data: run_data.RunData, record: Record, ink: Ink) -> None:
 # The run bar of Train: start, stop, pause, continue, train longer, and the run's progress.
 
 
-def run_bar(data: run_data.RunData, config: RunConfig | None) -> None:
+def run_bar(data: runs.RunData, config: RunConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Train would start."""
     run = data.run
-    run_controls.start_run(
-        PAGE, config, jobs.start, run_data.select_run, ends=run if data.live else None
-    )
+    runs.start_run(PAGE, config, jobs.start, runs.select_run, ends=run if data.live else None)
     row = st.container(horizontal=True, gap="small")
-    state = run_controls.run_buttons(
+    state = runs.run_buttons(
         row,
         PAGE,
         data,
@@ -1731,7 +1725,7 @@ def run_bar(data: run_data.RunData, config: RunConfig | None) -> None:
     ended = data.config if state == "ended" else None
     if ended and not data.is_example and people.mine(run) and run.checkpoint_steps():
         _train_longer(row, data, ended)
-    if run_controls.anothers_note(run) and data.config is not None:
+    if runs.anothers_note(run) and data.config is not None:
         st.button(
             "Copy to my runs",
             icon=":material/content_copy:",
@@ -1740,29 +1734,29 @@ def run_bar(data: run_data.RunData, config: RunConfig | None) -> None:
             args=(run,),
             help="The copy is yours: continue it, name it or download it.",
         )
-    run_controls.limits_line()
+    runs.limits_line()
     if is_small() and state == "ended":
         # Where memory is short no worker waits.
         st.caption(
             "Memory is short on this server, so that a run starts a few seconds after Train is pressed."
         )
-    run_controls.show_flash(PAGE)
-    run_controls.poll(lambda: run_data.load_run(run), _progress, data.live, "train:progress")
+    runs.show_flash(PAGE)
+    runs.poll(lambda: runs.load_run(run), _progress, data.live, "train:progress")
     if (
         ended
         and not data.is_example
         and data.records
-        and ended.task.key == run_data.EXAMPLE_RUN.config().task.key
+        and ended.task.key == runs.EXAMPLE_RUN.config().task.key
     ):
         st.page_link(
             step_of("compare_runs").page(),
             label="Compare with the example run",
             icon=step_of("compare_runs").icon,
-            query_params={"runs": f"{run_data.EXAMPLE_RUN.id},{run.id}"},
+            query_params={"runs": f"{runs.EXAMPLE_RUN.id},{run.id}"},
         )
 
 
-def _train_longer(row: DeltaGenerator, data: run_data.RunData, config: RunConfig) -> None:
+def _train_longer(row: DeltaGenerator, data: runs.RunData, config: RunConfig) -> None:
     panel = row.popover(
         "Train longer",
         icon=":material/forward:",
@@ -1797,7 +1791,7 @@ def _copy(run: Run) -> None:
     flash_errors(
         PAGE,
         "The run could not be copied: ",
-        lambda: run_data.select_run(run_data.copy_run(run, run.name)),
+        lambda: runs.select_run(runs.copy_run(run, run.name)),
         LimitReached,
         OSError,
     )
@@ -1807,26 +1801,26 @@ def _continue(run: Run, more: int = 0) -> None:
     """Continue a run for `more` steps and as many seconds again; a paused run (0) as it was."""
     changes: dict[str, Any] = {}
     if more:
-        data = run_data.load_run(run)
-        changes = run_controls.longer(
+        data = runs.load_run(run)
+        changes = runs.longer(
             data.required_config,
             run.checkpoint_steps()[-1] + more,
             sum(r.elapsed for r in data.records[-1:]),
         ) | {"patience": 0}
-    if run_controls.continue_run(PAGE, run, **changes):
+    if runs.continue_run(PAGE, run, **changes):
         forget_step(run.id)
 
 
-def _progress(data: run_data.RunData) -> None:
+def _progress(data: runs.RunData) -> None:
     config = data.config
     if data.is_example:
         st.caption("An example run. Press Train for your own.")
     elif config is not None or not data.live:
-        run_controls.show_progress(
+        runs.show_progress(
             data.run,
             data.status,
             ending=plain(ending_text(data.status, data.records, config)),
-            progress=lambda: run_controls.steps_done(
+            progress=lambda: runs.steps_done(
                 data.records, data.required_config.steps, data.required_config.max_seconds
             ),
         )
@@ -1835,7 +1829,7 @@ def _progress(data: run_data.RunData) -> None:
 # What Train offers a learner: a question that its run answers, and runs to try.
 
 
-def run_question(data: run_data.RunData) -> Question | None:
+def run_question(data: runs.RunData) -> Question | None:
     """Whether accuracy or the weight on the correct position reaches one half first; None where the run says neither,
     and for a class, of which guessing may reach one half.
 

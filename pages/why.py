@@ -91,8 +91,15 @@ from dashboard.page import (
 )
 from dashboard.server import jobs, people
 from dashboard.server.people import max_run_seconds
-from dashboard.ui.run_controls import limits_line, poll, show_progress, start_button, stop_button
-from dashboard.ui.run_data import path_code, records_of
+from dashboard.ui.runs import (
+    limits_line,
+    path_code,
+    poll,
+    records_of,
+    show_progress,
+    start_button,
+    stop_button,
+)
 
 # The controls, and the two runs that they start.
 

@@ -50,7 +50,7 @@ from core.settings import settings
 from dashboard.draw.page_exports import Cell, source_of
 from dashboard.server.cache import model, remembered, shared, store
 from dashboard.server.people import find_run
-from dashboard.ui.run_data import ROOT, RunView, path_code, script_path
+from dashboard.ui.runs import ROOT, RunView, path_code, script_path
 
 # Small tensors on one thread: on two busy cores (torch 2.13), a softmax over (4, 6, 6) takes 3 µs, not 4 ms.
 

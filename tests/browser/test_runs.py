@@ -15,7 +15,7 @@ from playwright.sync_api import Locator, Page, WebSocketRoute, expect
 
 from core.runs.executor import start_process
 from core.runs.runs import Run, create_run, duplicate, find_run, list_runs
-from dashboard.ui.run_data import EXAMPLE_RUNS
+from dashboard.ui.runs import EXAMPLE_RUNS
 from tests.browser.helpers import (
     PICTURE,
     assert_no_exception,

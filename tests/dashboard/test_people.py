@@ -30,7 +30,7 @@ from dashboard.server import cache, hosting, jobs, people, visitors
 from dashboard.ui import export
 from dashboard.ui.export import Report, new_id as new_report_id, save
 from dashboard.ui.models import HOSTED_MODELS
-from dashboard.ui.run_data import copy_run, path_code
+from dashboard.ui.runs import copy_run, path_code
 from pages.sweeps import linked
 from tests.cases import wait_for
 from tests.training.small import small_run

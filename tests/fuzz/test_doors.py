@@ -72,7 +72,7 @@ from dashboard.ui.lessons import (
     read_code,
     to_json,
 )
-from dashboard.ui.run_data import summarize
+from dashboard.ui.runs import summarize
 from pages import report as report_compute, sweeps
 from pages.compare import default_controls, from_query, link_texts, to_query
 from tests.cases import each

@@ -31,7 +31,7 @@ from dashboard.server import health, hosting, jobs, visitors
 from dashboard.server.visitors import HTTPGuard, known_path
 from dashboard.ui import export
 from dashboard.ui.models import folder_name
-from dashboard.ui.run_data import HERE as EXAMPLES
+from dashboard.ui.runs import HERE as EXAMPLES
 from tests.pages.app import open_at, page_text, query_value, script_of
 from tests.training.small import small_run
 

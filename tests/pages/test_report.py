@@ -18,7 +18,7 @@ from dashboard.draw.picture_files import ReportView, report_pdf
 from dashboard.navigation import STEPS
 from dashboard.ui import export
 from dashboard.ui.export import Report, new_id, read_report, save
-from dashboard.ui.run_data import EXAMPLE_RUNS
+from dashboard.ui.runs import EXAMPLE_RUNS
 from pages import report
 from pages.questions import ANSWERS
 from tests.draw.test_components import data_of

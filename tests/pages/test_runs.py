@@ -32,7 +32,7 @@ from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.draw import curves as draw_sweeps
 from dashboard.draw.palette import CATEGORIES
 from dashboard.server import jobs
-from dashboard.ui.run_data import (
+from dashboard.ui.runs import (
     EXAMPLE_RUNS,
     find_any_run,
     list_summaries,

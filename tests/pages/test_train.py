@@ -24,9 +24,9 @@ from dashboard.draw.formats import number, percent
 from dashboard.draw.palette import Ink, shade, text_on
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.server import jobs
-from dashboard.ui import layer_pattern, run_data, uploads
+from dashboard.ui import layer_pattern, runs, uploads
 from dashboard.ui.models import EXAMPLE_RUNS as TUNED
-from dashboard.ui.run_data import EXAMPLE_RUN, load_run, summarize
+from dashboard.ui.runs import EXAMPLE_RUN, load_run, summarize
 from pages import train
 from pages.compare_runs import sides
 from pages.sweeps import own_runs
@@ -309,7 +309,7 @@ def test_the_way_back_to_a_link_without_a_run_shows_the_example(monkeypatch):
         "as after a look at another page"
     )
     del app.query_params["run"]
-    monkeypatch.setattr(run_data, "by_history", lambda: True)
+    monkeypatch.setattr(runs, "by_history", lambda: True)
     assert "example run" in page_text(app.run()) and "run" not in app.query_params
 
 
@@ -543,7 +543,7 @@ def draw_run():
     import streamlit as st
 
     from core.runs.runs import find_run
-    from dashboard.ui.run_data import load_run
+    from dashboard.ui.runs import load_run
     from pages.train import draw
 
     draw(load_run(find_run(st.session_state["id"])))

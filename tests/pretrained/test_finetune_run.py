@@ -61,7 +61,7 @@ from core.runs.runs import Run, list_runs
 from core.training.record import Record
 from dashboard.draw.formats import plain
 from dashboard.server import jobs
-from dashboard.ui.run_data import summarize
+from dashboard.ui.runs import summarize
 from pages.fine_tune import conditions
 from pages.runs import about_text as about_run
 from tests.cases import each, instance, wait_for

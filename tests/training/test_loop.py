@@ -36,7 +36,7 @@ from core.tasks.tables import TableTask
 from core.training import Prediction, Record, RunConfig, evaluate, loop, prepare, recommended, train
 from core.training.__main__ import progress
 from dashboard.server import jobs
-from dashboard.ui import run_data
+from dashboard.ui import runs
 from pages import runs as runs_words, train as train_words
 from tests.cases import descend, each, instance, wait_for
 from tests.training.small import (
@@ -686,10 +686,10 @@ def test_its_checkpoint_fits_and_it_goes_on(tmp_path):
     train_here(create_run(config, path=tmp_path / "run"))
     run = Run(tmp_path / "run")
     run.update_metadata(config=config.to_json() | {"task": of_then(DATA)})
-    shown = run_data.load_run(run)
+    shown = runs.load_run(run)
     named = [name for name, _ in columns(shown.required_config.task)]
     assert not shown.trouble and named == ["id", "price", "day"]
-    assert run_data.summarize(run).config is not None
+    assert runs.summarize(run).config is not None
     run.update_metadata(config={**run.config().to_json(), "steps": 4})
     assert train_here(run) == "finished" and run.records()[-1].step == 4
 
@@ -976,8 +976,8 @@ def test_openings_of_a_run_leave_nothing_behind(tmp_path):
 
     def look() -> None:
         assert run.status().ended and run.frame(step) and not run.alive()
-        assert run_data.head_counts(run, step)[0]
-        assert run_data.head_over_time(run, [step], 0, "cross", 0, 0)
+        assert runs.head_counts(run, step)[0]
+        assert runs.head_over_time(run, [step], 0, "cross", 0, 0)
 
     assert_given_back(look, 20)
     assert_given_back(lambda: run.model(step), 12)
@@ -1018,7 +1018,7 @@ def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
     words = executor.line([here])
     version = torch.__version__.partition("+")[0]
     assert words == f"{here['device']} ({here['capability']}), 1 thread, PyTorch {version}"
-    assert words in runs_words.about_text(run_data.summarize(run))
+    assert words in runs_words.about_text(runs.summarize(run))
     assert "1 thread, PyTorch" in train_words.pace(run.records()[-1], words)
     run.update_metadata(machines=[OTHER], config=small_run(steps=6).to_json())
     train_here(run)
