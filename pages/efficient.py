@@ -1,9 +1,11 @@
 """Cost and speed: what each kernel takes as the text grows, measured here, and the weights that some imply."""
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -51,6 +53,8 @@ from dashboard.page import (
     fact,
     filtered_layer,
     fragment,
+    fragment_unless_measuring,
+    measure_with_progress,
     multiples,
     number,
     operations,
@@ -70,7 +74,6 @@ from dashboard.page import (
     write_linked,
 )
 from dashboard.ui.mechanism import Built, choice_state, params_of, take_built
-from dashboard.ui.runs import POLL_INTERVAL
 
 # The page's controls: the kernels and their conditions, and those of the implied weights.
 
@@ -170,28 +173,17 @@ def draw_controls() -> tuple[study.Conditions, DeltaGenerator]:
         values.device or CPU,
     )
     with grid:
-        if current := running():
-            st.button(
-                "Stop",
-                icon=":material/stop:",
-                type="primary",
-                width="stretch",
-                key=key("stop"),
-                on_click=_stop,
-                args=(current,),
-            )
-        else:
-            st.button(
-                "Measure",
-                icon=":material/timer:",
-                type="primary",
-                width="stretch",
-                key=key("measure"),
-                on_click=_start,
-                args=(conditions,),
-                disabled=not conditions.configs()[0],
-                help=limits_help(conditions.device),
-            )
+        st.button(
+            "Measure",
+            icon=":material/timer:",
+            type="primary",
+            width="stretch",
+            key=key("measure"),
+            on_click=_start,
+            args=(conditions,),
+            disabled=not conditions.configs()[0],
+            help=limits_help(conditions.device),
+        )
     with picture:
         for sentence in conditions.configs()[1]:
             st.info(plain(sentence), icon=":material/block:")
@@ -417,7 +409,7 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 AIR = 1.25  # factor of free space above and below, at least
 STEPS = 2  # to a power of ten, in which an axis ends
 
-RACE, CHOSEN, RESULT = key("race"), key("chosen"), key("result")
+RACE, PROGRESS, RESULT = key("race"), key("progress"), key("result")
 
 
 def page() -> None:
@@ -426,9 +418,7 @@ def page() -> None:
         "Twice as many tokens cost exact attention four times the work. Some kernels cost less.",
     )
     take_built("efficient", adopt, axes=("kernel",))
-    # one fragment, which polls while a race runs
-    live = running() is not None
-    st.fragment(_benchmark, run_every=POLL_INTERVAL if live else None, key=key("explore"))(live)
+    fragment_unless_measuring(_benchmark)
     implied_weights()
     details("Equations, papers and the code that just ran", _sources, key("sources"))
 
@@ -441,27 +431,16 @@ def adopt(built: Built) -> None:
         st.session_state.update(choice_state(key("params"), choice))
 
 
-def running() -> study.Race | None:
-    current = st.session_state.get(RACE)
-    return current if current is not None and current.alive else None
-
-
-def _benchmark(live: bool) -> None:
-    alive = running() is not None  # read first: a race that has ended has all its points
-    # Store the points of a race
-    if current := st.session_state.get(RACE):
-        current.poll()
-        if current.points:
-            st.session_state[RESULT] = study.Result.of_race(st.session_state[CHOSEN], current)
+def _benchmark() -> None:
     chosen, picture = draw_controls()
     with picture:
-        older = draw_progress(chosen, live, alive)
+        measure()
         result = st.session_state.get(RESULT) or study.load_result()
         kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
         _figures(result, kernels)
         if sentence := fact_text(result, kernels):
             fact(sentence)
-        if older:
+        if not result.conditions.covers(chosen):
             caption("These curves were measured before, with other controls. Press Measure.")
     example = RESULT not in st.session_state
     details("How this was measured", partial(_conditions, result, kernels, example), key("how"))
@@ -503,35 +482,32 @@ def _benchmark(live: bool) -> None:
 
 def _start(chosen: study.Conditions) -> None:
     possible = tuple(choice for choice in chosen.kernels if choice.key in chosen.configs()[0])
-    st.session_state[CHOSEN] = chosen = replace(chosen, kernels=possible)
-    st.session_state[RACE] = study.start_race(chosen)
+    chosen = replace(chosen, kernels=possible)
+    st.session_state[RACE] = chosen, time.time(), study.start_race(chosen)
 
 
-def _stop(current: study.Race) -> None:
-    current.stopped.set()
-    current.thread.join(POLL_INTERVAL)
-
-
-def draw_progress(chosen: study.Conditions, live: bool, alive: bool) -> bool:
-    """Show how far a race is; its start and its end run the whole page, which is `live` while it polls.
-
-    Returns whether no race is on and the controls are others than those of the curves.
-    """
-    current = st.session_state.get(RACE)
-    if current is None:
-        return not (st.session_state.get(RESULT) or study.load_result()).conditions.covers(chosen)
-    if alive:
-        st.progress(
-            current.fraction,
-            text="Waiting for another measurement to end" if current.waiting else "Measuring",
+def measure() -> None:
+    """Measure what remains of the race that was started; its points so far become the result."""
+    if RACE not in st.session_state:
+        return
+    chosen, began, reports = st.session_state[RACE]
+    try:
+        values = measure_with_progress(
+            PROGRESS,
+            (chosen, began),
+            range(chosen.reports),
+            lambda _: next(reports).points,
+            "rounds",
+            math.inf,
         )
-    else:
-        if current.error:
-            st.error(plain(current.error))
+    except RuntimeError as error:  # such as where memory is short
         del st.session_state[RACE]
-    if live != alive:
-        st.rerun(scope="app")
-    return False
+        st.error(plain(str(error)))
+        return
+    if points := tuple(chain.from_iterable(values.values())):
+        st.session_state[RESULT] = study.Result(chosen, points, study.machine(chosen.device))
+    if len(values) == chosen.reports:
+        del st.session_state[RACE]
 
 
 def _figures(result: study.Result, kernels: list[str]) -> None:

@@ -33,7 +33,6 @@ BANDED = ("local", "block_sparse")  # measured on a window; all other kernels se
 SAVED, SAVED_LONGEST = Path(__file__).parent / "data" / "efficient.json", 8192
 D_MODEL, SEED = 64, 126  # of the layer whose implied weights are computed
 ONE_AT_A_TIME = threading.Lock()  # two measurements would measure each other, of whatever session
-LEFT = 20.0  # seconds after the page's last poll until a race ends
 
 
 def limits(device: str) -> Limits:
@@ -60,6 +59,16 @@ class Conditions:
     @property
     def keys(self) -> list[str]:
         return [choice.key for choice in self.kernels]
+
+    @property
+    def lengths(self) -> list[int]:
+        """The numbers of tokens that are measured, which double up to the longest."""
+        return [length for at in range(20) if (length := SHORTEST << at) < 2 * self.longest]
+
+    @property
+    def reports(self) -> int:
+        """How many reports a race has: of each length one a round, one of the first call, and its measurements."""
+        return len(self.lengths) * (ROUNDS + 2)
 
     def covers(self, other: Conditions) -> bool:
         """Whether a result for these conditions also answers the other ones; their lengths may differ."""
@@ -110,63 +119,23 @@ def machine(device: str = CPU, threads: int | None = None) -> str:
     )
 
 
-class Race:
-    """Benchmarks in a thread: a page polls their fraction, points, and error. `reports` are those of `cost.race`.
-
-    They end after the call that is being measured, once `stopped` is set or nobody has polled for LEFT seconds.
-    """
-
-    def __init__(self, reports: Iterator[Progress]) -> None:
-        self.fraction, self.error = 0.0, ""
-        self.points: list[Measurement] = []
-        self.waiting = self.alive = True
-        self.stopped, self._last_poll = threading.Event(), time.monotonic()
-        self.thread = threading.Thread(target=self._run, args=(reports,), daemon=True)
-        self.thread.start()
-
-    def poll(self) -> None:
-        """Say that the page is still there."""
-        self._last_poll = time.monotonic()
-
-    def _ended(self) -> bool:
-        return self.stopped.is_set() or time.monotonic() - self._last_poll > LEFT
-
-    def _run(self, reports: Iterator[Progress]) -> None:
-        try:
-            while not ONE_AT_A_TIME.acquire(timeout=0.1):
-                if self._ended():
-                    return
-            try:
-                self.waiting = False
-                for report in reports:
-                    self.fraction = report.fraction
-                    self.points += report.points
-                    if self._ended():
-                        return
-            finally:
-                ONE_AT_A_TIME.release()
-        except Exception as error:  # the thread's end; the page shows it
-            self.error = str(error)
-        finally:
-            self.alive = False
-
-
-def start_race(conditions: Conditions, clock: Callable[[], float] = time.perf_counter) -> Race:
-    """Start measuring these kernels in a thread, at lengths that double up to the longest."""
-    lengths = [SHORTEST]
-    while lengths[-1] < conditions.longest:
-        lengths.append(2 * lengths[-1])
-    return Race(
-        race(
-            conditions.configs()[0],
-            lengths,
-            rounds=ROUNDS,
-            limits=limits(conditions.device),
-            backward=conditions.backward,
-            device=conditions.device,
-            clock=clock,
-        )
+def start_race(
+    conditions: Conditions, clock: Callable[[], float] = time.perf_counter
+) -> Iterator[Progress]:
+    """Measure these kernels report by report, as `cost.race` does; each report waits for those of other sessions."""
+    reports = race(
+        conditions.configs()[0],
+        conditions.lengths,
+        rounds=ROUNDS,
+        limits=limits(conditions.device),
+        backward=conditions.backward,
+        device=conditions.device,
+        clock=clock,
     )
+    for _ in range(conditions.reports):
+        with ONE_AT_A_TIME:
+            report = next(reports)
+        yield report
 
 
 @dataclass(frozen=True)
@@ -176,11 +145,6 @@ class Result:
     conditions: Conditions
     points: tuple[Measurement, ...]
     machine: str
-
-    @classmethod
-    def of_race(cls, conditions: Conditions, current: Race) -> Result:
-        """What a race has measured so far."""
-        return cls(conditions, tuple(current.points), machine(conditions.device))
 
     def of(self, kernel: str) -> list[Measurement]:
         """The points of one kernel that were measured, shortest first."""
@@ -234,11 +198,8 @@ def main() -> None:
     """Measure on one thread in processor time, and write the file."""
     torch.set_num_threads(1)
     conditions = Conditions.of(ENTRIES, SAVED_LONGEST)
-    current = start_race(conditions, time.process_time)
-    while current.alive:
-        current.poll()
-        current.thread.join(1.0)
-        print(f"{current.fraction:.0%}", flush=True)
-    if current.error:
-        raise SystemExit(current.error)
-    save(SAVED, Result.of_race(conditions, current))
+    points = list[Measurement]()
+    for report in start_race(conditions, time.process_time):
+        points += report.points
+        print(f"{report.fraction:.0%}", flush=True)
+    save(SAVED, Result(conditions, tuple(points), machine(conditions.device)))
