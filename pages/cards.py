@@ -42,7 +42,7 @@ from dashboard.page import (
     theme,
     title,
 )
-from dashboard.server.people import LimitReached, admit_upload
+from dashboard.server.jobs import LimitReached, admit_upload
 from dashboard.ui.layer_pattern import train_small
 from dashboard.ui.mechanism import to_text
 

@@ -48,7 +48,7 @@ from dashboard.page import (
     theme,
     title,
 )
-from dashboard.server import people
+from dashboard.server import jobs
 from dashboard.ui.runs import (
     EXAMPLE_RUNS,
     SLOW_POLL_INTERVAL,
@@ -440,7 +440,7 @@ def page() -> None:
     summaries = list_summaries()
     # with the runs of other people of a public copy, whose ids the link has
     others = set(_linked_ids()) - {item.run.id for item in summaries}
-    summaries += [summarize(run) for run in map(people.find_run, sorted(others)) if run is not None]
+    summaries += [summarize(run) for run in map(jobs.find_run, sorted(others)) if run is not None]
     runs, message = runs_to_compare(summaries)
     if message:
         st.warning(message)

@@ -138,7 +138,7 @@ from dashboard.page import (
     title,
     titles_as_marks,
 )
-from dashboard.server import jobs, people
+from dashboard.server import jobs
 from dashboard.ui import runs
 from dashboard.ui.runs import path_code
 from dashboard.ui.uploads import data_widget, link_data
@@ -154,7 +154,7 @@ def find_measurement(config: CorpusConfig, run_id: object) -> Run | None:
     ended = [
         run for run in reversed(list_runs(corpora_folder())) if run.status().state == "finished"
     ]
-    runs = [people.find_run(run_id, CORPORA), *map(Run, sorted(SAVED.iterdir())), *ended]
+    runs = [jobs.find_run(run_id, CORPORA), *map(Run, sorted(SAVED.iterdir())), *ended]
     return next((run for run in runs if run is not None and fits(run, config)), None)
 
 
@@ -943,7 +943,7 @@ def _view() -> None:
 
 def _measurement(controls: Values) -> Measurement | None:
     def run_id(text: str) -> str:
-        if people.find_run(text, CORPORA) is None:
+        if jobs.find_run(text, CORPORA) is None:
             raise ValueError(f"{text[:40]!r} is no measurement on this machine")
         return text
 
@@ -984,7 +984,7 @@ def _measurement(controls: Values) -> Measurement | None:
     if measurement.status.state != "finished":
         # Stop or Continue, and how far the measurement is
         buttons, column = st.columns([1, 3.4], vertical_alignment="center")
-        if not people.mine(run):
+        if not jobs.mine(run):
             runs.anothers_note(run)
         elif measurement.live:
             runs.stop_button(buttons, "corpus", runs.end_run, run)

@@ -24,7 +24,7 @@ from dashboard.page import (
     table,
     title,
 )
-from dashboard.server.people import LimitReached, admit_upload, check_disk
+from dashboard.server.jobs import LimitReached, admit_upload, check_disk
 from dashboard.server.visitors import limits
 from dashboard.ui.bars import MAKE, controls_of, note_draft, start_lesson, teacher_markdown
 from dashboard.ui.lessons import (

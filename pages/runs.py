@@ -54,8 +54,8 @@ from dashboard.page import (
     title,
     write_link,
 )
-from dashboard.server import jobs, people
-from dashboard.server.people import (
+from dashboard.server import jobs
+from dashboard.server.jobs import (
     MB,
     admit_upload,
     at_most,
@@ -229,7 +229,7 @@ def _more(first: RunSummary, selected: Sequence[RunSummary]) -> None:
 
     @_saying_errors
     def rename() -> None:
-        if people.mine(first.run):
+        if jobs.mine(first.run):
             first.run.update_metadata(name=st.session_state[key].strip()[:LONGEST_NAME] or None)
 
     st.text_input(
@@ -256,7 +256,7 @@ def _more(first: RunSummary, selected: Sequence[RunSummary]) -> None:
     )
     if not first.trouble:
         details("TensorBoard and Hugging Face", partial(_other_formats, first), "runs:formats")
-    items = [item for item in selected if not (item.example or item.live) and people.mine(item.run)]
+    items = [item for item in selected if not (item.example or item.live) and jobs.mine(item.run)]
     reason = "An example cannot be deleted." if first.example else "Stop the run first."
     st.button(
         f"Delete {len(items)} runs" if items[1:] else "Delete",
@@ -361,7 +361,7 @@ def hf_problem(item: RunSummary) -> str:
 
 @_saying_errors
 def _discard(items: Sequence[RunSummary]) -> None:
-    for run in filter(people.mine, (item.run for item in items)):
+    for run in filter(jobs.mine, (item.run for item in items)):
         discard(run)
     st.session_state[DELETED] = [(item.run.id, item.name) for item in items]
     select([])

@@ -91,8 +91,8 @@ from dashboard.page import (
     title,
     write_link,
 )
-from dashboard.server import jobs, people
-from dashboard.server.people import at_most, check_owner, max_run_seconds, max_run_steps
+from dashboard.server import jobs
+from dashboard.server.jobs import at_most, check_owner, max_run_seconds, max_run_steps
 from dashboard.ui.mechanism import choice_from_text, choice_text
 from dashboard.ui.runs import (
     MODEL_NAMES,
@@ -491,7 +491,7 @@ def linked(sweep_id: object) -> Sweep | None:
     """The sweep of a link, of the person who asks or of one who gave them the link; None where there is none."""
     bring_all([sweep_id], SWEEPS)
     sweep = next(
-        (sweep for home in people.homes_of(sweep_id) if (sweep := find_sweep(sweep_id, home))), None
+        (sweep for home in jobs.homes_of(sweep_id) if (sweep := find_sweep(sweep_id, home))), None
     )
     if sweep is not None:
         bring_all(sweep.pending())
@@ -865,7 +865,7 @@ def page() -> None:
         "Which values of a setting differ by more than chance? Each is trained from several random seeds.",
     )
     sweep = linked_sweep()
-    data, own = load_sweep(sweep), people.mine(sweep)
+    data, own = load_sweep(sweep), jobs.mine(sweep)
     readable = data if isinstance(data, SweepData) else None
     left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # first, as the values on offer are models that are built
@@ -1095,7 +1095,7 @@ def _page_label(sweep_id: str) -> str:
 
 
 def _delete(sweep: Sweep) -> None:
-    if not people.mine(sweep):
+    if not jobs.mine(sweep):
         return
     with suppress(ConfigError):  # a damaged file names no runs that could be stopped
         stop(sweep)

@@ -112,8 +112,8 @@ from dashboard.page import (
     went_back,
     write_link,
 )
-from dashboard.server import cache, jobs, people
-from dashboard.server.people import LimitReached, max_run_seconds, max_run_steps, within
+from dashboard.server import cache, jobs
+from dashboard.server.jobs import LimitReached, max_run_seconds, max_run_steps, within
 from dashboard.ui import runs, uploads as data_upload
 from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
 from dashboard.ui.links import BUILT, BUILT_THEN
@@ -1723,7 +1723,7 @@ def run_bar(data: runs.RunData, config: RunConfig | None) -> None:
         },
     )
     ended = data.config if state == "ended" else None
-    if ended and not data.is_example and people.mine(run) and run.checkpoint_steps():
+    if ended and not data.is_example and jobs.mine(run) and run.checkpoint_steps():
         _train_longer(row, data, ended)
     if runs.anothers_note(run) and data.config is not None:
         st.button(

@@ -89,8 +89,8 @@ from dashboard.page import (
     try_this,
     write_linked,
 )
-from dashboard.server import jobs, people
-from dashboard.server.people import max_run_seconds
+from dashboard.server import jobs
+from dashboard.server.jobs import max_run_seconds
 from dashboard.ui.runs import (
     limits_line,
     path_code,
@@ -161,7 +161,7 @@ def controls(live_pair: Pair | None) -> Controls:
     with st.container(horizontal=True, gap="small"):
         with st.popover("Settings", icon=":material/tune:", help="What the next two runs train"):
             values = Controls(**FIELDS.draw(into=HERE))
-        if live_pair and people.mine(live_pair[0]):
+        if live_pair and jobs.mine(live_pair[0]):
             stop_button(st, PAGE, _stop, live_pair)
         else:
             start_button(
@@ -192,7 +192,7 @@ def _start(values: Controls) -> None:
 
 
 def _stop(pair: Pair) -> None:
-    for run in filter(people.mine, pair):
+    for run in filter(jobs.mine, pair):
         jobs.stop(run)
 
 
@@ -211,7 +211,7 @@ def linked_pair() -> tuple[Pair | None, str]:
 
 
 def _pair(text: str) -> Pair | None:
-    runs = [people.find_run(name) for name in text.split(".")]
+    runs = [jobs.find_run(name) for name in text.split(".")]
     try:
         configs = [run.config() for run in runs if run]
     except (ConfigError, TypeError, ValueError, KeyError):

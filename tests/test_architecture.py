@@ -180,7 +180,7 @@ def test_caches_stand_in_one_module():
 
 def test_pages_see_the_folder_of_one_person():
     # Of a public copy: what looks into the folders of all people stands in server, and asks whose page it is.
-    of_all = {"core.files.server_folder", "core.files.PEOPLE", "people.folders", "people.homes"}
+    of_all = {"core.files.server_folder", "core.files.PEOPLE", "jobs.folders", "jobs.homes"}
     assert not {
         f"{name(path)} uses {one}"
         for path in (*sources(DASHBOARD), *sources(PAGES))
@@ -192,7 +192,7 @@ def test_pages_see_the_folder_of_one_person():
 
 
 def test_what_changes_a_run_asks_whose_it_is():
-    # Each function of a page that calls one of these asks `people.mine` first, or has just made it.
+    # Each function of a page that calls one of these asks `jobs.mine` first, or has just made it.
     changes = (
         "discard",
         "update_metadata",
@@ -212,7 +212,7 @@ def test_what_changes_a_run_asks_whose_it_is():
             and getattr(node.func, "attr", getattr(node.func, "id", "")) in changes
             for node in ast.walk(function)
         )
-        and not {"people.mine", "create_sweep"} & set(re.findall(r"[\w.]+", ast.unparse(function)))
+        and not {"jobs.mine", "create_sweep"} & set(re.findall(r"[\w.]+", ast.unparse(function)))
     }
 
 

@@ -86,9 +86,9 @@ def health() -> Health:
 
 
 def _health(folder: Path) -> Health:
-    from dashboard.server import people
+    from dashboard.server import jobs
 
-    statuses = people.statuses()
+    statuses = jobs.statuses()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     refused = ""
     try:

@@ -36,7 +36,7 @@ from dashboard.draw.components import describe
 from dashboard.draw.formats import byte_size, plain
 from dashboard.draw.picture_files import trace_npz
 from dashboard.server.cache import cached, shared
-from dashboard.server.people import LimitReached, admit_upload
+from dashboard.server.jobs import LimitReached, admit_upload
 from dashboard.server.visitors import MB, at_most, is_local, me
 from dashboard.ui.links import BOUND, Pair, link_value, one_of, write_link, write_pair
 from dashboard.ui.models import (

@@ -49,7 +49,7 @@ from core.runs.runs import Run
 from core.settings import settings
 from dashboard.draw.page_exports import Cell, source_of
 from dashboard.server.cache import model, remembered, shared, store
-from dashboard.server.people import find_run
+from dashboard.server.jobs import find_run
 from dashboard.ui.runs import ROOT, RunView, path_code, script_path
 
 # Small tensors on one thread: on two busy cores (torch 2.13), a softmax over (4, 6, 6) takes 3 µs, not 4 ms.

@@ -33,8 +33,8 @@ from dashboard.draw.formats import about_duration, plain, plural
 from dashboard.draw.page_exports import Cell
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import split_data
-from dashboard.server import jobs, people
-from dashboard.server.people import find_run, folders, limits, max_run_seconds
+from dashboard.server import jobs
+from dashboard.server.jobs import find_run, folders, limits, max_run_seconds
 from dashboard.ui.links import by_history
 from dashboard.ui.panels import chart_title, draw_chart, theme
 from dashboard.ui.progress import flash_errors, pop_flash
@@ -123,9 +123,9 @@ def model_label(config: ModelConfig) -> str:
 
 def copy_run(run: Run, name: str) -> Run:
     """A copy among the runs of the person who asks. LimitReached, and ConfigError for a run that cannot be read."""
-    people.make_room(folder_bytes(run.path), source=run)
+    jobs.make_room(folder_bytes(run.path), source=run)
     copied = duplicate(run, name)
-    if not people.mine(run):
+    if not jobs.mine(run):
         copied.update_metadata(parent=None)  # its id would open another run of that person
     return copied
 
@@ -611,7 +611,7 @@ def run_buttons(
     """
     run, status = data.run, data.status
     state: RunState = "paused" if status.state == "paused" else "ended" if status.ended else "live"
-    state = state if people.mine(run) else "ended"
+    state = state if jobs.mine(run) else "ended"
     if state == "live":
         stop_button(row, page, end_run, run)
         row.button(
@@ -643,7 +643,7 @@ def run_buttons(
 
 def anothers_note(run: Run) -> bool:
     """Say of a run of another person what one may do with it; whether it is one."""
-    another = bool(people.owner(run)) and not people.mine(run)
+    another = bool(jobs.owner(run)) and not jobs.mine(run)
     if another:
         st.caption(
             "This run belongs to another person. You can look at it and export it, but not change it."
@@ -740,7 +740,7 @@ def start_run(
 
 def end_run(run: Run, how: str = "stop") -> None:
     """Stop or pause a run, and wait a moment for its end; that of another person of a public copy goes on."""
-    if people.mine(run):
+    if jobs.mine(run):
         jobs.stop(run, how)
         wait(lambda: run.status().ended)
 

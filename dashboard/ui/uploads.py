@@ -11,7 +11,7 @@ from core.tasks import reading
 from core.tasks.own import column_choice, column_names
 from core.tasks.tables import ALL
 from dashboard.draw.formats import cut
-from dashboard.server.people import admit_upload, at_most, where_stored
+from dashboard.server.jobs import admit_upload, at_most, where_stored
 from dashboard.ui.links import KEEP, field_error, link_value, one_of, show_unreadable
 
 COLUMNS = "columns"

@@ -33,7 +33,7 @@ from core.pretrained import ModelInputs
 from core.provenance import lab_version
 from core.runs import worker
 from core.runs.runs import create_run
-from dashboard.server import cache, health, idle, jobs, people, streamlit_internals, visitors
+from dashboard.server import cache, health, idle, jobs, streamlit_internals, visitors
 from dashboard.server.streamlit_internals import metrics_provider
 from dashboard.server.visitors import UNKNOWN_NAME, HTTPGuard
 from dashboard.ui.models import EMBEDDED, baseline_of, load_model
@@ -96,7 +96,7 @@ def test_runs_that_no_worker_takes_are_a_503_and_a_busy_queue_is_not(monkeypatch
 def test_many_probes_read_the_folders_once(monkeypatch):
     monkeypatch.setattr(health, "FRESH", 60.0)
     cache._recent.clear()
-    monkeypatch.setattr(people, "statuses", statuses := Mock(return_value=[]))
+    monkeypatch.setattr(jobs, "statuses", statuses := Mock(return_value=[]))
     assert [probe()[0] for _ in range(5)] == [200] * 5 and statuses.call_count == 1
 
 

@@ -26,7 +26,7 @@ from core.runs.sweeps import create_sweep, list_sweeps
 from core.runs.worker import work
 from core.training import Record
 from core.training.sweeps import SweepConfig
-from dashboard.server import cache, hosting, jobs, people, visitors
+from dashboard.server import cache, hosting, jobs, visitors
 from dashboard.ui import export
 from dashboard.ui.export import Report, new_id as new_report_id, save
 from dashboard.ui.models import HOSTED_MODELS
@@ -60,9 +60,9 @@ def who(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     monkeypatch.setattr(jobs, "_give", lambda run: None)
     monkeypatch.setattr(visitors, "_visits", {})
-    monkeypatch.setattr(people, "_uploads", [])
+    monkeypatch.setattr(jobs, "_uploads", [])
     asks = [""]
-    for module in (people, visitors):
+    for module in (jobs, visitors):
         monkeypatch.setattr(module, "me", lambda: asks[0])
     monkeypatch.setattr("core.files._person", [lambda: asks[0]])
 
@@ -84,9 +84,9 @@ def test_each_person_has_what_they_made_and_nothing_else(who):
     with who(BEN):
         assert not list_runs() and not list_sweeps() and not list(runs_folder().glob("*"))
         assert find_run(hers.id) is None and export.read_report(report.id) is None
-        assert people.find_run(hers.id) == hers and linked(sweep.id) == sweep, "by their links"
-        assert not people.mine(hers) and not people.mine(sweep)
-    assert people.owner(hers) == ANNA and not list_runs(), "the server itself has none"
+        assert jobs.find_run(hers.id) == hers and linked(sweep.id) == sweep, "by their links"
+        assert not jobs.mine(hers) and not jobs.mine(sweep)
+    assert jobs.owner(hers) == ANNA and not list_runs(), "the server itself has none"
 
 
 def test_ids_of_a_public_copy_cannot_be_guessed_and_others_stay_as_they_are(who, monkeypatch):
@@ -95,12 +95,10 @@ def test_ids_of_a_public_copy_cannot_be_guessed_and_others_stay_as_they_are(who,
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
     assert RUN_ID.fullmatch(short := new_id()) and len(short) == 22
     with who(ANNA):
-        create_run(small_run(), path=server_folder() / people.PEOPLE / ANNA / short)
+        create_run(small_run(), path=server_folder() / jobs.PEOPLE / ANNA / short)
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     with who(BEN):
-        assert people.find_run(short) is None, (
-            "an id of 22 characters opens nothing of anybody else"
-        )
+        assert jobs.find_run(short) is None, "an id of 22 characters opens nothing of anybody else"
 
 
 def test_nobody_changes_the_run_of_another(who):
@@ -111,7 +109,7 @@ def test_nobody_changes_the_run_of_another(who):
         jobs.resume,
         lambda run: jobs.resume(run, steps=9),
     ):
-        with who(BEN), pytest.raises(people.NotYours, match="belongs to another person"):
+        with who(BEN), pytest.raises(jobs.NotYours, match="belongs to another person"):
             change(hers)
     assert hers.status().state == "queued" and not hers.stop_request()
 
@@ -121,7 +119,7 @@ def test_a_copy_of_anothers_run_is_ones_own_and_names_no_other_run(who):
         hers = ended(create_run(small_run(), parent={"run": new_id(), "step": 2}))
     with who(BEN):
         copy = copy_run(hers, "mine now")
-        assert list_runs() == [copy] and people.mine(copy) and "parent" not in copy.metadata()
+        assert list_runs() == [copy] and jobs.mine(copy) and "parent" not in copy.metadata()
         discard(copy)
     with who(ANNA):
         assert list_runs() == [hers]
@@ -133,7 +131,7 @@ def test_all_of_a_person_is_deleted_on_request(who):
         (corpora_folder() / "x").mkdir(parents=True)
     with who(BEN):
         his = jobs.start(small_run())
-        people.delete_mine()
+        jobs.delete_mine()
         assert not his.path.exists() and not runs_folder().exists()
     assert all(run.exists() for run in runs) and [*visitors._visits] == [ANNA]
 
@@ -141,12 +139,12 @@ def test_all_of_a_person_is_deleted_on_request(who):
 def test_who_was_not_here_for_a_day_is_forgotten_and_a_visit_keeps_what_was_made(who, monkeypatch):
     old, waits = ended(run_of(who(ANNA))), run_of(who(BEN))
     day = time.time() - 25 * 3600
-    for folder in people.folders():
+    for folder in jobs.folders():
         os.utime(folder, (day, day))
-    people.delete_old()
+    jobs.delete_old()
     assert old.path.exists(), "it ended just now"
     set_at(old, "finished", day)
-    people.delete_old()
+    jobs.delete_old()
     assert not old.path.parent.exists() and waits.exists(), "what waits is still to come"
     with who(ANNA):
         ended(create_run(small_run()))
@@ -230,7 +228,7 @@ def test_a_public_copy_loads_no_plug_in_and_closes_what_strangers_need_not_have(
     monkeypatch.setattr(config, "set_option", options.__setitem__)
     hosting.begin_hosting.__wrapped__()
     assert options["server.maxUploadSize"] == 5 and options["client.showErrorDetails"] == "none"
-    assert threading.Thread.call_args.kwargs["target"] is people.watch
+    assert threading.Thread.call_args.kwargs["target"] is jobs.watch
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
     assert plugin_folder() == tmp_path
 
@@ -283,18 +281,18 @@ def test_limits_are_said_and_hold(who, monkeypatch):
         assert jobs.start(small_run()).config().max_seconds == 120, (
             "a longer time becomes the limit"
         )
-        pytest.raises(people.LimitReached, jobs.start, small_run(steps=2_001)).match(
+        pytest.raises(jobs.LimitReached, jobs.start, small_run(steps=2_001)).match(
             "2,000 and take 120 s"
         )
         jobs.start(small_run(steps=20_000, max_train_seconds=5.0))  # its seconds of training end it
-        pytest.raises(people.LimitReached, jobs.start, small_run()).match(
+        pytest.raises(jobs.LimitReached, jobs.start, small_run()).match(
             "2 of your runs wait or train.*over the 2"
         )
         assert len(list_runs()) == 2
     with who(BEN):
         run = ended(jobs.start(small_run()))
         run.append(Record(4, loss=1.0, elapsed=121.0))
-        pytest.raises(people.LimitReached, jobs.resume, run, steps=10).match("has had the 120 s")
+        pytest.raises(jobs.LimitReached, jobs.resume, run, steps=10).match("has had the 120 s")
 
 
 def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
@@ -302,7 +300,7 @@ def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
     for number in range(2):
         with who(f"{number:032x}", "10.0.0.1"):
             jobs.start(small_run())
-    with who(ANNA, "10.0.0.1"), pytest.raises(people.LimitReached, match="from your network"):
+    with who(ANNA, "10.0.0.1"), pytest.raises(jobs.LimitReached, match="from your network"):
         jobs.start(small_run())
     with who(ANNA, "10.0.0.2"):
         jobs.start(small_run())
@@ -331,40 +329,38 @@ def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypat
                 (run.path / "frames" / "0").write_bytes(bytes(2_000_000))
             jobs.tick()
             assert not any(run.stop_request() for run in runs)
-            people.check_disk(900_000)
+            jobs.check_disk(900_000)
             for ask in (
-                lambda: people.check_disk(1_000_000),
-                lambda: people.make_room(1_000_000),
-                lambda: people.admit_upload(SimpleNamespace(file_id="1", size=1_000_000)),
+                lambda: jobs.check_disk(1_000_000),
+                lambda: jobs.make_room(1_000_000),
+                lambda: jobs.admit_upload(SimpleNamespace(file_id="1", size=1_000_000)),
             ):
-                pytest.raises(people.LimitReached, ask).match(
+                pytest.raises(jobs.LimitReached, ask).match(
                     r"with this, and here a person has 5\sMB"
                 )
             (runs[0].path / "frames" / "1").write_bytes(bytes(1_500_000))
             jobs.tick()
             assert [run.stop_request() for run in runs] == ["pause", "pause"]
         runs[0].set_status("paused")
-        pytest.raises(people.LimitReached, jobs.resume, runs[0]).match(
+        pytest.raises(jobs.LimitReached, jobs.resume, runs[0]).match(
             r"5\.\d*\sMB, and here a person has 5\sMB. Delete some"
         )
 
 
 def test_uploads_are_counted_once_each_by_person_and_address(who, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "uploads=2 address_uploads=3")
-    monkeypatch.setattr(people.st, "session_state", {})
+    monkeypatch.setattr(jobs.st, "session_state", {})
     files = [SimpleNamespace(file_id=str(number), size=10) for number in range(5)]
     with who(ANNA, "10.0.0.1"):
         for file in (files[0], files[0], files[1]):
-            people.admit_upload(file)
-        pytest.raises(people.LimitReached, people.admit_upload, files[2]).match(
-            "2 files in an hour"
-        )
+            jobs.admit_upload(file)
+        pytest.raises(jobs.LimitReached, jobs.admit_upload, files[2]).match("2 files in an hour")
         pytest.raises(
-            people.LimitReached, people.admit_upload, SimpleNamespace(file_id="9", size=6_000_000)
+            jobs.LimitReached, jobs.admit_upload, SimpleNamespace(file_id="9", size=6_000_000)
         ).match(r"6\sMB; here a file may have 5\sMB")
     with who(BEN, "10.0.0.1"):
-        people.admit_upload(files[3])
-        pytest.raises(people.LimitReached, people.admit_upload, files[4]).match("from your network")
+        jobs.admit_upload(files[3])
+        pytest.raises(jobs.LimitReached, jobs.admit_upload, files[4]).match("from your network")
 
 
 def test_people_take_turns(who):
@@ -430,8 +426,8 @@ def test_a_turn_has_an_end(who, monkeypatch):
 
 def test_elsewhere_nothing_is_bounded_and_the_documentation_has_every_limit_and_model():
     most = small_run(steps=100_000, max_seconds=86_400.0)
-    assert people.admit_config(most) == most and people.max_run_steps() == 100_000
-    assert runs_folder() == server_folder() and people.mine(Run(server_folder()))
+    assert jobs.admit_config(most) == most and jobs.max_run_steps() == 100_000
+    assert runs_folder() == server_folder() and jobs.mine(Run(server_folder()))
     text = (ROOT / "docs" / "deploy.md").read_text("utf-8")
     rows = [
         f"| `{name}` | {value:,} | {meaning} |"
