@@ -1,7 +1,7 @@
 """Train and watch: train a small model in a worker process, and see its attention form."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -226,9 +226,9 @@ def ending_text(status: Status, records: Sequence[Record], config: RunConfig | N
     accuracy, early = last.sequence_accuracy or 0.0, ""
     # A limit of time is in the message already.
     if config and status.state == "finished" and not last.capped and last.step < config.steps:
-        fell = "the validation loss no longer fell" if config.patience else ""
-        passed = config.finish_early and accuracy >= PASS
-        why = f"at least {percent(PASS)} of the sequences were correct" if passed else fell
+        why = "the validation loss no longer fell" if config.patience else ""
+        if config.finish_early and accuracy >= PASS:
+            why = f"at least {percent(PASS)} of the sequences were correct"
         early = why and f" It ended before step {config.steps:,}, since {why}."
     return (
         f"{status.message}{early} Sequence accuracy is {percent(accuracy)} on {last.held_out:,} "
@@ -257,21 +257,12 @@ def head_name(layer: int, head: int, shape: tuple[int, int]) -> str:
     return f"head {head}" if shape[0] == 1 else f"head L{layer}·H{head}"
 
 
-@dataclass(frozen=True)
-class Moment:
-    """The selected step of the run, and the head that is drawn with its weights (T, S) at that step.
+def attention_over_time(data: runs.RunData) -> Values:
+    """Draw the map, its filmstrip and its slider; without attention a plain slider over the records.
 
-    `latest`: no step was picked, so all figures follow a live run.
+    Returns the selected `step`, the held-out `example`, and the `head` that is drawn with its `weights` (T, S) at that
+    step, or None; `latest`: no step was picked, so all figures follow a live run.
     """
-
-    step: int
-    head: Values | None = None
-    weights: np.ndarray | None = None
-    latest: bool = True
-
-
-def attention_over_time(data: runs.RunData) -> Moment:
-    """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
     steps, frames = data.steps, list[tuple[int, np.ndarray]]()
     board = st.container()  # the map, above the popover that changes it
     if head := _choose_head(data, steps[-1]) if steps else None:
@@ -291,9 +282,10 @@ def attention_over_time(data: runs.RunData) -> Moment:
             st.caption(
                 "The decoder of this model reads only the encoder's last state, so there is no attention map."
             )
-        if len(steps) < 2 or data.live:
-            return Moment(steps[-1])
-        return Moment(FIELDS.draw("step", into=HERE, steps=steps, run=data.run.id).step)
+        step = steps[-1]
+        if len(steps) > 1 and not data.live:
+            step = FIELDS.draw("step", into=HERE, steps=steps, run=data.run.id).step
+        return Values(step=step, example=0, head=None, weights=None, latest=True)
     last_step, last = frames[-1]
     with board:
         state = attention_view(
@@ -311,7 +303,13 @@ def attention_over_time(data: runs.RunData) -> Moment:
         )
     step = last_step if state.frame is None else state.frame
     write_link(step_name, None if step == last_step else str(step))
-    return Moment(step, head, dict(frames).get(step), state.frame is None)
+    return Values(
+        step=step,
+        example=head.example,
+        head=head,
+        weights=dict(frames).get(step),
+        latest=state.frame is None,
+    )
 
 
 def forget_step(run_id: str) -> None:
@@ -327,17 +325,17 @@ def _choose_head(data: runs.RunData, step: int) -> Values | None:
     counts = runs.head_counts(data.run, step)
     row = st.popover("Head and example", icon=":material/tune:")
     values = FIELDS.draw("example", into=row, data=data, examples=range(len(counts)))
-    if not counts or not (sizes := counts[values.example or 0]):
+    values["example"] = values.example or 0
+    if not counts or not (sizes := counts[values.example]):
         return None
     first = next(iter(sizes))
-    values = FIELDS.draw("attention", into=row, **values | {"kinds": list(sizes)})
+    values = FIELDS.draw("attention", into=row, **values, kinds=list(sizes))
     kind = values.attention or first
-    shape, best = sizes[kind], best_head(data.records[-1]) if kind == first else (0, 0)
-    best = best if np.less(best, shape).all() else (0, 0)
-    values = FIELDS.draw("head", into=row, **values | {"kind": kind, "shape": shape, "best": best})
+    best = best_head(data.records[-1]) if kind == first else (0, 0)
+    best = best if np.less(best, sizes[kind]).all() else (0, 0)
+    values = FIELDS.draw("head", into=row, **values, kind=kind, shape=sizes[kind], best=best)
     layer, head = values.head or (0, 0)
-    here = {"example": values.example or 0, "layer": layer, "head": head}
-    return Values(values | here | {"to_source": kind == first})
+    return Values(values | {"layer": layer, "head": head, "to_source": kind == first})
 
 
 def example_label(data: runs.RunData, example: int) -> str:
@@ -349,16 +347,16 @@ def example_label(data: runs.RunData, example: int) -> str:
     return f"Example {example + 1}{answer}"
 
 
-def weights_on_source(data: runs.RunData, moment: Moment, length: int) -> Any:
+def weights_on_source(data: runs.RunData, moment: Values, length: int) -> Any:
     """The outputs and their weights on a source of that length, in the head that is drawn; None without any."""
-    if moment.head is None or moment.weights is None:
+    if moment.weights is None:
         return None
-    head, rows = moment.head, runs.tokens(data, moment.head.example, moment.head.kind)[0]
-    return source_weights(data.required_config.model, head.kind, moment.weights, rows, length)
+    kind, rows = moment.head.kind, runs.tokens(data, moment.example, moment.head.kind)[0]
+    return source_weights(data.required_config.model, kind, moment.weights, rows, length)
 
 
-def source_figures(data: runs.RunData, moment: Moment, ink: Ink) -> None:
-    task, example = data.task(), 0 if moment.head is None else moment.head.example
+def source_figures(data: runs.RunData, moment: Values, ink: Ink) -> None:
+    task, example = data.task(), moment.example
     if task.input not in ("patches", "series"):
         return
     source = data.watched()[example].source
@@ -477,10 +475,13 @@ SINGLE = {  # charts of one curve: their title, the name of the curve, and its v
 
 def charts_details(data: runs.RunData, step: int, findings: Sequence[Finding]) -> None:
     last = next((r for r in reversed(data.records) if r.expected), None)
-    names = ["gradient", "parts", "rate"]
-    names = [*names, "speed"] if last is None else ["expected", *names]
-    if any(r.indexer_loss is not None for r in data.records):
-        names.append("indexer")
+    shown = {
+        "expected": last is not None,
+        **dict.fromkeys(("gradient", "parts", "rate"), True),
+        "speed": last is None,
+        "indexer": any(r.indexer_loss is not None for r in data.records),
+    }
+    names = [name for name, holds in shown.items() if holds]
     cells = [cell for _ in names[::2] for cell in st.columns(2, gap="medium")]
     for cell, name in zip(cells, names, strict=False):
         with cell:
@@ -498,8 +499,8 @@ def charts_details(data: runs.RunData, step: int, findings: Sequence[Finding]) -
                 values, clip = points(data.records, key), data.required_config.clip
                 largest = max(value or 0.0 for _, value in values)
                 clips = name == "gradient" and clip <= 5 * max(largest, 1e-9)
-                guess = {"guess": (clip, f"clipped at {clip:g}") if clips else None}
-                _draw(data, step, name, findings, title, [Curve(curve, values)], guess)
+                options = {"guess": (clip, f"clipped at {clip:g}")} if clips else {}
+                _draw(data, step, name, findings, title, [Curve(curve, values)], options)
 
 
 def _parts(data: runs.RunData, step: int) -> None:
@@ -512,25 +513,20 @@ def _parts(data: runs.RunData, step: int) -> None:
     chart_title(f"Gradient norm by part, step {record.step:,} (logarithmic)")
     most, ink = max(record.gradients.values()) or 1.0, Ink.of(theme())
     low = min([value for value in record.gradients.values() if value > 0] or [most]) / 3
-    rows: list[dict[str, Any]] = [
-        {
-            "part": part_name(path),
-            "norm": max(value, low),
-            "end": max(value, low),
-            "text": number(value),
-            "low": low,
-        }
-        for path, value in record.gradients.items()
-    ]
+    norms = {part_name(path): value for path, value in record.gradients.items()}
     spec = grids.bar_figure(
-        rows,
+        [
+            {"part": name, "norm": end, "end": end, "text": number(value), "low": low}
+            for name, value in norms.items()
+            for end in [max(value, low)]
+        ],
         "part",
-        [row["part"] for row in rows],
+        list(norms),
         "norm",
         ink,
         domain=[low, most * 4],
         log=True,
-        height=max(140, 17 * len(rows)),
+        height=max(140, 17 * len(norms)),
         colour={"value": ink.series[0]},
         tips=[],
         mark={"type": "bar", "height": {"band": 0.6}},
@@ -660,9 +656,8 @@ def choose_attention(
     options += dict.fromkeys([NONE] * (kind == "recurrent") + [current] * (current not in options))
 
     def select() -> None:
-        if (picked := state[f"{name}:mechanism"]) != OWN:
-            special = {RECOMMENDED: usual, NONE: None}
-            state[key] = special[picked] if picked in special else preset(picked).config(*sizes)
+        picked, special = state[f"{name}:mechanism"], {RECOMMENDED: usual, OWN: config, NONE: None}
+        state[key] = special[picked] if picked in special else preset(picked).config(*sizes)
 
     state[f"{name}:mechanism"] = current
     cell.selectbox(
@@ -677,8 +672,8 @@ def choose_attention(
     if problem is not None:
         raise problem
     if config is not None and usual is not None:
-        own = {axis: getattr(config, axis) for axis in AXES_OF[kind]}
-        watch_built(name, {axis: one for axis, one in own.items() if one != getattr(usual, axis)})
+        other = [axis for axis in AXES_OF[kind] if getattr(config, axis) != getattr(usual, axis)]
+        watch_built(name, {axis: getattr(config, axis) for axis in other})
     return config
 
 
@@ -976,10 +971,16 @@ def setting_key(name: str, param: Param) -> str:
 
 
 def parameters_values(params: Iterable[Param], key: str, visible: bool | None) -> dict[str, Value]:
-    """Each parameter's value: of its widget while the group is visible, else of the session. All are in the link."""
+    """Each parameter's value: of its widget while the group is visible, else of the session. All are in the link.
+
+    Those of a reader's own data have widgets that depend on the values before them.
+    """
     values: dict[str, Value] = {}
     for param in params:
         name = setting_key(key, param)
+        if draw := data_upload.WIDGETS.get(param.key):
+            values[param.key] = draw(param, values, name)
+            continue
         link_param(param, name)
         values[param.key] = st.session_state.get(name, param.default)
         if visible:
@@ -1256,20 +1257,12 @@ def adopt(config: RunConfig) -> None:
 
 def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
     """The config of the task: all parameters of a person's own data, or the first one with the others in a popover."""
-    name, others, values = f"train:{entry.key}", entry.params[1:], dict[str, Value]()
-    if any(param.key == data_upload.DATA for param in entry.params):
-        with cells["own"]:
-            for param in entry.params:
-                if draw := data_upload.WIDGETS.get(param.key):
-                    values[param.key] = draw(param, values, f"{name}:{param.key}")
-                else:
-                    values |= parameters_values([param], name, True)
-        return TaskConfig.of(entry.key, seed=0, **values)
-    with cells["param"]:
-        values |= parameters_values(entry.params[:1], name, True)
-    if others:
-        panel = lazy_panel("Task settings", f"{name}:group", cells["more"])
-        with panel:
+    name, own = f"train:{entry.key}", any(one.key == data_upload.DATA for one in entry.params)
+    count = len(entry.params) if own else 1
+    with cells["own" if own else "param"]:
+        values = parameters_values(entry.params[:count], name, True)
+    if others := entry.params[count:]:
+        with lazy_panel("Task settings", f"{name}:group", cells["more"]) as panel:
             values |= parameters_values(others, name, panel.open)
     return TaskConfig.of(entry.key, seed=0, **values)
 
@@ -1281,8 +1274,9 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     if state.get(first, kinds[0]) != kinds[0] and state.get(key) == state[first]:
         state[key] = kinds[0]
     state[first] = kinds[0]
-    given = {"task": task.key, "kinds": kinds, "input": task.input}
-    kind = FIELDS.draw("kind", into=cells["model"], **given).kind
+    kind = FIELDS.draw(
+        "kind", into=cells["model"], task=task.key, kinds=kinds, input=task.input
+    ).kind
     base = within(recommended(task, kind))
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
     linked = any(param.startswith(f"{name}:") for param in st.query_params)
@@ -1292,12 +1286,10 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     usual, d_model = sizes["d_model"], f"{name}:d_model"
     link_value(d_model, usual, between(1, MAX_WIDTH))
     # The panel of the model: its width, and the parameters of its type
-    panel = lazy_panel("Model settings", f"{name}:sizes", cells["sizes"])
-    params = of_model(base.model, sizes)
-    with panel:
-        width = of["d_model"] = state.get(d_model, usual)
+    width, params = state.get(d_model, usual), of_model(base.model, sizes)
+    with lazy_panel("Model settings", f"{name}:sizes", cells["sizes"]) as panel:
         if panel.open:
-            width = of["d_model"] = st.select_slider(
+            width = st.select_slider(
                 "d_model",
                 sorted({*WIDTHS, usual, width}),
                 usual,
@@ -1307,23 +1299,22 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
                 help="The length of each token's vector.",
             )
         values = parameters_values(params, name, panel.open)
-    of_width = [f"d_model {width}"] if width != usual else []
-    _show_changes(cells["sizes"], of_width + changes(values, params))
+    wider = [f"d_model {width}"] if width != usual else []
+    _show_changes(cells["sizes"], wider + changes(values, params))
     heads = 1
     if kind not in RECURRENT or base.model.num_heads > 1:
-        heads = FIELDS.draw("heads", into=cells["heads"], **of).heads
+        heads = FIELDS.draw("heads", into=cells["heads"], **of, d_model=width).heads
         note_heads(d_model, width, heads)
     # The panel of the training, in its groups
-    panel = lazy_panel("Training settings", f"{name}:training", cells["training"])
     groups = of_training(replace(base, steps=sizes["steps"]), task.form)
     training = dict[str, Any]()
-    with panel:
+    with lazy_panel("Training settings", f"{name}:training", cells["training"]) as panel:
         for title, params in groups.items():
             if panel.open:
                 st.markdown(f"**{title}**")
             training |= parameters_values(params, name, panel.open)
-    changed = [text for params in groups.values() for text in changes(training, params)]
-    _show_changes(cells["training"], changed)
+    every = [param for params in groups.values() for param in params]
+    _show_changes(cells["training"], changes(training, every))
     link_value(f"{name}:rate", base.learning_rate, between(*BOUNDS["learning_rate"], float))
     rate = cells["rate"].select_slider(
         "Learning rate",
@@ -1345,8 +1336,8 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     )
     if attention is not None and kind in STACKED:
         attention = attention.with_(dropout=values["dropout"])
-    settings: Any = {"d_model": width, "num_heads": heads, **values}
-    model = replace(base.model, attention=attention, **settings)
+    sized: Any = {"d_model": width, "num_heads": heads, **values}
+    model = replace(base.model, attention=attention, **sized)
     pattern = layer_pattern(name, model, cells["pattern"])
     _show_changes(cells["pattern"], pattern_changes(pattern))
     model = replace(model, **pattern)
@@ -1368,7 +1359,7 @@ def _show_changes(cell: DeltaGenerator, changes: list[str]) -> None:
 # What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
 
 
-def script(data: runs.RunData, moment: Moment) -> Script:
+def script(data: runs.RunData, moment: Values) -> Script:
     record, head, config = data.at(moment.step), moment.head, source_of(data.required_config)
     attention = "AttentionConfig" in config or "Choice" in config
     first, results = runs.records_cell(
@@ -1398,8 +1389,8 @@ print(record.loss, record.sequence_accuracy, record.expected, "guessing has a lo
         results["record.expected"] = np.array(record.expected)
         results["record.even"] = np.array(record.even)
     shown = Cell("One step: the scores.", step)
-    if head is not None and moment.weights is not None:
-        key = f"{head.example}:{head.kind}"
+    if moment.weights is not None:
+        key = f"{moment.example}:{head.kind}"
         code = f"""from core.models import map_tokens
 from core.training.evaluate import axis_tokens
 {step}
@@ -1549,14 +1540,21 @@ def draw(data: runs.RunData) -> None:
             st.html(tables.lengths(record.buckets, ink.hairline))
         caption(pace(record, line(data.run.metadata().get("machines"))))
     if config.model.residual != "plain":
-        label = "Over depth: which outputs each sublayer reads"
-        details(label, partial(depth_figure, data, moment), "train:over_depth")
+        details(
+            "Over depth: which outputs each sublayer reads",
+            partial(depth_figure, data, moment),
+            "train:over_depth",
+        )
     document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
     if any(each.beside != "loss" for each in problems):  # what is wrong is not folded away
         st.session_state.setdefault(PAGE_CURVES, True)
-    has_weights = any(r.expected for r in data.records)
-    label = WEIGHT_PANEL if has_weights else "Gradients, learning rate and speed"
-    details(label, partial(charts_details, data, step, problems), PAGE_CURVES)
+    details(
+        WEIGHT_PANEL
+        if any(r.expected for r in data.records)
+        else "Gradients, learning rate and speed",
+        partial(charts_details, data, step, problems),
+        PAGE_CURVES,
+    )
 
 
 # Between layers: which earlier outputs each sublayer reads, of a model without the plain residual sum.
@@ -1571,7 +1569,7 @@ DEPTH_FORMULAS = {
 }
 
 
-def depth_figure(data: runs.RunData, moment: Moment) -> None:
+def depth_figure(data: runs.RunData, moment: Values) -> None:
     residual = data.required_config.model.residual
     paragraph(
         "Between layers stands no plain sum here. At each sublayer a token reads a weighted sum of what came before: "
@@ -1582,9 +1580,8 @@ def depth_figure(data: runs.RunData, moment: Moment) -> None:
         st.caption("The map needs the model's weights, which are not saved yet.")
         return
     step = max((one for one in saved if one <= moment.step), default=saved[0])
-    example = moment.head.example if moment.head is not None else 0
     with one_thread():
-        maps = cache.shared(depth.of_checkpoint, Checkpoint.of(data.run, step), example)
+        maps = cache.shared(depth.of_checkpoint, Checkpoint.of(data.run, step), moment.example)
     row = st.container(horizontal=True)
     values = FIELDS.draw("stack", into=row, stacks={one.stack: one for one in maps}, data=data)
     shown = values.stacks[values.stack or maps[0].stack]
@@ -1610,14 +1607,13 @@ def depth_figure(data: runs.RunData, moment: Moment) -> None:
 # A classified document with the weights of its sentences and of their words, beside what decides its class.
 
 
-def document_figure(data: runs.RunData, moment: Moment, ink: Ink) -> None:
-    task, head = data.task(), moment.head
-    if head is None or not task.shape.sentence_end:
+def document_figure(data: runs.RunData, moment: Values, ink: Ink) -> None:
+    task = data.task()
+    if moment.head is None or not task.shape.sentence_end:
         return
-    example = data.watched()[head.example]
+    example = data.watched()[moment.example]
     tokens, _ = task.display_tokens(example)
-    weights = document_weights(data, moment, tokens)
-    if weights is None:
+    if (weights := document_weights(data, moment, tokens)) is None:
         return
     words = [
         "The bar is the weight of a sentence, the colour of a word its weight within its sentence."
@@ -1632,8 +1628,8 @@ def document_figure(data: runs.RunData, moment: Moment, ink: Ink) -> None:
             f"attention gives {number(1 / len(weights.sentences))} and {number(len(places) / len(span))}."
         )
     decoded = data.decoded_at(moment.step)
-    if decoded is not None and head.example < len(decoded.examples):
-        prediction = decoded.examples[head.example]
+    if decoded is not None and moment.example < len(decoded.examples):
+        prediction = decoded.examples[moment.example]
         words.append(
             f"The class is **{plain(' '.join(map(str, prediction.target)))}**, the prediction "
             f"**{plain(' '.join(prediction.predicted))}**."
@@ -1644,15 +1640,14 @@ def document_figure(data: runs.RunData, moment: Moment, ink: Ink) -> None:
 
 
 def document_weights(
-    data: runs.RunData, moment: Moment, tokens: tuple[str, ...]
+    data: runs.RunData, moment: Values, tokens: tuple[str, ...]
 ) -> tables.DocumentWeights | None:
     """The weights at both levels: those that a hierarchical model saves, or a Transformer's row of the class."""
     if data.required_config.model.kind != "hierarchical":
         named = weights_on_source(data, moment, len(tokens))
-        rows = np.asarray(named[1], dtype=np.float32) if named else None
-        return None if rows is None else tables.DocumentWeights.of_words(tokens, rows[0])
-    frame, example = data.run.frame(moment.step), 0 if moment.head is None else moment.head.example
-    words, sentences = (frame.get(f"{example}:{kind}") for kind in ("words", "sentences"))
+        return named and tables.DocumentWeights.of_words(tokens, np.float32(named[1][0]))
+    frame = data.run.frame(moment.step)
+    words, sentences = (frame.get(f"{moment.example}:{kind}") for kind in ("words", "sentences"))
     if words is None or sentences is None:
         return None
     return tables.DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
