@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -388,11 +387,10 @@ def draw_settings(grid: Any) -> None:
         source = FIELDS.draw("source", into=HERE).source
     values, typed = read_controls(), source == "matrices"
     # The list of presets, which shows the one that the other controls make, and what this one changes
-    if typed and get("edited") in (None, study.parse(study.WORKED)):
-        worked = AttentionConfig(values.fields["d_model"], 1, Choice("identity"))
-        put("preset", WORKED if values.config == worked else CUSTOM)
-    else:
-        put("preset", CUSTOM if typed else preset_of(values.config) or CUSTOM)
+    as_worked = typed and get("edited") in (None, study.parse(study.WORKED))
+    worked = AttentionConfig(values.fields["d_model"], 1, Choice("identity"))
+    known = CUSTOM if typed else preset_of(values.config) or CUSTOM
+    put("preset", WORKED if as_worked and values.config == worked else known)
     names = {CUSTOM: "Your own", WORKED: "Worked example"} | {
         item.key: dated(item) for item in PRESETS
     }
@@ -479,15 +477,13 @@ def _apply_preset() -> None:
         write_link(key("matrices"), None)
     else:
         item, values = preset(name), FIELDS.read("d_model", "heads", source="sentence")
-        for size in (
+        sizes = (
             (values.d_model, values.heads),
             (values.d_model, item.heads),
             ROOMY,
             (ROOMY[0], item.heads),
-        ):
-            with suppress(ConfigError):
-                config = item.config(*size)
-                break
+        )
+        config = next(item.config(*size) for size in sizes if not config_error(item.config, *size))
         put("d_model", config.d_model)
         put("heads", config.num_heads)
     for axis in AXES:
@@ -821,6 +817,13 @@ _MARKS = {
 }
 
 
+WHY_MASKED = {
+    "padding": "is padding, so ",
+    "too far": "is too far, so ",
+    "comes later": "comes later, so ",
+}
+
+
 def token_name(token: str) -> str:
     return _MARKS.get(token, token)
 
@@ -828,58 +831,50 @@ def token_name(token: str) -> str:
 def facts_fact(
     reading: Reading, config: AttentionConfig, stage: int, whys: dict[int, str], head: int = 0
 ) -> Parts:
-    if not np.isfinite(reading.out[reading.query]).all():
-        return [
-            [reading.name, "pick"],
-            [" has an output that is not a number: the sizes are beyond float32.", ""],
-        ]
-    if not reading.sees:
-        return [
-            [reading.name, "pick"],
-            [" may attend to no key: every weight is 0 and its output is 0.", ""],
-        ]
+    is_finite = np.isfinite(reading.out[reading.query]).all()
+    if not is_finite or not reading.sees:
+        nothing = " may attend to no key: every weight is 0 and its output is 0."
+        beyond = " has an output that is not a number: the sizes are beyond float32."
+        return [[reading.name, "pick"], [nothing if is_finite else beyond, ""]]
     if stage == 1:
-        dims, i = reading.q.shape[1], reading.query
-        size = number(float(np.linalg.norm(reading.q[i])))
-        numbers = plural(dims, "number")
-        if reading.queries != reading.keys:
-            return [
-                [reading.name, "pick"],
-                [f" is a query of {numbers} with length ", ""],
-                [size, "strong"],
-                [f". It is compared with {len(reading.keys)} keys.", ""],
-            ]
-        key, value = (number(float(np.linalg.norm(part[i]))) for part in (reading.k, reading.v))
-        text = (
-            f" and a key with length {key}, which is also its value."
-            if np.array_equal(reading.k[i], reading.v[i])
-            else f", a key with length {key} and a value with length {value}. They come from one vector x and differ, "
-            "because each has its own matrix."
-        )
-        return [
-            [reading.name, "pick"],
-            [f" has a query of {numbers} with length ", ""],
-            [size, "strong"],
-            [text + sharing(config, head), ""],
-        ]
+        return project_fact(reading, config, head)
     return (score_fact, scale_fact, mask_fact, normalize_fact, weighted_sum_fact)[stage - 2](
         reading, config, whys
     )
+
+
+def project_fact(reading: Reading, config: AttentionConfig, head: int) -> Parts:
+    i, verb = reading.query, "is" if reading.queries != reading.keys else "has"
+    size, key, value = (
+        number(float(np.linalg.norm(part[min(i, len(part) - 1)])))
+        for part in (reading.q, reading.k, reading.v)
+    )
+    if reading.queries != reading.keys:
+        end = f". It is compared with {len(reading.keys)} keys."
+    elif np.array_equal(reading.k[i], reading.v[i]):
+        end = f" and a key with length {key}, which is also its value."
+    else:
+        end = (
+            f", a key with length {key} and a value with length {value}. They come from one vector x and differ, "
+            "because each has its own matrix."
+        )
+    return [
+        [reading.name, "pick"],
+        [f" {verb} a query of {plural(reading.q.shape[1], 'number')} with length ", ""],
+        [size, "strong"],
+        [end + sharing(config, head), ""],
+    ]
 
 
 def sharing(config: AttentionConfig, head: int) -> str:
     group = config.num_heads // config.kv_heads
     if group <= 1:
         return ""
-    first = head // group * group
-    others = [str(n) for n in range(first, first + group) if n != head]
-    named = (
-        f"head {others[0]}"
-        if len(others) == 1
-        else f"heads {', '.join(others[:-1])} and {others[-1]}"
-    )
+    others = [f"{n}" for n in range(config.num_heads) if n // group == head // group and n != head]
+    named = " and ".join(filter(None, (", ".join(others[:-1]), others[-1])))
     return (
-        f" Head {head} shares key and value head {head // group} of {config.kv_heads} with {named}."
+        f" Head {head} shares key and value head {head // group} of {config.kv_heads} with "
+        f"head{'s' * (group > 2)} {named}."
     )
 
 
@@ -936,18 +931,19 @@ def mask_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -
             [reading.name, "pick"],
             [f" may attend to {allowed}, so the mask removes nothing.", ""],
         ]
-    parts = [
+    end = "."
+    if config.has("normalizer", "softmax"):
+        scores = reading.scores[reading.query] / float(config.normalizer["temperature"])
+        softmax = np.exp(scores - np.logaddexp.reduce(scores))
+        lost = number(softmax[list(whys)].sum())
+        end = f"; without the mask they would get {lost} of the weight."
+    return [
         ["The mask removes ", ""],
         [f"{hidden} of {len(reading.keys)}", "strong"],
         [" keys for ", ""],
         [reading.name, "pick"],
+        [end, ""],
     ]
-    if not config.has("normalizer", "softmax"):
-        return [*parts, [".", ""]]
-    scores = reading.scores[reading.query] / float(config.normalizer["temperature"])
-    softmax = np.exp(scores - np.logaddexp.reduce(scores))
-    lost = number(softmax[list(whys)].sum())
-    return [*parts, [f"; without the mask they would get {lost} of the weight.", ""]]
 
 
 def normalize_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
@@ -964,50 +960,27 @@ def normalize_fact(reading: Reading, config: AttentionConfig, whys: dict[int, st
         [number(reading.weights[i, best]), "strong"],
         [f" to {target}" + ("." if not target.endswith(".") else ""), ""],
     ]
+    end, cost = "", float(reading.raw[i, top] * reading.scale - reading.scores[i, top])
     if reading.folded:
         first, *rest = (number(each[i, best]) for each in reading.normalized)
-        return [
-            *parts,
-            [
-                f" The first map gives it {first}, the second {', '.join(rest)}. Its row sums to "
-                f"{number(reading.sum)}.",
-                "",
-            ],
-        ]
-    if not reading.sums_to_one:
+        end = (
+            f" The first map gives it {first}, the second {', '.join(rest)}. Its row sums to "
+            f"{number(reading.sum)}."
+        )
+    elif not reading.sums_to_one:
         before = f"; before the mask’s factor it was {number(reading.normalized[0][i].sum())}"
         end = f" Its row sums to {number(reading.sum)}{before * reading.reweighed}."
-        return [*parts, [end, ""]]
-    named = token_name(reading.keys[top])
-    named = (
-        named.capitalize() if reading.keys[top] in _MARKS else named
-    )  # a token stays as it was typed
-    high = number(reading.raw[i, top])
-    if top == best:
-        even = (
-            f" Equal weights would be {number(1 / reading.sees)} for each of {reading.sees} keys."
-        )
-        return [*parts, [even if reading.sees > 1 else " It may attend to no other key.", ""]]
-    if top in whys:
-        why = {
-            "padding": "is padding, so ",
-            "too far": "is too far, so ",
-            "comes later": "comes later, so ",
-        }.get(whys[top], "")
-        return [
-            *parts,
-            [f" {named} has the highest score, {high}, but {why}the mask removes it.", ""],
-        ]
-    cost = float(reading.raw[i, top] * reading.scale - reading.scores[i, top])
-    if cost < 5e-3:  # equal scores, split by rounding, which two decimals would not show
-        return parts
-    return [
-        *parts,
-        [
-            f" {named} has the highest score, {high}, but {position(config)} subtracts {number(cost)}.",
-            "",
-        ],
-    ]
+    elif top == best:
+        even = f"Equal weights would be {number(1 / reading.sees)} for each of {reading.sees} keys."
+        end = f" {even if reading.sees > 1 else 'It may attend to no other key.'}"
+    elif top in whys or cost >= 5e-3:  # else equal scores, split by rounding, which no digit shows
+        removes = f"{position(config)} subtracts {number(cost)}"
+        if top in whys:
+            removes = f"{WHY_MASKED.get(whys[top], '')}the mask removes it"
+        named = _MARKS.get(reading.keys[top], "").capitalize() or reading.keys[top]
+        high = number(reading.raw[i, top])
+        end = f" {named} has the highest score, {high}, but {removes}."
+    return [*parts, [end, ""]]
 
 
 def weighted_sum_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
@@ -1171,13 +1144,13 @@ def adopt(built: Built) -> None:
     for axis in AXES:
         write_choice(axis, built.get(axis, base_of(axis)))
     values = FIELDS.read("d_model", "heads", source="sentence")
-    sizes = values.d_model, values.heads
-    if built and config_error(AttentionConfig, *sizes, **built):
-        sizes = ROOMY
-    elif not built:
-        sizes = start("d_model"), start("heads")
-    put("d_model", sizes[0])
-    put("heads", sizes[1])
+    width, heads = values.d_model, values.heads
+    if not built:
+        width, heads = start("d_model"), start("heads")
+    elif config_error(AttentionConfig, width, heads, **built):
+        width, heads = ROOMY
+    put("d_model", width)
+    put("heads", heads)
 
 
 def draw_controls(row: DeltaGenerator) -> Values:
@@ -1271,31 +1244,34 @@ def picture(values: Values) -> tuple[Reading | None, Made | None]:
     put("names", given.queries)
     put("shown_query", reading.name)
     typed, reasons = given.matrices is not None, reasons_text(reading, values.real)
-    weightless = typed and not any(True for _ in seeded_layer(config, seed).parameters())
     made = study.projected(config, given, seed, values.head, steps) if stage == 1 else None
     drawn = (
         f"x is the vector of {reading.name}, drawn from top to bottom: each number multiplies the row of W beside it, "
         "and a column adds up to one number of q, k or v."
     )
     first = (
-        "Q, K and V are the typed ones, so every number can be checked by hand."
-        if weightless
-        else (
-            f"Word vectors and matrices are random (seed {seed}): before training, which word gets more weight has no "
-            "meaning."
-        )
+        f"Word vectors and matrices are random (seed {seed}): before training, which word gets more weight has no "
+        "meaning."
     )
-    data = payload(
+    if typed and not any(True for _ in seeded_layer(config, seed).parameters()):
+        first = "Q, K and V are the typed ones, so every number can be checked by hand."
+    step_view(
+        payload(
+            reading,
+            stage_words(config, reading, values.real, typed),
+            stage,
+            focus_of(reading, values.focus),
+            reasons,
+            facts_fact(reading, config, stage, reasons, values.head),
+            " ".join(
+                [first, *[drawn] * bool(made), *notes_on(reading, values.config), *values.notes]
+            ),
+            None if made is None else projection_payload(reading, *made),
+        ),
         reading,
-        stage_words(config, reading, values.real, typed),
-        stage,
-        focus_of(reading, values.focus),
-        reasons,
-        facts_fact(reading, config, stage, reasons, values.head),
-        " ".join([first, *[drawn] * bool(made), *notes_on(reading, values.config), *values.notes]),
-        None if made is None else projection_payload(reading, *made),
+        key=key("view"),
+        on_pick=apply_pick,
     )
-    step_view(data, reading, key=key("view"), on_pick=apply_pick)
     return reading, made
 
 

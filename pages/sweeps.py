@@ -72,6 +72,7 @@ from dashboard.page import (
     add_script,
     by_history,
     caption,
+    config_error,
     details,
     draw_chart,
     fact,
@@ -163,18 +164,12 @@ ONLY = {
 @lru_cache(maxsize=256)
 def offered(base: RunConfig, axis: str) -> dict[str, Any]:
     """Every value that this run can have on the axis, by its name; the published ones, and the usual numbers."""
-    candidates = _candidates(base, axis)
-    values = _buildable(lambda value: buildable(vary(base, axis, value)), candidates)
+    values = _buildable(lambda value: buildable(vary(base, axis, value)), _candidates(base, axis))
     return {value_text(axis, value): value for value in values}
 
 
 def _buildable(make: Callable[[Any], object], values: Iterable[Any]) -> list[Any]:
-    accepted = []
-    for value in values:
-        with suppress(ConfigError):
-            make(value)
-            accepted.append(value)
-    return accepted
+    return [value for value in values if config_error(make, value) is None]
 
 
 def _candidates(base: RunConfig, axis: str) -> list[Any]:
@@ -397,8 +392,9 @@ FIELDS = Fields(
 def controls(data: SweepData | None) -> SweepConfig | None:
     """Draw the controls; the config of the sweep, or None with the reason on the page."""
     main = st.container(gap="small")
-    popover = st.popover("All settings", icon=":material/tune:", width="stretch")
-    settings = popover.container(width=room(320))  # narrow, beside the figures
+    settings = st.popover("All settings", icon=":material/tune:", width="stretch").container(
+        width=room(320)  # narrow, beside the figures
+    )
     with settings:
         picker()
         base, name = _base(data)
@@ -412,8 +408,9 @@ def controls(data: SweepData | None) -> SweepConfig | None:
         example = EXAMPLE_SWEEP.config().base
         same = (base.task, base.model) == (example.task, example.model)
         usual = example.steps if same else base.steps  # of the picture beside it
-        fields = "seeds", "equal", "seconds", "steps"
-        values = FIELDS.draw(*fields, into=settings, name=name, usual=usual)
+        values = FIELDS.draw(
+            "seeds", "equal", "seconds", "steps", into=settings, name=name, usual=usual
+        )
         if values.steps:
             base = replace(base, steps=values.steps, record_every=max(1, values.steps // 25))
         seeds, seconds = tuple(range(values.seeds)), values.seconds or FIRST_SECONDS
@@ -435,15 +432,14 @@ def controls(data: SweepData | None) -> SweepConfig | None:
 
 
 def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
-    runs, starts = own_runs(), {"recipe": "A recipe"}
+    starts: dict[str, tuple[str, RunConfig | None, str]] = {"recipe": ("A recipe", None, "")}
     if data is not None and not data.is_example:
-        starts[SAME_SWEEP] = "The sweep shown here"
-    starts |= {key: _label(item) for key, item in runs.items()}
-    start = FIELDS.draw("start", into=HERE, starts=starts).start
-    if start == SAME_SWEEP and data is not None:
-        return data.config.base, data.sweep.id
-    if start in runs:
-        return runs[start].config, start
+        starts[SAME_SWEEP] = "The sweep shown here", data.config.base, data.sweep.id
+    starts |= {key: (_label(item), item.config, key) for key, item in own_runs().items()}
+    labels = {key: label for key, (label, _, _) in starts.items()}
+    _, config, name = starts[FIELDS.draw("start", into=HERE, starts=labels).start or "recipe"]
+    if config is not None:
+        return config, name
     key = FIELDS.draw("task", into=HERE).task
     try:
         task = task_of(TaskConfig.of(key))
@@ -503,17 +499,16 @@ def linked_sweep() -> Sweep:
     state, sweep_id = st.session_state, st.query_params.get("sweep")
     if sweep_id is None and by_history():
         state[LAST] = None  # the reader went back to the example
-    if sweep_id is None:
-        if LAST in state:
-            last = linked(state[LAST])
-        else:  # a new session shows the newest live sweep
-            last = next((one for one in list_sweeps()[::-1] if _is_live(load_sweep(one))), None)
-        if last is None:
-            return EXAMPLE_SWEEP
-        st.query_params["sweep"] = sweep_id = last.id
-    sweep = linked(sweep_id)
-    state[LAST] = sweep.id if sweep else None
-    if sweep is None:
+    if sweep_id is not None:
+        sweep = linked(sweep_id)
+    elif LAST in state:
+        sweep = linked(state[LAST])
+    else:  # a new session shows the newest live sweep
+        sweep = next((one for one in list_sweeps()[::-1] if _is_live(load_sweep(one))), None)
+    if sweep is not None:
+        st.query_params["sweep"] = state[LAST] = sweep.id
+    elif sweep_id is not None:
+        state[LAST] = None
         st.warning(
             "The sweep in the link is not on this machine or was deleted. Below is the example."
         )
@@ -564,9 +559,14 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
             f"{_signed(pair.difference, pair, measure)} (95{SPACE}% interval {_interval(pair, measure)}, "
             f"{_probability(pair.p)}) is {'significant' if pair.significant else f'not significant, {equal}'}."
         )
-    tested = [value for value in ranked if value in pairs]
-    ahead = [data.names[value] for value in tested if pairs[value].significant]
-    level = [data.names[value] for value in tested if not pairs[value].significant]
+    ahead, level = (
+        [
+            data.names[value]
+            for value in ranked
+            if value in pairs and pairs[value].significant == significant
+        ]
+        for significant in (True, False)
+    )
     differs = f"**{data.names[best]}** differs significantly from {_join(ahead)}"
     if not level:
         return f"{differs}."
@@ -645,9 +645,6 @@ for test in tests:
     print(f"{{data.names[test.first]}} {{test.sign}} {{data.names[test.second]}}: {{test.difference:.3g}} "
           f"[{{test.low:.3g}}, {{test.high:.3g}}], p = {{test.p:.2g}}")
 """
-    means = (
-        "lines = {data.names[value]: line for value, line in data.lines(measure, over).items()}\n"
-    )
     stats = data.stats(measure).values()
     lines = {
         value: line
@@ -668,13 +665,18 @@ for test in tests:
         results["[test.p for test in tests]"] = np.array(
             [test.p for test in data.comparisons(measure)]
         )
-    seeds = "The final number of every seed, the mean of each value with its 95 % interval, and the tests of all pairs."
     return Script(
         (
-            Cell(seeds, code, DRAW_SEEDS if stats else "", "sweeps:seeds"),
+            Cell(
+                "The final number of every seed, the mean of each value with its 95 % interval, and the tests of all "
+                "pairs.",
+                code,
+                DRAW_SEEDS if stats else "",
+                "sweeps:seeds",
+            ),
             Cell(
                 "The mean over the seeds during training.",
-                means,
+                "lines = {data.names[value]: line for value, line in data.lines(measure, over).items()}\n",
                 DRAW_LINES if lines else "",
                 "sweeps:lines",
             ),
@@ -741,19 +743,15 @@ def fact_text(data: SweepData, measure: str) -> str:
 def caption_text(data: SweepData, over: str) -> str:
     config, model = data.config, data.config.base.model
     held = max((outcome.held_out for outcome in data.outcomes.values()), default=0)
-    equal = (
-        f"{config.base.steps:,} steps"
-        if config.equal == "steps"
-        else f"{config.seconds:g}{SPACE}s of training"
-    )
-    sizes = (
-        f", {plural(model.num_heads, 'head')}, {plural(model.layers, 'layer')}"
-        if model.kind not in RECURRENT
-        else ""
-    )
+    equal = {
+        "steps": f"{config.base.steps:,} steps",
+        "seconds": f"{config.seconds:g}{SPACE}s of training",
+    }
+    sizes = f", {plural(model.num_heads, 'head')}, {plural(model.layers, 'layer')}"
     parts = [
-        f"{data.task().name}, {model.kind}, d_model {model.d_model}{sizes}",
-        f"{equal} per run, {plural(len(config.seeds), 'seed')} per value",
+        f"{data.task().name}, {model.kind}, d_model {model.d_model}"
+        f"{'' if model.kind in RECURRENT else sizes}",
+        f"{equal[config.equal]} per run, {plural(len(config.seeds), 'seed')} per value",
         *[f"{held:,} held-out items at the end"] * bool(held),
     ]
     end = " Over seconds, a line ends where the first of its seeds ends."
@@ -826,18 +824,18 @@ def _share(outcome: Outcome, config: SweepConfig) -> float:
 
 
 def numbers_csv(data: SweepData) -> bytes:
-    rows = [
-        [
-            data.names[value],
-            seed,
-            outcome.state,
-            *(column[-1] if column else 0 for column in (outcome.steps, outcome.train_seconds)),
-            *("" if (last := outcome.last(name)) is None else last for name in MEASURES),
-        ]
-        for (value, seed), outcome in sorted(data.outcomes.items())
-    ]
     return csv_file(
-        [data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES], rows
+        [data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES],
+        [
+            [
+                data.names[value],
+                seed,
+                outcome.state,
+                *(column[-1] if column else 0 for column in (outcome.steps, outcome.train_seconds)),
+                *("" if (last := outcome.last(name)) is None else last for name in MEASURES),
+            ]
+            for (value, seed), outcome in sorted(data.outcomes.items())
+        ],
     )
 
 
@@ -959,10 +957,8 @@ def _draw(data: SweepData) -> None:
     over = FIELDS.draw("over", into=HERE, data=data).over
     add_script(partial(script, data, measure, over))
     _figures(data, measure, over, final)
-    head, rows = table_text(data)
     table(
-        head,
-        rows,
+        *table_text(data),
         caption=f"{data.setting}: mean over seeds ± half of its 95 % confidence interval",
     )
     caption(caption_text(data, over))
