@@ -27,7 +27,6 @@ from core.attention.positions.relative import sinusoids
 from core.claims import __main__ as command, experiment
 from core.claims.base import (
     MIN_SEEDS,
-    STAHLBERG,
     VASWANI,
     CellResult,
     Claim,
@@ -252,7 +251,7 @@ def test_settings_and_configs_are_checked(tiny):
         (lambda: SweepClaim(SWEEP, 0, 1, "loss", math.nan), "a number from 0"),
     ):
         pytest.raises(ConfigError, ask).match(words)
-    assert (claim_of("tiny"), STAHLBERG.text, VASWANI.text) == (
+    assert (claim_of("tiny"), training.DECODING.source.text, VASWANI.text) == (
         TINY,
         "Stahlberg and Byrne 2019",
         "Vaswani et al. 2017",

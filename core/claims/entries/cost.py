@@ -10,9 +10,6 @@ import torch
 from core.attention import AttentionConfig
 from core.attention.cost import exponent, race
 from core.claims.base import (
-    AINSLIE,
-    ARORA,
-    GEMMA,
     VASWANI,
     Claim,
     ClaimSettings,
@@ -23,8 +20,8 @@ from core.claims.base import (
     Pick,
     Published,
     SeedValues,
+    Source,
     Stop,
-    at,
     difference,
     first_below,
     ratio,
@@ -87,7 +84,13 @@ COST = Claim(
     name="n², and what avoiding it costs",
     subject="Cost",
     statement="Attention costs n²; linear and local attention grow with n alone, but lose on recall and induction.",
-    source=ARORA,
+    source=Source(
+        "Arora, Simran and Eyuboglu, Sabri and Timalsina, Aman and Johnson, Isys and Poli, Michael and Zou, "
+        "James and Rudra, Atri and Ré, Christopher",
+        "Zoology: Measuring and Improving Recall in Efficient Language Models",
+        2023,
+        "https://arxiv.org/abs/2312.04927",
+    ),
     refutation="From 512 to 2,048 tokens the seconds of full attention grow with an exponent outside 1.7 to 2.3, or "
     "those of linear or local attention with one above 1.3; at 2,048 tokens the linear kernel is not twice "
     "as fast as the plain one, or not faster than the fused one; at equal steps linear or local attention "
@@ -259,7 +262,7 @@ LADDER = Claim(
     subject="Cost",
     statement="Bigger models are better: each step up the ladder of sizes predicts better, for many times the "
     "parameters and some times the seconds.",
-    source=at(VASWANI, "section 6.2 and table 3"),
+    source=replace(VASWANI, part="section 6.2 and table 3"),
     refutation="After equal steps a step up the ladder wins less than 0.02 bits a character; or the largest model has "
     "less than 10 times the parameters of the smallest; or its latency is more than half as many times "
     "longer as it has parameters.",
@@ -392,7 +395,13 @@ GROUPS = Claim(
     subject="Cost",
     statement="Grouped queries keep the quality of multi-head attention at a fraction of its cache, and do better than "
     "a single head of keys and values.",
-    source=AINSLIE,
+    source=Source(
+        "Ainslie, Joshua and Lee-Thorp, James and de Jong, Michiel and Zemlyanskiy, Yury and Lebrón, Federico "
+        "and Sanghai, Sumit",
+        "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
+        2023,
+        "https://arxiv.org/abs/2305.13245",
+    ),
     refutation="With 2 heads of keys and values for 8 of queries, a language model needs 0.03 bits a character more "
     "than with 8; or it caches more than 0.3 times as many numbers; or multi-query does as well as it.",
     guess=Pick(
@@ -532,7 +541,9 @@ HYBRID = Claim(
     subject="Cost",
     statement="A stack in which one layer in four, or in six, attends to all tokens, and the others to a window, keeps "
     "recall at a fraction of the cache.",
-    source=GEMMA,
+    source=Source(
+        "Gemma Team", "Gemma 3 Technical Report", 2025, "https://arxiv.org/abs/2503.19786"
+    ),
     refutation="With one full layer in four, or in six, the exact match on recall is 5 points or more below that of as "
     "many full layers; or a stack of windows alone comes to within 20 points of one in four; or the hybrid "
     "stack caches more than 0.3 (one in four) or 0.2 (one in six) times as many numbers of a text of 1,024 "
@@ -614,7 +625,7 @@ HYBRID = Claim(
     published=(
         Published(
             "section 5.2",
-            GEMMA.url,
+            "https://arxiv.org/abs/2503.19786",
             ("Layers", "Memory of the cache, of the model's"),
             (("all full", "60 %"), ("three with a window of 1,024 to one full", "less than 15 %")),
             "A model of 2 billion parameters with 32,000 tokens. The change of perplexity is drawn (figure 3) and called "

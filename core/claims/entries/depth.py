@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.claims.base import (
-    ATTNRES,
     Claim,
     ClaimSettings,
     Figure,
@@ -12,6 +11,7 @@ from core.claims.base import (
     Number,
     Part,
     Pick,
+    Source,
     Stop,
     difference,
 )
@@ -58,7 +58,7 @@ OVER_DEPTH = Claim(
     subject="New variants",
     statement="With as many parameters and steps, a model with attention over depth or hyper-connections predicts text "
     "better than one with plain residuals.",
-    source=ATTNRES,
+    source=Source("Kimi Team", "Attention Residuals", 2026, "https://arxiv.org/abs/2603.15031"),
     refutation="Six layers with attention over depth, or with hyper-connections, need more bits a character than with "
     "plain residuals.",
     guess=Pick(

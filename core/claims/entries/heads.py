@@ -14,10 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 
 from core.claims.base import (
-    CLARK,
-    OLSSON,
     VASWANI,
-    VOITA,
     Claim,
     ClaimSettings,
     Figure,
@@ -27,6 +24,7 @@ from core.claims.base import (
     Pick,
     Published,
     SeedValues,
+    Source,
     Stop,
     difference,
     first_above,
@@ -140,7 +138,13 @@ HEADS = Claim(
     subject="Heads",
     statement="At equal parameters many heads beat one where several relations count, and not where one does; after "
     "training most heads can be pruned.",
-    source=VOITA,
+    source=Source(
+        "Voita, Elena and Talbot, David and Moiseev, Fedor and Sennrich, Rico and Titov, Ivan",
+        "Analyzing "
+        "Multi-Head Self-Attention: Specialized Heads Do the Heavy Lifting, the Rest Can Be Pruned",
+        2019,
+        "https://arxiv.org/abs/1905.09418",
+    ),
     refutation="Eight heads predict a text less than 0.05 bits a character better than one; or reverse letters more "
     "than 2 points better, on average over the training; or half of the sixteen heads or fewer can be "
     "removed, the least important first, before a text costs 0.05 bits more a character.",
@@ -228,7 +232,7 @@ HEADS = Claim(
         ),
         Published(
             "Voita et al. 2019, abstract",
-            VOITA.url,
+            "https://arxiv.org/abs/1905.09418",
             ("Encoder heads pruned", "Change of BLEU"),
             (("38 of 48", "−0.15"),),
             "English to Russian, WMT.",
@@ -350,7 +354,13 @@ INDUCTION_CLAIM = Claim(
     subject="Heads",
     statement="Induction heads form suddenly during training, the loss falls with them, and a model of one layer has "
     "none.",
-    source=OLSSON,
+    source=Source(
+        "Olsson, Catherine and Elhage, Nelson and Nanda, Neel and Joseph, Nicholas and "
+        "DasSarma, Nova and others",
+        "In-context Learning and Induction Heads",
+        2022,
+        "https://arxiv.org/abs/2209.11895",
+    ),
     refutation="The induction score takes more than a tenth of the training to pass from a quarter to three quarters "
     "of its rise; or the loss of the repeated words falls by less than 1 nat while it rises (a guess among "
     "the words of a line costs 2.8); or one layer comes to within 0.3 of the score of two, or to within 1 "
@@ -422,7 +432,7 @@ INDUCTION_CLAIM = Claim(
     published=(
         Published(
             "argument 1",
-            OLSSON.url,
+            "https://arxiv.org/abs/2209.11895",
             ("Training", "Gain from token 50 to token 500"),
             (
                 ("before 2.5 billion tokens", "less than 0.15 nats"),
@@ -531,7 +541,12 @@ ROLES_CLAIM = Claim(
     subject="Heads",
     statement="A head's role on a few chosen sentences predicts what it does on a corpus: its score there, and what "
     "changes without it.",
-    source=CLARK,
+    source=Source(
+        "Clark, Kevin and Khandelwal, Urvashi and Levy, Omer and Manning, Christopher D.",
+        "What Does BERT Look At? An Analysis of BERT's Attention",
+        2019,
+        "https://arxiv.org/abs/1906.04341",
+    ),
     refutation="On messages, the heads' scores for a role keep their order with a mean Spearman's ρ below 0.8; or each "
     "role's best head keeps, on average, less than 0.8 of its score; or a head's largest score says of the "
     "effect of its ablation less than a ρ of 0.3.",

@@ -13,8 +13,6 @@ from core.attention import Attention
 from core.attention.basics import ScoreBlock
 from core.attention.masks.patterns import Mask, causal
 from core.claims.base import (
-    JAIN,
-    XIAO,
     Claim,
     ClaimSettings,
     Figure,
@@ -23,6 +21,7 @@ from core.claims.base import (
     Part,
     Pick,
     Published,
+    Source,
     Stop,
     difference,
     first_above,
@@ -265,7 +264,12 @@ EXPLANATION = Claim(
     subject="What attention shows",
     statement="Attention weights do not explain a recurrent model: they agree little with gradients and with ablation, "
     "and other weights give the same output; yet they hold information (Wiegreffe and Pinter 2019).",
-    source=JAIN,
+    source=Source(
+        "Jain, Sarthak and Wallace, Byron C.",
+        "Attention is not Explanation",
+        2019,
+        "https://arxiv.org/abs/1902.10186",
+    ),
     refutation="In a model with a GRU, weights and gradients, or weights and ablation, agree with a Kendall's τ above "
     "0.5; or the search finds no other weights with the same output that are, on average, half as far away "
     "as can be; or weights agree no better with ablation where there is no context. Against the answer: a "
@@ -358,7 +362,7 @@ EXPLANATION = Claim(
     published=(
         Published(
             "table 2",
-            JAIN.url,
+            "https://arxiv.org/abs/1902.10186",
             ("Data", "Gradients", "Words left out", "Gradients, no LSTM"),
             (
                 ("SST", "0.40, 0.38", "0.34, 0.33", "0.69, 0.69"),
@@ -460,7 +464,12 @@ SINKS = Claim(
     subject="What attention shows",
     statement="Heads that have nothing to read give most of their weight to the first token, which the model needs for "
     "that; softmax-one, a learned sink or a gated output take it away.",
-    source=XIAO,
+    source=Source(
+        "Xiao, Guangxuan and Tian, Yuandong and Chen, Beidi and Han, Song and Lewis, Mike",
+        "Efficient Streaming Language Models with Attention Sinks",
+        2023,
+        "https://arxiv.org/abs/2309.17453",
+    ),
     refutation="With softmax, no head gives the first token half of its weight on average; or hiding that token adds "
     "less than 0.1 nats to the loss; or softmax-one, a learned sink or a gated output leaves more than half "
     "of that weight.",

@@ -1,6 +1,7 @@
 """Positions and distance: extrapolation, adding or appending positions, the path between two tokens."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -10,7 +11,6 @@ from core.attention import Attention, AttentionConfig
 from core.attention.positions.relative import sinusoids
 from core.attention.properties import shift_error, sinusoid_shift
 from core.claims.base import (
-    PRESS,
     VASWANI,
     Claim,
     ClaimSettings,
@@ -22,8 +22,8 @@ from core.claims.base import (
     Published,
     Results,
     SeedValues,
+    Source,
     Stop,
-    at,
     difference,
     ratio,
 )
@@ -120,7 +120,12 @@ POSITIONS_CLAIM = Claim(
     subject="Positions",
     statement="Without positions attention does not see the order; sinusoidal and learned positions fail beyond the "
     "length of training, RoPE lasts longer, scaled RoPE longer still, and ALiBi extrapolates.",
-    source=PRESS,
+    source=Source(
+        "Press, Ofir and Smith, Noah A. and Lewis, Mike",
+        "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
+        2022,
+        "https://arxiv.org/abs/2108.12409",
+    ),
     refutation="Without positions a change of the order changes the outputs by more than 0.01 %, or with sinusoidal "
     "ones by less than 1 %; no linear map takes PE(i) to PE(i + k); at four times the length, sinusoidal, "
     "learned or rotary positions lose less than 0.25 bits a character, or ALiBi loses 0.1; at twice the "
@@ -239,7 +244,7 @@ POSITIONS_CLAIM = Claim(
     published=(
         Published(
             "abstract",
-            PRESS.url,
+            "https://arxiv.org/abs/2108.12409",
             ("Positions", "Trained at", "Tested at", "Perplexity"),
             (
                 ("sinusoidal", "2,048", "2,048", "the same"),
@@ -249,7 +254,7 @@ POSITIONS_CLAIM = Claim(
         ),
         Published(
             "section 4.1",
-            PRESS.url,
+            "https://arxiv.org/abs/2108.12409",
             ("Positions", "Trained at", "Tested at", "Perplexity"),
             (
                 ("sinusoidal", "3,072", "3,072", "18.67"),
@@ -326,7 +331,7 @@ CONCATENATION = Claim(
     name="Adding positions",
     subject="Positions",
     statement="Positions are added to the tokens' vectors rather than concatenated, and nothing is lost by it.",
-    source=at(VASWANI, "section 3.5"),
+    source=replace(VASWANI, part="section 3.5"),
     refutation="At equal width the model that adds is more than 2 points less accurate than the one that "
     "concatenates; or the model without positions learns the task as well.",
     guess=Pick(
@@ -475,7 +480,7 @@ PATH = Claim(
     subject="Why attention",
     statement="Attention connects all positions by a path of length 1 and works on them in parallel; it is faster than "
     "a recurrent layer where a sequence is shorter than the model is wide: n² d against n d².",
-    source=at(VASWANI, "section 4 and table 1"),
+    source=replace(VASWANI, part="section 4 and table 1"),
     refutation="At a distance of 64 a recurrent layer keeps 1 % of the gradient at distance 1, or attention less than "
     "10 %; a recurrent layer takes less than twice the seconds for 256 tokens in a row as for 256 at once; "
     "attention is not faster where n = d; its seconds do not grow by at least 2.5 times from 4,096 to "

@@ -8,9 +8,6 @@ from functools import partial
 import torch
 
 from core.claims.base import (
-    ADVANTAGE_TUTORIALS,
-    BAHDANAU,
-    IRIS_TUTORIALS,
     Claim,
     ClaimSettings,
     Figure,
@@ -21,8 +18,8 @@ from core.claims.base import (
     Published,
     SeedValues,
     Sketch,
+    Source,
     Stop,
-    at,
     difference,
     ratio,
 )
@@ -84,7 +81,13 @@ BOTTLENECK = Claim(
     subject="Why attention",
     statement="A sentence squeezed into one vector is a bottleneck: without attention quality falls with the length of "
     "the source, with attention it holds.",
-    source=at(BAHDANAU, "figure 2"),
+    source=Source(
+        "Bahdanau, Dzmitry and Cho, Kyunghyun and Bengio, Yoshua",
+        "Neural Machine Translation by Jointly Learning to Align and Translate",
+        2014,
+        "https://arxiv.org/abs/1409.0473",
+        part="figure 2",
+    ),
     refutation="Without attention the exact match falls by less than 20 points from the shortest to the longest "
     "sources; with attention it falls by more than 20; with attention the longest are not 20 points better; "
     "a vector twice as large, or training twice as long, brings the vector within 10 points; training "
@@ -182,7 +185,7 @@ BOTTLENECK = Claim(
     published=(
         Published(
             "table 1",
-            BAHDANAU.url,
+            "https://arxiv.org/abs/1409.0473",
             ("Model", "BLEU, all sentences", "BLEU, no unknown words"),
             (
                 ("RNNencdec-30", "13.93", "24.19"),
@@ -249,7 +252,14 @@ ADVANTAGES = Claim(
     subject="Why attention",
     statement="Multi-head attention adds parameters without much cost, attention parallelises where recurrent networks "
     "wait, and its weights can be read.",
-    source=ADVANTAGE_TUTORIALS,
+    source=Source(
+        "Tutorials on attention",
+        "Advantages of attention over recurrent networks: multi-head "
+        "attention adds parameters without much cost, attention parallelises, its weights can be "
+        "read",
+        2024,
+        "https://arxiv.org/abs/1706.03762",
+    ),
     refutation="Four heads have less than 1 % more parameters than one, or take more than 1.25 times the seconds a "
     "step; at 64 letters a Transformer's training step is not faster than that of a recurrent network with "
     "attention; after equal steps it does not reverse letters 2 points better; the clearest head of a "
@@ -424,7 +434,13 @@ IRIS = Claim(
     subject="Why attention",
     statement="A small Transformer classifies Iris flowers with 96 % accuracy and about 15,000 parameters, and its "
     "heads show which features matter.",
-    source=IRIS_TUTORIALS,
+    source=Source(
+        "Tutorials on attention",
+        "A Transformer encoder on Iris: 96 % accuracy, about 15,000 "
+        "parameters, head 1 looks at the sepals",
+        2024,
+        "https://archive.ics.uci.edu/dataset/53/iris",
+    ),
     refutation="Held-out accuracy lies outside 93 to 99 %; it is not 1 point above logistic regression; the model has "
     "fewer than 10,000 or more than 20,000 parameters; with a row as one token the weights are the same for "
     "all flowers; head 1 prefers the sepals in fewer than nine of ten seeds.",
