@@ -81,12 +81,34 @@ def trained_for(
     seed: int,
     settings: ClaimSettings,
     stop: Stop = never_stop,
+    warm: float = 0.0,
     **more: Any,
 ) -> Trained:
-    """A model trained for as many steps as the claim's setting says, with a record at their end alone."""
+    """A model trained for as many steps as the claim's setting says, with a record at their end alone.
+
+    The rate rises over the share `warm` of the steps.
+    """
     steps = int(settings["steps"])
-    options = {"steps": steps, "record_every": steps} | more
+    options = {"steps": steps, "record_every": steps, "warmup": int(warm * steps)} | more
     return trained(RunConfig(task, model, **options), seed, stop)
+
+
+def after_training(
+    task: TaskConfig,
+    models: Mapping[str, ModelConfig],
+    measured: Callable[[Trained], Mapping[str, float | None]],
+    own: Mapping[str, Mapping[str, Any]] | None = None,
+    **options: Any,
+) -> Callable[[str, int, ClaimSettings, Stop], Iterator[Number]]:
+    """A claim's `measure` that trains each condition's model, by `trained_for` with the options, and its `own` ones."""
+
+    def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> Iterator[Number]:
+        more = options | dict((own or {}).get(condition, {}))
+        yield from numbers(
+            measured(trained_for(task, models[condition], seed, settings, stop, **more))
+        )
+
+    return measure
 
 
 def session_of(config: RunConfig, seed: int) -> Session:

@@ -26,7 +26,14 @@ from core.claims.base import (
     first_below,
     ratio,
 )
-from core.claims.experiment import TEXT_BITS, Trained, fewest_seconds, numbers, trained_for
+from core.claims.experiment import (
+    TEXT_BITS,
+    Trained,
+    after_training,
+    fewest_seconds,
+    numbers,
+    trained_for,
+)
 from core.entries import Choice, Param
 from core.models import ModelConfig
 from core.tasks import TaskConfig
@@ -220,36 +227,6 @@ MATTERS = 0.02  # bits a character
 ROUNDS = 9
 
 
-def measure_ladder(
-    condition: str, seed: int, settings: ClaimSettings, stop: Stop
-) -> Iterator[Number]:
-    """A model of that size after the same steps: bits and accuracy on unseen text, parameters, seconds of a window."""
-    width, heads, layers = SIZES[condition]
-    model = ModelConfig.transformer(
-        width, heads, layers, kind="decoder", norm="pre", position="rope"
-    )
-    result = trained_for(
-        TaskConfig.of("topics", length=32),
-        model,
-        seed,
-        settings,
-        stop,
-        batch_size=16,
-        learning_rate=1e-3,
-        warmup=int(settings["steps"]) // 10,
-        decode_every=2,
-        held_out=50,
-    )
-    yield from numbers(
-        {
-            BITS: result.bits,
-            ACCURACY: result.last.token_accuracy,
-            PARAMETERS: result.parameters,
-            LATENCY: latency(result),
-        }
-    )
-
-
 @torch.no_grad()
 def latency(result: Trained) -> float:
     batch = result.task.collate(result.task.held_out(1))
@@ -283,7 +260,24 @@ LADDER = Claim(
         ),
     ),
     conditions=lambda settings: tuple(SIZES),
-    measure=measure_ladder,
+    measure=after_training(
+        TaskConfig.of("topics", length=32),
+        {
+            name: ModelConfig.transformer(*size, kind="decoder", norm="pre", position="rope")
+            for name, size in SIZES.items()
+        },
+        lambda result: {
+            BITS: result.bits,
+            ACCURACY: result.last.token_accuracy,
+            PARAMETERS: result.parameters,
+            LATENCY: latency(result),
+        },
+        batch_size=16,
+        learning_rate=1e-3,
+        warm=0.1,
+        decode_every=2,
+        held_out=50,
+    ),
     parts=(
         Part(
             "128 wide is better than 64.",
@@ -357,27 +351,6 @@ PROJECTIONS = {
 CACHE = "Numbers in the cache a token"
 
 
-def measure_groups(
-    condition: str, seed: int, settings: ClaimSettings, stop: Stop
-) -> Iterator[Number]:
-    """The loss of a language model and the numbers that it caches for each token."""
-    model = ModelConfig.transformer(
-        64, HEADS, 2, kind="decoder", norm="pre", position="rope", projection=PROJECTIONS[condition]
-    )
-    whole = trained_for(
-        TaskConfig.of("topics", length=LENGTH),
-        model,
-        seed,
-        settings,
-        stop,
-        batch_size=16,
-        warmup=20,
-        held_out=1,
-        num_examples=1,
-    )
-    yield from numbers({BITS: whole.bits, CACHE: cached_numbers(whole)})
-
-
 @torch.no_grad()
 def cached_numbers(whole: Trained) -> float:
     """The numbers that all layers store of a held-out window, for each of its tokens."""
@@ -422,7 +395,20 @@ GROUPS = Claim(
         ),
     ),
     conditions=lambda settings: tuple(PROJECTIONS),
-    measure=measure_groups,
+    measure=after_training(
+        TaskConfig.of("topics", length=LENGTH),
+        {
+            name: ModelConfig.transformer(
+                64, HEADS, 2, kind="decoder", norm="pre", position="rope", projection=projection
+            )
+            for name, projection in PROJECTIONS.items()
+        },
+        lambda result: {BITS: result.bits, CACHE: cached_numbers(result)},
+        batch_size=16,
+        warmup=20,
+        held_out=1,
+        num_examples=1,
+    ),
     parts=(
         Part(
             "Grouped queries lose little quality.",
@@ -490,26 +476,6 @@ EXACT, LONG_CACHE = "Exact match on recall", "Numbers in the cache after 1,024 t
 LONG = 1024
 
 
-def measure_hybrid(
-    condition: str, seed: int, settings: ClaimSettings, stop: Stop
-) -> Iterator[Number]:
-    """The exact match of one stack on recall, and the numbers that it would cache of a long text."""
-    model = stack(PATTERNS[condition])
-    result = trained_for(
-        TaskConfig.of("recall", pairs=4, keys=8),
-        model,
-        seed,
-        settings,
-        stop,
-        batch_size=32,
-        warmup=20,
-        decode_every=1000,
-        held_out=1,
-        num_examples=1,
-    )
-    yield from numbers({EXACT: result.last.sequence_accuracy, LONG_CACHE: cached(model, LONG)})
-
-
 def stack(pattern: tuple[bool, ...]) -> ModelConfig:
     """Layers in that pattern: full causal attention, or attention to the token itself and LOOKBACK before it."""
     plain = ModelConfig.transformer(
@@ -566,7 +532,19 @@ HYBRID = Claim(
         ),
     ),
     conditions=lambda settings: tuple(PATTERNS),
-    measure=measure_hybrid,
+    measure=after_training(
+        TASKS["recall"],
+        {name: stack(pattern) for name, pattern in PATTERNS.items()},
+        lambda result: {
+            EXACT: result.last.sequence_accuracy,
+            LONG_CACHE: cached(result.model.config, LONG),
+        },
+        batch_size=32,
+        warmup=20,
+        decode_every=1000,
+        held_out=1,
+        num_examples=1,
+    ),
     parts=(
         Part(
             "One full layer in four recalls as well.",

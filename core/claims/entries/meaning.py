@@ -28,7 +28,7 @@ from core.claims.base import (
     first_below,
     ratio,
 )
-from core.claims.experiment import fit, numbers, trained_for
+from core.claims.experiment import Trained, after_training, fit, numbers
 from core.entries import Param
 from core.models import Model, ModelConfig
 from core.models.recurrent import Level
@@ -404,28 +404,11 @@ class WithoutFirst(Mask):
         return causal(block) & ((block.j > 0) | (block.i == 0))
 
 
-def measure_sinks(
-    condition: str, seed: int, settings: ClaimSettings, stop: Stop
-) -> Iterator[Number]:
+def on_first(whole: Trained) -> dict[str, float]:
     """The weight on the first token of the head that gives it most, the loss, and the loss without that token."""
-    model = variant(
-        ModelConfig.transformer(64, 4, 2, kind="decoder", norm="pre", position="rope"), condition
-    )
-    whole = trained_for(
-        TaskConfig.of("repeats", length=LENGTH, passage=10, gap=4),
-        model,
-        seed,
-        settings,
-        stop,
-        batch_size=16,
-        warmup=20,
-        held_out=1,
-        num_examples=1,
-    )
     batch = whole.task.collate(whole.task.held_out(ITEMS))
     usual, hidden = loss(whole.model, batch), loss(without_first(whole.model), batch)
-    weight = weight_on_first(whole.model, batch)
-    yield from numbers({WEIGHT: weight, LOSS: usual, HIDDEN: hidden - usual})
+    return {WEIGHT: weight_on_first(whole.model, batch), LOSS: usual, HIDDEN: hidden - usual}
 
 
 def variant(plain: ModelConfig, condition: str) -> ModelConfig:
@@ -483,7 +466,20 @@ SINKS = Claim(
         Param("steps", "Training steps", 1500, 50, 5000, 50, meaning="how long each model learns"),
     ),
     conditions=lambda settings: tuple(CHOICES),
-    measure=measure_sinks,
+    measure=after_training(
+        TaskConfig.of("repeats", length=LENGTH, passage=10, gap=4),
+        {
+            name: variant(
+                ModelConfig.transformer(64, 4, 2, kind="decoder", norm="pre", position="rope"), name
+            )
+            for name in CHOICES
+        },
+        on_first,
+        batch_size=16,
+        warmup=20,
+        held_out=1,
+        num_examples=1,
+    ),
     parts=(
         Part(
             "With softmax the first token takes most of a head's weight.",

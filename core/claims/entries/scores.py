@@ -33,7 +33,7 @@ from core.claims.base import (
     first_below,
     ratio,
 )
-from core.claims.experiment import TEXT_BITS, Trained, numbers, trained, trained_for
+from core.claims.experiment import TEXT_BITS, Trained, after_training, numbers, trained, trained_for
 from core.entries import Choice, Param
 from core.models import Model, ModelConfig
 from core.seeding import seeded_normal
@@ -360,23 +360,6 @@ LEARNED = Learned(RECALL_ACCURACY, 0.95, conditions=(SOFTMAX, DIFFERENTIAL))
 ANSWERS = 1  # the place of the answer in the target, which begins with the query
 
 
-def measure_differential(
-    condition: str, seed: int, settings: ClaimSettings, stop: Stop
-) -> Iterator[Number]:
-    """The accuracy of a model on recall, and the weights of its head that attends most to the answer."""
-    whole = trained_for(
-        TaskConfig.of("recall", pairs=PAIRS, keys=16),
-        model_of(condition),
-        seed,
-        settings,
-        stop,
-        held_out=1,
-        num_examples=1,
-        decode_every=1000,
-    )
-    yield from numbers(on_answers(whole))
-
-
 def model_of(condition: str) -> ModelConfig:
     """Two layers; two heads, or one differential head, which has as many queries, keys and weights (Ye 2024, 3.1)."""
     plain = ModelConfig.transformer(64, 2, 2, kind="decoder", position="rope")
@@ -456,7 +439,14 @@ DIFFERENCE = Claim(
         ),
     ),
     conditions=lambda settings: (SOFTMAX, DIFFERENTIAL),
-    measure=measure_differential,
+    measure=after_training(
+        TaskConfig.of("recall", pairs=PAIRS, keys=16),
+        {name: model_of(name) for name in (SOFTMAX, DIFFERENTIAL)},
+        on_answers,
+        held_out=1,
+        num_examples=1,
+        decode_every=1000,
+    ),
     parts=(
         Part(
             "It recalls better.",

@@ -27,6 +27,7 @@ from core.claims.base import (
 from core.claims.experiment import (
     TEXT_BITS,
     Trained,
+    after_training,
     fit,
     known,
     numbers,
@@ -405,36 +406,6 @@ LEARNED_TO_TRANSLATE = Learned(BLEU, 95.0, conditions=(BASE,), unit="score")
 PAIRS = 2_000  # few enough that a model can learn them by heart
 
 
-def measure_regularization(
-    condition: str, seed: int, settings: ClaimSettings, stop: Stop
-) -> Iterator[Number]:
-    """Perplexity, BLEU and exact match of a Transformer that translates numbers, with one thing changed."""
-    model = ModelConfig.transformer(
-        48,
-        4,
-        1,
-        d_ff=96,
-        position="sinusoidal",
-        norm="post",
-        dropout=0.1 if condition == DROPPED else 0.0,
-    )
-    last = trained_for(
-        TaskConfig.of("numbers", numbers=2, max_source=14, train_pairs=PAIRS),
-        model,
-        seed,
-        settings,
-        stop,
-        learning_rate=4e-3,
-        warmup=0 if condition == COLD else int(settings["steps"]) // 10,
-        schedule="inverse_sqrt",
-        label_smoothing=0.1 if condition == SMOOTHED else 0.0,
-        weight_decay=0.0,
-        held_out=100,
-    ).last
-    perplexity = exp(known(last.loss))
-    yield from numbers({PERPLEXITY: perplexity, BLEU: last.bleu, ACCURACY: last.sequence_accuracy})
-
-
 REGULARIZATION = Claim(
     key="regularization",
     name="Label smoothing, dropout, warm-up",
@@ -470,7 +441,33 @@ REGULARIZATION = Claim(
         ),
     ),
     conditions=lambda settings: (BASE, SMOOTHED, DROPPED, COLD),
-    measure=measure_regularization,
+    measure=after_training(
+        TaskConfig.of("numbers", numbers=2, max_source=14, train_pairs=PAIRS),
+        {
+            name: ModelConfig.transformer(
+                48,
+                4,
+                1,
+                d_ff=96,
+                position="sinusoidal",
+                norm="post",
+                dropout=0.1 if name == DROPPED else 0.0,
+            )
+            for name in (BASE, SMOOTHED, DROPPED, COLD)
+        },
+        lambda result: {
+            PERPLEXITY: exp(known(result.last.loss)),
+            BLEU: result.last.bleu,
+            ACCURACY: result.last.sequence_accuracy,
+        },
+        {SMOOTHED: {"label_smoothing": 0.1}, COLD: {"warm": 0.0}},
+        learning_rate=4e-3,
+        warm=0.1,
+        schedule="inverse_sqrt",
+        label_smoothing=0.0,
+        weight_decay=0.0,
+        held_out=100,
+    ),
     parts=(
         Part(
             "Label smoothing hurts perplexity.",
