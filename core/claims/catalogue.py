@@ -7,12 +7,11 @@ from dataclasses import replace
 from core import plugins
 from core.claims.base import Claim
 from core.claims.entries.cost import COST, GROUPS, HYBRID, LADDER
-from core.claims.entries.depth import OVER_DEPTH
 from core.claims.entries.heads import HEADS, INDUCTION_CLAIM, ROLES_CLAIM
 from core.claims.entries.meaning import EXPLANATION, SINKS
 from core.claims.entries.positions import CONCATENATION, PATH, POSITIONS_CLAIM
 from core.claims.entries.scores import DIFFERENCE, SCALING, SCORES_CLAIM, TOPK
-from core.claims.entries.training import CAUSAL, DECODING, NORM, REGULARIZATION
+from core.claims.entries.training import CAUSAL, DECODING, NORM, OVER_DEPTH, REGULARIZATION
 from core.claims.entries.why_attention import ADVANTAGES, BOTTLENECK, IRIS
 from core.entries import ConfigError, quote, refuse_if
 

@@ -49,7 +49,6 @@ from core.claims.base import (
 from core.claims.catalogue import CLAIMS, claim_of, register_claim
 from core.claims.entries import (
     cost,
-    depth,
     heads,
     meaning,
     positions,
@@ -791,7 +790,7 @@ def differential(accuracy, answer, noise):
 
 
 def over_depth(*bits):
-    return of(depth.BITS, dict(zip(depth.CONDITIONS, bits, strict=True)))
+    return of(training.BITS, dict(zip(training.RESIDUALS, bits, strict=True)))
 
 
 def topk(*few):
