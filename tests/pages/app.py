@@ -193,7 +193,8 @@ def everything(app: AppTest) -> str:
     text = page_text(app)
     parts = [text, html_text(app), re.sub(r":primary\[|[]*]", "", text)]
     parts += [one.label + " (disabled)" * one.disabled for one in app.button]
-    parts += [one.label for one in app.expander] + [one.value for one in app.latex]
+    parts += [one.label for one in app.expander] + [one.value for one in (*app.latex, *app.code)]
+    parts += [one.proto.text for one in app.get("progress")]
     return "\n".join([*parts, *(f"{one.label} {one.value}" for one in app.metric)])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
+from core.attention import AXES, AttentionConfig, Choice, ConfigError, entry
 from core.attention.cost import (
     ClosedFormCost,
     Measurement,
@@ -19,20 +19,10 @@ from core.attention.cost import (
 )
 from core.pretrained import LayerQKV, layer_qkv, read
 from core.studies import compare as study
-from core.studies.compare import (
-    SEEDED,
-    Comparison,
-    MapResult,
-    Measurements,
-    Tokens,
-    default_cell,
-    measure_costs,
-)
 from core.studies.efficient import ONE_AT_A_TIME
 from dashboard.draw.formats import number
 from dashboard.ui.models import EMBEDDED, load_model
 from pages import compare
-from pages.compare import addable, default_controls, from_query, mechanism_of, to_query
 from tests.attention import drawing
 from tests.cases import each
 from tests.pages.app import Case, captions, html_text, open_at, page_cases
@@ -50,6 +40,14 @@ LINK = SEEDED_LINK | {
 }
 TEXTS = "a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$"
 OWN_QUERIES = {"m": ["", "projection=differential"]}
+BAD = {
+    "source": "<b>",
+    "minus": "7.7",
+    "sizes": "16.5.0",
+    "pin": "99.0",
+    "seed": "x",
+    "length": "3",
+}
 test_what_it_says = page_cases(
     "compare",
     {
@@ -94,6 +92,32 @@ test_what_it_says = page_cases(
             for source in ("seeded", "3.1")
         },
         "a long text": Case({"text": "word " * 600}, ["the first 256 are compared"]),
+        "no text": Case(SEEDED_LINK | {"text": ""}, ["There is no token here"]),
+        "a broken link": Case(
+            {**SEEDED_LINK, **BAD, "m": ["score=warp", ""]},
+            [*(f"The link's {name} is not used" for name in ("m", *BAD) if name != "pin")]
+            + ["The link says pin = 99.0", "of its weight within two tokens"],
+        ),
+        "sentence, sizes, head and seed of all": Case(
+            SEEDED_LINK,
+            ["3 tokens, d_model 24, head 2 of 3", "2,400"],  # four maps of 24 × 24 and biases
+            do=[
+                step
+                for kind, name, value in (
+                    ("text_area", "text", "one two three"),
+                    ("number_input", "seed", 5),
+                    ("select_slider", "d_model", 24),
+                    ("selectbox", "heads:24", 3),
+                    ("selectbox", "head:3", 2),
+                )
+                for step in (
+                    ("session_state", "compare:tokens", True),
+                    (kind, f"compare:{name}", value),
+                )
+            ]
+            + [("query_params", "length", "128")],  # a closed popover forgets nothing
+            query={"sizes": "24.3.2", "seed": "5", "text": "one two three"},
+        ),
     },
 )
 
@@ -156,25 +180,6 @@ def test_the_list_adds_and_takes_the_layers_of_a_model():
     assert "Duplicate" not in app.menu_button(key="compare:line:0").options
 
 
-def test_sentence_sizes_head_and_seed_are_shared_by_all():
-    app = open_page()
-    for kind, name, value in (
-        ("text_area", "text", "one two three"),
-        ("number_input", "seed", 5),
-        ("select_slider", "d_model", 24),
-        ("selectbox", "heads:24", 3),
-        ("selectbox", "head:3", 2),
-    ):
-        app.session_state["compare:tokens"] = True
-        app.run()
-        getattr(app, kind)(key=f"compare:{name}").set_value(value).run()
-    assert "3 tokens, d_model 24, head 2 of 3" in captions(app)
-    assert app.query_params["sizes"] == "24.3.2" and app.query_params["seed"] == "5"
-    assert "2,400" in html_text(app), "four maps of 24 × 24 with their biases"
-    app.run()
-    assert app.query_params["text"] == "one two three", "a closed popover forgets nothing"
-
-
 def test_the_dialog_changes_one_mechanism():
     app = open_page()
     press(app, "Change", 1)
@@ -185,13 +190,6 @@ def test_the_dialog_changes_one_mechanism():
     app.button(key="compare:take").click().run()
     assert order(app)[1] == "RoPE"
     assert "position=rope" in app.query_params["m"]
-
-
-def test_a_broken_link_is_said_and_nothing_breaks():
-    bad = {"source": "<b>", "minus": "7.7", "sizes": "16.5.0", "pin": "99.0", "seed": "x"}
-    app = open_page(m=["score=warp", ""], length="3", **bad)
-    assert len(app.warning) == 7 and "of its weight within two tokens" in html_text(app)
-    assert open_page(text="").info
 
 
 def test_what_changes_is_measured_on_a_press():
@@ -210,7 +208,7 @@ def test_what_changes_is_measured_on_a_press():
 
 
 DOT, ALIBI = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice("alibi"))
-SETUP = Comparison((DOT, ALIBI), source=SEEDED, text="one two three four five")
+SETUP = study.Comparison((DOT, ALIBI), source=study.SEEDED, text="one two three four five")
 
 
 @cache
@@ -218,22 +216,22 @@ def recorded(text: str, layer: int) -> LayerQKV:
     return layer_qkv(load_model(EMBEDDED), text, layer)
 
 
-def recorded_of(setup: Comparison) -> LayerQKV | None:
+def recorded_of(setup: study.Comparison) -> LayerQKV | None:
     return None if setup.seeded else recorded(setup.text, setup.layer_head[0])
 
 
-def compute_map(setup: Comparison, config: AttentionConfig) -> MapResult:
+def compute_map(setup: study.Comparison, config: AttentionConfig) -> study.MapResult:
     return study.compute_map(setup, config, recorded_of(setup))
 
 
-def tokens_of(setup: Comparison) -> Tokens:
+def tokens_of(setup: study.Comparison) -> study.Tokens:
     return study.tokens_of(setup, recorded_of(setup))
 
 
 @each(
     "setup",
     [
-        default_controls(),
+        compare.default_controls(),
         SETUP,
         replace(
             SETUP,
@@ -245,15 +243,18 @@ def tokens_of(setup: Comparison) -> Tokens:
             length=256,
             mechanisms=tuple(config.with_(d_model=24, num_heads=3) for config in (DOT, ALIBI)),
         ),
-        replace(default_controls(), source="5.11", minus=(3, 2), text="a <b> & ü 🙂"),
+        replace(compare.default_controls(), source="5.11", minus=(3, 2), text="a <b> & ü 🙂"),
         replace(
-            default_controls(),
-            mechanisms=(*default_controls().mechanisms[::-1], default_controls().mechanisms[0]),
+            compare.default_controls(),
+            mechanisms=(
+                *compare.default_controls().mechanisms[::-1],
+                compare.default_controls().mechanisms[0],
+            ),
         ),
     ],
 )
 def test_a_link_carries_mechanisms_order_tokens_difference_and_seed(setup):
-    assert from_query(to_query(setup)) == (setup, [])
+    assert compare.from_query(compare.to_query(setup)) == (setup, [])
 
 
 @each(
@@ -272,13 +273,13 @@ def test_a_link_carries_mechanisms_order_tokens_difference_and_seed(setup):
     ],
 )
 def test_a_broken_link_says_so_and_the_rest_of_it_is_kept(name, value, warning):
-    setup, refused = from_query({name: value, "text": "kept"})
+    setup, refused = compare.from_query({name: value, "text": "kept"})
     assert len(refused) == 1 and warning in refused[0]
-    assert setup == replace(default_controls(), text="kept")
+    assert setup == replace(compare.default_controls(), text="kept")
 
 
 def test_minilm_s_map_is_minilm_s_own_attention():
-    setup, model = replace(default_controls(), source="2.7"), load_model(EMBEDDED)
+    setup, model = replace(compare.default_controls(), source="2.7"), load_model(EMBEDDED)
     trace = read(model, setup.text).trace
     assert (*trace.shape, model.model.config.hidden_size) == (
         study.LAYERS,
@@ -291,28 +292,28 @@ def test_minilm_s_map_is_minilm_s_own_attention():
 
 
 def test_what_minilm_s_queries_cannot_have_is_said():
-    setup = default_controls()
+    setup = compare.default_controls()
     for config, reason in (
         (AttentionConfig(384, 12, Choice("multi_query")), "computes its own queries and keys"),
         (AttentionConfig(384, 12, position=Choice("sinusoidal")), "is added before queries"),
     ):
         assert reason in compute_map(setup, config).error
-        assert not compute_map(replace(setup, source=SEEDED), config).error
+        assert not compute_map(replace(setup, source=study.SEEDED), config).error
 
 
-@each("option", [*addable()])
+@each("option", [*compare.addable()])
 def test_what_can_be_added_has_a_map_or_a_reason_and_a_name(option):
-    minilm = replace(default_controls(), text="one two three")
+    minilm = replace(compare.default_controls(), text="one two three")
     for setup in (SETUP, minilm):
         try:
-            config = mechanism_of(option, setup.sizes)
+            config = compare.mechanism_of(option, setup.sizes)
         except ConfigError as error:
             assert str(error).endswith(".")
             continue
         result = compute_map(setup, config)
         size = len(tokens_of(setup).names)
         if result.error:
-            assert result.error.endswith(".")
+            assert result.error.endswith(".") and setup is minilm
         else:
             assert result.weights.shape == (size, size) and np.isfinite(result.weights).all()
         assert compare.name_of(config) and "{" not in compare.heading_note(config)
@@ -321,34 +322,29 @@ def test_what_can_be_added_has_a_map_or_a_reason_and_a_name(option):
             assert compare.name_of(config) == entry(axis, key).name
 
 
-@each("item", PRESETS)
-def test_the_seeded_layer_draws_every_preset(item):
-    assert not compute_map(SETUP, item.config()).error
-
-
 def test_measures_by_hand():
     weights = np.array([[0.5, 0.5, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]])
-    result = MapResult(weights)
+    result = study.MapResult(weights)
     assert result.entropy == pytest.approx(np.log(2) / 4)
     assert result.distance == pytest.approx((0.5 + 0 + 1 + 3) / 4)
-    assert result.near == pytest.approx(3 / 4) == MapResult(-7 * weights).near, (
+    assert result.near == pytest.approx(3 / 4) == study.MapResult(-7 * weights).near, (
         "a share, whatever the rows sum to"
     )
-    assert MapResult(np.zeros((3, 3))).near == 0
-    assert MapResult(-weights).entropy is None and MapResult(-weights).distance is None
+    assert study.MapResult(np.zeros((3, 3))).near == 0
+    assert study.MapResult(-weights).entropy is None and study.MapResult(-weights).distance is None
     weights = np.full((5, 5), 0.1)
     weights[0, 4], weights[2, 3], weights[1, 3] = 0.9, 0.8, 0.5
-    assert default_cell(weights, (True, False, False, False, False)) == (1, 3), (
+    assert study.default_cell(weights, (True, False, False, False, False)) == (1, 3), (
         "the cell worth reading is no neighbour and no special token"
     )
 
 
 def test_the_fact_is_what_is_measured():
-    setup = default_controls()
+    setup = compare.default_controls()
     results = [compute_map(setup, config) for config in setup.mechanisms]
     names = compare.names_of(setup.mechanisms)
     tokens = tokens_of(setup)
-    cell = default_cell(results[0].weights, tokens.special)
+    cell = study.default_cell(results[0].weights, tokens.special)
     hidden = compare.fact_text(replace(setup, minus=(2, 0)), names, results, tokens, cell)
     assert (
         "cannot attend to animal under the local window; under the other, it gives animal 0.68."
@@ -420,43 +416,43 @@ def test_measuring_goes_to_its_end_and_says_what_cannot_be_measured():
         AttentionConfig(16, 2, position=Choice.of("learned", max_len=8)),
     )
     forms = AttentionConfig(16, 2, position=Choice.of("formula", formula="score / (i - j)"))
-    results: Measurements = {}
-    fractions = list(measure_costs([able, able, unable, forms], 32, results))
+    results: study.Measurements = {}
+    fractions = list(study.measure_costs([able, able, unable, forms], 32, results))
     assert fractions[-1] == 1.0 and fractions == sorted(fractions)
     assert results[able, 32].seconds > 0 and results[able, 32].bytes >= 2 * 32 * 32 * 4
     assert results[forms, 32].skipped and not results[forms, 32].seconds
 
 
 def test_nothing_is_measured_beside_another_measurement():
-    results: Measurements = {}
+    results: study.Measurements = {}
     with ONE_AT_A_TIME:
-        steps = measure_costs([DOT], 8, results)
+        steps = study.measure_costs([DOT], 8, results)
         assert [next(steps), next(steps)] == [0.0, 0.0] and not results
     assert list(steps)[-1] == 1.0 and results
-    with closing(measure_costs([DOT], 8, {})) as steps:  # the page goes on to something else
+    with closing(study.measure_costs([DOT], 8, {})) as steps:  # the page goes on to something else
         next(steps)
     assert ONE_AT_A_TIME.acquire(timeout=1)
     ONE_AT_A_TIME.release()
 
 
 def test_a_caption_and_a_row_of_the_table_say_what_is_implied_signed_and_less_than_the_first():
-    results = [MapResult(np.eye(2), implied=True), MapResult(-np.eye(2))]
-    tokens = Tokens(("a", "b"), (False, False))
+    results = [study.MapResult(np.eye(2), implied=True), study.MapResult(-np.eye(2))]
+    tokens = study.Tokens(("a", "b"), (False, False))
     caption = compare.caption_text(SETUP, tokens, results, ["Linear", "Diff"])
     assert "Linear: implied weights" in caption and "Diff: weights may be negative" in caption
     assert "seed 126" in caption
-    result = MapResult(np.eye(3))
+    result = study.MapResult(np.eye(3))
     measured = Measurement("x", 8, 0.0123, 2_000_000)
     line = compare.row("x", result, ClosedFormCost(90, 1e6, True), 1, measured, 100)
     assert line == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
-    assert compare.row("x", MapResult(-np.eye(3)), None, 1, None, 100) == ["x"] + ["–"] * 6
+    assert compare.row("x", study.MapResult(-np.eye(3)), None, 1, None, 100) == ["x"] + ["–"] * 6
 
 
 def test_the_equation_of_a_cell_has_its_own_numbers():
-    setup = default_controls()
+    setup = compare.default_controls()
     dot, alibi, window, linear = (compute_map(setup, config) for config in setup.mechanisms)
     tokens = tokens_of(setup)
-    i, j = cell = default_cell(dot.weights, tokens.special)
+    i, j = cell = study.default_cell(dot.weights, tokens.special)
     assert f"s = {dot.scores[i, j]:.2f},\\quad w = 0.68" in compare.equation(
         dot, "it", "animal", cell
     )

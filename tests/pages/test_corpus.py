@@ -8,7 +8,6 @@ from core.interpret.corpus_run import SAVED, corpora_folder, create, read_measur
 from core.runs.runs import Run, list_runs
 from dashboard.server import jobs
 from pages import corpus
-from pages.corpus import find_measurement
 from tests.pages.app import Case, assert_says, csv_rows, open_at, page_cases, query_value
 
 TEXTS = (
@@ -64,7 +63,7 @@ def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
 
 def test_a_stopped_measurement_shows_what_it_has_goes_on_and_is_found_by_its_texts(no_workers):
     run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
-    assert find_measurement(OWN, None) is None
+    assert corpus.find_measurement(OWN, None) is None
     assert corpus.progress(read_measurement(run)) == (0.0, "Loading the model")
     left = iter([False, True])
     run.set_status(*work(run, lambda: next(left)))
@@ -83,8 +82,8 @@ def test_a_stopped_measurement_shows_what_it_has_goes_on_and_is_found_by_its_tex
     run.set_status(*work(run, lambda: False))
     others = replace(OWN, count=2), replace(OWN, ablation=True)
     for linked in (None, run.id):
-        assert [find_measurement(one, linked) for one in (OWN, *others)] == [run, None, None]
-    assert find_measurement(CorpusConfig(), "../../etc") == Run(SAVED / "minilm")
+        assert [corpus.find_measurement(one, linked) for one in (OWN, *others)] == [run, None, None]
+    assert corpus.find_measurement(CorpusConfig(), "../../etc") == Run(SAVED / "minilm")
     assert_says(
         open_at("corpus", **LINK, **{"corpus:x": "Ablation effect"}),
         "induction, causal self-attention, 3 texts",

@@ -13,7 +13,6 @@ from dashboard.draw.grids import short
 from dashboard.ui import progress
 from dashboard.ui.models import ModelRef, load_model, reading_of
 from pages import evidence
-from pages.evidence import Controls, heads_csv, moves
 from tests.pages.app import captions, csv_rows, open_at, page_text, query_value
 from tests.tiny_models import save
 
@@ -65,10 +64,10 @@ def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(monkeypat
 def test_the_heads_are_told_as_csv():
     ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the old")
     baseline = ask(load_model(ref), Question(given))
-    setup = Controls(ref, reading_of(ref, given), Question(given), baseline)
+    setup = evidence.Controls(ref, reading_of(ref, given), Question(given), baseline)
     off = frozenset({("causal", 0, 2)})
     effect = ablate_heads(baseline, off)
-    [row] = csv_rows(heads_csv(setup, {(0, 2): effect}))
+    [row] = csv_rows(evidence.heads_csv(setup, {(0, 2): effect}))
     assert [row[name] for name in ("kind", "layer", "head")] == ["causal", "0", "2"]
     assert float(row["answer"]) == pytest.approx(effect.value, rel=1e-6)
     assert effect.value - baseline.value == pytest.approx(float(row["change"]), abs=1e-6)
@@ -100,8 +99,8 @@ def test_a_long_text_is_read_in_windows():
 
 
 def test_what_is_written_alike_is_told_by_its_change():
-    assert moves(0.7, 0.6) == "falls from **0.70** to **0.60**"
-    assert moves(0.701, 0.7041) == "rises by **0.003** from **0.70**"
+    assert evidence.moves(0.7, 0.6) == "falls from **0.70** to **0.60**"
+    assert evidence.moves(0.701, 0.7041) == "rises by **0.003** from **0.70**"
     assert short(-0.0123, 0.05) == "−.012" and short(0.001, 0.05) == ""
 
 

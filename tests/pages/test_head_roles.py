@@ -27,19 +27,6 @@ from core.pretrained import ModelInputs, load_lab_model, load_minilm
 from core.tasks import reading
 from dashboard.draw import grids as charts
 from pages import head_roles as page
-from pages.head_roles import (
-    FILE,
-    HEAD,
-    MAX_LETTERS,
-    MAX_SENTENCES,
-    RELATION,
-    ROLE,
-    SENTENCE,
-    TEST,
-    TEST_HEAD,
-    WORD_HEAD,
-    read_sentences,
-)
 from tests.pages.app import Case, assert_says, assert_script, csv_rows, open_at, page_cases
 
 PICKED = "head_roles:head:picked"  # in a map
@@ -49,22 +36,25 @@ test_what_it_says = page_cases(
     "head_roles",
     {
         "a broken link": Case(
-            {ROLE: "<b>", HEAD: "L9·H99"}, controls={ROLE: "previous", HEAD: "L0·H2"}
+            {page.ROLE: "<b>", page.HEAD: "L9·H99"},
+            controls={page.ROLE: "previous", page.HEAD: "L0·H2"},
         ),
         "a head of a map": Case(
             {},
             ["Its role is delimiter; 4 of 72 heads have the role previous token."],
             do=[("session_state", PICKED, "L3·H11")],
-            controls={HEAD: "L3·H11"},
+            controls={page.HEAD: "L3·H11"},
         ),
-        "another head": Case({}, ["L2·H11 puts"], do=[("selectbox", HEAD, "L2·H11")]),
+        "another head": Case({}, ["L2·H11 puts"], do=[("selectbox", page.HEAD, "L2·H11")]),
         "another role has its own head": Case(
-            {HEAD: "L2·H11"}, do=[("selectbox", ROLE, "same")], controls={HEAD: "L2·H9"}
+            {page.HEAD: "L2·H11"},
+            do=[("selectbox", page.ROLE, "same")],
+            controls={page.HEAD: "L2·H9"},
         ),
         "another model has another role": Case(
-            {ROLE: "Same word"},
+            {page.ROLE: "Same word"},
             do=[("selectbox", "inside:model", "induction")],
-            controls={ROLE: "induction", HEAD: "L1·H2"},
+            controls={page.ROLE: "induction", page.HEAD: "L1·H2"},
         ),
         # Sentences of a person's own are measured, and those that the model does not know are named
         "own sentences": Case(
@@ -84,47 +74,47 @@ test_what_it_says = page_cases(
             ["causal self-attention", "Next token––––no token here can show it"],
         ),
         "a relation, a head and a sentence": Case(
-            SYNTAX | {RELATION: "Verb → object", WORD_HEAD: "L2·H0", SENTENCE: "5"},
+            SYNTAX | {page.RELATION: "Verb → object", page.WORD_HEAD: "L2·H0", page.SENTENCE: "5"},
             ["to which L2·H0 attends most"],
-            controls={WORD_HEAD: "L2·H0", SENTENCE: "5"},
+            controls={page.WORD_HEAD: "L2·H0", page.SENTENCE: "5"},
         ),
         "another relation has its best head": Case(
-            SYNTAX | {RELATION: "Verb → object", WORD_HEAD: "L2·H0"},
-            do=[("selectbox", RELATION, "Determiner → noun")],
-            controls={WORD_HEAD: "L3·H1"},
+            SYNTAX | {page.RELATION: "Verb → object", page.WORD_HEAD: "L2·H0"},
+            do=[("selectbox", page.RELATION, "Determiner → noun")],
+            controls={page.WORD_HEAD: "L3·H1"},
         ),
         "no such file": Case(
-            SYNTAX | {FILE: "sha256:" + "0" * 64}, ["179 sentences annotated by hand"]
+            SYNTAX | {page.FILE: "sha256:" + "0" * 64}, ["179 sentences annotated by hand"]
         ),
         "a file that is gone": Case(
             SYNTAX,
             ["is not on this machine", "179 sentences annotated by hand"],
-            do=[("session_state", FILE, "sha256:" + "1" * 64)],
+            do=[("session_state", page.FILE, "sha256:" + "1" * 64)],
         ),
         "another test has its own head": Case(
             TESTS_LINK,
-            do=[("selectbox", TEST, "Previous token")],
-            controls={TEST_HEAD: "L0·H2"},
+            do=[("selectbox", page.TEST, "Previous token")],
+            controls={page.TEST_HEAD: "L0·H2"},
         ),
         "another model has its own test": Case(
             TESTS_LINK | {"inside:model": "induction"},
             do=[("selectbox", "inside:model", "all-MiniLM-L6-v2")],
-            controls={TEST: "Duplicate token", TEST_HEAD: "L2·H9"},
+            controls={page.TEST: "Duplicate token", page.TEST_HEAD: "L2·H9"},
         ),
         "a model without ordered items has another test": Case(
-            TESTS_LINK | {TEST: "Successor"},
+            TESTS_LINK | {page.TEST: "Successor"},
             do=[("selectbox", "inside:model", "induction")],
-            controls={TEST: "Induction"},
+            controls={page.TEST: "Induction"},
         ),
     },
 )
 
 
 def test_lines_are_read_once_each_and_what_is_left_out_is_said():
-    assert read_sentences("a b\n\n  a   b \nc") == (("a b", "c"), None)
-    lines = [*map(str, range(MAX_SENTENCES + 5)), "x" * (MAX_LETTERS + 1)]
-    taken, trouble = read_sentences("\n".join(lines))
-    assert len(taken) == MAX_SENTENCES
+    assert page.read_sentences("a b\n\n  a   b \nc") == (("a b", "c"), None)
+    lines = [*map(str, range(page.MAX_SENTENCES + 5)), "x" * (page.MAX_LETTERS + 1)]
+    taken, trouble = page.read_sentences("\n".join(lines))
+    assert len(taken) == page.MAX_SENTENCES
     assert "first 60" in trouble and "1 of the lines" in trouble
 
 
@@ -174,8 +164,8 @@ def test_arrays_alone_are_measured_on_themselves():
         ("previous", "L0·H0", "previous token"),
         ("induction", "L0·H1", "induction"),
     ):
-        app.selectbox(key=ROLE).set_value(role).run()
-        assert app.selectbox(key=HEAD).value == head
+        app.selectbox(key=page.ROLE).set_value(role).run()
+        assert app.selectbox(key=page.HEAD).value == head
         assert_says(app, f"1 of 2 heads has the role {name}")
 
 
@@ -206,11 +196,11 @@ def test_a_file_of_one_s_own_waits_for_a_press_and_is_measured(tmp_path, monkeyp
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
     monkeypatch.setattr("pages.head_roles.UNASKED", 0)
     blocks = OWN.read_text("utf-8").split("\n\n")
-    app = open_at("head_roles", **SYNTAX, **{FILE: reading.put("\n\n".join(blocks[:12]))})
+    app = open_at("head_roles", **SYNTAX, **{page.FILE: reading.put("\n\n".join(blocks[:12]))})
     assert_says(app, "3 of 12 sentences measured")
     app.button(key="head_roles:read:go").click().run()
     assert_says(app, "12 sentences of your file")
-    assert app.button(key=f"{FILE}:clear")
+    assert app.button(key=f"{page.FILE}:clear")
     assert_script(app)
 
 

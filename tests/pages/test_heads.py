@@ -11,14 +11,13 @@ from core.studies import heads as compute
 from core.tokens import SENTENCE, embed
 from dashboard.draw.formats import SPACE
 from pages import heads
-from pages.heads import IDEAS, overlap_square
 from tests.cases import each
 from tests.pages.app import Case, open_at, page_cases, set_control
 
 TOKENS = ("The", "animal", "was", "too", "tired", ".")
 RANDOM = compute.random_qkv(TOKENS, 64, 4, 126)
 RANDOM_LAYER = {"weights": "Random"}
-SHARED = RANDOM_LAYER | {"idea": IDEAS["shared"]}
+SHARED = RANDOM_LAYER | {"idea": heads.IDEAS["shared"]}
 test_what_it_says = page_cases(
     "heads",
     {
@@ -42,10 +41,12 @@ test_what_it_says = page_cases(
             do=[("select_slider", "length", 1024), ("select_slider", "kv:4", 1)],
         ),
         "lambda": Case(
-            RANDOM_LAYER | {"idea": IDEAS["subtract"]}, ["0.6·e^(−0.3·3) = 0.56"], ["= 0.20"]
+            RANDOM_LAYER | {"idea": heads.IDEAS["subtract"]}, ["0.6·e^(−0.3·3) = 0.56"], ["= 0.20"]
         ),
         "lambda of the first layer": Case(
-            RANDOM_LAYER | {"idea": IDEAS["subtract"]}, ["= 0.20"], do=[("slider", "depth", 1)]
+            RANDOM_LAYER | {"idea": heads.IDEAS["subtract"]},
+            ["= 0.20"],
+            do=[("slider", "depth", 1)],
         ),
         "no words": Case({}, ["Type a sentence"], do=[("text_input", "tokens", "   ")]),
         "wrong links": Case({"idea": "Three", "d_model": "7"}, ["idea = Three", "d_model = 7"]),
@@ -61,7 +62,7 @@ test_what_it_says = page_cases(
             do=[("session_state", "trained", True)],
         ),
         "two maps": Case(
-            {"start": "minilm", "idea": IDEAS["subtract"]}, [">it</span> gives “animal”"]
+            {"start": "minilm", "idea": heads.IDEAS["subtract"]}, [">it</span> gives “animal”"]
         ),
         # A link of before MiniLM opens the random layer of then
         **{
@@ -74,7 +75,7 @@ test_what_it_says = page_cases(
             for link, weights, words in (
                 ({"heads:False:64": "8"}, "random", SENTENCE),
                 ({"seed": "5"}, "random", SENTENCE),
-                ({"idea": IDEAS["shared"]}, "random", SENTENCE),
+                ({"idea": heads.IDEAS["shared"]}, "random", SENTENCE),
                 ({"tokens": "red green"}, "random", "red green"),
                 ({}, "minilm", compute.MINILM_TEXT),
             )
@@ -90,9 +91,9 @@ test_what_it_says = page_cases(
 
 
 @pytest.mark.parametrize("d_model", [4, 5, 9, 16, 96])
-@pytest.mark.parametrize("idea", IDEAS)
+@pytest.mark.parametrize("idea", heads.IDEAS)
 def test_every_size_is_drawn_or_refused_in_words(idea, d_model):
-    at = open_at("heads", "heads:", **RANDOM_LAYER, idea=IDEAS[idea])
+    at = open_at("heads", "heads:", **RANDOM_LAYER, idea=heads.IDEAS[idea])
     set_control("heads:", at, "select_slider", "d_model", d_model)
     assert not at.error or "take" in at.error[0].value
 
@@ -175,7 +176,7 @@ def test_the_heads_that_stand_large_are_those_with_the_least_in_common():
 
 
 def test_the_square_holds_every_pair_once_each_way():
-    html = overlap_square(np.array([[1.0, 0.25], [0.25, 1.0]]), "light")
+    html = heads.overlap_square(np.array([[1.0, 0.25], [0.25, 1.0]]), "light")
     assert html.count(">.25</td>") == 2 and html.count("></td>") == 2
     assert "head 0 and head 1: 0.25" in html
 

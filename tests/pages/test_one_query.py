@@ -6,7 +6,7 @@ import math
 import re
 from contextlib import suppress
 from functools import partial
-from itertools import zip_longest
+from itertools import product, zip_longest
 
 import numpy as np
 import pytest
@@ -78,18 +78,9 @@ def test_every_projection_score_and_normalizer_can_be_chosen_and_is_drawn():
     assert len(seen) == max(len(AXES[axis]) for axis in axes)
 
 
-def test_a_typed_formula_that_cannot_be_read_or_computed_is_said_in_words():
-    at, name = open_page(**LAYER, position="formula"), "position:formula:formula"
-    before = live(put(at, "text_input", name, "score - 3*(i-j)"))
-    at = put(at, "text_input", name, "score - 3*(i-")
-    assert "^" in at.code[0].value and live(at) == before, "the picture stays"
-    assert "zero" in put(at, "text_input", name, "score / (i-j)").error[0].value
-
-
 def test_folded_heads_show_either_map_and_the_weights_they_make():
     at = open_page(projection="differential(depth=12)", stage="2 Score")
-    first = live(at)
-    assert live(put(at, "pills", "half", 1)) != first
+    assert live(at) != live(put(at, "pills", "half", 1))
     at = put(at, "segmented_control", "stage", 5)
     assert r"a_1 = " in live(at) and r"a_2 = " in live(at) and drawn(at)["weights"]["signed"]
     assert min(key["weight"]["value"] for key in drawn(at)["keys"]) < 0
@@ -172,6 +163,21 @@ test_what_it_says = page_cases(
             do=[("selectbox", "position", "alibi")],
         ),
         "a row without keys": Case({"mask": "padding", "real": "0"}, ["mathbf{0}"]),
+        "the code that ran": Case(
+            {},
+            ["scores = q @ k.mT", "def exact(inputs"],
+            do=[("session_state", "sources", True)],
+        ),
+        "half a formula": Case(
+            LAYER | {"position": "formula"},
+            ["^", "displaystyle"],  # where it ends, and the picture of before
+            do=[("text_input", "position:formula:formula", "score - 3*(i-")],
+        ),
+        "a formula without a value": Case(
+            LAYER | {"position": "formula"},
+            ["zero"],
+            do=[("text_input", "position:formula:formula", "score / (i-j)")],
+        ),
         "the worked example": Case(
             LAYER, ["frac{8.34}{14.48}"], do=[("selectbox", "preset", "worked")]
         ),
@@ -244,25 +250,15 @@ def test_the_steps_stay_exact_under_another_kernel():
 def test_next_walks_the_six_stages_also_when_a_press_brings_an_older_one_with_it():
     # As a browser sends a second press that has not yet heard of the first one.
     at = open_page(stage="1 Project")
-    seen = [live(at)]
-    for _ in range(5):
-        seen.append(live(at.button(key="one:next").click().run()))
-    assert len(set(seen)) == 6 and at.button(key="one:next").disabled
-    at.segmented_control(key="one:stage").set_value(3)
-    at = at.run()
+    seen = {live(at), *(live(at.button(key="one:next").click().run()) for _ in range(5))}
+    assert len(seen) == 6 and at.button(key="one:next").disabled
+    put(at, "segmented_control", "stage", 3)
     at.segmented_control(key="one:stage").set_value(1)
-    at = at.button(key="one:next").click().run()
+    at.button(key="one:next").click().run()
     assert at.segmented_control(key="one:stage").value == 4
 
 
 # What One query opens on: a projection, its question and its moves; earlier links; every control in the link.
-
-
-def test_the_code_that_ran_is_shown():
-    at = open_page()
-    at.session_state["one:sources"] = True
-    code = "\n".join(block.value for block in at.run().code)
-    assert "scores = q @ k.mT" in code and "def exact(inputs" in code
 
 
 @each(
@@ -478,15 +474,6 @@ def test_a_row_that_sees_nothing_is_named_in_every_stage():
     assert np.array_equal(r.out, np.zeros_like(r.out))
 
 
-@each("sentence", ["one", "a a", "{ } \\ %", "😀 👍", "x " * 80])
-@each("mask", ["none", "causal", "padding", "local", "both"])
-def test_every_stage_has_an_equation_a_sentence_and_braces_that_close(sentence, mask):
-    real = 1 if mask == "padding" else None
-    config = CONFIG.with_(mask=BOTH if mask == "both" else Choice(mask))
-    r = reading(config, sentence, query=0, real=real)
-    check_stages(r, config, len(r.keys) - 1, real)
-
-
 def test_the_equation_holds_the_live_numbers():
     r = reading()
     line = "".join(equation_of(r, CONFIG, 5))
@@ -588,14 +575,18 @@ def test_every_choice_has_words_numbers_and_equations_in_every_stage():
             r = reading(config, head=1, real=real, half=half)
             check_stages(r, config, r.best, real, 1)
             shown(r, config, real=real)
+    masks = (*map(Choice, ("none", "causal", "padding", "local")), BOTH)
+    for text, mask in product(("one", "a a", "{ } \\ %", "😀 👍", "x " * 80), masks):
+        config, real = CONFIG.with_(mask=mask), 1 if mask.key == "padding" else None
+        r = reading(config, text, query=0, real=real)
+        check_stages(r, config, len(r.keys) - 1, real)
 
 
-def test_a_scale_of_each_head_is_read_for_the_head_that_is_shown():
-    config = AttentionConfig(16, 4, score=Choice("cosine"))
-    for head in range(4):
-        r = reading(config, head=head)
-        np.testing.assert_allclose(r.raw * r.scale, r.scores, atol=1e-5)
-        assert np.abs(r.raw).max() <= 1 + 1e-5
+@each("head", range(4))
+def test_a_scale_of_each_head_is_read_for_the_head_that_is_shown(head):
+    r = reading(AttentionConfig(16, 4, score=Choice("cosine")), head=head)
+    np.testing.assert_allclose(r.raw * r.scale, r.scores, atol=1e-5)
+    assert np.abs(r.raw).max() <= 1 + 1e-5
 
 
 def test_a_rule_that_adjusts_is_shown_from_before_to_after():

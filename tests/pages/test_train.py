@@ -30,7 +30,6 @@ from dashboard.ui.runs import EXAMPLE_RUN, load_run, summarize
 from pages import train
 from pages.compare_runs import sides
 from pages.sweeps import own_runs
-from pages.train import fits, of_model
 from pages.transformer import sources
 from tests.pages.app import (
     Case,
@@ -118,27 +117,6 @@ def test_what_is_picked_by_name_by_a_move_or_typed_is_trained_with():
     assert own.config().model.attention.position["formula"] == "score - 0.25*abs(i - j)"
 
 
-def test_only_heads_that_divide_are_on_offer():
-    app, unfold = open_train(), ("session_state", f"{NAME}:sizes", True)
-    assert_case(app, Case(do=[unfold, ("select_slider", f"{NAME}:d_model", 96)]))
-    heads = app.select_slider(key=f"{NAME}:heads:96").options
-    assert heads == ["1", "2", "3", "4", "6", "8", "12", "16"]
-
-
-@pytest.mark.parametrize("size", train.SIZES)
-def test_the_dial_sets_what_was_not_set_by_hand(size):
-    app, base = open_train(), recommended(make_task(TaskConfig.of("reverse")), "transformer")
-    dial = ("select_slider", f"{NAME}:size", size)
-    heads = ("select_slider", f"{NAME}:heads:32", 4)
-    unfold = ("session_state", f"{NAME}:sizes", True)  # so that its widgets hold the recipe
-    made = trained(app, unfold, ("number_input", f"{NAME}:d_ff", 80), heads, dial).config()
-    sizes = train.sizes_of(base, size)
-    assert (made.model.d_model, made.model.layers) == (sizes["d_model"], sizes["layers"])
-    assert (made.steps, made.model.d_ff, made.model.num_heads) == (sizes["steps"], 80, 4)
-    again = open_at("train", **dict(app.query_params) | {"run": ""})
-    assert trained(again).config() == made
-
-
 NO_ATTENTION = {"train:reverse:kind": "recurrent", "train:reverse:recurrent:mechanism": "none"}
 
 
@@ -200,6 +178,9 @@ test_what_it_says = page_cases(
         ),
         "too few letters": Case(
             do=[("slider", "train:reverse:length", 2)], says=["too few", "Train (disabled)"]
+        ),
+        "a norm after the sum": Case(
+            {f"{NAME}:residual": "attention"}, ["post-norm could take; take norm = pre"]
         ),
         "data of one row": Case(
             {"train:task": "own_pairs"},
@@ -383,6 +364,17 @@ def test_what_is_chosen_in_a_popover_is_asked_for_when_it_is_closed():
     assert (model.layers, model.normalization, config.optimizer) == (3, "rms", "sgd")
     assert (config.patience, model.dropout, model.attention.dropout) == (7, 0.1, 0.1)
     assert_says(app, "layers 3", "SGD")  # a closed popover says what differs from the recipe
+
+
+@pytest.mark.parametrize("size", train.SIZES)
+def test_the_dial_sets_what_was_not_set_by_hand(size):
+    base, app = controls_of(**{f"{NAME}:sizes": True})  # so that its widgets hold the recipe
+    heads = ("select_slider", f"{NAME}:heads:32", 4)
+    dial = ("select_slider", f"{NAME}:size", size)
+    assert_case(app, Case(do=[("number_input", f"{NAME}:d_ff", 80), heads, dial]))
+    made, sizes = app.session_state["asked"], train.sizes_of(base, size)
+    assert (made.model.d_model, made.model.layers) == (sizes["d_model"], sizes["layers"])
+    assert (made.steps, made.model.d_ff, made.model.num_heads) == (sizes["steps"], 80, 4)
 
 
 @pytest.mark.parametrize(
@@ -590,11 +582,6 @@ def test_a_run_without_the_plain_sum_has_its_map_over_depth():
     assert not stack.set_value("decoder").run().exception
 
 
-def test_a_model_whose_norm_follows_the_sum_says_that_it_needs_one_before():
-    app = open_at("train", **{f"{NAME}:residual": "attention"})
-    assert_says(app, "post-norm could take; take norm = pre")
-
-
 @pytest.mark.parametrize(
     "task, given",
     [("own_table", {"data": LOPSIDED}), ("iris", {}), ("digits", {}), ("language", {})],
@@ -713,10 +700,10 @@ def test_by_hand_a_drawing():
 def test_the_controls_of_a_hierarchical_model():
     # Neither positions nor what a decoder reads are on offer; the mechanisms are those of one learned query.
     start = make_task(TaskConfig.of("documents")).recommended["hierarchical"].model
-    keys = [param.key for param in of_model(ModelConfig.from_json(start))]
+    keys = [param.key for param in train.of_model(ModelConfig.from_json(start))]
     assert keys == ["layers", "cell", "bidirectional", "dropout"]
     names = ("bahdanau", "luong_general", "luong_local_m", "vaswani", "linear_transformer")
-    assert [fits(key, "hierarchical", (32, 1)) for key in names] == [True] * 2 + [False] * 3
+    assert [train.fits(key, "hierarchical", (32, 1)) for key in names] == [True] * 2 + [False] * 3
 
 
 # The page Fine-tune.

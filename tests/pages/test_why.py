@@ -14,29 +14,11 @@ from streamlit.testing.v1 import AppTest
 
 from core.runs.runs import create_run, list_runs
 from core.studies import why as study
-from core.studies.why import (
-    FEW,
-    FEW_STEPS,
-    SCORES,
-    SECONDS,
-    SIZES,
-    Controls,
-    Model,
-    Point,
-    Sentence,
-    TrainedModel,
-    by_length,
-    models,
-    over_time,
-    sentence,
-    thinned,
-)
 from core.tasks import TaskConfig
 from core.training import Bucket, Prediction, Record
 from dashboard.server import jobs
 from dashboard.ui.panels import SHOW
 from pages import why
-from pages.why import Comparison, rows
 from tests.cases import each
 from tests.pages.app import (
     Case,
@@ -65,8 +47,8 @@ def plain_text(app: AppTest) -> str:
 
 
 def drawn(app: AppTest, number: int = 0) -> list[dict]:
-    rows = convert_arrow_bytes_to_pandas_df(app.get("vega_lite_chart")[number].proto.data.data)
-    return [row for row in rows.to_dict("records") if row["kind"] == "point"]
+    table = convert_arrow_bytes_to_pandas_df(app.get("vega_lite_chart")[number].proto.data.data)
+    return [row for row in table.to_dict("records") if row["kind"] == "point"]
 
 
 def primary(app: AppTest) -> list[str]:
@@ -79,7 +61,10 @@ def bars(app: AppTest) -> list[str]:
 
 def pair(state: str = "running", decoded: bool = True, **setting):
     """Two runs as their folders stand at step 25."""
-    runs = [create_run(Controls(**setting).config(model)) for model in Controls(**setting).pair]
+    runs = [
+        create_run(study.Controls(**setting).config(model))
+        for model in study.Controls(**setting).pair
+    ]
     example = Prediction(("one", ";", "two"), ("eins", ";", "zwei"), ("eins", ";", "drei"))
     for place, run in enumerate(runs):
         more = {
@@ -110,14 +95,14 @@ def test_the_page_opens_with_the_kept_measurement():
     points = drawn(app)
     assert {row["model"] for row in points} == {"one vector", "attention", "one vector, 256"}
     attention = {row["name"]: row["y"] for row in points if row["model"] == "attention"}
-    exact = by_length(SAVED, models(SAVED)[1], "sequence_accuracy")["51–60"]
+    exact = study.by_length(SAVED, study.models(SAVED)[1], "sequence_accuracy")["51–60"]
     assert why.stats_text(exact).startswith(f"{attention['51–60']:.0f}")
     assert "make bottleneck" in plain_text(opened(app, "numbers"))
     assert {row["model"] for row in drawn(app, 2)} == set(why.names(SAVED).values())
 
 
 def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
-    app, setting = open_page(), Controls(32, 20, "general", 5, 3)
+    app, setting = open_page(), study.Controls(32, 20, "general", 5, 3)
     for name in ("d_model", "longest", "score", "seconds"):
         app.selectbox(key=f"why:{name}").set_value(getattr(setting, name))
     app.number_input(key="why:seed").set_value(3).run()
@@ -151,9 +136,9 @@ def test_two_running_models_stand_side_by_side(monkeypatch):
     app = open_page(pair(decoded=False)[1])  # the saved measurement stays until both have a result
     assert_says(app, "still the saved measurement", "comes at step 50")
     assert bars(app) and {row["name"] for row in drawn(app)} >= {"1–10", "51–60"}
-    app = open_page(pair(decoded=False, seconds=FEW_STEPS)[1])
-    assert bars(app) == [f"{name}: step 25 of {FEW}" for name in ("One vector", "Attention")]
-    assert f"comes at step {FEW}." in plain_text(app)
+    app = open_page(pair(decoded=False, seconds=study.FEW_STEPS)[1])
+    assert bars(app) == [f"{name}: step 25 of {study.FEW}" for name in ("One vector", "Attention")]
+    assert f"comes at step {study.FEW}." in plain_text(app)
 
 
 def test_a_finished_pair_says_so_and_leads_back():
@@ -187,16 +172,13 @@ def test_a_failed_run_is_told():
     assert "ended before their first measurement" in plain_text(app) and not drawn(app)
 
 
-def test_one_run_twice_is_no_pair():
+def test_a_full_queue_is_said_and_one_run_twice_is_no_pair(monkeypatch):
     assert_says(open_page(".".join([pair()[0][1].id] * 2)), "are no such pair")
-
-
-def test_a_full_queue_is_said(monkeypatch):
     monkeypatch.setattr(jobs, "QUEUE", 1)
     app = open_page()
     app.button(key="why:run").click().run()
     assert_says(app, "could not be started")
-    assert not list_runs()
+    assert len(list_runs()) == 2
 
 
 def test_runs_of_a_few_steps_are_not_compared():
@@ -220,11 +202,16 @@ def test_the_prediction_is_computed_from_the_saved_measurement():
 
 def test_the_notice_of_a_move_leads_to_the_picture_and_goes_when_closed_or_the_page_is_left():
     app = open_page().button(key="why:try:2").click().run()
-    assert_says(app, f"trains each model for {FEW} steps", "The charts show the saved measurement")
+    assert_says(
+        app, f"trains each model for {study.FEW} steps", "The charts show the saved measurement"
+    )
     anchor = re.search(r"\*\*Notice:.*\[To the picture\]\(#(.+?)\)", page_text(app), re.DOTALL)[1]
     assert any(f'id="{anchor}"' in part.proto.body for part in app.get("html"))
     app.button(key="why:close").click().run()
-    assert "Notice:" not in page_text(app) and app.selectbox(key="why:seconds").value == FEW_STEPS
+    assert (
+        "Notice:" not in page_text(app)
+        and app.selectbox(key="why:seconds").value == study.FEW_STEPS
+    )
     assert "Notice:" in page_text(app.button(key="why:try:2").click().run())
     for page in ("start", "why"):
         app.switch_page(f"../pages/{page}.py").run()
@@ -263,15 +250,15 @@ test_what_it_says = page_cases(
 # What Why attention draws and says, from records made by hand; and the experiment itself, in small.
 
 
-NONE, DOT = Model(None, 8), Model("dot", 8)
+NONE, DOT = study.Model(None, 8), study.Model("dot", 8)
 
 
 def learned(model, seed, exact, bleu, seconds=1.0):
-    points = (Point(0, 0.0, 0.0, 0.0), Point(10, seconds, bleu[-1], exact[-1]))
+    points = (study.Point(0, 0.0, 0.0, 0.0), study.Point(10, seconds, bleu[-1], exact[-1]))
     buckets = tuple(
         Bucket(name, 5, e, b) for name, e, b in zip(("1–10", "11–20"), exact, bleu, strict=True)
     )
-    return TrainedModel(model, seed, points, buckets, 10)
+    return study.TrainedModel(model, seed, points, buckets, 10)
 
 
 FOUR = (
@@ -283,51 +270,62 @@ FOUR = (
 
 
 def test_both_models_are_the_same_but_for_the_attention():
-    setting = Controls(32, 30, "general", 5, 7)
+    setting = study.Controls(32, 30, "general", 5, 7)
     without, with_it = map(setting.config, setting.pair)
     assert without.model.attention is None and with_it.model.attention.score.key == "general"
     assert without.to_json() | {"model": None} == with_it.to_json() | {"model": None}
     limits = with_it.max_train_seconds, with_it.task["max_source"], with_it.finish_early
-    assert limits == (5, 30, False) and Controls.of(with_it) == setting
-    few = Controls(seconds=FEW_STEPS)  # runs of a few steps end there on any machine
-    assert {few.config(model).steps for model in few.pair} == {FEW}
-    assert Controls.of(few.config(few.pair[1])) == few
+    assert limits == (5, 30, False) and study.Controls.of(with_it) == setting
+    few = study.Controls(seconds=study.FEW_STEPS)  # runs of a few steps end there on any machine
+    assert {few.config(model).steps for model in few.pair} == {study.FEW}
+    assert study.Controls.of(few.config(few.pair[1])) == few
 
 
 @each(
     ("size", "score", "seconds"),
-    [*product((SIZES[0], SIZES[-1]), SCORES, (SECONDS[1], SECONDS[-1]))],
+    [
+        *product(
+            (study.SIZES[0], study.SIZES[-1]), study.SCORES, (study.SECONDS[1], study.SECONDS[-1])
+        )
+    ],
 )
 def test_every_setting_on_offer_can_run(size, score, seconds):
-    setting = Controls(size, score=score, seconds=seconds)
+    setting = study.Controls(size, score=score, seconds=seconds)
     assert {setting.config(model).max_train_seconds for model in setting.pair} == {seconds}
 
 
 def test_seeds_are_averaged_and_their_spread_told():
-    exact = by_length(FOUR, NONE, "sequence_accuracy")
+    exact = study.by_length(FOUR, NONE, "sequence_accuracy")
     assert (exact["11–20"].mean, exact["11–20"].std) == pytest.approx((20.0, 200**0.5))
-    clocks = [[x for x, _ in over_time(FOUR, DOT, "bleu", clock)] for clock in ("seconds", "step")]
+    clocks = [
+        [x for x, _ in study.over_time(FOUR, DOT, "bleu", clock)] for clock in ("seconds", "step")
+    ]
     assert clocks == [[0.0, 3.0], [0, 10]]
-    five = [*FOUR, TrainedModel(DOT, 2, (Point(0, 0.0, 0.0, 0.0),), (), 0)]
+    five = [*FOUR, study.TrainedModel(DOT, 2, (study.Point(0, 0.0, 0.0, 0.0),), (), 0)]
     # Only steps that every seed has reached.
-    assert len(over_time(five, DOT, "bleu", "step")) == 1
-    assert len(by_length(five, DOT, "sequence_accuracy")["1–10"].values) == 2
+    assert len(study.over_time(five, DOT, "bleu", "step")) == 1
+    assert len(study.by_length(five, DOT, "sequence_accuracy")["1–10"].values) == 2
 
 
 def test_models_stand_in_one_order_and_the_larger_says_its_size():
     others = [
-        learned(Model(score, size), 0, (1, 1), (9, 9))
+        learned(study.Model(score, size), 0, (1, 1), (9, 9))
         for score, size in ((None, 16), ("general", 8))
     ]
-    assert models([*FOUR, *others]) == [NONE, DOT, Model("general", 8), Model(None, 16)]
+    assert study.models([*FOUR, *others]) == [
+        NONE,
+        DOT,
+        study.Model("general", 8),
+        study.Model(None, 16),
+    ]
     names = ["one vector", "attention", "attention, general", "one vector, 16"]
     assert list(why.names([*FOUR, *others]).values()) == names
 
 
 def test_the_sentence_of_the_page_is_the_numbers():
-    larger = learned(Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0))
+    larger = learned(study.Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0))
     sentence, more, alone = (
-        why.fact_text(Comparison(Controls(8), some, None)).replace("\u00a0", " ")
+        why.fact_text(why.Comparison(study.Controls(8), some, None)).replace("\u00a0", " ")
         for some in (FOUR, (*FOUR, larger), FOUR[:2])
     )
     assert sentence == (
@@ -340,32 +338,32 @@ def test_the_sentence_of_the_page_is_the_numbers():
 
 def test_lines_are_drawn_with_their_spread_and_names_apart():
     lines = [
-        (name, index, list(by_length(FOUR, model, "sequence_accuracy").items()))
+        (name, index, list(study.by_length(FOUR, model, "sequence_accuracy").items()))
         for index, (name, model) in enumerate((("one vector", NONE), ("dot product", DOT)))
     ]
-    table = rows([*lines, ("not yet", 2, [])])
+    table = why.rows([*lines, ("not yet", 2, [])])
     points = [row for row in table if row["kind"] == "point"]
     assert [row["name"] for row in points] == ["1–10", "11–20"] * 2
     assert [row["y"] for row in points] == pytest.approx([80, 20, 100, 70])
     assert all(0 <= row["low"] <= row["y"] <= row["high"] <= 100 for row in points)
     labels = {row["model"] for row in table if row["kind"] == "label"}
-    assert labels == {"one vector", "dot product"} and rows([]) == []
+    assert labels == {"one vector", "dot product"} and why.rows([]) == []
 
 
 def test_an_equation_has_the_weights_of_its_row():
     weights = np.full((3, 4), 0.1, dtype=np.float32)
     weights[1] = (0.7, 0.2, 0.06, 0.04)
-    shown = Sentence(("two", "hundred", ";", "one"), ("zwei", "hundert"))
-    without, with_it = why.equations(Controls(8), shown, weights, 1)
+    shown = study.Sentence(("two", "hundred", ";", "one"), ("zwei", "hundert"))
+    without, with_it = why.equations(study.Controls(8), shown, weights, 1)
     vector = r"[\overrightarrow{h}_{3};\, \overleftarrow{h}_0] \in \mathbb{R}^{8}"
     assert vector in without and "c_{2} =" in without
     terms = (r"0.70\, h_{0}^{\text{two}}", r"0.060\, h_{2}^{\text{;}}", "0.04")
     assert all(part in with_it for part in (r"c_{1}^{\text{hundert}}", *terms)), with_it
-    assert r"c_{2}^{\text{end}}" in why.equations(Controls(8), shown, weights, 2)[1]
+    assert r"c_{2}^{\text{end}}" in why.equations(study.Controls(8), shown, weights, 2)[1]
 
 
 def test_the_sentence_table_counts_errors_and_escapes():
-    shown = Sentence(("a", "<b>"), ("x", "y"), {NONE: ("x", "<z>"), DOT: ("x", "y")})
+    shown = study.Sentence(("a", "<b>"), ("x", "y"), {NONE: ("x", "<z>"), DOT: ("x", "y")})
     drawn = why.sentence_table(shown, {NONE: "one vector", DOT: "dot product"}, "#f00", "#eee")
     assert "&lt;b&gt;" in drawn and "&lt;z&gt;</b>" in drawn and "<z>" not in drawn
     assert drawn.index(">1</td>") < drawn.index(">0</td>")
@@ -374,7 +372,7 @@ def test_the_sentence_table_counts_errors_and_escapes():
 def test_the_longest_watched_sentence_is_read_from_the_runs(tmp_path):
     runs, maps = {}, {"0:cross": np.full((1, 1, 2, 1), 1.0), "1:cross": np.full((1, 1, 3, 2), 0.5)}
     for model in (NONE, DOT):
-        run = create_run(Controls(8).config(model), tmp_path / str(model.score))
+        run = create_run(study.Controls(8).config(model), tmp_path / str(model.score))
         said = (
             Prediction(("a",), ("b",), ("b",)),
             Prediction(("a", "c"), ("b", "d"), (str(model.score),)),
@@ -383,11 +381,13 @@ def test_the_longest_watched_sentence_is_read_from_the_runs(tmp_path):
             shown = {"examples": said if step else (), "maps": maps if model.score else {}}
             run.append(Record(step, sequence_accuracy=0.0, bleu=1.0, **shown))  # type: ignore[arg-type]
         runs[model] = (run, run.records())
-    longest = sentence(runs)
+    longest = study.sentence(runs)
     assert (longest.source, longest.target) == (("a", "c"), ("b", "d"))
     assert longest.outputs == {NONE: ("None",), DOT: ("dot",)}
     assert [step for step, _ in longest.frames] == [0, 1, 2, 3]
-    assert longest.frames[0][1].shape == (3, 2) and sentence({NONE: (runs[NONE][0], [])}) is None
+    assert (
+        longest.frames[0][1].shape == (3, 2) and study.sentence({NONE: (runs[NONE][0], [])}) is None
+    )
 
 
 @each(
@@ -395,13 +395,13 @@ def test_the_longest_watched_sentence_is_read_from_the_runs(tmp_path):
     [(0, []), (1, [0]), (4, [0, 1, 2, 3]), (5, [0, 2, 4]), (6, [0, 2, 4, 5]), (9, [0, 4, 8])],
 )
 def test_as_frames_come_the_kept_ones_stay(count, frames):
-    assert thinned(range(count), 4) == frames
+    assert study.thinned(range(count), 4) == frames
 
 
 def test_the_kept_measurement_is_whole():
     # Made by `make bottleneck`: the models it names, all lengths, and an alignment that is one.
-    saved, (without, with_it) = study.load(), Controls().pair
-    named = set(models(saved.learned))
+    saved, (without, with_it) = study.load(), study.Controls().pair
+    named = set(study.models(saved.learned))
     assert named == set(study.MODELS) == set(saved.seconds), "run make bottleneck"
     assert {(one.buckets[-1].lengths, one.held_out) for one in saved.learned} == {("51–60", 1000)}
     # Equal steps; run make bottleneck when it is quiet.
@@ -410,7 +410,7 @@ def test_the_kept_measurement_is_whole():
     assert weights.shape == (len(saved.sentence.target) + 1, len(saved.sentence.source))
     assert weights.sum(-1) == pytest.approx(np.ones(len(weights)), abs=0.01)
     exact, bleu = (
-        {model: by_length(saved.learned, model, metric)["51–60"].mean for model in named}
+        {model: study.by_length(saved.learned, model, metric)["51–60"].mean for model in named}
         for metric in ("sequence_accuracy", "bleu")
     )
     assert bleu[with_it] >= 90 and bleu[without] < 45, "the budget of the design"
@@ -419,7 +419,7 @@ def test_the_kept_measurement_is_whole():
 
 def test_the_experiment_in_small(tmp_path, monkeypatch):
     # Real runs, in this process: both models are measured, and what is saved is what is loaded.
-    small = Controls(d_model=8, longest=20)
+    small = study.Controls(d_model=8, longest=20)
     for name, value in {
         "MODELS": small.pair,
         "SAVED": tmp_path,
