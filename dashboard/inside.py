@@ -48,6 +48,7 @@ from dashboard.ui.model_picker import (
     downloaded_models,
     head_field,
     input_errors,
+    linked_number,
     masked_inputs,
     output_field,
     output_names,

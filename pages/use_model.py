@@ -40,6 +40,7 @@ from dashboard.inside import (
     input_errors,
     inputs_lines,
     is_allowed,
+    linked_number,
     model_cell,
     one_thread,
     question_code,
@@ -73,9 +74,7 @@ from dashboard.page import (
     figure,
     fragment,
     layer,
-    link_value,
     number,
-    one_of,
     plain,
     read_linked,
     shared,
@@ -85,10 +84,10 @@ from dashboard.page import (
     step_of,
     theme,
     title,
-    write_link,
     write_linked,
 )
 
+PAGE = "use_model"
 AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button
 
 
@@ -98,10 +97,6 @@ def answer_question(ref: ModelRef, question: Question) -> study.Answer:
 
 
 def effects(ref: ModelRef, question: Question) -> study.Effects:
-    return shared(_measure_effects, ref, question)
-
-
-def _measure_effects(ref: ModelRef, question: Question) -> study.Effects:
     answer = answer_question(ref, question)
     with one_thread(answer.work / answer.heads < 1e9):  # up to which one thread is the faster
         return study.effects(answer)
@@ -110,7 +105,6 @@ def _measure_effects(ref: ModelRef, question: Question) -> study.Effects:
 # The controls: the sentences to compare, the word to mask or to explain, and the start of a long measurement.
 
 
-WORD = "use_model:word"
 FIELDS = Fields(
     "use_model",
     more=Text(
@@ -127,23 +121,17 @@ FIELDS = Fields(
 )
 
 
-def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
-    """The index of the picked token; the link holds it, for the text that it was made with."""
-    names, state = [plain(name) for name in distinct(tokens)], st.session_state
-    if state.setdefault(WORD, key) != key:
-        state[WORD] = key
-        write_link(WORD, None)
-    state.setdefault(key, default)
-    link_value(key, default, one_of(range(len(names))), name=WORD)
-    pick = st.selectbox if len(names) > 40 else partial(st.segmented_control, required=True)
-    choice = pick(
+def pick_word(label: str, tokens: Sequence[str], default: int, key: str) -> int:
+    return linked_number(
+        PAGE,
         label,
-        range(len(names)),
-        format_func=names.__getitem__,
-        key=key,
-        help="The page shows the answer for this word and the head that it depends on most.",
+        key,
+        dict(enumerate(map(plain, distinct(tokens)))),
+        default,
+        "The page shows the answer for this word and the head that it depends on most.",
+        f"{PAGE}:word",
+        most_in_sight=40,
     )
-    return default if choice is None else int(choice)
 
 
 # What the page computes as Python.
@@ -250,17 +238,17 @@ def _head(
     choice: ModelChoice, answer: study.Answer, head: study.Head
 ) -> tuple[Cell, dict[str, np.ndarray]]:
     """The map of the shown head, and where it was measured what the answer loses without each head."""
-    code, text = (
-        f"""
+    text, results = "The map of one head.", {"weights": answer.trace.head(head.index, head.head)}
+    code = f"""
 trace = reading.trace.of({answer.trace.kinds[0]!r})
 weights = trace.head({head.index}, {head.head})  # (T, S)
-""",
-        "The map of one head.",
-    )
-    results = {"weights": answer.trace.head(head.index, head.head)}
+"""
     if head.effect is not None:
         results["changes"] = np.array(
-            [effect.change for effect in effects(choice.ref, answer.baseline.question).values()]
+            [
+                effect.change
+                for effect in shared(effects, choice.ref, answer.baseline.question).values()
+            ]
         )
         text = "The answer without each head, and the map of one of them."
         code = f"""
@@ -331,12 +319,9 @@ def _without(answer: study.Answer, head: study.Head, word: str) -> str:
 def _instead(answer: study.Answer, effect: Effect) -> str:
     """A value and the full model's; their difference, where both have the same text."""
     value, was = number(effect.value), number(answer.baseline.value)
-    more = "more" if effect.change > 0 else "less"
-    return (
-        f"{value} instead of {was}"
-        if value != was
-        else f"{number(abs(effect.change))} {more} than {was}"
-    )
+    if value != was:
+        return f"{value} instead of {was}"
+    return f"{number(abs(effect.change))} {'more' if effect.change > 0 else 'less'} than {was}"
 
 
 def _rank(answer: study.Answer, head: study.Head) -> str:
@@ -402,8 +387,6 @@ def conditions(answer: study.Answer, head: study.Head) -> str:
 
 
 LONGEST, TIP = 24, 120  # signs of a sentence at the matrix, and under the pointer
-
-PAGE = "use_model"
 
 
 def page() -> None:
@@ -500,7 +483,9 @@ def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
         maskable = maskable_words(line)
         numbers, words = list(maskable), list(maskable.values())
         long = [i for i, word in enumerate(words) if word.isalpha() and len(word) >= 4]
-        picked = _pick("Masked word", words, [0, *long][-1], f"use_model:masked:{inputs.text[:80]}")
+        picked = pick_word(
+            "Masked word", words, [0, *long][-1], f"use_model:masked:{inputs.text[:80]}"
+        )
         inputs = replace(inputs, text=mask_word(pretrained, inputs.text, numbers[picked]))
     question, mask = Question(inputs), plain(pretrained.tokenizer.mask_token)
     best = answer_question(choice.ref, question).baseline.word or ""
@@ -571,7 +556,7 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     words = [position for position, special in enumerate(produced.special) if not special] or [0]
     key = f"use_model:word:{inputs.text[:80]}:{inputs.target or ''}"
     position = words[
-        _pick(
+        pick_word(
             "Word of the output",
             [produced.tokens[position] for position in words],
             study.first_crossing(choice.reading, words),
@@ -600,7 +585,7 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[study.
     if answer.baseline.pretrained.recordable:
         if answer.work <= AT_ONCE or st.session_state.get(requested):
             with st.spinner(f"Switching off each of {answer.heads} heads"):
-                known = effects(choice.ref, question)
+                known = shared(effects, choice.ref, question)
         else:
             st.button(
                 f"Switch off each of {answer.heads} heads, about {study.seconds(answer):.0f} s",

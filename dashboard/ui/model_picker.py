@@ -679,7 +679,7 @@ def masked_inputs(page: str, choice: ModelChoice, name: str = AT) -> ModelInputs
         return choice.inputs
     words, key = maskable_words(line), f"{page}:word:{hash(line.ids)}"
     longest = max(words, key=lambda word: (len(words[word]), word))
-    word = _linked_number(
+    word = linked_number(
         page,
         "Masked word",
         key,
@@ -701,7 +701,7 @@ def position_field(page: str, reading: Reading, masked: int | None = None) -> in
     labels = {position: f"{position} · {after}{token}" for position, token in enumerate(tokens)}
     # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
     last = len(labels) - 1 if reading.target is None else round(0.55 * (len(labels) - 1))
-    return _linked_number(
+    return linked_number(
         page,
         "Answer at position",
         position_key(page, reading),
@@ -711,7 +711,7 @@ def position_field(page: str, reading: Reading, masked: int | None = None) -> in
     )
 
 
-def _linked_number(
+def linked_number(
     page: str,
     label: str,
     key: str,
@@ -719,15 +719,22 @@ def _linked_number(
     default: int,
     about: str,
     name: str = AT,
+    most_in_sight: int = 0,
 ) -> int:
+    """The number that is picked by its name, from a list or, of at most so many, from buttons that are in sight.
+
+    The link holds it as `name`, for what the `key` belongs to.
+    """
     if st.session_state.setdefault(f"{page}:{name}:line", key) != key:
         st.session_state[f"{page}:{name}:line"] = key
         write_link(name, None)
     st.session_state.setdefault(key, default)
     link_value(key, default, one_of(names), name=name)
-    return st.selectbox(
-        label, list(names), key=key, format_func=names.__getitem__, width=room(240), help=about
-    )
+    pick: Any = partial(st.selectbox, width=room(240))
+    if len(names) <= most_in_sight:
+        pick = partial(st.segmented_control, required=True)
+    picked = pick(label, list(names), key=key, format_func=names.__getitem__, help=about)
+    return default if picked is None else int(picked)
 
 
 def output_field(
