@@ -228,3 +228,25 @@ def page_cases(page: str, cases: Mapping[str, Case], prefix: str = "") -> Callab
         assert_case(open_at(page, prefix, **case.link), case, prefix)
 
     return test
+
+
+def visit_cases(
+    cases: Mapping[str, Sequence[tuple[str, Case]]],
+) -> Callable[[Sequence[tuple[str, Case]]], None]:
+    """A test of pages that are visited in turn in one session, as the sidebar opens them, which leaves the link behind.
+
+    Each visit is a page, "" for the one that is open, what is done there, and what holds then.
+    """
+
+    @pytest.mark.parametrize("visits", cases.values(), ids=cases.keys())
+    def test(visits: Sequence[tuple[str, Case]]) -> None:
+        (first, case), *others = visits
+        app = open_at(first, **case.link)
+        assert_case(app, case)
+        for page, case in others:
+            if page:
+                app.query_params.clear()
+                app.switch_page(f"../pages/{page}.py").run()
+            assert_case(app, case)
+
+    return test

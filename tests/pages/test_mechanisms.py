@@ -15,8 +15,10 @@ from core.attention import AXES, AttentionConfig, Choice, entry
 from core.attention.masks import COMPOSITIONS, build_mask
 from core.attention.properties import Pair, score_properties
 from core.seeding import seeded_layer
-from core.studies import compare, masks, positions, scores as study
+from core.studies import compare, efficient, masks, positions, scores as study
+from core.tasks import TaskConfig, make_task
 from core.tokens import SENTENCE
+from core.training import recommended
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import duration, listed, number, percent
 from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
@@ -41,6 +43,7 @@ from tests.pages.app import (
     page_cases,
     page_text,
     set_control,
+    visit_cases,
 )
 
 # Masks: every mask, two joined, a typed rule, a drawing, bad links, each in words.
@@ -851,105 +854,107 @@ test_what_mechanisms_says = page_cases(
 # One mechanism: what was built on a page is what the next one opens with, until it is put back.
 
 
-def go(at, page):
-    """The page as the sidebar opens it, which leaves the link behind."""
-    for name in list(at.query_params):
-        del at.query_params[name]
-    return at.switch_page(f"../pages/{page}.py").run()
+BUILT, YOURS = "Your mechanism", "Your mechanism: **{}**"
+TRAINED = "train:reverse:transformer"
+ATTENTION = recommended(make_task(TaskConfig.of("reverse")), "transformer").model.attention
 
 
-YOURS = "Your mechanism: **{}**"
+def picks(axis: str, key: str) -> list[tuple[str, str, str]]:
+    """What picks a choice on All mechanisms."""
+    return [
+        ("segmented_control", "mechanisms:axis", axis),
+        ("selectbox", f"mechanisms:{axis}", key),
+    ]
 
 
-def test_what_was_built_on_one_page_opens_the_next():
-    at = open_mechanisms()
-    assert "Your mechanism" not in page_text(go(at, "scores")), "nothing was built"
-    at = go(at, "mechanisms")
-    at.segmented_control(key="mechanisms:axis").set_value("score").run()
-    at = set_control("mechanisms:", at, "selectbox", "score", "cosine")
-    assert "Your mechanism" not in page_text(at), "it was built here"
-    at = go(at, "scores")
-    assert YOURS.format("Cosine") in page_text(at)
-    assert at.selectbox(key="scores:equation").value == "cosine"
-    assert "Your mechanism" not in page_text(go(at, "normalizers")), "a score is no normalizer"
-    at = go(at, "compare")
-    assert YOURS.format("Cosine") in page_text(at)
-    names = ["Dot product", "Cosine", "ALiBi", "Local window"]
-    assert at.selectbox(key="compare:minuend").options == names
-    assert at.selectbox(key="compare:minuend").value == 1
-    at = at.button(key="compare:put_back").click().run()
-    assert at.selectbox(key="compare:minuend").options == [names[0], *names[2:], "Linear"]
-    at = go(at, "scores")
-    assert "Your mechanism" not in page_text(at)
-    assert at.selectbox(key="scores:equation").value == "scaled_dot"
+def of_normalizer(key: str) -> tuple[str, Case]:
+    return "normalizers", Case(do=[("selectbox", "normalizers:equation", key)])
 
 
-def test_a_normalizer_and_a_kernel_go_along_with_their_parameters():
-    at = put_normalizers(open_normalizers(), "number_input", "params:top_k:k", 2)
-    at = put_normalizers(at, "selectbox", "equation", "top_k")
-    at = go(at, "mechanisms")
-    assert YOURS.format("Top-k") in page_text(at)
-    assert at.selectbox(key="mechanisms:normalizer").value == "top_k"
-    assert at.number_input(key="mechanisms:normalizer:top_k:k").value == 2
-    at.segmented_control(key="mechanisms:axis").set_value("kernel").run()
-    at = set_control("mechanisms:", at, "selectbox", "kernel", "nystrom")
-    at = set_control("mechanisms:", at, "number_input", "kernel:nystrom:landmarks", 3)
-    at = go(at, "efficient")
-    assert YOURS.format("Nyström") in page_text(at)
-    assert "nystrom" in at.multiselect(key="efficient:kernels").value
-    assert at.number_input(key="efficient:params:nystrom:landmarks").value == 3
-    assert (
-        "nystrom"
-        not in at.button(key="efficient:put_back")
-        .click()
-        .run()
-        .multiselect(key="efficient:kernels")
-        .value
-    )
+def trained(normalizer: str) -> dict[str, AttentionConfig]:
+    return {f"{TRAINED}:attention:now": ATTENTION.with_(normalizer=normalizer)}
 
 
-def test_one_query_takes_and_gives_a_mechanism():
-    at = put_normalizers(open_normalizers(), "selectbox", "equation", "hard")
-    at = go(at, "one_query")
-    assert YOURS.format("Hard") in page_text(at)
-    assert at.selectbox(key="one:normalizer").value == "hard"
-    at = at.button(key="one:put_back").click().run()
-    assert at.selectbox(key="one:normalizer").value == "softmax"
-    at = at.selectbox(key="one:score").set_value("cosine").run()
-    assert "Your mechanism" not in page_text(at), "it was built here"
-    assert YOURS.format("Cosine") in page_text(go(at, "scores"))
+def put_back(key: str) -> list[tuple[str, str, None]]:
+    return [("button", f"{key}:put_back", None)]
 
 
-def test_the_cache_takes_and_gives_a_projection():
-    at = open_mechanisms()
-    at.segmented_control(key="mechanisms:axis").set_value("projection").run()
-    at = set_control("mechanisms:", at, "selectbox", "projection", "multi_query")
-    at = go(at, "cache")
-    assert YOURS.format("Multi-query") in page_text(at)
-    assert at.selectbox(key="cache:form").value == "multi_query"
-    at = at.button(key="cache:put_back").click().run()
-    assert at.selectbox(key="cache:form").value == "own"
-    at = at.selectbox(key="cache:form").set_value("latent").run()
-    assert "Your mechanism" not in page_text(at), "it was built here"
-    at = go(at, "mechanisms")
-    assert at.selectbox(key="mechanisms:projection").value == "latent"
-
-
-def test_train_takes_and_gives_a_mechanism():
-    at = put_normalizers(open_normalizers(), "selectbox", "equation", "sparsemax")
-    at = go(at, "train")
-    assert YOURS.format("Sparsemax") in page_text(at)
-    key, name = "train:reverse:transformer:attention:now", "train:reverse:transformer"
-    assert at.session_state[key].normalizer.key == "sparsemax"
-    at = at.button(key=f"{name}:put_back").click().run()
-    assert at.session_state[key].normalizer.key == "softmax"
-    assert "Your mechanism" not in page_text(at)
-    at = at.selectbox(key=f"{name}:mechanism").set_value("alibi").run()
-    assert "Your mechanism" not in page_text(at), "it was built here"
-    assert YOURS.format("ALiBi + Causal") in page_text(go(at, "one_query"))
-    at = put_normalizers(go(at, "normalizers"), "selectbox", "equation", "hard")
-    at = go(at, "train")
-    assert at.session_state[key].normalizer.key == "hard", "the newer one"
+test_what_is_built_on_a_page_opens_the_next = visit_cases(
+    {
+        "a score": [
+            ("mechanisms", Case()),
+            ("scores", Case(never=[BUILT])),
+            ("mechanisms", Case(do=picks("score", "cosine"), never=[BUILT])),
+            ("scores", Case(says=[YOURS.format("Cosine")], controls={"scores:equation": "cosine"})),
+            ("normalizers", Case(never=[BUILT])),
+            ("compare", Case(says=[YOURS.format("Cosine")], controls={"compare:minuend": 1})),
+            ("", Case(do=put_back("compare"), says=["Linear"], never=[BUILT, "Cosine"])),
+            ("scores", Case(never=[BUILT], controls={"scores:equation": "scaled_dot"})),
+        ],
+        "a normalizer and a kernel with their parameters": [
+            ("normalizers", Case(do=[("number_input", "normalizers:params:top_k:k", 2)])),
+            of_normalizer("top_k"),
+            (
+                "mechanisms",
+                Case(
+                    says=[YOURS.format("Top-k")],
+                    controls={"mechanisms:normalizer": "top_k", "mechanisms:normalizer:top_k:k": 2},
+                ),
+            ),
+            (
+                "",
+                Case(
+                    do=[
+                        *picks("kernel", "nystrom"),
+                        ("number_input", "mechanisms:kernel:nystrom:landmarks", 3),
+                    ]
+                ),
+            ),
+            (
+                "efficient",
+                Case(
+                    says=[YOURS.format("Nyström")],
+                    controls={
+                        "efficient:kernels": ["exact", "nystrom", *efficient.USUAL[1:5]],
+                        "efficient:params:nystrom:landmarks": 3,
+                    },
+                ),
+            ),
+            (
+                "",
+                Case(
+                    do=put_back("efficient"), controls={"efficient:kernels": list(efficient.USUAL)}
+                ),
+            ),
+        ],
+        "a mechanism of One query": [
+            of_normalizer("hard"),
+            ("one_query", Case(says=[YOURS.format("Hard")], controls={"one:normalizer": "hard"})),
+            ("", Case(do=put_back("one"), controls={"one:normalizer": "softmax"})),
+            ("", Case(do=[("selectbox", "one:score", "cosine")], never=[BUILT])),
+            ("scores", Case(says=[YOURS.format("Cosine")])),
+        ],
+        "a projection of the cache": [
+            ("mechanisms", Case(do=picks("projection", "multi_query"))),
+            (
+                "cache",
+                Case(says=[YOURS.format("Multi-query")], controls={"cache:form": "multi_query"}),
+            ),
+            ("", Case(do=put_back("cache"), controls={"cache:form": "own"})),
+            ("", Case(do=[("selectbox", "cache:form", "latent")], never=[BUILT])),
+            ("mechanisms", Case(controls={"mechanisms:projection": "latent"})),
+        ],
+        "a mechanism to train with": [
+            of_normalizer("sparsemax"),
+            ("train", Case(says=[YOURS.format("Sparsemax")], controls=trained("sparsemax"))),
+            ("", Case(do=put_back(TRAINED), never=[BUILT], controls=trained("softmax"))),
+            ("", Case(do=[("selectbox", f"{TRAINED}:mechanism", "alibi")], never=[BUILT])),
+            ("one_query", Case(says=[YOURS.format("ALiBi + Causal")])),
+            of_normalizer("hard"),
+            ("train", Case(says=[YOURS.format("Hard")])),  # the newer one
+        ],
+    },
+)
 
 
 def test_the_link_of_a_page_wins_over_what_was_built():
