@@ -35,35 +35,60 @@ def test_the_numbers_of_the_parts_and_the_norms_are_one_click_away(app):
     assert first < 0.1 and second > 0.9, "at 12 layers the norm after starves the first layer"
 
 
-@pytest.mark.parametrize(
-    ("task", "kind"),
-    [
-        ("topics", "decoder"),
-        ("iris", "classifier"),
-        ("iris", "decoder"),
-        ("iris", "one_token"),
-        ("digits", "classifier"),
-        ("series", "forecaster"),
-        ("pictures", "transformer"),
-        ("numbers", "decoder"),
-    ],
-)
-def test_every_kind_of_model_is_taken_apart(app, task, kind):
-    open_page(app, task=task, kind=kind, layers=2)
-    first = ("classifier", "one_token") if (task, kind) == ("iris", "decoder") else (kind,)
-    assert app.selectbox(key="transformer:kind").value in first, "the task's own first model"
-    assert "parameters and takes" in html_text(app) and not app.error
+RANDOM = {"transformer:start": "random"}
+LAYER = 8544 + 12832  # an encoder layer and a decoder layer of 32 numbers
+OUTER = 67_038 - 3 * LAYER  # embeddings and the output layer
+# attention, SwiGLU's three maps, two RMSNorms
+BEFORE = 4 * (32 * 32 + 32) + 3 * 32 * 64 + 2 * 64 + 32 + 2 * 32
+CROSS = 4 * (32 * 32 + 32) + 32
+MODERN = {"norm": "pre", "normalization": "rms", "activation": "swiglu", "position": "rope"}
+KINDS = {
+    "topics": "decoder",
+    "iris": "one_token",
+    "digits": "classifier",
+    "series": "forecaster",
+    "pictures": "transformer",
+    "numbers": "decoder",
+}
 
 
-def test_more_layers_have_more_parameters(app):
-    counts = []
-    for layers in (1, 4):
-        open_page(app, layers=layers)
-        counts.append(
-            int(re.search(r"of the ([\d,]+) parameters", html_text(app))[1].replace(",", ""))
+def session(**values: object) -> list[tuple[str, str, object]]:
+    return [("session_state", f"transformer:{name}", value) for name, value in values.items()]
+
+
+test_what_is_told_of_a_model_with_random_weights = page_cases(
+    "transformer",
+    {
+        f"{layers} layers": Case(
+            RANDOM, [f"{OUTER + layers * LAYER:,} parameters"], do=session(layers=layers)
         )
-    per_layer = 8544 + 12832  # an encoder layer and a decoder layer of 32 numbers
-    assert counts[1] - counts[0] == 3 * per_layer
+        for layers in (1, 4)
+    }
+    | {
+        "the blocks of a layer": Case(
+            RANDOM,
+            [f"{6 * BEFORE + 3 * CROSS + 2 * 32 + 2 * 30 * 32 + 32 * 30 + 30:,} parameters"],
+            do=session(**MODERN),
+        )
+    }
+    | {
+        f"{kind} for {task}": Case(
+            RANDOM,
+            ["parameters and takes"],
+            do=session(task=task, layers=2, kind=kind),
+            controls={"transformer:kind": kind},
+        )
+        for task, kind in KINDS.items()
+    }
+    | {
+        "the task's own first model for a kind that it has not": Case(
+            RANDOM,
+            ["parameters and takes"],
+            do=session(kind="decoder", task="iris"),
+            controls={"transformer:kind": "classifier"},
+        )
+    },
+)
 
 
 GAVE = "When Mary and John went to the shop, Mary gave a book to"
@@ -146,17 +171,6 @@ def test_the_picked_attention_and_head_are_in_the_link_until_another_is_picked(a
     app.session_state["transformer:pick"] = "layers.2.causal"
     assert query_value(app.run(), "transformer:pick") == "layers.2.causal"
     assert shown["pick"] == (2, 0) and "transformer:head" not in app.query_params
-
-
-def test_the_blocks_of_a_layer_are_chosen(app):
-    chosen = {"norm": "pre", "normalization": "rms", "activation": "swiglu", "position": "rope"}
-    open_page(app, **chosen)
-    layer = (
-        4 * (32 * 32 + 32) + 3 * 32 * 64 + 2 * 64 + 32 + 2 * 32
-    )  # attention, SwiGLU's three maps, two RMSNorms
-    decoder = layer + 4 * (32 * 32 + 32) + 32
-    whole = 3 * layer + 3 * decoder + 2 * 32 + 2 * 30 * 32 + 32 * 30 + 30
-    assert f"{whole:,}" + " parameters" in html_text(app) and not app.error
 
 
 def measured(config):
