@@ -10,7 +10,15 @@ import pytest
 from core.studies.questions import PAGES, WORDS, Drawn, quiz
 from dashboard.navigation import PATH
 from dashboard.ui import bars
-from tests.pages.app import assert_says, open_at, page_text, query_value
+from tests.pages.app import (
+    Case,
+    assert_says,
+    open_at,
+    page_cases,
+    page_text,
+    query_value,
+    visit_cases,
+)
 
 SEEDS = range(4)
 
@@ -59,19 +67,36 @@ def test_one_option_is_right_and_the_others_differ(seed):
         assert right == pytest.approx(oracle(question), abs=0.02), question
 
 
-def test_the_questions_are_about_the_pages_that_were_seen():
-    app = open_at("quiz")
-    for page in PATH:
-        app.switch_page(f"../pages/{page}.py").run()
-    app.switch_page("../pages/quiz.py").run()
-    assert "quiz:without" not in app.query_params, "but for the cache"
-    app.switch_page("../pages/cache.py").run()
-    app.switch_page("../pages/quiz.py").run()
-    assert query_value(app, "quiz:without") == "2", "but for one of two about One query"
-    app.button_group(key="quiz:0:0").set_value(0).run()
-    link = {name: str(query_value(app, f"quiz:{name}")) for name in ("answers", "without")}
-    again = open_at("quiz", "quiz:", **link)
-    assert query_value(again, "quiz:without") == "2", "answers stay with their questions"
+test_the_questions_are_about_the_pages_that_were_seen = visit_cases(
+    {
+        "but for the cache, then for one of two about One query": [
+            ("quiz", Case()),
+            *((page, Case()) for page in PATH),
+            ("quiz", Case(query={"quiz:without": None})),
+            ("cache", Case()),
+            ("quiz", Case(query={"quiz:without": "2"})),
+        ],
+    }
+)
+test_what_a_link_opens = page_cases(
+    "quiz",
+    {
+        "answers stay with their questions": Case(
+            {"quiz:answers": "0", "quiz:without": "2"}, query={"quiz:without": "2"}
+        ),
+        "a line for each stop": Case(
+            {"start:visited": "why.masks"},
+            [*(stop.showed for stop in bars.STOPS), "2 of 7 pages opened"],
+            do=[("session_state", bars.RECAP, True)],
+        ),
+    }
+    | {
+        f"other answers, {answers}, begin again": Case(
+            {"quiz:answers": answers, "quiz:at": "3"}, ["1 of 8."]
+        )
+        for answers in ("9", "0123012301", "x")
+    },
+)
 
 
 def test_a_seed_gives_the_same_questions_and_another_other_numbers():
@@ -98,15 +123,3 @@ def test_answers_are_told_why_counted_and_lead_back():
     app.button(key="quiz:again").click().run()
     assert_says(app, "1 of 8.")
     assert query_value(app, "quiz:seed") == "6" and "quiz:answers" not in app.query_params
-
-
-@pytest.mark.parametrize("answers", ["9", "0123012301", "x"])
-def test_a_link_with_other_answers_begins_again(answers):
-    assert_says(open_at("quiz", "quiz:", answers=answers, at="3"), "1 of 8.")
-
-
-def test_the_recap_has_a_line_and_a_link_for_each_stop():
-    app = open_at("quiz", **{"start:visited": "why.masks"})
-    app.session_state[bars.RECAP] = True
-    app.run()
-    assert_says(app, *(stop.showed for stop in bars.STOPS), "2 of 7 pages opened")

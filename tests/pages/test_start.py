@@ -15,7 +15,15 @@ from dashboard.navigation import PATH, STEPS, following
 from dashboard.ui import bars
 from pages import start
 from tests.cases import each
-from tests.pages.app import Case, assert_says, open_at, page_cases, page_text, query_value
+from tests.pages.app import (
+    Case,
+    assert_says,
+    open_at,
+    page_cases,
+    page_text,
+    query_value,
+    visit_cases,
+)
 
 open_page = partial(open_at, "start")
 FORMULA = ["", "position=formula(formula='score - abs(i-j)')"]
@@ -91,18 +99,27 @@ def test_both_look_ups_by_hand():
     assert result.equal is None and look_up((1.0, 1.0), start.KEYS, start.VALUES).equal == 2
 
 
-def test_visited_pages_have_a_tick_here_and_in_the_link():
-    app = open_page()
-    assert "0 of 6 stops" in page_text(app)
-    for page in ("positions", "masks"):
-        app.switch_page(f"../pages/{page}.py").run()
-        app.query_params.clear()
-        app.switch_page("../pages/start.py").run()
-    assert "1 of 6 stops" in page_text(app), "Order has two pages"
-    assert query_value(app, "start:visited") == "positions.masks"
-    other = open_page(**{"start:visited": "positions.masks.why.nothing"})
-    assert "2 of 6 stops" in page_text(other)
-    assert query_value(other, "start:visited") == "why.positions.masks"
+test_visited_pages_have_a_tick_here_and_in_the_link = visit_cases(
+    {
+        "Order has two pages": [
+            ("start", Case(says=["0 of 6 stops"])),
+            ("positions", Case()),
+            ("start", Case(says=["0 of 6 stops"])),
+            ("masks", Case()),
+            ("start", Case(says=["1 of 6 stops"], query={"start:visited": "positions.masks"})),
+        ],
+        "of a link": [
+            (
+                "start",
+                Case(
+                    {"start:visited": "positions.masks.why.nothing"},
+                    ["2 of 6 stops"],
+                    query={"start:visited": "why.positions.masks"},
+                ),
+            )
+        ],
+    }
+)
 
 
 def test_next_leads_along_the_path_and_the_tour_stops_at_each_page():
