@@ -11,7 +11,6 @@ from core.interpret.evidence import (
     LayerAttention,
     WeightBreakdown,
     break_down_weight,
-    find_layer,
     layer_attentions,
     telling_cell,
 )
@@ -164,11 +163,11 @@ def script(controls: Values, one: WeightBreakdown) -> Script:
             ScriptCell(
                 "The queries, keys and values of each layer; one weight of one head in its parts.",
                 f"""
-from core.interpret.evidence import break_down_weight, find_layer, layer_attentions
+from core.interpret.evidence import break_down_weight, layer_attentions
 
 trace = reading.trace.of({kind!r})
 weights = trace.head({cell.layer}, {cell.head})  # (T, S)
-layer = find_layer(layer_attentions(model, inputs), {kind!r}, {cell.layer})  # q (H, T, D), k and v (G, S, D)
+layer = layer_attentions(model, inputs)[{kind!r}, {cell.layer}]  # q (H, T, D), k and v (G, S, D)
 one = break_down_weight(layer, head={cell.head}, query={cell.query}, key={cell.key})
 print(f"q·k = {{one.dot:.3f}}, score {{one.score:.3f}}, weight {{one.weight:.3f}}")
 """,
@@ -354,9 +353,8 @@ def page() -> None:
 def _weight(chosen: ModelChoice) -> None:
     controls, reading = draw_controls(chosen), chosen.reading
     trace, cell = controls.trace, controls.cell
-    layer = find_layer(
-        study_of(layer_attentions, controls.ref, controls.inputs), controls.kind, cell.layer
-    )
+    layers = study_of(layer_attentions, controls.ref, controls.inputs)
+    layer = layers[controls.kind, cell.layer]
     one = break_down_weight(layer, cell.head, cell.query, cell.key)
     add_script(partial(script, controls, one))
     item, head = trace.map(cell.layer), trace.name((cell.layer, cell.head))

@@ -444,7 +444,7 @@ def first_texts(
 
 def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> HeadVectors:
     """The queries and keys of every head on one text. PretrainedError where they are not recorded."""
-    layers = [one for one in layer_attentions(pretrained, item) if one.kind == kind]
+    layers = [one for (of, _), one in layer_attentions(pretrained, item).items() if of == kind]
     reject_if(
         not layers,
         f"{pretrained.name} has no layer of this kind whose queries and keys can be read.",

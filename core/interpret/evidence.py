@@ -30,8 +30,8 @@ from core.pretrained.attention_recorder import (
     AttentionCall,
     HeadSet,
     bool_mask,
+    is_transposed,
     repeat_kv,
-    weight_by_head,
 )
 from core.pretrained.base import (
     Line,
@@ -393,7 +393,10 @@ def value_norms(call: AttentionCall) -> Float[np.ndarray, "H T S"] | None:
 
 def output_matrix(call: AttentionCall) -> Float[Tensor, "H E C"] | None:
     """W_O by head; None where it was not found, or does not get the heads side by side."""
-    return None if call.gated is None else weight_by_head(call.output, call.gated.shape[2])
+    if call.gated is None:
+        return None
+    weight = call.output.weight if is_transposed(call.output) else call.output.weight.T
+    return weight.unflatten(0, (call.gated.shape[2], -1)).detach().cpu()
 
 
 # One score a token from each measure of importance, to be compared with the effect of hiding it.
@@ -466,8 +469,6 @@ class LayerAttention:
     `bias` is added to the scaled scores; `sinks` are the scores of a sink at each row, or at all.
     """
 
-    kind: Kind
-    layer: int
     q: Float[Tensor, "H T D"]
     k: Float[Tensor, "G S D"]
     v: Float[Tensor, "G S E"]
@@ -522,20 +523,18 @@ class WeightBreakdown:
         return self.value * self.weights[self.key]
 
 
-def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> tuple[LayerAttention, ...]:
-    """The q, k, v, scale, bias and mask of each layer, in map order; PretrainedError where none is recorded."""
+def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> dict[LayerKey, LayerAttention]:
+    """The q, k, v, scale, bias and mask of each layer by (kind, layer), in map order.
+
+    PretrainedError where none is recorded.
+    """
     batch, *_ = encode(pretrained, inputs)
     _, recorder = forward(pretrained, batch, with_qkv=True)
     reject_if(
         not recorder.calls, f"{pretrained.name} has no layer whose queries and keys can be read."
     )
     with torch.no_grad():
-        return tuple(_layer(pretrained.model, call) for call in recorder.calls)
-
-
-def find_layer(layers: Sequence[LayerAttention], kind: Kind, layer: int) -> LayerAttention:
-    """The layer of that kind and index."""
-    return next(one for one in layers if (one.kind, one.layer) == (kind, layer))
+        return {(call.kind, call.layer): _layer(pretrained.model, call) for call in recorder.calls}
 
 
 def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) -> WeightBreakdown:
@@ -597,8 +596,6 @@ def _layer(model: Any, call: AttentionCall) -> LayerAttention:
             before_q, before_k = rotate(q, call.k, cos / stretch, -sin / stretch)
             back = before_q[0].cpu(), before_k[0].cpu()
     return LayerAttention(
-        call.kind,
-        call.layer,
         q[0],
         call.k[0],
         call.v[0],

@@ -429,7 +429,7 @@ def output_layer(model: Any, attention: str, size: int) -> Any:
                 inside.removesuffix(".linear").rpartition(".")[2] in OUTPUT_NAMES
                 and isinstance(weight, Tensor)
                 and weight.ndim == 2
-                and weight.shape[0 if _is_transposed(module) else 1] == size
+                and weight.shape[0 if is_transposed(module) else 1] == size
             ):
                 return module
     return None
@@ -443,13 +443,7 @@ def output_embeddings(model: Any) -> Any:
     )
 
 
-def weight_by_head(linear: Any, heads: int) -> Float[Tensor, "H E C"]:
-    """The weight of an output projection by head."""
-    weight = linear.weight if _is_transposed(linear) else linear.weight.T
-    return weight.unflatten(0, (heads, -1)).detach().cpu()
-
-
-def _is_transposed(linear: Any) -> bool:
+def is_transposed(linear: Any) -> bool:
     """GPT-2 keeps its matrices as (in, out)."""
     return type(linear).__name__ == "Conv1D"
 

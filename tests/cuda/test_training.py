@@ -219,7 +219,7 @@ def test_every_family_is_read_and_answers(family):
 
 QUESTIONS = {
     "breakdown": lambda model, inputs: break_down_weight(
-        layer_attentions(model, inputs)[0], 0, 3, 1
+        next(iter(layer_attentions(model, inputs).values())), 0, 3, 1
     ),
     "contributions": lambda model, inputs: measure_contributions(ask(model, Question(inputs))),
     "lens": lambda model, inputs: read_lens(ask(model, Question(inputs))),

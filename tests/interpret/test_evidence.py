@@ -37,7 +37,6 @@ from core.interpret.evidence import (
     ask,
     break_down_weight,
     default_quantity,
-    find_layer,
     head_sets,
     hide_token,
     layer_attentions,
@@ -79,7 +78,7 @@ from core.pretrained import (
     load_minilm,
     read,
 )
-from core.pretrained.attention_recorder import _is_transposed
+from core.pretrained.attention_recorder import is_transposed
 from core.pretrained.generate import Answer, answer_of, output_id, output_name
 from core.tasks import TaskConfig, make_task
 from core.tasks.text import NAMES
@@ -102,7 +101,7 @@ def scaled_copy(baseline, seen, heads: list[int], by: float, dtype):
     copy = deepcopy(baseline.pretrained.model).to(dtype)
     names = {id(module): name for name, module in baseline.pretrained.model.named_modules()}
     layer = copy.get_submodule(names[id(seen.output)])
-    rows = layer.weight if _is_transposed(layer) else layer.weight.T
+    rows = layer.weight if is_transposed(layer) else layer.weight.T
     with torch.no_grad():
         rows.unflatten(0, (seen.weights.shape[1], -1))[heads] *= by
     return copy, {
@@ -432,7 +431,7 @@ def test_a_name_that_is_none_is_answered_in_a_sentence(family, text, why):
 def test_each_step_leads_to_the_next_and_the_last_is_the_model_s_own(family):
     layers = layer_attentions(tiny(family), given(family))
     for item in read(tiny(family), given(family)).trace.maps:
-        layer = find_layer(layers, item.kind, item.layer)
+        layer = layers[item.kind, item.layer]
         rows, columns = layer.q.shape[1], layer.k.shape[1]
         one = break_down_weight(layer, 1, rows - 1, columns // 3)
         np.testing.assert_allclose(one.weights, item.weights[1, rows - 1, :columns], atol=1e-6)
@@ -455,7 +454,7 @@ def test_each_step_leads_to_the_next_and_the_last_is_the_model_s_own(family):
 )
 def test_before_rotation_is_what_the_layer_s_own_maps_made(family):
     # The states before the first layer, through its norm and its own W_Q and W_K: no rotation anywhere.
-    layer, model = layer_attentions(tiny(family), given(family))[0], plain(family)
+    (layer, *_), model = layer_attentions(tiny(family), given(family)).values(), plain(family)
     batch, *_ = encode(tiny(family), given(family))
     with torch.no_grad():
         q, k = _projected(family, model, model(**batch, output_hidden_states=True).hidden_states[0])
@@ -488,15 +487,15 @@ def _projected(family, model, x):
 @each("family", ["bert", "gpt2", "t5", "marian", "deepseek_v3"])
 def test_what_is_not_rotated_or_only_in_part_shows_none(family):
     layers = layer_attentions(tiny(family), given(family))
-    assert all(layer.unrotated_q is None for layer in layers)
+    assert all(layer.unrotated_q is None for layer in layers.values())
     if family == "t5":  # whose bias belongs to the distance
         cells = (5, 4), (9, 8), (9, 2)
-        near, far, other = (break_down_weight(layers[0], 1, *cell).bias for cell in cells)
+        near, far, other = (break_down_weight(layers["self", 0], 1, *cell).bias for cell in cells)
         assert near == far != other
 
 
 def test_shared_heads_are_named():
-    layer = layer_attentions(tiny("llama"), given("llama"))[0]
+    layer = layer_attentions(tiny("llama"), given("llama"))["causal", 0]
     assert layer.kv_group(1) == (0, [0, 1, 2]) and layer.kv_group(5) == (1, [3, 4, 5])
     first, second, third = (break_down_weight(layer, head, 9, 4) for head in (1, 2, 3))
     assert (
@@ -549,7 +548,7 @@ def compare(corrupted, *answers):
             (
                 "3 heads, 20 queries and 20 keys",
                 lambda cell=cell: break_down_weight(
-                    layer_attentions(tiny("bert"), given("bert"))[0], *cell
+                    layer_attentions(tiny("bert"), given("bert"))["self", 0], *cell
                 ),
             )
             for cell in ((3, 0, 0), (0, 20, 0), (0, 0, 20), (-1, 0, 0))

@@ -546,7 +546,9 @@ class Case:
 
 def breakdown(case):
     # Scores by q·k, the model's scale, bias, cap and mask give the weights that were recorded.
-    for layer, item in zip(layer_attentions(case.pretrained, case.inputs), case.calls, strict=True):
+    for layer, item in zip(
+        layer_attentions(case.pretrained, case.inputs).values(), case.calls, strict=True
+    ):
         if "lambda_init" not in vars(item.module) and item.q.shape[-2:] == layer.q.shape[-2:]:
             head, query = item.weights.shape[1] - 1, item.weights.shape[2] - 1
             close(break_down_weight(layer, head, query, 0).weights, item.weights[0, head, query])
