@@ -343,8 +343,7 @@ def decile_texts(values: Float[np.ndarray, " N"]) -> list[tuple[float, int]]:
     """For each decile from 0.1 to 0.9 the text whose value is nearest to it; each text once."""
     texts: dict[int, float] = {}
     for share in () if np.isnan(values).all() else DECILES:
-        apart = np.abs(values - np.nanquantile(values, share))
-        texts.setdefault(int(np.nanargmin(apart)), share)
+        texts.setdefault(int(np.nanargmin(np.abs(values - np.nanquantile(values, share)))), share)
     return [(share, text) for text, share in texts.items()]
 
 

@@ -84,16 +84,15 @@ def split_texts(data: str, split: Split) -> tuple[list[str], list[str]]:
     )
     texts = [text for part in parts if (text := " ".join(part.split()))]
     different = list(dict.fromkeys(text[:LONGEST] for text in texts))
-    left_out = (
-        (
-            sum(len(text) > LONGEST for text in texts),
-            f"longer than {LONGEST:,} characters; the rest of them is left out.",
-        ),
-        (len(texts) - len(different), "there already and left out."),
-    )
     return different, [
         f"{count:,} of the texts {'is' if count == 1 else 'are'} {why}"
-        for count, why in left_out
+        for count, why in (
+            (
+                sum(len(text) > LONGEST for text in texts),
+                f"longer than {LONGEST:,} characters; the rest of them is left out.",
+            ),
+            (len(texts) - len(different), "there already and left out."),
+        )
         if count
     ]
 

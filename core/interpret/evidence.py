@@ -417,8 +417,7 @@ def answering_rows(baseline: Baseline, kind: Kind) -> Float[np.ndarray, " T"]:
         mask = baseline.batch.get("attention_mask")  # of the source
         rows[:] = 1.0 if mask is None or line is baseline.target else to_numpy(mask[0])
     else:
-        last = 0 if kind == "self" else -1
-        rows[last if answer.kind == "class" else answer.position] = 1.0
+        rows[(0 if kind == "self" else -1) if answer.kind == "class" else answer.position] = 1.0
     return rows / rows.sum()
 
 

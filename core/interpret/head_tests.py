@@ -132,11 +132,10 @@ def read_line(pretrained: Pretrained, kind: Kind, tokens: Sequence[int]) -> Read
 def line_scores(reading: Reading, kind: Kind) -> Float[np.ndarray, "R L H"]:
     """The score of every head in every test on one line."""
     maps, special = reading.trace.of(kind).maps, reading.lines(kind)[0].special
-    cells = [test.cells(special) for test in TESTS]
     return np.stack(
         [
             stack_layers([item.weights[:, *each].mean(-1).astype(float) for item in maps])
-            for each in cells
+            for each in [test.cells(special) for test in TESTS]
         ]
     )
 

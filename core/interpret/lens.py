@@ -481,8 +481,7 @@ def _gated(stream: _Stream, norm: nn.Module, inputs: Any) -> tuple[Tensor, ...] 
         or not any(_close(x, one(z)) for one in ACTIVATIONS)
     ):
         return None
-    gate = torch.where(z == 0, 0.0, x / z).detach()
-    return (x.detach() + gate * (z - z.detach()), *inputs[1:])
+    return (x.detach() + torch.where(z == 0, 0.0, x / z).detach() * (z - z.detach()), *inputs[1:])
 
 
 def _close(values: Tensor, others: Tensor) -> bool:

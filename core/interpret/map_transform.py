@@ -317,8 +317,7 @@ class Aligned:
         one, other = one[:, rows], other[:, other_rows]
         total = np.maximum(one.sum(-1), other.sum(-1))
         one, other = one[..., columns], other[..., other_columns]
-        moved = (total - np.minimum(one, other).sum(-1)).mean(1)
-        return moved, np.abs(one - other).mean((1, 2))
+        return (total - np.minimum(one, other).sum(-1)).mean(1), np.abs(one - other).mean((1, 2))
 
 
 def place_on_grid(

@@ -413,8 +413,7 @@ class RoleScores(NumberedHeads):
         with np.errstate(invalid="ignore"):
             above = (self.score > self.chance + MIN_STDS * self.std) & (self.share >= MIN_SHARE)
         broad = np.asarray([role.targets is None for role in ROLES])[:, None, None]
-        measured = (self.rows >= MIN_ROWS)[:, None, None]
-        return above & measured & ~(broad & (self.score >= UNIFORM))
+        return above & (self.rows >= MIN_ROWS)[:, None, None] & ~(broad & (self.score >= UNIFORM))
 
     @property
     def head_roles(self) -> dict[Head, int]:

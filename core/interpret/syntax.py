@@ -392,8 +392,7 @@ def word_weights(weights: Float[np.ndarray, "H T T"],
     member = np.zeros((len(tokens), weights.shape[-1]), weights.dtype)
     for word, indices in enumerate(tokens):
         member[word, list(indices)] = 1
-    mean = member / np.maximum(member.sum(-1, keepdims=True), 1)
-    return np.asarray(mean @ weights @ member.T)
+    return np.asarray((member / np.maximum(member.sum(-1, keepdims=True), 1)) @ weights @ member.T)
 
 
 def word_trace(

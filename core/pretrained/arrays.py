@@ -285,12 +285,11 @@ def _names(labels: Mapping[str, tuple[str, ...]], side: str, kind: str, size: in
             "each column.",
         )
         return typed
-    exact = [
+    for key in [
         key
         for key in labels
         if key in (side, f"{kind}_{side}", "tokens") or re.fullmatch(rf"{kind}_\d+_{side}", key)
-    ]
-    for key in exact:
+    ]:
         if len(labels[key]) == size:
             return labels[key]
         reject_if(

@@ -309,14 +309,11 @@ def _own(module: nn.Module) -> tuple[tuple[str, Any], ...]:
 
 def _maps(module: nn.Module) -> set[str]:
     """The names of a module's own parts that are, or have, more than vectors."""
-    children = {
+    return {
         name
         for name, child in module.named_children()
         if any(one.dim() > 1 for one in child.parameters())
-    }
-    return children | {
-        name for name, one in module.named_parameters(recurse=False) if one.dim() > 1
-    }
+    } | {name for name, one in module.named_parameters(recurse=False) if one.dim() > 1}
 
 
 @dataclass(frozen=True)

@@ -482,11 +482,10 @@ def freeze(model: Any, count: int) -> None:
     """Train the head and the last `count` layers alone."""
     base = model.base_model
     base.requires_grad_(False)
-    stacks = [
-        module for module in base.modules() if isinstance(module, nn.ModuleList) and len(module)
-    ]
     layers = max(
-        stacks, key=lambda stack: sum(weight.numel() for weight in stack.parameters()), default=()
+        [module for module in base.modules() if isinstance(module, nn.ModuleList) and len(module)],
+        key=lambda stack: sum(weight.numel() for weight in stack.parameters()),
+        default=(),
     )
     for layer in [*layers][max(0, len(layers) - count) :] + [getattr(base, "pooler", None)]:
         if layer is not None:

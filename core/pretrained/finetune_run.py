@@ -381,9 +381,8 @@ class FineTuneLoop:
             return "paused", f"Paused at step {self.step:,}."
         if self.step and self.run.exists():
             if self.config.task == "pairs":  # the library's own default cuts at 20 tokens
-                pairs = (*self.rows.learned, *self.rows.held_out)
                 self.learner.model.generation_config.max_new_tokens = targets(
-                    self.learner, pairs
+                    self.learner, (*self.rows.learned, *self.rows.held_out)
                 ).shape[1]
             self.learner.save(self.run.path)
         shutil.rmtree(self.run.path / "trainer", ignore_errors=True)

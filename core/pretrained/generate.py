@@ -444,10 +444,9 @@ class DecoderAdapter:
         self.two = pretrained.model.config.is_encoder_decoder
         taken = inspect.signature(pretrained.model.forward).parameters
         # Logits of the last position alone: those of a long prompt would take most of a step's memory.
-        cached = text_config(pretrained.model).model_type not in WRONG_CACHES
-        self.more: dict[str, Any] = {"use_cache": cached} | (
-            {"logits_to_keep": 1} if "logits_to_keep" in taken else {}
-        )
+        self.more: dict[str, Any] = {
+            "use_cache": text_config(pretrained.model).model_type not in WRONG_CACHES
+        } | ({"logits_to_keep": 1} if "logits_to_keep" in taken else {})
         self.encoder_output: type = dict
         self.positions = "position_ids" in taken
 
@@ -466,8 +465,7 @@ class DecoderAdapter:
                 source.to(model.device), **to_device(model, mask), return_dict=True
             )
         states, self.encoder_output = output.last_hidden_state.cpu(), type(output)
-        real = source_mask if mask else torch.ones(states.shape[:2], dtype=torch.bool)
-        return states, real
+        return states, (source_mask if mask else torch.ones(states.shape[:2], dtype=torch.bool))
 
     def start(self, memory: Encoded) -> DecoderState:
         """The state before the first step; a prompt is fed together with the first token."""
@@ -595,11 +593,10 @@ def generate_steps(
     Beam search divides by length^α, as Hugging Face does.
     """
     max_tokens = min(settings.longest, start.room)
-    model = DecoderAdapter(
-        pretrained, start.prompt.prefix_tokens[:-1] if start.batch is not None else ()
-    )
     return search_steps(
-        model,
+        DecoderAdapter(
+            pretrained, start.prompt.prefix_tokens[:-1] if start.batch is not None else ()
+        ),
         start.prompt,
         settings,
         max_tokens,

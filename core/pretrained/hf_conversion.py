@@ -219,15 +219,6 @@ def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
             IMPOSSIBLE_LOGIT,
         )[None],
     }
-    sizes = {
-        f"{side}_{name}": value
-        for side in ("encoder", "decoder")
-        for name, value in (
-            ("layers", config.layers),
-            ("attention_heads", config.num_heads),
-            ("ffn_dim", config.d_ff),
-        )
-    }
     hf_config = MarianConfig(
         vocab_size=len(vocabulary),
         decoder_vocab_size=len(vocabulary),
@@ -243,7 +234,15 @@ def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
         eos_token_id=EOS,
         decoder_start_token_id=BOS,
         forced_eos_token_id=None,
-        **sizes,
+        **{
+            f"{side}_{name}": value
+            for side in ("encoder", "decoder")
+            for name, value in (
+                ("layers", config.layers),
+                ("attention_heads", config.num_heads),
+                ("ffn_dim", config.d_ff),
+            )
+        },
     )
     return _load_weights(MarianMTModel(hf_config), weights, own=("embed_positions",))
 

@@ -538,10 +538,9 @@ def maps_of(
     recorded = {kind for kind, *_ in layers}
     layers += [one for one in _returned(output) if one[0] not in recorded]
     if not layers:
-        fields = ("attentions", *(name for name, _ in RETURNED))
         returned = [
             one
-            for name in fields
+            for name in ("attentions", *(name for name, _ in RETURNED))
             for one in getattr(output, name, None) or ()
             if isinstance(one, Tensor)
         ]

@@ -203,11 +203,10 @@ def test_retnet_by_hand():
 
 def test_a_token_uses_some_of_the_experts():
     # Published as 5.1, 21, 37, 17, 3 and 3 billion, some without the embeddings.
-    active = {
+    assert {
         key: round(card(key).active / 1e9, 1)
         for key in ("gpt_oss", "deepseek_v2", "deepseek_v32", "llama4", "qwen3_next", "kimi_linear")
-    }
-    assert active == {
+    } == {
         "gpt_oss": 5.7,
         "deepseek_v2": 21.4,
         "deepseek_v32": 38.4,
@@ -286,7 +285,6 @@ def test_counting_imports_no_compiler():
         "import sys\nfrom core.models.cards import CARDS\nprint(sum(one.parameters > 0 for one in CARDS), "
         "'torch._dynamo' in sys.modules)"
     )
-    out = subprocess.run(
+    assert subprocess.run(
         [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True
-    )
-    assert out.stdout.split() == [str(len(CARDS)), "False"]
+    ).stdout.split() == [str(len(CARDS)), "False"]

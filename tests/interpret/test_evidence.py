@@ -917,8 +917,7 @@ def test_cross_attention_and_a_module_that_is_several_layers_have_no_states(fami
     clean, corrupted = (
         ModelInputs(text.replace("tired", mask), target=target) for text in (CLEAN, CORRUPTED)
     )
-    effects = patch(pair_of(made, clean, corrupted, output=5, contrast=9))
-    for (kind, _), one in effects.items():
+    for (kind, _), one in patch(pair_of(made, clean, corrupted, output=5, contrast=9)).items():
         # The layers of ALBERT are one module.
         assert (len(one.residual) > 0) == (family != "albert" and kind != "cross")
 
@@ -1105,8 +1104,7 @@ def test_a_head_that_copies_scores_one_and_ranks_count_equal_values(sign):
 
 def random_layers(heads, size, rank, layers=2):
     # Attentions of random matrices, none of which has to do with another.
-    chance = torch.Generator().manual_seed(0)
-    draw = partial(torch.randn, heads, size, rank, generator=chance)
+    draw = partial(torch.randn, heads, size, rank, generator=torch.Generator().manual_seed(0))
     return [
         HeadMatrices("self", layer, draw(), draw(), draw(), draw().mT, heads, layer)
         for layer in range(layers)

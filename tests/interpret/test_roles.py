@@ -546,8 +546,7 @@ def test_the_induction_model_passes_and_its_first_layer_attends_to_the_token_bef
     # What follows each token of the repetition; nothing follows the last one
     expected = induction(item, ids, [-1] * 26 + [*ids[27:], -1]).heads
     queries, keys = TESTS[0].cells([True] + 2 * scores.length * [False])
-    mine = item.weights[:, queries[:-1], keys[:-1]].mean(-1)
-    assert mine == pytest.approx(expected, abs=1e-6)
+    assert item.weights[:, queries[:-1], keys[:-1]].mean(-1) == pytest.approx(expected, abs=1e-6)
 
 
 def test_minilm_has_a_duplicate_token_head_and_no_induction_head():
@@ -666,10 +665,9 @@ def test_the_logits_are_those_of_the_whole_vocabulary_at_the_items(minilm):
 
 def conllu(*lines: str) -> str:
     # Lines of "ID FORM UPOS HEAD DEPREL MISC" as CoNLL-U.
-    cells = (text.split() for text in lines)
     return "".join(
         f"{number}\t{form}\t_\t{upos}\t_\t_\t{head}\t{relation}\t_\t{misc}\n"
-        for number, form, upos, head, relation, misc in cells
+        for number, form, upos, head, relation, misc in (text.split() for text in lines)
     )
 
 

@@ -132,8 +132,7 @@ class Answers(BaseHTTPRequestHandler):
 @contextmanager
 def serving(repos: dict[str, Repo]) -> Iterator[Hub]:
     hub = Hub(repos)
-    thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
+    threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
         yield hub
     finally:

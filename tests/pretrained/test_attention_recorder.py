@@ -564,10 +564,9 @@ def written(case):
     modules = {call.module for call in case.calls} | {
         call.output for call in case.calls if call.output is not None
     }
-    batch = encode(case.pretrained, case.inputs)[0]
     forward(
         case.pretrained,
-        batch,
+        encode(case.pretrained, case.inputs)[0],
         hooks=hooked(module.register_forward_hook(note) for module in modules),
     )
     measured = case.contributions
@@ -578,8 +577,7 @@ def written(case):
             continue
         out = given[call.output].pop(0)
         bias = 0 if getattr(call.output, "bias", None) is None else call.output.bias.detach()
-        whole = torch.einsum("bthe,hec->btc", call.gated, matrix) + bias
-        close(whole.reshape(out.shape), out)
+        close((torch.einsum("bthe,hec->btc", call.gated, matrix) + bias).reshape(out.shape), out)
         alone = type(call.module).__name__ != "AlbertAttention"  # which adds the residual
         if alone and call.output in set(call.module.modules()):
             close(out.reshape(inside.shape), inside)

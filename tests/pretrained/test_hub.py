@@ -851,10 +851,9 @@ def test_a_run_of_pictures_says_how_they_are_prepared(tmp_path):
 def test_a_zip_holds_the_folder_and_a_run_that_is_not_there_is_told(run, capsys):
     with zipfile.ZipFile(io.BytesIO(export_zip(run))) as file:
         paths = [Path(name) for name in file.namelist()]
-    files = {"README.md", "config.json", "model.safetensors", "tokenizer.json", "run.json"}
-    assert files <= {path.name for path in paths} and {path.parent.name for path in paths} == {
-        run.id
-    }
+    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "run.json"} <= {
+        path.name for path in paths
+    } and {path.parent.name for path in paths} == {run.id}
     assert main(["export", "no-such-run", "out"]) == 1
     assert "There is no run no-such-run" in capsys.readouterr().err
 

@@ -311,10 +311,9 @@ def test_sound_that_lasts_too_long_is_cut_and_said():
 def test_a_picture_is_prepared_as_the_model_s_own_processor_does():
     numbers = np.random.default_rng(3).integers(0, 255, (31, 17, 3)).astype(np.uint8)
     batch, line, *_ = encode(tiny("vit"), ModelInputs(picture=Array.of(numbers)))
-    processor = transformers.ViTImageProcessorPil(
+    expected = transformers.ViTImageProcessorPil(
         size={"height": 12, "width": 12}, image_mean=[0.4, 0.5, 0.6], image_std=[0.2, 0.3, 0.4]
-    )
-    expected = processor(Image.fromarray(numbers), return_tensors="pt")["pixel_values"]
+    )(Image.fromarray(numbers), return_tensors="pt")["pixel_values"]
     torch.testing.assert_close(batch["pixel_values"], expected, atol=1e-5, rtol=1e-5)
     assert line.tokens[:3] == ("[class]", "0,0", "0,1") and line.grid == (3, 3)
     assert len(picture_line(tiny("vit").model, (4 * 50, 4 * 100))) == 5001

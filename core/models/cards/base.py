@@ -148,8 +148,7 @@ class AttentionLayer:
             return self.state + self.held
         if self.config.kernel.key in BLOCKS:
             return self._compressed(self.config.kernel, self.config.sizes.cache, length)
-        seen = self.keys(length + 1) - 1
-        tokens = length if self.config.has("mask", "reads content") else seen
+        tokens = length if self.config.has("mask", "reads content") else self.keys(length + 1) - 1
         each = self.config.sizes.cache if self.per_token is None else self.per_token
         return each * tokens + self.beside * length + self.held
 
@@ -190,8 +189,7 @@ class AttentionLayer:
         if position.key == "relative_logits":
             more = 2 * config.score_heads * int(position["size"]) * int(position["distance"])
         usual = config.score_heads * config.scored_dim + config.num_heads * config.v_dim
-        a_key = self.per_key or usual
-        return 2 * a_key * self.keys(length) + more
+        return 2 * (self.per_key or usual) * self.keys(length) + more
 
     @property
     def parameters(self) -> int:
@@ -337,8 +335,7 @@ class ModelCard:
     def late_bytes(self, length: int) -> int:
         """Bytes that one more token adds before that length, on average over the blocks that keys stand for."""
         configs = (layer.config for layer in self.layers if layer.config is not None)
-        sizes = (int(one.kernel["size"]) for one in configs if one.kernel.key in BLOCKS)
-        every = lcm(*sizes)
+        every = lcm(*(int(one.kernel["size"]) for one in configs if one.kernel.key in BLOCKS))
         return (self.cache_bytes(length) - self.cache_bytes(length - every)) // every
 
     @cached_property
@@ -357,12 +354,11 @@ class ModelCard:
             for layer in self.distinct
             if layer.config is None and (layer.unknown or layer.state or layer.held)
         ]
-        twice = any(block.second for block in self.blocks) and not self.encoder_blocks
         return (
             f"The lab has no layer like “{missing[0]}”, so this pattern is not trained here."
             if missing
             else "Its layers have two mixers side by side, and those of the lab have one."
-            if twice
+            if any(block.second for block in self.blocks) and not self.encoder_blocks
             else f"Its {self.pattern} layers do not repeat, and the lab's patterns have at most {LONGEST}."
             if len(self._pattern) > LONGEST
             else ""
@@ -486,7 +482,6 @@ def stack(pattern: tuple[Block, ...], layers: int) -> tuple[Block, ...]:
 def repeat_of(layers: Sequence[Hashable], longest: int = LONGEST) -> int:
     """After how many layers the kinds repeat, but for one in ten; where they do not, all of them."""
     for length in range(1, min(longest, len(layers)) + 1):
-        wrong = sum(one != layers[at % length] for at, one in enumerate(layers))
-        if wrong * 10 <= len(layers):
+        if sum(one != layers[at % length] for at, one in enumerate(layers)) * 10 <= len(layers):
             return length
     return len(layers)
