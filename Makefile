@@ -160,9 +160,9 @@ claims: $(VENV)/.installed
 CORPORA := core/studies/data/corpora
 corpus: $(VENV)/.installed
 	rm -rf $(CORPORA)
-	$(BIN)/python -m core.interpret.corpus_run $(CORPORA)/minilm --ablation
+	$(BIN)/python -m core.interpret.corpus $(CORPORA)/minilm --ablation
 	for name in numbers:self digits:self induction:causal only-attention:causal names:causal; do \
-	  $(BIN)/python -m core.interpret.corpus_run $(CORPORA)/$${name%:*} --model $${name%:*} --source training --kind $${name#*:} \
+	  $(BIN)/python -m core.interpret.corpus $(CORPORA)/$${name%:*} --model $${name%:*} --source training --kind $${name#*:} \
 	    --ablation || exit 1; \
 	done
 	rm -f $(CORPORA)/*/lock

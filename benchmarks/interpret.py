@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from benchmarks.extraction import WORDS
 from benchmarks.timing import Row, median_ratio, rounds
-from core.interpret.corpus import measure_texts
-from core.interpret.corpus_run import own_texts
+from core.interpret.corpus import measure_texts, own_texts
 from core.interpret.patching import TextPair, pair_of, patch
 from core.pretrained import ModelInputs, load_minilm
 from core.pretrained.load import minilm_folder

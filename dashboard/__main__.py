@@ -44,7 +44,7 @@ def app() -> "Typer":
     """Every command, those that `python -m` of a module of core has, too."""
     from core import command_line
     from core.claims import __main__ as claims
-    from core.interpret import corpus_run as corpus
+    from core.interpret import corpus
     from core.pretrained import export, finetune_run as finetune
     from core.training import __main__ as training
 

@@ -22,38 +22,36 @@ from core.interpret.corpus import (
     CONFIDENCE,
     COPYING,
     DEFAULT_TEXTS,
+    LONGEST,
+    MAP_TEXTS,
+    MAP_TOKENS,
     MAX_TEXTS,
     MAX_TOKENS,
+    SAVED,
+    Axis,
     Corpus,
     CorpusConfig,
     HeadVectors,
     JointMap,
     MarkedRow,
     Measure,
-    Split,
-    copying,
-    join_vectors,
-    joint_map,
-    measure_texts,
-    nearness,
-    shorten,
-    text_vectors,
-)
-from core.interpret.corpus_run import (
-    LONGEST,
-    MAP_TEXTS,
-    MAP_TOKENS,
-    SAVED,
-    Axis,
     Measurement,
+    Split,
     TextExample,
+    copying,
     corpora_folder,
     fits,
     has_training_data,
+    join_vectors,
+    joint_map,
     load_inputs,
+    measure_texts,
+    nearness,
     read_measurement,
+    shorten,
     split_texts,
     text_examples,
+    text_vectors,
     texts_of_map,
 )
 from core.interpret.roles import ROLES
@@ -685,11 +683,11 @@ def script(
             Cell(
                 "The measurement of every head on every text, as its worker left it.",
                 f"""
-from core.interpret.corpus_run import load
+from core.interpret.corpus import load
 from core.runs.runs import open_run
 
 run = open_run({path_code(measurement.run.path)})
-# core.interpret.corpus_run.create(config, folder) and python -m core.runs.worker FOLDER measure it again, for the config
+# core.interpret.corpus.create(config, folder) and python -m core.runs.worker FOLDER measure it again, for the config
 # {again}
 corpus = load(run)
 print(corpus.texts, "texts,", corpus.cut, "cut")
@@ -733,7 +731,7 @@ def shown_cell(
     if chosen.view != "map":
         examples = examples_of(measurement, controls.ref, chosen.measure, chosen.head, chosen.view)
         code = f"""
-from core.interpret.corpus_run import text_examples
+from core.interpret.corpus import text_examples
 
 examples = text_examples(model, str(run.path), {chosen.measure.key!r}, head, {chosen.view!r}, {measurement.corpus.texts})
 for one in examples:
@@ -752,8 +750,7 @@ for one in examples:
         results = {f"points.{name}": getattr(plane, name) for name in ("q", "k", "share")}
         results["near"] = nearness(plane, vectors, layer, head)
     code = f"""
-from core.interpret.corpus import head_vectors, joint_map, nearness, shorten
-from core.interpret.corpus_run import load_inputs
+from core.interpret.corpus import head_vectors, joint_map, load_inputs, nearness, shorten
 
 vectors = head_vectors(shorten(model), load_inputs(run)[:{MAP_TEXTS}], {measurement.config.kind!r}, {MAP_TOKENS})
 points = joint_map(*vectors.head({layer}, {head}))  # queries and keys (N, 2), and each axis's share of the variance

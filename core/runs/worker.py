@@ -40,7 +40,7 @@ from core.training.record import Record, cap_reached
 # What works on a run, by its job, found by name: it lies above core.runs, and Hugging Face's Trainer is large.
 WORK = {
     "finetune": "core.pretrained.finetune_run:fine_tune",
-    "corpus": "core.interpret.corpus_run:work",
+    "corpus": "core.interpret.corpus:work",
     "claim": "core.claims.run:work",
     "config": "core.runs.worker:train_run",
 }

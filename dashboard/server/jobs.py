@@ -45,7 +45,7 @@ from core.files import (
     runs_folder,
     server_folder,
 )
-from core.interpret import corpus_run
+from core.interpret import corpus
 from core.interpret.corpus import CorpusConfig
 from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create
@@ -542,8 +542,8 @@ def fine_tune(config: FineTuneConfig, **more: Any) -> Run:
 
 def measure(config: CorpusConfig) -> Run:
     """Create a measurement of a corpus. Raises QueueFull, ConfigError and PretrainedError."""
-    with _admit(1, MAX_CORPORA, corpus_run.corpora_folder(), CORPORA_BYTES):
-        return corpus_run.create(config)
+    with _admit(1, MAX_CORPORA, corpus.corpora_folder(), CORPORA_BYTES):
+        return corpus.create(config)
 
 
 def measure_claim(config: claim_run.ClaimConfig) -> claim_run.Group:
@@ -754,7 +754,7 @@ def end_message(run: Run) -> str:
     """What a run is told whose worker ended without a word: whether it was stopped or memory ran out, and how much of
     it is saved."""
     if run.job == "corpus":
-        reached = [f"text {texts:,}"] if (texts := corpus_run.load(run).texts) else []
+        reached = [f"text {texts:,}"] if (texts := corpus.load(run).texts) else []
     elif run.job == "claim":
         reached = [f"part {cells:,}"] if (cells := len(claim_run.load_cells(run))) else []
     else:

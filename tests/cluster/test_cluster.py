@@ -22,8 +22,7 @@ import pytest
 import torch
 
 from core.claims.run import CELLS, ClaimConfig, load_cells
-from core.interpret.corpus import CorpusConfig
-from core.interpret.corpus_run import STATISTICS, VALUES, load
+from core.interpret.corpus import STATISTICS, VALUES, CorpusConfig, load
 from core.models import ModelConfig
 from core.runs import folder, ray_driver, ray_queue
 from core.runs.executor import ClusterWorker, Executor, RayExecutor, executor

@@ -18,7 +18,7 @@ from streamlit import config
 from streamlit.testing.v1 import AppTest
 
 from core.files import runs_folder, server_folder, without_paths
-from core.interpret.corpus_run import corpora_folder
+from core.interpret.corpus import corpora_folder
 from core.plugins import folder as plugin_folder
 from core.runs.folder import RUN_ID
 from core.runs.runs import Run, create_run, discard, find_run, list_runs, new_id

@@ -12,38 +12,36 @@ import pytest
 from scipy import stats
 
 from core.entries import ConfigError
-from core.interpret import corpus as analysis, corpus_run, patching
+from core.interpret import corpus as analysis, patching
 from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
 from core.interpret.corpus import (
     BY_KEY,
     DECILES,
     INDEX,
+    INPUTS,
+    LONGEST,
     MAX_TOKENS,
     MEASURES,
     Corpus,
     CorpusConfig,
+    config_of,
     copying,
+    create,
     decile_texts,
+    has_training_data,
     head_changes,
     head_vectors,
+    inputs_of,
     joint_map,
+    load,
     measure_texts,
     nearness,
+    own_texts,
     ranked,
     read_text,
     shorten,
-    text_vectors,
-)
-from core.interpret.corpus_run import (
-    INPUTS,
-    LONGEST,
-    config_of,
-    create,
-    has_training_data,
-    inputs_of,
-    load,
-    own_texts,
     split_texts,
+    text_vectors,
     to_json,
     work,
 )
@@ -254,8 +252,8 @@ def after(texts: int):
 
 def test_what_is_measured_is_saved_as_often_as_the_clock_says(tmp_path, monkeypatch):
     # A clock that goes on by a second as it is read: it begins at 0, and each text reads it twice, or thrice if saved.
-    monkeypatch.setattr(corpus_run, "time", SimpleNamespace(monotonic=count().__next__))
-    monkeypatch.setattr(corpus_run, "SAVE_SECONDS", 4.5)
+    monkeypatch.setattr(analysis, "time", SimpleNamespace(monotonic=count().__next__))
+    monkeypatch.setattr(analysis, "SAVE_SECONDS", 4.5)
     timed, saved = create(CONFIG, tmp_path / "timed"), list[int]()
     for stop in (after(1), lambda: False):
         work(timed, stop, lambda corpus: saved.append(load(timed).texts))
@@ -284,7 +282,7 @@ def test_stop_leaves_what_was_measured_and_it_continues_to_the_same_numbers(tmp_
 
 def test_a_killed_worker_continues_without_a_text_twice(tmp_path, whole, monkeypatch):
     # The values of the second text are there, its statistics are not.
-    broken, save = create(CONFIG, tmp_path / "broken"), corpus_run.save_statistics
+    broken, save = create(CONFIG, tmp_path / "broken"), analysis.save_statistics
     saves = iter(range(9))
 
     def save_once(measured, corpus):
@@ -293,8 +291,8 @@ def test_a_killed_worker_continues_without_a_text_twice(tmp_path, whole, monkeyp
         save(measured, corpus)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(corpus_run, "SAVE_SECONDS", 0.0)
-        patch.setattr(corpus_run, "save_statistics", save_once)
+        patch.setattr(analysis, "SAVE_SECONDS", 0.0)
+        patch.setattr(analysis, "save_statistics", save_once)
         work(broken, lambda: False)
     assert (
         load(broken).texts == 1
@@ -355,10 +353,10 @@ def test_the_command_measures_a_file(tmp_path, worker_here, capsys):
     path = str(tmp_path / "run")
     more.append(str(tmp_path / "texts.txt"))
     assert (
-        run_command("core.interpret.corpus_run", path, *more) == 0
+        run_command("core.interpret.corpus", path, *more) == 0
         and "finished: Measured 4 texts." in capsys.readouterr().out
     )
-    assert run_command("core.interpret.corpus_run", f"{path} 2", *more, "--kind", "self") == 1
+    assert run_command("core.interpret.corpus", f"{path} 2", *more, "--kind", "self") == 1
 
 
 def test_an_older_measurement_lacks_the_measures_that_were_added_since(whole):
@@ -389,7 +387,7 @@ def test_the_lab_has_three_hundred_texts_of_its_own_and_those_its_models_learned
     assert len(own_texts()) == len(set(own_texts())) == 300 and max(map(len, own_texts())) < LONGEST
     for name in ("induction", "numbers", "digits"):
         inputs, _ = inputs_of(CorpusConfig(f"lab:{name}", "training", count=3))
-        again = [corpus_run.from_json(corpus_run.to_json(one)) for one in inputs]
+        again = [analysis.from_json(analysis.to_json(one)) for one in inputs]
         assert [(one.text, one.target) for one in again] == [
             (one.text, one.target) for one in inputs
         ]

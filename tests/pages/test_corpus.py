@@ -3,8 +3,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.interpret.corpus import CorpusConfig
-from core.interpret.corpus_run import SAVED, corpora_folder, create, read_measurement, work
+from core.interpret.corpus import (
+    SAVED,
+    CorpusConfig,
+    corpora_folder,
+    create,
+    read_measurement,
+    work,
+)
 from core.runs.runs import Run, list_runs
 from dashboard.server import jobs
 from pages import corpus

@@ -132,7 +132,8 @@ class Answers(BaseHTTPRequestHandler):
 @contextmanager
 def serving(repos: dict[str, Repo]) -> Iterator[Hub]:
     hub = Hub(repos)
-    threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
     try:
         yield hub
     finally:

@@ -102,14 +102,16 @@ def imported():
 
 @pytest.fixture(scope="session")
 def encoder(tmp_path_factory, imported) -> Path:
-    return small_model(tmp_path_factory.mktemp("encoder"), "BertModel", "[CLS] $A [SEP]", {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}, hidden_size=24,
+    marks = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
+    return small_model(tmp_path_factory.mktemp("encoder"), "BertModel", "[CLS] $A [SEP]", marks, hidden_size=24,
                        num_hidden_layers=2, num_attention_heads=3, intermediate_size=32,
                        max_position_embeddings=32)  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def translator(tmp_path_factory, imported) -> Path:
-    return small_model(tmp_path_factory.mktemp("translator"), "BartForConditionalGeneration", "$A </s>", dict(pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>"),
+    marks = dict(pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>")
+    return small_model(tmp_path_factory.mktemp("translator"), "BartForConditionalGeneration", "$A </s>", marks,
                        d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
                        decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=24,
                        pad_token_id=0, bos_token_id=2, eos_token_id=3, dropout=0.0, decoder_start_token_id=2,
@@ -233,7 +235,8 @@ def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(
         limit = 1e-3 * (1.0014 + 0.01 * float(before[name].detach().abs().max()))
         if name in learns:
             # softmax does not feel the bias of a key, whose gradient is rounding alone
-            assert (0.0 if name.endswith("key.bias") else 0.5e-3) <= step <= limit + 1e-6, name
+            low = 0.0 if name.endswith("key.bias") else 0.5e-3
+            assert low <= step <= limit + 1e-6, name
     moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
     assert len(moved) > 0.9 * len(learns) and moved <= learns
 
@@ -675,7 +678,8 @@ def test_a_head_of_another_task_is_not_taken_though_name_shape_and_labels_match(
     other.save_pretrained(tmp_path)
     for file in encoder.glob("*token*.json"):
         shutil.copy(file, tmp_path)
-    learner = build(FineTuneConfig("classify", COLOURS, str(tmp_path)), parse("classify", COLOURS))
+    config = FineTuneConfig("classify", COLOURS, str(tmp_path))
+    learner = build(config, parse("classify", COLOURS))
     assert not torch.isclose(learner.model.classifier.weight, other.classifier.weight).any()
     assert learner.labels == ("bluey", "redy")
 

@@ -24,7 +24,7 @@ from safetensors.torch import load, save
 
 from core.claims import run as claim_run
 from core.files import CORPORA, REPORTS, folder_bytes, runs_folder, write_atomically
-from core.interpret import corpus_run
+from core.interpret import corpus as corpora
 from core.interpret.corpus import Corpus, CorpusConfig
 from core.models import ModelConfig
 from core.runs import archive, folder as run_index
@@ -740,8 +740,8 @@ def test_the_shell_copies_when_it_ends(memory, server, tmp_path):
 
 def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(stores, server):
     red = server("red")
-    corpus = corpus_run.create(CorpusConfig("lab:induction", "texts", "the old man", kind="causal"))
-    corpus_run.save_statistics(corpus, Corpus(texts=1, failed=[0]))
+    corpus = corpora.create(CorpusConfig("lab:induction", "texts", "the old man", kind="causal"))
+    corpora.save_statistics(corpus, Corpus(texts=1, failed=[0]))
     corpus.set_status("stopped")
     claim = claim_run.create(claim_run.ClaimConfig("iris", {"seeds": 2}), 2)
     for part in claim.runs:
@@ -765,7 +765,7 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(stores,
     assert blue.newest()[sweep.id].at == pytest.approx(sweep.path.stat().st_mtime)
     assert list(map(files, claim_run.find_group(claim.id).runs)) == list(map(files, claim.runs))
     found = jobs.find_run(corpus.id, CORPORA)
-    assert files(found) == files(corpus) and corpus_run.load(found).texts == 1
+    assert files(found) == files(corpus) and corpora.load(found).texts == 1
     linked = sweeps.linked(sweep.id)
     assert linked.data() == sweep.data() and [
         run.status().state for run in linked.runs().values()

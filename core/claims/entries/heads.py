@@ -459,7 +459,7 @@ def measure_roles(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """How well the roles' scores on chosen sentences predict those on other texts, and the effect of ablation."""
-    from core.interpret.corpus_run import own_texts
+    from core.interpret.corpus import own_texts
     from core.interpret.roles import SENTENCES
 
     draw, count = Random(seed), int(settings["chosen"])
