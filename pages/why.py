@@ -15,7 +15,6 @@ import streamlit as st
 from core.attention import ConfigError, entry
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.recurrent import RecurrentSeq2Seq
-from core.runs.folder import Status
 from core.runs.runs import Run
 from core.studies.why import (
     EVERY,
@@ -92,10 +91,11 @@ from dashboard.page import (
 from dashboard.server import jobs
 from dashboard.server.jobs import max_run_seconds
 from dashboard.ui.runs import (
+    RunData,
     limits_line,
+    load_run,
     path_code,
     poll,
-    records_of,
     show_progress,
     start_button,
     stop_button,
@@ -225,28 +225,14 @@ def _pair(text: str) -> Pair | None:
 
 
 @dataclass(frozen=True)
-class PairedRun:
-    """One of the two runs, the name of its model, its status and its last record."""
-
-    run: Run
-    name: str
-    status: Status
-    last: Record
-
-
-@dataclass(frozen=True)
 class Comparison(Result):
     """The results of the two runs; without parts it is the saved measurement."""
 
-    parts: tuple[PairedRun, ...] = ()
+    parts: tuple[RunData, ...] = ()
 
     @property
     def live(self) -> bool:
-        return any(not part.status.ended for part in self.parts)
-
-    @property
-    def measured(self) -> bool:
-        return all(one.points for one in self.learned)
+        return any(part.live for part in self.parts)
 
     @property
     def lengths(self) -> list[str]:
@@ -259,24 +245,23 @@ class Comparison(Result):
 
     @property
     def shown(self) -> Comparison:
-        return load_comparison(None) if self.live and not self.measured else self
+        measured = all(one.points for one in self.learned)
+        return load_comparison(None) if self.live and not measured else self
 
 
 def load_comparison(pair: Pair | None) -> Comparison:
     """Read the runs' folders as they are now; of none, the measurement of `make bottleneck`."""
     if pair is None:
         return Comparison(**vars(shared(load)))
-    runs = [(run, records_of(run)) for run in pair]
-    learned = tuple(TrainedModel.of(run.config(), records) for run, records in runs)
-    parts = (
-        PairedRun(run, one.model.name().capitalize(), run.status(), [Record(0), *records][-1])
-        for one, (run, records) in zip(learned, runs, strict=True)
-    )
+    parts = tuple(map(load_run, pair))
+    learned = tuple(TrainedModel.of(each.required_config, each.records) for each in parts)
     return Comparison(
-        Controls.of(pair[1].config()),
+        Controls.of(parts[1].required_config),
         learned,
-        sentence({one.model: each for one, each in zip(learned, runs, strict=True)}),
-        parts=tuple(parts),
+        sentence(
+            {one.model: (each.run, each.records) for one, each in zip(learned, parts, strict=True)}
+        ),
+        parts=parts,
     )
 
 
@@ -475,22 +460,19 @@ def conditions(data: Comparison) -> str:
     )
     labels = names(data.learned)
     if data.parts:
-        last = {one.model: one.points[-1] for one in data.learned if one.points}
         spent = ", ".join(
-            f"{label} {plural(last[model].step, 'step')} in {duration(last[model].seconds)}"
-            if model in last
-            else f"{label} not yet measured"
-            for model, label in labels.items()
+            f"{labels[one.model]} {plural(one.points[-1].step, 'step')} in {duration(one.points[-1].seconds)}"
+            if one.points
+            else f"{labels[one.model]} not yet measured"
+            for one in data.learned
         )
         return (
             f"Trained on this machine: {task}. Training, {training_label(data.setting.seconds)} planned for each: {spent}. "
             f"{scored}"
         )
-    seeds, ends = (
-        len({one.seed for one in data.learned}),
-        {one.points[-1].step for one in data.learned},
-    )
-    steps = " to ".join(f"{end:,}" for end in sorted({min(ends), max(ends)}))
+    seeds = len({one.seed for one in data.learned})
+    ends = sorted({one.points[-1].step for one in data.learned})
+    steps = " to ".join(f"{end:,}" for end in dict.fromkeys((ends[0], ends[-1])))
     spent = ", ".join(
         f"{labels[model]} {duration(seconds)}" for model, seconds in data.seconds.items()
     )
@@ -501,17 +483,14 @@ def conditions(data: Comparison) -> str:
     )
 
 
-def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
-    step = part.last.step
+def progress(name: str, last: Record, controls: Controls) -> tuple[float, str]:
     if controls.seconds == FEW_STEPS:
-        return min(1.0, step / FEW), f"{part.name}: step {step} of {FEW}"
-    spent = min(part.last.train_seconds, controls.seconds)  # the last step may end later
-    reached = (
-        f"step {step:,}, {spent:.0f} of {controls.seconds:g} s"
-        if step
-        else f"starts; its result comes {_first_result(controls)}"
-    )
-    return spent / controls.seconds, f"{part.name}: {reached}"
+        return min(1.0, last.step / FEW), f"{name}: step {last.step} of {FEW}"
+    spent = min(last.train_seconds, controls.seconds)  # the last step may end later
+    reached = f"starts; its result comes {_first_result(controls)}"
+    if last.step:
+        reached = f"step {last.step:,}, {spent:.0f} of {controls.seconds:g} s"
+    return spent / controls.seconds, f"{name}: {reached}"
 
 
 def equations(
@@ -561,19 +540,17 @@ def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, l
 
 
 def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[list[str]]:
-    rows = []
-    for model, label in names(learned).items():
-        scores = [by_length(learned, model, metric) for metric in METRICS]
-        rows.append(
-            [
-                label,
-                *(
-                    " / ".join(stats_text(each[length]) for each in scores if length in each) or "–"
-                    for length in lengths
-                ),
-            ]
-        )
-    return rows
+    return [
+        [
+            label,
+            *(
+                " / ".join(stats_text(each[length]) for each in scores if length in each) or "–"
+                for length in lengths
+            ),
+        ]
+        for model, label in names(learned).items()
+        for scores in [[by_length(learned, model, metric) for metric in METRICS]]
+    ]
 
 
 # The page Why attention: the controls, the progress of two runs, the curves, the alignment and the numbers.
@@ -674,20 +651,23 @@ def _length_chart(place: Any, metric: str, lengths: Sequence[str], lines: Sequen
 
 def _board(shown: bool, data: Comparison) -> None:
     if data.parts:
-        for column, part in zip(st.columns(2, gap="medium"), data.parts, strict=True):
+        for column, part, one in zip(
+            st.columns(2, gap="medium"), data.parts, data.learned, strict=True
+        ):
+            last, name = [Record(0), *part.records][-1], one.model.name().capitalize()
             how = part.status.message
             if part.status.state == "finished":
                 how = (
-                    f"Finished after {plural(part.last.step, 'step')} in "
-                    f"{duration(part.last.train_seconds)} of training."
+                    f"Finished after {plural(last.step, 'step')} in "
+                    f"{duration(last.train_seconds)} of training."
                 )
             with column:
                 show_progress(
                     part.run,
                     part.status,
-                    ending=f"{part.name}: {how}",
-                    progress=partial(progress, part, data.setting),
-                    name=f"{part.name}: waits",
+                    ending=f"{name}: {how}",
+                    progress=partial(progress, name, last, data.setting),
+                    name=f"{name}: waits",
                 )
                 st.page_link(
                     step_of("train").page(),

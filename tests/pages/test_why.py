@@ -59,8 +59,8 @@ def bars(app: AppTest) -> list[str]:
     return [bar.proto.text for bar in app.get("progress")]
 
 
-def pair(state: str = "running", decoded: bool = True, **setting):
-    """Two runs as their folders stand at step 25."""
+def pair(state: str = "running", decoded: bool = True, last: int = 25, **setting):
+    """Two runs as their folders stand at their `last` step."""
     runs = [
         create_run(study.Controls(**setting).config(model))
         for model in study.Controls(**setting).pair
@@ -79,7 +79,7 @@ def pair(state: str = "running", decoded: bool = True, **setting):
             "examples": (example,),
             "maps": {"0:cross": np.full((1, 1, 4, 3), 1 / 3)} if place else {},
         }
-        for step in (0, 25):
+        for step in (0, last):
             run.append(Record(step, train_seconds=step / 10, **(more if decoded else {})))  # type: ignore[arg-type]
         run.set_status(state, "Finished after 25 steps." if state == "finished" else "")
     return runs, ".".join(run.id for run in runs)
@@ -182,7 +182,7 @@ def test_a_full_queue_is_said_and_one_run_twice_is_no_pair(monkeypatch):
 
 
 def test_runs_of_a_few_steps_are_not_compared():
-    runs, link = pair("finished", decoded=False, seconds=5)
+    runs, link = pair("finished", decoded=False, last=1, seconds=5)
     for run, steps in zip(runs, (1, 3), strict=True):
         values = {"bleu": 10.0 * steps, "train_seconds": 5.5, "held_out": 18}
         run.append(Record(steps, sequence_accuracy=0.0, **values))  # type: ignore[arg-type]
