@@ -556,20 +556,31 @@ own = verdict(claim, group.config.settings, group.results())
 print(own.state, [(effect.part.statement, effect.mean) for effect in own.effects])
 """
         cells["own"] = Cell("The same from a run of one's own.", code), own.measured
-    results = {
-        f"[[effect.mean, effect.low, effect.high] for effect in {name}.effects]": np.array(
-            [[effect.mean, effect.low, effect.high] for effect in measured.verdict.effects]
-        )
-        for name, (_, measured) in cells.items()
-    }
-    return Script(tuple(cell for cell, _ in cells.values()), results)
+    return Script(
+        tuple(cell for cell, _ in cells.values()),
+        {
+            f"[[effect.mean, effect.low, effect.high] for effect in {name}.effects]": np.array(
+                [[effect.mean, effect.low, effect.high] for effect in measured.verdict.effects]
+            )
+            for name, (_, measured) in cells.items()
+        },
+    )
 
 
 def _verdicts(results: Iterable[ClaimResult | None]) -> Script:
-    text = "The verdict on every claim, computed from the numbers that ship with the lab."
-    means = [part.mean for each in results if each for part in each.verdict.effects]
-    name = "[effect.mean for each in verdicts.values() for effect in each.effects]"
-    return Script((Cell(text, VERDICTS),), {name: np.array(means)})
+    return Script(
+        (
+            Cell(
+                "The verdict on every claim, computed from the numbers that ship with the lab.",
+                VERDICTS,
+            ),
+        ),
+        {
+            "[effect.mean for each in verdicts.values() for effect in each.effects]": np.array(
+                [part.mean for each in results if each for part in each.verdict.effects]
+            )
+        },
+    )
 
 
 def page() -> None:
@@ -671,16 +682,15 @@ def _one(claim: Claim) -> None:
     st.markdown("### What the paper measured")
     for one in claim.published:
         chart_title(f"Published, not measured here: {one.place}")
-        words = [
-            at
-            for at in range(len(one.columns))
-            if at == 0 or not any(map(str.isdigit, "".join(row[at] for row in one.rows)))
-        ]
         table(
             one.columns,
             one.rows,
             caption=f"Published figures: {one.place}",
-            left=words,
+            left=[
+                at
+                for at in range(len(one.columns))
+                if at == 0 or not any(map(str.isdigit, "".join(row[at] for row in one.rows)))
+            ],
             markers=False,
         )
         caption(f"{plain(one.setting)} [Source]({one.url})")
@@ -703,8 +713,10 @@ def _results(claim: Claim, sources: Mapping[str, ClaimResult], guess: dict[str, 
     named = {WHOSE[name][0]: each for name, each in sources.items()}
     for figure in claim.figures:
         drawn = guess.get(figure.measure)
-        names = legend(curves_of(figure, named, theme(), drawn), Ink.of(theme()), least=1)
-        chart_title(figure.title, legend=names)
+        chart_title(
+            figure.title,
+            legend=legend(curves_of(figure, named, theme(), drawn), Ink.of(theme()), least=1),
+        )
         draw_chart(
             st,
             results_figure(figure, named, theme(), drawn),

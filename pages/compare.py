@@ -268,8 +268,12 @@ CONTROLS, WRITTEN = "compare:setup", "compare:written"
 
 
 def default_controls() -> study.Comparison:
-    texts = ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
-    return study.Comparison(tuple(from_text(text, (study.WIDTH, study.HEADS)) for text in texts))
+    return study.Comparison(
+        tuple(
+            from_text(text, (study.WIDTH, study.HEADS))
+            for text in ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
+        )
+    )
 
 
 def link_texts(controls: study.Comparison) -> dict[str, str | list[str]]:
@@ -602,8 +606,11 @@ def _take(name: str) -> None:
             set_built("compare", {axis: getattr(new, axis) for axis in AXES})
             controls = replace(controls, mechanisms=(*controls.mechanisms, new))
         else:
-            attentions = tuple(dict.fromkeys(card(picked).small(*controls.sizes)))
-            controls = replace(controls, mechanisms=attentions, minus=(1, 0))
+            controls = replace(
+                controls,
+                mechanisms=tuple(dict.fromkeys(card(picked).small(*controls.sizes))),
+                minus=(1, 0),
+            )
         store_controls(controls)
     except ConfigError as error:
         st.session_state["compare:refused"] = (

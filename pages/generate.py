@@ -664,8 +664,9 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
 
 
 def current_path(search: Search, hypotheses: Sequence[Hypothesis]) -> tuple[list[int], int]:
-    bounds = len(search.tree.candidates), search.length
-    pick = read_linked("generate", LINKED, bounds, search.controls)
+    pick = read_linked(
+        "generate", LINKED, (len(search.tree.candidates), search.length), search.controls
+    )
     return picked_path(search.tree, hypotheses, write_linked("generate", LINKED, pick))
 
 

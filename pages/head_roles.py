@@ -790,13 +790,16 @@ def _sentence(
     queries = queries_by_sentence(result, score, head)
     name, sentences = result.readings.name(head), result.readings.sentences
     # A link has the sentence's number: its label has the verdict on this head.
-    texts = {
-        str(index + 1): f"{index + 1} {'✓' if all(query.right for query in each) else '✗'} "
-        f"{sentences[index].parse.text}"
-        for index, each in queries.items()
-    }
-    about = choice.ref, name, score.relation.key, score.reverse
-    drawn = FIELDS.draw("sentence", into=HERE, texts=texts, of=about)
+    drawn = FIELDS.draw(
+        "sentence",
+        into=HERE,
+        texts={
+            str(index + 1): f"{index + 1} {'✓' if all(query.right for query in each) else '✗'} "
+            f"{sentences[index].parse.text}"
+            for index, each in queries.items()
+        },
+        of=(choice.ref, name, score.relation.key, score.reverse),
+    )
     sentence = int(drawn.sentence) - 1
     parse, tokens = sentences[sentence].parse, sentences[sentence].tokens
     target = parse.text if load_model(choice.ref).reads == "pair" else None

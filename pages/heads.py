@@ -384,17 +384,20 @@ CELL = 28  # pixels, which two digits fill at the smallest size
 
 
 def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> Pair | None:
-    drawn = multiples(
-        tiles,
-        values.tokens,
-        key=f"heads:{name}",
-        link="heads:maps",
-        pin=read_linked(
-            "heads", "heads:pin", (len(values.tokens), len(values.tokens)), values.tokens
+    return write_linked(
+        "heads",
+        "heads:pin",
+        multiples(
+            tiles,
+            values.tokens,
+            key=f"heads:{name}",
+            link="heads:maps",
+            pin=read_linked(
+                "heads", "heads:pin", (len(values.tokens), len(values.tokens)), values.tokens
+            ),
+            **options,
         ),
-        **options,
     )
-    return write_linked("heads", "heads:pin", drawn)
 
 
 def draw_split(values: Values, one: heads.Split, many: heads.Split, chosen: Sequence[int]) -> Pair:
@@ -475,16 +478,23 @@ def trained_heads() -> None:
     shares = [each.weights[0][heads.QUERY + step] for each in (one, fed) for step in (-1, 1)]
     left, right = st.columns(2, gap="medium")
     with left:
-        marks = [*zip(names, models, strict=True), ("1 head, feed-forward", fed)]
-        axis = {"title": None, "format": "%", "values": [0, 0.5, 1], "grid": False}
-        scale = {"domain": [0, 1], "nice": False}
-        x = {"field": "x", "type": "quantitative", "scale": scale, "axis": axis}
         draw_chart(
             st,
             seed_marks(
                 "Neighbours that are named",
-                [(name, each.accuracy, ink.series[0], "circle") for name, each in marks],
-                x,
+                [
+                    (name, each.accuracy, ink.series[0], "circle")
+                    for name, each in [
+                        *zip(names, models, strict=True),
+                        ("1 head, feed-forward", fed),
+                    ]
+                ],
+                {
+                    "field": "x",
+                    "type": "quantitative",
+                    "scale": {"domain": [0, 1], "nice": False},
+                    "axis": {"title": None, "format": "%", "values": [0, 0.5, 1], "grid": False},
+                },
                 ink,
                 ends=(0.0, 1.0),
                 write=percent,
@@ -976,8 +986,10 @@ def equation(symbols: str, numbers: str) -> None:
         horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="xsmall"
     ):
         st.markdown(rf"$\displaystyle {symbols}$", width="content")
-        html = f'<span style="font:1.21em KaTeX_Main,serif;white-space:pre-wrap">{escape(numbers)}</span>'
-        st.html(html, width="content")
+        st.html(
+            f'<span style="font:1.21em KaTeX_Main,serif;white-space:pre-wrap">{escape(numbers)}</span>',
+            width="content",
+        )
 
 
 def sources(idea: str) -> None:

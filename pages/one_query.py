@@ -1055,7 +1055,6 @@ def script(values: Values, config: AttentionConfig, reading: Reading) -> Script:
         source = (
             f"Source.of_matrices(({', '.join(source_of(part, 17) for part in given.matrices)}))"
         )
-    names = ("q", "k", "v", "raw", "scores", "allowed", "weights", "out")
     return Script(
         (
             Cell(
@@ -1095,7 +1094,10 @@ for dims, pair in largest.items():
 """,
             ),
         ),
-        {name: getattr(reading, name) for name in names}
+        {
+            name: getattr(reading, name)
+            for name in ("q", "k", "v", "raw", "scores", "allowed", "weights", "out")
+        }
         | {
             "list(largest.values())": np.array(
                 [point.largest for point in cached(study.measure_scaling, SEED)]

@@ -257,8 +257,10 @@ def note(values: Values, *cells: Cell, results: Mapping[str, Any]) -> None:
     """Note cells, and what they compute, as the page's Python."""
     code = source_of(values.config)
     words = f"tokens = {source_of(values.tokens)}\n" if values.tokens else ""
-    layer = f"{attention_import(code)}\n\n{words}config, seed = {code}, {values.seed}\n"
-    first = Cell("The page's layer: a position encoding, and weights from a seed.", layer)
+    first = Cell(
+        "The page's layer: a position encoding, and weights from a seed.",
+        f"{attention_import(code)}\n\n{words}config, seed = {code}, {values.seed}\n",
+    )
     add_script(
         lambda: Script(
             (first, *cells), {name: np.asarray(value) for name, value in results.items()}

@@ -1012,10 +1012,16 @@ def _figures(data: SweepData, measure: str, over: str, final: DeltaGenerator) ->
         alt=f"{name} over training, a line each: {', '.join(data.names)}.",
     )
     if ends:
-        title = f"Final value of every seed: {name if name[:2].isupper() else name[0].lower() + name[1:]}"
         draw_chart(
             final,
-            seeds(title, data.names, ends, scale, theme(), write),
+            seeds(
+                f"Final value of every seed: {name if name[:2].isupper() else name[0].lower() + name[1:]}",
+                data.names,
+                ends,
+                scale,
+                theme(),
+                write,
+            ),
             key="sweeps:seeds",
             alt=f"Final {name} of every seed, by {data.setting}.",
         )

@@ -428,18 +428,24 @@ def score_chart(data: runs.RunData) -> tuple[str, list[Curve], dict[str, Any]]:
     if task.form == "pairs":
         curves.insert(0, Curve("sequence accuracy", points(records, "sequence_accuracy", 100)))
     elif task.form == "label":
-        balanced = Curve("balanced accuracy", balanced_points(records))
-        curves = [replace(curves[0], name="accuracy"), balanced, *scores]
+        curves = [
+            replace(curves[0], name="accuracy"),
+            Curve("balanced accuracy", balanced_points(records)),
+            *scores,
+        ]
     name = curves[0].name if len(curves) == 1 else "scores" if scores else "accuracy"
     baselines = runs.baselines_of(data.required_config.task, records[-1].held_out)
     best = max(baselines, key=lambda baseline: baseline[1], default=None)
-    options = {
-        "alt": f"Accuracy on held-out {task.whole} over training.",
-        "high": 100,
-        "percent": not scores,
-        "guess": best and (100 * best[1], f"{best[0]}: {percent(best[1])}"),
-    }
-    return f"Validation {name}", curves, options
+    return (
+        f"Validation {name}",
+        curves,
+        {
+            "alt": f"Accuracy on held-out {task.whole} over training.",
+            "high": 100,
+            "percent": not scores,
+            "guess": best and (100 * best[1], f"{best[0]}: {percent(best[1])}"),
+        },
+    )
 
 
 def weight_chart(data: runs.RunData, last: Record) -> tuple[str, list[Curve], dict[str, Any]]:
@@ -514,26 +520,30 @@ def _parts(data: runs.RunData, step: int) -> None:
     most, ink = max(record.gradients.values()) or 1.0, Ink.of(theme())
     low = min([value for value in record.gradients.values() if value > 0] or [most]) / 3
     norms = {part_name(path): value for path, value in record.gradients.items()}
-    spec = grids.bar_figure(
-        [
-            {"part": name, "norm": end, "end": end, "text": number(value), "low": low}
-            for name, value in norms.items()
-            for end in [max(value, low)]
-        ],
-        "part",
-        list(norms),
-        "norm",
-        ink,
-        domain=[low, most * 4],
-        log=True,
-        height=max(140, 17 * len(norms)),
-        colour={"value": ink.series[0]},
-        tips=[],
-        mark={"type": "bar", "height": {"band": 0.6}},
-        limit=150,
-        x2={"field": "low"},
+    draw_chart(
+        st,
+        grids.bar_figure(
+            [
+                {"part": name, "norm": end, "end": end, "text": number(value), "low": low}
+                for name, value in norms.items()
+                for end in [max(value, low)]
+            ],
+            "part",
+            list(norms),
+            "norm",
+            ink,
+            domain=[low, most * 4],
+            log=True,
+            height=max(140, 17 * len(norms)),
+            colour={"value": ink.series[0]},
+            tips=[],
+            mark={"type": "bar", "height": {"band": 0.6}},
+            limit=150,
+            x2={"field": "low"},
+        ),
+        key="train:parts",
+        alt="Gradient norm of each part of the model.",
     )
-    draw_chart(st, spec, key="train:parts", alt="Gradient norm of each part of the model.")
 
 
 def part_name(path: str) -> str:
@@ -1767,8 +1777,9 @@ def _train_longer(row: DeltaGenerator, data: runs.RunData, config: RunConfig) ->
         if reached >= most:
             st.caption(f"This run has reached {most:,} steps, the most that a run can have here.")
             return
-        left = most - reached
-        more = FIELDS.draw("more", into=HERE, run=data.run.id, reached=reached, most=left).more
+        more = FIELDS.draw(
+            "more", into=HERE, run=data.run.id, reached=reached, most=most - reached
+        ).more
         st.caption(
             f"From step {reached:,} to {reached + more:,}, for at most {config.max_seconds:g} more seconds. "
             f"The learning rate schedule ({config.schedule}) covers all steps."

@@ -236,8 +236,10 @@ class Comparison(Result):
 
     @property
     def lengths(self) -> list[str]:
-        names = {bucket.lengths for one in self.learned for bucket in one.buckets}
-        return sorted(names, key=lambda name: int(name.split("–")[0]))
+        return sorted(
+            {bucket.lengths for one in self.learned for bucket in one.buckets},
+            key=lambda name: int(name.split("–")[0]),
+        )
 
     @property
     def name(self) -> str:
@@ -709,20 +711,27 @@ def _figures(shown: bool, data: Comparison) -> None:
             # measurement
             clock = "seconds" if data.parts else "step"
             ends = [getattr(p, clock) for one in data.learned for p in one.points]
-            x = {
-                "field": "x",
-                "type": "quantitative",
-                "title": "seconds of training" if clock == "seconds" else "step",
-                "scale": {
-                    "domain": [0, max(1.0, *ends, data.setting.seconds if data.live else 0)],
-                    "nice": False,
-                },
-                "axis": {"grid": False, "tickCount": 5, "labelPadding": 8},
-            }
-            tip = {"field": "x", "title": clock, "format": ",.0f"}
             draw_chart(
                 st,
-                _figure("BLEU during training", x, tip, "BLEU", theme()),
+                _figure(
+                    "BLEU during training",
+                    {
+                        "field": "x",
+                        "type": "quantitative",
+                        "title": "seconds of training" if clock == "seconds" else "step",
+                        "scale": {
+                            "domain": [
+                                0,
+                                max(1.0, *ends, data.setting.seconds if data.live else 0),
+                            ],
+                            "nice": False,
+                        },
+                        "axis": {"grid": False, "tickCount": 5, "labelPadding": 8},
+                    },
+                    {"field": "x", "title": clock, "format": ",.0f"},
+                    "BLEU",
+                    theme(),
+                ),
                 rows(_lines(data.learned, "bleu", clock)),
                 theme=None,
                 key="why:learning",
@@ -899,43 +908,50 @@ def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
         "y": y,
         "color": series_encoding("place", indices, CATEGORIES[theme][: len(SHAPES)]),
     }
-    layers = [
-        filtered_layer(
-            "point",
-            "errorband",
-            {**both, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-            opacity=0.16,
-            interpolate="linear",
-        ),
-        filtered_layer("point", "line", both, strokeWidth=2),
-        filtered_layer("point", "point", {**both, "shape": shape}, filled=True, size=34, opacity=1),
-        filtered_layer(
-            "point",
-            "point",
-            {
-                **both,
-                "tooltip": [
-                    {"field": "model", "title": " "},
-                    x_tip,
-                    {"field": "y", "title": unit, "format": ".0f"},
-                    {"field": "spread", "title": "± std between seeds", "format": ".0f"},
-                ],
-            },
-            opacity=0,
-            size=200,
-        ),
-        filtered_layer(
-            "label",
-            "text",
-            {**both, "x": {"value": "width"}, "text": {"field": "model"}},
-            align="left",
-            dx=10,
-            fontSize=12,
-            fontWeight=600,
-            baseline="middle",
-        ),
-    ]
-    return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
+    return titled_figure(
+        title,
+        [
+            filtered_layer(
+                "point",
+                "errorband",
+                {**both, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
+                opacity=0.16,
+                interpolate="linear",
+            ),
+            filtered_layer("point", "line", both, strokeWidth=2),
+            filtered_layer(
+                "point", "point", {**both, "shape": shape}, filled=True, size=34, opacity=1
+            ),
+            filtered_layer(
+                "point",
+                "point",
+                {
+                    **both,
+                    "tooltip": [
+                        {"field": "model", "title": " "},
+                        x_tip,
+                        {"field": "y", "title": unit, "format": ".0f"},
+                        {"field": "spread", "title": "± std between seeds", "format": ".0f"},
+                    ],
+                },
+                opacity=0,
+                size=200,
+            ),
+            filtered_layer(
+                "label",
+                "text",
+                {**both, "x": {"value": "width"}, "text": {"field": "model"}},
+                align="left",
+                dx=10,
+                fontSize=12,
+                fontWeight=600,
+                baseline="middle",
+            ),
+        ],
+        HEIGHT,
+        Ink.of(theme),
+        **right_margin(4),
+    )
 
 
 def rows(lines: Sequence[Line]) -> list[Spec]:
