@@ -630,7 +630,6 @@ def draw_pages() -> None:
 
 def step_table(decoding: study.Decoding, step: int, head: tuple[int, int], theme: Theme) -> str:
     first, last = decoding.first_new(step), decoding.last(step)
-    weights = decoding.weights[step][head]
     spans = {name: float(np.abs(decoding.vectors[name][head]).max()) for name in study.NAMES}
     rows = []
     for at, token in enumerate(decoding.tokens):
@@ -642,7 +641,7 @@ def step_table(decoding: study.Decoding, step: int, head: tuple[int, int], theme
         cells = "".join(_vector(each, name, state, theme) for name, each in values.items())
         weight = "<td></td>"
         if at <= last:
-            share = float(weights[at])
+            share = float(decoding.weights[step][head][at])
             words = number(share) if share >= 0.001 else "&lt; 0.001"
             weight = f'<td class="w"><i style="width:{round(50 * share, 1)}%"></i>{words}</td>'
         rows.append(

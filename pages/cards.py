@@ -120,7 +120,6 @@ def differences(one: ModelCard, other: ModelCard) -> list[list[str]]:
     """What differs between two models: a name, and how it is in each."""
 
     def described(model: ModelCard) -> dict[str, str]:
-        kinds = "; ".join(f"{count} × {layer.name}" for layer, count in model.distinct.items())
         choices = {
             axis: ", ".join(
                 dict.fromkeys(
@@ -133,7 +132,9 @@ def differences(one: ModelCard, other: ModelCard) -> list[list[str]]:
         }
         return {
             "layers": str(len(model.blocks)),
-            "attentions": kinds,
+            "attentions": "; ".join(
+                f"{count} × {layer.name}" for layer, count in model.distinct.items()
+            ),
             **choices,
             "width": f"{model.d_model:,}",
             "words": f"{model.vocabulary:,}",
@@ -382,8 +383,10 @@ sizes = {own}curves({source_of(keys)})  # (tokens, bytes) of each model
             "cards:sizes",
         )
     )
-    sizes = {f"sizes[{name!r}]": np.array(points) for name, points in drawn.items()}
-    return Script(tuple(cells), results | sizes)
+    return Script(
+        tuple(cells),
+        results | {f"sizes[{name!r}]": np.array(points) for name, points in drawn.items()},
+    )
 
 
 # The page: the layers of all models, the card of one, and caches by length.

@@ -180,8 +180,13 @@ def names(summaries: Sequence[RunSummary]) -> list[str]:
 
 
 def _linked_ids() -> list[str]:
-    link = st.query_params.get(LINK) or st.session_state.get(LAST) or ""
-    return list(dict.fromkeys(name for name in link.split(",") if name))
+    return list(
+        dict.fromkeys(
+            name
+            for name in (st.query_params.get(LINK) or st.session_state.get(LAST) or "").split(",")
+            if name
+        )
+    )
 
 
 def runs_to_compare(summaries: Sequence[RunSummary]) -> tuple[list[RunSummary], str]:
@@ -240,8 +245,10 @@ def draw_controls(
         example = FIELDS.draw("example", into=HERE, **given).example
         for side in same:
             on_offer = compute.heads(side)
-            drawn = FIELDS.draw("head", into=HERE, side=side, heads=on_offer).head
-            heads.append(drawn or next(iter(on_offer), None))
+            heads.append(
+                FIELDS.draw("head", into=HERE, side=side, heads=on_offer).head
+                or next(iter(on_offer), None)
+            )
     return Values(measure=measure, step=step, example=example, heads=tuple(heads), slider=slider)
 
 
@@ -316,7 +323,6 @@ for name, curve in curves.items():
             for side, head in zip(same, controls.heads, strict=True)
             if head is not None and any(one.run == side for one in maps.maps)
         }
-        size = f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}"
         lines = (
             f"example = {controls.example}\npicked = {source_of(picked)}  # step, layer and head"
         )
@@ -325,7 +331,9 @@ for name, curve in curves.items():
             read += f"difference = maps[{pair[0].run.name!r}] - maps[{pair[1].run.name!r}]\n"
             results["difference"] = pair[0].weights - pair[1].weights
         text = "The attention of one head of each run on the same held-out example."
-        cells.append(Cell(text, read, DRAW_MAPS, size))
+        cells.append(
+            Cell(text, read, DRAW_MAPS, f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}")
+        )
         results |= {f"maps[{one.run.name!r}]": one.weights for one in maps.maps}
     return Script(tuple(cells), results)
 
@@ -339,9 +347,9 @@ MISSING = "–"
 def settings(data: Any, name: str = "") -> dict[str, str]:
     """Every setting of a run's config in JSON by its name, such as model.attention.score."""
     if isinstance(data, dict | list):
-        parts = data.items() if isinstance(data, dict) else enumerate(data, 1)
         inner = {
-            (name if key == "key" else f"{name}.{key}".lstrip(".")): part for key, part in parts
+            (name if key == "key" else f"{name}.{key}".lstrip(".")): part
+            for key, part in (data.items() if isinstance(data, dict) else enumerate(data, 1))
         }
         return {
             each: text for key, part in inner.items() for each, text in settings(part, key).items()
@@ -354,8 +362,9 @@ def settings(data: Any, name: str = "") -> dict[str, str]:
 
 def differences(sides: Sequence[compute.ComparedRun]) -> tuple[list[list[str]], int]:
     table = pd.DataFrame([settings(side.required_config.to_json()) for side in sides]).T
-    repeated = [f"model.attention.{name}" for name in ("d_model", "num_heads", "dropout")]
-    table = table.drop(repeated, errors="ignore").fillna(MISSING)
+    table = table.drop(
+        [f"model.attention.{name}" for name in ("d_model", "num_heads", "dropout")], errors="ignore"
+    ).fillna(MISSING)
     different = table[table.nunique(axis=1) > 1]
     rows = different.rename(lambda name: name.removeprefix("model.")).reset_index()
     return rows.to_numpy().tolist(), len(table) - len(different)
@@ -416,8 +425,9 @@ def fact_text(sides: Sequence[compute.ComparedRun], measure: compute.Measure, st
         ]
         for until in (lambda r: r.step <= step, lambda r: r.train_seconds <= seconds)
     )
-    named = zip(sides, by_step, strict=True)
-    at_step = ", ".join(f"**{value}** for {plain(side.name)}" for side, value in named)
+    at_step = ", ".join(
+        f"**{value}** for {plain(side.name)}" for side, value in zip(sides, by_step, strict=True)
+    )
     name = measure.name if measure.key in scores else f"{measure.name[0].lower()}{measure.name[1:]}"
     return (
         f"At step :primary[**{step:,}**], {name}: {at_step}. After {duration(seconds)} of training, it is "
@@ -448,8 +458,9 @@ def page() -> None:
     state, keys = st.session_state, [f"compare_runs:{index}" for index in range(len(LABELS))]
 
     def write_link() -> None:
-        ids = dict.fromkeys(state[key] for key in keys if state[key])
-        st.query_params[LINK] = state[LAST] = ",".join(ids)
+        st.query_params[LINK] = state[LAST] = ",".join(
+            dict.fromkeys(state[key] for key in keys if state[key])
+        )
 
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
     for index, (label, key) in enumerate(zip(LABELS, keys, strict=True)):

@@ -446,8 +446,9 @@ def _explore() -> None:
             {PICKED: st.session_state["decode:tree"].get("pick")}
         ),
     )
-    greedy = replace(controls.settings, strategy="greedy")
-    plainest = study(decode, controls.checkpoint, controls.source, greedy).tree.hypotheses[0]
+    plainest = study(
+        decode, controls.checkpoint, controls.source, replace(controls.settings, strategy="greedy")
+    ).tree.hypotheses[0]
     fact(fact_text(result, task, controls.settings, plainest))
     outputs = result.tree.hypotheses
     outputs_table(
@@ -514,10 +515,11 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
         return
     generated = tuple(names_text(task)[token] for token in tokens)
     keys = (*result.source, *generated[:-1]) if result.prompt.text else result.source
-    arrays = [weights.float().cpu().numpy() for weights in steps.source_attention]
     maps = [
         AttentionMap("cross", layer, np.ascontiguousarray(weights), generated, tuple(keys))
-        for layer, weights in enumerate(arrays)
+        for layer, weights in enumerate(
+            [weights.float().cpu().numpy() for weights in steps.source_attention]
+        )
     ]
     # The sharpest head, until another is chosen
     heads = {

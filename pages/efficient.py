@@ -425,8 +425,9 @@ def page() -> None:
 
 def adopt(built: Built) -> None:
     """Measure the kernel that was built elsewhere beside the usual ones."""
-    kernels = list(dict.fromkeys(["exact", *(one.key for one in built.values()), *study.USUAL]))
-    st.session_state[key("kernels")] = kernels[:MAX_KERNELS]
+    st.session_state[key("kernels")] = list(
+        dict.fromkeys(["exact", *(one.key for one in built.values()), *study.USUAL])
+    )[:MAX_KERNELS]
     for choice in built.values():
         st.session_state.update(choice_state(key("params"), choice))
 
@@ -705,9 +706,11 @@ def implied_weights() -> None:
     ]
     # The kernels with the smallest and the largest error, and the largest weight of linear; retention
     # approximates no softmax
-    approximations = [each for each in implied[1:] if each.kernel != "retention"]
     exact, linear = implied[0], next(each for each in implied if each.kernel == "linear")
-    near, *_, far = sorted(approximations, key=lambda each: each.mean_error)
+    near, *_, far = sorted(
+        [each for each in implied[1:] if each.kernel != "retention"],
+        key=lambda each: each.mean_error,
+    )
     size = {
         "performer": f" with {values.features} features",
         "linformer": f" of rank {values.few}",

@@ -415,7 +415,6 @@ def _weight(chosen: ModelChoice) -> None:
     fact(carried_fact(one, query, key))
     for line in equation(cell, layer, one, query, key):
         st.latex(line)
-    note = reading.note if one.sink is None else None  # a sink has a sentence of its own
     st.caption(
         " ".join(
             filter(
@@ -428,7 +427,7 @@ def _weight(chosen: ModelChoice) -> None:
                         one,
                         float(item.weights[cell.head, cell.query, cell.key]),
                     ),
-                    note,
+                    reading.note if one.sink is None else None,  # it has a sentence of its own
                 ),
             )
         )

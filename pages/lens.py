@@ -208,7 +208,6 @@ def token_grid(
         }
         for row in rows
     ]
-    tips = {"state": "after", "token": "position", "text": "likeliest", "top": "others"}
     return picking_grid(
         [
             layer(
@@ -222,7 +221,12 @@ def token_grid(
                         "scale": {"range": colour_scale(theme), "domain": [0, 1]},
                         "legend": None,
                     },
-                    "tooltip": [text_tip(*tip) for tip in tips.items()],
+                    "tooltip": [
+                        text_tip("state", "after"),
+                        text_tip("token", "position"),
+                        text_tip("text", "likeliest"),
+                        text_tip("top", "others"),
+                    ],
                 },
                 cursor="pointer",
                 stroke=None,
@@ -297,7 +301,6 @@ def along_layers(
         "y": {"field": "y", "type": "quantitative", "title": None, "scale": scale, "axis": axis},
         "color": series_encoding("name", names, inks),
     }
-    tips = {"state": "after", "name": "token", "text": "rank" if rank else "value"}
     return figure(
         [
             layer(
@@ -311,7 +314,14 @@ def along_layers(
             layer(
                 "point",
                 rows,
-                {**at, "tooltip": [text_tip(*tip) for tip in tips.items()]},
+                {
+                    **at,
+                    "tooltip": [
+                        text_tip("state", "after"),
+                        text_tip("name", "token"),
+                        text_tip("text", "rank" if rank else "value"),
+                    ],
+                },
                 filled=True,
                 size=50,
                 opacity=1,
@@ -362,8 +372,11 @@ def attention(controls: Values, state: str, only: tuple[str, int] | None = None)
         return
     rows.sort(key=lambda row: -float(row[0].max()))
     weights, item, head = rows[0]
-    names = study.answering_layers(controls.reading)
-    name = state if only is None else f"{names[item.kind, item.layer]}·H{head}"
+    name = (
+        state
+        if only is None
+        else f"{study.answering_layers(controls.reading)[item.kind, item.layer]}·H{head}"
+    )
     paragraph(f"**Where {plain(name)} attends to from {plain(controls.line.tokens[position])}**")
     several = len({item.kind for _, item, _ in rows}) > 1
     table(
@@ -500,8 +513,7 @@ def decided(controls: Values, decision: study.Decision, words: Mapping[int, str]
     first, at = study.first_likeliest(along)
     shares, ranks = along.probabilities[:, 0].tolist(), along.ranks[:, 0].tolist()
     states = ["the embedding", *decision.lens.names[1:]]
-    answer = plain(words[decision.tokens[0]])
-    start = f"At **{plain(controls.line.tokens[controls.position])}**, :primary[**{answer}**] "
+    start = f"At **{plain(controls.line.tokens[controls.position])}**, :primary[**{plain(words[decision.tokens[0]])}**] "
     if at is None:
         best = ranks.index(min(ranks))
         return (
@@ -675,9 +687,6 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
             if point["state"] != study.EMBEDDING:
                 st.session_state[FIELDS.key("layer", {"ref": controls.ref})] = point["state"]
 
-    of_states = zip(
-        decision.lens.names, lens.top.tolist(), lens.probabilities.tolist(), strict=True
-    )
     cells = [
         {
             "state": name,
@@ -691,7 +700,9 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
                 f"{words[one]} {number(p)}" for one, p in zip(ids[1:], shares[1:], strict=True)
             ),
         }
-        for name, top, probabilities in of_states
+        for name, top, probabilities in zip(
+            decision.lens.names, lens.top.tolist(), lens.probabilities.tolist(), strict=True
+        )
         for index, (token, ids, shares) in enumerate(zip(tokens, top, probabilities, strict=True))
     ]
     st.html(STYLE.format(width=(WIDE * len(tokens) + 80), direction="rtl" if late else "ltr"))
@@ -771,17 +782,24 @@ def who_section(controls: Values) -> None:
         run.extend(islice(passes, index + 1 - len(run)))
         return run[index]
 
-    key = ref, controls.question, controls.contrast
     with one_thread(is_small(baseline.pretrained)):
         results = measure_with_progress(
-            ATTRIBUTED, key, range(study.PASSES), attribute, "passes", UNASKED
+            ATTRIBUTED,
+            (ref, controls.question, controls.contrast),
+            range(study.PASSES),
+            attribute,
+            "passes",
+            UNASKED,
         )
     if (attribution := results.get(study.PASSES - 1)) is None:
         return
     add_script(partial(who_script, controls, attribution))
     parts, layers = study.named_parts(reading, attribution), study.answering_layers(reading)
-    compared = tuple(token for token in (baseline.id, controls.contrast) if token is not None)
-    words = study_of(token_names, ref, compared)
+    words = study_of(
+        token_names,
+        ref,
+        tuple(token for token in (baseline.id, controls.contrast) if token is not None),
+    )
     other = None if controls.contrast is None else words[controls.contrast]
     fact(wrote(controls, attribution, parts, words[baseline.id], other))
     rows = list(layers)
@@ -799,9 +817,9 @@ def who_section(controls: Values) -> None:
             {(row, head): (rows[row][0], (rows[row][1], head)) for row, head in values},
             max(values, key=lambda head: abs(values[head])),
         )
-    inner = any(part.role == "feed-forward" for _, part in parts)
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
+        inner = any(part.role == "feed-forward" for _, part in parts)
         more = ", and the feed-forward network (FF) of a layer" if inner else ""
         paragraph(f"**What each head adds{more}**")
         head_field(

@@ -245,8 +245,10 @@ def text(name: str) -> str:
 
 def part_names() -> list[str]:
     """What begins the names of the fields of each page: nothing for the first."""
-    count = int(st.session_state.get(key("pages"), 1))
-    return ["", *(f"p{number}:" for number in range(2, count + 1))]
+    return [
+        "",
+        *(f"p{number}:" for number in range(2, int(st.session_state.get(key("pages"), 1)) + 1)),
+    ]
 
 
 def read_lesson() -> Lesson:
@@ -529,12 +531,16 @@ def by_question(handed: Sequence[Handed]) -> list[list[str]]:
         codes = [code for code, other in handed if other.id == lesson.id]
         for at, question in enumerate(lesson.all_questions):
             results = [code.results[at] for code in codes]
-            picks = Counter(option for one in results for option in wrong_options(question, one))
             rows.append(
                 [
                     f"{lesson.title}, {at + 1}. {question.text}",
                     percent(sum(one.right for one in results) / len(codes)),
-                    "; ".join(f"{option} ({count})" for option, count in picks.most_common())
+                    "; ".join(
+                        f"{option} ({count})"
+                        for option, count in Counter(
+                            option for one in results for option in wrong_options(question, one)
+                        ).most_common()
+                    )
                     or "–",
                 ]
             )

@@ -236,8 +236,7 @@ def fact_text(effect: masks.MaskEffect) -> str:
     if blind.size:
         names = ", ".join(f"“{plain(effect.names[i])}”" for i in blind[:4])
         more = f" and {len(blind) - 4} more" if len(blind) > 4 else ""
-        whose = "its output is" if len(blind) == 1 else "their outputs are"
-        text += f" No key is left for {names}{more}, so {whose} 0."
+        text += f" No key is left for {names}{more}, so {'its output is' if len(blind) == 1 else 'their outputs are'} 0."
     return text
 
 
@@ -392,8 +391,13 @@ def explore() -> None:
         ),
     )
     st.markdown("## What the mask does to one weight")
-    parts = equation(effect, controls.mask, *cell, Ink.of(theme()).pick)
-    st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
+    st.markdown(
+        " ".join(
+            rf"$\displaystyle {part}$"
+            for part in equation(effect, controls.mask, *cell, Ink.of(theme()).pick)
+        ),
+        text_alignment="center",
+    )
     caption(
         "$M_i$ is the set of keys that query $i$ may attend to, and $w_{i,j}$ is its weight on key $j$.",
     )
@@ -533,7 +537,6 @@ def stack(effect: masks.MaskEffect) -> None:
     left, right = st.columns([1, 1.2], gap="medium") if most > 1 else (None, st.container())
     if left is not None:  # a map in which every cell is 1 would show the mask again
         with left:
-            text = stack_fact(effect.needed)
             linked(
                 "stack",
                 "reach",
@@ -547,7 +550,7 @@ def stack(effect: masks.MaskEffect) -> None:
                     )
                 ],
                 effect.names,
-                text,
+                stack_fact(effect.needed),
                 noun="layers",
             )
             caption(
@@ -583,9 +586,14 @@ def batch(controls: Values) -> None:
         )
         for item in sentences
     ]
-    positions = [str(position) for position in range(len(sentences[0].names))]
-    reads = "position of the query (row) attends to → position of the key (column)"
-    linked("batch", "padded", tiles, positions, batch_fact(sentences), reads=reads)
+    linked(
+        "batch",
+        "padded",
+        tiles,
+        [str(position) for position in range(len(sentences[0].names))],
+        batch_fact(sentences),
+        reads="position of the query (row) attends to → position of the key (column)",
+    )
     fact(batch_fact(sentences))
 
 
@@ -616,8 +624,9 @@ def sources(effect: masks.MaskEffect, controls: Values) -> None:
 
 def question(tokens: int) -> Question:
     size = max(tokens, PADDED + 1)
-    steps = masks.steps_of(Choice("padding"), ("word",) * size, size - PADDED)
-    removed = ~masks.allowed_of(steps, 0)
+    removed = ~masks.allowed_of(
+        masks.steps_of(Choice("padding"), ("word",) * size, size - PADDED), 0
+    )
     rows, columns = bool(removed[-PADDED:].all()), bool(removed[:, -PADDED:].all())
     rule = (
         f"A padding mask removes {int(removed.sum())} of {size * size} cells here: the last {PADDED} columns. No "

@@ -95,8 +95,10 @@ FIELDS = Fields(
 
 def config_of(axis: str, name: str, params: dict[str, Value]) -> AttentionConfig:
     """The baseline with a choice and what it needs beside it; ConfigError where its parameters are refused."""
-    beside = {other: example(other, choice) for other, choice in needs(axis, name).items()}
-    return BASELINE.with_(**beside, **{axis: example(axis, name, **params)})
+    return BASELINE.with_(
+        **{other: example(other, choice) for other, choice in needs(axis, name).items()},
+        **{axis: example(axis, name, **params)},
+    )
 
 
 # What the page computes as Python.
@@ -254,8 +256,13 @@ def maps(
     }
     left, right = st.columns([5, 2], gap="small")
     with left:
-        linked = read_linked("mechanisms", key("pin"), after.shape)
-        pin = multiples(tiles, TOKENS, key=key("both"), pin=linked, **options)
+        pin = multiples(
+            tiles,
+            TOKENS,
+            key=key("both"),
+            pin=read_linked("mechanisms", key("pin"), after.shape),
+            **options,
+        )
         write_linked("mechanisms", key("pin"), pin)
     with right:
         difference_map(tiles[1], tiles[0], TOKENS, key=key("difference"), **options)
@@ -289,8 +296,12 @@ def compatible_panel(axis: str, item: Entry) -> None:
 
 def draw_rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table whose cells have as many lines as they need, as Markdown."""
-    cells = [head, ["---"] * len(head), *(map(plain, row) for row in rows)]
-    st.markdown("\n".join(f"| {' | '.join(line)} |" for line in cells))
+    st.markdown(
+        "\n".join(
+            f"| {' | '.join(line)} |"
+            for line in [head, ["---"] * len(head), *(map(plain, row) for row in rows)]
+        )
+    )
 
 
 def source(axis: str, item: Entry, config: AttentionConfig) -> None:

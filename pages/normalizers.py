@@ -548,9 +548,13 @@ def explore() -> None:
             )
         curves(controls, rows)
         details(f"All {len(rows)} normalizers", partial(everything, controls, rows), key("all"))
-        code = partial(snippet, scores=controls.scaled)
         sources = partial(
-            equation_sources, FIELDS, "normalizer", controls.choices, normalizer_of, code
+            equation_sources,
+            FIELDS,
+            "normalizer",
+            controls.choices,
+            normalizer_of,
+            partial(snippet, scores=controls.scaled),
         )
         details("Equations, papers and the code that just ran", sources, key("sources"))
 

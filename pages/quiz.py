@@ -83,8 +83,9 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
         args=(name,),
     )
     if answered:
-        verdict = "Right." if int(answers[at]) == question.answer else "Not right."
-        fact(f"**{verdict}** {question.why}")
+        fact(
+            f"**{'Right.' if int(answers[at]) == question.answer else 'Not right.'}** {question.why}"
+        )
         st.button(
             "Next question" if at + 1 < COUNT else "Your result",
             key=key("next"),

@@ -301,8 +301,12 @@ def _fork(item: RunSummary) -> None:
                     optimizer=values.optimizer,
                     **longer(item.config, values.steps, 2 * item.train_seconds),
                 )
-                name = f"{item.plain_name}, from step {values.step:,}"[:LONGEST_NAME]
-                run = jobs.fork(item.run, values.step, now, name)
+                run = jobs.fork(
+                    item.run,
+                    values.step,
+                    now,
+                    f"{item.plain_name}, from step {values.step:,}"[:LONGEST_NAME],
+                )
             except (jobs.QueueFull, OSError, ValueError) as error:
                 st.error(plain(sentence_of(error)))
                 return
@@ -467,9 +471,9 @@ def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> st
 def space_text(board: Board) -> str:
     """The disk space, and which runs are deleted when it is full."""
     own = f"{plural(board.own, 'run')} of your own" if board.own else "No runs of your own yet"
-    space = at_most("megabytes", max_disk_bytes() // MB) * MB
     return (
-        f"{own}, {byte_size(board.bytes)} of {byte_size(space)}. At most {at_most('runs', MAX_RUNS):,} are "
+        f"{own}, {byte_size(board.bytes)} of {byte_size(at_most('megabytes', max_disk_bytes() // MB) * MB)}. "
+        f"At most {at_most('runs', MAX_RUNS):,} are "
         "stored; at the limit, the oldest unnamed runs are deleted. A deleted run can be restored for "
         f"{GRACE / 3600:.0f} hour."
     )
@@ -477,8 +481,9 @@ def space_text(board: Board) -> str:
 
 def state(item: RunSummary) -> str:
     name, planned = STATES.get(item.status.state, item.status.state), item.planned_steps
-    started = item.live and planned and item.steps
-    return f"{name}, {percent(item.steps / planned)}" if started else name
+    return (
+        f"{name}, {percent(item.steps / planned)}" if item.live and planned and item.steps else name
+    )
 
 
 def cluster_text(state: ClusterState) -> str:

@@ -372,14 +372,18 @@ show(trace, layer={layer}, head={head})
 
 
 def of_model(whole: Part) -> str:
-    parts = [part for part in whole.walk() if part.children and is_attention(part.path)]
-    forward = [part for part in whole.walk() if part.path.endswith("feed_forward")]
     share = {
         name: (
             sum(part.parameters for part in group) / whole.parameters,
             sum(part.flops for part in group) / whole.flops,
         )
-        for name, group in (("attention", parts), ("feed-forward", forward))
+        for name, group in (
+            (
+                "attention",
+                [part for part in whole.walk() if part.children and is_attention(part.path)],
+            ),
+            ("feed-forward", [part for part in whole.walk() if part.path.endswith("feed_forward")]),
+        )
     }
     return (
         f"Attention has **{percent(share['attention'][0])}** of the {whole.parameters:,} parameters and takes "
@@ -436,8 +440,11 @@ KINDS = {
 
 
 def about(part: Part, of_text: bool = False) -> str:
-    named = f"{part.path}: {part.title}"
-    kinds = [kind for pattern, kind in KINDS.items() if re.fullmatch(pattern, named)]
+    kinds = [
+        kind
+        for pattern, kind in KINDS.items()
+        if re.fullmatch(pattern, f"{part.path}: {part.title}")
+    ]
     kinds += [part.title, part.path.rpartition(".")[2]]
     kind = next((kind for kind in kinds if kind in ABOUT), "")
     return ABOUT.get("text" if of_text and kind == "both" else kind, "")
@@ -573,8 +580,7 @@ def _next_token(result: Measurements, text: str) -> str:
     with left:
         chart_title("What comes next")
         temperature = FIELDS.draw("temperature", into=HERE).temperature
-        logits = torch.from_numpy(result.logits)
-        shares = (logits / temperature).softmax(-1)
+        shares = (torch.from_numpy(result.logits) / temperature).softmax(-1)
         best = int(shares.argmax())
         names = {i: task.shown(token) for i, token in enumerate(task.target_vocab.tokens)}
         draw_chart(

@@ -106,8 +106,7 @@ def fact_text(comparison: difference.Comparison, head: difference.HeadChange) ->
         else f"Head **{head.name}** of A and the most similar head of B, **{head.other}**, put "
         f"**{number(head.moved)}** of their weight on different tokens"
     )
-    usual = float(np.median([item.moved for item in heads]))
-    out += f"; the median of {len(heads)} heads is {number(usual)}."
+    out += f"; the median of {len(heads)} heads is {number(float(np.median([item.moved for item in heads])))}."
     if (cell := difference.most_different_cell(pair, head)) is None:
         return out
     names = [f"{side.name[0].lower()}{side.name[1:]}" for side in sides]
@@ -820,15 +819,22 @@ def _view(choice: ModelChoice) -> None:
                 in_place = not FIELDS.draw("nearest", into=HERE, second=sides[1]).nearest
         comparison = difference.Comparison(sides, pair, merged, in_place)
         by_pair = {(item.layer, item.head): item for item in comparison.heads}
-        shared_heads = {at: (comparison.kind, at) for at in by_pair}
         picked = link_head(
-            "two_models", (choice.ref, mode), choice.ref, shared_heads, next(iter(by_pair))
+            "two_models",
+            (choice.ref, mode),
+            choice.ref,
+            {at: (comparison.kind, at) for at in by_pair},
+            next(iter(by_pair)),
         )
         head = by_pair[picked]
         add_script(partial(script, choice, mode, ref, inputs, comparison, head))
         _heads_apart(comparison, head)
-        about = choice.ref, choice.inputs, mode, ref, inputs, comparison.kind
-        pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), about)
+        pin = read_linked(
+            "two_models",
+            "pin",
+            (len(pair.queries), len(pair.keys)),
+            (choice.ref, choice.inputs, mode, ref, inputs, comparison.kind),
+        )
         with _maps(comparison, head, pin):
             _figures(comparison)
             st.caption(conditions(comparison, mode))

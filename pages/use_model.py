@@ -307,8 +307,7 @@ def _without(answer: study.Answer, head: study.Head, word: str) -> str:
     quantity = f"the {answer.baseline.quantity} of **{plain(word)}**"
     stays = f"{quantity} stays at {number(answer.baseline.value)}"
     if abs(head.effect.change) >= 5e-4:  # else it is none
-        instead = _instead(answer, head.effect)
-        return f"Without it {quantity} would be {instead}: {_rank(answer, head)}."
+        return f"Without it {quantity} would be {_instead(answer, head.effect)}: {_rank(answer, head)}."
     return (
         f"Without it {stays}: {_rank(answer, head)}."
         if head.before
@@ -325,13 +324,13 @@ def _instead(answer: study.Answer, effect: Effect) -> str:
 
 
 def _rank(answer: study.Answer, head: study.Head) -> str:
-    verb = "change" if head.before > 1 else "changes"
-    return f"{head.before or 'none'} of {_heads(answer)} {verb} it more"
+    return f"{head.before or 'none'} of {_heads(answer)} {('change' if head.before > 1 else 'changes')} it more"
 
 
 def _heads(answer: study.Answer) -> str:
-    cross = " of cross-attention" if answer.trace.kinds == ("cross",) else ""
-    return f"{answer.heads} heads{cross}"
+    return (
+        f"{answer.heads} heads{(' of cross-attention' if answer.trace.kinds == ('cross',) else '')}"
+    )
 
 
 def pair_fact(
@@ -453,7 +452,6 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     names = tuple(name for name, _ in compared)
     table = to_numpy(cosines([study_of(embedding, choice.ref, inputs) for _, inputs in compared]))
     pair = most_similar(torch.from_numpy(table), 0)
-    question = Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]])
     with chart:
         st.markdown(f"**{task_of(pretrained).name}**: how similar each pair is")
         draw_chart(
@@ -464,7 +462,11 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
         )
     with right:
         read_inputs(choice)
-        answer, head = head_map(choice, question, "this similarity")
+        answer, head = head_map(
+            choice,
+            Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]]),
+            "this similarity",
+        )
         add_script(partial(embed_script, choice, compared, table, answer, head))
     fact(pair_fact(table, names, pair, answer, head))
     st.latex(
@@ -488,13 +490,14 @@ def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
         )
         inputs = replace(inputs, text=mask_word(pretrained, inputs.text, numbers[picked]))
     question, mask = Question(inputs), plain(pretrained.tokenizer.mask_token)
-    best = answer_question(choice.ref, question).baseline.word or ""
     _answer(
         choice,
         question,
         pretrained,
         answer_fact,
-        plain(inputs.text).replace(mask, f"**{plain(best)}**", 1),
+        plain(inputs.text).replace(
+            mask, f"**{plain(answer_question(choice.ref, question).baseline.word or '')}**", 1
+        ),
     )
 
 
@@ -502,8 +505,8 @@ def probabilities(choice: ModelChoice, pretrained: Pretrained) -> None:
     read_inputs(choice)
     more = link = ""
     if pretrained.head == "next":
-        before = " ".join(choice.inputs.text.split()[-6:])
-        more = f"… {plain(before)} **{plain(study_of(study.continuation_text, choice.ref, choice.inputs))}** …"
+        written = plain(study_of(study.continuation_text, choice.ref, choice.inputs))
+        more = f"… {plain(' '.join(choice.inputs.text.split()[-6:]))} **{written}** …"
         link = "Generate: continue this text"
     _answer(choice, Question(choice.inputs), pretrained, answer_fact, more, link)
 
@@ -566,9 +569,9 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
 
     def tell(answer: study.Answer, predictions: Sequence[Candidate], head: study.Head) -> str:
         (key, weight, uniform), word = _attends(answer, head), answer.baseline.word or ""
-        verb = "The model reads your target" if inputs.target else "The model writes"
         return (
-            f"{verb} **{plain(decode_text(pretrained, produced.ids))}**. For :primary[**{plain(word)}**], head "
+            f"{'The model reads your target' if inputs.target else 'The model writes'} "
+            f"**{plain(decode_text(pretrained, produced.ids))}**. For :primary[**{plain(word)}**], head "
             f"**{head.name}** puts **{weight}** of its weight on **{key}**; uniform attention would put {uniform} "
             f"there. {_without(answer, head, word)}"
         )
