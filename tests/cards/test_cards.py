@@ -91,9 +91,9 @@ def read(model: nn.Module, length: int, **options):
 
 
 # Models without experts, whose operations PyTorch counts, and those whose cache is that of another of the same kind.
-COUNTED = {"gpt2", "bert", "llama2", "gemma2", "modernbert", "gpt_neox"}
+COUNTED = {"gpt2", "bert", "llama2", "gemma2", "modernbert"}
 ALIKE = {*("llama3", "gemma", "mixtral", "solar_open", "minimax_m2", "minimax_m3", "hy3", "laguna", "ernie4_5_moe"),
-         *("olmo2", "deepseek_v3", "axk1", "glm5", "ling3_flash", "qwen3_5", "qwen3_5_moe")}  # fmt: skip
+         *("olmo2", "inkling2_mini", "deepseek_v3", "axk1", "glm5", "ling3_flash", "qwen3_5", "qwen3_5_moe")}  # fmt: skip
 
 
 def cached_numbers(value, seen=None) -> int:

@@ -1,7 +1,6 @@
 """Evidence, lens, patching and circuits against their definitions: plain algebra, differences, plain hooks."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -321,24 +320,6 @@ def test_a_learned_sink_keeps_its_share_when_a_head_looks_evenly():
     torch.testing.assert_close(recorder.calls[0].out[0, 2, 3], expected, atol=1e-6, rtol=1e-4)
 
 
-def test_what_is_asked_in_one_thread_is_not_felt_in_another_and_nothing_stays():
-    # Sessions share a model: heads off, slopes and hidden tokens of one leave the other's answers as they were.
-    baseline, model = baseline_of("llama"), tiny("llama").model
-    plainly, off = baseline.rerun().probabilities, frozenset({("causal", 0, None)})
-    assert not torch.equal(baseline.rerun(off=off).probabilities, plainly)
-
-    def one(turn: int) -> bool:
-        (measure_contributions if turn % 3 else lambda it: hide_token(it, 2))(baseline)
-        answer = baseline.rerun(off=off) if turn % 2 else baseline.rerun()
-        return torch.equal(answer.probabilities, plainly)
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(one, range(24))) == [True, False] * 12
-    assert not any(
-        weight.requires_grad or weight.grad is not None for weight in model.parameters()
-    ) and not hooked(model)
-
-
 # Any class or token of an answer, as a probability, a logit or a difference of two: against the model's own logits.
 
 
@@ -646,21 +627,6 @@ def test_a_layer_that_is_read_otherwise_is_refused(monkeypatch):
     pytest.raises(PretrainedError, read_lens, asked).match("cannot be read in the same way")
 
 
-def test_the_induction_model_decides_in_its_second_layer():
-    asked = ask(
-        load_lab_model("induction"),
-        Question(
-            ModelInputs("the old king walked to the dark river . the old king walked to the dark")
-        ),
-    )
-    assert asked.word == "river" and asked.id is not None
-    followed = follow_tokens(asked, read_lens(asked), asked.answer.position, [asked.id])
-    assert (
-        first_likeliest(followed) == (2, 2)
-        and followed.probabilities[2, 0] > 0.5 > 10 * followed.probabilities[1, 0]
-    )
-
-
 @each(
     ("ranks", "leads"),
     {(9, 1, 2, 1, 1): (1, 3), (1, 1): (0, 0), (1, 2): (0, None), (3, 2): (None, None)}.items(),
@@ -922,18 +888,6 @@ def test_cross_attention_and_a_module_that_is_several_layers_have_no_states(fami
         assert (len(one.residual) > 0) == (family != "albert" and kind != "cross")
 
 
-def test_minilm_is_patched_by_the_cosine_with_the_clean_text():
-    cat, dog = (ModelInputs(f"The {animal} sat on the mat.") for animal in ("cat", "dog"))
-    texts = pair_of(load_minilm(), cat, dog)
-    effects = patch(texts)
-    heads = np.concatenate([one.heads for one in effects.values()])
-    assert texts.clean.value == pytest.approx(1, abs=1e-5) and len(heads) == 72
-    ways: tuple[Direction, ...] = ("denoise", "noise")
-    for way, most in zip(ways, (heads.max(), heads.min()), strict=True):
-        key, head, value = ranked(effects, way)[0]
-        assert value == most == effects[key].heads[head]
-
-
 def test_of_two_names_one_head_of_the_last_layer_carries_which_it_is():
     # It attends to the name that acts, and lowers it beside the other one; the heads before it raise both.
     model, effects, weights, writes = load_lab_model("names"), [], [], []
@@ -1168,11 +1122,6 @@ def test_normalized_queries_leave_the_values_and_the_model_is_left_as_it_was():
         heads[0].w_q is None and qk_factors(heads[0]) is None and heads[0].w_v.shape == (6, 18, 8)
     )
     assert {kind for kind, *_ in compositions(heads)} == {"V"} and not hooked(pretrained.model)
-
-
-def test_pictures_have_matrices_and_no_tokens():
-    heads, tables = read_heads(tiny("vit")), read_vocabularies(tiny("vit"))
-    assert heads[0].w_v.shape == (3, 24, 8) and copying_scores(heads[0], tables) is None
 
 
 @each(("name", "least"), [("only-attention", 0.7), ("induction", 0.6)])

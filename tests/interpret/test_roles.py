@@ -66,7 +66,7 @@ from core.pretrained import (
 )
 from core.pretrained.reading import read_ids
 from tests.cases import each
-from tests.tiny_models import given as inputs_for, plain, tiny
+from tests.tiny_models import given as inputs_for, tiny
 
 # Lines, maps and readings made by hand.
 
@@ -501,16 +501,6 @@ def test_patches_of_a_picture_have_neighbours_but_no_words():
     ]
 
 
-@each("family", ["bert", "gpt2", "llama", "t5", "bart", "gpt_oss", "bloom", "deberta_v2"])
-def test_every_family_can_be_measured(family):
-    pretrained = tiny(family)
-    readings = [read(pretrained, one) for one in role_inputs(pretrained).givens[:2]]
-    for kind in readings[0].trace.kinds:
-        if kind != "cross":
-            scores = score_roles(readings, kind)
-            assert scores.rows[at("self")] > 0 and np.isfinite(scores.score[at("self")]).all()
-
-
 # The standard tests of heads: random tokens that repeat, by hand and of known heads, and successors.
 
 
@@ -557,24 +547,6 @@ def test_minilm_has_a_duplicate_token_head_and_no_induction_head():
         and scores.uniform[0] == pytest.approx(1 / 52)
         and by_name(scores, 2)["L0·H2"] > 0.99
     )
-
-
-@each("family, kind", [("llama", "causal"), ("bert", "self"), ("t5", "self"), ("t5", "causal")])
-def test_ids_are_read_between_the_tokenizer_s_special_tokens(family, kind):
-    pretrained = tiny(family)
-    ids = ordinary_tokens(pretrained.tokenizer)[:6]
-    reading = read_ids(pretrained, ids * 2)
-    line = reading.lines(kind)[0]
-    start = line.special.index(False)
-    assert line.ids[start : start + 12] == (*ids, *ids) and score_repeats(
-        pretrained, kind
-    ).score.shape[0] == len(TESTS)
-    if family == "bert":
-        first, *_, last = pretrained.tokenizer("a").input_ids
-        framed = torch.tensor([[first, *ids, *ids, last]])
-        with torch.no_grad():
-            expected = plain(family)(input_ids=framed, output_attentions=True).attentions[1][0]
-        assert np.allclose(reading.trace.maps[1].weights, expected, atol=1e-5)
 
 
 @each(
@@ -924,8 +896,8 @@ def test_the_interval_is_wilson_s():
 
 
 def test_minilm_s_heads_follow_syntax_beyond_any_offset(minilm):
-    readings, best = read_parses(minilm, own_parses()), {}
-    assert (len(readings.sentences), readings.left_out) == (179, 0)
+    readings, best = read_parses(minilm, own_parses()[::2]), {}
+    assert (len(readings.sentences), readings.left_out) == (90, 0)
     for relation in RELATIONS:
         score = score_relation(readings, relation)
         best[relation.key] = (
@@ -935,10 +907,10 @@ def test_minilm_s_heads_follow_syntax_beyond_any_offset(minilm):
             round(float(score.offset_held_out.mean()), 2),
         )
     assert best == {
-        "subject": ("L1·H9", 0.61, -1, 0.58),
-        "object": ("L3·H1", 0.81, 2, 0.49),
-        "determiner": ("L0·H5", 0.66, -1, 0.62),
-        "adjective": ("L3·H1", 0.83, 1, 0.62),
-        "antecedent": ("L3·H1", 0.76, -2, 0.35),
-        "passive": ("L1·H6", 0.89, -1, 0.56),
+        "subject": ("L1·H9", 0.57, -1, 0.57),
+        "object": ("L3·H1", 0.88, 2, 0.46),
+        "determiner": ("L4·H7", 0.69, -1, 0.6),
+        "adjective": ("L4·H6", 0.86, 1, 0.61),
+        "antecedent": ("L3·H1", 0.68, -2, 0.29),
+        "passive": ("L1·H6", 0.9, -1, 0.57),
     }

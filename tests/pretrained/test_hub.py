@@ -32,7 +32,6 @@ from core.pretrained import (
     load_lab_model,
     read,
 )
-from core.pretrained.base import first_line
 from core.pretrained.export import (
     check_logits,
     code_of,
@@ -303,19 +302,6 @@ def test_weights_that_are_missing_or_damaged_are_said_and_never_random(tmp_path)
         (tmp_path / "model.safetensors").write_bytes(damaged)
         with pytest.raises(PretrainedError, match="own cannot be loaded"):
             load_folder(tmp_path, "own")
-
-
-def test_sizes_and_errors_in_words():
-    sizes = (999, 91_000_000, 5_000_000_000, 600_000_000, 1_234_567)
-    assert [*map(hub.format_bytes, sizes)] == ["1 kB", "91 MB", "5.0 GB", "600 MB", "1.2 MB"]
-    for error, words in (
-        (ValueError("one\ntwo"), "one"),
-        (ValueError("x" * 160), "x" * 160),
-        (ValueError("x" * 161), "x" * 159 + "…"),
-        (ValueError(), "ValueError()"),
-        (ValueError("Expected one of:\n(1) a,\n(2) b."), "Expected one of: (1) a, (2) b."),
-    ):
-        assert first_line(error) == words
 
 
 # Model folders whose settings are put wrong by hand; tests/fuzz does it at random.

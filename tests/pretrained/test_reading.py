@@ -19,6 +19,7 @@ import torch
 import transformers
 from PIL import Image
 from safetensors.numpy import save as save_of_numpy
+from safetensors.torch import save as save_of_torch
 
 from core.entries import ConfigError
 from core.interpret.evidence import Question, ask
@@ -58,7 +59,6 @@ from core.pretrained.generate import (
     generate,
     generate_steps,
     mask_word,
-    mean_state,
     most_similar,
     prepare_generation,
     score_continuation,
@@ -167,15 +167,6 @@ def test_a_band_is_unpacked_to_the_matrix_it_stands_for(family, text):
             np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-5)
 
 
-@each("family", BANDED)
-def test_a_band_s_own_numbers_are_what_is_drawn(family):
-    batch, *_ = encode(tiny(family), given(family))
-    bands = plain(family)(**batch, output_attentions=True).attentions
-    for item, band in zip(read(tiny(family), SENTENCE).trace.maps, bands, strict=True):
-        for drawn, theirs in zip(item.weights[1, 1:], band[0, 1, 1:].detach().numpy(), strict=True):
-            np.testing.assert_array_equal(np.sort(drawn[drawn > 0]), np.sort(theirs[theirs > 0]))
-
-
 def spoken(line):
     """The ordinary tokens of a line as one word in small letters."""
     return "".join(
@@ -237,11 +228,6 @@ def test_a_sink_is_one_column_more():
         assert 0.02 < item.weights[..., -1].mean() < 0.9 and (before.weights.sum(-1) < 1).all()
 
 
-def test_paired_heads_are_one_layer_and_said():
-    reading = read(tiny("diffllama"), given("diffllama"))
-    assert reading.trace.shape == (2, 4) and "head h + 2" in reading.note
-
-
 @each("family", OWN_CODE)
 def test_a_family_with_code_of_its_own_can_be_drawn_but_not_opened(family):
     batch, *_ = encode(tiny(family), given(family))
@@ -297,15 +283,6 @@ def test_a_wave_is_cut_into_the_stretches_of_its_model(tmp_path):
     sound = Array.of(np.random.default_rng(1).normal(size=16_000).astype(np.float32))
     reading = read(load_folder(tmp_path, "waves"), ModelInputs(sound=sound))
     assert reading.source.tokens[:3] == ("0.00 s", "0.02 s", "0.04 s") and len(reading.source) == 49
-
-
-def test_sound_that_lasts_too_long_is_cut_and_said():
-    numbers = np.random.default_rng(3).normal(size=40_000).astype(np.float32)
-    reading = read(tiny("whisper"), ModelInputs(sound=Array.of(numbers), target=OTHER))
-    assert (
-        reading.cut == "The sound lasts 2.5 s; the first 1 s are read."
-        and len(reading.source) == 50
-    )
 
 
 def test_a_picture_is_prepared_as_the_model_s_own_processor_does():
@@ -390,14 +367,6 @@ def test_a_tokenizer_that_would_leave_out_the_beginning_leaves_out_the_end(tmp_p
     assert cut.ids[:5] == whole.ids[:5]
 
 
-def test_an_answer_beyond_the_vocabulary_is_told_by_its_number():
-    # The table of T5 and of Qwen is larger than their vocabulary.
-    pretrained, beyond = tiny("gpt2"), len(tiny("gpt2").tokenizer) + 3
-    assert token_names(pretrained, [beyond]) == {beyond: f"[{beyond}]"}
-    assert display_names(pretrained, Answer("next"), [beyond]) == (f"[{beyond}]",)
-    assert text_line(pretrained.tokenizer, [5, beyond]).tokens[1].endswith(f"[{beyond}]")
-
-
 def test_a_decoder_of_sound_has_the_places_that_its_config_names():
     parts = ("layers", 1), ("attention_heads", 2), ("ffn_dim", 8)
     sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in parts}
@@ -408,13 +377,6 @@ def test_a_decoder_of_sound_has_the_places_that_its_config_names():
     model = transformers.WhisperForConditionalGeneration(config)
     places = model.model.decoder.embed_positions.num_embeddings
     assert positions(model) == max_tokens_of(model) == places == 21
-
-
-def test_sound_is_made_at_the_rate_that_the_model_takes():
-    alone = replace(
-        tiny("whisper"), tokenizer=transformers.Wav2Vec2FeatureExtractor(sampling_rate=8_000)
-    )
-    assert (sampling_rate(alone), sampling_rate(tiny("whisper"))) == (8_000, 16_000)
 
 
 @each(
@@ -475,16 +437,6 @@ def test_any_text_gives_a_reading(minilm, text):
     assert reading.source.special[0] and reading.source.special[-1] and reading.cut is None
 
 
-def test_nothing_to_read_a_text_too_long_and_a_changed_file_are_said(minilm, tmp_path):
-    for text in ("", "   ", "\n\t"):
-        pytest.raises(PretrainedError, read, minilm, text).match("write a sentence")
-    long, longest = (read(minilm, text) for text in ("word " * 700, "ab " * 10_000))
-    assert len(long.source) == len(longest.source) == 512
-    assert "702 tokens" in long.cut and longest.cut
-    (tmp_path / "model.safetensors").write_bytes(b"not the model")
-    pytest.raises(PretrainedError, verify, tmp_path / "model.safetensors", "53aa51").match("sha256")
-
-
 # Attention that was computed elsewhere: what is read, what is refused in words, and that nothing else can happen.
 
 
@@ -528,14 +480,6 @@ def test_an_array_a_layer_in_the_order_of_their_numbers(dtype):
     assert read_arrays(npz(a=layers[0, 0]), "a head").trace.shape == (1, 1)
 
 
-def test_half_precision_of_the_other_kind():
-    from safetensors.torch import save as save_torch
-
-    weights = torch.from_numpy(even(2, 3, 5, 5)).to(torch.bfloat16)
-    arrays = read_arrays(save_torch({"attention": weights}), "a.safetensors")
-    np.testing.assert_array_equal(arrays.trace.map(1).weights, weights[1].float().numpy())
-
-
 def test_tokens_name_rows_and_columns_and_special_ones_are_known():
     words = ("[CLS]", "the", "##m", "cat", "[SEP]")
     line = read_arrays(npz(attention=even(2, 3, 5, 5), tokens=np.array(words)), "a.npz").source
@@ -551,16 +495,6 @@ def test_tokens_name_rows_and_columns_and_special_ones_are_known():
     )
 
 
-def test_kinds_are_named_or_read_off_the_weights():
-    causal = np.tril(even(2, 3, 5, 5))
-    trace = read_arrays(npz(attention=causal / causal.sum(-1, keepdims=True)), "a.npz").trace
-    assert trace.kinds == ("causal",) and trace.map(0).mask is not None
-    names = dict(queries=np.array(list("abcd")), keys=np.array(list("vwxyz")))
-    across = read_arrays(npz(a=even(2, 3, 4, 5), **names), "a.npz").trace
-    assert across.kinds == ("cross",)
-    assert (across.map(0).queries, across.map(0).keys) == (tuple("abcd"), tuple("vwxyz"))
-
-
 @each(
     ("name", "text"),
     [("numbers", "seven hundred and six"), ("induction", "the old king and the old king")],
@@ -574,17 +508,6 @@ def test_what_the_lab_exports_comes_back_as_it_was(name, text):
         np.testing.assert_array_equal(one.weights, other.weights)
     if made.trace.of("cross").maps:
         assert back.lines("cross")[0].tokens == made.lines("cross")[0].tokens
-
-
-def test_rows_that_do_not_sum_to_one_are_said_and_drawn():
-    weights = even(1, 2, 4, 4) * 0.5
-    weights[0, 0, 1] = 0
-    arrays = read_arrays(npz(attention=weights), "a.npz")
-    assert "between 0.50 and 0.50" in arrays.cut
-    for factor, cut in ((0.98, True), (0.995, False), (1.005, False), (1.02, True)):
-        assert bool(read_arrays(npz(a=even(2, 4, 4) * factor), "a.npz").cut) == cut
-    assert read_arrays(npz(a=even(1, 1, 2048)), "a.npz").trace.map(0).weights.shape == (1, 1, 2048)
-    np.testing.assert_array_equal(arrays.trace.map(0).weights, weights[0])
 
 
 def lacking(values: object) -> bytes:
@@ -870,15 +793,6 @@ def test_a_text_is_never_longer_than_the_model_reads():
     assert (tokens[0], tokens[-1]) == ("[CLS]", ".")
 
 
-def test_tokens_are_named_as_they_are_read():
-    model = tiny("gpt2")
-    ids = model.tokenizer(" the street.")["input_ids"]
-    names = token_names(model, ids)
-    assert "".join(names[one].removeprefix("##") for one in ids) == "thestreet."
-    assert SearchSettings(temperature=0.5, top_k=3, top_p=0.9).sampling == Sampling(0.5, 3, 0.9)
-    assert decode_text(model, [*ids, model.tokenizer.eos_token_id]) == "the street."
-
-
 # Answers as a person reads them: the likeliest words, a word masked in its place, and what is said when none is.
 
 
@@ -901,39 +815,7 @@ def test_a_word_is_masked_where_it_stands(family):
     assert encode(model, ModelInputs(masked))[1].ids[place] == model.tokenizer.mask_token_id
 
 
-def test_classes_have_their_names():
-    model = tiny("bert_classifier")
-    result = answer(model, given("bert_classifier"))
-    assert display_names(model, result, [2, 0]) == ("LABEL_2", "LABEL_0")
-
-
-def test_an_embedding_has_no_words_and_counts_real_tokens_alone():
-    states = torch.tensor([[[3.0, 0.0], [0.0, 1.0], [9.0, 9.0]]])
-    mean = mean_state(states, torch.tensor([[1, 1, 0]]))
-    torch.testing.assert_close(mean, torch.tensor([3.0, 1.0]) / 10**0.5)
-    result = answer(tiny("bert_encoder"), given("bert_encoder"))
-    assert top_candidates(tiny("bert_encoder"), result) == ()
-    assert float(result.vector.norm()) == pytest.approx(1.0)
-
-
 # Which job each family of models does, and how alike two embeddings are.
-
-
-@each(
-    ("key", "families"),
-    {
-        "fill": ("bert", "roberta"),
-        "classify": ("bert_classifier",),
-        "embed": ("bert_encoder",),
-        "next": ("gpt2", "llama", "bert_decoder"),
-        "translate": ("t5", "marian", "whisper"),
-        "picture": ("vit",),
-    }.items(),
-)
-def test_the_job_is_that_of_the_last_layer(key, families):
-    jobs = {family: task_of(tiny(family)) for family in families}
-    assert {job.key for job in jobs.values()} == {key}
-    assert "whisper" not in jobs or jobs["whisper"].name == "Transcribe speech"
 
 
 @each(
@@ -979,16 +861,6 @@ def test_likeness_is_the_cosine_of_the_mean_states():
     assert most_similar(table) == (0, 2) and most_similar(table, 1)[0] == 1
 
 
-def test_minilm_finds_the_sentence_that_means_the_same():
-    texts = [
-        "The animal didn't cross the street because it was too tired.",
-        "The bank raised its interest rates.",
-        "The dog was too exhausted to walk over the road.",
-    ]
-    table = similarities(load_minilm(), [ModelInputs(text) for text in texts])
-    assert most_similar(table, 0) == (0, 2) and table[0, 2] > 0.6 > 0.3 > table[0, 1]
-
-
 # What small functions give, to the last number, and each limit at its edge.
 
 
@@ -1008,6 +880,12 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
 
 @each(("found", "expected"), [
     (lambda: lines_of(a=LOWER), ["causal", "0 1 2"]),
+    (lambda: read_arrays(npz(a=LOWER), "a").trace.map(0).mask.tolist(), np.tri(3, dtype=bool)[None].tolist()),
+    (lambda: read_arrays(save_of_torch({"a": torch.tensor([[[0.25, 0.75], [0.5, 0.5]]], dtype=torch.bfloat16)}), "a")
+     .trace.map(0).weights.tolist(), [[[0.25, 0.75], [0.5, 0.5]]]),
+    *((lambda factor=factor: bool(read_arrays(npz(a=SQUARE * factor), "a").cut), cut)
+      for factor, cut in ((0.98, True), (0.995, False), (1.005, False), (1.02, True))),
+    (lambda: read_arrays(npz(a=even(1, 1, 2048)), "a").trace.map(0).weights.shape, (1, 1, 2048)),
     (lambda: lines_of(a=[[[1.0]]]), ["self", "0"]),
     (lambda: lines_of(a=[[[1.0, 0.0], [0.5, 0.5]]]), ["causal", "0 1"]),
     (lambda: lines_of(a=[[[0.5, 0.5, 0], [0.5, 0, 0.5], [0.5, 0, 0.5]]]), ["self", "0 1 2"]),
@@ -1035,7 +913,12 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
         (0.991, None), (0, None))),
     (lambda: read_arrays(npz(a=np.array([[0, 0.6, 0.6], [0, 0, 0], [0.4, 0.6, 0]])), "a").cut,
      "The rows of these weights sum to between 1.00 and 1.20, not to 1; they are drawn unchanged."),
-    # Lines of tokens.
+    # Lines of tokens. The table of T5 and of Qwen is larger than their vocabulary.
+    (lambda: (token_names(tiny("gpt2"), [999]), display_names(tiny("gpt2"), Answer("next"), [999]),
+              text_line(tiny("gpt2").tokenizer, [5, 999]).tokens[1]), ({999: "[999]"}, ("[999]",), "[999]")),
+    (lambda: (lambda ids: ("".join(token_names(tiny("gpt2"), ids).values()), decode_text(tiny("gpt2"), [*ids, 0])))(
+        tiny("gpt2").tokenizer(" the street.")["input_ids"]), ("thestreet.", "the street.")),
+    (lambda: SearchSettings(temperature=0.5, top_k=3, top_p=0.9).sampling, Sampling(0.5, 3, 0.9)),
     (lambda: base.words_of(("Ġa", "b", "<s>", "c", "Ġd", "e"), tuple(map(bool, (0, 0, 1, 0, 0, 0)))), (0, 0, None, 1, 2, 2)),
     (lambda: base.words_of(("<s>", "a", "##b", "c", "##d"), tuple(map(bool, (1, 0, 0, 0, 0)))), (None, 0, 0, 1, 1)),
     (lambda: base.words_of(("##a", "<s>", "##b", "c"), tuple(map(bool, (0, 1, 0, 0)))), (0, None, 1, 2)),
@@ -1082,6 +965,10 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
      ("Digit 3", ("Digit 0", "Digit 1", "Digit 2"), ("Flower", "Temple", "Digit 0"))),
     (lambda: (examples.picture("Digit 4").shape, examples.picture("Temple").shape), ((8, 8), (342, 512, 3))),
     (lambda: [examples.sound(name, 8000).shape for name in examples.SOUNDS], [(24_000,)] * 2),
+    (lambda: [*map(sampling_rate, (tiny("whisper"), replace(
+        tiny("whisper"), tokenizer=transformers.Wav2Vec2FeatureExtractor(sampling_rate=8_000))))], [16_000, 8_000]),
+    (lambda: encode(tiny("whisper"), ModelInputs(sound=Array.of(np.zeros(40_000, np.float32)), target="a"))[1::2],
+     (base.sound_line(50, 1), "The sound lasts 2.5 s; the first 1 s are read.")),
     *((lambda name=name: examples.sound(name, 8000).numpy()[[3, 1001, 6000, 8803, 17_005]], pytest.approx(heard, abs=1e-4))
       for name, heard in zip(examples.SOUNDS, (np.array([0.1362, 0.2142, 0.2121, -0.2846, -0.2222]),
                                                np.array([0.2582, 0.1016, 0, 0.2582, 0.2963])), strict=True)),
@@ -1111,6 +998,8 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
       for more, expected in (({}, ("next", 2, [25, 26, 27, 28, 29])), ({"position": 1}, ("next", 1, [20, 21, 22, 23, 24])))),
     (lambda: answered("bert", torch.arange(12.0).reshape(1, 3, 4), position=1), ("mask", 1, [4, 5, 6, 7])),
     (lambda: answered("bert_classifier", torch.arange(6.0).reshape(2, 3), row=1), ("class", 0, [3, 4, 5])),
+    (lambda: generation.top_candidates(tiny("bert_encoder"), Answer("embedding", vector=torch.ones(3))), ()),
+    (lambda: (lambda one: (one.trace.shape, "head h + 2" in one.note))(read(tiny("diffllama"), SENTENCE)), ((2, 4), True)),
     (lambda: refusal(lambda: mask_word(tiny("bert_classifier"), "the street", 0)),
      "bert_classifier cannot fill masks; take a model of masked words, such as BERT."),
     *((lambda text=text: generation.output_id(tiny("mistral"), Answer("next", torch.zeros(99)), text), one)
@@ -1242,6 +1131,14 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
         make_task(TaskConfig.of("repeats", length=48, passage=8, gap=4)), "zzz the q zzz q the", 5)[::2],
      ("<bos> zzz the q zzz".split(), ("zzz", "q"))),
     # Names, sizes and configs.
+    *((lambda error=error: base.first_line(error), words) for error, words in (
+        (ValueError("one\ntwo"), "one"), (ValueError("x" * 160), "x" * 160), (ValueError("x" * 161), "x" * 159 + "…"),
+        (ValueError(), "ValueError()"),
+        (ValueError("Expected one of:\n(1) a,\n(2) b."), "Expected one of: (1) a, (2) b."))),
+    (lambda: refusal(lambda: verify(load.LAB_MODELS / "names" / "README.md", "53aa51"))[-76:],
+     "the file is not the official model, so it is not loaded. Reinstall the package."[-76:]),
+    *((lambda text=text: refusal(lambda: read(tiny("bert"), text)),
+       "There is nothing to read yet: write a sentence of one word or more.") for text in ("", "   ", "\n\t")),
     (lambda: [hub.format_bytes(one) for one in (999_999, 10**6, 10**7, 10**9 - 1, 10**9, 10**10)],
      ["1,000 kB", "1.0 MB", "10 MB", "1,000 MB", "1.0 GB", "10 GB"]),
     (lambda: hub.parse("hf.co/a/b/tree/x/blob/y"), ("a/b", "x/blob/y")),
