@@ -18,7 +18,7 @@ from dashboard.server.visitors import is_local
 from dashboard.ui.model_picker import downloads, example_arrays, full_name
 from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, stored_bytes
 from tests.cases import wait_for
-from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
+from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
 from tests.tiny_models import FAMILIES, save
 
 
@@ -224,8 +224,7 @@ def there(tmp_path, monkeypatch):
              "lab/five": Repo({"config.json": b'{"model_type": "gpt2"}', "model.safetensors": b""},
                               stated={"model.safetensors": 5 * 10**9}),
              "lab/pickle": Repo({"config.json": b"{}", "pytorch_model.bin": b"\x80"})}  # fmt: skip
-    with serving(repos) as hub:
-        online(hub.address, tmp_path / "home", monkeypatch)
+    with serving(repos, tmp_path / "home", monkeypatch) as hub:
         yield hub
 
 
@@ -282,7 +281,7 @@ def test_a_gated_model_opens_with_the_token_of_the_secrets(app, there):
     there.repos["lab/gated"].token = app.secrets["HF_TOKEN"] = "hf_right"
     settle(press(opened("lab/gated", app), "Load"))
     assert code_text(app).startswith("hub lab/gated@")
-    assert set(there.tokens) == {"Bearer hf_right"}
+    assert set(there.tokens["hub.test"]) == {"Bearer hf_right"}
 
 
 def test_no_network_is_said_and_trying_again_asks_again(there):

@@ -64,7 +64,7 @@ from dashboard.server import jobs
 from dashboard.ui.runs import summarize
 from pages.fine_tune import conditions
 from pages.runs import about_text as about_run
-from tests.cases import each, instance, wait_for
+from tests.cases import each, instance
 from tests.damage import flip
 from tests.pages.app import app_at, captions, html_text, page_text
 from tests.tiny_models import SENTENCE, save
@@ -374,7 +374,7 @@ def test_what_cannot_be_is_said_before_a_folder_is_made(config, pairs, tmp_path,
     assert not list(tmp_path.iterdir())
 
 
-# The worker that trains any run also fine-tunes one, in a process of its own.
+# The worker that trains any run also fine-tunes one.
 
 
 def test_a_model_that_went_away_is_said(config, tmp_path, worker_here):
@@ -384,14 +384,12 @@ def test_a_model_that_went_away_is_said(config, tmp_path, worker_here):
     assert run.status().message.startswith("There is no model at /gone")
 
 
-def test_a_worker_learns_in_a_process_of_its_own(config, monkeypatch):
-    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+def test_a_worker_learns_what_was_queued(config, monkeypatch, worker_here):
+    monkeypatch.setattr(jobs, "max_workers", lambda: 0)
     run = jobs.fine_tune(replace(config, epochs=2), name="colours")
-    wait_for(lambda: run.status().ended)
-    assert run.status().state == "finished", run.status().message
+    assert worker.main([str(run.path)]) == 0, run.status().message
     assert run.name == "colours" and run.records()[-1].step == 10 and run.records()[-1].final
-    log = (run.path / "worker.log").read_text(encoding="utf-8")
-    assert result(run) is not None and "finished: Finished after 10 steps" in log
+    assert result(run) is not None and run.status().message.startswith("Finished after 10 steps")
 
 
 # On which device a fine-tuning run computes; no GPU is needed: what is there is feigned, and "meta" stands for one.

@@ -68,9 +68,8 @@ from core.pretrained.generate import (
     token_names,
     top_candidates,
 )
-from core.pretrained.load import ImageProcessor, max_tokens_of, positions, untrained
+from core.pretrained.load import ImageProcessor, max_tokens_of, untrained
 from core.pretrained.reading import (
-    MAX_CHARACTERS,
     SINK,
     end_tokens,
     not_taken,
@@ -190,15 +189,6 @@ def test_tokens_say_what_was_read(family):
         assert reading.target.ids[1:] == reading.produced.ids[:-1]
         assert reading.target.special[0] and reading.produced.special[-1]
         assert spoken(reading.produced) == OTHER.lower().replace(" ", "")
-
-
-@each("family", [name for name in PAIRS if name != "whisper"])
-def test_without_a_target_the_model_decodes_it_itself_greedily(family):
-    ids = list(read(tiny(family), given(family, target=None)).target.ids)
-    batch, *_ = encode(tiny(family), given(family))
-    del batch["decoder_input_ids"]
-    made = plain(family).generate(**batch, max_new_tokens=64, do_sample=False, num_beams=1)
-    assert ids == made[0].tolist()[: len(ids)] and len(ids) > 1
 
 
 @each("family", ["bert", "gpt2", "llama", "t5"])
@@ -344,17 +334,6 @@ def test_sessions_that_cut_and_sessions_that_do_not_share_one_tokenizer():
         assert list(threads.map(lengths, texts)) == [{512}, {32}] * 2
 
 
-@each("family", ["bart", "t5"])
-def test_a_target_and_a_sentence_b_that_are_cut_are_said_to_be(family):
-    pretrained = tiny(family)
-    reading = read(pretrained, ModelInputs(SENTENCE, target=f"{OTHER} " * 200))
-    assert len(reading.target) == pretrained.max_tokens and "The target has" in reading.cut
-    assert f"at most {pretrained.max_tokens - 1} are read" in reading.cut
-    assert read(pretrained, ModelInputs(SENTENCE, target=OTHER)).cut is None
-    long = read(tiny("bert"), ModelInputs(SENTENCE, second="a" * (MAX_CHARACTERS + 1)))
-    assert f"{MAX_CHARACTERS + 1:,} characters" in long.cut
-
-
 def test_a_tokenizer_that_would_leave_out_the_beginning_leaves_out_the_end(tmp_path):
     save("gpt2", tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path, truncation_side="left")
@@ -365,18 +344,6 @@ def test_a_tokenizer_that_would_leave_out_the_beginning_leaves_out_the_end(tmp_p
         encode(pretrained, ModelInputs(text))[1] for text in (f"{SENTENCE} " * 30, SENTENCE)
     )
     assert cut.ids[:5] == whole.ids[:5]
-
-
-def test_a_decoder_of_sound_has_the_places_that_its_config_names():
-    parts = ("layers", 1), ("attention_heads", 2), ("ffn_dim", 8)
-    sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in parts}
-    ids = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
-    config = transformers.WhisperConfig(
-        d_model=8, vocab_size=60, max_target_positions=21, **sizes, **ids
-    )
-    model = transformers.WhisperForConditionalGeneration(config)
-    places = model.model.decoder.embed_positions.num_embeddings
-    assert positions(model) == max_tokens_of(model) == places == 21
 
 
 @each(
@@ -478,21 +445,6 @@ def test_an_array_a_layer_in_the_order_of_their_numbers(dtype):
     same(read_arrays(save_of_numpy(names), "a.safetensors").trace, layers)
     assert read_arrays(npz(a=layers[0]), "a layer").trace.shape == (1, 2)
     assert read_arrays(npz(a=layers[0, 0]), "a head").trace.shape == (1, 1)
-
-
-def test_tokens_name_rows_and_columns_and_special_ones_are_known():
-    words = ("[CLS]", "the", "##m", "cat", "[SEP]")
-    line = read_arrays(npz(attention=even(2, 3, 5, 5), tokens=np.array(words)), "a.npz").source
-    assert line.tokens == words and line.special == (True, False, False, False, True)
-    assert line.word == (None, 0, 0, 1, None)
-    names = {"tokens": json.dumps(["Ġthe", "m", "Ġcat", "Ġ", "!"])}
-    data = save_of_numpy({"attention": even(2, 3, 5, 5)}, names)
-    assert read_arrays(data, "a.safetensors").source.tokens == ("the", "##m", "cat", "␣", "!")
-    typed = read_arrays(npz(attention=even(1, 3, 5, 5)), "a.npz", "one two three four five")
-    assert typed.trace.map(0).queries == ("one", "two", "three", "four", "five")
-    pytest.raises(PretrainedError, read_arrays, npz(a=even(2, 4, 4)), "a.npz", "one two").match(
-        "2 tokens are typed"
-    )
 
 
 @each(
@@ -784,15 +736,6 @@ def test_what_cannot_say_anything_says_why(words, do):
     pytest.raises((PretrainedError, ValueError), do).match(words)
 
 
-def test_a_text_is_never_longer_than_the_model_reads():
-    what = given("gpt2", "street " * 12)
-    started = prepare_generation(tiny("gpt2"), what)
-    assert started.room == (70 - len(started.read)) == len(best_of("gpt2", what, longest=500))
-    # Closing marks are taken from a text that goes on.
-    tokens = prepared("bert_decoder").read.tokens
-    assert (tokens[0], tokens[-1]) == ("[CLS]", ".")
-
-
 # Answers as a person reads them: the likeliest words, a word masked in its place, and what is said when none is.
 
 
@@ -881,6 +824,13 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
 @each(("found", "expected"), [
     (lambda: lines_of(a=LOWER), ["causal", "0 1 2"]),
     (lambda: read_arrays(npz(a=LOWER), "a").trace.map(0).mask.tolist(), np.tri(3, dtype=bool)[None].tolist()),
+    (lambda: read_arrays(save_of_numpy({"a": even(2, 3, 5, 5)}, {"tokens": json.dumps(["Ġthe", "m", "Ġcat", "Ġ", "!"])}),
+                         "a").source.tokens, ("the", "##m", "cat", "␣", "!")),
+    (lambda: (lambda line: (line.special, line.word))(
+        read_arrays(npz(a=even(2, 4, 4), tokens=np.array("[CLS] the ##m cat".split())), "a").source),
+     ((True, False, False, False), (None, 0, 0, 1))),
+    (lambda: refusal(lambda: read_arrays(npz(a=even(2, 4, 4)), "a", "one two")),
+     "2 tokens are typed and a has 4 columns; type one token for each column."),
     (lambda: read_arrays(save_of_torch({"a": torch.tensor([[[0.25, 0.75], [0.5, 0.5]]], dtype=torch.bfloat16)}), "a")
      .trace.map(0).weights.tolist(), [[[0.25, 0.75], [0.5, 0.5]]]),
     *((lambda factor=factor: bool(read_arrays(npz(a=SQUARE * factor), "a").cut), cut)
@@ -1055,6 +1005,12 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
         ("tired " * 69, "The text has 71 tokens; bert reads at most 70 tokens, so the rest is left out."),
         ("a" * 20_000, None), ("a" * 20_001, "The text has 20,001 characters; the first 20,000 are read."),
         ("a b " * 5_001, "The text has 20,004 characters; bert reads at most 70 tokens, so the rest is left out."))),
+    (lambda: encode(tiny("bert"), ModelInputs("a", second="a" * 20_001))[3],
+     "The text has 20,001 characters; the first 20,000 are read."),
+    (lambda: [load.positions(tiny(name).model) for name in ("whisper", "bert", "roberta")], [70, 70, 68]),
+    (lambda: encode(tiny("bart"), given("bart", target=None))[2].ids[1:5] == best_of("bart", longest=4).tokens, True),
+    (lambda: len(best_of("gpt2", ModelInputs(" the" * 60), longest=500)), 10),
+    (lambda: prepared("bert_decoder").read.tokens[-1], "."),
     (lambda: encode(tiny("bert"), ModelInputs("a", second=" "))[1].ids, (2, 21, 3)),
     (lambda: encode(tiny("bart"), ModelInputs(" ☃" * 99, target="☃" * 99))[3],
      "The text has 398 tokens; bart reads at most 70 tokens, so the rest is left out. The target has 298 tokens; at most 69 "
