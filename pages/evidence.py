@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import streamlit as st
@@ -50,6 +50,7 @@ from dashboard.page import (
     Spec,
     Text,
     Tile,
+    Values,
     add_script,
     attention_view,
     caption,
@@ -117,69 +118,41 @@ FIELDS = Fields(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Controls:
-    """The model, its reading, the question, and the answer to it; None for arrays without a model."""
+def controls_of(
+    ref: ModelRef,
+    reading: Reading,
+    question: evidence.Question,
+    baseline: evidence.Baseline | None,
+) -> Values:
+    """The model, its reading, the question, and the answer to it; None for arrays without a model.
 
-    ref: ModelRef
-    reading: Reading
-    question: evidence.Question
-    baseline: evidence.Baseline | None
-
-    @cached_property
-    def maps(self) -> tuple[flow.AttentionMap, ...]:  # with a column for a learned sink
-        return (with_sink(self.reading.trace) if self.reading.sinks else self.reading.trace).maps
-
-    @cached_property
-    def layers(self) -> dict[tuple[str, int], str]:
-        return flow.layer_names(  # type: ignore[return-value]
-            {(item.kind, item.layer): item.layer_number for item in self.maps}
-        )
-
-    @cached_property
-    def ids(self) -> dict[flow.Head, tuple[flow.Kind, int, int]]:
-        return {
-            (row, head): (item.kind, item.layer, head)
-            for row, item in enumerate(self.maps)
-            for head in range(len(item.weights))
-        }
-
-    @cached_property
-    def heads(self) -> dict[flow.Head, str]:
-        return {
-            head: f"{self.layers[kind, layer]}·H{number}"
-            for head, (kind, layer, number) in self.ids.items()
-        }
-
-    @property
-    def key(self) -> tuple[ModelRef, evidence.Question]:
-        return self.ref, self.question
-
-    @property
-    def contributions(self) -> evidence.Contributions:
-        return (
-            evidence.Contributions({}, {})
-            if self.baseline is None
-            else answer_study(evidence.measure_contributions, *self.key)
-        )
-
-    @cached_property
-    def sharp(self) -> dict[flow.Head, float]:
-        return evidence.sharpness(self.maps)
-
-    @cached_property
-    def estimates(self) -> dict[flow.Head, float]:
-        return evidence.gradient_estimates(self.maps, self.contributions)
-
-    @property
-    def scores(self) -> dict[str, np.ndarray]:
-        return shared(_scores, *self.key)
+    Also the `maps`, with a column for a learned sink, the names of `layers` and `heads`, the `ids` of heads, and the
+    `key` of what is measured.
+    """
+    maps = (with_sink(reading.trace) if reading.sinks else reading.trace).maps
+    layers = flow.layer_names({(item.kind, item.layer): item.layer_number for item in maps})
+    ids = {
+        (row, head): (item.kind, item.layer, head)
+        for row, item in enumerate(maps)
+        for head in range(len(item.weights))
+    }
+    return Values(
+        ref=ref,
+        reading=reading,
+        question=question,
+        baseline=baseline,
+        maps=maps,
+        layers=layers,
+        ids=ids,
+        heads={at: f"{layers[kind, layer]}·H{head}" for at, (kind, layer, head) in ids.items()},
+        key=(ref, question),
+    )
 
 
-def draw_controls(choice: ModelChoice) -> Controls:
+def draw_controls(choice: ModelChoice) -> Values:
     model, ref, question = choice.pretrained, choice.ref, evidence.Question(choice.inputs)
     if model is None:
-        return Controls(ref, choice.reading, question, None)
+        return controls_of(ref, choice.reading, question, None)
     if model.head == "none" and model.reads == "text":
         question = replace(question, against=FIELDS.draw("against", into=HERE).against.strip())
     elif model.head != "none":
@@ -205,7 +178,7 @@ def draw_controls(choice: ModelChoice) -> Controls:
                         "evidence", ref, baseline, "Minus the logit of", "contrast"
                     ),
                 )
-    return Controls(
+    return controls_of(
         ref,
         choice.reading if question.inputs == choice.inputs else reading_of(ref, question.inputs),
         question,
@@ -216,12 +189,22 @@ def draw_controls(choice: ModelChoice) -> Controls:
 # What is measured of the answer, for all sessions.
 
 
+def contributions_of(controls: Values) -> evidence.Contributions:
+    if controls.baseline is None:
+        return evidence.Contributions({}, {})
+    return answer_study(evidence.measure_contributions, *controls.key)
+
+
 def _scores(ref: ModelRef, question: evidence.Question) -> dict[str, np.ndarray]:
     return evidence.token_scores(
         baseline_of(ref, question),
         reading_of(ref, question.inputs).trace,
         answer_study(evidence.measure_contributions, ref, question),
     )
+
+
+def estimates_of(controls: Values) -> dict[flow.Head, float]:
+    return evidence.gradient_estimates(controls.maps, contributions_of(controls))
 
 
 def _flow(ref: ModelRef, inputs: ModelInputs, row: int, query: int | None) -> evidence.Flow:
@@ -325,7 +308,7 @@ def moves(before: float, after: float) -> str:
 
 
 def heads_fact(
-    controls: Controls,
+    controls: Values,
     baseline: evidence.Baseline,
     effects: Mapping[HeadSet, evidence.Effect],
     alone: Mapping[flow.Head, evidence.Effect],
@@ -358,15 +341,16 @@ def heads_fact(
     return text
 
 
-def sharpness_text(controls: Controls, alone: Mapping[flow.Head, evidence.Effect]) -> str:
-    sharpest = max(controls.sharp, key=controls.sharp.__getitem__)
+def sharpness_text(controls: Values, alone: Mapping[flow.Head, evidence.Effect]) -> str:
+    sharp, estimates = evidence.sharpness(controls.maps), estimates_of(controls)
+    sharpest = max(sharp, key=sharp.__getitem__)
     rank = list(alone).index(sharpest)
     text = (
         f"The sharpest head, **{plain(controls.heads[sharpest])}** with a mean largest weight of "
-        f"{number(controls.sharp[sharpest])}, is {f'number {rank + 1}' if rank else 'first'}: "
+        f"{number(sharp[sharpest])}, is {f'number {rank + 1}' if rank else 'first'}: "
         f"{signed(alone[sharpest].change)}."
     )
-    by_weight, by_slope = evidence.rank_agreement(alone, controls.sharp, controls.estimates)
+    by_weight, by_slope = evidence.rank_agreement(alone, sharp, estimates)
     if by_weight is None:
         return text
     slope = (
@@ -404,7 +388,8 @@ def cell_fact(
     )
 
 
-def heads_csv(controls: Controls, changes: Mapping[flow.Head, evidence.Effect]) -> bytes:
+def heads_csv(controls: Values, changes: Mapping[flow.Head, evidence.Effect]) -> bytes:
+    sharp, estimates = evidence.sharpness(controls.maps), estimates_of(controls)
     return csv_file(
         "kind layer head answer change gradient_estimate largest_weight".split(),
         [
@@ -415,8 +400,8 @@ def heads_csv(controls: Controls, changes: Mapping[flow.Head, evidence.Effect]) 
                     for one in (
                         effect.value,
                         effect.change,
-                        controls.estimates.get(head),
-                        controls.sharp[head],
+                        estimates.get(head),
+                        sharp[head],
                     )
                 ),
             ]
@@ -533,7 +518,7 @@ TABLE_ROWS = 6
 
 
 def section(
-    controls: Controls, baseline: evidence.Baseline
+    controls: Values, baseline: evidence.Baseline
 ) -> tuple[flow.Head, HeadsPair, HeadSet, Answers]:
     """Draw the section.
 
@@ -577,7 +562,7 @@ def section(
     return picked, pair, off, answers
 
 
-def _head(controls: Controls, default: flow.Head) -> flow.Head:
+def _head(controls: Values, default: flow.Head) -> flow.Head:
     return link_head(
         "evidence",
         controls.ref,
@@ -587,7 +572,7 @@ def _head(controls: Controls, default: flow.Head) -> flow.Head:
     )
 
 
-def _head_field(controls: Controls, picked: flow.Head) -> None:
+def _head_field(controls: Values, picked: flow.Head) -> None:
     head_field(
         {name: head for head, name in controls.heads.items()},
         picked,
@@ -596,7 +581,7 @@ def _head_field(controls: Controls, picked: flow.Head) -> None:
 
 
 def _grid(
-    controls: Controls,
+    controls: Values,
     baseline: evidence.Baseline,
     effects: Mapping[HeadSet, evidence.Effect],
     ranked: list[flow.Head],
@@ -637,7 +622,7 @@ def _grid(
 
 
 def _without(
-    controls: Controls,
+    controls: Values,
     baseline: evidence.Baseline,
     picked: flow.Head,
     effects: Mapping[HeadSet, evidence.Effect],
@@ -712,7 +697,7 @@ def _without(
 
 
 def _ranking(
-    controls: Controls, baseline: evidence.Baseline, alone: Mapping[flow.Head, evidence.Effect]
+    controls: Values, baseline: evidence.Baseline, alone: Mapping[flow.Head, evidence.Effect]
 ) -> None:
     shown = dict(list(alone.items())[:TABLE_ROWS])
     columns: dict[str, Sequence[str]] = {
@@ -722,9 +707,10 @@ def _ranking(
     }
     if ids := [effect.id for effect in shown.values() if effect.id is not None]:
         columns["prediction then"] = display_names(baseline.pretrained, baseline.answer, ids)
-    if controls.estimates:
-        columns["gradient estimate"] = [signed(controls.estimates[head]) for head in shown]
-    columns["largest weight"] = [number(controls.sharp[head]) for head in shown]
+    if estimates := estimates_of(controls):
+        columns["gradient estimate"] = [signed(estimates[head]) for head in shown]
+    sharp = evidence.sharpness(controls.maps)
+    columns["largest weight"] = [number(sharp[head]) for head in shown]
     table(
         list(columns),
         list(zip(*columns.values(), strict=True)),
@@ -752,7 +738,7 @@ KEY = "evidence:maps"
 MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 
-def maps_section(controls: Controls, head: flow.Head, cell: Pair) -> evidence.HeadMaps:
+def maps_section(controls: Values, head: flow.Head, cell: Pair) -> evidence.HeadMaps:
     item, name = controls.maps[head[0]], controls.heads[head]
     shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
     pinned = settle_pin(
@@ -770,7 +756,7 @@ def maps_section(controls: Controls, head: flow.Head, cell: Pair) -> evidence.He
         ),
         None,
     )
-    contributions = controls.contributions
+    contributions = contributions_of(controls)
     measures = evidence.head_maps(controls.reading.trace, item, head[1], contributions, flowing)
     paragraph(f"**{name} on the same tokens**")
     if max(item.weights.shape) > MAX_DRAWN:
@@ -903,7 +889,7 @@ show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.
 
 
 def script(
-    controls: Controls,
+    controls: Values,
     head: flow.Head,
     cell: Pair,
     measures: evidence.HeadMaps,
@@ -968,9 +954,10 @@ show_maps(shown, item.queries, item.keys, row={query})
     if baseline is not None and all(token in measured for token in tokens):
         cells.append(HIDE)
         changes = np.array([measured[token].change for token in tokens])
-        rows = np.stack([*controls.scores.values(), np.abs(changes)])
+        scores = shared(_scores, *controls.key)
+        rows = np.stack([*scores.values(), np.abs(changes)])
         results |= {
-            **{f"scores[{name!r}]": values for name, values in controls.scores.items()},
+            **{f"scores[{name!r}]": values for name, values in scores.items()},
             "hidden": changes,
             "shares": rows / rows.max(-1, keepdims=True).clip(1e-30),
         }
@@ -984,7 +971,7 @@ HIDDEN = "Measured"
 
 
 def tokens_section(
-    controls: Controls, baseline: evidence.Baseline
+    controls: Values, baseline: evidence.Baseline
 ) -> tuple[dict[str, float | None] | None, bool]:
     """Draw every measure as a row over the tokens, the measured changes last.
 
@@ -1007,7 +994,10 @@ def tokens_section(
         return None, False
     if len(effects) < len(tokens):
         return None, False
-    changes, measures = np.array([one.change for one in effects.values()]), controls.scores
+    changes, measures = (
+        np.array([one.change for one in effects.values()]),
+        shared(_scores, *controls.key),
+    )
     agree = {name: kendall(values, np.abs(changes)) for name, values in measures.items()}
     first = {name: int(values.argmax()) for name, values in measures.items()}
     needed = int(np.abs(changes).argmax())
@@ -1136,7 +1126,7 @@ def _view(choice: ModelChoice) -> None:
             head = _head(controls, next(iter(controls.heads)))
             _head_field(controls, head)
         row, column = cell = evidence.default_cell(
-            controls.maps[head[0]], head[1], controls.contributions, baseline
+            controls.maps[head[0]], head[1], contributions_of(controls), baseline
         )
         measures = maps_section(controls, head, cell)
         add_script(partial(script, controls, head, cell, measures, off, answers))

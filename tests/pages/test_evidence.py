@@ -64,7 +64,7 @@ def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(monkeypat
 def test_the_heads_are_told_as_csv():
     ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the old")
     baseline = ask(load_model(ref), Question(given))
-    setup = evidence.Controls(ref, reading_of(ref, given), Question(given), baseline)
+    setup = evidence.controls_of(ref, reading_of(ref, given), Question(given), baseline)
     off = frozenset({("causal", 0, 2)})
     effect = ablate_heads(baseline, off)
     [row] = csv_rows(evidence.heads_csv(setup, {(0, 2): effect}))
