@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from html import escape
 
 import numpy as np
@@ -28,7 +28,6 @@ from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.inside import (
     WRITES,
     AttentionMap,
-    AttentionTrace,
     Head,
     Kind,
     ModelInputs,
@@ -57,6 +56,7 @@ from dashboard.page import (
     Script,
     Segmented,
     Theme,
+    Values,
     add_script,
     attention_view,
     begin,
@@ -162,10 +162,6 @@ class Search:
     def done(self) -> bool:
         return self.steps is None
 
-    @property
-    def length(self) -> int:
-        return self.tree.length
-
     def outputs(self) -> list[Hypothesis]:
         return self.tree.outputs(self.done)
 
@@ -183,61 +179,48 @@ def run(search: Search, draw: Callable[[Search], None]) -> None:
             due = end + max(BETWEEN, SHARE * (end - start))
 
 
-@dataclass(frozen=True, eq=False)
-class StepView:
-    """One step of a path: its tokens and their names, the model's logits, and the maps of one kind."""
+def step_view(
+    search: Search,
+    pretrained: Pretrained,
+    path: Sequence[int],
+    step: int,
+    read: Continuation,
+    kind: Kind,
+) -> Values:
+    """One step of a path: its tokens, the model's logits and what the search makes of them, and the maps of one kind.
 
-    search: Search
-    pretrained: Pretrained
-    path: Sequence[int]
-    step: int
-    continuation: Continuation
-    kind: Kind
-
-    @cached_property
-    def tokens(self) -> tuple[int, ...]:
-        return self.search.tree.tokens(self.path[-1])
-
-    @cached_property
-    def trace(self) -> AttentionTrace:
-        return self.continuation.trace.of(self.kind)
-
-    @property
-    def logits(self) -> Tensor:
-        return self.continuation.logits[self.step]
-
-    @cached_property
-    def names(self) -> Mapping[int, str]:
-        """Of the tokens that were read, tried and written, and of the likeliest ones of each step."""
-        logits, start = self.continuation.logits, self.search.start
-        top = logits.topk(min(LIKELIEST, logits.shape[1])).indices.flatten().tolist()
-        candidates = (one.token for one in self.search.tree.candidates)
-        names = measurements(NAMES, self.search.controls.ref)  # those that any session has seen
-        seen = (*start.prompt.prefix_tokens, *self.tokens, *top, *candidates)
-        names |= token_names(self.pretrained, [one for one in seen if one not in names])
-        return names
-
-    @property
-    def keys(self) -> tuple[int, ...]:
-        """The ids of the maps' columns."""
-        start = self.search.start
-        ids = (
-            start.read.ids
-            if self.kind == "cross"
-            else (*start.prompt.prefix_tokens, *self.tokens[:-1])
-        )
-        return (*ids, -1) if self.continuation.sink else ids  # a sink is no token
-
-    @cached_property
-    def used(self) -> Tensor:
-        settings, before = self.search.controls.settings, self.tokens[: self.step]
-        return step_probabilities(self.pretrained, self.search.start, settings, before, self.logits)
+    `ids` are those of the maps' columns; `names` those of the tokens that were read, tried and written, and of the
+    likeliest ones of each step.
+    """
+    start, settings = search.start, search.controls.settings
+    tokens, prefix = search.tree.tokens(path[-1]), start.prompt.prefix_tokens
+    top = read.logits.topk(min(LIKELIEST, read.logits.shape[1])).indices.flatten().tolist()
+    candidates = (one.token for one in search.tree.candidates)
+    names = measurements(NAMES, search.controls.ref)  # those that any session has seen
+    names |= token_names(
+        pretrained, [one for one in (*prefix, *tokens, *top, *candidates) if one not in names]
+    )
+    ids = start.read.ids if kind == "cross" else (*prefix, *tokens[:-1])
+    return Values(
+        search=search,
+        path=path,
+        step=step,
+        kind=kind,
+        tokens=tokens,
+        trace=read.trace.of(kind),
+        logits=read.logits[step],
+        used=step_probabilities(pretrained, start, settings, tokens[:step], read.logits[step]),
+        names=names,
+        ids=(*ids, -1) if read.sink else ids,  # a sink is no token
+        sink=read.sink,
+        note=read.note,
+    )
 
 
 # What the page computes as Python.
 
 
-def script(view: StepView, hypotheses: Sequence[Hypothesis], head: Head) -> Script:
+def script(view: Values, hypotheses: Sequence[Hypothesis], head: Head) -> Script:
     controls, step, done = view.search.controls, view.step, view.search.done
     shown = next((at for at, one in enumerate(hypotheses) if one.leaf == view.path[-1]), None)
     tokens = f"tree.hypotheses[{shown}].tokens"
@@ -378,7 +361,7 @@ def caption(search: Search, visible: int, note: str | None) -> str:
     hidden = len(tree.candidates) - visible
     more = f" {hidden:,} of them are not drawn." if hidden else ""
     timed = (
-        f" in {duration(search.seconds)}, {search.length / search.seconds:,.0f} steps per second"
+        f" in {duration(search.seconds)}, {search.tree.length / search.seconds:,.0f} steps per second"
         if search.seconds
         else ""
     )  # none where another session searched
@@ -433,7 +416,7 @@ def page() -> None:
             with slot.container():
                 if not search.done:
                     with st.container(horizontal=True, vertical_alignment="center"):
-                        st.markdown(f"Stopped after {search.length} tokens.")
+                        st.markdown(f"Stopped after {search.tree.length} tokens.")
                         st.button(
                             "Continue",
                             icon=":material/play_arrow:",
@@ -466,10 +449,12 @@ def _progress(
     most = min(search.controls.settings.longest, search.start.room)
     result = score_continuation(pretrained, search.start, best.tokens)
     path, kind = search.tree.path(best.leaf), result.trace.kinds[0]
-    view = StepView(search, pretrained, path, len(best) - 1, result, kind)
-    layer, head = most_informative_head(view.trace, view.keys, view.tokens)
+    view = step_view(search, pretrained, path, len(best) - 1, result, kind)
+    layer, head = most_informative_head(view.trace, view.ids, view.tokens)
     with parts[0].container():
-        st.progress(min(1.0, search.length / most), f"{search.length} of at most {most} tokens")
+        st.progress(
+            min(1.0, search.tree.length / most), f"{search.tree.length} of at most {most} tokens"
+        )
         st.html(step_strips(view, view.trace.map(layer), head, theme()))
         _likeliest(view)
 
@@ -489,8 +474,8 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     sentence = st.container()
     kinds = result.trace.kinds
     kind = FIELDS.draw("kind", into=HERE, kinds=kinds).kind if len(kinds) > 1 else kinds[0]
-    view = StepView(search, pretrained, path, step, result, kind)
-    usual = most_informative_head(view.trace, view.keys, view.tokens)
+    view = step_view(search, pretrained, path, step, result, kind)
+    usual = most_informative_head(view.trace, view.ids, view.tokens)
     linked, bad = read_pair("head", view.trace.shape)
     first = linked or current_head_of(ref, kind, view.trace.shape)
     left, right = st.columns([0.54, 0.46], gap="medium")
@@ -519,7 +504,7 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
         st.html(step_strips(view, item, head, theme()))
     with sentence:
         fact(token_fact(view.logits, view.tokens[step], view.names, step))
-    fact(attention_fact(item, head, step, view.keys, view.tokens))
+    fact(attention_fact(item, head, step, view.ids, view.tokens))
     outputs_table(hypotheses, texts, settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
         st.code(
@@ -530,7 +515,7 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     if differ := outputs_fact(settings, hypotheses, texts):
         fact(differ)
     # The tree of all candidates; fewer of a step once there are so many steps
-    ranks = 8 if search.length <= 40 else 4
+    ranks = 8 if search.tree.length <= 40 else 4
     tree_view(
         tree,
         view.names,
@@ -545,15 +530,15 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     )
     st.latex(search_equation(settings, tree, path, step, f"{{{step + 1}}}"))
     st.caption(
-        plain(caption(search, len(tree_spots(tree, path, ranks)), view.continuation.note)),
+        plain(caption(search, len(tree_spots(tree, path, ranks)), view.note)),
         width=460,
     )
     sources(settings.strategy, key="generate:source-code")
 
 
-def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
+def _matrix(view: Values, layer: int, head: int) -> tuple[int, int]:
     cross = view.kind == "cross"
-    few = max(len(view.tokens), len(view.keys)) <= 32
+    few = max(len(view.tokens), len(view.ids)) <= 32
     shape, of = view.trace.maps[layer].weights.shape[1:], (view.search.controls, view.kind)
     picked = attention_view(
         view.trace,
@@ -574,7 +559,7 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
     return picked.layer, picked.head
 
 
-def _likeliest(view: StepView) -> None:
+def _likeliest(view: Values) -> None:
     shares = {"model": view.logits.softmax(-1)}
     if float((view.used - shares["model"]).abs().max()) > 1e-6:
         sampled = view.search.controls.settings.strategy == "sampling"
@@ -618,7 +603,7 @@ def strip(
     return f'<div class="lab-strip" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'
 
 
-def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> str:
+def step_strips(view: Values, item: AttentionMap, head: int, theme: Theme) -> str:
     """HTML of the text at a step: each token with its weight, the new one in the accent, later ones faint."""
     weights: list[float | None] = item.weights[head, view.step].tolist()
     generated = tuple(view.names[token] for token in view.tokens)
@@ -630,7 +615,7 @@ def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> 
         read = f"{strip(item.keys, weights, theme, label=label)}<div style='height:8px'></div>"
         before, shares, label = tuple(view.names[token] for token in prefix[1:]), [], "The output"
     else:
-        sink = item.keys[-1:] if view.continuation.sink else ()
+        sink = item.keys[-1:] if view.sink else ()
         before = (*sink, *item.keys[: len(prefix)])
         shares = [*weights[len(weights) - len(sink) :], *weights[: len(prefix) + view.step]]
     line = (*before, *generated)
@@ -665,7 +650,7 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
 
 def current_path(search: Search, hypotheses: Sequence[Hypothesis]) -> tuple[list[int], int]:
     pick = read_linked(
-        "generate", LINKED, (len(search.tree.candidates), search.length), search.controls
+        "generate", LINKED, (len(search.tree.candidates), search.tree.length), search.controls
     )
     return picked_path(search.tree, hypotheses, write_linked("generate", LINKED, pick))
 

@@ -340,12 +340,12 @@ def test_a_search_goes_on_where_it_was_left(monkeypatch):
     seen: list[int] = []
 
     def leave(now):
-        seen.append(now.length)
+        seen.append(now.tree.length)
         if len(seen) == 2:
             raise KeyboardInterrupt  # as a widget that is used while the page runs
 
     pytest.raises(KeyboardInterrupt, run, now, leave)
-    assert now.length == 2 and not now.done and len(now.outputs()) == 3
+    assert now.tree.length == 2 and not now.done and len(now.outputs()) == 3
     run(now, leave)
     run(whole, lambda now: None)
     assert now.done and now.seconds > 0 and seen == [1, 2, 3, 4, 5, 6, 6]  # the outputs at the end
@@ -353,7 +353,7 @@ def test_a_search_goes_on_where_it_was_left(monkeypatch):
     stopped = search()
     stopped.stopped = True
     run(stopped, leave)
-    assert stopped.length == 0 and not stopped.outputs()
+    assert stopped.tree.length == 0 and not stopped.outputs()
 
 
 def drawn_strip(at):
@@ -418,7 +418,7 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     def stop_after_three(now, draw, run=generate.run):
         def watched(now):
             draw(now)
-            drawn.append(now.length)
+            drawn.append(now.tree.length)
             now.stopped = now.stopped or len(drawn) == 3
 
         run(now, watched)
