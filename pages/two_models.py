@@ -615,20 +615,19 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
                 ]
         about = ref, choice.inputs, second, tuple(answers), direction
         with one_thread():
-            prepared = study_of(patching.patch_texts, *about)
-            source = prepared.at(model)
+            source = patching.with_model(study_of(patching.patch_texts, *about), model)
             effects = measure_with_progress(
-                "two_models:patch", about, tuple(prepared.names), source.effect, "layers"
+                "two_models:patch", about, tuple(source.names), source.effect, "layers"
             )
         if effects:
             add_script(
                 partial(
-                    patch_script, choice, second, answers, direction, effects, prepared.estimates
+                    patch_script, choice, second, answers, direction, effects, source.estimates
                 ),
                 "patching",
             )
             with picture("two_models"):
-                _draw_effects(ref, source.pair, prepared, effects, direction)
+                _draw_effects(ref, source, effects, direction)
     try_this("two_models", PAIRS)
     details(
         "How parts are patched: source",
@@ -646,13 +645,12 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
 
 def _draw_effects(
     ref: ModelRef,
-    pair: patching.TextPair,
-    prepared: patching.Patching,
+    source: patching.PatchSource,
     effects: Mapping[patching.LayerKey, patching.LayerEffect],
     direction: patching.Direction,
 ) -> None:
-    estimates = prepared.estimates
-    names = {key: prepared.names[key] for key in effects}
+    pair, estimates = source.pair, source.estimates
+    names = {key: source.names[key] for key in effects}
     best = patching.ranked(effects, direction)
     heads, states = list[Recovered](), list[Recovered]()
     for key, effect in effects.items():

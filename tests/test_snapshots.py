@@ -18,8 +18,7 @@ from core.attention.presets import attention_name, distinct_names
 from core.claims import experiment
 from core.claims.catalogue import CLAIMS
 from core.claims.run import ClaimConfig
-from core.models.cards import CARDS, FORMS, MODELS, ModelCard, decoding_step
-from core.models.cards.published import BY_HAND
+from core.models.cards import BY_HAND, CARDS, FORMS, MODELS, ModelCard, decoding_step
 from core.studies.why import Controls
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended

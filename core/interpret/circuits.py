@@ -102,7 +102,7 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
         f"{pretrained.name} subtracts the weights of one head from those of another, so no head "
         "has a circuit of its own. Take a model such as BERT, GPT-2 or Llama.",
     )
-    norms, inputs = NormCalls(), list[_Probe]()
+    norms, inputs, outputs = NormCalls(), list[tuple[Tensor, Tensor]](), list[Tensor]()
     first = {
         name: values[:, :1] if values.dtype == torch.long else values
         for name, values in batch.items()
@@ -112,7 +112,7 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
             pretrained,
             first,
             with_qkv=True,
-            hooks=_probes(pretrained.model, modules, norms, inputs),
+            hooks=_probes(pretrained.model, modules, norms, inputs, outputs),
         )
     except PretrainedError as error:
         raise PretrainedError(
@@ -127,9 +127,9 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
             replace(call, kind=one.kind, layer=one.layer),
             numbers[one.kind, one.layer],
             norms,
-            probe,
+            *probe,
         )
-        for call, one, probe in zip(recorder.calls, whole.calls, inputs, strict=True)
+        for call, one, *probe in zip(recorder.calls, whole.calls, inputs, outputs, strict=True)
     )
 
 
@@ -160,22 +160,13 @@ def watch_norms(model: Any, norms: NormCalls) -> AbstractContextManager[None]:
     )
 
 
-@dataclass(eq=False)
-class _Probe:
-    """What one attention would have read, what its keys and values would have, and its output."""
-
-    states: Tensor
-    memory: Tensor
-    out: Tensor | None = None
-
-
 @contextmanager
-def _probes(
-    model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[_Probe]
-) -> Iterator[None]:
+def _probes(model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[tuple[Tensor, Tensor]],
+            outputs: list[Tensor]) -> Iterator[None]:  # fmt: skip
     """While a pass runs, give each attention a row of zeros, the unit vectors, and one more vector.
 
-    What it adds to the model is that of the first row alone, so that all else runs on one row.
+    What it adds to the model is that of the first row alone, so that all else runs on one row. `inputs` become what
+    each attention would have read, and what its keys and values would have; `outputs` that first row.
     """
 
     def enter(
@@ -183,16 +174,16 @@ def _probes(
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         states = args[0] if args else options[STATES]
         other = next((name for name in MEMORY if options.get(name) is not None), None)
-        inputs.append(_Probe(states, states if other is None else options[other]))
-        rows = 2 + max(inputs[-1].states.shape[-1], inputs[-1].memory.shape[-1])
+        inputs.append((states, states if other is None else options[other]))
+        rows = 2 + max(one.shape[-1] for one in inputs[-1])
         changes = {} if other is None else {other: _unit_rows(rows, options[other])}
         if args:
             return (_unit_rows(rows, states), *args[1:]), options | changes
         return args, options | changes | {STATES: _unit_rows(rows, states)}
 
     def leave(module: Any, args: Any, output: Any) -> Any:
-        inputs[-1].out = states_of(output)[:1]
-        return with_states(output, inputs[-1].out)
+        outputs.append(states_of(output)[:1])
+        return with_states(output, outputs[-1])
 
     attentions = list(dict.fromkeys(modules))
     with (
@@ -217,7 +208,7 @@ def _mixture(size: int) -> Float[Tensor, " C"]:
 
 
 def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: NormCalls,
-              probe: _Probe) -> HeadMatrices:  # fmt: skip
+              inputs: tuple[Tensor, Tensor], output: Tensor) -> HeadMatrices:  # fmt: skip
     assert call.q is not None and call.k is not None and call.v is not None
 
     def matrix(values: Tensor, given: Tensor) -> Tensor | None:
@@ -231,8 +222,9 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
         before = next((norm for norm, _, out in reversed(norms) if _same(out, given)), None)
         return fold_gain(rows.transpose(0, 1), before)
 
-    w_q, w_k = matrix(call.q, probe.states), matrix(call.k, probe.memory)
-    w_v, w_o = matrix(call.v, probe.memory), output_matrix(call)
+    states, memory = inputs
+    w_q, w_k = matrix(call.q, states), matrix(call.k, memory)
+    w_v, w_o = matrix(call.v, memory), output_matrix(call)
     if w_v is None or w_o is None:
         raise PretrainedError(
             f"{pretrained.name} makes its values, or its heads' outputs, by more than one matrix, so "
@@ -250,10 +242,7 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
         ),
         (None, gated),
     )
-    after = next(
-        (norm for norm, values, _ in norms if probe.out is not None and _same(values, probe.out)),
-        None,
-    )
+    after = next((norm for norm, values, _ in norms if _same(values, output)), None)
     rows = w_o.flatten(0, 1) if given.ndim == 3 else w_o
     w_o = fold_gain(fold_gain(rows, before).reshape(w_o.shape).mT, after).mT
     scale = call.options.get("scaling")

@@ -8,7 +8,7 @@ Vig et al. 2020; Meng et al. 2022, section 2; Heimersheim and Nanda 2024.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -171,13 +171,19 @@ class LayerEffect:
 
 @dataclass(frozen=True, eq=False)
 class PatchSource:
-    """One run of a pair, whose outputs are put into the other one, `base`."""
+    """One run of a pair, whose outputs are put into the other one, `base`.
+
+    `names`: L0, L1 …, the model's own numbers, with the kind where there are several. `estimates`: the effect of each
+    head (H,) of a layer, to first order, where `patch_texts` computed it.
+    """
 
     pair: TextPair
     base: Baseline
     calls: dict[LayerKey, AttentionCall]
     blocks: dict[LayerKey, Block]
     states: dict[str, Tensor]
+    names: dict[LayerKey, str]
+    estimates: dict[LayerKey, np.ndarray] = field(default_factory=dict)
 
     def effect(self, key: LayerKey) -> LayerEffect:
         """The effect of each part of a layer. PretrainedError as in `forward`."""
@@ -324,6 +330,7 @@ def patch_source(pair: TextPair, direction: Direction = "denoise") -> PatchSourc
             if block.name in whole
         },
         states,
+        layer_names(numbers_by_layer(model, recorder.calls)),
     )
 
 
@@ -392,40 +399,23 @@ def rerun_rows(
 # Two texts of one model, prepared for a page that caches them.
 
 
-@dataclass(frozen=True, eq=False)
-class Patching:
-    """Two texts that are patched without their model, which a cached result would keep in memory; `at` attaches it.
-
-    `names`: L0, L1 …, the model's own numbers, with the kind where there are several. `estimates`: the effect of each
-    head (H,) of a layer, to first order.
-    """
-
-    source: PatchSource
-    names: dict[LayerKey, str]
-    estimates: dict[LayerKey, np.ndarray]
-
-    def at(self, model: Pretrained) -> PatchSource:
-        """The source with its model, from which layers are patched."""
-        return _with_model(self.source, model)
-
-
 def patch_texts(
     model: Pretrained,
     clean: ModelInputs,
     corrupted: ModelInputs,
     answers: tuple[int | None, int | None],
     direction: Direction,
-) -> Patching:
-    """Prepare to patch one text's run into the other's; PretrainedError for texts that cannot be compared."""
+) -> PatchSource:
+    """One text's run, to be patched into the other's; PretrainedError for texts that cannot be compared.
+
+    It is without the model, which a cached result would keep in memory; `with_model` attaches it.
+    """
     source = patch_source(pair_of(model, clean, corrupted, *answers), direction)
-    return Patching(
-        _with_model(source, None),
-        layer_names(numbers_by_layer(model.model, source.calls.values())),
-        estimate_heads(source),
-    )
+    return replace(with_model(source, None), estimates=estimate_heads(source))
 
 
-def _with_model(source: PatchSource, model: Pretrained | None) -> PatchSource:
+def with_model(source: PatchSource, model: Pretrained | None) -> PatchSource:
+    """A source with another model, from which layers are patched."""
     clean, corrupted = (
         replace(one, pretrained=cast(Pretrained, model))
         for one in (source.pair.clean, source.pair.corrupted)

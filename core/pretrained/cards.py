@@ -24,6 +24,7 @@ from torch import nn
 
 from core.attention import AttentionConfig, Choice, ConfigError
 from core.entries import quote_name
+from core.models.cards import TABLE
 from core.models.cards.base import (
     AttentionLayer,
     Block,
@@ -33,7 +34,6 @@ from core.models.cards.base import (
     count_parameters,
     repeat_of,
 )
-from core.models.cards.published import TABLE
 from core.pretrained.base import PretrainedError, format_count, reject_if, wrap_errors
 from core.pretrained.load import MAX_CONFIG, MAX_PARTS, counts
 
@@ -303,10 +303,6 @@ def _size(*values: Any) -> int:
     raise KeyError("size")
 
 
-def _own(module: nn.Module) -> tuple[tuple[str, Any], ...]:
-    return (*module.named_children(), *module.named_parameters(recurse=False))
-
-
 def _maps(module: nn.Module) -> set[str]:
     """The names of a module's own parts that are, or have, more than vectors."""
     return {
@@ -367,7 +363,8 @@ class Mixer:
             reason = "the difference between its modules and those of the choices here"
             if layer.config.d_model != self.text.hidden_size:
                 reason += f", which are {layer.config.d_model:,} wide so that the heads divide them"
-        names = [name for name, _ in _own(self.module) if name not in PROJECTIONS][:6]
+        own = (*self.module.named_children(), *self.module.named_parameters(recurse=False))
+        names = [name for name, _ in own if name not in PROJECTIONS][:6]
         what = ", ".join(names) or "The same maps"
         extras = (
             Extra(f"{what}: matrices", matrices, reason),
@@ -626,7 +623,8 @@ class Mixer:
 
     def _softmax(self) -> AttentionLayer | None:
         """Attention between heads of queries and keys."""
-        if self._has_more():
+        # Maps that our choices lack: convolutions, indexers, compressors
+        if _maps(self.module) - (PROJECTIONS - {"indexer"}):
             return None
         parts, text = self.parts, self.text
         head = values = _size(self.of("head_dim", "head_size"))
@@ -683,10 +681,6 @@ class Mixer:
         return AttentionLayer(
             name, config, per_token=kv * (head + values), per_key=heads * (head + values)
         )
-
-    def _has_more(self) -> bool:
-        """Whether there are maps that our choices lack: convolutions, indexers, compressors."""
-        return bool(_maps(self.module) - (PROJECTIONS - {"indexer"}))
 
 
 def write_table() -> None:

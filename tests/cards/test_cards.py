@@ -11,9 +11,8 @@ from torch.fx.experimental import _config as fx_config
 from torch.utils.flop_counter import FlopCounterMode
 
 from core.attention import Attention, ConfigError
-from core.models.cards import CARDS, cache, card
+from core.models.cards import CARDS, TABLE, cache, card
 from core.models.cards.base import KINDS, AttentionLayer, ModelCard
-from core.models.cards.published import TABLE
 from core.pretrained.cards import (
     card_from_config,
     card_of_model,

@@ -5,9 +5,8 @@ import re
 
 import pytest
 
-from core.models.cards import card
+from core.models.cards import BY_HAND, CARDS, card
 from core.models.cards.base import ModelCard
-from core.models.cards.published import BY_HAND, CARDS
 from core.pretrained.base import PretrainedError
 from core.pretrained.cards import card_of_model, empty_model, parse_card
 from tests.cases import each
