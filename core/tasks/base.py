@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
@@ -519,13 +519,10 @@ def split_sides(
     return {False: tuple(split[False]), True: tuple(split[True][i] for i in order)}
 
 
-# Metrics of predictions: exact match, BLEU, chrF, also by length; balanced accuracy, majority class and entropy.
+# Metrics of predictions: exact match, BLEU, chrF; balanced accuracy, majority class and entropy.
 
 
-Score = TypeVar("Score")
 Tokens = Sequence[str]
-
-BUCKET = 10
 
 
 def exact_match(predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> float:
@@ -631,25 +628,6 @@ def score(task: Task, predictions: Sequence[Tokens], targets: Sequence[Tokens]) 
             *([task.separator.join(row) for row in rows] for rows in (predictions, targets))
         )
     return scores
-
-
-def by_length(
-    sources: Sequence[Tokens],
-    predictions: Sequence[Tokens],
-    targets: Sequence[Tokens],
-    metric: Callable[[Sequence[Tokens], Sequence[Tokens]], Score],
-) -> dict[str, tuple[Score, int]]:
-    """The metric and the number of examples for sources of 1–10 tokens, 11–20, …; empty buckets are left out."""
-    buckets: dict[int, list[int]] = {}
-    for i, source in enumerate(sources):
-        buckets.setdefault((len(source) - 1) // BUCKET, []).append(i)
-    return {
-        f"{BUCKET * b + 1}–{BUCKET * (b + 1)}": (
-            metric([predictions[i] for i in rows], [targets[i] for i in rows]),
-            len(rows),
-        )
-        for b, rows in sorted(buckets.items())
-    }
 
 
 def check(predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> None:

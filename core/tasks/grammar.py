@@ -245,7 +245,7 @@ def effects(
     takes: str = "",
     more: Callable[[State, Values], None] | None = None,
 ) -> Callable[[State, Values], None]:
-    """By names of slots: `gets` "A:x" or "A:xyz", `adjective` "a:x", `puts` "x:c"; a form without a focus leaves none."""
+    """By names of slots: `gets` "A:x" or "A:xyz", `adjective` "a:x", `puts` "c:x"; a form without a focus leaves none."""
 
     def change(state: State, chosen: Values) -> None:
         state.used |= set(chosen.values()) & (NOUNS | SHE | set(WORDS["he"]) | set(WORDS["pet"]))
@@ -253,18 +253,13 @@ def effects(
         state.focus = chosen[focus] if focus else ""
         if place:
             state.place = chosen[place]
-        if gets:
-            name, things = gets.split(":")
-            state.owner |= {chosen[thing]: chosen[name] for thing in things}
         for thing in loses:
             del state.owner[chosen[thing]]
             state.adjective.pop(chosen[thing], None)
-        if adjective:
-            name, thing = adjective.split(":")
-            state.adjective[chosen[thing]] = chosen[name]
-        if puts:
-            thing, box = puts.split(":")
-            state.inside[chosen[thing]] = chosen[box]
+        tables = (state.owner, gets), (state.adjective, adjective), (state.inside, puts)
+        for table, names in tables:
+            name, _, things = names.partition(":")
+            table.update({chosen[thing]: chosen[name] for thing in things})
         for thing in takes:
             del state.inside[chosen[thing]]
         if more is not None:
@@ -380,7 +375,7 @@ FORMS = (
     Form(
         "{A} put the {x} into the {c}.",
         {"A": holder(), "x": owned("A"), "c": new("box")},
-        effects(focus="A", puts="x:c"),
+        effects(focus="A", puts="c:x"),
         3,
     ),
     Form(

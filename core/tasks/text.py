@@ -99,6 +99,9 @@ class NextToken(Task):
     ids: Int[torch.Tensor, " N"]
     length: int
 
+    def tokens(self, text: str) -> list[str]:
+        return [BEGIN, *words(text)]
+
     def windows(self, starts: Int[torch.Tensor, "B 1"]) -> Batch:
         """The windows of the training tokens that begin there, and the token after each of theirs."""
         windows = self.ids[starts + torch.arange(self.length + 1)]  # (B, S + 1)
@@ -204,9 +207,6 @@ class Repeats(NextToken, RowTask):
         super().__init__(config, entry, recipes.REPEATS, longest, Vocabulary(COMMON))
         self.ids = torch.tensor(self.source_vocab.encode(COMMON))
         self.frequencies = 1 / (torch.arange(len(COMMON)) + RANK)
-
-    def tokens(self, text: str) -> list[str]:
-        return [BEGIN, *split(text.lower(), "words")]
 
     def rows(
         self, count: int, generator: torch.Generator
@@ -328,9 +328,6 @@ class Names(NextToken):
         )
         known = Vocabulary((*words, *" ".join(MOVES).split(), *"and the , .".split()))
         super().__init__(config, entry, recipes.NAMES, (LONGEST, LONGEST), known)
-
-    def tokens(self, text: str) -> list[str]:
-        return [BEGIN, *split(text.lower(), "words")]
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:
@@ -511,7 +508,7 @@ class Documents(Task):
         (self.sentence_end,) = self.source_vocab.encode([SENTENCE_END])
 
     def tokens(self, text: str) -> list[str]:
-        return split(text.lower(), "words")
+        return words(text)
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:

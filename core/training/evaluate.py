@@ -1,9 +1,10 @@
 """Held-out measurements: teacher-forced (loss, accuracy, attention mass) and free-running (exact, BLEU, chrF)."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,10 +15,11 @@ from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.models import Model, ModelConfig, map_tokens
 from core.models.decoding import EOS, greedy
 from core.tasks import PAD, UNK, Batch, Example, Task, TaskConfig, make_task, task_of
-from core.tasks.base import by_length, score
+from core.tasks.base import score
 from core.training.record import Bucket, Prediction, Record
 
 T = TypeVar("T")
+BUCKET = 10  # tokens, of a range of lengths
 CONTINUED = 64  # tokens of a displayed continuation, at most
 
 
@@ -353,14 +355,19 @@ def measure_free(
 
 
 def buckets(task: Task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
-    """Exact match, BLEU and chrF by source length; empty where all sources are in one range."""
-    if task.form != "pairs" or task.input != "tokens":
-        return ()
-    sources, outputs, targets = zip(
-        *((p.source, p.predicted, p.target) for p in predictions), strict=True
+    """Exact match, BLEU and chrF for sources of 1–10 tokens, 11–20, …, without empty ranges; empty where all sources
+    are in one range."""
+    by_range: dict[int, list[Prediction]] = defaultdict(list)
+    for one in predictions if task.form == "pairs" and task.input == "tokens" else ():
+        by_range[(len(one.source) - 1) // BUCKET].append(one)
+    every = tuple(
+        Bucket(
+            f"{BUCKET * place + 1}–{BUCKET * (place + 1)}",
+            len(inside),
+            **score(task, [one.predicted for one in inside], [one.target for one in inside]),
+        )
+        for place, inside in sorted(by_range.items())
     )
-    by_range = by_length(sources, outputs, targets, partial(score, task))
-    every = tuple(Bucket(name, count, **scores) for name, (scores, count) in by_range.items())
     return every if len(every) > 1 else ()
 
 

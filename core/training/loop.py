@@ -94,11 +94,12 @@ class Progress:
 
 @dataclass
 class Interval:
-    """Sums over the steps since the last record, as far as they were fetched from the device."""
+    """Sums over the steps since the last record, as far as they were fetched from the device; or one update: its loss,
+    its gradient norm before clipping and its indexers' loss (0 without any), all three still on the device."""
 
-    loss: float = 0.0
-    gradient: float = 0.0
-    indexer: float = 0.0
+    loss: Any = 0.0
+    gradient: Any = 0.0
+    indexer: Any = 0.0
     tokens: int = 0
     busy: float = 0.0  # seconds
     data: float = 0.0  # seconds of them spent on making batches
@@ -123,19 +124,6 @@ class Best(NamedTuple):
     tensors: Mapping[str, torch.Tensor]
 
 
-class Step(NamedTuple):
-    """One update: its loss, its gradient norm before clipping and its indexers' loss (0 without any), on the device;
-    tokens, seconds, and those of data."""
-
-    number: int
-    loss: torch.Tensor
-    gradient: torch.Tensor
-    indexer: torch.Tensor
-    tokens: int
-    seconds: float
-    data: float
-
-
 @dataclass
 class Session:
     """A task, a model, its optimizer and the data generator; `record` is that of the step it was restored at.
@@ -154,7 +142,7 @@ class Session:
     best: Best | None = None
     interval: Interval = field(default_factory=Interval)
     record: Record | None = None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Interval] = field(default_factory=list)
     started: float = 0.0
 
     @property
@@ -219,15 +207,18 @@ class Session:
         waited = time.perf_counter() - started  # seconds the device still worked on the steps
         self.progress.train_seconds += waited
         sums.busy += waited
-        for step, (loss, gradient, indexer) in zip(steps, values, strict=True):
+        first = self.progress.step - len(steps) + 1
+        for number, (step, (loss, gradient, indexer)) in enumerate(
+            zip(steps, values, strict=True), first
+        ):
             if not (math.isfinite(loss) and math.isfinite(gradient)):
                 what = "gradient" if math.isfinite(loss) else "loss"
                 raise FloatingPointError(
-                    f"The {what} is no longer a number at step {step.number}; take a smaller "
+                    f"The {what} is no longer a number at step {number}; take a smaller "
                     "learning rate."
                 )
-            of_step = Interval(loss, gradient, indexer, step.tokens, step.seconds, step.data, 1)
-            for name, value in vars(of_step).items():
+            fetched = replace(step, loss=loss, gradient=gradient, indexer=indexer)
+            for name, value in vars(fetched).items():
                 setattr(sums, name, getattr(sums, name) + value)
 
 
@@ -356,7 +347,7 @@ def _records(
                         return
                     now.passes = 0
             session.steps.append(step := one_step(session, now.step + 1))
-            now.train_seconds += step.seconds
+            now.train_seconds += step.busy
             now.step, record = now.step + 1, None
             if stop():
                 return
@@ -403,7 +394,7 @@ def learning_rate(config: RunConfig, step: int) -> float:
     return config.learning_rate * rise * fall[config.schedule]
 
 
-def one_step(session: Session, step: int) -> Step:
+def one_step(session: Session, step: int) -> Interval:
     """One update of the session's model; fetches nothing from its device."""
     started = time.perf_counter()
     config, model = session.config, session.model
@@ -424,15 +415,8 @@ def one_step(session: Session, step: int) -> Step:
     (loss + INDEXER_WEIGHT * indexer if auxiliary else loss).backward()
     gradient = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
     session.optimizer.step()
-    return Step(
-        step,
-        loss.detach(),
-        gradient.detach(),
-        indexer.detach(),
-        tokens,
-        time.perf_counter() - started,
-        made,
-    )
+    busy = time.perf_counter() - started
+    return Interval(loss.detach(), gradient.detach(), indexer.detach(), tokens, busy, made, 1)
 
 
 def measure(session: Session, stop: Callable[[], bool] = never_stop, final: bool = False) -> Record:

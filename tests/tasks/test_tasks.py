@@ -36,7 +36,6 @@ from core.tasks import (
 from core.tasks.base import (
     balanced_accuracy,
     bleu,
-    by_length,
     chrf,
     entropy,
     exact_match,
@@ -1160,16 +1159,6 @@ def test_bleu_by_hand_halves_what_is_missing_again_and_again():
     assert bleu([["zehn"]], [["zehn"]]) == pytest.approx(100), "a target of one word can be right"
     assert bleu([[]], [["zehn"]]) == 0
     assert chrf(["ab"], ["ab"]) == pytest.approx(100) and chrf(["x"], ["ab"]) == 0
-
-
-def test_buckets_by_source_length():
-    sources = [["x"] * n for n in (1, 10, 11, 60)]
-    output, targets = [["a"], ["b"], ["b"], ["a"]], [["a"]] * 4
-    assert by_length(sources, output, targets, exact_match) == {
-        "1–10": (0.5, 2),
-        "11–20": (0.0, 1),
-        "51–60": (1.0, 1),
-    }
 
 
 @each("metric", [exact_match, bleu])

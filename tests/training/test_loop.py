@@ -64,9 +64,7 @@ def test_a_run_is_its_records():
     steps = [loop.one_step(session, step) for step in (1, 2)]
     means = [sum(float(getattr(one, name)) for one in steps) / 2 for name in ("loss", "gradient")]
     assert [second.train_loss, second.gradient] == pytest.approx(means)
-    session.steps = [
-        one._replace(seconds=30.0, data=10.0, indexer=torch.tensor(3.0)) for one in steps
-    ]
+    session.steps = [replace(one, busy=30.0, data=10.0, indexer=torch.tensor(3.0)) for one in steps]
     record = loop.measure(session)
     assert [record.data_share, record.indexer_loss] == pytest.approx([1 / 3, 3.0], rel=0.1)
     tokens = 2 * 8 * (6 + 7)  # steps, examples, letters and those to say with the end mark
@@ -256,7 +254,7 @@ def test_a_number_that_is_lost_between_two_records_names_its_step(monkeypatch):
 
     def lost(session, step):
         made = usual(session, step)
-        return made._replace(gradient=made.gradient * float("nan")) if step == 4 else made
+        return replace(made, gradient=made.gradient * float("nan")) if step == 4 else made
 
     for last in (6, 9):  # a stop, or the end
         session = prepare(small_run(steps=9, record_every=9))
