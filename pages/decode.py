@@ -406,12 +406,8 @@ def scores_fact(greedy: Score, other: Score) -> str:
 PICKED, OF, COMPARED = "decode:picked", "decode:picked-of", "decode:measured"
 
 
-def page() -> None:
-    _explore()
-
-
 @fragment
-def _explore() -> None:
+def page() -> None:
     begin_before_title()
     title(
         "Decode: which outputs a search finds",

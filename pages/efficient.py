@@ -722,9 +722,18 @@ def implied_weights() -> None:
         f"{last} by **{number(far.mean_error)}**. The largest weight of linear attention is "
         f"{number(float(linear.weights.max()))}, that of softmax {number(float(exact.weights.max()))}."
     )
-    pin = read_linked("efficient", key("pin"), (len(tokens), len(tokens)))
-    pin = multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190, pin=pin)
-    write_linked("efficient", key("pin"), pin)
+    write_linked(
+        "efficient",
+        key("pin"),
+        multiples(
+            tiles,
+            labels(tokens),
+            key=key("maps"),
+            fact=sentence,
+            height=190,
+            pin=read_linked("efficient", key("pin"), (len(tokens), len(tokens))),
+        ),
+    )
     fact(sentence)
     caption(
         " ".join(

@@ -489,16 +489,19 @@ def linked(
     name: str, pin: str, tiles: list[Tile], names: Sequence[str], fact: str, **options: Any
 ) -> tuple[int, int] | None:
     """Draw maps with one pinned cell, which is in the link as `pin`."""
-    drawn = multiples(
-        tiles,
-        names,
-        key=key(name),
-        height=MAP_HEIGHT,
-        pin=read_linked("masks", key(pin), (len(names), len(names))),
-        fact=fact.replace("*", ""),
-        **options,
+    return write_linked(
+        "masks",
+        key(pin),
+        multiples(
+            tiles,
+            names,
+            key=key(name),
+            height=MAP_HEIGHT,
+            pin=read_linked("masks", key(pin), (len(names), len(names))),
+            fact=fact.replace("*", ""),
+            **options,
+        ),
     )
-    return write_linked("masks", key(pin), drawn)
 
 
 def in_pytorch(effect: masks.MaskEffect, controls: Values, query: int) -> None:

@@ -256,13 +256,8 @@ def maps(
     }
     left, right = st.columns([5, 2], gap="small")
     with left:
-        pin = multiples(
-            tiles,
-            TOKENS,
-            key=key("both"),
-            pin=read_linked("mechanisms", key("pin"), after.shape),
-            **options,
-        )
+        linked = read_linked("mechanisms", key("pin"), after.shape)
+        pin = multiples(tiles, TOKENS, key=key("both"), pin=linked, **options)
         write_linked("mechanisms", key("pin"), pin)
     with right:
         difference_map(tiles[1], tiles[0], TOKENS, key=key("difference"), **options)

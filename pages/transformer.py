@@ -89,7 +89,7 @@ from dashboard.page import (
     shared,
     shorten,
     source_of,
-    source_panel,
+    sources,
     table,
     take_link,
     theme,
@@ -228,7 +228,7 @@ def run_of(name: str) -> Run | None:
     return EXAMPLE_RUNS[0] if name == EXAMPLE else find_run(name)
 
 
-def sources() -> list[str]:
+def weights_on_offer() -> list[str]:
     """The writer, the example run, the seed, and every run with a stacked model, the newest first."""
     stacked = [*LABELS]
     for run in reversed(list_runs(latest=50)):
@@ -239,10 +239,8 @@ def sources() -> list[str]:
 
 
 def source_label(source: str) -> str:
-    if source in LABELS:
-        return LABELS[source]
     run = run_of(source)
-    return f"Trained: {run.name if run else source}"
+    return LABELS.get(source, f"Trained: {run.name if run else source}")
 
 
 def _trained(row: Any, source: str) -> Controls:
@@ -501,7 +499,21 @@ HEAD, CELL, DEPTH = "transformer:head", "transformer:cell", "transformer:depth"
 
 def page() -> None:
     _explore()
-    details("Papers and the code that just ran", _sources, "transformer:source")
+    details(
+        "Papers and the code that just ran",
+        partial(
+            sources,
+            "**Attention is all you need**, encoder–decoder, norm after the residual sum: "
+            "[Vaswani et al. 2017](https://arxiv.org/abs/1706.03762). **Norm before**, and why: "
+            "[Xiong et al. 2020](https://arxiv.org/abs/2002.04745). **RMSNorm**: "
+            "[Zhang & Sennrich 2019](https://arxiv.org/abs/1910.07467). **SwiGLU**: "
+            "[Shazeer 2020](https://arxiv.org/abs/2002.05202).",
+            Residual,
+            EncoderLayer,
+            DecoderLayer,
+        ),
+        "transformer:source",
+    )
 
 
 @fragment
@@ -620,7 +632,7 @@ def _header() -> Controls | None:
     )
     first = STARTS[read_start("transformer", *STARTS)]
     row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
-    options = sources()
+    options = weights_on_offer()
     if is_new("run") and st.query_params["run"] not in options:
         st.warning(
             "The run in the link is not on this machine, or its model has no layers. Below is another model."
@@ -780,17 +792,6 @@ def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key:
             key=f"transformer:{key}:{i}",
             alt=f"{heading}, post-norm and pre-norm",
         )
-
-
-def _sources() -> None:
-    st.markdown(
-        "**Attention is all you need**, encoder–decoder, norm after the residual sum: "
-        "[Vaswani et al. 2017](https://arxiv.org/abs/1706.03762). **Norm before**, and why: "
-        "[Xiong et al. 2020](https://arxiv.org/abs/2002.04745). **RMSNorm**: "
-        "[Zhang & Sennrich 2019](https://arxiv.org/abs/1910.07467). **SwiGLU**: "
-        "[Shazeer 2020](https://arxiv.org/abs/2002.05202)."
-    )
-    source_panel(Residual, EncoderLayer, DecoderLayer)
 
 
 # What a reader predicts and tries on The Transformer.
