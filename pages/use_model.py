@@ -40,6 +40,7 @@ from dashboard.inside import (
     input_errors,
     inputs_lines,
     is_allowed,
+    is_small,
     linked_number,
     model_cell,
     one_thread,
@@ -64,7 +65,6 @@ from dashboard.page import (
     add_script,
     attention_view,
     axis_style,
-    begin,
     byte_size,
     caption,
     details,
@@ -72,12 +72,12 @@ from dashboard.page import (
     draw_chart,
     fact,
     figure,
-    fragment,
+    fragment_unless_measuring,
     layer,
+    measure_with_progress,
     number,
     plain,
     read_linked,
-    shared,
     source_of,
     source_panel,
     split_data,
@@ -88,18 +88,12 @@ from dashboard.page import (
 )
 
 PAGE = "use_model"
-AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button
+WITHOUT_HEADS = "use_model:heads"  # the answer without each head, for all sessions
 
 
 def answer_question(ref: ModelRef, question: Question) -> study.Answer:
     """The model's answer; PretrainedError if this model cannot answer the question."""
     return study.answer_with_maps(baseline_of(ref, question), reading_of(ref, question.inputs))
-
-
-def effects(ref: ModelRef, question: Question) -> study.Effects:
-    answer = answer_question(ref, question)
-    with one_thread(answer.work / answer.heads < 1e9):  # up to which one thread is the faster
-        return study.effects(answer)
 
 
 # The controls: the sentences to compare, the word to mask or to explain, and the start of a long measurement.
@@ -244,12 +238,7 @@ trace = reading.trace.of({answer.trace.kinds[0]!r})
 weights = trace.head({head.index}, {head.head})  # (T, S)
 """
     if head.effect is not None:
-        results["changes"] = np.array(
-            [
-                effect.change
-                for effect in shared(effects, choice.ref, answer.baseline.question).values()
-            ]
-        )
+        results["changes"] = np.array([effect.change for effect in answer.effects.values()])
         text = "The answer without each head, and the map of one of them."
         code = f"""
 import numpy as np
@@ -328,9 +317,7 @@ def _rank(answer: study.Answer, head: study.Head) -> str:
 
 
 def _heads(answer: study.Answer) -> str:
-    return (
-        f"{answer.heads} heads{(' of cross-attention' if answer.trace.kinds == ('cross',) else '')}"
-    )
+    return f"{len(answer.heads)} heads{(' of cross-attention' if answer.trace.kinds == ('cross',) else '')}"
 
 
 def pair_fact(
@@ -372,7 +359,7 @@ def _attends(answer: study.Answer, head: study.Head) -> tuple[str, str, str]:
 
 def conditions(answer: study.Answer, head: study.Head) -> str:
     method = (
-        f"All {answer.heads} heads were switched off one by one, and the model was run again each time."
+        f"All {len(answer.heads)} heads were switched off one by one, and the model was run again each time."
         if head.effect is not None
         else "No head was switched off."
     )
@@ -393,12 +380,10 @@ def page() -> None:
         "Use a model",
         "Let a model do its task, and see the head that its answer depends on most.",
     )
-    _view()
+    fragment_unless_measuring(_view)
 
 
-@fragment
 def _view() -> None:
-    begin(keeps_about=True)
     choice = choose_model(needs=("model",), at_once=False)
     if choice is not None and choice.pretrained is not None:
         pretrained, own = choice.pretrained, None
@@ -546,7 +531,7 @@ def _answer(
             generate = step_of("generate")
             st.page_link(generate.page(), label=link, icon=generate.icon)
     with right:
-        _, head = head_map(choice, question, f"“{plain(token or predictions[0].word)}”")
+        answer, head = head_map(choice, question, f"“{plain(token or predictions[0].word)}”")
         add_script(partial(answer_script, choice, answer, predictions, head))
     fact(tell(answer, predictions, head))
     caption(conditions(answer, head))
@@ -583,25 +568,19 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
 def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[study.Answer, study.Head]:
     """Draw the map of the head on which the answer depends most, over a picture's patches; a user may pick another."""
     answer = answer_question(choice.ref, question)
-    # The answer without each head; None while that waits for a press, or where heads cannot be switched off
-    known, requested = None, f"use_model:measured:{choice.ref.written}"
-    if answer.baseline.pretrained.recordable:
-        if answer.work <= AT_ONCE or st.session_state.get(requested):
-            with st.spinner(f"Switching off each of {answer.heads} heads"):
-                known = shared(effects, choice.ref, question)
-        else:
-            st.button(
-                f"Switch off each of {answer.heads} heads, about {study.seconds(answer):.0f} s",
-                key="use_model:measure",
-                help="The model runs once for each head, without it.",
-                icon=":material/play_arrow:",
-                on_click=st.session_state.update,
-                args=({requested: True},),
+    baseline, heads = answer.baseline, answer.heads
+    if baseline.pretrained.recordable:  # else heads cannot be switched off
+        with one_thread(is_small(baseline.pretrained)):
+            effects = measure_with_progress(
+                WITHOUT_HEADS,
+                (choice.ref, question),
+                heads,
+                lambda head: ablate_heads(baseline, frozenset({head})),
+                "heads",
             )
-    patches, first = (
-        Patches.of(choice.inputs.picture, answer.baseline.source),
-        study.default_head(answer, known),
-    )
+        if len(effects) == len(heads):
+            answer = replace(answer, effects=effects)
+    patches, first = Patches.of(choice.inputs.picture, baseline.source), study.default_head(answer)
     st.markdown(
         f"**Head {first.name}**, "
         + (f"on which {noun} depends most" if first.effect else "with the largest weight")
@@ -626,7 +605,7 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[study.
         PAGE, "head", None if (view.layer, view.head) == usual else (view.layer, view.head)
     )
     write_linked(PAGE, "pin", view.pin)
-    return answer, study.head_at(answer, known, view.layer, view.head)
+    return answer, study.head_at(answer, view.layer, view.head)
 
 
 def _other(job: ModelTask) -> None:

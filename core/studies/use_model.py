@@ -1,16 +1,13 @@
 """A model's ordinary answer beside its attention: its answer without each head, and the head it depends on most."""
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 
 from core.interpret.evidence import (
     Baseline,
     Effect,
-    ablate_heads,
     answering_rows,
 )
 from core.interpret.trace import AttentionTrace, Kind
@@ -24,15 +21,20 @@ Effects = Mapping[tuple[Kind, int, int], Effect]
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A question's answer, and the maps of the kind that answers.
-
-    `work` is the multiplications of switching off each head: counted, so that a busy machine does not change the page.
-    """
+    """A question's answer, the maps of the kind that answers, and what it is without each of their heads, if measured."""
 
     baseline: Baseline
     trace: AttentionTrace
-    heads: int
-    work: float
+    effects: Effects = field(default_factory=dict)
+
+    @property
+    def heads(self) -> list[tuple[Kind, int, int]]:
+        """Kind, layer and number of each head."""
+        return [
+            (item.kind, item.layer, head)
+            for item in self.trace.maps
+            for head in range(len(item.weights))
+        ]
 
 
 @dataclass(frozen=True)
@@ -52,57 +54,29 @@ class Head:
 
 def answer_with_maps(baseline: Baseline, reading: Reading) -> Answer:
     """The answer with the maps of the reading of the same inputs, of the kind of attention that answers."""
-    trace, model = reading.trace.of(reading.trace.kinds[-1]), baseline.pretrained.model
-    heads = sum(len(item.weights) for item in trace.maps)
-    tokens = len(reading.source) + len(reading.target or ())
-    # what every token is multiplied by: all numbers of the model but its tables of embeddings
-    tables = {id(part.weight) for part in model.modules() if isinstance(part, torch.nn.Embedding)}
-    numbers = sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
-    return Answer(baseline, trace, heads, float(heads * tokens * numbers))
+    return Answer(baseline, reading.trace.of(reading.trace.kinds[-1]))
 
 
-def seconds(answer: Answer) -> float:
-    """The seconds that switching off each head takes here, by the quickest of a few runs, as a busy machine only ever
-    adds to them."""
-    times, probe_start = list[float](), time.perf_counter()
-    while not times or time.perf_counter() - probe_start < 0.03:
-        start = time.perf_counter()
-        answer.baseline.rerun()
-        times.append(time.perf_counter() - start)
-    return answer.heads * min(times)
-
-
-def effects(answer: Answer) -> Effects:
-    """The answer without each single head of the kind of attention that answers."""
-    return {
-        (item.kind, item.layer, head): ablate_heads(
-            answer.baseline, frozenset({(item.kind, item.layer, head)})
-        )
-        for item in answer.trace.maps
-        for head in range(len(item.weights))
-    }
-
-
-def default_head(answer: Answer, known: Effects | None) -> Head:
+def default_head(answer: Answer) -> Head:
     """The head without which the answer changes most; if that is not known, the one with the largest weight."""
-    maps = answer.trace.maps
-    if known:
-        _, layer, head = max(known, key=lambda one: abs(known[one].change))
-        return head_at(answer, known, [item.layer for item in maps].index(layer), head)
+    maps, effects = answer.trace.maps, answer.effects
+    if effects:
+        _, layer, head = max(effects, key=lambda one: abs(effects[one].change))
+        return head_at(answer, [item.layer for item in maps].index(layer), head)
     hidden, row = np.asarray(answer.baseline.source.special), _answering(answer)
     largest = [
         np.where(hidden, 0.0, item.weights[:, row, : len(hidden)]).max(1) for item in maps
     ]  # (H) of each map
     index = max(range(len(maps)), key=lambda i: largest[i].max())
-    return head_at(answer, known, index, int(largest[index].argmax()))
+    return head_at(answer, index, int(largest[index].argmax()))
 
 
-def head_at(answer: Answer, known: Effects | None, index: int, head: int) -> Head:
+def head_at(answer: Answer, index: int, head: int) -> Head:
     """The head of that map, with its effect where effects are known."""
     item, effect, before = answer.trace.maps[index], None, 0
-    if known:
-        effect = known[item.kind, item.layer, head]
-        before = sum(abs(other.change) > abs(effect.change) for other in known.values())
+    if answer.effects:
+        effect = answer.effects[item.kind, item.layer, head]
+        before = sum(abs(other.change) > abs(effect.change) for other in answer.effects.values())
     name = answer.trace.name((index, head))
     return Head(index, name, head, _row(answer, index, head), effect, before)
 

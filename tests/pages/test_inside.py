@@ -438,6 +438,7 @@ def model_at(model: str, folder: Path) -> dict[str, str]:
      "from the first 8 texts"),
     ("lens", "induction", {}, "lens:read", "1 of 3 parts measured", "is the likeliest from L1 on"),
     ("lens", "induction", WHO, "lens:attributed", "1 of 3 passes measured", "Sum of all 13 parts"),
+    ("use_model", "induction", {}, "use_model:heads", "1 of 8 heads measured", "none of 8 heads changes it more"),
     ("evidence", "digits", {}, "evidence:heads", "The head of the 1 measured so far, out of 8",
      "The 6 heads that the answer needs most, as a table")])  # fmt: skip
 def test_a_large_model_waits_for_a_press(

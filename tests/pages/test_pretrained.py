@@ -10,7 +10,7 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.interpret import patching
-from core.interpret.evidence import Effect, Question
+from core.interpret.evidence import Effect, Question, ablate_heads
 from core.interpret.map_transform import (
     COREFERENCE,
     MapTransform,
@@ -30,7 +30,7 @@ from core.studies import use_model as study
 from dashboard.draw.formats import distinct
 from dashboard.draw.grids import bars
 from dashboard.draw.palette import LIGHT_INK
-from dashboard.ui.models import EMBEDDED, ModelRef, reading_of
+from dashboard.ui.models import ModelRef, reading_of
 from pages import use_model
 from pages.pretrained import all_heads_fact, called, head_fact, patches_of, pins_fact, rivals_text
 from tests.cases import each
@@ -335,9 +335,6 @@ def test_other_jobs_lead_to_models_that_do_them():
 def test_ten_thousand_words_are_cut_and_told_shortly():
     app = open_at("use_model", "inside:", text="word " * 10_000)
     assert "512 tokens" in app.warning[0].value and len(html_text(app)) < 2000
-    assert app.button(key="use_model:measure").label.startswith(
-        "Switch off each of 72 heads, about"
-    )
 
 
 def test_pictures_are_compared_where_a_model_gives_their_embedding(tmp_path, monkeypatch):
@@ -365,9 +362,9 @@ QUESTION = Question(
 
 def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
     result = use_model.answer_question(INDUCTION, QUESTION)
-    known = use_model.effects(INDUCTION, QUESTION)
-    assert len(known) == result.heads == 8
-    head = study.default_head(result, known)
+    known = {one: ablate_heads(result.baseline, frozenset({one})) for one in result.heads}
+    result = replace(result, effects=known)
+    head = study.default_head(result)
     assert head.effect == min(known.values(), key=lambda effect: effect.value)
     off = frozenset({("causal", head.index, head.head)})
     alone = answer(load_lab_model("induction"), QUESTION.inputs, off=off).probabilities
@@ -378,8 +375,8 @@ def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
     assert f"**{head.name}** attends most to **house**" in fact
     assert "none of 8 heads changes it more" in fact
     # another head that is taken has its own effect and rank
-    heads = [study.head_at(result, known, place, head) for place in (0, 1) for head in range(4)]
-    assert sorted(head.before for head in heads) == list(range(8))
+    heads = [study.head_at(result, place, head) for place in (0, 1) for head in range(4)]
+    assert sorted(head.before for head in heads) == list(range(len(known))) == list(range(8))
     last = max(heads, key=lambda head: head.before)
     assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
     assert "7 of 8 heads change it more" in use_model.head_fact(result, last, "house")
@@ -387,22 +384,13 @@ def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
 
 def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
     result = use_model.answer_question(INDUCTION, QUESTION)
-    head = study.default_head(result, None)
+    head = study.default_head(result)
     special = np.asarray(result.baseline.source.special)
     rows = np.stack([item.weights[:, -1] for item in result.trace.maps])  # (L, H, S)
     rows[..., special] = 0
     assert rows[head.index, head.head].max() == rows.max()
     assert "not measured yet" in use_model.head_fact(result, head, "mat")
     assert "No head was switched off" in use_model.conditions(result, head)
-    # heads are switched off unasked where that is little work
-    model = load_lab_model("induction").model
-    numbers = (
-        sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
-    )
-    assert result.work == 8 * len(result.baseline.source) * numbers < use_model.AT_ONCE / 100
-    pair = Question(ModelInputs("The animal didn't cross the street."), against="Nobody came.")
-    minilm = use_model.answer_question(EMBEDDED, pair)
-    assert use_model.AT_ONCE / 30 < minilm.work < use_model.AT_ONCE
 
 
 def test_a_head_that_changes_nothing_is_not_praised():
