@@ -11,18 +11,33 @@ import streamlit as st
 from core.entries import ConfigError, Param
 from core.interpret.circuits import head_weights
 from core.interpret.head_tests import (
+    CHOICES,
     GOULD,
+    MAX_CHARACTERS,
+    MAX_PARSES,
+    NAMES,
     TESTS,
+    Relation,
+    RelationScore,
     RepeatScores,
     RepeatTest,
     SuccessorScores,
+    SyntaxResult,
     default_test,
     join_lines,
+    known_sentences,
     line_scores,
+    parses,
+    queries_by_sentence,
     random_lines,
     read_line,
+    reduce_parse,
+    score_relation,
     score_repeats,
     score_successors,
+    score_syntax,
+    word_trace,
+    word_weights,
 )
 from core.interpret.roles import (
     CLARK,
@@ -38,23 +53,6 @@ from core.interpret.roles import (
     default_role,
     share_used,
     weight_on_targets,
-)
-from core.interpret.syntax import (
-    CHOICES,
-    MAX_CHARACTERS,
-    MAX_PARSES,
-    NAMES,
-    Relation,
-    RelationScore,
-    SyntaxResult,
-    known_sentences,
-    parses,
-    queries_by_sentence,
-    reduce_parse,
-    score_relation,
-    score_syntax,
-    word_trace,
-    word_weights,
 )
 from dashboard.draw.grids import (
     SENTENCE_STYLE,
@@ -1221,7 +1219,7 @@ def syntax_script(
             Cell(
                 "Every head on parsed sentences: how often its top word is the one that a relation asks for.",
                 f"""
-from core.interpret.syntax import RELATIONS, parses, read_parse, read_parses, score_relation, word_trace
+from core.interpret.head_tests import RELATIONS, parses, read_parse, read_parses, score_relation, word_trace
 
 readings = read_parses(model, parses({reference!r})[:{MAX_PARSES}], {kind!r})
 relation = next(one for one in RELATIONS if one.key == {score.relation.key!r})

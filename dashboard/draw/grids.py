@@ -11,8 +11,13 @@ from jaxtyping import Bool, Float
 from PIL import Image
 from torch import Tensor
 
+from core.interpret.head_tests import (
+    NAMES,
+    Parse,
+    Query,
+    SyntaxResult,
+)
 from core.interpret.roles import ROLES, RoleScores
-from core.interpret.syntax import NAMES, Parse, Query, SyntaxResult
 from core.interpret.trace import Head, NumberedHeads
 from dashboard.draw.formats import cell, distinct, number, percent, signed
 from dashboard.draw.palette import (

@@ -38,7 +38,10 @@ from core.claims.base import CellResult
 from core.claims.run import ClaimConfig
 from core.entries import Choice, ConfigError
 from core.interpret.corpus import CorpusConfig
-from core.interpret.syntax import OWN as CONLLU, parse_conllu
+from core.interpret.head_tests import (
+    OWN as CONLLU,
+    parse_conllu,
+)
 from core.models import ModelConfig
 from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.arrays import read_arrays

@@ -14,15 +14,28 @@ from core.entries import ConfigError
 from core.interpret import corpus
 from core.interpret.circuits import HeadMatrices, HeadWeights, Vocabularies, head_weights
 from core.interpret.head_tests import (
+    OWN,
+    RELATIONS,
     TESTS,
+    ParsedReading,
+    SyntaxReadings,
     item_logits,
     line_scores,
     ordinary_tokens,
+    parse_conllu,
+    parses as parses_of,
     random_lines,
     read_line,
+    read_parse,
+    read_parses,
+    score_relation,
     score_repeats,
     score_successors,
     token_orders,
+    wilson_interval,
+    word_tokens,
+    word_trace,
+    word_weights,
 )
 from core.interpret.roles import (
     MIN_SHARE,
@@ -38,21 +51,6 @@ from core.interpret.roles import (
     role_inputs,
     score_roles,
     unknown_share,
-)
-from core.interpret.syntax import (
-    OWN,
-    RELATIONS,
-    ParsedReading,
-    SyntaxReadings,
-    own_parses,
-    parse_conllu,
-    read_parse,
-    read_parses,
-    score_relation,
-    wilson_interval,
-    word_tokens,
-    word_trace,
-    word_weights,
 )
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, induction
 from core.pretrained import (
@@ -565,10 +563,10 @@ def test_minilm_has_a_duplicate_token_head_and_no_induction_head():
             "vocabulary of induction has 4 numbers, days, months or letters",
         ),
         (
-            lambda: read_parses(load_lab_model("numbers"), own_parses()),
+            lambda: read_parses(load_lab_model("numbers"), parses_of("")),
             "knows the words of 0 of the 179 sentences; syntax needs 10",
         ),
-        (lambda: read_parses(load_lab_model("digits"), own_parses()), "reads no text"),
+        (lambda: read_parses(load_lab_model("digits"), parses_of("")), "reads no text"),
     ],
 )
 def test_too_long_a_line_and_models_without_such_tokens_are_refused(run, words):
@@ -647,7 +645,7 @@ DOG = ("1 Dogs NOUN 2 nsubj _", "2 bark VERB 0 root SpaceAfter=No", "3 . PUNCT 2
 
 
 def test_the_own_sentences_have_enough_of_every_relation_and_say_what_their_headers_say():
-    parses = own_parses()
+    parses = parses_of("")
     headers = re.findall(r"^# text = (.*)$", OWN.read_text("utf-8"), re.MULTILINE)
     assert [parse.text for parse in parses] == headers and len(set(headers)) == len(headers) == 179
     assert {
@@ -673,20 +671,22 @@ def test_own_pairs_are_of_the_parts_of_speech_that_their_relation_joins():
     }
     assert not [
         (parse.text, parse.words[source].form, parse.words[target].form)
-        for parse in own_parses()
+        for parse in parses_of("")
         for relation in RELATIONS
         for source, target in relation.pairs(parse)
         if parse.words[source].upos != ends[relation.key][0]
         or parse.words[target].upos not in ends[relation.key][1]
     ]
     distances = Counter(
-        target - source for parse in own_parses() for source, target in RELATIONS[3].pairs(parse)
+        target - source for parse in parses_of("") for source, target in RELATIONS[3].pairs(parse)
     )
     assert distances.most_common(1)[0][1] < 0.7 * sum(distances.values())  # no offset answers it
 
 
 def test_a_sentence_gives_its_pairs_in_both_directions():
-    [parse] = [parse for parse in own_parses() if parse.text.startswith("A long, narrow staircase")]
+    [parse] = [
+        parse for parse in parses_of("") if parse.text.startswith("A long, narrow staircase")
+    ]
     adjective, verb_object = RELATIONS[3], RELATIONS[1]
     forms = [word.form for word in parse.words]
     assert [(forms[a], forms[b]) for a, b in adjective.pairs(parse)] == [
@@ -814,12 +814,12 @@ def test_the_tokens_of_a_word_spell_it(family, kind):
         readings = read_parses(pretrained, 10 * [parse] + [known_and_not()[1]], kind)
         assert (len(readings.sentences), readings.left_out) == (10, 1)
         # Of which some are too long
-        cut = read_parses(replace(pretrained, max_tokens=40), 10 * [parse] + [*own_parses()[:3]])
+        cut = read_parses(replace(pretrained, max_tokens=40), 10 * [parse] + [*parses_of("")[:3]])
         assert (len(cut.sentences), cut.left_out) == (11, 2)
 
 
 def test_the_top_words_are_those_of_the_plain_model(minilm):
-    parse = own_parses()[0]
+    parse = parses_of("")[0]
     encoding = minilm.tokenizer(parse.text, return_tensors="pt")
     with torch.no_grad():
         maps = [one[0] for one in minilm.model(**encoding, output_attentions=True).attentions]
@@ -896,7 +896,7 @@ def test_the_interval_is_wilson_s():
 
 
 def test_minilm_s_heads_follow_syntax_beyond_any_offset(minilm):
-    readings, best = read_parses(minilm, own_parses()[::2]), {}
+    readings, best = read_parses(minilm, parses_of("")[::2]), {}
     assert (len(readings.sentences), readings.left_out) == (90, 0)
     for relation in RELATIONS:
         score = score_relation(readings, relation)

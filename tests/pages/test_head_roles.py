@@ -3,7 +3,19 @@ import io
 import numpy as np
 import pytest
 
-from core.interpret.head_tests import TESTS, default_test, score_repeats
+from core.interpret.head_tests import (
+    CHOICES,
+    NAMES,
+    OWN,
+    TESTS,
+    SyntaxResult,
+    default_test,
+    parses as parses_of,
+    queries_by_sentence,
+    read_parses,
+    score_relation,
+    score_repeats,
+)
 from core.interpret.roles import (
     ROLES,
     UNIFORM,
@@ -12,16 +24,6 @@ from core.interpret.roles import (
     read_all,
     role_inputs,
     score_roles,
-)
-from core.interpret.syntax import (
-    CHOICES,
-    NAMES,
-    OWN,
-    SyntaxResult,
-    own_parses,
-    queries_by_sentence,
-    read_parses,
-    score_relation,
 )
 from core.pretrained import ModelInputs, load_lab_model, load_minilm
 from core.tasks import reading
@@ -173,7 +175,7 @@ def test_arrays_alone_are_measured_on_themselves():
 
 
 def test_the_csv_of_syntax_has_every_relation_in_both_directions_and_what_is_wrong_comes_first():
-    readings = read_parses(load_minilm(), own_parses()[:40])
+    readings = read_parses(load_minilm(), parses_of("")[:40])
     result = SyntaxResult(readings, tuple(score_relation(readings, *choice) for choice in CHOICES))
     score = result.scores[NAMES.index("Verb → object")]
     values = csv_rows(page.syntax_csv(result))
