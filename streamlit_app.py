@@ -15,7 +15,7 @@ begin_hosting()  # before an import of core, which loads plug-ins
 
 from core.event_log import log  # noqa: E402
 from core.runs.store import begin_copying  # noqa: E402
-from dashboard.server import health, idle  # noqa: E402
+from dashboard.server import health  # noqa: E402
 from dashboard.server.streamlit_internals import register_metrics  # noqa: E402
 from dashboard.server.visitors import HTTPGuard, base_path  # noqa: E402
 
@@ -37,7 +37,7 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
 
 begin_copying()
 health.start_log()
-idle.begin()
+health.begin()
 SERVER: dict[str, Any] = dict(
     script_path=Path(__file__).resolve().parent / "dashboard" / "app.py",
     routes=[health.route(base_path())],

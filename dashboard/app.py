@@ -12,15 +12,14 @@ from dashboard.server.hosting import begin_hosting  # noqa: E402
 
 begin_hosting()  # before an import of core, which loads plug-ins
 
-from dashboard.server import idle  # noqa: E402
+from dashboard.server import health  # noqa: E402
 
-idle.begin()
+health.begin()
 
 from dashboard.draw.components import draw, ship_code  # noqa: E402
 from dashboard.navigation import GROUPS, STEPS, Step, sections, step_of  # noqa: E402
 from dashboard.search import PICKED, open_picked  # noqa: E402
 from dashboard.server import jobs  # noqa: E402
-from dashboard.server.health import page_run  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
 from dashboard.ui import bars, panels  # noqa: E402
 from dashboard.ui.links import (  # noqa: E402
@@ -32,7 +31,6 @@ from dashboard.ui.links import (  # noqa: E402
     reset_page,
     restore_bound_values,
 )
-from dashboard.ui.progress import plugin_problems  # noqa: E402
 
 PAGE_LIST, PRESSED = "page_list", "page_list:request"
 
@@ -128,8 +126,8 @@ if not st.context.is_embedded:
 if is_pending():
     reset_page(step.page(), bars.begin_again(step.key))
 else:
-    with page_run(step.key), plugin_problems(), bars.lesson_around(step.key):
+    with health.page_run(step.key), panels.plugin_problems(), bars.lesson_around(step.key):
         page.run()
         bars.next_page(step.key)
     if st.runtime.exists():
-        idle.after_a_visit(load_first_model)
+        health.after_a_visit(load_first_model)

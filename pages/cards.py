@@ -43,8 +43,8 @@ from dashboard.page import (
     title,
 )
 from dashboard.server.jobs import LimitReached, admit_upload
-from dashboard.ui.layer_pattern import train_small
 from dashboard.ui.mechanism import to_text
+from dashboard.ui.run_setup import train_small
 
 # The controls of the page: the model, and those whose caches are compared with its own.
 

@@ -138,8 +138,8 @@ from dashboard.page import (
 )
 from dashboard.server import jobs
 from dashboard.ui import runs
+from dashboard.ui.run_setup import data_widget, link_data
 from dashboard.ui.runs import path_code
-from dashboard.ui.uploads import data_widget, link_data
 
 # The measurement that fits the controls, and what is read of its texts, for all sessions.
 

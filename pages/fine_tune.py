@@ -79,8 +79,8 @@ from dashboard.ui.model_picker import (
     select_model,
 )
 from dashboard.ui.models import EMBEDDED, ModelRef, folder_name, import_block, model_lines
+from dashboard.ui.run_setup import data_widget, link_data
 from dashboard.ui.runs import records_cell, warn_of_damage
-from dashboard.ui.uploads import data_widget, link_data
 
 # One sentence before training and at a step: its maps of one type, and how far each head moved.
 

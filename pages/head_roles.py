@@ -126,7 +126,7 @@ from dashboard.page import (
     title,
     write_linked,
 )
-from dashboard.ui.uploads import data_widget, link_data
+from dashboard.ui.run_setup import data_widget, link_data
 
 MAX_SENTENCES, MAX_LETTERS = 60, 400
 SUCCESSOR = "Successor"

@@ -14,7 +14,7 @@ import streamlit as st
 from core.interpret import lens as study
 from core.interpret.evidence import Question
 from core.pretrained.generate import mask_position, output_id, token_names
-from dashboard.draw import vega
+from dashboard.draw import figures
 from dashboard.draw.grids import bar_figure
 from dashboard.inside import (
     KINDS,
@@ -328,7 +328,7 @@ def along_layers(
             ),
         ],
         190,
-    ) | vega.names(
+    ) | figures.names(
         [(name, colour, [1, 0]) for name, colour in zip(names, inks, strict=True)]
         if len(names) > 1
         else []

@@ -59,9 +59,9 @@ from dashboard.page import (
     try_this,
     write_linked,
 )
-from dashboard.ui.layer_pattern import train_with
 from dashboard.ui.mechanism import params_in_session
 from dashboard.ui.models import one_thread
+from dashboard.ui.run_setup import train_with
 
 # The controls: the sentence, the mask or two of them joined, their parameters, and the head.
 

@@ -74,9 +74,9 @@ from dashboard.page import (
     write_start,
 )
 from dashboard.ui.export import begin_before_title
-from dashboard.ui.layer_pattern import train_with
 from dashboard.ui.mechanism import D_MODELS, draw_parts, keep_heads, note_heads, params_of
 from dashboard.ui.models import one_thread
+from dashboard.ui.run_setup import train_with
 
 # The page's controls: an encoding with its parameters, an idea, and the words or positions it is drawn for.
 

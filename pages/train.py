@@ -114,8 +114,7 @@ from dashboard.page import (
 )
 from dashboard.server import cache, jobs
 from dashboard.server.jobs import LimitReached, max_run_seconds, max_run_steps, within
-from dashboard.ui import runs, uploads as data_upload
-from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
+from dashboard.ui import run_setup, runs
 from dashboard.ui.links import BUILT, BUILT_THEN
 from dashboard.ui.mechanism import (
     dated,
@@ -130,6 +129,7 @@ from dashboard.ui.mechanism import (
     watch_built,
 )
 from dashboard.ui.models import one_thread
+from dashboard.ui.run_setup import adopt_pattern, attention_key, layer_pattern, pattern_changes
 
 # The sentences of the page Train, and examples as text; makes no st call.
 
@@ -988,7 +988,7 @@ def parameters_values(params: Iterable[Param], key: str, visible: bool | None) -
     values: dict[str, Value] = {}
     for param in params:
         name = setting_key(key, param)
-        if draw := data_upload.WIDGETS.get(param.key):
+        if draw := run_setup.WIDGETS.get(param.key):
             values[param.key] = draw(param, values, name)
             continue
         link_param(param, name)
@@ -1267,7 +1267,7 @@ def adopt(config: RunConfig) -> None:
 
 def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
     """The config of the task: all parameters of a person's own data, or the first one with the others in a popover."""
-    name, own = f"train:{entry.key}", any(one.key == data_upload.DATA for one in entry.params)
+    name, own = f"train:{entry.key}", any(one.key == run_setup.DATA for one in entry.params)
     count = len(entry.params) if own else 1
     with cells["own" if own else "param"]:
         values = parameters_values(entry.params[:count], name, True)

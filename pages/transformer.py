@@ -100,10 +100,10 @@ from dashboard.page import (
     write_start,
 )
 from dashboard.ui.export import begin_before_title
-from dashboard.ui.layer_pattern import pattern_label, published
 from dashboard.ui.mechanism import keep_heads, note_heads
 from dashboard.ui.model_picker import note_unknown_words
 from dashboard.ui.models import one_thread
+from dashboard.ui.run_setup import pattern_label, published
 from dashboard.ui.runs import EXAMPLE_RUNS, path_code
 
 # The page's controls: a run's model with its trained weights, or a model with random weights from a seed.

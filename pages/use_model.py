@@ -25,7 +25,7 @@ from core.pretrained.generate import (
     top_candidates,
 )
 from core.studies import use_model as study
-from dashboard.draw import palette
+from dashboard.draw import figures
 from dashboard.draw.grids import bars
 from dashboard.inside import (
     ModelChoice,
@@ -704,7 +704,7 @@ def similarity_chart(
                     **at,
                     "text": {"field": "text", "type": "nominal"},
                     "color": {
-                        "condition": {"test": "datum.dark", "value": palette.PAGE[theme]},
+                        "condition": {"test": "datum.dark", "value": figures.PAGE[theme]},
                         "value": ink.text,
                     },
                 },

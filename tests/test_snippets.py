@@ -32,9 +32,9 @@ from core.models.cards import CARDS
 from core.provenance import MissingPlugin, lab_commit, lab_version, needed_plugins, require_plugins
 from core.training.__main__ import LISTS
 from dashboard.__main__ import app
+from dashboard.draw.components import Cell, Script
 from dashboard.draw.formats import operations
 from dashboard.draw.glossary import TERMS
-from dashboard.draw.page_exports import Cell, Script
 from dashboard.draw.pictures import MapsPicture
 from dashboard.navigation import STEPS
 from docs.site import catalogue, gallery, measured

@@ -26,8 +26,8 @@ import streamlit as st
 
 from core.tokens import token_text
 from dashboard.draw.components import add, draw
+from dashboard.draw.figures import MARKS
 from dashboard.draw.formats import MINUS
-from dashboard.draw.palette import MARKS
 from dashboard.draw.pictures import MapsPicture, PictureMap
 
 if TYPE_CHECKING:  # at run time torch would come with them

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core.training.seed_stats import Line, SeedStats
-from dashboard.draw.formats import byte_size, number, percent, percent as as_percent, plain
-from dashboard.draw.palette import CATEGORIES, Ink, Theme
-from dashboard.draw.vega import (
+from dashboard.draw.figures import (
+    CATEGORIES,
     DASHES,
     PERCENTAGES,
+    Ink,
     Spec,
+    Theme,
     axis_style,
     config,
     field,
@@ -31,6 +32,7 @@ from dashboard.draw.vega import (
     titled_figure,
     whole_tip,
 )
+from dashboard.draw.formats import byte_size, number, percent, percent as as_percent, plain
 
 # Curves of any measure over any axis: named at their ends, with bands and a rule.
 

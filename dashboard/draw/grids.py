@@ -19,24 +19,18 @@ from core.interpret.head_tests import (
 )
 from core.interpret.roles import ROLES, RoleScores
 from core.interpret.trace import Head, NumberedHeads
-from dashboard.draw.formats import cell, distinct, number, percent, signed
-from dashboard.draw.palette import (
+from dashboard.draw.figures import (
     BAR,
     CATEGORIES,
     PAGE,
     PICK,
     WEIGHTS,
     Ink,
+    Spec,
     Theme,
+    axis_style,
     colour_scale,
     colours_at,
-    rgb_of,
-    shade,
-    text_on,
-)
-from dashboard.draw.vega import (
-    Spec,
-    axis_style,
     field,
     figure,
     layer,
@@ -44,9 +38,13 @@ from dashboard.draw.vega import (
     names,
     names_axis,
     picking_grid,
+    rgb_of,
+    shade,
+    text_on,
     text_tip,
     whole_tip,
 )
+from dashboard.draw.formats import cell, distinct, number, percent, signed
 
 # Layers × parts of a model, each cell a signed effect on the answer, as a Vega-Lite figure.
 

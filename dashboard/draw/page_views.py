@@ -14,8 +14,8 @@ import streamlit as st
 from core.tokens import token_text
 from dashboard.draw.attention_view import READS, encode
 from dashboard.draw.components import add, draw
+from dashboard.draw.figures import LIGHT_INK, WEIGHTS, Ink, Theme, text_on
 from dashboard.draw.formats import byte_size, number, operations
-from dashboard.draw.palette import LIGHT_INK, WEIGHTS, Ink, Theme, text_on
 from dashboard.draw.pictures import DrawnPicture, MapsPicture, PictureMap, svg_of, text
 
 if TYPE_CHECKING:  # at run time torch would come with them

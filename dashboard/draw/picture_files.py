@@ -20,8 +20,8 @@ import numpy as np
 from core.latex import latex
 from dashboard.draw.attention_view import READS, allowed_bits, labels, packed
 from dashboard.draw.components import COMPONENTS, Component, bundle, bundle_all, css_of
+from dashboard.draw.figures import LIGHT_INK, Spec, for_browser
 from dashboard.draw.formats import cut, number
-from dashboard.draw.palette import LIGHT_INK, for_browser
 from dashboard.draw.pictures import (
     FONT,
     ChartPicture,
@@ -38,7 +38,6 @@ from dashboard.draw.pictures import (
     title_of,
     with_own_ids,
 )
-from dashboard.draw.vega import Spec
 
 if TYPE_CHECKING:
     from core.interpret.trace import AttentionTrace

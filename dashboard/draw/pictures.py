@@ -21,9 +21,17 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
+from dashboard.draw.figures import (
+    LIGHT_INK,
+    SIGNED,
+    WEIGHTS,
+    Spec,
+    colours_at,
+    light_colours,
+    rgb_of,
+    with_names,
+)
 from dashboard.draw.formats import cut, number
-from dashboard.draw.palette import LIGHT_INK, SIGNED, WEIGHTS, colours_at, light_colours, rgb_of
-from dashboard.draw.vega import Spec, with_names
 
 if TYPE_CHECKING:
     from core.interpret.trace import AttentionTrace

@@ -11,8 +11,8 @@ import numpy as np
 
 from core.models import sentence_spans
 from core.training.record import Bucket, Prediction
+from dashboard.draw.figures import BAR, Ink, Theme, shade, text_on
 from dashboard.draw.formats import cut, number, percent, score
-from dashboard.draw.palette import BAR, Ink, Theme, shade, text_on
 
 # Held-out examples as HTML tables, errors marked in the accent; everything is escaped here.
 CODE = ";font-family:'Source Code Pro',monospace;font-size:13px"  # for what is compared letter by letter

@@ -1,10 +1,12 @@
-"""What a server tells who runs it: a small JSON at /health for probes, its part of Streamlit's metrics, and its log.
+"""What a server tells who runs it: JSON at /health for probes, metrics beside Streamlit's, its log; and its idle work.
 
 The metrics are runs, queue, workers, memory, caches and disk; Streamlit's own families beside them count sessions and the
 bytes of its caches. No label holds what people typed.
 """
 
+import gc
 import hashlib
+import importlib
 import logging
 import math
 import secrets
@@ -14,20 +16,21 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import streamlit as st
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
-from streamlit import config, logger
+from streamlit import config, logger, runtime
 
 from core import event_log
 from core.files import disk_refused, runs_folder, sentence_of
-from core.memory import free_bytes, process_bytes
+from core.memory import free_bytes, give_back, is_small, process_bytes, set_malloc
 from core.provenance import lab_version
 from core.runs.folder import ENDED, UNDER_WAY
 from dashboard.draw.formats import byte_size, plain
@@ -257,3 +260,69 @@ def _context() -> dict[str, event_log.Value]:
         "session": hashlib.blake2b(run.session_id.encode(), key=SALT, digest_size=4).hexdigest(),
         **({"page": page} if page else {}),
     }
+
+
+# What the server does while nobody waits for it: load ahead what a page will need, and return the memory of what is done.
+# PyTorch in a thread of its own would hold up the first page, whose files come from the same process: it is imported
+# before. Python frees the parts of a session that refer to each other in a full collection alone, which a server of many
+# lasting objects seldom makes. glibc holds freed memory for the next call.
+
+
+# 1.7 s of processor time; Start here needs them, pandas in Streamlit
+AT_START = ("torch", "core.attention", "pandas")
+IDLE = 0.2  # at most so many seconds of processor time in one second
+
+_threads: list[threading.Thread] = []
+
+
+def after_a_visit(step: Callable[[], object]) -> None:
+    """Take this step in a thread, once in the life of a server, as soon as the server has little to do.
+
+    Not where memory is short.
+    """
+
+    def take() -> None:
+        wait_until_idle()
+        with suppress(Exception):  # whatever fails here fails again where it can be told
+            if not is_small():
+                step()
+
+    if not _threads:
+        _threads.append(threading.Thread(target=take, daemon=True, name="warm_up"))
+        _threads[0].start()
+
+
+def wait_until_idle() -> None:
+    """Wait for a second of which this process used at most the share IDLE."""
+    busy = True
+    while busy:
+        before = time.process_time()
+        time.sleep(1.0)
+        busy = time.process_time() - before > IDLE
+
+
+@lru_cache
+def begin() -> None:
+    """Import what the first page needs, and return memory from then on, in a thread of its own.
+
+    What these libraries hold is left out of full collections, of which each would spend 0.1 s on it.
+    """
+    # Threads spread over eight arenas for each core, and what is free in one is of no use to a thread of another.
+    set_malloc(M_ARENA_MAX=2)
+    for name in AT_START:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    threading.Thread(target=_watch, daemon=True, name="idle_memory").start()
+
+
+def _watch() -> None:
+    last = time.process_time()
+    while True:
+        time.sleep(15.0)
+        if runtime.exists():  # else a page ran in a test
+            wait_until_idle()
+            if time.process_time() - last > IDLE:
+                gc.collect()
+                give_back()
+                last = time.process_time()

@@ -18,10 +18,10 @@ from core.models.decoding import (
     length_power,
     sample_steps,
 )
+from dashboard.draw.figures import Ink
 from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import Names
-from dashboard.draw.palette import Ink
 from dashboard.ui.links import Field, Fields, Number, Segmented, SelectSlider
 from dashboard.ui.panels import details, draw_chart, sources as sources_panel, table, theme
 

@@ -19,9 +19,8 @@ import streamlit as st
 
 from core.files import REPORTS, runs_folder, sentence_of, text_of, write_atomically
 from core.runs.store import bring_all
-from dashboard.draw.components import begin, copy_buttons, notes
+from dashboard.draw.components import Script, begin, copy_buttons, join, notes
 from dashboard.draw.formats import byte_size, plain
-from dashboard.draw.page_exports import Script, join
 from dashboard.draw.picture_files import (
     FORMATS,
     IMAGES,

@@ -19,10 +19,9 @@ from core.interpret.roles import (
 )
 from core.interpret.trace import Kind
 from core.pretrained import ModelInputs, Reading
+from dashboard.draw.figures import CATEGORIES, PICKED, Spec
 from dashboard.draw.formats import plain
 from dashboard.draw.grids import effect_grid
-from dashboard.draw.palette import CATEGORIES
-from dashboard.draw.vega import PICKED, Spec
 from dashboard.navigation import step_of
 from dashboard.server.cache import remembered, shared
 from dashboard.ui.links import Pair, read_pair, write_pair

@@ -47,7 +47,7 @@ from core.pretrained.finetune import LAB, MINILM as BASE, TASKS, FineTuneConfig,
 from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.runs.runs import Run
 from core.settings import settings
-from dashboard.draw.page_exports import Cell, source_of
+from dashboard.draw.components import Cell, source_of
 from dashboard.server.cache import model, remembered, shared, store
 from dashboard.server.jobs import find_run
 from dashboard.ui.runs import ROOT, RunView, path_code, script_path

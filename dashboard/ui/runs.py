@@ -28,16 +28,14 @@ from core.runs.folder import Details, Status, open_index, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs
 from core.tasks import Example, Task, TaskConfig, task_entry, task_of
 from core.training import KINDS, Record, RunConfig, axis_tokens, one_a_step, watched_examples
+from dashboard.draw.components import Cell
 from dashboard.draw.curves import Curve, legend, step_chart
+from dashboard.draw.figures import Ink, split_data
 from dashboard.draw.formats import about_duration, plain, plural
-from dashboard.draw.page_exports import Cell
-from dashboard.draw.palette import Ink
-from dashboard.draw.vega import split_data
 from dashboard.server import jobs
 from dashboard.server.jobs import find_run, folders, limits, max_run_seconds
 from dashboard.ui.links import by_history
-from dashboard.ui.panels import chart_title, draw_chart, theme
-from dashboard.ui.progress import flash_errors, pop_flash
+from dashboard.ui.panels import chart_title, draw_chart, flash_errors, pop_flash, theme
 
 # The example runs that come with the lab; `make example` trains them.
 

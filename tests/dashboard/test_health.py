@@ -33,7 +33,7 @@ from core.pretrained import ModelInputs
 from core.provenance import lab_version
 from core.runs import worker
 from core.runs.runs import create_run
-from dashboard.server import cache, health, idle, jobs, streamlit_internals, visitors
+from dashboard.server import cache, health, jobs, streamlit_internals, visitors
 from dashboard.server.streamlit_internals import metrics_provider
 from dashboard.server.visitors import UNKNOWN_NAME, HTTPGuard
 from dashboard.ui.models import EMBEDDED, baseline_of, load_model
@@ -381,17 +381,17 @@ def test_a_spare_worker_waits_as_long_as_somebody_could_give_it_a_run(monkeypatc
 
 @pytest.mark.parametrize("small", [False, True])
 def test_a_step_is_taken_once_as_soon_as_the_server_is_idle_and_has_memory(monkeypatch, small):
-    assert all(map(find_spec, idle.AT_START))
+    assert all(map(find_spec, health.AT_START))
     seconds = [5.0, 4.0, 0.0]  # of processor time, in one second after another
     clock = iter([value for used in seconds for value in (0.0, used)])
-    monkeypatch.setattr(idle.time, "process_time", lambda: next(clock))
-    monkeypatch.setattr(idle.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(idle, "is_small", lambda: small)
-    monkeypatch.setattr(idle, "_threads", [])
+    monkeypatch.setattr(health.time, "process_time", lambda: next(clock))
+    monkeypatch.setattr(health.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(health, "is_small", lambda: small)
+    monkeypatch.setattr(health, "_threads", [])
     first, second = Mock(side_effect=ZeroDivisionError), Mock()  # which is nobody's trouble here
     for step in (first, second):
-        idle.after_a_visit(step)
-    idle._threads[0].join()
+        health.after_a_visit(step)
+    health._threads[0].join()
     assert (first.call_count, second.call_count) == (not small, 0)
     assert next(clock, None) is None, "it looked as often as it was busy, and once more"
 

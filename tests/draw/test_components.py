@@ -30,7 +30,7 @@ from dashboard.draw.attention_view import (
     telling_column,
 )
 from dashboard.draw.components import bundle, bundle_all
-from dashboard.draw.palette import MARKS, colour_scale, for_browser, mark_html
+from dashboard.draw.figures import MARKS, colour_scale, for_browser, mark_html
 from dashboard.draw.picture_files import Part, page_html, trace_html
 from tests.cases import each
 

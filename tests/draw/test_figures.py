@@ -19,7 +19,9 @@ from core.models.decoding import SearchSettings
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import Prediction, Record, RunConfig, source_weights
 from dashboard.draw import grids, tables
+from dashboard.draw.components import WIDTH, Cell, Script, source_of
 from dashboard.draw.curves import Curve, balanced_points, legend, step_chart
+from dashboard.draw.figures import LIGHT_INK, Ink, colour_scale, enlarged, ordered, split_data
 from dashboard.draw.formats import (
     about_duration,
     byte_size,
@@ -33,9 +35,6 @@ from dashboard.draw.formats import (
     signed,
 )
 from dashboard.draw.grids import bars
-from dashboard.draw.page_exports import WIDTH, Cell, Script, source_of
-from dashboard.draw.palette import LIGHT_INK, Ink, colour_scale
-from dashboard.draw.vega import enlarged, ordered, split_data
 from pages.evidence import before_after
 from pages.inside_weight import row
 from pages.lens import part_bars

@@ -18,8 +18,20 @@ from pypdf import PdfReader
 from core.interpret.trace import AttentionMap, AttentionTrace
 from dashboard.draw import picture_files
 from dashboard.draw.curves import Curve, step_chart
+from dashboard.draw.figures import (
+    DARK_INK,
+    LIGHT_INK,
+    Ink,
+    filtered_layer,
+    layer,
+    light_colours,
+    rgb_of,
+    shade,
+    split_data,
+    text_on,
+    titled_figure,
+)
 from dashboard.draw.page_views import stacks_svg
-from dashboard.draw.palette import DARK_INK, LIGHT_INK, Ink, light_colours, rgb_of, shade, text_on
 from dashboard.draw.picture_files import (
     POINTS,
     WIDTHS,
@@ -46,7 +58,6 @@ from dashboard.draw.pictures import (
     maps_svg,
     outlined,
 )
-from dashboard.draw.vega import filtered_layer, layer, split_data, titled_figure
 from tests.draw.test_components import data_of
 
 # What is taken away is what was drawn, and typed text stays text.

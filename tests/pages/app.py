@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.draw.page_exports import Script, join
+from dashboard.draw.components import Script, join
 from dashboard.draw.picture_files import Source, page_file
 from tests.close import assert_close
 

@@ -23,10 +23,10 @@ from core.runs.runs import create_run
 from core.studies.decode import Score, longest_of
 from core.tasks import TaskConfig, make_task
 from core.training import RunConfig, prepare, recommended
+from dashboard.draw.figures import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
 from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import RANKS, tree_spots, tree_svg
-from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
 from dashboard.ui.decoding import search_equation
 from dashboard.ui.models import EMBEDDED
 from pages import decode, generate

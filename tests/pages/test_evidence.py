@@ -10,7 +10,7 @@ from core.interpret import evidence as study, lens
 from core.interpret.evidence import Question, ablate_heads, ask
 from core.pretrained import ModelInputs
 from dashboard.draw.grids import short
-from dashboard.ui import progress
+from dashboard.ui import panels
 from dashboard.ui.models import ModelRef, load_model, reading_of
 from pages import evidence
 from tests.pages.app import captions, csv_rows, open_at, page_text, query_value
@@ -110,7 +110,7 @@ def test_what_is_written_alike_is_told_by_its_change():
 def squares() -> None:
     import streamlit as st
 
-    from dashboard.ui import progress
+    from dashboard.ui import panels
 
     state = st.session_state
 
@@ -122,12 +122,10 @@ def squares() -> None:
 
     def view() -> None:
         items = range(state.count)
-        found = progress.measure_with_progress(
-            "evidence:squares", state.about, items, one, "squares"
-        )
-        st.code(repr((dict(found), progress._in_fragment.get())))
+        found = panels.measure_with_progress("evidence:squares", state.about, items, one, "squares")
+        st.code(repr((dict(found), panels._in_fragment.get())))
 
-    progress.fragment_unless_measuring(view)
+    panels.fragment_unless_measuring(view)
 
 
 def measuring(about: object, stop: int | None = None) -> AppTest:
@@ -156,13 +154,13 @@ def test_what_has_nothing_to_measure_is_a_fragment():
 
 @pytest.mark.parametrize("quiet, bars", [(0.5, 0), (0.0, 1)])
 def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
-    drawn, empty = list[str](), progress.st.empty
+    drawn, empty = list[str](), panels.st.empty
 
     def bar(share: float, words: str):
         drawn.append(words)
         return empty()
 
-    monkeypatch.setattr(progress, "QUIET", quiet)
-    monkeypatch.setattr(progress.st, "progress", bar)
+    monkeypatch.setattr(panels, "QUIET", quiet)
+    monkeypatch.setattr(panels.st, "progress", bar)
     app = measuring(quiet).run()
     assert drawn == ["1 of 9 squares"] * bars and not app.button

@@ -20,10 +20,9 @@ from core.tasks import TaskConfig, make_task
 from core.tokens import SENTENCE
 from core.training import recommended
 from dashboard.draw.curves import Curve, line_chart
+from dashboard.draw.figures import MIN_GAP, Ink, separate
 from dashboard.draw.formats import duration, listed, number, percent
 from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
-from dashboard.draw.palette import Ink
-from dashboard.draw.vega import MIN_GAP, separate
 from dashboard.ui.links import Values
 from pages import (
     masks as masks_page,

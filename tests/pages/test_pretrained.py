@@ -27,9 +27,9 @@ from core.interpret.trace import AttentionMap, AttentionTrace
 from core.pretrained import Array, Line, ModelInputs, PretrainedError, load_lab_model
 from core.pretrained.generate import Candidate, answer
 from core.studies import use_model as study
+from dashboard.draw.figures import LIGHT_INK
 from dashboard.draw.formats import distinct
 from dashboard.draw.grids import bars
-from dashboard.draw.palette import LIGHT_INK
 from dashboard.ui.models import ModelRef, reading_of
 from pages import use_model
 from pages.pretrained import all_heads_fact, called, head_fact, patches_of, pins_fact, rivals_text

@@ -30,7 +30,7 @@ from core.training import Prediction, Record, recommended
 from core.training.seed_stats import Line, SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.draw import curves as draw_sweeps
-from dashboard.draw.palette import CATEGORIES
+from dashboard.draw.figures import CATEGORIES
 from dashboard.server import jobs
 from dashboard.ui.runs import (
     EXAMPLE_RUNS,

@@ -20,11 +20,11 @@ from core.studies.compare_runs import source_at
 from core.studies.decode import decodable_runs
 from core.tasks import TASKS, Task, TaskConfig, make_task
 from core.training import Prediction, Record, loop, recommended
+from dashboard.draw.figures import Ink, shade, text_on
 from dashboard.draw.formats import number, percent
-from dashboard.draw.palette import Ink, shade, text_on
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.server import jobs
-from dashboard.ui import layer_pattern, runs, uploads
+from dashboard.ui import run_setup, runs
 from dashboard.ui.models import EXAMPLE_RUNS as TUNED
 from dashboard.ui.runs import EXAMPLE_RUN, load_run, summarize
 from pages import train
@@ -310,7 +310,7 @@ def test_the_right_option_is_the_value_that_reaches_one_half_first():
 
 
 TASKS_READY = [
-    entry.key for entry in TASKS if not any(param.key == uploads.DATA for param in entry.params)
+    entry.key for entry in TASKS if not any(param.key == run_setup.DATA for param in entry.params)
 ]
 SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(key)).recommended]
 
@@ -460,7 +460,7 @@ def test_the_columns_of_a_link_come_back(given, columns):
 
 def test_a_mask_from_another_page_finds_a_model_that_reads_it():
     kinds = dict(recall="decoder", iris="classifier", numbers="transformer", series="forecaster")
-    assert [layer_pattern._stacked_model(task) for task in kinds] == [*kinds.items()]
+    assert [run_setup._stacked_model(task) for task in kinds] == [*kinds.items()]
 
 
 def test_the_model_follows_the_data_until_a_person_takes_another():
