@@ -17,7 +17,7 @@ from core.pretrained import (
     Pretrained,
     PretrainedError,
     Reading,
-    example_inputs,
+    model_inputs,
     reject_if,
 )
 from dashboard.ui.heads import (

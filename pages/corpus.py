@@ -73,11 +73,11 @@ from dashboard.inside import (
     choose_model,
     config_name,
     current_head_of,
-    example_inputs,
     input_errors,
     is_small,
     load_model,
     model_cell,
+    model_inputs,
     one_thread,
     reading_of,
     reject_if,
@@ -602,7 +602,7 @@ def _config(
         kind = (
             "causal"
             if "self"
-            not in reading_of(ref, ModelInputs(example_inputs.text_of(ref.name))).trace.kinds
+            not in reading_of(ref, ModelInputs(model_inputs.text_of(ref.name))).trace.kinds
             else "self"
         )
     split: Split = options.split or "lines"

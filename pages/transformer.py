@@ -20,8 +20,8 @@ from core.models.model_summary import Part, with_layers
 from core.models.residual import Residual
 from core.models.transformer import DecoderLayer, EncoderLayer
 from core.pretrained import WRITER
-from core.pretrained.example_inputs import text_of
 from core.pretrained.hf_conversion import load_lab_decoder
+from core.pretrained.model_inputs import text_of
 from core.runs.runs import Run, find_run, list_runs
 from core.studies.transformer import (
     BATCH,

@@ -30,7 +30,6 @@ from dashboard.inside import (
     choose_model,
     downloaded_models,
     effect_chart,
-    example_inputs,
     head_field,
     import_block,
     input_errors,
@@ -40,6 +39,7 @@ from dashboard.inside import (
     load_model,
     local_models,
     model_cell,
+    model_inputs,
     model_lines,
     one_thread,
     output_field,
@@ -363,10 +363,10 @@ def draw_sides(
             "picture",
             into=into,
             pictures=list(
-                example_inputs.pictures(int(getattr(model.model.config, "num_channels", 3)))
+                model_inputs.pictures(int(getattr(model.model.config, "num_channels", 3)))
             ),
         ).picture
-        inputs = ModelInputs(picture=example_inputs.picture(name))
+        inputs = ModelInputs(picture=model_inputs.picture(name))
         names, notes = ("Picture A", "Picture B"), ("", "")
     else:
         reject_if(

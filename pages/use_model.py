@@ -35,7 +35,6 @@ from dashboard.inside import (
     PretrainedError,
     baseline_of,
     choose_model,
-    example_inputs,
     import_block,
     input_errors,
     inputs_lines,
@@ -43,6 +42,7 @@ from dashboard.inside import (
     is_small,
     linked_number,
     model_cell,
+    model_inputs,
     one_thread,
     question_code,
     read_inputs,
@@ -418,10 +418,10 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     with left:
         chart = st.container()
         if pretrained.reads == "picture":
-            names = example_inputs.pictures(
-                int(getattr(pretrained.model.config, "num_channels", 3))
-            )[:8]
-            pairs = ((name, ModelInputs(picture=example_inputs.picture(name))) for name in names)
+            names = model_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[
+                :8
+            ]
+            pairs = ((name, ModelInputs(picture=model_inputs.picture(name))) for name in names)
             compared = [
                 ("This picture", choice.inputs),
                 *(pair for pair in pairs if pair[1] != choice.inputs),

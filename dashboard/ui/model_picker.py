@@ -19,17 +19,17 @@ from core.pretrained import (
     Pretrained,
     PretrainedError,
     Reading,
-    example_inputs,
     hub,
     mask_word,
     maskable_words,
+    model_inputs,
     output_id,
     output_name,
     reject_if,
     sampling_rate,
     top_candidates,
 )
-from core.pretrained.arrays import LIMITS, MAX_BYTES, SHAPES
+from core.pretrained.model_inputs import LIMITS, MAX_BYTES, SHAPES
 from core.settings import settings
 from core.tasks import grammar
 from dashboard.draw.components import describe
@@ -363,7 +363,7 @@ def array_panel(container: Any) -> None:
 
 
 def example_arrays() -> bytes:
-    return trace_npz(reading_of(EMBEDDED, ModelInputs(example_inputs.TEXT)).trace)
+    return trace_npz(reading_of(EMBEDDED, ModelInputs(model_inputs.TEXT)).trace)
 
 
 PANELS = {OTHER: other_panel, "Your own arrays…": array_panel}
@@ -546,11 +546,11 @@ def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
         return ModelInputs(
             picture=_upload_field(
                 "picture",
-                example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3))),
+                model_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3))),
                 "PNG or JPEG",
                 ["png", "jpg", "jpeg", "webp"],
-                example_inputs.decode_picture,
-                example_inputs.picture,
+                model_inputs.decode_picture,
+                model_inputs.picture,
             )
         )
     if pretrained.reads == "sound":
@@ -558,16 +558,16 @@ def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
         return ModelInputs(
             sound=_upload_field(
                 "sound",
-                example_inputs.SOUNDS,
+                model_inputs.SOUNDS,
                 "WAV",
                 ["wav"],
-                partial(example_inputs.decode_wav, rate=rate),
-                partial(example_inputs.sound, rate=rate),
+                partial(model_inputs.decode_wav, rate=rate),
+                partial(model_inputs.sound, rate=rate),
             )
         )
-    state, usual = st.session_state, example_inputs.text_of(ref.name)
+    state, usual = st.session_state, model_inputs.text_of(ref.name)
     # A model of its own vocabulary gets that vocabulary's last text.
-    language, group = state.get(GROUP), ref.name if ref.name in example_inputs.OWN_TEXTS else ""
+    language, group = state.get(GROUP), ref.name if ref.name in model_inputs.OWN_TEXTS else ""
     if language is not None and language != group:
         texts = state.setdefault(TEXTS, {})
         texts[language] = state.get(TEXT)

@@ -29,22 +29,22 @@ from core.pretrained import (
     PretrainedError,
     Reading,
     answer,
-    example_inputs,
     hub,
     lab_models,
     load_folder,
     load_lab_model,
     load_minilm,
     minilm_folder,
+    model_inputs,
     read,
     reject_if,
     sampling_rate,
     untrained,
     wrap_errors,
 )
-from core.pretrained.arrays import read_arrays
 from core.pretrained.finetune import LAB, MINILM as BASE, TASKS, FineTuneConfig, Rows, parse
 from core.pretrained.finetune_run import about, config_of, result, trace_of
+from core.pretrained.model_inputs import read_arrays
 from core.runs.runs import Run
 from core.settings import settings
 from dashboard.draw.components import Cell, source_of
@@ -346,7 +346,7 @@ def model_code(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = T
         return f"""
 from pathlib import Path
 
-from core.pretrained.arrays import read_arrays
+from core.pretrained.model_inputs import read_arrays
 
 file = Path({array.file!r})  # your own file
 reading = read_arrays(file.read_bytes(), file.name{more})
@@ -379,16 +379,16 @@ def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
         noun, own, names, more = (
             "picture",
             "picture.png",
-            example_inputs.pictures(int(getattr(load_model(ref).model.config, "num_channels", 3))),
+            model_inputs.pictures(int(getattr(load_model(ref).model.config, "num_channels", 3))),
             "",
         )
         decode, value = "decode_picture", inputs.picture
-        examples = [example_inputs.picture(name) for name in names]
+        examples = [model_inputs.picture(name) for name in names]
     elif inputs.sound is not None:
         rate = sampling_rate(load_model(ref))
-        noun, own, names, more = "sound", "sound.wav", example_inputs.SOUNDS, f", {rate}"
+        noun, own, names, more = "sound", "sound.wav", model_inputs.SOUNDS, f", {rate}"
         decode, value = "decode_wav", inputs.sound
-        examples = [example_inputs.sound(name, rate) for name in names]
+        examples = [model_inputs.sound(name, rate) for name in names]
     else:
         return imports, re.sub(r"\AModelInputs\(text=", "ModelInputs(", source_of(inputs))
     name = next((name for name, one in zip(names, examples, strict=True) if one == value), None)
@@ -396,7 +396,7 @@ def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
     if name is None:
         imports |= {"from pathlib import Path"}
         function, call = decode, f"{decode}(Path('your {own}').read_bytes(){more})"
-    imports |= {f"from core.pretrained.example_inputs import {function}"}
+    imports |= {f"from core.pretrained.model_inputs import {function}"}
     target = "" if inputs.target is None else f", target={inputs.target!r}"
     return imports, f"ModelInputs({noun}={call}{target})"
 

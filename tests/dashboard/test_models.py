@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from core.interpret.evidence import Question
-from core.pretrained import ModelInputs, Reading, example_inputs, sampling_rate
-from core.pretrained.arrays import read_arrays
+from core.pretrained import ModelInputs, Reading, model_inputs, sampling_rate
 from core.pretrained.hub import model_folder
+from core.pretrained.model_inputs import read_arrays
 from dashboard.ui.models import (
     USUAL,
     ModelRef,
@@ -98,11 +98,11 @@ def test_an_uploaded_array_is_read_from_its_file():
 
 def test_pictures_and_sounds_are_examples_by_name_or_the_readers_own_files(tmp_path):
     digits = ModelRef("lab", "digits")
-    assert_read_again(digits, ModelInputs(picture=example_inputs.picture("Digit 4")))
+    assert_read_again(digits, ModelInputs(picture=model_inputs.picture("Digit 4")))
     Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3)).save("your picture.png")
     assert_read_again(
         digits,
-        ModelInputs(picture=example_inputs.decode_picture(Path("your picture.png").read_bytes())),
+        ModelInputs(picture=model_inputs.decode_picture(Path("your picture.png").read_bytes())),
     )
 
     folder = tmp_path / "ears"
@@ -110,12 +110,12 @@ def test_pictures_and_sounds_are_examples_by_name_or_the_readers_own_files(tmp_p
     ears = ModelRef("folder", str(save("whisper", folder)), "1")
     rate = sampling_rate(load_model(ears))
     assert_read_again(
-        ears, ModelInputs(sound=example_inputs.sound("Three beeps", rate), target="nine")
+        ears, ModelInputs(sound=model_inputs.sound("Three beeps", rate), target="nine")
     )
     with wave.open("your sound.wav", "wb") as file:
         file.setparams((1, 2, rate, 0, "NONE", ""))
         file.writeframes(np.arange(-4000, 4000, dtype="<i2").tobytes())
-    own = example_inputs.decode_wav(Path("your sound.wav").read_bytes(), rate)
+    own = model_inputs.decode_wav(Path("your sound.wav").read_bytes(), rate)
     assert_read_again(ears, ModelInputs(sound=own, target=TYPED))
 
 

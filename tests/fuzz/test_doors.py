@@ -44,11 +44,10 @@ from core.interpret.head_tests import (
 )
 from core.models import ModelConfig
 from core.pretrained import PretrainedError, load_folder, read
-from core.pretrained.arrays import read_arrays
-from core.pretrained.example_inputs import decode_picture, decode_wav
 from core.pretrained.finetune import FineTuneConfig, own_rows, parse
 from core.pretrained.generate import SearchSettings, generate
 from core.pretrained.hub import model_folder, parse as parse_name, storage_folder
+from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays
 from core.runs import archive
 from core.runs.folder import ENDED, UNDER_WAY
 from core.runs.runs import Run, create_run

@@ -12,8 +12,7 @@ from safetensors.torch import load_file, save_file
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError
-from core.pretrained.arrays import read_arrays
-from core.pretrained.example_inputs import decode_picture, decode_wav
+from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays
 from dashboard.server.visitors import is_local
 from dashboard.ui.model_picker import downloads, example_arrays, full_name
 from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, stored_bytes

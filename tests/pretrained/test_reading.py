@@ -32,7 +32,6 @@ from core.pretrained import (
     attention_recorder as seam,
     base,
     encode,
-    example_inputs as examples,
     finetune,
     finetune_run as running,
     forward,
@@ -44,10 +43,10 @@ from core.pretrained import (
     load_folder,
     load_lab_model,
     load_minilm,
+    model_inputs as examples,
     read,
     verify,
 )
-from core.pretrained.arrays import read_arrays
 from core.pretrained.base import picture_line, text_line
 from core.pretrained.generate import (
     MODEL_TASKS,
@@ -69,6 +68,7 @@ from core.pretrained.generate import (
     top_candidates,
 )
 from core.pretrained.load import ImageProcessor, max_tokens_of, untrained
+from core.pretrained.model_inputs import read_arrays
 from core.pretrained.reading import (
     SINK,
     end_tokens,
@@ -1131,17 +1131,17 @@ WIDE, TWO, LAB = (
 
 
 @each(("where", "most", "do"), [
-    ("arrays.MAX_BYTES", len(LABELLED), lambda: read_arrays(LABELLED, "a")),
-    ("arrays.MAX_NUMBERS", 2 * 4 * 4 + 4 * 5, lambda: read_arrays(LABELLED, "a")),  # two letters are a number
-    ("arrays.MAX_NUMBERS", 2 * 4 * 4 + 4 * 5, lambda: read_arrays(FIRST, "a")),
-    ("arrays.MAX_NUMBERS", 2 * 2 * 4 * 4 * 2, lambda: read_arrays(WIDE, "a")),
-    ("arrays.MAX_NUMBERS", 2 * 2 * 4 * 4, lambda: read_arrays(TWO, "a")),
-    ("arrays.MAX_TOKENS", 4, lambda: read_arrays(LABELLED, "a")),
-    ("arrays.MAX_TOKENS", 5, lambda: read_arrays(npz(a=SQUARE, x_tokens=np.array("a b c d e".split())), "a")),
-    ("arrays.MAX_HEADER", int.from_bytes(TWO[:8], "little"), lambda: read_arrays(TWO, "a")),
-    ("arrays.MAX_LETTERS", 9, lambda: read_arrays(LABELLED, "a")),
+    ("model_inputs.MAX_BYTES", len(LABELLED), lambda: read_arrays(LABELLED, "a")),
+    ("model_inputs.MAX_NUMBERS", 2 * 4 * 4 + 4 * 5, lambda: read_arrays(LABELLED, "a")),  # two letters are a number
+    ("model_inputs.MAX_NUMBERS", 2 * 4 * 4 + 4 * 5, lambda: read_arrays(FIRST, "a")),
+    ("model_inputs.MAX_NUMBERS", 2 * 2 * 4 * 4 * 2, lambda: read_arrays(WIDE, "a")),
+    ("model_inputs.MAX_NUMBERS", 2 * 2 * 4 * 4, lambda: read_arrays(TWO, "a")),
+    ("model_inputs.MAX_TOKENS", 4, lambda: read_arrays(LABELLED, "a")),
+    ("model_inputs.MAX_TOKENS", 5, lambda: read_arrays(npz(a=SQUARE, x_tokens=np.array("a b c d e".split())), "a")),
+    ("model_inputs.MAX_HEADER", int.from_bytes(TWO[:8], "little"), lambda: read_arrays(TWO, "a")),
+    ("model_inputs.MAX_LETTERS", 9, lambda: read_arrays(LABELLED, "a")),
     ("base.MAX_PATCHES", 4, lambda: base.picture_line(vision((2, 3), {}), (5, 6))),
-    ("example_inputs.MAX_PIXELS", 35, lambda: examples.decode_picture(
+    ("model_inputs.MAX_PIXELS", 35, lambda: examples.decode_picture(
         [out := io.BytesIO(), Image.new("RGB", (7, 5)).save(out, "PNG")] and out.getvalue())),  # type: ignore
     ("load.MAX_CONFIG", (LAB / "config.json").stat().st_size, lambda: load.read_config(LAB / "config.json", "m")),
     ("load.MAX_BESIDE", max(file.stat().st_size for file in LAB.glob("*.json")), lambda: load.folder_weights(LAB, "m")),
