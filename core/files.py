@@ -158,11 +158,22 @@ def sentence_of(error: BaseException, full: str = "", folder: Path | None = None
 
 def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file; {} where the file is missing, invalid, too deep, or not an object."""
-    try:
-        data = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
+    return object_of(read_bytes(path))
+
+
+def object_of(data: bytes | None) -> dict[str, Any]:
+    """The object in a JSON text in UTF-8; {} where there is none, or it is invalid, too deep, or no object."""
+    with suppress(ValueError, RecursionError):
+        if isinstance(value := json.loads((data or b"").decode()), dict):
+            return value
+    return {}
+
+
+def read_bytes(path: Path) -> bytes | None:
+    """The bytes of a file; None without it."""
+    with suppress(OSError):
+        return path.read_bytes()
+    return None
 
 
 def modified(path: Path, missing: float = 0.0) -> float:

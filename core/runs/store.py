@@ -31,6 +31,8 @@ from core.files import (
     converted,
     hosted,
     modified,
+    object_of,
+    read_bytes,
     read_object,
     seconds_of,
     server_folder,
@@ -90,9 +92,8 @@ class Item:
     def at(cls, root: Path, path: Path) -> "Item | None":
         """The item of this folder, or None where it is not among those of `root`."""
         homes = {root / home: home for home in HOMES if home not in FILES}
-        if path.parent in homes and is_id(path.name):
-            return cls(root, homes[path.parent], path.name)
-        return None
+        known = path.parent in homes and is_id(path.name)
+        return cls(root, homes[path.parent], path.name) if known else None
 
     @property
     def single(self) -> bool:
@@ -171,14 +172,6 @@ def scan(root: Path) -> tuple[dict[Item, str], list[Item]]:
     return stamps | {item: item.stamp() for item in items if item.exists()}, busy
 
 
-def read(path: Path) -> bytes | None:
-    """The bytes of a file; None without it."""
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
-
-
 class StoreError(OSError):
     """The store cannot be used; the message says why."""
 
@@ -230,22 +223,21 @@ class Store:
             except FileNotFoundError:
                 return None
 
-    def read_object(self, name: str) -> dict[str, Any]:
-        """The JSON object in an object of the store; {} where there is none."""
-        try:
-            value = json.loads(self.read(name) or b"{}")
-        except (ValueError, RecursionError):
-            return {}
-        return value if isinstance(value, dict) else {}
+    def write(self, name: str, data: bytes, new: bool = False) -> bool:
+        """Replace an object; a reader sees the old bytes or the new. With `new` nothing is replaced: False where there
+        is one already.
 
-    def write(self, name: str, data: bytes, new: bool = False) -> None:
-        """Replace an object; a reader sees the old bytes or the new. With `new` FileExistsError where there is one."""
-        with self._trouble():
+        Of several servers that write a new one at once one gets True: on a disk, in memory, on S3, and where else
+        fsspec's file system knows the mode "create".
+        """
+        with self._trouble(), suppress(FileExistsError):
             if "local" in self.files.protocol:
                 write_atomically(Path(f"{self.root}/{name}"), data, new)
             else:
                 mode = {"mode": "create"} if new else {}
                 self.files.pipe_file(f"{self.root}/{name}", data, **mode)
+            return True
+        return False
 
     def delete(self, name: str) -> None:
         """Delete an object, or a folder with all that is in it, if it is there."""
@@ -265,24 +257,13 @@ class Store:
             }
         return {}
 
-    def create(self, name: str, data: bytes) -> bool:
-        """Write an object that does not exist yet; False where it does.
-
-        Of several servers at once one gets True: on a disk, in memory, on S3, and where else fsspec's file system
-        knows the mode "create".
-        """
-        with suppress(FileExistsError):
-            self.write(name, data, new=True)
-            return True
-        return False
-
     def lease(self, run_id: str) -> Lease | None:
         """Who may train the run; None if anybody may."""
         names = filter(re.compile(r"[0-9]{1,9}\.json").fullmatch, self.list(f"leases/{run_id}"))
         number = max((int(name.removesuffix(".json")) for name in names), default=None)
         if number is None:
             return None
-        lease = converted(self.read_object(f"leases/{run_id}/{number}.json"), Lease)
+        lease = converted(object_of(self.read(f"leases/{run_id}/{number}.json")), Lease)
         return replace(lease or Lease(), number=number)  # a damaged one binds nobody
 
     def take(self, run_id: str) -> Lease | None:
@@ -294,7 +275,7 @@ class Store:
         data = json.dumps({"server": self.server, "until": time.time() + LEASE_SECONDS}).encode()
         if self._holds(lease):
             self.write(f"leases/{run_id}/{number}.json", data)
-        elif not self.create(f"leases/{run_id}/{number + 1}.json", data):
+        elif not self.write(f"leases/{run_id}/{number + 1}.json", data, new=True):
             return self.lease(run_id) or Lease("another server", time.time())
         elif number:
             self.delete(f"leases/{run_id}/{number}.json")
@@ -310,7 +291,7 @@ class Store:
 
     def read_rows(self, name: str) -> dict[str, StoredRun]:
         """The runs in the index of a server; those that cannot be read are left out."""
-        runs = self.read_object(f"servers/{name}.json").get("runs")
+        runs = object_of(self.read(f"servers/{name}.json")).get("runs")
         rows = [converted(run, StoredRun) for run in (runs if isinstance(runs, list) else [])]
         return {row.id: row for row in rows if row and is_id(row.id) and row.home in HOMES}
 
@@ -364,8 +345,8 @@ class Copier:
         self._copied: dict[str, str] = {}
         self._renewed: dict[str, float] = {}
 
-    def step(self) -> None:
-        """Copy what has changed since the last step; `trouble` says why it could not."""
+    def step(self) -> str:
+        """Copy what has changed since the last step; returns why it could not, which `trouble` says from then on."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with FileLock(self.root / LOCK):
@@ -376,6 +357,7 @@ class Copier:
             self.trouble = str(error)
         except OSError as error:
             self.trouble = f"The runs cannot be copied to the store: {error.strerror or error}."
+        return self.trouble
 
     def read_rows(self) -> None:
         """Read the servers' indexes that have changed."""
@@ -393,14 +375,9 @@ class Copier:
         every = (row for rows in self._rows.values() for row in rows.values())
         return {row.id: row for row in sorted(every, key=lambda row: row.owned)}
 
-    def row(self, name: str) -> StoredRun | None:
-        """The item of that id, as `newest` has it."""
-        rows = [rows[name] for rows in self._rows.values() if name in rows]
-        return max(rows, key=lambda row: row.owned, default=None)
-
     def newer(self, item: Item) -> bool:
         """Whether another server has another version of an item, and is the one that may write it."""
-        row, manifest = self.row(item.id), item.manifest()
+        row, manifest = self.newest().get(item.id), item.manifest()
         if row is None or row.server == self.place.server or item.changed_here():
             return False
         return manifest.stamp != row.stamp and (
@@ -428,7 +405,7 @@ class Copier:
             self.waiting -= 1
         # What was deleted here for good.
         forgotten = self.root / FORGET
-        for name in (read(forgotten) or b"").decode("ascii", "replace").split("\n"):
+        for name in (read_bytes(forgotten) or b"").decode("ascii", "replace").split("\n"):
             if (row := own.pop(name, None)) is not None:
                 item = Item(self.root, row.home, name)
                 self.place.delete(item.remote)
@@ -465,13 +442,13 @@ class Copier:
         if item.id not in own:  # another server may have written it
             known = dict.fromkeys(self.place.list(item.remote))
         status, data = item.run.status(), item.run.metadata()
-        first = {name: read(item.folder / name) for name in READ_FIRST}
+        first = {name: read_bytes(item.folder / name) for name in READ_FIRST}
         sizes: dict[str, list[int]] = {}
         for name in item.names():
             if (now := version(item.folder / name)) is None:
                 continue
             if name in first or known.get(name) != now:
-                content = first[name] if name in first else read(item.folder / name)
+                content = first[name] if name in first else read_bytes(item.folder / name)
                 if content is None:
                     continue
                 self.place.write(f"{item.remote}/{name}", content)
@@ -513,7 +490,7 @@ class Copier:
 
         A run that is still under way elsewhere is paused here: a copy that another server alone continues.
         """
-        if (row := self.row(name)) is None:
+        if (row := self.newest().get(name)) is None:
             return
         item = Item(self.root, row.home, name)
         draft, old = (self.root / item.home / f".draft-{mark}{name}" for mark in ("", "old-"))
@@ -588,10 +565,7 @@ def copy_now() -> str:
         now = copier()
     except StoreError as error:
         return str(error)
-    if now is None:
-        return ""
-    now.step()
-    return now.trouble
+    return "" if now is None else now.step()
 
 
 @cache
@@ -625,14 +599,14 @@ def bring(name: str, home: str = "") -> None:
     item = Item(now.root, home, name)
     here = item.exists()
     # As of the last pass: no page waits for the store.
-    lacked = now.row(name) is None and time.monotonic() - now.read_at < FRESH_SECONDS
+    lacked = name not in now.newest() and time.monotonic() - now.read_at < FRESH_SECONDS
     if now.read_at and (not now.newer(item) if here else lacked):
         return
     try:
         now.root.mkdir(parents=True, exist_ok=True)
         with FileLock(now.root / LOCK):
             now.read_rows()
-            row = now.row(name)
+            row = now.newest().get(name)
             # What a worker of this machine writes stays as it is.
             at_rest = item.single or (item.run.status().ended and not item.run.alive())
             if row and row.home == home and (not here or (now.newer(item) and at_rest)):
