@@ -231,21 +231,24 @@ def page_cases(page: str, cases: Mapping[str, Case], prefix: str = "") -> Callab
 
 
 def visit_cases(
-    cases: Mapping[str, Sequence[tuple[str, Case]]],
+    cases: Mapping[str, Sequence[tuple[str, Case]]], state: Mapping[str, Any] = {}
 ) -> Callable[[Sequence[tuple[str, Case]]], None]:
     """A test of pages that are visited in turn in one session, as the sidebar opens them, which leaves the link behind.
 
-    Each visit is a page, "" for the one that is open, what is done there, and what holds then.
+    Each visit is a page, "" for the one that is open, with a link of its own, what is done there, and what holds then.
+    `state` are values of the session that AppTest, unlike a browser, drops when the page is another one.
     """
 
     @pytest.mark.parametrize("visits", cases.values(), ids=cases.keys())
     def test(visits: Sequence[tuple[str, Case]]) -> None:
-        (first, case), *others = visits
-        app = open_at(first, **case.link)
-        assert_case(app, case)
-        for page, case in others:
+        app = AppTest.from_file(APP, default_timeout=60)
+        for page, case in visits:
             if page:
                 app.query_params.clear()
+                for name, value in case.link.items():
+                    app.query_params[name] = value
+                for name, value in state.items():
+                    app.session_state[name] = value
                 app.switch_page(f"../pages/{page}.py").run()
             assert_case(app, case)
 

@@ -13,16 +13,15 @@ from dashboard.ui.models import EMBEDDED, ModelRef
 from pages import inside_weight as weight
 from pages.head_roles import HEAD, ROLE
 from tests.pages.app import (
-    APP,
     Case,
     assert_case,
     assert_script,
     everything,
     figures,
-    html_text,
     open_at,
     page_text,
     query_value,
+    visit_cases,
 )
 from tests.tiny_models import FAMILIES, SENTENCE, build, ids_of, save, tokenizer
 
@@ -493,30 +492,31 @@ def test_the_pages_of_a_family_show_its_heads_as_their_scripts_compute_them(
 # A head that is picked on one page of Look inside is the one that the next page shows.
 
 
-def test_a_head_that_was_picked_goes_from_page_to_page():
-    """The link of each page names it, too."""
-    visit = AppTest.from_file(APP, default_timeout=60)
-
-    def opened(page: str, **link: str) -> str:
-        """Another page of the visit, as the sidebar opens it, without the link of the page before."""
-        visit.query_params.clear()
-        for name, value in link.items():
-            visit.query_params[name] = value
-        visit.session_state["inside:model"] = "induction"
-        return html_text(visit.switch_page(f"../pages/{page}.py").run())
-
-    assert "L1·H3</b>" in opened("inside_weight") and "L1·H2</b>" in opened("pretrained")
-    opened("pretrained", head="0.2")
-    assert "L0·H2</b>" in opened("inside_weight") and query_value(visit, "head") == "0.2"
-    visit.selectbox(key=weight.HEAD).set_value("L0·H1").run()
-    for page in ("evidence", "two_models", "pretrained"):
-        assert "L0·H1</b>" in opened(page)
-    opened("head_roles")
-    assert [visit.session_state[key] for key in (HEAD, ROLE)] == ["L0·H1", "previous"]
-    assert query_value(visit, HEAD) == "L0·H1"
-    # Another role begins with its own head, which nobody picked
-    visit.selectbox(key=ROLE).set_value("induction").run().run()
-    assert visit.selectbox(key=HEAD).value == "L1·H2" and "L0·H1</b>" in opened("pretrained")
+INDUCTION = {"inside:model": "induction"}
+test_a_head_that_was_picked_goes_from_page_to_page = visit_cases(
+    {
+        "and is in the link of each": [
+            ("inside_weight", Case(says=["L1·H3</b>"])),
+            ("pretrained", Case(says=["L1·H2</b>"])),
+            ("pretrained", Case({"head": "0.2"})),
+            ("inside_weight", Case(says=["L0·H2</b>"], query={"head": "0.2"})),
+            ("", Case(do=[("selectbox", weight.HEAD, "L0·H1")])),
+            *(
+                (page, Case(says=["L0·H1</b>"]))
+                for page in ("evidence", "two_models", "pretrained")
+            ),
+            (
+                "head_roles",
+                Case(controls={HEAD: "L0·H1", ROLE: "previous"}, query={HEAD: "L0·H1"}),
+            ),
+            # another role begins with its own head, which nobody picked
+            ("", Case(do=[("selectbox", ROLE, "induction")])),
+            ("", Case(do=[("session_state", "again", 1)], controls={HEAD: "L1·H2"})),
+            ("pretrained", Case(says=["L0·H1</b>"])),
+        ]
+    },
+    INDUCTION,
+)
 
 
 # For each page of Look inside with heads, its field of a head; pages on a corpus or on weights alone read no text.
@@ -531,27 +531,25 @@ HEAD_FIELDS = {
 }
 
 
-@pytest.mark.parametrize("first", sorted(HEAD_FIELDS.keys() - {"lens"}))
-def test_every_page_shows_one_model_one_text_and_one_head(first):
-    """What a page changes of them, all others show, whichever page it is."""
-    visit, text = AppTest.from_file(APP, default_timeout=60), "the old dog walked . the old dog"
-    visit.session_state["lens:view"] = "who"
-
-    def opened(page: str) -> AppTest:
-        visit.query_params.clear()
-        visit.session_state["inside:model"] = "induction"  # which AppTest, unlike a browser, drops
-        return visit.switch_page(f"../pages/{page}.py").run()
-
-    visit.session_state["inside:text"] = text
-    opened("pretrained")
-    opened(first).selectbox(key=HEAD_FIELDS[first]).set_value("L0·H0").run()
-    assert visit.session_state["inside:head"][2] == (0, 0)
-    for page, key in HEAD_FIELDS.items():
-        opened(page)
-        assert visit.selectbox(key=key).value == "L0·H0", page
-        assert [box.value for box in visit.text_input if box.key == "inside:text"] in ([], [text])
-    assert "L0·H0</b>" in html_text(opened("pretrained"))
-    assert visit.text_input(key="inside:text").value == text
+READ, READERS = (
+    {"inside:text": "the old dog walked . the old dog"},
+    ("evidence", "lens", "two_models"),
+)
+test_every_page_shows_one_model_one_text_and_one_head = visit_cases(
+    {
+        f"of {first}": [
+            ("pretrained", Case(READ | WHO)),
+            (first, Case(do=[("selectbox", HEAD_FIELDS[first], "L0·H0")])),
+            *(
+                (page, Case(WHO, controls={key: "L0·H0"} | (READ if page in READERS else {})))
+                for page, key in HEAD_FIELDS.items()
+            ),
+            ("pretrained", Case(says=["L0·H0</b>"], controls=READ)),
+        ]
+        for first in sorted(HEAD_FIELDS.keys() - {"lens"})
+    },
+    INDUCTION,
+)
 
 
 def test_another_model_and_another_kind_have_other_heads(monkeypatch):
