@@ -5,6 +5,8 @@ a multiply and an add counted as two, as torch.utils.flop_counter counts them. B
 without gradients on a CPU, beyond q, k, v and x themselves: the largest of the bytes held at each step.
 """
 
+from collections.abc import Callable
+
 from core.attention.kernels.exact import and_parts
 from core.attention.masks import MASKS
 from core.attention.normalizers import NORMALIZERS
@@ -179,6 +181,14 @@ def fused_cost(config: LayerConfig, area: Area) -> Cost:
 # The cost of the kernels without a score matrix, in closed form.
 
 
+SEGMENT = 512  # tokens of which a kernel holds decayed queries and keys; those of a long text do not fit into a cache
+
+
+def power_of_two(size: int) -> int:
+    """The least power of two that is not smaller."""
+    return 1 << (size - 1).bit_length()
+
+
 def summed(
     config: LayerConfig, area: Area, flops: float, numbers: float, prepared: bool = True
 ) -> Cost:
@@ -195,22 +205,61 @@ def summed(
     )
 
 
-def power_of_two(size: int) -> int:
-    """The least power of two that is not smaller."""
-    return 1 << (size - 1).bit_length()
+class Chunks:
+    """The sizes of a kernel in chunks: the length of one, how many there are, and how many places they fill.
+
+    `halved` for chunks of a power of two. Between chunks there are states of D × E; the numbers of a token's x are
+    shared among the heads.
+    """
+
+    def __init__(self, config: LayerConfig, area: Area, halved: bool = False) -> None:
+        self.config, self.area, self.kernel = config, area, config.kernel
+        self.queries, self.keys, self.copied_keys = area.queries, area.keys, area.copied_keys
+        self.dim, self.value, self.heads = config.qk_dim, config.v_dim, config.score_heads
+        self.d_model, self.own = config.d_model, config.d_model / config.score_heads
+        chunk = int(config.kernel["chunk"])
+        self.chunk = power_of_two(chunk) if halved else chunk
+        self.count = -(-max(area.queries, area.keys) // self.chunk)
+        self.length, self.states = self.chunk * self.count, self.count * self.dim * self.value
+
+    def padding(self, of_query: int, of_key: int) -> int:
+        """Numbers of the copies that fill whole chunks, of so many numbers a token; nothing to fill takes no copy."""
+        short_q, short_k = self.queries < self.length, self.keys < self.length
+        return self.length * (of_query * short_q + of_key * short_k)
+
+    @property
+    def summing(self) -> float:
+        """FLOPs of a token: within chunks two products of pairs, between them two with a state."""
+        return 2.0 * self.chunk * (self.dim + self.value) + 4.0 * self.dim * self.value
+
+    def correcting(self, steps: int = 1) -> float:
+        """FLOPs of a token of so many steps in a delta rule: two products of pairs, a triangular system, two sums, three
+        products with a state.
+
+        PyTorch does not count the system: half of its matrix meets each column of the identity.
+        """
+        pairs = 2.0 * (1 + steps) * (self.dim + self.value) + steps**2 * self.chunk
+        return self.chunk * steps * pairs + 2.0 * (1 + 2 * steps) * self.dim * self.value
+
+    def cost(self, gates: float, products: float, numbers: float, prepared: bool = False) -> Cost:
+        """Of so many products for the gates of a key, so many FLOPs for each place, and numbers at once; as `summed`."""
+        flops = 2.0 * self.keys * gates + self.length * products
+        return summed(self.config, self.area, flops, numbers, prepared)
+
+    def in_segments(self, inputs: int, a_token: int, padded: int) -> int:
+        """The numbers held where SEGMENT tokens are computed at once, if there are more, and the outputs of each stay."""
+        segment = max(self.chunk, SEGMENT // self.chunk * self.chunk)
+        if not self.queries == self.keys > segment:
+            return inputs + padded + self.length * a_token
+        outs = self.length * self.value
+        return inputs + outs + max(segment * a_token, outs)
 
 
-def chunks_of(config: LayerConfig, area: Area, halved: bool = False) -> tuple[int, int, int]:
-    """The length of a chunk, how many there are, and how many places they fill; `halved` for a power of two."""
-    chunk = int(config.kernel["chunk"])
-    chunk = power_of_two(chunk) if halved else chunk
-    count = -(-max(area.queries, area.keys) // chunk)
-    return chunk, count, chunk * count
-
-
-def padding(area: Area, length: int, of_query: int, of_key: int) -> int:
-    """Numbers of the copies that fill whole chunks, of so many numbers a token; nothing to fill takes no copy."""
-    return length * (of_query * (area.queries < length) + of_key * (area.keys < length))
+def cost_in_chunks(
+    formula: Callable[[Chunks], Cost], halved: bool = False
+) -> Callable[[LayerConfig, Area], Cost]:
+    """The `cost` of an entry from a formula of its chunks."""
+    return lambda config, area: formula(Chunks(config, area, halved))
 
 
 def features_cost(config: LayerConfig, area: Area) -> Cost:
@@ -236,52 +285,23 @@ def features_cost(config: LayerConfig, area: Area) -> Cost:
         return summed(
             config, area, flops, inputs + max(making, made + queries * (value + 1)), not copied
         )
-    (chunk, count, length), wide = chunks_of(config, area), value + 1
-    flops += 2.0 * length * (chunk * (features + wide) + 2 * features * wide)
-    within = 2 * max(length * chunk, length * wide + (count + 1) * features * wide)
-    padded = made + length * wide + padding(area, length, features, features)
+    sizes, wide = Chunks(config, area), value + 1
+    flops += 2.0 * sizes.length * (sizes.chunk * (features + wide) + 2 * features * wide)
+    outs = sizes.length * wide
+    within = 2 * max(sizes.length * sizes.chunk, outs + (sizes.count + 1) * features * wide)
+    padded = made + outs + sizes.padding(features, features)
     return summed(config, area, flops, inputs + max(making, padded + within), not copied)
 
 
-def retention_cost(config: LayerConfig, area: Area) -> Cost:
+def retention_cost(sizes: Chunks) -> Cost:
     """Within chunks the weights, between them a state of D × E."""
-    dim, value, (chunk, count, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
-    flops = length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
-    states = count * dim * value
     within = max(
-        2 * length * chunk + 2 * chunk**2,
-        length * value + 3 * states,
-        length * (dim + 2 * value) + states,
+        2 * sizes.length * sizes.chunk + 2 * sizes.chunk**2,
+        sizes.length * sizes.value + 3 * sizes.states,
+        sizes.length * (sizes.dim + 2 * sizes.value) + sizes.states,
     )
-    return summed(
-        config, area, flops, area.keys * dim + padding(area, length, dim, dim + value) + within
-    )
-
-
-def delta_cost(config: LayerConfig, area: Area) -> Cost:
-    """The gates; within chunks two products of all pairs and a triangular system; between them a state of D × E."""
-    dim, value, (chunk, _, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
-    gates = 1 if config.kernel.key == "delta" else 2
-    flops = 2.0 * gates * area.keys * config.d_model + length * corrected_flops(chunk, dim, value)
-    a_token = 3 * dim + 3 * chunk + max(3 * chunk, 2 * (chunk + value))  # solving, or going through
-    if config.kernel.key == "comba":  # two keys, one of them scaled, and corrected queries
-        a_token += 4 * dim
-    numbers = (
-        (area.queries + area.keys) * dim
-        + padding(area, length, dim, dim + value)
-        + length * a_token
-    )
-    return summed(config, area, flops, numbers, prepared=False)
-
-
-def corrected_flops(chunk: int, dim: int, value: int, steps: int = 1) -> float:
-    """Of a token of so many steps in a delta rule of so many tokens a chunk: two products of pairs, a triangular system,
-    two sums, three products with a state.
-
-    PyTorch does not count the system: half of its matrix meets each column of the identity.
-    """
-    pairs = chunk * steps * (2.0 * (1 + steps) * (dim + value) + steps**2 * chunk)
-    return pairs + 2.0 * (1 + 2 * steps) * dim * value
+    numbers = sizes.keys * sizes.dim + sizes.padding(sizes.dim, sizes.dim + sizes.value) + within
+    return sizes.cost(0, sizes.summing, numbers, prepared=True)
 
 
 def linformer_cost(config: LayerConfig, area: Area) -> Cost:
@@ -291,13 +311,11 @@ def linformer_cost(config: LayerConfig, area: Area) -> Cost:
     met = area.queries * rank
     # A product of one table with all heads copies k, then v; tables that are masked for each text are held themselves.
     own = 2 * area.keys * rank / config.score_heads if area.real is not None else 0
-    copy_k, copy_v = (
-        area.keys * size * (config.score_heads > 1 and not own) for size in (dim, value)
-    )
+    copies = area.keys * (config.score_heads > 1 and not own)
     numbers = own + max(
-        copy_k + 2 * rank * dim,
+        copies * dim + 2 * rank * dim,
         rank * dim + 2 * met,
-        met + copy_v + 2 * rank * value,
+        met + copies * value + 2 * rank * value,
         met + rank * value + area.queries * value,
     )
     return summed(config, area, flops, numbers)
@@ -306,155 +324,107 @@ def linformer_cost(config: LayerConfig, area: Area) -> Cost:
 def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
     """Three softmaxes through m landmarks, and four products of m × m in each round towards the inverse."""
     queries, keys, dim, value = area.queries, area.keys, config.qk_dim, config.v_dim
-    few = int(config.kernel["landmarks"])
-    few_q, few_k = min(few, queries), min(few, keys)
+    few, held = int(config.kernel["landmarks"]), 2 if area.real is None else 3
     if keys <= few:
-        return summed(
-            config,
-            area,
-            2.0 * area.cells * (dim + value),
-            queries * dim + (2 if area.real is None else 3) * area.cells,
-        )
-    means = 2.0 * dim * (queries * few_q + keys * few_k)
-    met = 2.0 * dim * (queries * few_k + few_q * few_k + few_q * keys)
-    mixing = 2.0 * value * (few_q * keys + few_k * few_q + queries * few_k)
-    mixing += 0.0 if area.real is None else 2.0 * value * few_k * keys  # as for texts of few keys
-    inverting = int(config.kernel["rounds"]) * 4.0 * few_q * few_q * (few_q + few_k)
-    left, right, square, held = (
-        queries * few_k,
-        few_q * keys,
-        few_q * (few_q + few_k),
-        2 if area.real is None else 3,
-    )
+        numbers = queries * dim + held * area.cells
+        return summed(config, area, 2.0 * area.cells * (dim + value), numbers)
+    few_q, few_k = min(few, queries), few
+    left, right, square = queries * few_k, few_q * keys, few_q * (few_q + few_k)
+    flops = 2.0 * dim * (queries * few_q + keys * few_k)  # means
+    flops += 2.0 * dim * (left + few_q * few_k + right)
+    flops += 2.0 * value * (right + few_k * few_q + left)
+    flops += 0.0 if area.real is None else 2.0 * value * few_k * keys  # as for texts of few keys
+    flops += int(config.kernel["rounds"]) * 4.0 * few_q * square  # the inverse
     softmaxes = max(
         held * left, left + held * right, left + right + 3 * square, left + right + queries * value
     )
     averages = (few_q * queries + few_k * keys) / config.score_heads  # one for all heads
     making = averages + 2 * few_k * keys / config.score_heads
-    return summed(
-        config,
-        area,
-        means + met + mixing + inverting,
-        max(making, averages + (few_q + 2 * few_k) * dim + softmaxes),
-    )
+    numbers = max(making, averages + (few_q + 2 * few_k) * dim + softmaxes)
+    return summed(config, area, flops, numbers)
 
 
 # The cost of the kernels with a state and learned gates, in closed form.
 
 
-SEGMENT = 512  # tokens of which a kernel holds decayed queries and keys; those of a long text do not fit into a cache
+def delta_cost(sizes: Chunks) -> Cost:
+    """The gates; within chunks two products of all pairs and a triangular system; between them a state of D × E."""
+    a_token = 3 * (sizes.dim + sizes.chunk)  # then solving, or going through
+    a_token += max(3 * sizes.chunk, 2 * (sizes.chunk + sizes.value))
+    if sizes.kernel.key == "comba":  # two keys, one of them scaled, and corrected queries
+        a_token += 4 * sizes.dim
+    numbers = (sizes.queries + sizes.keys) * sizes.dim + sizes.length * a_token
+    numbers += sizes.padding(sizes.dim, sizes.dim + sizes.value)
+    gates = sizes.d_model * (1 if sizes.kernel.key == "delta" else 2)
+    return sizes.cost(gates, sizes.correcting(), numbers)
 
 
-def ssd_cost(config: LayerConfig, area: Area) -> Cost:
+def ssd_cost(sizes: Chunks) -> Cost:
     """The gate; within chunks the weights, between them a state of D × E."""
-    dim, value, (chunk, count, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
-    flops = 2.0 * area.keys * config.d_model + length * (
-        2.0 * chunk * (dim + value) + 4.0 * dim * value
-    )
-    states = count * dim * value
     within = max(
-        3 * length * chunk,
-        length * value + 3 * states,
-        length * (2 * value + max(dim, value)) + states,
+        3 * sizes.length * sizes.chunk,
+        sizes.length * sizes.value + 3 * sizes.states,
+        sizes.length * (2 * sizes.value + max(sizes.dim, sizes.value)) + sizes.states,
     )
-    numbers = (
-        (area.queries + area.copied_keys + length) * dim
-        + padding(area, length, dim, value)
-        + within
-    )
-    return summed(config, area, flops, numbers, prepared=False)
+    inputs = (sizes.queries + sizes.copied_keys + sizes.length) * sizes.dim
+    numbers = inputs + sizes.padding(sizes.dim, sizes.value) + within
+    return sizes.cost(sizes.d_model, sizes.summing, numbers)
 
 
-def gla_cost(config: LayerConfig, area: Area) -> Cost:
-    """The gates of all channels; within chunks the weights, between them a state of D × E.
+def gla_cost(sizes: Chunks) -> Cost:
+    """The gates of all channels, which HGRN2 does without; within chunks the weights, between them a state of D × E.
 
     That of chunks which fade by no more than delta.STRONGEST; others take more products, of ever larger halves.
     """
-    dim, value, rank = config.qk_dim, config.v_dim, int(config.kernel["rank"])
-    chunk, count, length = chunks_of(config, area, halved=True)
-    flops = 2.0 * area.keys * rank * (config.d_model / config.score_heads + dim)
-    flops += length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
-    states = count * dim * value
-    after = 2 * length * dim + max(3 * states, states + 3 * length * value)
-    inputs = (area.queries + area.keys + area.copied_keys) * dim + padding(
-        area, length, dim, dim + value
-    )
-    making = 4 * length * dim + padding(area, length, 0, dim)
-    return summed(config, area, flops, inputs + length * chunk + max(making, after), prepared=False)
+    gated, width = sizes.kernel.key == "gla", sizes.dim + sizes.value
+    after = 2 * sizes.length * sizes.dim
+    after += max(3 * sizes.states, sizes.states + 3 * sizes.length * sizes.value)
+    making = 4 * sizes.length * sizes.dim + sizes.padding(0, sizes.dim) * gated
+    numbers = (sizes.queries + sizes.copied_keys) * sizes.dim + sizes.padding(sizes.dim, width)
+    numbers += sizes.length * sizes.chunk + max(making, after)
+    numbers += (sizes.keys if gated else 3 * sizes.length) * sizes.dim
+    gates = int(sizes.kernel["rank"]) * (sizes.own + sizes.dim) if gated else 0
+    return sizes.cost(gates, sizes.summing, numbers)
 
 
-def at_once(area: Area, chunk: int, length: int, outs: int, padded: int) -> tuple[int, int, int]:
-    """How many tokens a kernel in segments computes at once, and of `outs` and `padded` what it then holds beside them."""
-    segment = max(chunk, SEGMENT // chunk * chunk)
-    return (segment, outs, 0) if area.queries == area.keys > segment else (length, 0, padded)
+def kda_cost(sizes: Chunks) -> Cost:
+    """The gates of all channels, in gdn2 also of what is erased and written; then the work of the delta rule, a segment
+    at a time. As in gla_cost for chunks that fade little."""
+    two, dim, value, chunk = sizes.kernel.key == "gdn2", sizes.dim, sizes.value, sizes.chunk
+    going = 3 * dim + (2 - two) * chunk + max(chunk, 2 * value)
+    a_token = 2 * chunk + two * dim + max(5 * dim, going)
+    inputs = (sizes.queries + (2 + two) * sizes.keys + 2 * two * sizes.copied_keys) * dim
+    inputs += two * sizes.keys * value
+    padded = sizes.padding(dim, (2 + two) * dim + value)
+    gates = sizes.d_model * (dim + value if two else 1) + dim * (sizes.own + dim)
+    return sizes.cost(gates, sizes.correcting(), sizes.in_segments(inputs, a_token, padded))
 
 
-def kda_cost(config: LayerConfig, area: Area) -> Cost:
-    """The gates of all channels, then the work of the delta rule, a segment at a time; as in gla_cost for chunks that
-    fade little."""
-    dim, value = config.qk_dim, config.v_dim
-    chunk, _, length = chunks_of(config, area, halved=True)
-    flops = 2.0 * area.keys * (config.d_model + dim * (config.d_model / config.score_heads + dim))
-    flops += length * corrected_flops(chunk, dim, value)
-    held, outs, padded = at_once(
-        area, chunk, length, length * value, padding(area, length, dim, 2 * dim + value)
-    )
-    work = padded + held * (
-        2 * chunk + max(5 * dim, 3 * dim + 3 * chunk, 3 * dim + 2 * chunk + 2 * value)
-    )
-    numbers = (area.queries + 2 * area.keys) * dim + outs + max(work, outs)
-    return summed(config, area, flops, numbers, prepared=False)
-
-
-def log_linear_cost(config: LayerConfig, area: Area) -> Cost:
+def log_linear_cost(sizes: Chunks) -> Cost:
     """The gates; within chunks the weights; between them, at every level, a state of D × E for half of the tokens."""
-    dim, value, levels = config.qk_dim, config.v_dim, int(config.kernel["levels"])
-    chunk, count, length = chunks_of(config, area, halved=True)
-    filled, states = power_of_two(count) * chunk, power_of_two(count) * dim * value
-    doublings = power_of_two(count).bit_length() - 1
-    flops = 2.0 * config.d_model * (area.keys + levels * area.queries)
-    flops += 2.0 * length * (chunk * (dim + value) + dim * value) + doublings * filled * dim * value
-    inputs = (area.queries + area.copied_keys + length) * dim + levels * (area.queries + length)
-    inputs += padding(area, length, dim, value)
-    index = 2 * chunk**2 / config.score_heads  # the level of each pair, one table for all heads
-    between = 2 * filled * (dim + value) + 2 * states
-    return summed(
-        config, area, flops, inputs + index + max(3 * length * chunk, between), prepared=False
-    )
+    levels, count = int(sizes.kernel["levels"]), power_of_two(sizes.count)
+    of_token, state = sizes.chunk * (sizes.dim + sizes.value), sizes.dim * sizes.value
+    gates = 2.0 * sizes.d_model * (sizes.keys + levels * sizes.queries)
+    doubling = (count.bit_length() - 1) * count * sizes.chunk * state
+    flops = gates + 2.0 * sizes.length * (of_token + state) + doubling
+    numbers = (sizes.queries + sizes.copied_keys + sizes.length) * sizes.dim
+    numbers += levels * (sizes.queries + sizes.length) + sizes.padding(sizes.dim, sizes.value)
+    numbers += max(3 * sizes.length * sizes.chunk, 2 * count * (of_token + state))
+    index = 2 * sizes.chunk**2 / sizes.heads  # the level of each pair, one table for all heads
+    return summed(sizes.config, sizes.area, flops, numbers + index, prepared=False)
 
 
-def delta_product_cost(config: LayerConfig, area: Area) -> Cost:
+def delta_product_cost(sizes: Chunks) -> Cost:
     """The gates and further keys; then the work of the delta rule with some keys a token."""
-    dim, value, steps = config.qk_dim, config.v_dim, int(config.kernel["steps"])
-    chunk, _, length = chunks_of(config, area)
-    flops = 2.0 * area.keys * config.d_model * (1 + steps + (steps - 1) * dim)
-    flops += length * corrected_flops(chunk, dim, value, steps)
-    wide, pairs = steps * chunk, steps**2 * chunk
-    a_token = dim + steps * (3 * dim + value) + 2 * pairs + wide
-    a_token += max(2 * pairs, pairs + 2 * value)
-    held, outs, padded = at_once(
-        area, chunk, length, length * value, padding(area, length, dim, steps * dim + value)
+    steps, dim = int(sizes.kernel["steps"]), sizes.dim
+    pairs = steps**2 * sizes.chunk
+    a_token = dim + steps * (3 * dim + sizes.value + sizes.chunk)
+    a_token += 2 * pairs + max(2 * pairs, pairs + 2 * sizes.value)
+    padded = sizes.padding(dim, steps * dim + sizes.value)
+    numbers = sizes.in_segments((sizes.queries + steps * sizes.keys) * dim, a_token, padded)
+    return sizes.cost(
+        sizes.d_model * (1 + steps + (steps - 1) * dim), sizes.correcting(steps), numbers
     )
-    inputs = (area.queries + steps * area.keys) * dim
-    numbers = inputs + outs + max(padded + held * a_token, outs)
-    return summed(config, area, flops, numbers, prepared=False)
-
-
-def gdn2_cost(config: LayerConfig, area: Area) -> Cost:
-    """The gates, one of each channel of keys and of values for what is erased and written; then as kda_cost."""
-    dim, value, own = config.qk_dim, config.v_dim, config.d_model / config.score_heads
-    chunk, _, length = chunks_of(config, area, halved=True)
-    flops = 2.0 * area.keys * (config.d_model * (dim + value) + dim * (own + dim))
-    flops += length * corrected_flops(chunk, dim, value)
-    held, outs, padded = at_once(
-        area, chunk, length, length * value, padding(area, length, dim, 3 * dim + value)
-    )
-    work = padded + held * (
-        2 * chunk + dim + max(5 * dim, 3 * dim + 2 * chunk, 3 * dim + chunk + 2 * value)
-    )
-    numbers = (area.queries + 3 * area.keys + 2 * area.copied_keys) * dim + area.keys * value
-    numbers += outs + max(work, outs)
-    return summed(config, area, flops, numbers, prepared=False)
 
 
 def turned_pairs(config: LayerConfig) -> int:
@@ -462,38 +432,21 @@ def turned_pairs(config: LayerConfig) -> int:
     return max(1, int(config.qk_dim * float(config.kernel["share"])) // 2)
 
 
-def trapezoid_cost(config: LayerConfig, area: Area) -> Cost:
+def trapezoid_cost(sizes: Chunks) -> Cost:
     """The gates; within chunks the weights, between them a state of D × E."""
-    dim, value, (chunk, count, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
-    flops = 2.0 * area.keys * config.d_model * (3 + turned_pairs(config) / config.score_heads)
-    flops += length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
-    states, pairs = count * dim * value, turned_pairs(config)
-    within = max(3 * states, states + length * max(3 * chunk, 5 * value))
-    numbers = (area.queries + area.keys) * dim + padding(area, length, dim, dim + value)
-    numbers += length * (2 * dim + 2 * pairs) + within
-    return summed(config, area, flops, numbers, prepared=False)
+    pairs = turned_pairs(sizes.config)
+    within = sizes.states + sizes.length * max(3 * sizes.chunk, 5 * sizes.value)
+    numbers = (sizes.queries + sizes.keys + 2 * sizes.length) * sizes.dim
+    numbers += sizes.padding(sizes.dim, sizes.dim + sizes.value)
+    numbers += 2 * sizes.length * pairs + max(3 * sizes.states, within)
+    return sizes.cost(3 * sizes.d_model + sizes.own * pairs, sizes.summing, numbers)
 
 
-def rwkv7_cost(config: LayerConfig, area: Area) -> Cost:
+def rwkv7_cost(sizes: Chunks) -> Cost:
     """Two gates of all channels; then the work of a delta rule, with products of queries and reads with two sets of keys."""
-    dim, value, rank = config.qk_dim, config.v_dim, int(config.kernel["rank"])
-    chunk, count, length = chunks_of(config, area, halved=True)
-    flops = 4.0 * area.keys * rank * (config.d_model / config.score_heads + dim)
-    flops += length * (corrected_flops(chunk, dim, value) + 4.0 * chunk * (dim + value))
-    flops += 2.0 * length * dim * value
+    dim, value, chunk = sizes.dim, sizes.value, sizes.chunk
+    products = sizes.correcting() + 4.0 * chunk * (dim + value) + 2.0 * dim * value
     a_token = 6 * dim + value + 4 * chunk + max(4 * dim, 3 * chunk, 3 * value)
-    inputs = (area.queries + 6 * area.keys) * dim + padding(area, length, dim, 5 * dim + value)
-    numbers = inputs + length * a_token + count * dim * value
-    return summed(config, area, flops, numbers, prepared=False)
-
-
-def hgrn2_cost(config: LayerConfig, area: Area) -> Cost:
-    """As gla_cost, without gates of its own."""
-    dim, value = config.qk_dim, config.v_dim
-    chunk, count, length = chunks_of(config, area, halved=True)
-    flops = length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
-    states = count * dim * value
-    after = 2 * length * dim + max(3 * states, states + 3 * length * value)
-    inputs = area.queries * dim + area.copied_keys * dim + padding(area, length, dim, dim + value)
-    held = length * (3 * dim + chunk)
-    return summed(config, area, flops, inputs + held + max(4 * length * dim, after), prepared=False)
+    numbers = (sizes.queries + 6 * sizes.keys) * dim + sizes.padding(dim, 5 * dim + value)
+    gates = 2 * int(sizes.kernel["rank"]) * (sizes.own + dim)
+    return sizes.cost(gates, products, numbers + sizes.length * a_token + sizes.states)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from core.attention.basics import ScoreBlock
 from core.attention.kernels.costs import (
     SEGMENT,
+    cost_in_chunks,
     delta_cost,
     gla_cost,
     kda_cost,
@@ -417,7 +418,7 @@ ENTRIES: tuple[Entry, ...] = (
         (BETA_MAX, DELTA_CHUNK),
         short="S(I − βkkᵀ) + βvkᵀ",
         traits=STATE_TRAITS,
-        cost=delta_cost,
+        cost=cost_in_chunks(delta_cost),
         refuse=needs_plain_rows("delta", *CAUSAL),
     ),
     Entry(
@@ -433,7 +434,7 @@ ENTRIES: tuple[Entry, ...] = (
         (BETA_MAX, DELTA_CHUNK),
         short="αS(I − βkkᵀ) + βvkᵀ",
         traits=STATE_TRAITS,
-        cost=delta_cost,
+        cost=cost_in_chunks(delta_cost),
         refuse=needs_plain_rows("gated_delta", *CAUSAL),
     ),
     Entry(
@@ -449,7 +450,7 @@ ENTRIES: tuple[Entry, ...] = (
         (CHUNK,),
         short="aS + Δkvᵀ",
         traits=STATE_TRAITS,
-        cost=ssd_cost,
+        cost=cost_in_chunks(ssd_cost),
         refuse=needs_plain_rows("ssd", *CAUSAL),
     ),
     Entry(
@@ -479,7 +480,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         short="Σ λ·S of {levels} levels",
         traits=frozenset({"implied", "own positions", "layer only"}),
-        cost=log_linear_cost,
+        cost=cost_in_chunks(log_linear_cost, halved=True),
         refuse=needs_plain_rows("log_linear", *CAUSAL),
     ),
     Entry(
@@ -515,7 +516,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         short="Diag(α)S + kvᵀ",
         traits=STATE_TRAITS,
-        cost=gla_cost,
+        cost=cost_in_chunks(gla_cost, halved=True),
         refuse=needs_plain_rows("gla", *CAUSAL),
     ),
     Entry(
@@ -532,7 +533,7 @@ ENTRIES: tuple[Entry, ...] = (
         (BETA_MAX, GLA_CHUNK),
         short="(I − βkkᵀ)Diag(α)S + βkvᵀ",
         traits=STATE_TRAITS,
-        cost=kda_cost,
+        cost=cost_in_chunks(kda_cost, halved=True),
         refuse=needs_plain_rows("kda", *CAUSAL),
     ),
 )

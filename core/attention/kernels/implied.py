@@ -12,7 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.attention.basics import Product, ScoreBlock, eager_cache, split_heads
-from core.attention.kernels.costs import features_cost, power_of_two, retention_cost
+from core.attention.kernels.costs import (
+    cost_in_chunks,
+    features_cost,
+    power_of_two,
+    retention_cost,
+)
 from core.attention.kernels.exact import (
     AttentionInputs,
     Clash,
@@ -533,7 +538,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         short="γ^(i−j)·s",
         traits=STATE_TRAITS,
-        cost=retention_cost,
+        cost=cost_in_chunks(retention_cost),
         refuse=needs_plain_rows("retention", *CAUSAL),
     ),
 )

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from core.attention.kernels.costs import (
     SEGMENT,
+    cost_in_chunks,
     delta_cost,
     delta_product_cost,
-    gdn2_cost,
-    hgrn2_cost,
+    gla_cost,
+    kda_cost,
     power_of_two,
     rwkv7_cost,
     trapezoid_cost,
@@ -427,7 +428,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         short="{steps} × S(I − βkkᵀ) + βvkᵀ",
         traits=STATE_TRAITS,
-        cost=delta_product_cost,
+        cost=cost_in_chunks(delta_product_cost),
         refuse=refuse_turned_keys,
     ),
     Entry(
@@ -454,7 +455,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         short="(I − k(b⊙k)ᵀ)Diag(α)S + k(w⊙v)ᵀ",
         traits=STATE_TRAITS,
-        cost=gdn2_cost,
+        cost=cost_in_chunks(kda_cost, halved=True),
         refuse=needs_plain_rows("gdn2", *CAUSAL),
     ),
     Entry(
@@ -483,7 +484,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         short="aRS + (1−λ)Δa·Rkvᵀ₋₁ + λΔkvᵀ",
         traits=STATE_TRAITS,
-        cost=trapezoid_cost,
+        cost=cost_in_chunks(trapezoid_cost),
         refuse=refuse_single_channels,
     ),
     Entry(
@@ -513,7 +514,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         short="(Diag(w) − (a⊙κ̂)κ̂ᵀ)S + k̃vᵀ",
         traits=STATE_TRAITS,
-        cost=rwkv7_cost,
+        cost=cost_in_chunks(rwkv7_cost, halved=True),
         refuse=needs_plain_rows("rwkv7", *CAUSAL),
     ),
     Entry(
@@ -530,7 +531,7 @@ ENTRIES: tuple[Entry, ...] = (
         (BETA_MAX, DELTA_CHUNK),
         short="αS(I − σ(b)βkkᵀ) + βvkᵀ, q − dk",
         traits=STATE_TRAITS,
-        cost=delta_cost,
+        cost=cost_in_chunks(delta_cost),
         refuse=needs_plain_rows("comba", *CAUSAL),
     ),
     Entry(
@@ -558,7 +559,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         short="Diag(α)S + (1 − α)vᵀ",
         traits=STATE_TRAITS,
-        cost=hgrn2_cost,
+        cost=cost_in_chunks(gla_cost, halved=True),
         refuse=needs_plain_rows("hgrn2", *CAUSAL),
     ),
 )
