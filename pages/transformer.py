@@ -17,8 +17,7 @@ from core.interpret.trace import AttentionTrace, Kind
 from core.models import ModelConfig
 from core.models.config import STACKED
 from core.models.model_summary import Part, with_layers
-from core.models.residual import Residual
-from core.models.transformer import DecoderLayer, EncoderLayer
+from core.models.transformer import DecoderLayer, EncoderLayer, Residual
 from core.pretrained import WRITER
 from core.pretrained.hf_conversion import load_lab_decoder
 from core.pretrained.model_inputs import text_of

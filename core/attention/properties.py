@@ -9,8 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.attention.positions.polar import Polar
-from core.attention.positions.rotary import Position
+from core.attention.positions.rotary import Polar, Position
 from core.attention.scores import Score
 from core.seeding import seed_layer, seeded_generator
 

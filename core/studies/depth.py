@@ -12,7 +12,7 @@ from core.entries import refuse_if
 from core.hooks import hooked
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models import Model, ModelConfig, map_tokens
-from core.models.residual import DepthAttention, Residual, StreamMixing
+from core.models.transformer import DepthAttention, Residual, StreamMixing
 from core.runs.runs import Run
 from core.studies.decode import Checkpoint
 from core.tasks import Example, Task

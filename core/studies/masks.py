@@ -8,8 +8,7 @@ import torch
 from core.attention import AXES, AttentionConfig, Choice, LayerSteps, entry
 from core.attention.masks import COMPOSITIONS, build_mask
 from core.attention.masks.content import Selection, selection
-from core.attention.masks.layouts import Drawing
-from core.attention.masks.patterns import layers_needed
+from core.attention.masks.patterns import Drawing, layers_needed
 from core.seeding import seeded_layer
 from core.tokens import embed, labels, tokenize
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 import torch
 from msgspec import Meta
 
-from core.attention.presets.patterns import LayerPattern
+from core.attention.presets import LayerPattern
 from core.entries import check_fields, refuse_if
 from core.models import ModelConfig
 from core.models.cards.base import ModelCard

@@ -6,8 +6,7 @@ from typing import Any, Literal, get_args
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.attention.cost import ShapesOnly
-from core.attention.presets import attention_name, choice_name
-from core.attention.presets.patterns import LAYER_PATTERNS, LayerPattern
+from core.attention.presets import LAYER_PATTERNS, LayerPattern, attention_name, choice_name
 from core.entries import LONGEST_QUOTE, check_fields, complete, quote, refuse_if
 from core.models import ModelConfig, build_model
 from core.models.cards import CARDS

@@ -44,7 +44,7 @@ def mask_board(
     """
     import torch
 
-    from core.attention.masks.layouts import Drawing
+    from core.attention.masks.patterns import Drawing
 
     names = [token_text(str(token)) for token in tokens]
     data = {
@@ -73,7 +73,7 @@ def mask_board(
 
 def drawing_text(key: str) -> str:
     """The board's drawing as validated text; ConfigError when the browser sent anything else."""
-    from core.attention.masks.layouts import parse_drawing
+    from core.attention.masks.patterns import parse_drawing
 
     return parse_drawing(str(dict(st.session_state[key].get("cells") or {}).get("text", ""))).text()
 

@@ -30,7 +30,7 @@ from core.attention import (
 from core.attention.basics import Softmax
 from core.attention.config import example_config
 from core.attention.kernels.exact import STATELESS, why_no_state
-from core.attention.projections.low_rank import Latent
+from core.attention.projections.multi_head import Latent
 from core.models.transformer import causal_config
 from tests.attention import drawing
 from tests.attention.drawing import (

@@ -60,7 +60,7 @@ from core.claims.experiment import Trained, measure_cell, trained
 from core.claims.run import CELLS, ClaimConfig, create, find_group, load_cells, work
 from core.claims.shipped import ship, shipped
 from core.models import RECURRENT, ModelConfig, Shape, build_model
-from core.models.residual import Residual
+from core.models.transformer import Residual
 from core.runs import worker
 from core.runs.sweeps import SweepClaim
 from core.tasks import Batch, TaskConfig, make_task

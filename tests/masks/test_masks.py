@@ -22,8 +22,7 @@ from core.attention.basics import ScoreBlock
 from core.attention.formula import MAX_NODES, MAX_TEXT, FormulaError, parse
 from core.attention.kernels.exact import slice_inputs
 from core.attention.masks import COMPOSITIONS, MASKS, build_mask, make_mask
-from core.attention.masks.layouts import Drawing, parse_drawing
-from core.attention.masks.patterns import layers_needed
+from core.attention.masks.patterns import Drawing, layers_needed, parse_drawing
 from core.attention.positions import POSITIONS, enters
 from core.attention.positions.relative import Learned, Sinusoidal, sinusoids
 from core.attention.positions.rotary import Position, Rotary, yarn
@@ -167,7 +166,7 @@ def test_bigbird_draws_the_same_blocks_each_time_and_others_by_another_seed():
 def test_bigbird_in_pieces_is_the_same(monkeypatch):
     choice = Choice.of("bigbird", random=3)
     whole = build_mask(choice, 41, 37)
-    monkeypatch.setattr("core.attention.masks.layouts._MAX_CELLS", 5 * 37)
+    monkeypatch.setattr("core.attention.masks.patterns._MAX_CELLS", 5 * 37)
     assert torch.equal(build_mask(choice, 41, 37), whole)
 
 

@@ -17,8 +17,7 @@ from core.attention import (
 )
 from core.attention.basics import split_heads
 from core.attention.config import example, example_config
-from core.attention.presets import distinct_names, preset
-from core.attention.presets.patterns import LAYER_PATTERNS
+from core.attention.presets import LAYER_PATTERNS, distinct_names, preset
 from core.models import (
     MODELS,
     Decoder,

@@ -11,8 +11,7 @@ from transformers.models.qwen4_exp import modeling_qwen4_exp as qwen4
 
 from core.attention import Attention, AttentionConfig, Choice
 from core.attention.basics import ScoreBlock
-from core.attention.masks.content import rotate_first
-from core.attention.masks.indexers import RealBlocks
+from core.attention.masks.content import RealBlocks, rotate_first
 from tests.cases import each
 from tests.oracles.agreement import agree, put, twin
 

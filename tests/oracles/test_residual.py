@@ -11,7 +11,7 @@ from transformers.models.deepseek_v4.configuration_deepseek_v4 import DeepseekV4
 
 from core.entries import ConfigError
 from core.models import ModelConfig, Shape, build_model
-from core.models.residual import DepthAttention, StreamMixing, sinkhorn
+from core.models.transformer import DepthAttention, StreamMixing, sinkhorn
 from tests.cases import each
 from tests.close import assert_close
 from tests.oracles.agreement import agree, fla, put

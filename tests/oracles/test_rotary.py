@@ -33,9 +33,9 @@ from core.attention.positions.contextual import (
     Selective,
     Typed,
 )
-from core.attention.positions.polar import Polar
 from core.attention.positions.rotary import (
     GridRotary,
+    Polar,
     Rotary,
     dynamic_ntk,
     fastest,

@@ -24,12 +24,12 @@ from core.attention.kernels.exact import (
 from core.attention.kernels.implied import CAUSAL, full_precision, needs_plain_rows, real_keys
 from core.attention.masks.content import (
     EPSILON,
+    RealBlocks,
     indexer_loss,
     relu_scores,
     rotate_first,
     top_cells,
 )
-from core.attention.masks.indexers import RealBlocks
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
 
 ROWS = 256  # queries at once

@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from core.attention.basics import ScoreBlock
-from core.attention.masks import content, indexers, layouts, patterns
+from core.attention.masks import content, patterns
 from core.attention.masks.patterns import Combined, Inverted, Mask
 from core.entries import (
     Area,
@@ -78,9 +78,7 @@ COMPOSED: tuple[Entry, ...] = (
 # it shows, "reads length" for one that is another mask in a longer text.
 MASKS = Axis(
     *patterns.ENTRIES,
-    *layouts.ENTRIES,
     *content.ENTRIES,
-    *indexers.ENTRIES,
     *COMPOSED,
     order="none causal padding local causal_local dilated strided block chunked prefix document "
     "tree shared_prefix block_diffusion neighborhood global_window bigbird moba lightning "

@@ -8,7 +8,7 @@ from operator import add
 from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock
-from core.attention.positions import contextual, polar, relative, rotary
+from core.attention.positions import contextual, relative, rotary
 from core.attention.positions.rotary import Position
 from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, find, refuse_if
 
@@ -133,7 +133,6 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 POSITIONS: Axis = Axis(
     *relative.ENTRIES,
     *rotary.ENTRIES,
-    *polar.ENTRIES,
     *contextual.ENTRIES,
     Entry(
         "and",

@@ -1,6 +1,6 @@
 """Projections: where q, k and v come from, and how the heads become one output again."""
 
-from core.attention.projections import combined, low_rank, multi_head
+from core.attention.projections import combined, multi_head
 from core.entries import Axis
 
 # build(config) -> Projection; `sizes` where its heads are not H of C / H. Traits: "folds" where there are more score
@@ -8,7 +8,6 @@ from core.entries import Axis
 # where x and context must be one, "shares keys" where it can take another layer's keys and values.
 PROJECTIONS = Axis(
     *multi_head.ENTRIES,
-    *low_rank.ENTRIES,
     *combined.ENTRIES,
     order="identity multi_head multi_query grouped_query latent grouped_tied tensor_product "
     "keys_as_values differential differential_v2 parallax gated exclusive value_residual "

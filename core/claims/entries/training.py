@@ -40,7 +40,7 @@ from core.entries import Param
 from core.models import Model, ModelConfig
 from core.models.base import Seq2Seq
 from core.models.decoding import Hypothesis, Prompt, beam
-from core.models.residual import Residual
+from core.models.transformer import Residual
 from core.seeding import seeded_normal
 from core.tasks import Example, Task, TaskConfig, make_task
 from core.tasks.base import bleu, exact_match
