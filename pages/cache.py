@@ -252,7 +252,7 @@ model, task = load_lab_decoder({name!r})
 prompt = encode(task, {source_of(study.PROMPT)}, {study.MAX_PROMPT})[1]  # (1, T)
 cached, whole = (write(model, prompt, {count}, with_cache).tokens for with_cache in (True, False))
 print("the same tokens:", cached == whole)
-saved = json.loads(lab_path("core/studies/data/cache.json").read_text("utf-8"))["pairs"][{name!r}]
+saved = json.loads(lab_path("core/studies/data/cache.json").read_text("utf-8"))["measured"][{name!r}]
 seconds = {{"without": saved["whole"]["seconds"][:{count}], "with cache": saved["cached"]["seconds"][:{count}]}}
 print("without the cache", sum(seconds["without"]) / sum(seconds["with cache"]), "times as long")
 """,
@@ -424,7 +424,7 @@ def draw_race() -> None:
     name, count = values.writer, values.count
     saved = cached(study.load_measurement)
     where = f"Saved on {saved.date}, {saved.machine}, processor time, fastest of 3 rounds."
-    pair = saved.pairs[name]
+    pair = saved.measured[name]
     if st.button(
         "Measure on this machine",
         icon=":material/timer:",
@@ -437,7 +437,7 @@ def draw_race() -> None:
         with one_thread():
             where, pair = f"Measured here: {machine()}.", st.session_state[MEASURED][1]
     count = min(count, pair.count)
-    add_script(partial(race, name, count, saved.pairs[name]), "race")
+    add_script(partial(race, name, count, saved.measured[name]), "race")
     cached_seconds, whole_seconds = (
         sum(each.seconds[:count]) for each in (pair.cached, pair.whole)
     )

@@ -470,7 +470,7 @@ def all_heads(values: Values, one: heads.Split, many: heads.Split, cell: Pair) -
 def trained_heads() -> None:
     """One head against several that were trained alike, as `make heads` saved them."""
     saved = cached(heads.load_trained)
-    *models, fed = saved.models
+    *models, fed = saved.measured
     one, *_, four = models
     names = [plural(each.heads, "head") for each in models]
     word, ink = heads.EXAMPLE, Ink.of(theme())

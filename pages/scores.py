@@ -119,7 +119,7 @@ from core.attention.properties import score_properties
 
 properties = [score_properties(Choice(choice.key), {SEED}) for choice in choices]
 ranks, doubling = [each.rank for each in properties], [each.doubling for each in properties]
-times = json.loads(lab_path("core/studies/data/scores.json").read_text("utf-8"))["times"]
+times = json.loads(lab_path("core/studies/data/scores.json").read_text("utf-8"))["measured"]
 for choice, each in zip(choices, properties):
     print(choice.key, each, times.get(choice.key))
 """
@@ -161,7 +161,7 @@ show_maps({{key: each.{shown} for key, each in maps.items()}}, labels(tokens), l
             "ranks": np.array([each.rank for each in properties]),
             "doubling": np.array([each.doubling for each in properties]),
             "[each['seconds'] for each in times.values()]": np.array(
-                [each.seconds for each in cached(study.load_measurement).times.values()]
+                [each.seconds for each in cached(study.load_measurement).measured.values()]
             ),
         },
     )
@@ -337,7 +337,7 @@ def explore() -> None:
         for choice in plain_choices
     ]
     properties = [cached(score_properties, choice, SEED) for choice in plain_choices]
-    times = saved.of(plain_choices)
+    times = tuple(saved.measured.get(choice.key) for choice in plain_choices)
     indices = range(len(scores))
     widest = max(indices, key=lambda at: properties[at].rank)
     seconds = [0.0 if time is None else time.seconds for time in times]

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 
 import msgspec
@@ -12,7 +11,7 @@ import torch
 from core.attention import attend
 from core.models.decoding import Clock, Written, write
 from core.pretrained.hf_conversion import SEEDED, TRAINED, encode, load_lab_decoder
-from core.studies.efficient import ONE_AT_A_TIME, machine, save
+from core.studies.efficient import Saved, alone, save
 
 MAX_PROMPT, STEPS = 16, 8  # tokens of a prompt, and tokens that are written after it
 NAMES = ("q", "k", "v")
@@ -129,7 +128,7 @@ def changes(text: str) -> dict[str, float]:
 
 PROMPT = "the old cat saw the small bird . the old"
 MAX_TOKENS = 256  # tokens that are written
-LIMIT, WAIT = 30.0, 2.0  # seconds of one measurement at most; of waiting for another session's
+LIMIT = 30.0  # seconds of one measurement at most
 
 
 @dataclass(frozen=True)
@@ -159,13 +158,9 @@ def measure(
     """Both ways on this machine, each for at most `limit` seconds."""
     model, task = load_lab_decoder(name)
     _, prompt, _ = encode(task, PROMPT, MAX_PROMPT)
-    locked = ONE_AT_A_TIME.acquire(timeout=WAIT)
-    try:
+    with alone():
         write(model, prompt, 2, True)  # warms up
         return Pair(*(write(model, prompt, count, way, clock, limit) for way in (True, False)))
-    finally:
-        if locked:
-            ONE_AT_A_TIME.release()
 
 
 # The saved times of the page Cache and decoding; `make cache` measures them again.
@@ -175,17 +170,9 @@ SAVED = Path(__file__).parent / "data" / "cache.json"
 ROUNDS, DIGITS = 3, 6  # the fastest round of each step counts; decimals of a second
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """Both ways to write, by the model's name, the day, and the machine."""
-
-    pairs: dict[str, Pair]
-    date: str
-    machine: str
-
-
-def load_measurement() -> Measurement:
-    return msgspec.json.decode(SAVED.read_bytes(), type=Measurement)
+def load_measurement() -> Saved[dict[str, Pair]]:
+    """Both ways to write, by the model's name."""
+    return msgspec.json.decode(SAVED.read_bytes(), type=Saved[dict[str, Pair]])
 
 
 def main() -> None:
@@ -207,7 +194,7 @@ def main() -> None:
                 for way in ways
             )
         )
-    save(SAVED, Measurement(pairs, date.today().isoformat(), machine()))
+    save(SAVED, Saved(pairs))
 
 
 MAX_SEQUENCES, LONGEST = 8, 256

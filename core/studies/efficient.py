@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,6 +24,7 @@ from core.entries import complete
 from core.seeding import seeded_layer
 from core.tokens import embed
 
+T = TypeVar("T")
 HEADS, HEAD_DIM = 4, 64  # of the layers that are measured
 SHORTEST = 128
 ROUNDS = 5
@@ -182,6 +185,26 @@ def weights_of(config: AttentionConfig, tokens: tuple[str, ...]) -> Tensor:
         weights = seeded_layer(config, SEED)(embed(tokens, D_MODEL, SEED)).weights
     assert weights is not None
     return weights[0]
+
+
+@dataclass(frozen=True)
+class Saved(Generic[T]):
+    """What was measured for a page to show, the day, and the machine."""
+
+    measured: T
+    date: str = field(default_factory=lambda: datetime.date.today().isoformat())
+    machine: str = field(default_factory=machine)
+
+
+@contextmanager
+def alone(seconds: float = 2.0) -> Iterator[None]:
+    """Measure while nothing else here is measured; who has waited so long shares the machine."""
+    locked = ONE_AT_A_TIME.acquire(timeout=seconds)
+    try:
+        yield
+    finally:
+        if locked:
+            ONE_AT_A_TIME.release()
 
 
 def save(path: Path, measured: Any) -> None:

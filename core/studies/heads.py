@@ -7,7 +7,7 @@ one head and several trained on a task that needs two relations. `make heads` sa
 import json
 import string
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from core.interpret import trace as analysis
 from core.pretrained import Pretrained, layer_qkv, load_minilm
 from core.pretrained.load import MINILM, MINILM_SHA256
 from core.seeding import pooled_layer, seeded_layer, seeded_normal, seeded_rng
-from core.studies.efficient import machine, save
+from core.studies.efficient import Saved, save
 from core.tokens import embed
 from core.training.seed_stats import SeedStats
 
@@ -297,15 +297,6 @@ class TrainedHeads:
         return SeedStats(self.accuracies, "share")
 
 
-@dataclass(frozen=True)
-class TrainedComparison:
-    """One, two and four heads, then one with a feed-forward network behind it; the day, and the machine."""
-
-    models: tuple[TrainedHeads, ...]
-    date: str
-    machine: str
-
-
 def train_heads(
     heads: int, feed_forward: bool, rate: float, seeds: int = SEEDS, steps: int = STEPS
 ) -> TrainedHeads:
@@ -337,26 +328,26 @@ def train_heads(
     )
 
 
-def load_trained() -> TrainedComparison:
-    return msgspec.json.decode(TRAINED.read_bytes(), type=TrainedComparison)
+def load_trained() -> Saved[tuple[TrainedHeads, ...]]:
+    """One, two and four heads, then one with a feed-forward network behind it."""
+    return msgspec.json.decode(TRAINED.read_bytes(), type=Saved[tuple[TrainedHeads, ...]])
 
 
-def compare_trained() -> TrainedComparison:
+def compare_trained() -> tuple[TrainedHeads, ...]:
     """Train every model at each of RATES on one thread; about two minutes."""
     torch.set_num_threads(1)
-    models = [
+    return tuple(
         max(
             (train_heads(heads, feed_forward, rate) for rate in RATES),
             key=lambda each: each.accuracy.mean,
         )
         for heads, feed_forward in ((1, False), (2, False), (4, False), (1, True))
-    ]
-    return TrainedComparison(tuple(models), date.today().isoformat(), machine())
+    )
 
 
 def main() -> None:
     """Save the trained heads, then MiniLM's q, k and v, each (layers, heads, tokens, head size), and what heads add."""
-    save(TRAINED, compare_trained())
+    save(TRAINED, Saved(compare_trained()))
     model = load_minilm()
     layers = [read_qkv(model, MINILM_TEXT, layer) for layer in range(MINILM_LAYERS)]
     tensors = {

@@ -5,7 +5,6 @@
 
 import time
 from dataclasses import dataclass
-from datetime import date
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,11 +20,10 @@ from core.attention.properties import score_properties
 from core.interpret import trace as analysis
 from core.plugins import describe
 from core.seeding import seeded_layer
-from core.studies.efficient import ONE_AT_A_TIME, machine, save
+from core.studies.efficient import Saved, alone, save
 from core.tokens import SENTENCE, embed, labels, tokenize
 
 TIMED_TOKENS, TIMED_WIDTH, TIMED_HEADS = 64, 64, 4
-LOCK_TIMEOUT = 2.0  # seconds to wait for another measurement; then both share the machine
 MAX_ROUNDS, MIN_ROUNDS, TIME_LIMIT = 20, 3, 0.8  # seconds
 
 
@@ -124,8 +122,7 @@ def timings(
         )
         for choice in choices
     ]
-    locked = ONE_AT_A_TIME.acquire(timeout=LOCK_TIMEOUT)
-    try:
+    with alone():
         sizes = [peak_bytes(work) for work in works]  # the first call, which also warms up
         start, rounds = time.perf_counter(), list[list[float]]()
         while len(rounds) < MIN_ROUNDS or (
@@ -136,9 +133,6 @@ def timings(
             Timing(min(each), size)
             for each, size in zip(zip(*rounds, strict=True), sizes, strict=True)
         )
-    finally:
-        if locked:
-            ONE_AT_A_TIME.release()
 
 
 def _processor_seconds(work: Work) -> float:
@@ -151,21 +145,9 @@ SAVED = Path(__file__).parent / "data" / "scores.json"
 ROUNDS, SECONDS = 400, 20.0  # more than the page takes, for times that a busy moment does not move
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """The time and memory of each score's training step by its key, the day, and the machine."""
-
-    times: dict[str, Timing]
-    date: str
-    machine: str
-
-    def of(self, choices: tuple[Choice, ...]) -> tuple[Timing | None, ...]:
-        """The times of these scores; None for one that came after the measurement, such as a plug-in's."""
-        return tuple(self.times.get(choice.key) for choice in choices)
-
-
-def load_measurement() -> Measurement:
-    return msgspec.json.decode(SAVED.read_bytes(), type=Measurement)
+def load_measurement() -> Saved[dict[str, Timing]]:
+    """The time and memory of each score's training step by its key."""
+    return msgspec.json.decode(SAVED.read_bytes(), type=Saved[dict[str, Timing]])
 
 
 def main() -> None:
@@ -174,7 +156,7 @@ def main() -> None:
     choices = tuple(Choice(item.key) for item in AXES["score"])
     measured = timings(choices, 0, ROUNDS, SECONDS)
     times = {choice.key: timing for choice, timing in zip(choices, measured, strict=True)}
-    save(SAVED, Measurement(times, date.today().isoformat(), machine()))
+    save(SAVED, Saved(times))
 
 
 # One row of scores through a normalizer, by the built module.

@@ -283,7 +283,7 @@ def test_a_measurement_stops_at_its_limit():
 
 def test_the_saved_measurement_covers_all_counts_with_equal_tokens():
     saved = cache_study.load_measurement()
-    for pair in saved.pairs.values():
+    for pair in saved.measured.values():
         assert pair.count == cache_study.MAX_TOKENS
         assert pair.same(pair.count) and pair.ratio(pair.count) > 1
     assert saved.date and "thread" in saved.machine

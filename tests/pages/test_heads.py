@@ -184,7 +184,7 @@ def test_the_square_holds_every_pair_once_each_way():
 @each("heads", (1, 4))
 def test_a_model_that_names_both_neighbours_is_the_saved_one_s_size(heads):
     short = compute.train_heads(heads, False, 1e-2, seeds=2, steps=60)
-    saved = next(each for each in compute.load_trained().models if each.heads == heads)
+    saved = next(each for each in compute.load_trained().measured if each.heads == heads)
     assert short.parameters == saved.parameters and len(saved.accuracies) == compute.SEEDS
     np.testing.assert_allclose(np.sum(saved.weights, 1), 1, atol=1e-3)
     assert np.shape(short.weights) == np.shape(saved.weights) == (heads, len(compute.EXAMPLE))

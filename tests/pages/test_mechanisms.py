@@ -620,14 +620,14 @@ def test_the_network_takes_more_memory_than_the_product():
 def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(monkeypatch):
     page = open_at("scores")
     saved = study.load_measurement()
-    assert set(saved.times) == set(SCORES), "run make scores"
+    assert set(saved.measured) == set(SCORES), "run make scores"
     slow = tuple(study.Timing(1.0 + place, 1000) for place in range(len(SCORES)))
     monkeypatch.setattr(study, "timings", lambda choices, repetition: slow)
     assert saved.date in page_text(page) and duration(7.0) not in page_text(page)
     page.button(key="scores:measure").click().run()
     headline = next(e.proto.body for e in page.get("html") if "as long as" in e.proto.body)
-    slowest = max(saved.times.values(), key=lambda time: time.seconds).seconds
-    assert f"{number(slowest / saved.times['scaled_dot'].seconds)} ×" in headline
+    slowest = max(saved.measured.values(), key=lambda time: time.seconds).seconds
+    assert f"{number(slowest / saved.measured['scaled_dot'].seconds)} ×" in headline
     assert f"<td>{duration(7.0)}</td>" in html_text(page), "the table has the times of this machine"
 
 
