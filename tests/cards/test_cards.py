@@ -159,67 +159,53 @@ UNKNOWN = {  # for its second layer, an indexer of blocks that is not read
 }
 
 
-def test_blocks_are_stored_as_deepseek_v4_does():
+EVERY, PICKED = card("deepseek_v4").distinct
+NEAR, OPEN, INDEXED = (
+    card(key).layers[at] for key, at in (("inkling", 0), ("glm5_flash", 3), ("deepseek_v32", 0))
+)
+# Queries and keys of 256 numbers a head; values, gate and last map of 432; a gated feed-forward layer of 6,912.
+RETNET = 2 * 4096**2 + 3 * 4096 * 6912 + 3 * 4096 * 6912 + 2 * 4096
+
+
+@each(("found", "expected"), [
     # Keys of 512 numbers are values too: of a window of 127, and of each whole block. Of a token whose block is not
     # whole, two vectors wait. Overlapping blocks have two of each and keep four tokens; the indexer's have 128 numbers.
-    every, picked = card("deepseek_v4").distinct
-    assert every.stored(300) == 512 * (127 + 2 + 2 * 44) and every.keys(300) == 128 + 2
-    assert picked.stored(302) == 512 * 127 + (512 + 128) * (75 + 4 * 2 + 2 * 4)
-    assert picked.stored(3) == 512 * 3 + 640 * 12 and picked.keys(10**5) == 128 + 512
-    assert picked.flops(302) == 2 * 64 * 2 * 512 * (128 + 75) + 2 * 64 * 128 * 75
-    one, length = card("deepseek_v4"), 10**5 - 10**5 % 128
-    grown = one.cache_numbers(length + 128) - one.cache_numbers(length)
-    assert 2 * grown == 128 * one.late_bytes(length) == 128 * (one.token_bytes - 2 * 43 * 512)
-
-
-def test_a_bias_by_distance_costs_all_of_its_distances():
+    ((EVERY.stored(300), EVERY.keys(300)), (512 * (127 + 2 + 2 * 44), 128 + 2)),
+    (PICKED.stored(302), 512 * 127 + (512 + 128) * (75 + 4 * 2 + 2 * 4)),
+    ((PICKED.stored(3), PICKED.keys(10**5)), (512 * 3 + 640 * 12, 128 + 512)),
+    (PICKED.flops(302), 2 * 64 * 2 * 512 * (128 + 75) + 2 * 64 * 128 * 75),
+    (card("deepseek_v4").late_bytes(128 * 700), card("deepseek_v4").token_bytes - 2 * 43 * 512),
+    (2 * (card("deepseek_v4").cache_numbers(128 * 701) - card("deepseek_v4").cache_numbers(128 * 700)),
+     128 * card("deepseek_v4").late_bytes(128 * 701)),
     # Inkling: 16 profiles over 512 distances in each of 64 heads; keys and values of 16 heads, and what four
     # convolutions over 4 tokens hold.
-    near = card("inkling").layers[0]
-    assert near.flops(2000) == 2 * 64 * (2 * 128 * 512 + 16 * 512)
-    assert near.stored(2000) == 2 * 16 * 128 * (511 + 4) + 2 * 4 * 6144
-    assert near.config.position["distance"] == 512 and near.config.projection["taps"] == "fixed"
-    assert card("inkling2").layers[5].config.projection["taps"] == "dynamic"
-
-
-def test_an_unfinished_block_is_read_beside_the_chosen_ones():
+    ((NEAR.flops(2000), NEAR.stored(2000)),
+     (2 * 64 * (2 * 128 * 512 + 16 * 512), 2 * 16 * 128 * (511 + 4) + 2 * 4 * 6144)),
+    ((NEAR.config.position["distance"], NEAR.config.projection["taps"]), (512, "fixed")),
+    (card("inkling2").layers[5].config.projection["taps"], "dynamic"),
     # GLM-5.3: 128 blocks of 16 keys, and those after the last whole block; an index key, its gates, and a mark.
-    layer = card("glm5_flash").layers[3]
-    assert layer.keys(100) == 100 and layer.keys(5003) == 128 * 16 + 11
-    assert layer.stored(10) == 10 * (layer.config.sizes.cache + 2 * 128 + 1)
-    beta = [card(key).layers[0].config.kernel["beta_max"] for key in ("olmo_hybrid", "qwen3_next")]
-    assert beta == [2.0, 1.0]
-
-
-def test_retnet_by_hand():
-    # Queries and keys of 256 numbers a head; values, gate and last map of 432; a gated feed-forward layer of 6,912.
-    layer = 2 * 4096**2 + 3 * 4096 * 6912 + 3 * 4096 * 6912 + 2 * 4096
-    retnet = card("retnet")
-    assert retnet.parameters == 32 * layer + 4096
-    assert retnet.cache_numbers(10) == retnet.cache_numbers(10**6) == 32 * 16 * 256 * 432
-    assert retnet.flops(7) == 2 * 32 * (layer - 2 * 4096) + 2 * 2 * retnet.cache_numbers(1)
-
-
-def test_a_token_uses_some_of_the_experts():
+    ((OPEN.keys(100), OPEN.keys(5003)), (100, 128 * 16 + 11)),
+    (OPEN.stored(10), 10 * (OPEN.config.sizes.cache + 2 * 128 + 1)),
+    ([card(key).layers[0].config.kernel["beta_max"] for key in ("olmo_hybrid", "qwen3_next")], [2.0, 1.0]),
+    (card("retnet").parameters, 32 * RETNET + 4096),
+    ([card("retnet").cache_numbers(length) for length in (10, 10**6)], [32 * 16 * 256 * 432] * 2),
+    (card("retnet").flops(7), 2 * 32 * (RETNET - 2 * 4096) + 4 * card("retnet").cache_numbers(1)),
     # Published as 5.1, 21, 37, 17, 3 and 3 billion, some without the embeddings.
-    assert {
-        key: round(card(key).active / 1e9, 1)
-        for key in ("gpt_oss", "deepseek_v2", "deepseek_v32", "llama4", "qwen3_next", "kimi_linear")
-    } == {
-        "gpt_oss": 5.7,
-        "deepseek_v2": 21.4,
-        "deepseek_v32": 38.4,
-        "llama4": 17.2,
-        "qwen3_next": 3.9,
-        "kimi_linear": 3.5,
-    }
-
-
-def test_a_picked_key_is_stored_like_all_others_and_costs_its_index():
+    ([round(card(key).active / 1e9, 1) for key in (
+        "gpt_oss", "deepseek_v2", "deepseek_v32", "llama4", "qwen3_next", "kimi_linear")],
+     [5.7, 21.4, 38.4, 17.2, 3.9, 3.5]),
     # One layer of DeepSeek-V3.2: 2,048 keys a query, but a latent, a rotated key and an index of each token stored.
-    layer = card("deepseek_v32").layers[0]
-    assert layer.stored(10_000) == 10_000 * (512 + 64 + 128)
-    assert layer.flops(10_000) == 2 * 128 * (192 + 128) * 2048 + 2 * 64 * 128 * 10_000
+    (INDEXED.stored(10_000), 10_000 * (512 + 64 + 128)),
+    (INDEXED.flops(10_000), 2 * 128 * (192 + 128) * 2048 + 2 * 64 * 128 * 10_000),
+    # A small pattern shares keys as the model does.
+    ([config.kv_heads for config in card("llama3").small()], [2]),
+    ({config.kv_heads for config in card("gpt_oss").small()}, {1}),
+    ([config.mask["lookback"] for config in card("gpt_oss").small() if config.mask.key == "causal_local"], [3]),
+    # A loop is passed again and counted once.
+    ((len(card("dory").blocks), card("dory").parameter_rows["Used again"] < 0), (36 + 20, True)),
+])  # fmt: skip
+def test_what_is_stored_and_computed_by_hand(found, expected):
+    assert found == expected
 
 
 def test_patterns_are_those_that_the_models_repeat():
@@ -266,16 +252,6 @@ def test_the_pattern_in_small_runs(key, sizes):
         out = Attention(config)(x, key_mask=real, record=False).merged
         (grad,) = torch.autograd.grad(out.square().sum(), x)
         assert out.shape == x.shape and out.isfinite().all() and grad.isfinite().all()
-
-
-def test_a_small_pattern_shares_keys_as_the_model_does():
-    assert [config.kv_heads for config in card("llama3").small()] == [2]
-    assert {config.kv_heads for config in card("gpt_oss").small()} == {1}
-    assert [
-        config.mask["lookback"]
-        for config in card("gpt_oss").small()
-        if config.mask.key == "causal_local"
-    ] == [3]
 
 
 def test_counting_imports_no_compiler():

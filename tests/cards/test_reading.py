@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from core.models.cards import BY_HAND, CARDS, card
+from core.models.cards import BY_HAND, CARDS
 from core.models.cards.base import ModelCard
 from core.pretrained.base import PretrainedError
 from core.pretrained.cards import card_of_model, empty_model, parse_card
@@ -89,8 +89,3 @@ def test_any_type_of_model_gets_its_exact_parameters_or_a_sentence(name):
         assert re.search(r"cannot be built|has no |with an encoder|that is no ", str(error))
     else:
         assert one.parameters == sum(weight.numel() for weight in model.parameters())
-
-
-def test_a_loop_is_passed_again_and_counted_once():
-    one = card("dory")
-    assert len(one.blocks) == 36 + 20 and one.parameter_rows["Used again"] < 0

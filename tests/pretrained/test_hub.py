@@ -164,33 +164,7 @@ def test_the_token_is_handed_on_to_the_hub_alone(served):
         hub.plan("lab/gated", token="hf_wrong")
 
 
-def test_names_in_their_forms(served):
-    for text, named in (
-        (" gpt2 ", ("gpt2", "main")),
-        ("gpt2@", ("gpt2", "main")),
-        ("google/vit@refs/pr/1", ("google/vit", "refs/pr/1")),
-        ("https://huggingface.co/google/vit/tree/refs%2Fpr%2F1", ("google/vit", "refs/pr/1")),
-        ("huggingface.co/google/vit/", ("google/vit", "main")),
-    ):
-        assert hub.parse(text) == named
-    for text in (
-        "",
-        "  ",
-        "two words",
-        "a/b/c",
-        "../up",
-        "a/..",
-        "/root",
-        "a//b",
-        "é/é",
-        "Oé",
-        "a\0b",
-        "gpt2@../x",
-    ):
-        with pytest.raises(
-            PretrainedError, match="revision" if "@" in text else "write owner/name"
-        ):
-            hub.parse(text)
+def test_a_revision_is_named(served):
     assert hub.plan("lab/bert", "refs/pr/1").commit == COMMIT
     with pytest.raises(PretrainedError, match="no revision v9"):
         hub.plan("lab/bert", "v9")

@@ -1098,6 +1098,13 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
     (lambda: [hub.format_bytes(one) for one in (999_999, 10**6, 10**7, 10**9 - 1, 10**9, 10**10)],
      ["1,000 kB", "1.0 MB", "10 MB", "1,000 MB", "1.0 GB", "10 GB"]),
     (lambda: hub.parse("hf.co/a/b/tree/x/blob/y"), ("a/b", "x/blob/y")),
+    *((lambda text=text: hub.parse(text), named) for text, named in (
+        (" gpt2 ", ("gpt2", "main")), ("gpt2@", ("gpt2", "main")), ("google/vit@refs/pr/1", ("google/vit", "refs/pr/1")),
+        ("https://huggingface.co/google/vit/tree/refs%2Fpr%2F1", ("google/vit", "refs/pr/1")),
+        ("huggingface.co/google/vit/", ("google/vit", "main")))),
+    *((lambda text=text: refusal(lambda: hub.parse(text)).partition("; write ")[2], "a branch, a tag or a commit."
+       if "@" in text else "owner/name, such as distilbert/distilgpt2, or name@revision.")
+      for text in ("  ", "two words", "a/b/c", "../up", "a/..", "/root", "a//b", "é/é", "Oé", "a\0b", "gpt2@../x")),
     *((lambda name=name: refusal(lambda: hub.parse(name)), sentence) for name, sentence in (
         (" a--b ", "“a--b” is not the name of a model on the hub; write owner/name, such as distilbert/distilgpt2, or "
          "name@revision."),
