@@ -45,33 +45,6 @@ def test_maps_are_told_apart_by_kind():
 # Every figure of a head, against maps whose answer is known by hand.
 
 
-def test_figures_by_hand():
-    # Two heads agree in half of the first row and in all of the second; the third looks elsewhere.
-    weights = np.array([[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]], np.float32)
-    np.testing.assert_allclose(analysis.entropy(weights), [[np.log(2), 0.0]], rtol=1e-6)
-    assert [
-        float(analysis.breadth(one)[0])
-        for one in (np.full((1, 1, 2), 0.5), np.ones((1, 1, 1)), weights)
-    ] == pytest.approx([1, 0, np.log(2) / 2 / np.log(3)])
-    # Row 0: half of it one away
-    np.testing.assert_allclose(analysis.mean_distance(weights), [0.25])
-    others = [[[0, 0.5, 0.5], [0, 1, 0]], [[0, 0, 1], [1, 0, 0]]]
-    overlap = analysis.overlap(np.concatenate([weights, others]).astype(np.float32))
-    np.testing.assert_allclose(overlap, [[1, 0.75, 0], [0.75, 1, 0.25], [0, 0.25, 1]])
-    maps = tuple(
-        AttentionMap(
-            "self",
-            layer,
-            np.eye(4)[np.clip(np.add.outer(heads, np.arange(4)), 0, 3)],
-            (*"abcd",),
-            (*"abcd",),
-        )
-        for layer, heads in enumerate(((1, 0), (0, -1)))
-    )
-    strongest = analysis.strongest(AttentionTrace(maps, "test"), analysis.previous_token)
-    assert strongest == (1, 1, pytest.approx(1.0))
-
-
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**31))
 def test_bounds_hold_for_any_weights(size, heads, seed):
     scores = np.random.default_rng(seed).normal(0, 3, (heads, size, size))
@@ -124,17 +97,6 @@ def three_layers(seed: int) -> AttentionTrace:
     return AttentionTrace(stack("self", layers, "abcdefg", "abcdefg"), "test")
 
 
-def test_rollout_and_flow_of_two_layers_by_hand():
-    # Â = ½A + ½I; the first row of the second layer looks away, so it gets ½ of what each place had.
-    # Flow from b to a: ½ through b's own place; from a to a: ½ down each side, of which b's side lets ½ through.
-    first = np.array([[[1.0, 0.0], [1.0, 0.0]]], np.float32)  # Â = [[1, 0], [.5, .5]]
-    second = np.array([[[0.0, 1.0], [0.0, 1.0]]], np.float32)  # Â = [[.5, .5], [0, 1]]
-    trace = AttentionTrace(stack("self", [first, second], "ab", "ab"), "test")
-    np.testing.assert_allclose(rollout(graph(trace, "self", 0)), [[1.0, 0.0], [0.5, 0.5]])
-    np.testing.assert_allclose(rollout(graph(trace, "self", 1)), [[0.75, 0.25], [0.5, 0.5]])
-    np.testing.assert_allclose(flows(graph(trace, "self", 1)), [[1.0, 0.5], [0.5, 0.5]], atol=1e-8)
-
-
 @each(
     "flow_graph",
     [graph(three_layers(seed), "self", 2) for seed in range(4)]
@@ -174,16 +136,6 @@ def test_what_a_decoder_owes_to_its_source_is_the_product_by_hand():
     first, *others = flow_graph
     np.testing.assert_allclose(first.sum(-1), [1, 1, 1, 1, 1, 0, 0, 0])  # of the source alone
     assert all(np.allclose(step.sum(-1), 1.0) for step in others)
-
-
-def test_a_sink_carries_nothing_on():
-    weights = np.array([[[0.2, 0.0, 0.8], [0.1, 0.1, 0.8]]], np.float32)
-    trace = AttentionTrace(
-        (AttentionMap("causal", 0, weights, ("a", "b"), ("a", "b", "sink")),), "test"
-    )
-    np.testing.assert_allclose(
-        rollout(graph(trace, "causal", 0)), [[1.0, 0.0], [0.1 / 1.2, 1.1 / 1.2]], rtol=1e-6
-    )
 
 
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(0, 2**31))
@@ -330,19 +282,6 @@ def test_rows_keep_their_sum_unless_they_spent_everything_on_hidden_keys(row, co
     assert map_transform.transform_map(item, MapTransform.plain(1, 3)) is item
 
 
-def test_a_cell_is_found_through_the_lens_and_back():
-    rows = map_transform.group_by_word((None, 0, 0, 1))
-    seen = MapTransform(
-        map_transform.hide_tokens(rows, (True, False, False, False)), ((2,), (0, 1))
-    )
-    assert [seen.shown_cell(cell) for cell in ((2, 1), (0, 1))] == [
-        (0, 1),
-        None,
-    ] and seen.source_cell((0, 1)) == (1, 0)
-    # Groups are ordered by value, and equals keep their order
-    assert map_transform.sort_groups(((0,), (1, 2), (3,)), [0.2, 0.2, 0.6]) == ((3,), (0,), (1, 2))
-
-
 @each("weight", [0.2, 0.5])
 def test_a_sink_gets_more_than_three_tenths_of_every_query_that_sees_it(weight):
     sunk = np.tri(6, dtype=np.float32) / np.arange(1, 7, dtype=np.float32)[:, None] * (1 - weight)
@@ -362,25 +301,6 @@ def trace(tokens, layers=2, heads=3, seed=0, kind="self") -> AttentionTrace:
     chance, size = np.random.default_rng(seed), (layers, heads, len(tokens), len(tokens))
     weights = softmax(2 * chance.normal(size=size), axis=-1).astype(np.float32)
     return AttentionTrace(stack(kind, list(weights), tokens, tokens), f"seed {seed}")
-
-
-def test_moved_by_hand_is_the_total_variation_between_the_rows():
-    rows = [[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]], [[[0.25, 0.75, 0.0], [0.0, 0.5, 0.5]]]
-    one, other = (
-        AttentionTrace(stack("cross", [np.array(each, np.float32)], "ab", "xyz"), "")
-        for each in rows
-    )
-    (moved,), (still,) = changes(one, other), changes(one, one)
-    assert (moved.moved, moved.difference, still.moved) == pytest.approx((0.625, 1.25 / 3, 0))
-
-
-def test_a_word_put_in_is_nobodys_and_one_put_for_another_stands_beside_it():
-    alignment = align(["the", "cat", "sat", "."], ["the", "black", "cat", "sat", "."])
-    assert alignment == ((0, 0), (None, 1), (1, 2), (2, 3), (3, 4))
-    assert align(["x", *200 * ["a"]], 200 * ["a"])[0] == (0, None)  # of long lines, too
-    first, second = ["It", "was", "too", "tired", "."], ["it", "was", "wide", "."]
-    pairs = align(first, second)
-    assert names(first, second, pairs) == ["It", "was", "too / wide", "tired / –", "."]
 
 
 @given(WORDS, WORDS)
@@ -471,3 +391,60 @@ def test_what_may_not_be_attended_to_stays_so():
     causal = AttentionMap("causal", 0, weights, (*"abc",), (*"abc",), mask[None])
     aligned = Aligned.of(*[AttentionTrace((causal,), "causal")] * 2)
     np.testing.assert_array_equal(aligned.on_grid(1, 0, 0)[1], mask)
+
+
+# Two heads agree in half of the first row and in all of the second; the third looks elsewhere.
+HEADS = np.array([[[0.5, 0.5, 0], [0, 1, 0]], [[0, 0.5, 0.5], [0, 1, 0]], [[0, 0, 1], [1, 0, 0]]])
+# Â = ½A + ½I is [[1, 0], [.5, .5]] and [[.5, .5], [0, 1]]; the first row of the second layer looks away, so it gets ½ of
+# what each place had. Flow from b to a: ½ through b's own place; from a to a: ½ down each side, of which b's side lets
+# ½ through.
+TWO = AttentionTrace(
+    stack("self", [np.array([[[1.0, 0], [1, 0]]]), np.array([[[0, 1.0], [0, 1]]])], "ab", "ab"), ""
+)
+SUNK = np.array([[[0.2, 0.0, 0.8], [0.1, 0.1, 0.8]]])
+CROSSED = [
+    AttentionTrace(stack("cross", [np.array(rows)], "ab", "xyz"), "")
+    for rows in ([[[1.0, 0, 0], [0.5, 0.5, 0]]], [[[0.25, 0.75, 0], [0, 0.5, 0.5]]])
+]
+MIXED = ["It", "was", "too", "tired", "."], ["it", "was", "wide", "."]
+SHIFTED = AttentionTrace(
+    stack("self", [np.eye(4)[np.clip(np.add.outer(heads, np.arange(4)), 0, 3)]
+                   for heads in ((1, 0), (0, -1))], "abcd", "abcd"), "")  # fmt: skip
+SEEN = MapTransform(
+    map_transform.hide_tokens(((0,), (1, 2), (3,)), (True, False, False, False)), ((2,), (0, 1))
+)
+
+
+@each(("found", "expected"), [
+    (analysis.entropy(HEADS[:1]), [[np.log(2), 0]]),
+    ([analysis.breadth(one)[0] for one in (np.full((1, 1, 2), 0.5), np.ones((1, 1, 1)), HEADS[:1])],
+     [1, 0, np.log(2) / 2 / np.log(3)]),
+    (analysis.mean_distance(HEADS[:1]), [0.25]),  # half of the first row is one away
+    (analysis.overlap(HEADS), [[1, 0.75, 0], [0.75, 1, 0.25], [0, 0.25, 1]]),
+    (analysis.strongest(SHIFTED, analysis.previous_token), (1, 1, 1)),
+    (rollout(graph(TWO, "self", 0)), [[1, 0], [0.5, 0.5]]),
+    (rollout(graph(TWO, "self", 1)), [[0.75, 0.25], [0.5, 0.5]]),
+    (flows(graph(TWO, "self", 1)), [[1, 0.5], [0.5, 0.5]]),
+    # A sink carries nothing on.
+    (rollout(graph(AttentionTrace((AttentionMap("causal", 0, SUNK, ("a", "b"), ("a", "b", "sink")),), ""), "causal", 0)),
+     [[1, 0], [0.1 / 1.2, 1.1 / 1.2]]),
+    # What moved is the total variation between the rows.
+    ([(one.moved, one.difference) for pair in (CROSSED, CROSSED[:1] * 2) for one in changes(*pair)],
+     [(0.625, 1.25 / 3), (0, 0)]),
+])  # fmt: skip
+def test_a_figure_is_that_by_hand(found, expected):
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+@each(("found", "expected"), [
+    # A word put in is nobody's, in long lines, too; one put for another stands beside it.
+    (align(["the", "cat", "sat", "."], ["the", "black", "cat", "sat", "."]), ((0, 0), (None, 1), (1, 2), (2, 3), (3, 4))),
+    (align(["x", *200 * ["a"]], 200 * ["a"])[0], (0, None)),
+    (names(*MIXED, align(*MIXED)), ["It", "was", "too / wide", "tired / –", "."]),
+    # A cell is found through the lens and back; groups are ordered by value, and equals keep their order.
+    (map_transform.group_by_word((None, 0, 0, 1)), ((0,), (1, 2), (3,))),
+    ([SEEN.shown_cell((2, 1)), SEEN.shown_cell((0, 1)), SEEN.source_cell((0, 1))], [(0, 1), None, (1, 0)]),
+    (map_transform.sort_groups(((0,), (1, 2), (3,)), [0.2, 0.2, 0.6]), ((3,), (0,), (1, 2))),
+])  # fmt: skip
+def test_tokens_are_aligned_and_grouped_as_by_hand(found, expected):
+    assert found == expected
