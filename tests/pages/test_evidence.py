@@ -13,7 +13,15 @@ from dashboard.draw.grids import short
 from dashboard.ui import panels
 from dashboard.ui.models import ModelRef, load_model, reading_of
 from pages import evidence
-from tests.pages.app import captions, csv_rows, open_at, page_text, query_value
+from tests.pages.app import (
+    Case,
+    assert_case,
+    captions,
+    csv_rows,
+    open_at,
+    page_text,
+    query_value,
+)
 from tests.tiny_models import save
 
 INDUCTION = {"inside:model": "induction"}
@@ -49,16 +57,24 @@ def test_arrays_alone_show_what_follows_from_weights():
     assert "In L1·H1, a puts 0.33" in page_text(app)
 
 
-def test_maps_too_large_to_stand_side_by_side_show_a_row(monkeypatch):
-    monkeypatch.setattr(evidence, "MAX_DRAWN", 8)
-    says = "17 × 17 cells are too many to show side by side, so only row 16 is shown"
-    assert says in page_text(open_at("evidence", **INDUCTION))
+ROW = "17 × 17 cells are too many to show side by side, so only row 16 is shown"
 
 
-def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(monkeypatch):
-    monkeypatch.setattr("core.interpret.evidence.free_bytes", lambda: 10_000)
-    text = page_text(open_at("evidence", **INDUCTION, **{"inside:text": "the dark . the dark"}))
-    assert "The gradient is left out" in text and "Written" in text and "Gradient" not in text
+@pytest.mark.parametrize(
+    "place, value, text, case",
+    [
+        ("pages.evidence.MAX_DRAWN", 8, {}, Case(says=[ROW])),
+        (
+            "core.interpret.evidence.free_bytes",
+            lambda: 10_000,
+            {"inside:text": "the dark . the dark"},
+            Case(says=["The gradient is left out", "Written"], never=["Gradient"]),
+        ),
+    ],
+)
+def test_what_there_is_no_room_for_is_said(place, value, text, case, monkeypatch):
+    monkeypatch.setattr(place, value)
+    assert_case(open_at("evidence", **INDUCTION, **text), case)
 
 
 def test_the_heads_are_told_as_csv():
