@@ -749,12 +749,12 @@ def _page_head(controls: Values, circuits: Circuits) -> None:
         moves = name == "OV"
         with column:
             st.markdown(f"## {'What it moves' if moves else 'What it looks for'}")
-            chart_title(f"Singular values of its {name} circuit")
             draw_chart(
                 st,
                 singular_bars(values[name], theme()),
                 key=f"circuits:{name}",
                 alt=f"The singular values of the {name} circuit, largest first",
+                heading=f"Singular values of its {name} circuit",
             )
             if not circuits.has_tokens(head[0]):
                 continue

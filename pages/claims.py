@@ -713,15 +713,13 @@ def _results(claim: Claim, sources: Mapping[str, ClaimResult], guess: dict[str, 
     named = {WHOSE[name][0]: each for name, each in sources.items()}
     for figure in claim.figures:
         drawn = guess.get(figure.measure)
-        chart_title(
-            figure.title,
-            legend=legend(curves_of(figure, named, theme(), drawn), Ink.of(theme()), least=1),
-        )
         draw_chart(
             st,
             results_figure(figure, named, theme(), drawn),
             key=key(f"figure:{figure.measure}"),
             alt=f"{figure.title} of each condition, over seeds",
+            heading=figure.title,
+            legend=legend(curves_of(figure, named, theme(), drawn), Ink.of(theme()), least=1),
         )
     for name, each in sources.items():
         judged = each.verdict

@@ -104,7 +104,6 @@ from dashboard.page import (
     axis_style,
     byte_size,
     caption,
-    chart_title,
     details,
     draw_chart,
     fact,
@@ -1023,12 +1022,12 @@ def _draw(measurement: Measurement, controls: Values) -> None:
     values = measurement.corpus.values_of(chosen.measure.key, chosen.head)
     with right:
         # Draw the picked head's values over all texts, and its mean
-        chart_title(f"{chosen.measure.name} of {name} in every {noun}")
         draw_chart(
             st,
             histogram(values, chosen.measure, f"{noun}s", theme()),
             key=key("histogram"),
             alt=f"How many {noun}s have which {in_sentence(chosen.measure)} in {name}",
+            heading=f"{chosen.measure.name} of {name} in every {noun}",
         )
         fact(about(fact_text(measurement, chosen.measure, chosen.head), noun))
     corpus = measurement.corpus
@@ -1107,15 +1106,13 @@ def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
             st.session_state[key("head")] = point["name"]
             _store_head(measurement, controls.ref)
 
-    chart_title(
-        f"{controls.y.name} and {in_sentence(controls.x)} of every head, the mean over {controls.noun}s"
-    )
     spec = head_scatter(measurement, x, y, head, theme())
     draw_chart(
         st,
         *split_data(titles_as_marks(spec, Ink.of(theme()))),
         key=key("scatter"),
         alt="Every head as a point of two measures",
+        heading=f"{controls.y.name} and {in_sentence(controls.x)} of every head, the mean over {controls.noun}s",
         selection_mode="head",
         on_select=pick,
     )
@@ -1147,12 +1144,12 @@ def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> Head
     points = joint_map(*vectors.head(*chosen.head))
     colour = FIELDS.draw("colour", into=HERE).colour
     name = measurement.scores.name(chosen.head)
-    chart_title(f"Queries ● and keys ▲ of {name} in the plane of most variance")
     draw_chart(
         st,
         joint_chart(points, vectors, colour, theme()),
         key=key("map"),
         alt=f"Queries and keys of {name} in the plane of most variance",
+        heading=f"Queries ● and keys ▲ of {name} in the plane of most variance",
     )
     near = nearness(points, vectors, *chosen.head)
     caption(

@@ -105,7 +105,6 @@ from dashboard.page import (
     add_script,
     attention_view,
     caption,
-    chart_title,
     cut,
     details,
     draw_chart,
@@ -279,9 +278,15 @@ def head_chart(column: Any, title: str, spec: Spec, key: str, field: str, alt: s
         if point := pressed_point(key, "head"):
             st.session_state[field] = point["name"]
 
-    chart_title(title, column)
     draw_chart(
-        column, spec, key=key, width="content", alt=alt, selection_mode="head", on_select=pick
+        column,
+        spec,
+        key=key,
+        width="content",
+        alt=alt,
+        heading=title,
+        selection_mode="head",
+        on_select=pick,
     )
 
 
@@ -465,15 +470,13 @@ def _one_head(
             query=None if example is None else example.query,
             fact=f"Head {scores.name(head)} on {len(line)} tokens",
         )
-    chart_title(
-        f"{scores.name(head)} in every role; the line is chance, ± 3 standard deviations", right
-    )
     with right:
         draw_chart(
             st,
             head_bars(scores, head, theme()),
             key="head_roles:bars",
             alt=f"The scores of {scores.name(head)} in every role, compared with chance",
+            heading=f"{scores.name(head)} in every role; the line is chance, ± 3 standard deviations",
         )
         fact(text_fact(shown, kind, example, role, noun))
     # A row a role: how many heads have it, the head that has most of it, its score and chance, and an example
@@ -694,12 +697,12 @@ def draw_syntax(choice: ModelChoice) -> None:
         WORD_HEAD,
         f"Layers by heads, each with its accuracy for {NAMES[relation]}",
     )
-    chart_title("The best head of each relation; the tick is the best fixed offset", right)
     draw_chart(
         right,
         relation_dots(result, relation, theme()),
         key="head_roles:relations",
         alt="Relations with the accuracy of their best head and of the best fixed offset",
+        heading="The best head of each relation; the tick is the best fixed offset",
     )
     source, target = score.relation.ends(score.reverse)
     own, (best, low, high) = float(score.accuracy[head]), score.held_out_share

@@ -758,12 +758,13 @@ def _curves(controls: Values, decision: study.Decision, words: dict[int, str], s
     for column, (key, (heading, alt, beside, how)) in zip(
         st.columns(3, gap="medium"), charts.items(), strict=True
     ):
-        chart_title(heading, column, beside)
         draw_chart(
             column,
             along_layers(**how, states=decision.lens.names, theme=theme(), picked=state),
             key=f"lens:{key}",
             alt=f"{alt} after each layer",
+            heading=heading,
+            legend=beside,
         )
 
 
@@ -829,12 +830,12 @@ def who_section(controls: Values) -> None:
         )
         _who_grid(layers, attribution, list(values), picked)
         caption(share_of_heads(parts))
-    chart_title("The sum, in the order of the model", right)
     draw_chart(
         right,
         part_bars(study.grouped(reading, attribution), theme()),
         key="lens:bars",
         alt="What each kind of part adds to the logit",
+        heading="The sum, in the order of the model",
     )
     listed = [[name, signed(part.value)] for name, part in parts]
     details(

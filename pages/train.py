@@ -371,12 +371,12 @@ def source_figures(data: runs.RunData, moment: Values, ink: Ink) -> None:
     decoded = data.decoded_at(moment.step)
     if task.form == "series" and decoded is not None and len(decoded.examples) > example:
         past, target, output = series(decoded.examples[example])
-        chart_title(f"Forecast at step {decoded.step:,}")
         draw_chart(
             st,
             grids.forecast_chart(past, target, output, task.naive(past), weights, ink, theme()),
             key="train:forecast",
             alt="The past values, the target and the forecast.",
+            heading=f"Forecast at step {decoded.step:,}",
         )
         st.caption(
             "Gray: past values; the size of a dot is its attention weight. Black or white: the target. Blue: "
@@ -516,7 +516,6 @@ def _parts(data: runs.RunData, step: int) -> None:
         chart_title("Gradient norm by part of the model")
         st.caption("Measured from the first step.")
         return
-    chart_title(f"Gradient norm by part, step {record.step:,} (logarithmic)")
     most, ink = max(record.gradients.values()) or 1.0, Ink.of(theme())
     low = min([value for value in record.gradients.values() if value > 0] or [most]) / 3
     norms = {part_name(path): value for path, value in record.gradients.items()}
@@ -543,6 +542,7 @@ def _parts(data: runs.RunData, step: int) -> None:
         ),
         key="train:parts",
         alt="Gradient norm of each part of the model.",
+        heading=f"Gradient norm by part, step {record.step:,} (logarithmic)",
     )
 
 

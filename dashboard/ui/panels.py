@@ -96,9 +96,13 @@ def draw_chart(
     data: Any = None,
     *,
     alt: str,
+    heading: str = "",
+    legend: str = "",
     **options: Any,
 ) -> Any:
-    """Draw a Vega-Lite figure, enlarged while the session presents, and note it for Export by its `alt`."""
+    """Draw a Vega-Lite figure under its `heading`, enlarged while the session presents; Export has it by its `alt`."""
+    if heading:
+        chart_title(heading, place, legend)
     alt, spec = spoken(alt), ordered(spec)
     add(str(options.get("key") or alt), lambda: ChartPicture(alt.rstrip("."), spec, data))
     shown = each_press_counts(spec) if "selection_mode" in options else spec

@@ -35,7 +35,7 @@ from dashboard.draw.formats import about_duration, plain, plural
 from dashboard.server import jobs
 from dashboard.server.jobs import find_run, folders, limits, max_run_seconds
 from dashboard.ui.links import by_history
-from dashboard.ui.panels import chart_title, draw_chart, flash_errors, pop_flash, theme
+from dashboard.ui.panels import draw_chart, flash_errors, pop_flash, theme
 
 # The example runs that come with the lab; `make example` trains them.
 
@@ -835,8 +835,14 @@ def draw_curves(
     """Draw the `step_chart` of some curves of runs under its title, whose legend leaves out the ending `cut`."""
     ink = Ink.of(theme())
     named = [replace(curve, name=curve.name.removesuffix(cut)) for curve in curves]
-    chart_title(title, place, legend(named, ink))
-    draw_chart(place, *split_data(step_chart(curves, ink=ink, **chart)), key=key, alt=alt)
+    draw_chart(
+        place,
+        *split_data(step_chart(curves, ink=ink, **chart)),
+        key=key,
+        alt=alt,
+        heading=title,
+        legend=legend(named, ink),
+    )
 
 
 def poll(
