@@ -294,7 +294,7 @@ def script(
     value = "max(map(max, record.expected))" if key == "expected" else f"record.{key}"
     paths = "\n".join(f"    {side.name!r}: open_run({path_code(side.run.path)})," for side in sides)
     code = f"""
-from core.training.record import one_a_step
+from core.training.evaluate import one_a_step
 from core.runs.runs import open_run
 
 runs = {{

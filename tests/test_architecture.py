@@ -28,7 +28,6 @@ TRAINING = (
     "diagnosis",
     "evaluate",
     "loop",
-    "record",
     "seed_stats",
     "sweeps",
 )  # no command

@@ -13,9 +13,8 @@ from core.claims.base import CellResult, Claim, ClaimSettings, Number, Stop
 from core.models import Model, ModelConfig
 from core.tasks import Task, TaskConfig
 from core.training.config import RunConfig
-from core.training.evaluate import Stopped, never_stop, until
+from core.training.evaluate import Record, Stopped, never_stop, until
 from core.training.loop import Session, one_thread, prepare, train
-from core.training.record import Record
 
 Cell = tuple[str, int]  # a condition and a seed
 TEXT_BITS = 2.5  # a character: a model of two layers that has learned the text needs fewer

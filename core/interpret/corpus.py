@@ -67,7 +67,7 @@ from core.runs.worker import work as work_on
 from core.seeding import seeded_generator
 from core.serialization import check_types, read
 from core.tasks import TaskConfig, make_task, reading
-from core.tasks.pictures import Digits, digits
+from core.tasks.translation import Digits, digits
 
 Source = Literal["own", "training", "texts"]
 Split = Literal["lines", "paragraphs"]

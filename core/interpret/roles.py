@@ -302,7 +302,7 @@ def role_inputs(
     gets handwritten digits; one of sounds gets none.
     """
     if pretrained.reads == "picture":
-        from core.tasks.pictures import digits
+        from core.tasks.translation import digits
 
         pictures, _ = digits()
         return RoleInputs(

@@ -23,7 +23,7 @@ from core.runs.executor import line
 from core.runs.runs import Run, open_run
 from core.tasks import Batch, Task, Vocabulary, make_task, task_entry
 from core.tasks.base import BOS, SPECIALS, UNK
-from core.training.record import Record
+from core.training.evaluate import Record
 
 # The model card of an exported run: README.md with the Hub's metadata, written from the run's own records.
 

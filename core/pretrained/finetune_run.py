@@ -42,8 +42,7 @@ from core.runs.executor import line, record_machine
 from core.runs.runs import Run, new_id
 from core.runs.worker import work
 from core.training.config import refuse_if, resolve_device
-from core.training.evaluate import confusion_matrix
-from core.training.record import Prediction, Record, cap_reached
+from core.training.evaluate import Prediction, Record, cap_reached, confusion_matrix
 
 BATCH = 32
 IGNORED = -100  # Hugging Face's target that no loss counts

@@ -34,7 +34,7 @@ from core.pretrained.base import (
 )
 from core.pretrained.reading import KINDS
 from core.tasks import TaskConfig, make_task
-from core.tasks.pictures import digits
+from core.tasks.translation import digits
 
 TEXT = "The animal didn't cross the street because it was too tired."
 OWN_TEXTS = {

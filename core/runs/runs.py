@@ -40,8 +40,8 @@ from core.runs.store import bring, forget, may_leave
 from core.settings import limits
 from core.tasks import Task, make_task, reading
 from core.training.config import RunConfig
+from core.training.evaluate import Record
 from core.training.loop import Session, load_weights
-from core.training.record import Record
 
 METRICS = "metrics.jsonl"
 STEP = re.compile(r"[0-9]{6}")

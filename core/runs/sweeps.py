@@ -21,7 +21,7 @@ from core.runs.runs import Run, create_run, find_run, new_id
 from core.runs.store import forget
 from core.serialization import Count, Finite, read, renamed
 from core.training.config import RunConfig
-from core.training.record import Record, one_a_step
+from core.training.evaluate import Record, one_a_step
 from core.training.seed_stats import Comparison, compare, seed_stats
 from core.training.sweeps import Cell, SweepConfig, value_text, with_settings
 

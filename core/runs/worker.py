@@ -34,8 +34,8 @@ from core.runs.runs import CHECKPOINTS, Run
 from core.settings import limits
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
+from core.training.evaluate import Record, cap_reached
 from core.training.loop import Best, one_thread, prepare, train
-from core.training.record import Record, cap_reached
 
 # What works on a run, by its job, found by name: it lies above core.runs, and Hugging Face's Trainer is large.
 WORK = {

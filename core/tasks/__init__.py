@@ -16,12 +16,11 @@ from core.tasks.base import (
     Vocabulary,
 )
 from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT
-from core.tasks.pictures import DIGITS, PICTURES
 from core.tasks.recipes import Recipe
 from core.tasks.sequences import ADDITION, COPY, INDUCTION, RECALL, REVERSE, SERIES, SORT
 from core.tasks.tables import IRIS
 from core.tasks.text import DOCUMENTS, REPEATS, SENTENCES, STORIES, TOPICS
-from core.tasks.translation import DATES, LANGUAGE, NUMBERS
+from core.tasks.translation import DATES, DIGITS, LANGUAGE, NUMBERS, PICTURES
 
 TASKS: tuple[TaskEntry, ...] = (
     REVERSE,

@@ -14,15 +14,18 @@ from core.training.config import (
 from core.training.diagnosis import Finding, diagnose, time_needed
 from core.training.evaluate import (
     KINDS,
+    Bucket,
+    Prediction,
+    Record,
     SourceMaps,
     axis_tokens,
     best_head,
+    one_a_step,
     source_maps,
     source_weights,
     watched_examples,
 )
 from core.training.loop import PASS, Session, prepare, train
-from core.training.record import Bucket, Prediction, Record, one_a_step
 
 __all__ = [
     "AUTO",

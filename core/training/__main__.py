@@ -35,7 +35,7 @@ from core.tasks import TaskConfig, make_task, task_entry
 from core.tasks.reading import put_if_long
 from core.training.config import RunConfig, card_recipe, recommended
 from core.training.diagnosis import time_needed
-from core.training.record import Record
+from core.training.evaluate import Record
 from core.training.sweeps import with_settings
 
 app = command_line.new_app(__doc__)

@@ -15,9 +15,15 @@ from core.models import build_model
 from core.models.decoding import greedy
 from core.tasks import Task, task_of
 from core.training.config import RunConfig, resolve_device
-from core.training.evaluate import CHUNK, buckets, measure_teacher_forced, objective
+from core.training.evaluate import (
+    CHUNK,
+    Prediction,
+    Record,
+    buckets,
+    measure_teacher_forced,
+    objective,
+)
 from core.training.loop import FINAL, Session, make_optimizer, one_step
-from core.training.record import Prediction, Record
 
 BATCHES, TIMES = 8, 3  # timed batches, and repetitions of each, of which the fastest counts
 LONGEST = 2.0  # seconds, after which no batch is timed again

@@ -19,6 +19,7 @@ from core.serialization import renamed
 from core.tasks import Example, Task, make_task
 from core.training.config import RunConfig, resolve_device
 from core.training.evaluate import (
+    Record,
     Stopped,
     buckets,
     frames,
@@ -27,7 +28,6 @@ from core.training.evaluate import (
     never_stop,
     objective,
 )
-from core.training.record import Record
 
 INDEXER_WEIGHT = 1.0  # of the indexers' mean loss, which alone reaches them, beside the task's
 

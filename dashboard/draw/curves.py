@@ -38,7 +38,7 @@ from dashboard.draw.formats import byte_size, number, percent, percent as as_per
 
 
 if TYPE_CHECKING:  # at run time torch would come with them
-    from core.training.record import Record
+    from core.training.evaluate import Record
 
 HEIGHT = 240  # pixels
 FLOOR = 1e-9  # the smallest value that a logarithmic axis shows

@@ -10,7 +10,7 @@ from html import escape
 import numpy as np
 
 from core.models import sentence_spans
-from core.training.record import Bucket, Prediction
+from core.training.evaluate import Bucket, Prediction
 from dashboard.draw.figures import BAR, Ink, Theme, shade, text_on
 from dashboard.draw.formats import cut, number, percent, score
 

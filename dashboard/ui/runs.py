@@ -279,7 +279,7 @@ def records_cell(
     code = f"""
 import pandas as pd
 
-{imports}from core.training.record import one_a_step
+{imports}from core.training.evaluate import one_a_step
 from core.runs.runs import open_run
 
 run = open_run({path_code(run.path)})

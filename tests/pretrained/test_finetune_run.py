@@ -58,7 +58,7 @@ from core.pretrained.finetune_run import (
 from core.runs import worker
 from core.runs.executor import line, machine
 from core.runs.runs import Run, list_runs
-from core.training.record import Record
+from core.training.evaluate import Record
 from dashboard.draw.formats import plain
 from dashboard.server import jobs
 from dashboard.ui.runs import summarize

@@ -59,7 +59,6 @@ from core.tasks.grammar import (
     with_article,
 )
 from core.tasks.own import SONNETS, own_corpus
-from core.tasks.pictures import Pictures, cut, deciding, digits
 from core.tasks.sequences import COPY, SPIKE, SequenceTask
 from core.tasks.tables import iris
 from core.tasks.text import (
@@ -85,10 +84,14 @@ from core.tasks.translation import (
     LOCALES,
     LONGEST,
     PairTask,
+    Pictures,
     date_parts,
+    deciding,
+    digits,
     format_day,
     letters,
     number_words,
+    patches_of,
     split_words,
 )
 from core.training import Prediction, evaluate, recommended, train
@@ -986,7 +989,7 @@ def test_a_persons_own_texts_have_sentences_where_some_have_two(start, end, kind
 
 
 def whole(example, grid):
-    """The picture that patches were cut from, put together another way than `cut`."""
+    """The picture that patches were cut from, put together another way than `patches_of`."""
     side = int(len(example.source[0]) ** 0.5)
     rows = [
         np.hstack(
@@ -1014,9 +1017,11 @@ def test_digits_and_iris_are_scikit_learns():
 
 def test_patches_are_cut_row_by_row():
     picture = torch.arange(32.0).reshape(1, 4, 8)
-    assert cut(picture, 2).shape == (1, 8, 4)
-    assert cut(picture, 2)[0, 5].tolist() == [18, 19, 26, 27], "second row of patches, second patch"
-    assert torch.equal(cut(picture, 4)[0, 1], picture[0, :, 4:].flatten())
+    assert patches_of(picture, 2).shape == (1, 8, 4)
+    assert patches_of(picture, 2)[0, 5].tolist() == [18, 19, 26, 27], (
+        "second row of patches, second patch"
+    )
+    assert torch.equal(patches_of(picture, 4)[0, 1], picture[0, :, 4:].flatten())
 
 
 @each("patch", ["1", "2", "4"])
