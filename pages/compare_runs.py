@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.serialization import OLD_NAMES
-from core.studies import compare_runs as compute
+from core.studies import runs as compute
 from dashboard.draw.curves import Curve
 from dashboard.page import (
     HERE,

@@ -34,7 +34,7 @@ from core.runs.sweeps import (
     list_sweeps,
 )
 from core.serialization import OLD_NAMES as OLD_FIELDS
-from core.studies.sweeps import (
+from core.studies.runs import (
     EXAMPLE_SWEEP,
     SweepData,
     load_sweep,
@@ -633,7 +633,7 @@ def script(data: SweepData, measure: str, over: str) -> Script:
 from pathlib import Path
 
 from core.runs.sweeps import Sweep
-from core.studies.sweeps import load_sweep
+from core.studies.runs import load_sweep
 
 data = load_sweep(Sweep(Path({path_code(data.sweep.path)})))  # `python -m core.training sweep` trains one
 measure, over = {measure!r}, {over!r}

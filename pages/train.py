@@ -34,9 +34,9 @@ from core.models.model_summary import NAMES
 from core.runs.executor import line
 from core.runs.folder import Status
 from core.runs.runs import Run
-from core.studies import depth
-from core.studies.compare_runs import expected
+from core.studies import runs as trained
 from core.studies.decode import Checkpoint
+from core.studies.runs import expected
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
 from core.training import (
     AUTO,
@@ -1591,7 +1591,7 @@ def depth_figure(data: runs.RunData, moment: Values) -> None:
         return
     step = max((one for one in saved if one <= moment.step), default=saved[0])
     with one_thread():
-        maps = cache.shared(depth.of_checkpoint, Checkpoint.of(data.run, step), moment.example)
+        maps = cache.shared(trained.of_checkpoint, Checkpoint.of(data.run, step), moment.example)
     row = st.container(horizontal=True)
     values = FIELDS.draw("stack", into=row, stacks={one.stack: one for one in maps}, data=data)
     shown = values.stacks[values.stack or maps[0].stack]
@@ -1606,7 +1606,7 @@ def depth_figure(data: runs.RunData, moment: Values) -> None:
         fact=f"The shares of {len(shown.outputs)} outputs in what each sublayer reads",
         height=420,
     )
-    read = depth.farthest(shown)
+    read = trained.farthest(shown)
     paragraph(
         f"On average over the tokens, {read.reader} takes **{percent(read.share)}** of what it reads from {read.output}; "
         f"equal shares, as with a plain sum, would be {percent(read.equal)}. Of all outputs but the latest this one is "

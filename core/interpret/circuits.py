@@ -16,11 +16,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from core.hooks import hooked
 from core.interpret.evidence import output_matrix
 from core.interpret.lens import attribute_logit
 from core.interpret.patching import pair_of, patch, ranked, states_of, with_states
 from core.interpret.trace import Head, Kind, layer_names, to_numpy
+from core.models.base import hooked
 from core.pretrained.attention_recorder import (
     STACK,
     AttentionCall,

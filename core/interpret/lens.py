@@ -27,10 +27,10 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 from torch.utils.hooks import RemovableHandle
 
-from core.hooks import hooked
 from core.interpret.evidence import Baseline, output_matrix
 from core.interpret.patching import FEED_FORWARD, read_outputs, states_of, with_states
 from core.interpret.trace import AttentionMap, LayerKey, layer_names
+from core.models.base import hooked
 from core.pretrained.attention_recorder import (
     MIXERS,
     STACK,

@@ -17,9 +17,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.hooks import hooked
 from core.interpret.evidence import Baseline, Question, ask
 from core.interpret.trace import Kind, LayerKey, layer_names, to_numpy
+from core.models.base import hooked
 from core.pretrained.attention_recorder import STACK, AttentionCall, Patch, numbers_by_layer
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError, reject_if
 from core.pretrained.generate import answer_of

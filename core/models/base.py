@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from core.attention import Steps
 from core.attention.positions import POSITIONS
@@ -321,3 +323,12 @@ def gather_rows(
     keys = source_mask.shape[1]
     index = positions[:, None, :, None].expand(-1, weights.shape[1], -1, keys)
     return weights[..., :keys].gather(2, index) * source_mask[:, None, None]
+
+
+@contextmanager
+def hooked(handles: Iterable[RemovableHandle]) -> Iterator[None]:
+    """Hooks on modules, which are removed at the end of the block."""
+    with ExitStack() as stack:
+        for handle in handles:
+            stack.enter_context(handle)
+        yield

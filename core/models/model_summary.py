@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from core.attention.positions.rotary import Position
-from core.hooks import hooked
-from core.models.base import FeatureEmbedding, Model, ModelOutput, Positions, TokenEmbedding
+from core.models.base import FeatureEmbedding, Model, ModelOutput, Positions, TokenEmbedding, hooked
 from core.models.config import ModelConfig
 
 ITSELF = "itself"  # the share of a part that is in none of its children

@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from core import ranks
-from core.hooks import hooked as hooked_while
 from core.interpret.circuits import (
     KINDS,
     Composer,
@@ -68,6 +67,7 @@ from core.interpret.patching import (
     ranked,
 )
 from core.interpret.trace import flow, graph
+from core.models.base import hooked as hooked_while
 from core.pretrained import (
     ModelInputs,
     PretrainedError,

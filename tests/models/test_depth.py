@@ -8,7 +8,7 @@ from core.entries import ConfigError
 from core.models import ModelConfig, build_model
 from core.models.model_summary import record_outputs
 from core.models.transformer import Residual
-from core.studies.depth import EMBEDDING, OUTPUT, DepthMap, depth_maps, farthest
+from core.studies.runs import EMBEDDING, OUTPUT, DepthMap, depth_maps, farthest
 from core.tasks import TaskConfig, make_task
 from tests.cases import each
 from tests.close import assert_close

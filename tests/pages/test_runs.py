@@ -23,8 +23,16 @@ from core.runs.archive import pack
 from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
 from core.runs.store import copier, copy_now
 from core.runs.sweeps import Outcome, Sweep, list_sweeps
-from core.studies.compare_runs import expected, heads, latest, maps_at, source_at
-from core.studies.sweeps import EXAMPLE_SWEEP, SweepData, load_sweep
+from core.studies.runs import (
+    EXAMPLE_SWEEP,
+    SweepData,
+    expected,
+    heads,
+    latest,
+    load_sweep,
+    maps_at,
+    source_at,
+)
 from core.tasks import TaskConfig, make_task
 from core.training import Prediction, Record, recommended
 from core.training.seed_stats import Line, SeedStats

@@ -20,7 +20,6 @@ import torch
 import transformers
 from transformers.initialization import no_init_weights
 
-from core.hooks import hooked
 from core.interpret.circuits import Composer, copying_scores, read_heads, read_vocabularies
 from core.interpret.evidence import (
     Question,
@@ -37,6 +36,7 @@ from core.interpret.evidence import (
 from core.interpret.lens import attribute_logit, follow_tokens, layers_of, read_lens
 from core.interpret.patching import estimate_heads, pair_of, patch_source
 from core.interpret.trace import graph, rollout
+from core.models.base import hooked
 from core.pretrained import (
     Array,
     ModelInputs,

@@ -58,7 +58,7 @@ from core.runs.store import (
 )
 from core.runs.sweeps import create_sweep, delete_sweep
 from core.runs.worker import work
-from core.studies.sweeps import SweepData, load_sweep
+from core.studies.runs import SweepData, load_sweep
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import Prediction, Record, prepare, recommended, train
 from core.training.__main__ import main

@@ -1,0 +1,422 @@
+"""Runs that were trained: compared at one step, those of a sweep, and what their sublayers read over depth."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from core.attention import ConfigError
+from core.entries import refuse_if
+from core.interpret.trace import AttentionMap, AttentionTrace, Head
+from core.models import Model, ModelConfig, map_tokens
+from core.models.base import hooked
+from core.models.transformer import DepthAttention, Residual, StreamMixing
+from core.runs.runs import Run
+from core.runs.sweeps import MEASURES as SWEEP_MEASURES, Outcome, Sweep, sweep_comparisons
+from core.studies.decode import Checkpoint
+from core.tasks import Example, Task, task_of
+from core.training import (
+    Record,
+    RunConfig,
+    SourceMaps,
+    axis_tokens,
+    best_head,
+    source_maps,
+    watched_examples,
+)
+from core.training.seed_stats import Comparison, Line, SeedStats, line, seed_stats
+from core.training.sweeps import Cell, SweepConfig, name_of, value_text
+
+Value = Callable[[Record], float | None]
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """A run: its index, which gives its colour and marker, its name, what its folder held, and the steps with maps.
+
+    Two are equal where their names, their folders and the steps are.
+    """
+
+    index: int
+    name: str
+    run: Run
+    config: RunConfig | None = field(compare=False)  # None where it cannot be read
+    records: tuple[Record, ...] = field(compare=False)
+    steps: tuple[int, ...]
+    live: bool = field(compare=False)
+
+    @property
+    def required_config(self) -> RunConfig:
+        """The config of a run whose config could be read."""
+        assert self.config is not None
+        return self.config
+
+    @property
+    def task(self) -> Task:
+        return task_of(self.required_config.task)
+
+    @property
+    def watched(self) -> tuple[Example, ...]:
+        """The held-out examples that it records."""
+        return watched_examples(self.required_config.task, self.required_config.num_examples)
+
+
+def expected(record: Record) -> float | None:
+    """The weight on the expected position in the head that puts most there."""
+    return max(map(max, record.expected)) if record.expected else None
+
+
+def latest(
+    records: Sequence[Record], value: Value, until: Callable[[Record], bool]
+) -> float | None:
+    """The last measured value among the records for which `until` holds."""
+    values = (value(record) for record in reversed(records) if until(record))
+    return next((each for each in values if each is not None), None)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A value that records hold; a `share` of 1 is drawn in percent."""
+
+    key: str
+    label: str
+    name: str
+    value: Value
+    share: bool = True
+
+
+MEASURES = (
+    Measure("sequence_accuracy", "Accuracy", "Sequence accuracy", lambda r: r.sequence_accuracy),
+    Measure("error", "Error", "Error, relative to repeating the last season", lambda r: r.error),
+    Measure("token_accuracy", "Token accuracy", "Token accuracy", lambda r: r.token_accuracy),
+    Measure("bleu", "BLEU", "BLEU", lambda r: r.bleu, False),
+    Measure("chrf", "chrF", "chrF", lambda r: r.chrf, False),
+    Measure("loss", "Validation loss", "Validation loss", lambda r: r.loss, False),
+    Measure("train_loss", "Training loss", "Training loss", lambda r: r.train_loss, False),
+    Measure("expected", "Expected weight", "Weight on the expected position, best head", expected),
+)
+
+
+def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
+    """The measures that any of the runs has, named after the task where it is the same in all."""
+    names = {measure.key: measure.name for measure in MEASURES}
+    if len({side.config.task for side in sides if side.config is not None}) == 1:
+        task = next(side.task for side in sides if side.config is not None)
+        names["token_accuracy"] = f"{task.unit} accuracy".capitalize()
+        if task.form == "label":
+            names["sequence_accuracy"] = "Accuracy"
+    return [
+        replace(measure, name=names[measure.key])
+        for measure in MEASURES
+        if any(measure.value(record) is not None for side in sides for record in side.records)
+    ]
+
+
+def split_by_task(sides: Sequence[ComparedRun]) -> tuple[list[ComparedRun], list[ComparedRun]]:
+    """The runs that log the same held-out examples, so that their maps can be compared, and the others."""
+    task = next((side.required_config.task for side in sides if side.steps), None)
+    same = [side for side in sides if side.steps and side.required_config.task == task]
+    return same, [side for side in sides if side not in same]
+
+
+def steps(sides: Sequence[ComparedRun]) -> tuple[int, ...]:
+    """The steps of which any of the runs has maps."""
+    return tuple(sorted({step for side in sides for step in side.steps}))
+
+
+def examples(side: ComparedRun) -> list[str]:
+    """The held-out examples that a run watches, as one line each."""
+    task = side.task
+    return [task.separator.join(task.display_tokens(example)[0]) for example in side.watched]
+
+
+def source_at(side: ComparedRun, step: int, example: int) -> tuple[int, SourceMaps | None]:
+    """The last step with maps up to that one (-1 without any), and the maps; None where none is of its source."""
+    step = max((each for each in side.steps if each <= step), default=-1)
+    config, watched = side.required_config, side.watched
+    if step < 0 or example >= len(watched):
+        return step, None
+    frame = side.run.frame(step)
+    return step, source_maps(config.model, side.task, frame, watched[example], example)
+
+
+def heads(side: ComparedRun) -> list[Head]:
+    """The heads of a run's maps, the one with most weight on the expected position first."""
+    _, result = source_at(side, side.steps[-1], 0)
+    if result is None:
+        return []
+    best = best_head(next((record for record in reversed(side.records) if record.expected), None))
+    return sorted(np.ndindex(result.weights.shape[:2]), key=lambda head: head != best)
+
+
+@dataclass(frozen=True, eq=False)
+class RunMap:
+    """The attention (T, S) of one head of a run, at the step of the note."""
+
+    run: ComparedRun
+    note: str
+    weights: np.ndarray
+
+
+class Maps(NamedTuple):
+    """Maps of one shape with the tokens of their rows and columns, and the runs whose maps have another shape."""
+
+    maps: list[RunMap]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    others: list[ComparedRun]
+
+
+def maps_at(
+    sides: Sequence[ComparedRun], step: int, example: int, heads: Sequence[Head | None]
+) -> Maps:
+    """The map of each run's head at a step, as far as it has the shape of the first one."""
+    items = [
+        (side, at, attention, head)
+        for side, head in zip(sides, heads, strict=True)
+        if head is not None
+        for at, attention in (source_at(side, step, example),)
+        if attention is not None
+    ]
+    maps = Maps([], items[0][2].rows, items[0][2].columns, []) if items else Maps([], (), (), [])
+    for side, at, attention, (layer, head) in items:
+        weights = attention.weights[layer, head]
+        if weights.shape == (len(maps.rows), len(maps.columns)):
+            of = "" if attention.weights.shape[:2] == (1, 1) else f" · L{layer}·H{head}"
+            maps.maps.append(RunMap(side, f"step {at:,}{of}", weights))
+        else:
+            maps.others.append(side)
+    return maps
+
+
+@lru_cache(maxsize=4)
+def maps_over_time(
+    sides: tuple[ComparedRun, ...], example: int, heads: tuple[Head | None, ...]
+) -> list[list[RunMap]]:
+    """The maps of `maps_at` at each of the `steps`."""
+    return [maps_at(sides, step, example, heads).maps for step in steps(sides)]
+
+
+EXAMPLE_SWEEP = Sweep(Path(__file__).parent / "data" / "sweeps.json")
+
+
+@dataclass(frozen=True)
+class SweepData:
+    """A sweep's config and the outcomes of its runs, read once a redraw."""
+
+    sweep: Sweep
+    config: SweepConfig
+    outcomes: dict[Cell, Outcome]
+
+    @property
+    def is_example(self) -> bool:
+        return self.sweep == EXAMPLE_SWEEP
+
+    @property
+    def live(self) -> bool:
+        """Whether any of its runs waits or trains."""
+        return not self.is_example and any(not outcome.ended for outcome in self.outcomes.values())
+
+    @property
+    def finished(self) -> int:
+        return sum(outcome.state == "finished" for outcome in self.outcomes.values())
+
+    @property
+    def setting(self) -> str:
+        """The name of the varied setting."""
+        return name_of(self.config.axis, self.config.base.task)
+
+    @property
+    def names(self) -> list[str]:
+        return [value_text(self.config.axis, value) for value in self.config.values]
+
+    def task(self) -> Task:
+        return task_of(self.config.base.task)
+
+    def measures(self) -> list[str]:
+        """The measures that any run has, in the order of SWEEP_MEASURES."""
+        return [
+            name
+            for name in SWEEP_MEASURES
+            if any(name in each.measures for each in self.outcomes.values())
+        ]
+
+    def outcomes_of(self, value: int) -> list[Outcome]:
+        """The started runs of the value of that index, by seed."""
+        return [
+            self.outcomes[cell]
+            for cell in self.config.cells
+            if cell[0] == value and cell in self.outcomes
+        ]
+
+    def stats(self, measure: str) -> dict[int, SeedStats]:
+        """Mean and interval of a measure over the finished seeds of each value, by its index."""
+        unit = SWEEP_MEASURES.get(measure, "positive")
+        stats = {
+            value: seed_stats([each.last(measure) for each in self.outcomes_of(value)], unit)
+            for value in range(len(self.names))
+        }
+        return {value: each for value, each in stats.items() if each is not None}
+
+    def comparisons(self, measure: str) -> list[Comparison]:
+        """Tests of every pair of values; none before all runs have ended, as testing again and again finds a false
+        difference too often."""
+        return [] if self.live else sweep_comparisons(self.config, self.outcomes, measure)
+
+    def lines(self, measure: str, over: str) -> dict[int, Line]:
+        """The mean over training of each value's finished seeds, or before any has finished the seed trained longest."""
+        shared = over == "steps" and self.config.equal == "steps"
+        lines = {}
+        for value in range(len(self.names)):
+            started = [outcome for outcome in self.outcomes_of(value) if outcome.steps]
+            finished = [outcome for outcome in started if outcome.state == "finished"]
+            longest = sorted(started, key=lambda outcome: outcome.train_seconds[-1])[-1:]
+            points = [outcome.points(measure, over) for outcome in finished or longest]
+            if (mean := line(points, shared)) is not None:
+                lines[value] = mean
+        return lines
+
+
+def load_sweep(sweep: Sweep) -> SweepData | str:
+    """Read a sweep's file and its runs; the error as text when it cannot be read."""
+    try:
+        config = sweep.config()
+        cells = set(config.cells)
+        return SweepData(
+            sweep, config, {cell: each for cell, each in sweep.outcomes().items() if cell in cells}
+        )
+    except ConfigError as error:
+        return f"This sweep's file cannot be read: {error}"
+
+
+PARTS = {
+    "attention": "attention",
+    "causal": "attention",
+    "cross": "cross-attention",
+    "feed_forward": "feed-forward",
+}
+EMBEDDING, OUTPUT = "embedding", "output"
+
+
+@dataclass(frozen=True, eq=False)
+class DepthMap:
+    """A stack of N − 1 sublayers: `shares` (T, N, N) of what each token reads at a sublayer (row), and at the end, of the
+    embedding and each sublayer's output (column).
+
+    A share is the weight with which that output enters, over the sum of the row's weights: the norm that follows takes
+    out their sum. Rows sum to 1; what comes later has 0. With plain residuals all weights are 1.
+    """
+
+    stack: str
+    tokens: tuple[str, ...]
+    readers: tuple[str, ...]
+    outputs: tuple[str, ...]
+    shares: Float[Tensor, "T N N"]
+
+    def trace(self, token: int | None = None) -> AttentionTrace:
+        """The map of one token, or the mean over all of them."""
+        one = self.shares.mean(0) if token is None else self.shares[token]
+        visible = torch.ones_like(one, dtype=torch.bool).tril()
+        shown = AttentionMap(
+            "causal", 0, one[None].numpy(), self.readers, self.outputs, visible.numpy()
+        )
+        return AttentionTrace((shown,), source="over depth")
+
+
+@torch.no_grad()
+def depth_maps(
+    model: Model, config: ModelConfig, task: Task, example: Example
+) -> tuple[DepthMap, ...]:
+    """One map a stack, the encoder's first, from one pass over an example.
+
+    ConfigError for post-norm, which rescales the sum after each sublayer, so that no weights lead back to the outputs.
+    """
+    refuse_if(
+        config.norm == "post",
+        "A post-norm model rescales the sum after each sublayer, so no weights say what of an earlier output is left; "
+        "take norm = pre.",
+    )
+    recorded, batch = dict[str, tuple[Tensor, ...]](), task.collate([example])
+
+    def record(path: str, module: nn.Module, inputs: object, output: tuple[Tensor, ...]) -> None:
+        recorded[path] = output
+
+    with hooked(
+        module.register_forward_hook(partial(record, path))
+        for path, module in model.named_modules()
+        if isinstance(module, DepthAttention | StreamMixing)
+    ):
+        model.eval()(batch.source, batch.source_mask, batch.target_in)
+    around = [path for path, module in model.named_modules() if isinstance(module, Residual)]
+    maps = []
+    for stack, prefix, kind in (("encoder", "encoder.", "self"), ("decoder", "", "causal")):
+        paths = [path for path in around if path.startswith("encoder.") == bool(prefix)]
+        if not paths:
+            continue
+        tokens, _ = map_tokens(config, kind, *axis_tokens(task, example))
+        rows = _rows(recorded, paths, prefix, len(tokens))
+        shares = torch.zeros(len(rows[0]), len(rows), len(rows))
+        for at, row in enumerate(rows):
+            shares[:, at, : at + 1] = row / row.sum(-1, keepdim=True)
+        names = tuple(map(sublayer_name, paths))
+        maps.append(DepthMap(stack, tokens, (*names, OUTPUT), (EMBEDDING, *names), shares))
+    return tuple(maps)
+
+
+def _rows(
+    recorded: Mapping[str, tuple[Tensor, ...]], paths: Sequence[str], prefix: str, length: int
+) -> list[Float[Tensor, "T n"]]:
+    """The weights of the outputs so far, at each sublayer and at the end of a stack."""
+    if f"{paths[0]}.read" in recorded:  # attention over depth: its own weights
+        return [recorded[f"{path}.read"][1][0] for path in (*paths, f"{prefix}norm")]
+    if f"{paths[0]}.mixing" not in recorded:  # the plain sum
+        return [torch.ones(length, count) for count in range(1, len(paths) + 2)]
+    # Hyper-connections: what each stream holds of each output, followed through all mixing
+    mixing = [[one[0] for one in recorded[f"{path}.mixing"]] for path in paths]
+    length, streams = mixing[0][0].shape
+    held, rows = torch.ones(length, streams, 1), list[Tensor]()  # (T, n, outputs so far)
+    for read, write, mix in mixing:
+        rows.append((read[:, None] @ held)[:, 0])
+        held = torch.cat((mix @ held, write[..., None]), dim=-1)
+    return [*rows, held.mean(1)]
+
+
+def sublayer_name(path: str) -> str:
+    """Such as L2 attention, of layers.2.around_causal."""
+    above, _, part = path.rpartition(".around_")
+    return f"L{above.rpartition('.')[2]} {PARTS[part]}"
+
+
+def of_checkpoint(checkpoint: Checkpoint, example: int) -> tuple[DepthMap, ...]:
+    """The maps of a run's weights on one of its watched examples."""
+    run = Run(checkpoint.path)
+    config = run.config()
+    model, task = run.model(checkpoint.step)
+    watched = watched_examples(config.task, config.num_examples)
+    return depth_maps(model, config.model, task, watched[example])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The share of an output in what a sublayer reads, and the share if all were equal."""
+
+    reader: str
+    output: str
+    share: float
+    equal: float
+
+
+def farthest(depth: DepthMap) -> Reading:
+    """The reading that is most above an equal share, of all that skip the latest output."""
+    mean = depth.shares.mean(0)
+    equal = 1 / torch.arange(1, len(mean) + 1.0)[:, None]
+    row, column = divmod(int((mean / equal).tril(-1).argmax()), len(mean))
+    return Reading(
+        depth.readers[row], depth.outputs[column], float(mean[row, column]), float(equal[row])
+    )
