@@ -164,8 +164,10 @@ def _name(item: Entry) -> str:
 @cache
 def hits() -> dict[str, Hit]:
     """What can be found, by its title and the line below it."""
-    text = FILE.read_text("utf-8").removeprefix(BEFORE).removesuffix(AFTER)
-    return {f"{hit[0]} · {hit[1]}": hit for hit in json.loads(text)}
+    return {
+        f"{hit[0]} · {hit[1]}": hit
+        for hit in json.loads(FILE.read_text("utf-8").removeprefix(BEFORE).removesuffix(AFTER))
+    }
 
 
 def open_picked(current: str) -> None:

@@ -73,8 +73,9 @@ class Blocks:
                 np.maximum, values if mask is None else np.where(self._cut(mask), values, 0.0)
             )
         if mask is None:
-            sizes = np.diff(self.rows)[:, None] * np.diff(self.columns)[None, :]
-            return self._each(np.add, values) / sizes.astype(np.float32)
+            return self._each(np.add, values) / (
+                np.diff(self.rows)[:, None] * np.diff(self.columns)[None, :]
+            ).astype(np.float32)
         allowed = self._cut(np.broadcast_to(mask, weights.shape))
         return self._each(np.add, values * allowed) / np.maximum(
             self._each(np.add, allowed.astype(np.float32)), 1.0
@@ -530,8 +531,9 @@ def settled(
     rows, columns = trace.maps[layer].weights.shape[1:]
     step = settle(own, key, "frame", None if frame is None else int(frame))
     if pins is not None:
-        initial = tuple((int(i), int(j)) for i, j in pins)
-        own["pins"] = pinned = inside(settle(own, key, "pins", initial), (rows, columns))
+        own["pins"] = pinned = inside(
+            settle(own, key, "pins", tuple((int(i), int(j)) for i, j in pins)), (rows, columns)
+        )
         return ViewState(layer, head, pinned[-1] if pinned else None, step, pinned)
     return ViewState(layer, head, settle_pin(own, key, pin, (rows, columns)), step)
 

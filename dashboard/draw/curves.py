@@ -148,8 +148,9 @@ def line_chart(
                 {"x": a, "y": low, "high": high}
                 for (a, _), (low, high) in zip(points, curve.band, strict=True)
             ]
-            area = {**both, "y2": {"field": "high"}}
-            layers.append(layer("area", band, area, color=colour, opacity=0.18))
+            layers.append(
+                layer("area", band, {**both, "y2": {"field": "high"}}, color=colour, opacity=0.18)
+            )
         layers += _line_layers(rows, both, tips, colour, dash)
     named_styles = [(curve.name, *style) for curve, style in zip(curves, styles, strict=True)]
     if named:
@@ -197,7 +198,6 @@ def _line_layers(
 
 def _names_at_ends(ends: Sequence[tuple[str, float, str]]) -> list[Spec]:
     """Each name in its colour, right of the plot at its share of the height, moved apart where ends meet."""
-    heights = separate([share for _, share, _ in ends])
     return [
         layer(
             "text",
@@ -209,7 +209,9 @@ def _names_at_ends(ends: Sequence[tuple[str, float, str]]) -> list[Spec]:
             x="width",
             y={"expr": f"height * {round(1 - height, 4)}"},
         )
-        for (name, _, colour), height in zip(ends, heights, strict=True)
+        for (name, _, colour), height in zip(
+            ends, separate([share for _, share, _ in ends]), strict=True
+        )
     ]
 
 
@@ -256,10 +258,9 @@ def curve_rows(curves: Sequence[Curve], rule: float | None) -> list[Spec]:
     ends = [curve.defined_points()[-1] for curve in curves]
     rows = [("curve", curve.name, x, y) for curve in curves for x, y in curve.defined_points()]
     rows += [("end", curve.name, *end) for curve, end in zip(curves, ends, strict=True)]
-    heights = separate([y / TOP for _, y in ends])
     rows += [
         ("label", curve.name, 0.0, height * TOP)
-        for curve, height in zip(curves, heights, strict=True)
+        for curve, height in zip(curves, separate([y / TOP for _, y in ends]), strict=True)
     ]
     rows += [] if rule is None else [("rule", "", rule, 0.0)]
     return [dict(zip(("kind", "name", "x", "y"), row, strict=True)) for row in rows]
@@ -310,7 +311,6 @@ def step_chart(
         )
         end, align, dx = (0, "left", 4) if left > right else (last_x, "right", -6)
         line = [{"x": x, "y": level} for x in (0, last_x)]
-        label = {"baseline": "bottom", "dy": -3, "fontSize": 12, "color": ink.quiet}
         layers = [
             layer("line", line, at, color=ink.quiet, strokeWidth=1, strokeDash=[2, 2]),
             layer(
@@ -319,7 +319,10 @@ def step_chart(
                 at | {"text": {"field": "name", "type": "nominal"}},
                 align=align,
                 dx=dx,
-                **label,
+                baseline="bottom",
+                dy=-3,
+                fontSize=12,
+                color=ink.quiet,
             ),
         ]
     for curve, style in zip(curves, styles, strict=True):

@@ -158,8 +158,10 @@ def text_on(fill: str, theme: Theme) -> str:
 def contrast(one: str, other: str) -> float:
     """The contrast of two colours, 1 to 21 (WCAG 2.2, section 1.4.3)."""
     parts = np.array([rgb_of(one), rgb_of(other)]) / 255
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    low, high = np.sort(linear @ (0.2126, 0.7152, 0.0722))
+    low, high = np.sort(
+        np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        @ (0.2126, 0.7152, 0.0722)
+    )
     return float((high + 0.05) / (low + 0.05))
 
 
@@ -282,13 +284,15 @@ def each_press_counts(spec: Spec) -> Spec:
         for param in spec["params"]
     ]
     stamp = {"calculate": "now()", "as": DRAWN_AT}
-    layers = [
-        part | {"transform": [*part.get("transform", ()), stamp]}
-        if part.get("name") in views
-        else part
-        for part in spec["layer"]
-    ]
-    return spec | {"params": params, "layer": layers}
+    return spec | {
+        "params": params,
+        "layer": [
+            part | {"transform": [*part.get("transform", ()), stamp]}
+            if part.get("name") in views
+            else part
+            for part in spec["layer"]
+        ],
+    }
 
 
 def titled_figure(title: str, layers: Sequence[Spec], height: int, ink: Ink, **more: Any) -> Spec:
@@ -339,8 +343,10 @@ def with_names(spec: Spec) -> Spec:
     }
     legend = layer("line", [{"name": name} for name in domain], channels, opacity=0)
     # Scales of its own: those of the figure have no legend on the page.
-    apart = {"scale": dict.fromkeys(channels, "independent")}
-    return spec | {"layer": [*spec["layer"], legend], "resolve": apart}
+    return spec | {
+        "layer": [*spec["layer"], legend],
+        "resolve": {"scale": dict.fromkeys(channels, "independent")},
+    }
 
 
 def layer(mark: str, rows: Sequence[Spec], encoding: Spec, **look: Any) -> Spec:
@@ -394,15 +400,14 @@ def titles_as_marks(spec: Spec, ink: Ink) -> Spec:
         }
         for part in spec["layer"]
     ]
-    places = {
-        "x": {"x": {"expr": "width / 2"}, "y": {"expr": "height"}, "dy": TITLE_BELOW},
-        "y": {"x": 0, "y": {"expr": "height / 2"}, "dy": -TITLE_LEFT, "angle": -90},
-    }
     return spec | {
         "layer": layers
         + [
             layer("text", [{"title": titles[axis]}], {"text": {"field": "title"}}, **look, **place)
-            for axis, place in places.items()
+            for axis, place in {
+                "x": {"x": {"expr": "width / 2"}, "y": {"expr": "height"}, "dy": TITLE_BELOW},
+                "y": {"x": 0, "y": {"expr": "height / 2"}, "dy": -TITLE_LEFT, "angle": -90},
+            }.items()
         ]
     }
 

@@ -249,11 +249,12 @@ def mask_latex(mask: Choice) -> str:
     parts = [mask_latex(part) for part in mask.parts]
     if mask.key == "not":
         return rf"\neg({parts[0]})"
-    nested = [
-        rf"({text})" if part.parts or r"\vee" in text else text
-        for part, text in zip(mask.parts, parts, strict=True)
-    ]
-    return {"and": r" \wedge ", "or": r" \vee "}[mask.key].join(nested)
+    return {"and": r" \wedge ", "or": r" \vee "}[mask.key].join(
+        [
+            rf"({text})" if part.parts or r"\vee" in text else text
+            for part, text in zip(mask.parts, parts, strict=True)
+        ]
+    )
 
 
 def choice_name(axis: str, choice: Choice) -> str:

@@ -362,12 +362,9 @@ def forecast_chart(
         name: str, values: Sequence[float], colour: str, dash: list[int], start: int = now
     ) -> Spec:
         joined = values if start == 0 else [past[-1], *values]
-        rows = [
-            {"x": start + i, "y": value, "told": number(value)} for i, value in enumerate(joined)
-        ]
         return layer(
             "line",
-            rows,
+            [{"x": start + i, "y": value, "told": number(value)} for i, value in enumerate(joined)],
             {**at, "tooltip": [whole_tip("x", "place"), text_tip("told", name)]},
             color=colour,
             strokeWidth=2,
@@ -383,13 +380,12 @@ def forecast_chart(
     if weights is not None:  # a dot on each place of the past, larger and fuller with its weight
         mean = weights.mean(0)
         domain = [0, float(mean.max()) or 1.0]
-        scales = {
-            "size": {"domain": domain, "range": [0, 120]},
-            "color": {"domain": domain, "range": colour_scale(theme), "interpolate": "rgb"},
-        }
         channels = {
             name: {"field": "w", "type": "quantitative", "legend": None, "scale": scale}
-            for name, scale in scales.items()
+            for name, scale in {
+                "size": {"domain": domain, "range": [0, 120]},
+                "color": {"domain": domain, "range": colour_scale(theme), "interpolate": "rgb"},
+            }.items()
         } | {"tooltip": [whole_tip("x", "place"), text_tip("told", "weight")]}
         rows = [
             {"x": i, "y": value, "w": float(w), "told": number(w)}
@@ -647,17 +643,16 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
             "gridColor": ink.hairline,
         },
     }
-    tips = [
-        text_tip("relation", "relation"),
-        text_tip("text", "best head"),
-        text_tip("within", "95 % interval"),
-        text_tip("by", "best offset"),
-    ]
     at = {
         "y": names_axis(
             "relation", [str(row["relation"]) for row in rows], 170, ink, labelFlush=False
         ),
-        "tooltip": tips,
+        "tooltip": [
+            text_tip("relation", "relation"),
+            text_tip("text", "best head"),
+            text_tip("within", "95 % interval"),
+            text_tip("by", "best offset"),
+        ],
     }
     return figure([
         layer("rule", rows, {**at, "x": {**x, "field": "low"}, "x2": {"field": "high"},

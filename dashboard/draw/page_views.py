@@ -63,8 +63,9 @@ def mask_board(
         return MapsPicture(name, (drawn,), query, READS["self"])
 
     def take() -> None:
-        cells = dict(st.session_state[key].get("cells") or {})
-        st.session_state[f"{key}:turn"] = int(cells.get("turn", 0))
+        st.session_state[f"{key}:turn"] = int(
+            dict(st.session_state[key].get("cells") or {}).get("turn", 0)
+        )
         on_draw()
 
     add(key, picture)
@@ -288,8 +289,10 @@ def tree_svg(
     ink, spots, on = Ink.of(theme), tree_spots(tree, picked, ranks), set(picked)
     drawn = [tree.candidates[place] for place in spots]
     letters = max(8 * len(words[one.token]) + 22 for one in drawn)
-    figures = max(6 * len(_number(one)) + 8 for one in drawn)
-    pitch = min(max(NARROW, letters, figures), CANDIDATE_WIDE) + 20
+    pitch = (
+        min(max(NARROW, letters, max(6 * len(_number(one)) + 8 for one in drawn)), CANDIDATE_WIDE)
+        + 20
+    )
     at = {
         place: (step * pitch, TOP + rank * (TALL + CANDIDATE_GAP))
         for place, (step, rank) in spots.items()
@@ -438,15 +441,16 @@ def kind_and_layer(path: str) -> tuple[Kind, int]:
 
 def cells(part: Part) -> list[str]:
     """The columns of a part: output shape, parameters, FLOPs, bytes saved for backward, mean ± std, gradient."""
-    spread = (
-        "" if part.std is None or part.mean is None else f"{number(part.mean)} ± {number(part.std)}"
-    )
     return [
         " × ".join(map(str, part.shape or ())),
         f"{part.parameters:,}" if part.parameters else "",
         operations(part.flops) if part.flops else "",
         byte_size(part.bytes) if part.bytes else "",
-        spread,
+        (
+            ""
+            if part.std is None or part.mean is None
+            else f"{number(part.mean)} ± {number(part.std)}"
+        ),
         "" if part.gradient is None else number(part.gradient),
     ]
 
@@ -468,13 +472,15 @@ def picked(key: str) -> str:
 
 
 def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
-    counts = ("parameters", "flops", "bytes")
     return {
         "path": part.path,
         "title": part.title,
         "map": is_attention(part.path),
         "cells": cells(part),
-        "shares": [round(getattr(part, n) / max(1, getattr(whole, n)), 4) for n in counts],
+        "shares": [
+            round(getattr(part, n) / max(1, getattr(whole, n)), 4)
+            for n in ("parameters", "flops", "bytes")
+        ],
         "parts": [row(child, whole, most) for child in part.children],
     }
 
@@ -646,9 +652,11 @@ def stacks_of(tree: Part) -> list[dict[str, Any]]:
 def paths_of(stacks: Sequence[Mapping[str, Any]]) -> set[str]:
     """The paths of all blocks that the stacks can show, and of the layers that open."""
     nodes = [node for stack in stacks for node in stack["nodes"]]
-    sublayers = [part for node in nodes for part in node.get("sublayers", ())]
     return {node["path"] for node in nodes} | {
-        part[way] for part in sublayers for way in ("path", "around")
+        part[way]
+        for node in nodes
+        for part in node.get("sublayers", ())
+        for way in ("path", "around")
     }
 
 

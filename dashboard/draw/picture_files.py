@@ -160,8 +160,9 @@ def csv_file(
     """A table under its head as CSV, or with tabs (excel-tab); a text that a spreadsheet would take for a formula is
     quoted."""
     out = io.StringIO()
-    lines = [[_cell(name) for name in head], *([_cell(value) for value in row] for row in rows)]
-    csv.writer(out, dialect).writerows(lines)
+    csv.writer(out, dialect).writerows(
+        [[_cell(name) for name in head], *([_cell(value) for value in row] for row in rows)]
+    )
     return out.getvalue().encode("utf-8")
 
 
@@ -217,8 +218,9 @@ def latex_of(picture: Picture, source: Source) -> bytes:
             every.sort()
         shared = [place for place in every if all(place in line for line in curves.values())]
         most = shared if len(shared) > 1 else every
-        count = min(MAX_PLACES, len(most))
-        places = [most[round(at)] for at in np.linspace(0, len(most) - 1, count)]
+        places = [
+            most[round(at)] for at in np.linspace(0, len(most) - 1, min(MAX_PLACES, len(most)))
+        ]
         if len(places) < len(every):
             notes.append(f"{len(places)} of {len(every)} places along {axis}; the CSV has all")
         caption += f" ({band_is})" if band_is else ""
@@ -424,8 +426,10 @@ def _in_cells(spec: Spec, pixels: float) -> Spec:
                     "labelAlign": "left" if axis.get("orient") == "top" else "right",
                     "labelBaseline": "middle",
                 }
-                encoding = {**layer["encoding"], "x": {**x, "axis": axis | upright}}
-                layer = {**layer, "encoding": encoding}
+                layer = {
+                    **layer,
+                    "encoding": {**layer["encoding"], "x": {**x, "axis": axis | upright}},
+                }
         layers.append(layer)
     return {**spec, "layer": layers}
 
@@ -535,18 +539,20 @@ def report_pdf(
             f'<g transform="translate({SHEET_MARGIN} {y:.1f})">{piece.svg}</g>'
             for piece, y in sheet
         )
-        svg = svg_of(WIDE, HIGH, WHITE + "".join(parts), f'font-family="{PICTURE_FONT}"')
-        jobs[str(at)] = {"svg": svg, "format": "pdf"}
+        jobs[str(at)] = {
+            "svg": svg_of(WIDE, HIGH, WHITE + "".join(parts), f'font-family="{PICTURE_FONT}"'),
+            "format": "pdf",
+        }
     writer = PdfWriter()
     for at, file in enumerate(render(jobs).values()):
-        page = writer.add_page(PdfReader(io.BytesIO(file)).pages[0])
-        scale = float(page.mediabox.height) / HIGH
+        scale = float(writer.add_page(PdfReader(io.BytesIO(file)).pages[0]).mediabox.height) / HIGH
         for piece, y in sheets[at]:
             if piece.link:
                 low, high = HIGH - y - piece.height, HIGH - y
                 rect = np.array((SHEET_MARGIN, low, SHEET_MARGIN + piece.width, high)) * scale
-                link = Link(rect=tuple(rect.tolist()), url=piece.link, border=[0, 0, 0])
-                writer.add_annotation(at, link)
+                writer.add_annotation(
+                    at, Link(rect=tuple(rect.tolist()), url=piece.link, border=[0, 0, 0])
+                )
     writer.add_metadata({"/Title": title, "/Creator": "Attention Lab"})
     out = io.BytesIO()
     writer.write(out)
@@ -558,11 +564,13 @@ def _block(view: ReportView, link: str, ids: str) -> list[_Piece]:
         width, height = size_of(view.svg)
         scale = min(1.0, (WIDE - 2 * SHEET_MARGIN) / width, TALL / height)
         inner = with_own_ids(view.svg[view.svg.index("<svg") :].partition(">")[2], ids)
-        drawing = (
-            f'<svg y="6" width="{width * scale:.1f}" height="{height * scale:.1f}" '
-            f'viewBox="0 0 {width} {height}" font-size="12">{inner}'
-        )
-        shown = [_Piece(drawing, height * scale + 16)]
+        shown = [
+            _Piece(
+                f'<svg y="6" width="{width * scale:.1f}" height="{height * scale:.1f}" '
+                f'viewBox="0 0 {width} {height}" font-size="12">{inner}',
+                height * scale + 16,
+            )
+        ]
     else:
         head, *lines = (
             " · ".join(cell_text(cell)[:MAX_CELL] for cell in row)
@@ -632,11 +640,12 @@ def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
         "styles": {name: css_of(name) for name in names},
         "palette": for_browser(),
     }
-    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     fields = {
         "TITLE": escape(title),
         "SOURCE": escape(source),
-        "DATA": text.replace("<", "\\u003c"),  # so that it cannot end the script in which it stands
+        "DATA": json.dumps(values, ensure_ascii=False, separators=(",", ":")).replace(
+            "<", "\\u003c"
+        ),  # so that it cannot end the script in which it stands
         "COMPONENTS": bundle_all({name: COMPONENTS / name / "main.js" for name in names}),
         "DRIVER": bundle(FOLDER / "driver.js"),
     }

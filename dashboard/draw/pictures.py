@@ -190,8 +190,9 @@ def as_wide_as(svg: str, most: float, unit: str) -> str:
 
 
 def size_of(svg: str) -> tuple[float, float]:
-    head = svg[svg.index("<svg") :].partition(">")[0]
-    sizes = dict(re.findall(r'\s(width|height)="([\d.]+)', head))
+    sizes = dict(
+        re.findall(r'\s(width|height)="([\d.]+)', svg[svg.index("<svg") :].partition(">")[0])
+    )
     return float(sizes["width"]), float(sizes["height"])
 
 
@@ -666,8 +667,9 @@ class ChartPicture(Picture):
         parts = self.spec["layer"]
         drawn = [part for part in parts if part["mark"]["type"] != "text"] or parts
         if self.data is not None:
-            shown = {one for part in drawn for one in _filters(part)}
-            words = {one for part in parts for one in _filters(part)} - shown
+            words = {one for part in parts for one in _filters(part)} - {
+                one for part in drawn for one in _filters(part)
+            }
             rows = [
                 row
                 for row in self.data
@@ -752,13 +754,15 @@ def column_names(spec: Spec, fields: Sequence[str]) -> list[str]:
     That of an axis comes before that of a legend or tooltip.
     """
     titles: dict[str, str] = {}
-    channels = [
-        (channel, one)
-        for part in spec["layer"]
-        for channel, values in part["encoding"].items()
-        for one in (values if isinstance(values, list) else [values])
-    ]
-    for _, one in sorted(channels, key=lambda pair: pair[0] not in ("x", "y")):
+    for _, one in sorted(
+        [
+            (channel, one)
+            for part in spec["layer"]
+            for channel, values in part["encoding"].items()
+            for one in (values if isinstance(values, list) else [values])
+        ],
+        key=lambda pair: pair[0] not in ("x", "y"),
+    ):
         if "field" in one and (title := title_of(one)):
             titles.setdefault(one["field"], title)
     names = [titles.get(name, name) for name in fields]

@@ -79,9 +79,12 @@ def continued(examples: Sequence[Prediction], separator: str, pick: str, line: s
 
 def forecasts(rows: Sequence[tuple[float, float]], line: str) -> str:
     """The mean absolute error of each window, beside that of the last season again."""
-    cells = [(f"{at}", number(own), number(naive)) for at, (own, naive) in enumerate(rows, 1)]
-    names = ("window", "error", "error of repeating the last season")
-    return html_table(names, cells, line, ("", RIGHT, RIGHT))
+    return html_table(
+        ("window", "error", "error of repeating the last season"),
+        [(f"{at}", number(own), number(naive)) for at, (own, naive) in enumerate(rows, 1)],
+        line,
+        ("", RIGHT, RIGHT),
+    )
 
 
 def lengths(buckets: Sequence[Bucket], line: str) -> str:
@@ -107,14 +110,14 @@ def confusion(counts: Sequence[Sequence[int]], classes: Sequence[str], ink: Ink)
     head = [_cell(text, line, RIGHT, "th") for text in names]
     rows = []
     for name, row in zip(names, counts, strict=True):
-        shares = [round(45 * count / max(1, sum(row))) for count in row]
         cells = [
             _cell(
                 f"{count:,}" if count else "·",
                 line,
                 f"{RIGHT};background:color-mix(in srgb, {ink.pick} {share}%, transparent)",
             )
-            for count, share in zip(row, shares, strict=True)
+            for count in row
+            for share in [round(45 * count / max(1, sum(row)))]
         ]
         rows.append(f"<tr>{_cell(name, line, tag='th')}{''.join(cells)}</tr>")
     return (

@@ -91,8 +91,7 @@ def folders() -> list[Path]:
     """The folders of all people, or the server's alone where this is no public copy."""
     if not hosted():
         return [server_folder()]
-    home = server_folder() / PEOPLE
-    return sorted(path for path in home.glob("*") if ID.fullmatch(path.name))
+    return sorted(path for path in (server_folder() / PEOPLE).glob("*") if ID.fullmatch(path.name))
 
 
 def homes(folders: Iterable[Path]) -> list[Path]:
@@ -400,8 +399,10 @@ def queue() -> tuple[list[Run], list[Run]]:
     busy = [run for run, status in states if not status.ended and status.state != "queued"]
     turns: Counter[str] = Counter(owner(run) for run in busy)
     order: list[tuple[int, float, Run]] = []
-    waiting = [(run, status.at) for run, status in states if status.state == "queued"]
-    for run, at in sorted(waiting, key=lambda pair: ("sweep" in pair[0].metadata(), pair[1])):
+    for run, at in sorted(
+        [(run, status.at) for run, status in states if status.state == "queued"],
+        key=lambda pair: ("sweep" in pair[0].metadata(), pair[1]),
+    ):
         order.append((turns[owner(run)], at, run))
         turns[owner(run)] += 1
     return [run for _, _, run in sorted(order, key=lambda place: place[:2])], busy
@@ -593,8 +594,9 @@ def resume(run: Run, **changes: Any) -> None:
     check_disk()
     take_over(run)
     if changes:
-        config = admit_config(replace(run.config(), **changes), spent(run))
-        run.update_metadata(config=config.to_json())
+        run.update_metadata(
+            config=admit_config(replace(run.config(), **changes), spent(run)).to_json()
+        )
     run.requeue()
     tick()
 

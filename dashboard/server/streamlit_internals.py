@@ -51,10 +51,9 @@ def _stats(name: str, kind: str, unit: str, text: str, measure: Callable[[], Val
     from streamlit.runtime.stats import CounterStat, GaugeStat
 
     make, values = CounterStat if kind == "counter" else GaugeStat, measure()
-    labelled = values.items() if isinstance(values, Mapping) else [(None, values)]
     return [
         make(name, int(value), dict([label]) if label else None, unit, text)
-        for label, value in labelled
+        for label, value in (values.items() if isinstance(values, Mapping) else [(None, values)])
     ]
 
 

@@ -119,8 +119,9 @@ def teacher_markdown(text: str) -> str:
 def ask(lesson: Lesson, at: int) -> None:
     """The questions of one page of a lesson; after those of the last one, what a student hands in."""
     results = _results(lesson)
-    first = sum(len(part.questions) for part in lesson.parts[:at])
-    for index, question in enumerate(lesson.parts[at].questions, first):
+    for index, question in enumerate(
+        lesson.parts[at].questions, sum(len(part.questions) for part in lesson.parts[:at])
+    ):
         st.markdown(
             f"**Question {index + 1}.** {teacher_markdown(question.text)}", width=TEXT_WIDTH
         )
@@ -290,8 +291,9 @@ def _beside(text: str, page: str) -> st.delta_generator.DeltaGenerator:
 
 def _step(label: str, text: str, at: int, page: str) -> None:
     """A button that opens another page of a lesson with its controls set; one about this same page begins again."""
-    there = 0 <= at < len(decode(text).parts)
-    if not st.button(label, key=f"lesson:{label}", disabled=not there):
+    if not st.button(
+        label, key=f"lesson:{label}", disabled=not (0 <= at < len(decode(text).parts))
+    ):
         return
     text = f"{text.partition('.')[0]}.{at + 1}"
     if part_of(text).page != page:

@@ -232,10 +232,10 @@ def draw_search(fields: Fields, way: Any, first: Any, more: Any, **given: Any) -
         into=more,
         **values,
     )
-    settings = {
-        name: value for name, value in values.items() if value is not None and name not in given
-    }
-    return SearchSettings(**settings | {"strategy": STRATEGIES[values.strategy]})
+    return SearchSettings(
+        **{name: value for name, value in values.items() if value is not None and name not in given}
+        | {"strategy": STRATEGIES[values.strategy]}
+    )
 
 
 def likeliest(

@@ -183,8 +183,9 @@ def code_section(source: Source, pictures: Mapping[str, Picture]) -> None:
 
 def notebook_file(script: Script, source: Source, pictures: Mapping[str, Picture]) -> bytes:
     used = [cell.picture for cell in script.cells if cell.picture in pictures]
-    drawings = {key: pictures[key].svg() for key in used if pictures[key].drawn}
-    return script.notebook(source.line, drawings).encode()
+    return script.notebook(
+        source.line, {key: pictures[key].svg() for key in used if pictures[key].drawn}
+    ).encode()
 
 
 # Add a view to the report, from the Export dialog of any page: the picture, the page's sentence, a note, the link.

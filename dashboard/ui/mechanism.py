@@ -513,14 +513,16 @@ def repairs(fields: Fields, error: ConfigError) -> list[tuple[str, Choice]]:
             offers += [(name, Choice(str(value))) for value in values]
         for axis in AXES:
             if isinstance(now := fields[axis].kwargs.get(name), int):
-                nearest = min(values, key=lambda value: abs(int(value) - now))
                 offers.append(
                     (
                         axis,
                         Choice.of(
                             fields[axis].key,
                             *fields[axis].parts,
-                            **(fields[axis].kwargs | {name: nearest}),
+                            **(
+                                fields[axis].kwargs
+                                | {name: min(values, key=lambda value: abs(int(value) - now))}
+                            ),
                         ),
                     )
                 )
@@ -603,12 +605,15 @@ def draw_equation(
     The pick counts as built there.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        keys = [choice.key for choice in results]
-        name = fields.draw("equation", into=links.HERE, choices=keys).equation
+        name = fields.draw(
+            "equation", into=links.HERE, choices=[choice.key for choice in results]
+        ).equation
         choice = next(choice for choice in results if choice.key == name)
         watch_built(fields.page, {axis: choice})
-        parts = (rf"$\displaystyle {part}$ " for part in write(results[choice]))
-        st.markdown(r"$\quad$ ".join(parts), width="content")
+        st.markdown(
+            r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in write(results[choice])),
+            width="content",
+        )
 
 
 def equation_sources(

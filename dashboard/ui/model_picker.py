@@ -678,13 +678,12 @@ def masked_inputs(page: str, choice: ModelChoice, name: str = AT) -> ModelInputs
     if pretrained is None or getattr(pretrained.tokenizer, "mask_token_id", None) in line.ids:
         return choice.inputs
     words, key = maskable_words(line), f"{page}:word:{hash(line.ids)}"
-    longest = max(words, key=lambda word: (len(words[word]), word))
     word = linked_number(
         page,
         "Masked word",
         key,
         words,
-        longest,
+        max(words, key=lambda word: (len(words[word]), word)),
         "The page measures the model's prediction for this word.",
         name,
     )

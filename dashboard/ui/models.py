@@ -91,8 +91,10 @@ def is_open(name: str) -> bool:
     """Whether the lab itself made a folder, by a run or as an example: visitors may open no other."""
     with suppress(OSError, ValueError, RuntimeError):
         folder = folder_of(name).expanduser().resolve()
-        homes = (EXAMPLES,) if hosted() else (EXAMPLES, runs_folder())
-        return any(folder.is_relative_to(home.resolve()) for home in homes) or bool(_in_run(name))
+        return any(
+            folder.is_relative_to(home.resolve())
+            for home in ((EXAMPLES,) if hosted() else (EXAMPLES, runs_folder()))
+        ) or bool(_in_run(name))
     return False
 
 
@@ -186,9 +188,10 @@ def refuse_model(repo: str, revision: str) -> None:
         f"This is a public copy, which opens these models of the hub: "
         f"{', '.join(allowed_models())}. Run the lab on your own computer for {repo}.",
     )
-    here = hub.COMMIT.fullmatch(revision) and revision in hub.downloaded_commits(repo)
     reject_if(
-        hosted() and revision and not here,
+        hosted()
+        and revision
+        and not (hub.COMMIT.fullmatch(revision) and revision in hub.downloaded_commits(repo)),
         f"This is a public copy, which opens the main revision of {repo} alone.",
     )
 
@@ -368,8 +371,9 @@ def model_lines(ref: ModelRef, name: str = "model") -> Lines:
         "hub": f"hub.open_model({ref.name!r}, {ref.revision or 'main'!r})  # downloads it where it is missing",
         "folder": f"load_folder(Path({path_code(folder)}), {folder.name!r})",
     }[ref.source]
-    paths = {"from pathlib import Path"} if ref.source == "folder" else set()
-    return {f"from core.pretrained import {re.split('[.(]', call)[0]}"} | paths, f"{name} = {call}"
+    return {f"from core.pretrained import {re.split('[.(]', call)[0]}"} | (
+        {"from pathlib import Path"} if ref.source == "folder" else set()
+    ), f"{name} = {call}"
 
 
 def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:

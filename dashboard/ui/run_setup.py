@@ -85,16 +85,18 @@ def data_widget(param: Param, key: str) -> str:
             args=(key,),
         )
     else:
-        typed = st.text_area(
-            "Or paste it",
-            param.default,
-            key=key,
-            height=140,
-            max_chars=reading.INLINE,
-            help=param.help,
-            **KEEP,
+        value = (
+            st.text_area(
+                "Or paste it",
+                param.default,
+                key=key,
+                height=140,
+                max_chars=reading.INLINE,
+                help=param.help,
+                **KEEP,
+            )
+            or ""
         )
-        value = typed or ""
         lines, signs = len(value.splitlines()), len(value)
     st.caption(
         f"{lines:,} lines, {signs:,} of at most {param.longest:,} characters. "
@@ -420,8 +422,10 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
 
     def set_count() -> None:
         count, following = state[count_key] - 1, _following(name)
-        more = (following or (first,))[-1:] * (count - len(following))
-        state[f"{name}:following"] = (*following, *more)[:count]
+        state[f"{name}:following"] = (
+            *following,
+            *((following or (first,))[-1:] * (count - len(following))),
+        )[:count]
 
     st.number_input(
         "Attentions in the pattern",

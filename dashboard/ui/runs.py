@@ -289,11 +289,10 @@ table = pd.DataFrame([[getattr(record, name) for name in names] for record in re
                      index=pd.Index([record.step for record in records], name="step"))
 print(table.tail())
 """
-    results = {
+    return Cell(text, code, DRAW_LOSSES, picture), {
         f"table[{name!r}].to_numpy(float)": np.array(columns[name], dtype=float)
         for name in measured
     }
-    return Cell(text, code, DRAW_LOSSES, picture), results
 
 
 # One line on each run, read again only when its folder has changed.
@@ -537,12 +536,11 @@ def head_over_time(
         return []
     stride = -(-len(steps) // max(MIN_FRAMES, MAX_CELLS // last.size))
     chosen = {*steps[::stride], must, steps[-1]}
-    frames = {
-        step: _head(run, step, example, kind, layer, head) for step in steps if step in chosen
-    }
     return [
         (step, weights)
-        for step, weights in frames.items()
+        for step, weights in {
+            step: _head(run, step, example, kind, layer, head) for step in steps if step in chosen
+        }.items()
         if weights is not None and weights.shape == last.shape
     ]
 
@@ -557,8 +555,9 @@ def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -
 
 
 def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    watched = axis_tokens(data.task(), data.watched()[example])
-    return map_tokens(data.required_config.model, kind, *watched)
+    return map_tokens(
+        data.required_config.model, kind, *axis_tokens(data.task(), data.watched()[example])
+    )
 
 
 def head_trace(
@@ -571,11 +570,14 @@ def head_trace(
     if kind == "causal":  # what comes later is hidden
         mask = np.tri(*weights.shape, dtype=np.bool_)
     elif kind == "words":  # as are the other sentences
-        spans = sentence_spans(columns)
-        mask = np.array([[column in span for column in range(len(columns))] for span in spans])
+        mask = np.array(
+            [[column in span for column in range(len(columns))] for span in sentence_spans(columns)]
+        )
     each = np.broadcast_to(weights, (heads, *weights.shape))
-    maps = tuple(AttentionMap(kind, i, each, rows, columns, mask) for i in range(layer + 1))
-    return AttentionTrace(maps, source=f"run {data.run.id}")
+    return AttentionTrace(
+        tuple(AttentionMap(kind, i, each, rows, columns, mask) for i in range(layer + 1)),
+        source=f"run {data.run.id}",
+    )
 
 
 # The controls of a run, and what went wrong.

@@ -157,9 +157,8 @@ def test_weights_are_the_bytes_of_what_is_held():
     assert (
         cache.size_bytes(np.zeros((3, 5), np.float32)) == cache.size_bytes(torch.zeros(3, 5)) == 60
     )
-    layer = torch.nn.BatchNorm1d(7)
     assert (
-        cache.size_bytes(layer) == 4 * 7 * 4 + 8
+        cache.size_bytes(torch.nn.BatchNorm1d(7)) == 4 * 7 * 4 + 8
     )  # two parameters, two running figures, and a count of 8 bytes
     assert (
         cache.size_bytes(Pair(np.zeros(2, np.int16), ({"a": torch.zeros(2)}, "abc", 1.5, None)))
@@ -306,8 +305,7 @@ V2, V1 = "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
 def test_the_limit_of_a_control_group_holds_whatever_its_version(monkeypatch, files, bytes):
     holds(monkeypatch, {"/proc/meminfo": "MemTotal: 8000 kB\nMemAvailable: 7000 kB\n", **files})
     monkeypatch.delenv("ATTENTION_LAB_LIMITS", raising=False)
-    now = memory.total_bytes(), memory.free_bytes(), memory.out_of_memory_kills()
-    assert now == bytes
+    assert (memory.total_bytes(), memory.free_bytes(), memory.out_of_memory_kills()) == bytes
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
@@ -465,8 +463,9 @@ def test_only_what_nobody_can_point_elsewhere_and_what_is_allowed_is_answered_bu
 ):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1" if allowed == "hosted" else "")
     hosts = [] if allowed == "hosted" else allowed
-    options = {"server.allowedHosts": hosts, "server.address": address}
-    monkeypatch.setattr(config, "get_option", options.__getitem__)
+    monkeypatch.setattr(
+        config, "get_option", {"server.allowedHosts": hosts, "server.address": address}.__getitem__
+    )
     for name in answered:
         assert client().get("/heads", headers={"Host": name}).status_code == 200, name
     for name in refused:
@@ -511,8 +510,9 @@ def test_metrics_of_a_public_copy_need_a_token_or_the_same_machine(
 def test_metrics_are_open_on_a_laptop_and_closed_in_hosted_mode(hosted, code, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_METRICS_TOKEN", "")
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", hosted)
-    answer = client().get("/_stcore/metrics", headers={"Authorization": "Bearer "})
-    assert answer.status_code == code
+    assert (
+        client().get("/_stcore/metrics", headers={"Authorization": "Bearer "}).status_code == code
+    )
 
 
 def test_a_file_that_no_page_took_is_deleted_and_one_that_a_page_took_stays(monkeypatch):
@@ -549,8 +549,9 @@ def test_a_file_that_no_page_took_is_deleted_and_one_that_a_page_took_stays(monk
         while "left" in stored and time.monotonic() < end:
             browser.get("/lab/nothing")
         assert stored == {"read"} and [one.file for one in visitors.uploads] == ["read"]
-    failed = client().put("/_stcore/upload_file/s/f", content=b"1")
-    assert failed.status_code == 405 and [one.file for one in visitors.uploads] == ["read"]
+    assert client().put("/_stcore/upload_file/s/f", content=b"1").status_code == 405 and [
+        one.file for one in visitors.uploads
+    ] == ["read"]
 
 
 def test_an_address_of_ipv6_is_its_network():

@@ -353,6 +353,5 @@ def test_a_select_reads_what_it_offers_and_nothing_else(options):
 def test_a_number_reads_what_is_between_its_bounds(one, other, value):
     low, high = sorted((one, other))
     field = Number("Any", low, low, high)
-    inside = low <= value <= high
-    assert fits(field, str(value)) == field.allowed(value, Values()) == inside
+    assert fits(field, str(value)) == field.allowed(value, Values()) == (low <= value <= high)
     assert not fits(field, "many") and not fits(Toggle("Any"), str(value))

@@ -23,8 +23,9 @@ TOKENS = ["<script>alert(1)</script>", "**bold**", ":primary[x]", "a]b", "\\", "
 
 @each("token", TOKENS)
 def test_a_token_comes_through_as_it_was_typed(token):
-    html = _as_html(f"**{plain(token)}**", "#000")
-    assert html == f"<b style='font-weight:600'>{escape(token)}</b>"
+    assert (
+        _as_html(f"**{plain(token)}**", "#000") == f"<b style='font-weight:600'>{escape(token)}</b>"
+    )
     fact = f":primary[{plain(token)}] has **0.5**, **{plain(token)}** [CLS]"
     assert spoken(fact) == f"{token} has 0.5, {token} [CLS]", "a screen reader says no signs"
 

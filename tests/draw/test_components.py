@@ -54,8 +54,9 @@ def decoded(text: str, dtype: str) -> np.ndarray:
 
 def unpacked(sent: dict[str, Any], *shape: int) -> np.ndarray:
     """The numbers of a packed array, as the browser reads them."""
-    kind = "<f4" if sent["type"] == "f4" else "<u2"
-    return sent["low"] + sent["step"] * decoded(sent["bytes"], kind).reshape(shape)
+    return sent["low"] + sent["step"] * decoded(
+        sent["bytes"], ("<f4" if sent["type"] == "f4" else "<u2")
+    ).reshape(shape)
 
 
 def thumbs(*maps: AttentionMap) -> np.ndarray:
@@ -69,8 +70,9 @@ def test_thumbnails_hold_each_head_in_order_and_are_made_once_for_a_trace():
     sent = payload.grid(trace)
     assert sent is payload.grid(trace) and sent["shapes"] == [[3, 5, 7], [3, 5, 7]]
     assert (sent["low"], sent["high"], sent["pooled"]) == (0.0, 1.0, False)
-    weights = [one.weights for one in trace.maps]
-    np.testing.assert_allclose(thumbs(*trace.maps) / 254, weights, atol=0.51 / 254)
+    np.testing.assert_allclose(
+        thumbs(*trace.maps) / 254, [one.weights for one in trace.maps], atol=0.51 / 254
+    )
 
 
 @each("shape", [(5, 7), (1, 5, 7), (3, 5, 7), (1, 1, 7)])
@@ -81,8 +83,9 @@ def test_masked_cells_have_their_own_byte_and_bit(shape):
     np.testing.assert_array_equal(thumbs(one)[0] == payload.MASKED, ~full)
     sent = payload.one_map(one, 1)["mask"]
     bits = np.unpackbits(decoded(sent["bytes"], "u1"))[: sent["planes"] * 35]
-    seen = bits.reshape(sent["planes"], 5, 7).astype(bool)
-    np.testing.assert_array_equal(np.broadcast_to(seen, (3, 5, 7)), full)
+    np.testing.assert_array_equal(
+        np.broadcast_to(bits.reshape(sent["planes"], 5, 7).astype(bool), (3, 5, 7)), full
+    )
 
 
 def test_a_mask_that_hides_nothing_is_not_sent_and_a_pooled_block_is_masked_only_whole():
@@ -108,8 +111,7 @@ def test_a_small_layer_travels_whole_and_a_large_one_as_the_picked_head_to_three
 @each("size", [64, 512])
 def test_twelve_by_twelve_heads_are_less_than_two_megabytes(size):
     maps = [a_map(12, size, size, layer, np.tri(size, dtype=bool)) for layer in range(12)]
-    sent = payload.thumbnails(maps), payload.one_map(maps[3], 1)
-    assert len(json.dumps(sent)) < 2_000_000
+    assert len(json.dumps((payload.thumbnails(maps), payload.one_map(maps[3], 1)))) < 2_000_000
 
 
 def test_a_pick_holds_until_the_page_wishes_something_new_and_an_echo_undoes_nothing():
@@ -214,8 +216,9 @@ def test_blocks_hold_what_their_tokens_hold(shape, window, pool):
         expected = (seen.mean() if pool == "mean" else seen.max()) if seen.size else 0.0
         assert pooled[i, j] == pytest.approx(expected, abs=1e-6)
         assert blocks.pool_mask(mask)[i, j] == bool(seen.size)
-    ends = tuple(axis[at] for axis in (blocks.rows, blocks.columns) for at in (0, -1))
-    assert ends == (window or (0, shape[0], 0, shape[1]))
+    assert tuple(axis[at] for axis in (blocks.rows, blocks.columns) for at in (0, -1)) == (
+        window or (0, shape[0], 0, shape[1])
+    )
     assert Blocks.of((512, 512), None) is None  # which fits
     assert not Blocks.of((2000, 2000), (0, 512, 7, 300)).pooled
 
@@ -292,8 +295,9 @@ def test_maps_share_a_scale(maps, signed, scales):
         else Tile("b", "", np.array([[one, 0.0]]), span=(-one, one))
         for one in maps
     ]
-    sent = pack(tiles, None, signed)["tiles"]
-    assert [(one["signed"], one["low"], one["high"]) for one in sent] == scales
+    assert [
+        (one["signed"], one["low"], one["high"]) for one in pack(tiles, None, signed)["tiles"]
+    ] == scales
 
 
 @each(("apart", "end"), [(0.55, 0.6), (0.6, 0.6), (0.061, 0.07), (0.93, 1.0), (0.0, 1.0)])
@@ -403,8 +407,9 @@ def test_a_file_holds_every_weight_and_asks_nobody():
     made = trace(2, 3, 5, 7, mask=True)
     html = trace_html(made, title="<T>", source="S")
     for item, layer in zip(made.maps, data_of(html)["parts"][0]["data"]["layers"], strict=True):
-        values = unpacked(layer["values"], *item.weights.shape)
-        np.testing.assert_allclose(values, item.weights, atol=1e-5)
+        np.testing.assert_allclose(
+            unpacked(layer["values"], *item.weights.shape), item.weights, atol=1e-5
+        )
         assert (layer["queries"], layer["keys"]) == (list(item.queries), list(item.keys))
     assert "&lt;T&gt;" in html and "<T>" not in html
     assert not re.search(r"""(src|href)=["']|@import url|fetch\(|https?://(?!www\.w3\.org)""", html)

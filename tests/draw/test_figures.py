@@ -52,8 +52,9 @@ def test_patches_become_the_picture_they_were_cut_from():
     assert np.allclose(whole[0], np.array([0, 0, 1, 1, 2, 2]) / 5) and np.allclose(whole[3, 4:], 1)
     task, images = make_task(TaskConfig.of("digits")), load_digits().images / 16
     drawn = grids.picture(task.held_out(1)[0].source, task.shape.grid)
-    apart = np.abs(images / images.max((1, 2), keepdims=True) - drawn).max((1, 2))
-    assert apart.min() < 1e-5, "one of the data set's pictures, pixel by pixel"
+    assert np.abs(images / images.max((1, 2), keepdims=True) - drawn).max((1, 2)).min() < 1e-5, (
+        "one of the data set's pictures, pixel by pixel"
+    )
 
 
 def test_a_patch_has_the_colour_of_its_weight():
@@ -145,12 +146,11 @@ def test_a_chart_that_is_polled_changes_its_rows_and_not_its_spec():
     rows = [layer["data"]["values"] for layer in charts[1]["layer"]]
     for place, (values, layer) in enumerate(zip(rows, same["layer"], strict=True)):
         first = rows.index(values) + 1
-        sent = [
+        assert [
             {name: row[name] for name in row if name != "layer"}
             for row in late
             if row["layer"] == first
-        ]
-        assert sent == values and first <= place + 1
+        ] == values and first <= place + 1
         assert layer["transform"] == [{"filter": f"datum.layer === {first}"}]
 
 
@@ -163,8 +163,9 @@ def test_the_words_of_a_baseline_stand_where_no_curve_runs_through_them(first, l
 
 
 def test_a_legend_names_the_curves_that_are_drawn_and_shows_no_markup_of_theirs():
-    curves = [Curve("c", [(0.0, None)]), Curve("a", [(0.0, 1.0)]), Curve("<b>", [(0.0, 2.0)])]
-    words = legend(curves, LIGHT_INK)
+    words = legend(
+        [Curve("c", [(0.0, None)]), Curve("a", [(0.0, 1.0)]), Curve("<b>", [(0.0, 2.0)])], LIGHT_INK
+    )
     assert words.count("<span") == 2 and "<b>" not in words
     assert (
         all(colour in words for colour in LIGHT_INK.series[:2]) and LIGHT_INK.series[2] not in words

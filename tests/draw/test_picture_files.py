@@ -220,8 +220,9 @@ CELLS = "1 0 0 0.25 0.75 0 0.1 0.2 0.7".split()
     ],
 )
 def test_latex_is_well_formed_and_has_every_number(picture, last):
-    rows = rows_of_latex(picture_file(picture, "LaTeX", SOURCE).decode())
-    assert [row[-1] for row in rows] == last
+    assert [
+        row[-1] for row in rows_of_latex(picture_file(picture, "LaTeX", SOURCE).decode())
+    ] == last
 
 
 def chart_of(lines: dict[str, list[tuple[float, float, float, float]]]) -> ChartPicture:
@@ -239,8 +240,9 @@ def chart_of(lines: dict[str, list[tuple[float, float, float, float]]]) -> Chart
             {"field": "told_high", "title": "highest"},
         ],
     }
-    layers = [layer("line", rows, encoding), layer("point", rows[:1], encoding)]
-    return ChartPicture("Loss", {"layer": layers})
+    return ChartPicture(
+        "Loss", {"layer": [layer("line", rows, encoding), layer("point", rows[:1], encoding)]}
+    )
 
 
 def test_a_row_of_latex_is_a_line_of_the_chart():
@@ -255,10 +257,9 @@ def test_a_row_of_latex_is_a_line_of_the_chart():
     )
     assert [part for part in parts if part not in text] == []
     ends = {"a": [(1.0, 2.0, 1.0, 2.5), (2.0, 2.0, 1.5, 2.5)], "b": [(1.0, 1.0, 1.0, 1.0)]}
-    unnamed = {"": [(1.0, 9.0, 9.0, 9.0)], "b": [(1.0, 1.0, 1.0, 1.0)]}
     for lines, rows in (
         (ends, [["a", "2 [1, 2.5]", "2 [1.5, 2.5]"], ["b", "1 [1, 1]", "--"]]),
-        (unnamed, [["b", r"$1 \pm 0$"]]),
+        ({"": [(1.0, 9.0, 9.0, 9.0)], "b": [(1.0, 1.0, 1.0, 1.0)]}, [["b", r"$1 \pm 0$"]]),
     ):
         assert rows_of_latex(picture_file(chart_of(lines), "LaTeX", SOURCE).decode()) == rows
 
@@ -292,8 +293,9 @@ def test_maps_of_one_scale_have_one_legend_and_all_of_it_is_within_the_picture()
     texts = [node.text for node in nodes(same, "text")]
     assert [texts.count(word) for word in ("1.00", "weight", "masked")] == [1, 1, 1]
     (word,) = [node for node in nodes(alone, "text") if node.text == "masked"]
-    width = float(ElementTree.fromstring(alone).get("width"))
-    assert float(word.get("x")) + 6 * len("masked") < width
+    assert float(word.get("x")) + 6 * len("masked") < float(
+        ElementTree.fromstring(alone).get("width")
+    )
     assert [node.text for node in nodes(own, "text")].count("1.00") == 2, "each with its own scale"
 
 
@@ -305,8 +307,9 @@ def test_masked_cells_are_hatched_and_the_picked_head_is_outlined():
     left, top = (min(float(node.get(name)) for node in masked) for name in "xy")
     assert (points >= [left - 0.1, top - 0.1]).all() and len(masked) == 3 and sample.get("d")
     many = maps_svg([ONE] * 13, picked=12)
-    outlines = [node.get("stroke") for node in nodes(many, "rect") if node.get("fill") == "none"]
-    assert outlines == [LIGHT_INK.pick]
+    assert [node.get("stroke") for node in nodes(many, "rect") if node.get("fill") == "none"] == [
+        LIGHT_INK.pick
+    ]
     assert "=cmd()" not in many and many.count("L3·H0") == 13, "many maps are small"
     names = tuple(map(str, range(int(MAX_RECTANGLES**0.5) + 1)))
     large = maps_svg([PictureMap("large", np.eye(len(names)), names, names)])
@@ -376,12 +379,12 @@ def test_the_decoder_reads_the_encoder_in_the_drawing_of_a_model():
     ]
     drawing = stacks_svg(stacks, pre_norm=False)
     lines = [node.get("d") for node in nodes(drawing, "path") if node.get("fill") == "none"]
-    crossed = [node for node in nodes(drawing, "rect") if node.get("fill") == "#DCC9E1"]
-    ends = [float(line.partition("H")[2].partition("V")[2].partition("H")[0]) for line in lines]
-    assert (
-        ends == [float(node.get("y")) + float(node.get("height")) / 2 for node in crossed]
-        and len(lines) == 2
-    )
+    assert [
+        float(line.partition("H")[2].partition("V")[2].partition("H")[0]) for line in lines
+    ] == [
+        float(node.get("y")) + float(node.get("height")) / 2
+        for node in [node for node in nodes(drawing, "rect") if node.get("fill") == "#DCC9E1"]
+    ] and len(lines) == 2
     assert not [
         node for node in nodes(stacks_svg(stacks[1:], True), "path") if node.get("fill") == "none"
     ]
@@ -423,8 +426,9 @@ def maps(count: int) -> tuple[PictureMap, ...]:
 
 def curves(*names: str) -> ChartPicture:
     lines = [Curve(name, [(step, 1 / (1 + step)) for step in range(0, 200, 10)]) for name in names]
-    chart = step_chart(lines, ink=LIGHT_INK, last_x=200)
-    return ChartPicture("Validation loss over training", *split_data(chart))
+    return ChartPicture(
+        "Validation loss over training", *split_data(step_chart(lines, ink=LIGHT_INK, last_x=200))
+    )
 
 
 def words() -> ChartPicture:
@@ -496,10 +500,9 @@ def spots(pdf: bytes) -> dict[str, tuple[float, float]]:
 def test_a_figure_has_the_width_and_the_type_of_a_paper(name, millimetres):
     picture = PICTURES[name]
     root = ElementTree.fromstring(file_of(picture, millimetres, "svg").decode())
-    tags = {node.tag.rpartition("}")[2] for node in root.iter()}
-    assert root.get("width") == f"{millimetres:g}mm" and tags & {"text", "tspan", "path"} == {
-        "path"
-    }
+    assert root.get("width") == f"{millimetres:g}mm" and {
+        node.tag.rpartition("}")[2] for node in root.iter()
+    } & {"text", "tspan", "path"} == {"path"}
     *_, width, height = map(float, root.attrib["viewBox"].split())
     tall = float(root.attrib["height"].removesuffix("mm"))
     assert 250 > tall == pytest.approx(height / width * millimetres, rel=1e-3)

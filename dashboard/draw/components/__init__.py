@@ -189,14 +189,11 @@ def _wrapped(start: str, parts: Arguments, end: str, indent: int) -> str:
 def _call(value: Any) -> tuple[str, Arguments]:
     name = type(value).__name__
     if hasattr(type(value), "of") and hasattr(value, "params"):  # a Choice or a TaskConfig
-        arguments = [
+        return f"{name}.of", [
             ("", value.key),
             *(("", part) for part in getattr(value, "parts", ())),
             *_changed_params(value),
-        ]
-        return f"{name}.of", arguments + (
-            [("seed", value.seed)] if getattr(value, "seed", 0) else []
-        )
+        ] + ([("seed", value.seed)] if getattr(value, "seed", 0) else [])
     return name, [
         (item.name, _as_key(getattr(value, item.name)))
         for item in fields(value)
@@ -311,10 +308,11 @@ def bundle_all(entries: Mapping[str, Path]) -> str:
     """An expression: an object with the default export of each entry by its name, and each module once."""
     modules: dict[Path, str] = {}
     exports: dict[Path, list[str]] = {}
-    bodies = {name: _join(entry.resolve(), modules, exports, ()) for name, entry in entries.items()}
     parts = ",\n".join(
         f"{name}: (() => {{\n{body.replace('export default ', 'return ')}}})()"
-        for name, body in bodies.items()
+        for name, body in {
+            name: _join(entry.resolve(), modules, exports, ()) for name, entry in entries.items()
+        }.items()
     )
     return "\n".join(["(() => {", *modules.values(), "return {", parts, "};\n})()"])
 

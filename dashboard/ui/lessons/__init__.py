@@ -194,8 +194,9 @@ def _formula_values(kind: Any, answer: str) -> str:
     try:
         formula = parse(answer.strip(), kind)
         for size in SIZES:
-            generator = torch.Generator().manual_seed(size)
-            score = torch.randn(1, 2, size, size, generator=generator, dtype=torch.float64)
+            score = torch.randn(
+                1, 2, size, size, generator=torch.Generator().manual_seed(size), dtype=torch.float64
+            )
             result = formula(
                 ScoreBlock.whole(size, size, num_heads=2), None if kind == "mask" else score
             )
@@ -389,8 +390,7 @@ def decode(text: str) -> Lesson:
 def part_at(text: str) -> int:
     """Which of the lesson's pages the link's parameter says, counted from 0."""
     number = text.partition(".")[2]
-    last = len(decode(text).more)
-    return min(int(number) - 1, last) if re.fullmatch("[1-9]", number) else 0
+    return min(int(number) - 1, len(decode(text).more)) if re.fullmatch("[1-9]", number) else 0
 
 
 def part_of(text: str) -> Lesson:
