@@ -534,7 +534,7 @@ def changed(**values) -> str:
                 )
             )
         ),
-        *((partial(parse_link, link), "") for link in ("https://host/other?x=1", "http://[", "-")),
+        *((partial(parse_link, link), None) for link in ("https://host/other?x=1", "http://[", "-")),
         *(
             (partial(decode, text), r"[a-z]\.$")
             for text in (
