@@ -160,6 +160,7 @@ from dashboard.ui.panels import (
     pressed_point,
     room,
     settings_panel,
+    shown_errors,
     source_panel,
     sources,
     table,

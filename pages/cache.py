@@ -60,6 +60,7 @@ from dashboard.page import (
     plural,
     predict,
     shared,
+    shown_errors,
     source_of,
     source_panel,
     table,
@@ -383,16 +384,13 @@ def adopt(built: Built) -> None:
 
 
 @fragment
+@shown_errors()
 def draw_steps() -> None:
     left, middle, right = st.columns([2, 2, 1], gap="medium", vertical_alignment="bottom")
     typed = FIELDS.draw("prompt", into=left).prompt
-    try:
-        with one_thread():
-            result = shared(study.decode_steps, typed)
-            changes = cached(study.changes, study.PROMPT)
-    except ValueError as error:
-        st.warning(plain(str(error)))
-        return
+    with one_thread():
+        result = shared(study.decode_steps, typed)
+        changes = cached(study.changes, study.PROMPT)
     step = FIELDS.draw("step", into=middle).step
     head = FIELDS.draw("head", into=right, decoding=result).head
     add_script(partial(steps, typed, result, step, head), "steps")
@@ -576,6 +574,7 @@ def draw_size() -> None:
 
 
 @fragment
+@shown_errors()
 def draw_pages() -> None:
     paragraph(
         "## Pages\n\nA server does not know how long each text becomes. It takes memory in pages of a few "
@@ -584,12 +583,7 @@ def draw_pages() -> None:
     values = FIELDS.draw(
         "lengths", "page", into=st.grid(6, min_column_width=120, vertical_alignment="bottom")
     )
-    try:
-        lengths = study.parse_lengths(values.lengths)
-    except ValueError as error:
-        st.warning(plain(str(error)))
-        return
-    result = study.paging(lengths, values.page)
+    result = study.paging(study.parse_lengths(values.lengths), values.page)
     add_script(partial(pages, result), "pages")
     square, places = partial(_square, size=result.size, theme=theme()), result.size
     starts = range(0, max(result.lengths), places)

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 import streamlit as st
 
-from core.attention import ConfigError
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models import Seq2Seq
 from core.models.decoding import (
@@ -62,6 +61,7 @@ from dashboard.page import (
     plain,
     room,
     shorten,
+    shown_errors,
     source_of,
     table,
     take_link,
@@ -407,6 +407,7 @@ PICKED, OF, COMPARED = "decode:picked", "decode:picked-of", "decode:measured"
 
 
 @fragment
+@shown_errors(ValueError)
 def page() -> None:
     begin_before_title()
     title(
@@ -419,12 +420,8 @@ def page() -> None:
     forget_other_runs("decode", run.id)
     if trouble:
         st.warning(plain(trouble))
-    try:
-        controls = draw_controls(runs, run)
-        result = study(decode, controls.checkpoint, controls.source, controls.settings)
-    except (ConfigError, ValueError) as error:
-        st.error(plain(str(error)))
-        return
+    controls = draw_controls(runs, run)
+    result = study(decode, controls.checkpoint, controls.source, controls.settings)
     _, task = load(controls.checkpoint)
     path = _picked_path(controls, result)
     add_script(partial(script, controls, result, path))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry, Param, entry
+from core.attention import AXES, AttentionConfig, Choice, Entry, Param, entry
 from core.attention.config import example, example_config, needs, refusals
 from core.attention.cost import parameters
 from core.entries import Value, complete
@@ -46,6 +46,7 @@ from dashboard.page import (
     plain,
     read_linked,
     rule,
+    shown_errors,
     source_of,
     title,
     write_linked,
@@ -197,13 +198,11 @@ def explore(axis: str) -> None:
         item = entry(axis, FIELDS.draw(axis, into=HERE)[axis])
         params = params_of(item, key=key(axis))
     config, conditions = None, ""
-    try:
+    with shown_errors(ValueError):
         config = config_of(axis, item.key, params)
         watch_built("mechanisms", {name: getattr(config, name) for name in AXES})
         with one_thread():
             conditions = maps(axis, item, config, *cached(beside_baseline, config))
-    except (ConfigError, ValueError) as error:
-        st.error(str(error))
     st.latex(item.latex)
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
     paragraph(f"{item.meaning}{paper}")

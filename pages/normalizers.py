@@ -56,6 +56,7 @@ from dashboard.page import (
     plain,
     room,
     settings_panel,
+    shown_errors,
     source_of,
     table,
     theme,
@@ -158,17 +159,13 @@ def own_widgets(normalizer: str) -> dict[str, str]:
     return fields | {"start": "sink"} if normalizer == SINK.key else fields
 
 
-def draw_controls() -> Values | None:
-    """Draw the controls; None, with the error on the page, when the scores cannot be read.
+def draw_controls() -> Values:
+    """Draw the controls; ConfigError when the scores cannot be read.
 
     `scaled` are the scores as they go into the normalizers, `picked` a key's index.
     """
     values = FIELDS.draw("scores", "spread", "temperature")
-    try:
-        scores = parse(values.scores)
-    except ValueError as error:
-        st.error(plain(str(error)))
-        return None
+    scores = parse(values.scores)
     tokens, _, first = example()
     numbered = [f"key {at}" for at in range(len(scores))]
     names = tokens if len(scores) == len(tokens) else tuple(numbered)
@@ -524,39 +521,37 @@ def adopt(built: Built) -> None:
 
 
 @fragment
+@shown_errors()
 def explore() -> None:
     controls = draw_controls()
-    if controls is not None:
-        with one_thread():
-            rows = [
-                cached(normalize_row, choice, controls.scores, controls.factor)
-                for choice in controls.choices
-            ]
-        shown = [row for row in rows if row.key in controls.shown]
-        with controls.picture:
-            bars(controls, shown)
-            fact(
-                fact_text(
-                    [row for row in rows if row in shown or row.key == BASELINE], controls.scores
-                )
-            )
-            draw_equation(
-                FIELDS,
-                "normalizer",
-                dict(zip(controls.choices, rows, strict=True)),
-                lambda row: equation(row, controls.names, controls.picked, Ink.of(theme()).pick),
-            )
-        curves(controls, rows)
-        details(f"All {len(rows)} normalizers", partial(everything, controls, rows), key("all"))
-        sources = partial(
-            equation_sources,
+    with one_thread():
+        rows = [
+            cached(normalize_row, choice, controls.scores, controls.factor)
+            for choice in controls.choices
+        ]
+    shown = [row for row in rows if row.key in controls.shown]
+    with controls.picture:
+        bars(controls, shown)
+        fact(
+            fact_text([row for row in rows if row in shown or row.key == BASELINE], controls.scores)
+        )
+        draw_equation(
             FIELDS,
             "normalizer",
-            controls.choices,
-            normalizer_of,
-            partial(snippet, scores=controls.scaled),
+            dict(zip(controls.choices, rows, strict=True)),
+            lambda row: equation(row, controls.names, controls.picked, Ink.of(theme()).pick),
         )
-        details("Equations, papers and the code that just ran", sources, key("sources"))
+    curves(controls, rows)
+    details(f"All {len(rows)} normalizers", partial(everything, controls, rows), key("all"))
+    sources = partial(
+        equation_sources,
+        FIELDS,
+        "normalizer",
+        controls.choices,
+        normalizer_of,
+        partial(snippet, scores=controls.scaled),
+    )
+    details("Equations, papers and the code that just ran", sources, key("sources"))
 
 
 def bars(controls: Values, rows: Sequence[RowWeights]) -> None:

@@ -87,6 +87,7 @@ from dashboard.page import (
     reruns_alone,
     shared,
     shorten,
+    shown_errors,
     source_of,
     sources,
     table,
@@ -250,7 +251,7 @@ def _trained(row: Any, source: str) -> Controls:
             return shared(writer_controls, text)
     run = run_of(source)
     if run is None or not run.checkpoint_steps():
-        raise ValueError("This run is no longer here. Choose another one, or random weights.")
+        raise ConfigError("This run is no longer here. Choose another one, or random weights.")
     config = run.config()
     task = task_entry(config.task.key)
     with row.cell(column_span=2):
@@ -516,13 +517,12 @@ def page() -> None:
 
 
 @fragment
+@shown_errors(ValueError)
 def _explore() -> None:
     begin_before_title()
     controls = _header()
     sentence = st.container()
-    result = _show(controls) if controls else None
-    if controls is None or result is None:
-        return
+    result = _show(controls)
     if result.logits is not None:
         answer = _next_token(result, controls.text)
         with sentence:
@@ -622,8 +622,8 @@ def _next_token(result: Measurements, text: str) -> str:
     )
 
 
-def _header() -> Controls | None:
-    """Draw the title and the controls; None where they are of no model."""
+def _header() -> Controls:
+    """Draw the title and the controls; ConfigError where they are of no model."""
     title(
         "The Transformer",
         "Press **Next** to follow one example through a whole model, from bottom to top.",
@@ -649,23 +649,16 @@ def _header() -> Controls | None:
         )
     try:
         return _seeded(row) if source == SEEDED else _trained(row, source)
-    except (ConfigError, ValueError, KeyError, TypeError) as error:
-        st.error(plain(str(error)))
-        return None
     finally:
         write_start("transformer")
 
 
-def _show(controls: Controls) -> Measurements | None:
-    try:
-        with one_thread():
-            new = outline(controls) if reruns_alone() else None
-            if new is not None:
-                _diagram(new, None, controls)
-            result = shared(measurements, controls)
-    except (ConfigError, ValueError) as error:
-        st.error(plain(str(error)))
-        return None
+def _show(controls: Controls) -> Measurements:
+    with one_thread():
+        new = outline(controls) if reruns_alone() else None
+        if new is not None:
+            _diagram(new, None, controls)
+        result = shared(measurements, controls)
     if new is not None:
         st.rerun(scope="fragment")
     _diagram(result.tree, result, controls)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from core.attention import attend
+from core.entries import refuse_if
 from core.models.decoding import Clock, Written, write
 from core.pretrained.hf_conversion import SEEDED, TRAINED, encode, load_lab_decoder
 from core.studies.efficient import Saved, alone, save
@@ -72,8 +73,7 @@ def decode_steps(text: str) -> Decoding:
     """Read the text, then write STEPS tokens, the likeliest at each step; ValueError for a text without a word."""
     model, task = load_lab_decoder(TRAINED)
     tokens, ids, unknown = encode(task, text, MAX_PROMPT)
-    if len(tokens) < 2:
-        raise ValueError("There is no word here. Type a few words: the model continues them.")
+    refuse_if(len(tokens) < 2, "There is no word here. Type a few words: the model continues them.")
     state, new, queries, weights, counts = model.start(None), ids, [], [], []
     for step in range(STEPS + 1):
         before = state.length
@@ -250,13 +250,13 @@ def parse_lengths(text: str) -> tuple[int, ...]:
     """Typed lengths; ValueError names the first that is none, and what would fit."""
     lengths = []
     for part in filter(None, (part.strip() for part in text.split(","))):
-        if not (part.isascii() and part.isdigit() and 1 <= int(part[:9]) <= LONGEST):
-            raise ValueError(
-                f"“{part[:20]}” is no length; type whole numbers from 1 to {LONGEST}, with commas."
-            )
-        lengths.append(int(part))
-    if not 1 <= len(lengths) <= MAX_SEQUENCES:
-        raise ValueError(
-            f"There are {len(lengths)} lengths; type 1 to {MAX_SEQUENCES}, such as 37, 5, 90."
+        refuse_if(
+            not (part.isascii() and part.isdigit() and 1 <= int(part[:9]) <= LONGEST),
+            f"“{part[:20]}” is no length; type whole numbers from 1 to {LONGEST}, with commas.",
         )
+        lengths.append(int(part))
+    refuse_if(
+        not 1 <= len(lengths) <= MAX_SEQUENCES,
+        f"There are {len(lengths)} lengths; type 1 to {MAX_SEQUENCES}, such as 37, 5, 90.",
+    )
     return tuple(lengths)

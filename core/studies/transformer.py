@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from core.entries import refuse_if
 from core.interpret.trace import AttentionTrace, Kind
 from core.models import Model, ModelConfig, build_model
 from core.models.model_summary import Part, record_outputs, summarize
@@ -43,10 +44,11 @@ class Controls:
 def writer_controls(text: str) -> Controls:
     """The lab's writer with a text; ValueError for a text without a token, and for one that is too long."""
     model, task = load_lab_decoder(WRITER)
-    if not 0 < (count := len(task.tokens(text))) <= task.max_source:
-        raise ValueError(
-            f"The text has {count} tokens; the writer reads 1 to {task.max_source}. Take a text of that length."
-        )
+    count = len(task.tokens(text))
+    refuse_if(
+        not 0 < count <= task.max_source,
+        f"The text has {count} tokens; the writer reads 1 to {task.max_source}. Take a text of that length.",
+    )
     return Controls(model.config, task.config, WRITER, text=text)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from core import plugins
-from core.entries import Entry
+from core.entries import ConfigError, Entry
 from core.files import sentence_of
 from dashboard.draw.components import COPY_LINK, HEIGHT, WIDTH, add, begin, notes, page_actions
 from dashboard.draw.figures import (
@@ -574,6 +574,15 @@ def flash_errors(
         flash(page, prefix + sentence_of(error))
         return False
     return True
+
+
+@contextmanager
+def shown_errors(*errors: type[Exception]) -> Iterator[None]:
+    """Show a ConfigError, or one of these errors, in place of what it ends, and go on after the block or function."""
+    try:
+        yield
+    except (ConfigError, *errors) as error:
+        st.error(plain(str(error)))
 
 
 @contextmanager
