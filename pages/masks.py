@@ -13,7 +13,7 @@ from core.attention import AXES, Choice, ConfigError, entry
 from core.attention.masks import COMPOSITIONS, make_mask
 from core.attention.masks.patterns import Rule
 from core.interpret import trace as analysis
-from core.studies import masks
+from core.studies import order
 from core.tokens import tokenize
 from dashboard.draw import page_views
 from dashboard.page import (
@@ -122,7 +122,7 @@ FIELDS = Fields(
         when=lambda values: values.join in ("and", "or", "and_not", "or_not"),
         help="The mask that is joined with the first",
     ),
-    head=Select("Head", range(masks.HEADS), help="The head whose weights are drawn"),
+    head=Select("Head", range(order.HEADS), help="The head whose weights are drawn"),
     real=Number(
         "Real tokens",
         lambda values: max(0, len(tokenize(values.tokens, MAX_TOKENS).tokens) - PADDING),
@@ -181,14 +181,14 @@ def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
 # What the page computes as Python.
 
 
-def script(controls: Values, effect: masks.MaskEffect) -> Script:
+def script(controls: Values, effect: order.MaskEffect) -> Script:
     return Script(
         (
             Cell(
                 "A layer with seeded weights reads one sentence, without the mask and with it.",
                 f"""
 from core.attention import Choice
-from core.studies.masks import mask_effect
+from core.studies.order import mask_effect
 
 tokens = {source_of(controls.tokens)}
 mask = {source_of(controls.mask)}
@@ -220,7 +220,7 @@ print(allowed.sum(), "of", allowed.size, "cells are allowed;", needed.max(), "la
 MAX_KEYS = 8  # columns of the table of PyTorch
 
 
-def fact_text(effect: masks.MaskEffect) -> str:
+def fact_text(effect: order.MaskEffect) -> str:
     visible, cells = int(effect.allowed.sum()), effect.allowed.size
     if visible == cells:
         return f"Nothing is masked: all **{cells}** cells are allowed, and no weight changes."
@@ -244,7 +244,7 @@ rule_of = partial(rule, "mask", changed=False, length="length")
 
 
 def equation(
-    effect: masks.MaskEffect, mask: Choice, i: int, j: int, colour: str
+    effect: order.MaskEffect, mask: Choice, i: int, j: int, colour: str
 ) -> tuple[str, ...]:
     """The keys that query i may attend to, and its weight on key j in numbers: parts that a line may break between."""
 
@@ -296,7 +296,7 @@ def stack_fact(needed: np.ndarray) -> str:
     )
 
 
-def batch_fact(sentences: list[masks.Sentence]) -> str:
+def batch_fact(sentences: list[order.Sentence]) -> str:
     worst = max(sentences, key=lambda item: item.leak)
     masked = float(worst.weights[: worst.real, worst.real :].sum(-1).mean())
     length = len(worst.names)  # of each
@@ -309,7 +309,7 @@ def batch_fact(sentences: list[masks.Sentence]) -> str:
     )
 
 
-def torch_fact(check: masks.TorchCheck | None) -> str:
+def torch_fact(check: order.TorchCheck | None) -> str:
     if check is None:
         return "This mask also multiplies the weights, which `nn.MultiheadAttention` cannot do."
     rows = (
@@ -422,7 +422,7 @@ def explore() -> None:
 
 def show(
     controls: Values, words: DeltaGenerator
-) -> tuple[masks.MaskEffect, tuple[int, int]] | None:
+) -> tuple[order.MaskEffect, tuple[int, int]] | None:
     """Draw the maps, and in `words` the fact and the conditions; returns the numbers and the picked cell."""
     if not controls.tokens:
         st.warning(
@@ -436,7 +436,7 @@ def show(
     try:
         with one_thread():
             effect = cached(
-                masks.mask_effect, controls.mask, controls.tokens, controls.real, controls.head
+                order.mask_effect, controls.mask, controls.tokens, controls.real, controls.head
             )
     except ConfigError as error:
         st.error(plain(str(error)))
@@ -445,12 +445,12 @@ def show(
     cell = maps(effect, controls.mask)
     with words:
         fact(fact_text(effect))
-        rules = f"i is the query's position, j the key's. The layer is random (seed {masks.SEED}), not trained."
+        rules = f"i is the query's position, j the key's. The layer is random (seed {order.SEED}), not trained."
         caption(" ".join([rules, *controls.notes]))
     return effect, cell
 
 
-def maps(effect: masks.MaskEffect, mask: Choice) -> tuple[int, int]:
+def maps(effect: order.MaskEffect, mask: Choice) -> tuple[int, int]:
     # The query whose weights the mask changes most, of those that see at least the median number
     # of keys
     keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
@@ -504,7 +504,7 @@ def linked(
     )
 
 
-def in_pytorch(effect: masks.MaskEffect, controls: Values, query: int) -> None:
+def in_pytorch(effect: order.MaskEffect, controls: Values, query: int) -> None:
     first = max(0, min(query - MAX_KEYS // 2, len(effect.names) - MAX_KEYS))
     keys = slice(first, first + MAX_KEYS)
     row = effect.allowed[query, keys]
@@ -524,17 +524,17 @@ def in_pytorch(effect: masks.MaskEffect, controls: Values, query: int) -> None:
     st.code(
         f"# allowed: bool ({size}, {size}), True = may attend, as on this page\n"
         "attn_mask = ~allowed  # the line that converts: True = ignore\n"
-        f"mha = nn.MultiheadAttention({masks.D_MODEL}, {masks.HEADS}, batch_first=True)\n"
+        f"mha = nn.MultiheadAttention({order.D_MODEL}, {order.HEADS}, batch_first=True)\n"
         "out, weights = mha(x, x, x, attn_mask=attn_mask)\n\n"
         "out = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)  # no conversion",
         language="python",
     )
     st.markdown(
-        torch_fact(cached(masks.torch_check, controls.mask, controls.tokens, controls.real))
+        torch_fact(cached(order.torch_check, controls.mask, controls.tokens, controls.real))
     )
 
 
-def stack(effect: masks.MaskEffect) -> None:
+def stack(effect: order.MaskEffect) -> None:
     fact(stack_fact(effect.needed))
     most = int(effect.needed.max(initial=0))
     left, right = st.columns([1, 1.2], gap="medium") if most > 1 else (None, st.container())
@@ -566,7 +566,7 @@ def stack(effect: masks.MaskEffect) -> None:
             ("mask", "rule", "cells", "layers", "never"),
             [
                 [name, rule, str(cells), str(layers), str(never or "–")]
-                for name, rule, cells, layers, never in cached(masks.patterns, len(effect.names))
+                for name, rule, cells, layers, never in cached(order.patterns, len(effect.names))
             ],
             caption=heading,
             left=2,
@@ -579,7 +579,7 @@ def stack(effect: masks.MaskEffect) -> None:
 
 
 def batch(controls: Values) -> None:
-    sentences = cached(masks.batch, controls.mask, controls.head)
+    sentences = cached(order.batch, controls.mask, controls.head)
     tiles = [
         Tile(
             " ".join(item.names[: item.real]),
@@ -600,16 +600,16 @@ def batch(controls: Values) -> None:
     fact(batch_fact(sentences))
 
 
-def sources(effect: masks.MaskEffect, controls: Values) -> None:
+def sources(effect: order.MaskEffect, controls: Values) -> None:
     maps = np.stack((effect.after, effect.before))
     entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
     caption(
         f"The mean entropy of a row is {number(entropy[0])} nats (without the mask {number(entropy[1])}), and the "
         f"mean distance to the attended key {number(distance[0])} tokens ({number(distance[1])}). Head "
-        f"{controls.head} of {masks.HEADS}, d_model {masks.D_MODEL}, no positions.",
+        f"{controls.head} of {order.HEADS}, d_model {order.D_MODEL}, no positions.",
     )
     mask = controls.mask
-    config = masks.config_of(mask)
+    config = order.config_of(mask)
     for choice in config.mask.walk():
         item, piece = entry("mask", choice.key), make_mask(choice, config)
         entries_panel([item])
@@ -617,7 +617,7 @@ def sources(effect: masks.MaskEffect, controls: Values) -> None:
     st.markdown("The same layer in a notebook:")
     st.code(
         "from core.attention import Attention, AttentionConfig, Choice\n\n"
-        f"mask = {source_of(mask)}\nlayer = Attention(AttentionConfig({masks.D_MODEL}, {masks.HEADS}, mask=mask))\n",
+        f"mask = {source_of(mask)}\nlayer = Attention(AttentionConfig({order.D_MODEL}, {order.HEADS}, mask=mask))\n",
         language="python",
     )
 
@@ -627,8 +627,8 @@ def sources(effect: masks.MaskEffect, controls: Values) -> None:
 
 def question(tokens: int) -> Question:
     size = max(tokens, PADDED + 1)
-    removed = ~masks.allowed_of(
-        masks.steps_of(Choice("padding"), ("word",) * size, size - PADDED), 0
+    removed = ~order.allowed_of(
+        order.steps_of(Choice("padding"), ("word",) * size, size - PADDED), 0
     )
     rows, columns = bool(removed[-PADDED:].all()), bool(removed[:, -PADDED:].all())
     rule = (

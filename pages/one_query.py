@@ -25,8 +25,7 @@ from core.attention.kernels.exact import exact
 from core.attention.positions import enters, entries_of
 from core.entries import complete
 from core.seeding import seeded_layer
-from core.studies import one_query as study
-from core.studies.heads import MINILM_TEXT
+from core.studies import heads as study
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.step_view import (
@@ -1063,7 +1062,7 @@ def script(values: Values, config: AttentionConfig, reading: Reading) -> Script:
 import torch
 
 {attention_import(source_of(config))}
-from core.studies.one_query import Source, run
+from core.studies.heads import Source, run
 
 source = {source}
 config = {source_of(config)}
@@ -1086,7 +1085,7 @@ show_maps({"Scores": scores, "Weights": weights}, source.queries, source.keys, r
             Cell(
                 "The mean of each row's largest weight, without √D and with it, as the number of dimensions D grows.",
                 f"""
-from core.studies.one_query import measure_scaling
+from core.studies.heads import measure_scaling
 
 largest = {{point.dims: point.largest for point in measure_scaling({SEED})}}
 for dims, pair in largest.items():
@@ -1499,7 +1498,7 @@ def trained_question() -> Question:
     options = ("animal", "street", "tired")
     given = ", ".join(f"{number(words[word])} to {word}" for word in options)
     return Question(
-        f"“{MINILM_TEXT}” In a trained model (MiniLM, layer {study.TRAINED_LAYER}, head {study.TRAINED_HEAD}), which "
+        f"“{study.MINILM_TEXT}” In a trained model (MiniLM, layer {study.TRAINED_LAYER}, head {study.TRAINED_HEAD}), which "
         "word gets the largest weight from “it”?",
         options,
         options.index(max(options, key=words.__getitem__)),

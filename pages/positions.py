@@ -20,7 +20,7 @@ from core.attention import (
 )
 from core.attention.positions.rotary import Position
 from core.seeding import seeded_layer
-from core.studies import positions as study
+from core.studies import order as study
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
@@ -275,7 +275,7 @@ def called(
     imported = call.partition(" = ")[2].partition("(")[0]
     return Cell(
         text,
-        f"from core.studies.positions import {imported}{more}\n\n{call}\n{after}",
+        f"from core.studies.order import {imported}{more}\n\n{call}\n{after}",
         draw,
         picture and f"positions:{picture}",
     )

@@ -57,7 +57,7 @@ from core.runs.folder import ENDED, UNDER_WAY
 from core.runs.runs import Run, create_run
 from core.runs.sweeps import Sweep, create_sweep, sweep_comparisons
 from core.runs.worker import work
-from core.studies.one_query import check as check_matrices, parse as parse_matrices
+from core.studies.heads import check as check_matrices, parse as parse_matrices
 from core.studies.runs import load_sweep
 from core.tasks import TaskConfig, make_task, own
 from core.tasks.reading import decode_text, read_rows, validate_text

@@ -15,7 +15,7 @@ from core.attention import AXES, AttentionConfig, Choice, entry
 from core.attention.masks import COMPOSITIONS, build_mask
 from core.attention.properties import Pair, score_properties
 from core.seeding import seeded_layer
-from core.studies import compare, efficient, masks, positions, scores as study
+from core.studies import compare, efficient, order as computed, scores as study
 from core.tasks import TaskConfig, make_task
 from core.tokens import SENTENCE
 from core.training import recommended
@@ -187,10 +187,10 @@ def test_pytorch_means_the_opposite_and_was_run_to_say_so():
     at.session_state["masks:pytorch"] = True
     shown = page_text(at.run())
     assert "NaN" not in shown
-    check = masks.torch_check(Choice.of("causal"), ("red", "green", "blue"), None)
+    check = computed.torch_check(Choice.of("causal"), ("red", "green", "blue"), None)
     assert check.difference < 1e-6 and check.forbidden == pytest.approx(1) and check.nan_rows == 0
     blind, nothing, plain = (
-        masks.torch_check(each, tuple("abcd"), None)
+        computed.torch_check(each, tuple("abcd"), None)
         for each in (
             Choice.of("not", Choice("causal")),
             Choice.of("not", Choice("none")),
@@ -211,7 +211,7 @@ def test_pytorch_means_the_opposite_and_was_run_to_say_so():
 @each("mask", MASKS)
 def test_every_mask_is_converted_or_is_said_to_multiply_weights(mask):
     real = 4 if mask.key == "padding" else None
-    check = masks.torch_check(Choice.of(mask.key), tuple("abcdef"), real)
+    check = computed.torch_check(Choice.of(mask.key), tuple("abcdef"), real)
     assert "reweighs" in mask.traits if check is None else check.difference < 1e-5
 
 
@@ -225,7 +225,7 @@ def test_a_mask_that_reads_content_says_what_it_chose():
     at = put_masks(open_masks(), "selectbox", "first", "moba")
     assert "keys a query by their content" in html_text(at)
     effect, full = (
-        masks.mask_effect(choice, tuple("abcdef"), None, 0)
+        computed.mask_effect(choice, tuple("abcdef"), None, 0)
         for choice in (Choice.of("moba", size=2, blocks=1), Choice("causal"))
     )
     chosen = effect.selection
@@ -235,11 +235,11 @@ def test_a_mask_that_reads_content_says_what_it_chose():
 
 
 def test_sentences_of_a_batch_see_their_own_words_and_leak_to_padding_without_a_mask():
-    for one in masks.batch(Choice("causal"), 2):
+    for one in computed.batch(Choice("causal"), 2):
         real = np.arange(8) < one.real
-        plain = masks.steps_of(Choice("none"), one.names).weights[0, 2, : one.real]
+        plain = computed.steps_of(Choice("none"), one.names).weights[0, 2, : one.real]
         assert (
-            [name != masks.PAD for name in one.names] == real.tolist()
+            [name != computed.PAD for name in one.names] == real.tolist()
             and (one.allowed == np.tril(np.ones((8, 8), bool)) & real).all()
             and ((one.weights > 0) == one.allowed).all()
             and one.leak == pytest.approx(float(plain[:, one.real :].sum(1).mean()), abs=1e-6)
@@ -247,7 +247,7 @@ def test_sentences_of_a_batch_see_their_own_words_and_leak_to_padding_without_a_
 
 
 def test_patterns_are_those_of_positions_alone_the_fewest_cells_first():
-    rows = masks.patterns(6)
+    rows = computed.patterns(6)
     assert (
         [cells for _, _, cells, _, _ in rows] == sorted(cells for _, _, cells, _, _ in rows)
         and ("Causal local", "0 ≤ i − j ≤ 2", 15, 3, 15) in rows
@@ -381,7 +381,7 @@ def test_another_shuffle_is_in_the_link():
 
 
 def test_the_prediction_is_measured():
-    changes = positions.shift_changes(GUIDE_CONFIG, ("a", "long", "day"), 126)
+    changes = computed.shift_changes(GUIDE_CONFIG, ("a", "long", "day"), 126)
     question = positions_page.question(changes)
     assert question.options[question.answer].startswith("RoPE")
     assert changes["rope"] < 1e-4 < changes["learned"]
@@ -439,23 +439,23 @@ def test_curves_on_a_logarithmic_axis_hold_zero_and_span_whole_powers():
 @each("count", [2, 3, 6])
 def test_a_shuffle_is_never_the_order_itself(count):
     for times in range(1, 40):
-        order = positions.shuffle(count, 7, times)
+        order = computed.shuffle(count, 7, times)
         assert sorted(order.tolist()) == list(range(count)) and order.tolist() != list(range(count))
-    assert positions.shuffle(1, 7, 1).tolist() == [0]
+    assert computed.shuffle(1, 7, 1).tolist() == [0]
 
 
 def test_shuffling_changes_nothing_without_positions_and_something_with_any():
     # For every encoding that there is: the page's own claim.
     for item in AXES["position"]:
         config = AttentionConfig(16, 2, position=Choice(item.key))
-        result = positions.shuffle_effect(config, WORDS, 126, 1)
+        result = computed.shuffle_effect(config, WORDS, 126, 1)
         changes = result.largest, np.abs(result.restored - result.ordered).max()
         assert result.baseline < 1e-5 and result.baseline_change.max() < 1e-5
         assert [change < 1e-5 for change in changes] == [item.key == "none"] * 2, item.key
 
 
 def test_the_change_of_scores_is_alibis_bias():
-    result = positions.score_changes(AttentionConfig(16, 2, position="alibi"), 126, 9)
+    result = computed.score_changes(AttentionConfig(16, 2, position="alibi"), 126, 9)
     distance = np.abs(np.subtract.outer(np.arange(9), np.arange(9)))
     np.testing.assert_allclose(result, -np.stack((distance / 16, distance / 256)), atol=1e-5)
 
@@ -472,7 +472,7 @@ def test_the_change_of_scores_is_alibis_bias():
     ],
 )
 def test_places_later_the_same_words_score_the_same_where_distance_decides(key, same):
-    result = positions.shift_effect(AttentionConfig(16, 2, position=Choice(key)), WORDS, 126, 4)
+    result = computed.shift_effect(AttentionConfig(16, 2, position=Choice(key)), WORDS, 126, 4)
     assert (
         (result.largest < 1e-4) is same
         and result.sinusoidal > 0.05
@@ -482,15 +482,15 @@ def test_places_later_the_same_words_score_the_same_where_distance_decides(key, 
 
 def test_a_table_too_short_to_look_ahead_says_so():
     config = AttentionConfig(16, 2, position=Choice.of("learned", max_len=16))
-    assert positions.table_of(config, 126, 24).shape == (16, 16)
-    pytest.raises(ValueError, positions.linear_maps, config, 126, 2).match(
+    assert computed.table_of(config, 126, 24).shape == (16, 16)
+    pytest.raises(ValueError, computed.linear_maps, config, 126, 2).match(
         "16 positions, of which 2 are held out: too few for a shift of 2; take"
     )
-    assert [row[0] for row in positions.linear_maps(config, 126, 1).rows] == [1]
+    assert [row[0] for row in computed.linear_maps(config, 126, 1).rows] == [1]
 
 
 def test_the_linear_map_misses_least_in_closed_form():
-    result = positions.linear_maps(AttentionConfig(16, 2, position="sinusoidal"), 126, 5)
+    result = computed.linear_maps(AttentionConfig(16, 2, position="sinusoidal"), 126, 5)
     _, closed, fitted, unseen, still = next(row for row in result.rows if row[0] == 5)
     assert closed < fitted < unseen < still
     for turn, is_rotation in ((result.closed, True), (result.fitted, False)):
@@ -498,13 +498,11 @@ def test_the_linear_map_misses_least_in_closed_form():
 
 
 def test_rows_by_distance_and_a_factor_of_one():
-    plain = positions.unscaled(
-        AttentionConfig(16, 2, position=Choice.of("linear_rope", factor=4.0))
-    )
+    plain = computed.unscaled(AttentionConfig(16, 2, position=Choice.of("linear_rope", factor=4.0)))
     assert (
-        positions.by_distance(np.arange(9.0).reshape(3, 3), 1).tolist() == [[3, 1, 5], [2, 2, 2]]
+        computed.by_distance(np.arange(9.0).reshape(3, 3), 1).tolist() == [[3, 1, 5], [2, 2, 2]]
         and dict(plain.position.params)["factor"] == 1.0
-        and positions.unscaled(plain) is None
+        and computed.unscaled(plain) is None
     )
 
 
@@ -521,7 +519,7 @@ def test_dials_show_the_fastest_and_the_slowest_pair():
 @each("key", ["sinusoidal", "learned"])
 def test_what_attention_reads_is_the_sum_of_word_and_position(key):
     config = AttentionConfig(16, 2, position=Choice(key))
-    words, places = positions.added_vectors(config, WORDS, 126)
+    words, places = computed.added_vectors(config, WORDS, 126)
     x = torch.from_numpy(words)[None]
     added = seeded_layer(config, 126).position.add(x)[0].detach().numpy()
     assert np.allclose(added, words + places, atol=1e-6) and np.abs(places).max() > 0
@@ -530,7 +528,7 @@ def test_what_attention_reads_is_the_sum_of_word_and_position(key):
 def test_positions_measures_the_two_that_are_chosen():
     at = open_positions(**named("and", "distance"))
     at = set_control("positions:", at, "selectbox", "position:and:part1", "alibi")
-    drawn = positions.latex_of(
+    drawn = computed.latex_of(
         AttentionConfig(64, 4, position=Choice.of("and", Choice("rope"), Choice("alibi"))), 126
     )
     assert not at.error and any(drawn in each.value for each in at.markdown)

@@ -14,7 +14,7 @@ import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError
 from core.attention.masks import COMPOSITIONS
-from core.studies import one_query as study
+from core.studies import heads as study
 from core.tokens import MAX_TOKENS, SENTENCE, embed, tokenize
 from dashboard.draw.formats import latex, number
 from dashboard.draw.step_view import (
