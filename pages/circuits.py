@@ -7,21 +7,28 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.interpret import circuits as core_circuits
 from core.interpret.circuits import (
     PAIR,
     PAIRED_MODELS,
     Circuits,
+    Composer,
+    CompositionKind,
     Edge,
     InductionCircuit,
     carriers,
+    copying_scores,
     default_head,
     default_token,
     directions,
+    effective_rank,
     extremes,
+    fold_gain,
+    head_weights,
     induction_circuit,
     measure_attention,
+    read_heads,
     singular_values,
+    thin_svd,
     token_of,
 )
 from dashboard.draw.grids import effect_grid
@@ -239,7 +246,7 @@ def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
 HEAD = "circuits:head"
 OF = "circuits:of"  # the model that the head belongs to
 MATRICES = {"OV": "W_V W_O", "QK": "W_Q W_K transposed"}  # of which a circuit is
-PARTS: dict[core_circuits.CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
+PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 
 
 FIELDS = Fields(
@@ -429,7 +436,7 @@ print(best[:5])
 # The page's sentences and equations.
 
 
-def edges_fact(circuits: Circuits, kind: core_circuits.CompositionKind) -> str:
+def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
     first, (most, _) = circuits.pairs[kind][0], circuits.chance(kind)
     target, source = (plain(circuits.name(head)) for head in (first.target, first.source))
     if first.score <= most:
@@ -498,7 +505,7 @@ def head_fact(circuits: Circuits, head: Head) -> str:
     return f"{text} {takes}"
 
 
-def drawn_lines(circuits: Circuits, kind: core_circuits.CompositionKind, at_most: int) -> str:
+def drawn_lines(circuits: Circuits, kind: CompositionKind, at_most: int) -> str:
     edges = circuits.edges(kind)
     drawn = edges[:at_most]
     (most, count), pairs, above = circuits.chance(kind), len(circuits.pairs[kind]), len(edges)
@@ -515,7 +522,7 @@ def drawn_lines(circuits: Circuits, kind: core_circuits.CompositionKind, at_most
 
 
 def equations(
-    circuits: Circuits, head: Head, best: Mapping[core_circuits.CompositionKind, Edge]
+    circuits: Circuits, head: Head, best: Mapping[CompositionKind, Edge]
 ) -> tuple[str, ...]:
     copying, edge = circuits.measures[head[0]].copying, best.get("K")
     level = circuits.random_level
@@ -574,7 +581,7 @@ def conditions(circuits: Circuits, name: str, row: int) -> str:
 # The page What a head can do: composition as a graph, three measures of every head, and the circuits of one.
 
 
-WEIGHTS = (core_circuits.head_weights,)  # what studies of a model's heads get beside the model
+WEIGHTS = (head_weights,)  # what studies of a model's heads get beside the model
 
 
 def page() -> None:
@@ -600,8 +607,8 @@ def _induction(ref: ModelRef, circuits: Circuits) -> InductionCircuit | None:
 @input_errors()
 def _circuits(ref: ModelRef) -> None:
     with st.spinner("Reading the weights of every head, once per model"):
-        weights = study_of(core_circuits.head_weights, ref)
-    composer = core_circuits.Composer(weights.heads)  # which keeps what the next ones need
+        weights = study_of(head_weights, ref)
+    composer = Composer(weights.heads)  # which keeps what the next ones need
     with one_thread(is_small(load_model(ref))):
         measured = measure_with_progress(
             MEASURED,
@@ -660,12 +667,12 @@ def _circuits(ref: ModelRef) -> None:
             "Circuits, copying score and composition: "
             "[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html). "
             "Effective rank: [Roy and Vetterli 2007](https://infoscience.epfl.ch/record/110188).",
-            core_circuits.read_heads,
-            core_circuits.fold_gain,
-            core_circuits.thin_svd,
-            core_circuits.Composer,
-            core_circuits.copying_scores,
-            core_circuits.effective_rank,
+            read_heads,
+            fold_gain,
+            thin_svd,
+            Composer,
+            copying_scores,
+            effective_rank,
         ),
         "circuits:source",
     )

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.serialization import OLD_NAMES
 from core.studies import runs as compute
@@ -212,8 +211,8 @@ def draw_controls(
     sides: Sequence[compute.ComparedRun],
     same: Sequence[compute.ComparedRun],
     measures: Sequence[compute.Measure],
-    top: DeltaGenerator,
-    below: DeltaGenerator,
+    top: st.delta_generator.DeltaGenerator,
+    below: st.delta_generator.DeltaGenerator,
 ) -> Values:
     """The measure, the step, the held-out example, a head of each run with maps (None where it has none).
 

@@ -85,7 +85,7 @@ from dashboard.ui.runs import EXAMPLE_RUNS, HERE as RUNS_HERE, LAST, path_code
 T = TypeVar("T")
 
 
-RUN, SOURCE_OF = "decode:run", "decode:source-of"
+RUN = "decode:run"
 HALF_TRAINED = Run(RUNS_HERE / "example_numbers")
 LINKED = "run"  # the query parameter of the run, shared with the other pages of this group
 EXAMPLES = {
@@ -117,6 +117,8 @@ FIELDS = Fields(
     ),
     source=Text(
         lambda values: "Source" if values.task.form == "pairs" else "Text to continue",
+        lambda values: values.start,
+        of=lambda values: values.of,
         help="What the model reads; you can type your own.",
     ),
     longest=Number(
@@ -219,16 +221,11 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Values:
 
 
 def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str | int:
-    examples, path = task.held_out(HELD_OUT), f"{checkpoint.path}"
+    examples = task.held_out(HELD_OUT)
     if task.input != "tokens":
         return int(FIELDS.draw("place", into=cell, examples=examples, task=task).place)
-    if st.session_state.get(SOURCE_OF) != path:
-        if SOURCE_OF in st.session_state or "decode:source" not in st.query_params:
-            st.session_state["decode:source"] = source_text(
-                task, examples[study(default_example, checkpoint)]
-            )
-        st.session_state[SOURCE_OF] = path
-    typed = FIELDS.draw("source", into=cell, task=task).source
+    start = source_text(task, examples[study(default_example, checkpoint)])
+    typed = FIELDS.draw("source", into=cell, task=task, start=start, of=checkpoint.path).source
 
     def another() -> None:
         texts = [source_text(task, example) for example in examples]

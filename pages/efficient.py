@@ -11,7 +11,6 @@ from typing import TypeAlias
 import numpy as np
 import streamlit as st
 import torch
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import Choice, ConfigError
 from core.attention.cost import (
@@ -150,7 +149,7 @@ FIELDS = Fields(
 )
 
 
-def draw_controls() -> tuple[study.Conditions, DeltaGenerator]:
+def draw_controls() -> tuple[study.Conditions, st.delta_generator.DeltaGenerator]:
     """Draw the controls; returns what they say, and the place between them for the figures."""
     grid = st.grid(4 + (len(devices()) > 1), min_column_width=120, vertical_alignment="bottom")
     values = FIELDS.draw("longest", "causal", "backward", "device", into=grid)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, Choice, ConfigError, entry
 from core.attention.masks import COMPOSITIONS, make_mask
@@ -134,7 +133,9 @@ FIELDS = Fields(
 )
 
 
-def draw_controls(below: DeltaGenerator, settings: DeltaGenerator) -> Values:
+def draw_controls(
+    below: st.delta_generator.DeltaGenerator, settings: st.delta_generator.DeltaGenerator
+) -> Values:
     """Draw the controls; what is typed stands in `below` and rare ones in `settings`, so that the maps do not move.
 
     Without tokens there is nothing to draw; `stale`: a typed text cannot be read.
@@ -153,7 +154,7 @@ def draw_controls(below: DeltaGenerator, settings: DeltaGenerator) -> Values:
 
 
 def draw_mask(
-    name: str, mask: str, grid: Any, below: DeltaGenerator, suffix: str = ""
+    name: str, mask: str, grid: Any, below: st.delta_generator.DeltaGenerator, suffix: str = ""
 ) -> tuple[Choice, bool]:
     """Draw the parameters of a mask and return it with their values.
 
@@ -421,7 +422,7 @@ def explore() -> None:
 
 
 def show(
-    controls: Values, words: DeltaGenerator
+    controls: Values, words: st.delta_generator.DeltaGenerator
 ) -> tuple[order.MaskEffect, tuple[int, int]] | None:
     """Draw the maps, and in `words` the fact and the conditions; returns the numbers and the picked cell."""
     if not controls.tokens:

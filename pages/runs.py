@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import ConfigError
 from core.files import hosted, sentence_of, zip_of
@@ -380,7 +379,7 @@ def _restore(deleted: Sequence[tuple[str, str]]) -> None:
         flash("runs", "Not every deleted run could be restored: its disk space was needed.")
 
 
-def upload(cell: DeltaGenerator) -> None:
+def upload(cell: st.delta_generator.DeltaGenerator) -> None:
     with cell.popover(
         "Upload",
         icon=":material/upload:",

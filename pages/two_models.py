@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.entries import ConfigError
 from core.interpret import map_transform as difference, patching
@@ -326,7 +325,7 @@ FIELDS = Fields(
 
 
 def draw_sides(
-    choice: ModelChoice, mode: str, into: DeltaGenerator
+    choice: ModelChoice, mode: str, into: st.delta_generator.DeltaGenerator
 ) -> tuple[ModelRef, ModelInputs, tuple[difference.Side, difference.Side]]:
     """Draw the control of the second side; returns its model, its inputs, and what both sides read.
 
@@ -380,7 +379,7 @@ def draw_sides(
     return ref, inputs, (first, second)
 
 
-def _second_model(ref: ModelRef, into: DeltaGenerator) -> tuple[str, ModelRef]:
+def _second_model(ref: ModelRef, into: st.delta_generator.DeltaGenerator) -> tuple[str, ModelRef]:
     """Those that were fine-tuned from this model come first, other fine-tuned ones last."""
     runs = [
         run for run in reversed(list_runs(latest=LISTED)) if run.job == "finetune" and result(run)
@@ -907,7 +906,7 @@ def _figures(comparison: difference.Comparison) -> None:
 
 def _maps(
     comparison: difference.Comparison, head: difference.HeadChange, pin: Pair | None
-) -> DeltaGenerator:
+) -> st.delta_generator.DeltaGenerator:
     """Draw both maps, and the second minus the first where both have a token; returns the room beside that."""
     pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
 

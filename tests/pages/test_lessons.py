@@ -522,7 +522,7 @@ def changed(**values) -> str:
                     "choice",
                     **{"text": "?", "answer": "a", "options": ("a", "b"), **values},
                 ),
-                "",
+                None,
             )
             for values in list[dict[str, Any]](
                 (
@@ -534,7 +534,10 @@ def changed(**values) -> str:
                 )
             )
         ),
-        *((partial(parse_link, link), None) for link in ("https://host/other?x=1", "http://[", "-")),
+        *(
+            (partial(parse_link, link), None)
+            for link in ("https://host/other?x=1", "http://[", "-")
+        ),
         *(
             (partial(decode, text), r"[a-z]\.$")
             for text in (

@@ -16,8 +16,8 @@ from core.pretrained.finetune_run import config_of, create
 from core.runs import archive as validate
 from core.runs.runs import Run, create_run, list_runs
 from core.runs.worker import work
-from core.studies.runs import source_at
 from core.studies.decode import decodable_runs
+from core.studies.runs import source_at
 from core.tasks import TASKS, Task, TaskConfig, make_task
 from core.training import Prediction, Record, loop, recommended
 from dashboard.draw.figures import Ink, shade, text_on
