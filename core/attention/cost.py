@@ -257,7 +257,7 @@ def race(
     """Measure all configs at each length, in turn in each round, so that a busy machine slows all alike.
 
     With one thread, time.process_time as the clock leaves out other processes. A generator, which can be closed between
-    two reports. What would exceed the limits is skipped with a reason.
+    two reports. What would exceed the limits, or cannot run at that length, is skipped with a reason.
     """
     flops = {
         (name, length): attention_cost(config, length, length).flops
@@ -267,24 +267,23 @@ def race(
     total, done = sum(flops.values()), 0.0
     last: dict[str, Measurement] = {}
     for length in sorted(lengths):
-        works, points = {}, []
+        works, points, peaks = dict[str, Work](), [], dict[str, int]()
         for name, config in configs.items():
             reason = _too_much(config, length, backward, last.get(name), limits)
+            try:
+                if not reason:
+                    work = workload(config, length, backward, seed, device=device)
+                    peaks[name] = peak_bytes(work, device)  # of the first call, which also warms up
+                    works[name] = work
+            except (ValueError, RuntimeError) as error:
+                reason = str(error)
             if reason:
                 points.append(Measurement(name, length, skipped=reason))
-            else:
-                works[name] = workload(config, length, backward, seed, device=device)
         share = sum(flops[name, length] for name in works) / (rounds + 1)
-        peaks: dict[str, int] = {}
         taken: dict[str, list[float]] = {name: [] for name in works}
         for number in range(rounds + 1):
-            for name, work in works.items():
-                if (
-                    number == 0
-                ):  # the first call, which also warms up, is the one whose memory is recorded
-                    peaks[name] = peak_bytes(work, device)
-                else:
-                    taken[name].append(seconds(work, clock, device))
+            for name, work in works.items() if number else ():
+                taken[name].append(seconds(work, clock, device))
             done += share
             yield Progress(min(done / total, 1.0))
         for name in works:

@@ -3,7 +3,7 @@
 And one mechanism beside the plain one, in the head that it changes most.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +25,6 @@ NEAR = 2  # tokens: "within two tokens"
 ROUNDING = 1e-6  # what rounding leaves below zero makes no map signed
 ROUNDS = 5
 POLL_INTERVAL = 0.1  # seconds between two tries while another measurement runs
-UNABLE = (ConfigError, ValueError, RuntimeError)
 
 Pair = tuple[int, int]
 Measurements = dict[
@@ -262,26 +261,12 @@ def measure_costs(
         yield 0.0
     named = {str(index): config for index, config in enumerate(dict.fromkeys(configs))}
     try:
-        yield from _race_configs(named, length, measurements)
-    except UNABLE:  # one of them cannot run at that length: each runs alone, and the error is recorded for that one
-        for count, (name, config) in enumerate(named.items(), 1):
-            try:
-                for _ in _race_configs({name: config}, length, measurements):
-                    pass
-            except UNABLE as error:
-                measurements[config, length] = Measurement(name, length, skipped=str(error))
-            yield count / len(named)
+        for progress in race(named, [length], rounds=ROUNDS):
+            for point in progress.points:
+                measurements[named[point.name], length] = point
+            yield progress.fraction
     finally:
         ONE_AT_A_TIME.release()
-
-
-def _race_configs(
-    configs: Mapping[str, AttentionConfig], length: int, measurements: Measurements
-) -> Iterator[float]:
-    for progress in race(configs, [length], rounds=ROUNDS):
-        for point in progress.points:
-            measurements[configs[point.name], length] = point
-        yield progress.fraction
 
 
 # One mechanism beside the plain one, on a sentence of its own.
