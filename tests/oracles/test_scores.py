@@ -543,7 +543,7 @@ def test_every_normalizer_stands_beside_an_oracle():
     assert {item.key for item in AXES["normalizer"]} - named <= {
         "softmax",
         "query_sink",
-    }  # test_inkling.py has the latter
+    }  # test_relative_positions.py has the latter
 
 
 # The normalizers of 2020 to 2025 against a second writing of each paper's equation, row by row, and x_transformers.
