@@ -18,7 +18,7 @@ from core.entries import ConfigError, quote, refuse_if
 from core.memory import free_bytes
 from core.pretrained import hub
 from core.pretrained.attention_recorder import make_recordable
-from core.pretrained.base import Pretrained, PretrainedError, reject_if, wrap_errors
+from core.pretrained.base import Pretrained, reject_if, wrap_errors
 from core.pretrained.load import (
     LAB_MODELS,
     MINILM as MINILM_NAME,
@@ -157,12 +157,14 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
         f"The file has {len(rows):,} rows; at most {MAX_ROWS:,} are allowed.",
     )
     for column, name in enumerate(columns):
-        if empty := [row.line for row in rows if not row.cells[column]]:
-            raise ConfigError(f"There is no {name} in {line_numbers(empty)}.")
-        if long := [row.line for row in rows if len(row.cells[column]) > LONGEST]:
-            raise ConfigError(
-                f"The {name} is longer than {LONGEST:,} characters in {line_numbers(long)}."
-            )
+        refuse_if(
+            (empty := [row.line for row in rows if not row.cells[column]]),
+            f"There is no {name} in {line_numbers(empty)}.",
+        )
+        refuse_if(
+            (long := [row.line for row in rows if len(row.cells[column]) > LONGEST]),
+            f"The {name} is longer than {LONGEST:,} characters in {line_numbers(long)}.",
+        )
     once: dict[str, Row] = {}  # each text, so that no training row is held out, too
     groups: dict[str, list[Row]] = defaultdict(list)  # the rows of each label, or of all pairs
     for row in rows:
@@ -274,11 +276,11 @@ def check_model(model: str, task: str) -> Path:
         return folder  # needs no check, so that no page waits for transformers
     check_family(read_config(folder / "config.json", name)["model_type"], name, task)
     needed = WEIGHTS[task] * sum(file.stat().st_size for file in folder_weights(folder, name))
-    if needed > (free := free_bytes()):
-        raise PretrainedError(
-            f"{name} needs about {hub.format_bytes(needed)} of memory for training, and "
-            f"{hub.format_bytes(free)} is free. Take a smaller model."
-        )
+    reject_if(
+        needed > (free := free_bytes()),
+        f"{name} needs about {hub.format_bytes(needed)} of memory for training, and "
+        f"{hub.format_bytes(free)} is free. Take a smaller model.",
+    )
     return folder
 
 

@@ -570,11 +570,11 @@ def prepare_generation(pretrained: Pretrained, inputs: ModelInputs) -> Generatio
         )
         prefix = read.ids
         source, mask = torch.tensor([prefix[:-1]], dtype=torch.long), None
-    if (room := pretrained.max_tokens - len(prefix)) < 1:
-        raise PretrainedError(
-            f"The text fills all {pretrained.max_tokens} tokens that {pretrained.name} reads, so it "
-            "cannot continue; shorten it."
-        )
+    reject_if(
+        (room := pretrained.max_tokens - len(prefix)) < 1,
+        f"The text fills all {pretrained.max_tokens} tokens that {pretrained.name} reads, so it "
+        "cannot continue; shorten it.",
+    )
     real = torch.ones(source.shape[:2], dtype=torch.bool) if mask is None else mask.bool()
     return GenerationStart(
         Prompt(source, real, prefix[-1], text=not seq2seq, prefix_tokens=prefix),

@@ -16,7 +16,7 @@ from core.entries import complete
 from core.models import ModelConfig, Shape, build_model
 from core.models.config import PATTERN_FIELDS
 from core.models.transformer import Decoder
-from core.pretrained.base import PretrainedError, reject_if
+from core.pretrained.base import reject_if
 from core.pretrained.load import LAB_MODELS, WRITER
 from core.seeding import seeded_rng
 from core.tasks import BOS, EOS, PAD, Task, Vocabulary, make_task
@@ -117,16 +117,16 @@ def conversion_of(config: ModelConfig, shape: Shape) -> HFConversion:
         "pictures.",
     )
     nearest = min(candidates, key=lambda one: len(one.lacks(config)))
-    if unlike := [name for name in PATTERN_FIELDS if getattr(config, name)]:
-        raise PretrainedError(
-            f"This {config.kind} has layers that are not all alike ({', '.join(unlike)}), which no "
-            "class here can take over. Train one with the same attention in every layer."
-        )
-    if lacks := nearest.lacks(config):
-        raise PretrainedError(
-            f"This {config.kind} has no equivalent in transformers. The nearest class, "
-            f"{nearest.name}, has {'; '.join(lacks)}. Train one with that."
-        )
+    reject_if(
+        (unlike := [name for name in PATTERN_FIELDS if getattr(config, name)]),
+        f"This {config.kind} has layers that are not all alike ({', '.join(unlike)}), which no "
+        "class here can take over. Train one with the same attention in every layer.",
+    )
+    reject_if(
+        (lacks := nearest.lacks(config)),
+        f"This {config.kind} has no equivalent in transformers. The nearest class, "
+        f"{nearest.name}, has {'; '.join(lacks)}. Train one with that.",
+    )
     return nearest
 
 

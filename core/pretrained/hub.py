@@ -385,11 +385,11 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         f"{format_bytes(limit)}. Take a smaller one, such as one with distil, tiny, mini or "
         "small in its name.",
     )
-    if memory > (room := min(4 * limit, free_bytes())):
-        raise PretrainedError(
-            f"{repo} needs {format_bytes(memory)} of memory in fp32, and "
-            f"{format_bytes(room)} is free. Take a smaller model."
-        )
+    reject_if(
+        memory > (room := min(4 * limit, free_bytes())),
+        f"{repo} needs {format_bytes(memory)} of memory in fp32, and "
+        f"{format_bytes(room)} is free. Take a smaller model.",
+    )
     return plan
 
 

@@ -176,10 +176,10 @@ def read_config(file: Path, name: str) -> dict[str, Any]:
             file.exists() and not file.is_file(),
             f"{name} has a config.json that is not a regular file, so it is not opened.",
         )
-        if (size := file.stat().st_size) > MAX_CONFIG:
-            raise PretrainedError(
-                f"{name} has a config.json of {size:,} bytes; at most {MAX_CONFIG:,} are read."
-            )
+        reject_if(
+            (size := file.stat().st_size) > MAX_CONFIG,
+            f"{name} has a config.json of {size:,} bytes; at most {MAX_CONFIG:,} are read.",
+        )
         return parse_config(file.read_bytes(), name)
     except OSError as error:
         raise PretrainedError(
@@ -349,11 +349,11 @@ def minilm_folder() -> Path:
 
 def verify(file: Path, sha256: str) -> None:
     """PretrainedError unless the file has that sha256."""
-    if (digest := digest_of(file)) != sha256:
-        raise PretrainedError(
-            f"{file.name} has sha256 {digest[:12]}…, expected {sha256[:12]}…; "
-            "the file is not the official model, so it is not loaded. Reinstall the package."
-        )
+    reject_if(
+        (digest := digest_of(file)) != sha256,
+        f"{file.name} has sha256 {digest[:12]}…, expected {sha256[:12]}…; "
+        "the file is not the official model, so it is not loaded. Reinstall the package.",
+    )
 
 
 def load_minilm() -> Pretrained:
