@@ -341,9 +341,7 @@ def _figures(
         now,
         chosen.ref,
         {head: (controls.kind, head) for head in np.ndindex(*view.trace.shape)},
-        map_transform.first_head(
-            view, map_transform.COREFERENCE if chosen.ref == EMBEDDED else None
-        ),
+        map_transform.first_head(view, analysis.COREFERENCE if chosen.ref == EMBEDDED else None),
     )
     pins, bad_pin = read_pairs("pin", (len(view.rows), len(view.columns)))
     if bad_pin:

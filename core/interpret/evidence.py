@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from core.interpret.trace import (
+    COREFERENCE,
     AttentionMap,
     AttentionTrace,
     Head,
@@ -610,7 +611,6 @@ def _layer(model: Any, call: AttentionCall) -> LayerAttention:
 # A cell of a map, and the one whose weight is worth taking apart first.
 
 
-PRONOUN = (3, 1)  # the head of the embedded model that links a pronoun to its noun
 TARGET_WEIGHT = 2 / 3
 MIN_DISTANCE = 3  # words; large weights between neighbours are common and say little
 
@@ -671,7 +671,7 @@ def telling_cell(reading: Reading, trace: AttentionTrace, head: Head | None = No
         np.where(eligible, np.abs(item.weights - TARGET_WEIGHT), 1.0) for item in trace.maps
     ]
     if head is None and trace.source == MINILM:
-        head = PRONOUN
+        head = COREFERENCE
     if head is None:
         layer = int(np.argmin([one.min() for one in distances]))
         head = layer, int(np.argmin(distances[layer].min((1, 2))))

@@ -35,7 +35,7 @@ LENGTH = 25  # tokens before they repeat (Olsson et al. 2022, appendix)
 MIN_TOKENS = 4
 LINES = 8
 SEED = 86
-WANG = "[Wang et al. 2022](https://arxiv.org/abs/2211.00593)"
+
 Pairs = tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]
 
 
@@ -68,7 +68,13 @@ TESTS: tuple[RepeatTest, ...] = (
         "the token after the first occurrence of the same token",
         OLSSON,
     ),
-    RepeatTest("duplicate", "Duplicate token", 0, "the first occurrence of the same token", WANG),
+    RepeatTest(
+        "duplicate",
+        "Duplicate token",
+        0,
+        "the first occurrence of the same token",
+        "[Wang et al. 2022](https://arxiv.org/abs/2211.00593)",
+    ),
     RepeatTest("previous", "Previous token", None, "the token before", VOITA),
 )
 

@@ -335,7 +335,6 @@ Pair = tuple[int, int]
 Order = Literal["text", "keys", "queries", "both"]
 
 SEARCHED = 24  # rows of a long text, in search for the most telling row
-COREFERENCE = (3, 1)  # the head of the embedded model that links "it" to "animal"
 NEAR = 2  # positions: a weight on a neighbour is no news
 
 

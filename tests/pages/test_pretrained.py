@@ -12,7 +12,6 @@ from streamlit.testing.v1 import AppTest
 from core.interpret import patching
 from core.interpret.evidence import Effect, Question, ablate_heads
 from core.interpret.map_transform import (
-    COREFERENCE,
     MapTransform,
     TraceView,
     default_row,
@@ -163,7 +162,7 @@ def test_the_head_to_begin_with_is_the_most_telling_or_the_preferred():
     weights = np.stack([item.weights for item in a_trace().maps])
     weights[1, 1, 6] = [0, 0.99, 0, 0, 0, 0.01, 0, 0]
     seen = seen_by({}, traced(weights))
-    first = [first_head(seen, prefer) for prefer in (None, (0, 1), COREFERENCE)]
+    first = [first_head(seen, prefer) for prefer in (None, (0, 1), (3, 1))]
     assert first == [(1, 1), (0, 1), (1, 1)]
 
 
