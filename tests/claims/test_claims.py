@@ -527,10 +527,40 @@ def of(measure: str, values: Mapping[str, float], x: float | None = None) -> dic
     return {(condition, measure, x): value for condition, value in values.items()}
 
 
-def rows(conditions: Sequence[str], measures: Mapping[str, Sequence[float]]) -> dict:
+# The conditions of claims whose measures are no curves, and their measures.
+FORMS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    "causal": (
+        (training.MASKED, training.OPEN),
+        (training.TEACHER, training.GENERATION, training.PADDING),
+    ),
+    "regularization": (
+        (training.BASE, training.SMOOTHED, training.DROPPED, training.COLD),
+        (training.PERPLEXITY, training.BLEU),
+    ),
+    "depth": ([*training.RESIDUALS], (training.BITS,)),
+    "ladder": ([*cost.SIZES], (cost.BITS, cost.ACCURACY, cost.PARAMETERS, cost.LATENCY)),
+    "groups": ([*cost.PROJECTIONS], (cost.BITS, cost.CACHE)),
+    "roles": (
+        (heads.SENTENCES_OF, heads.MESSAGES),
+        (heads.RANKS, heads.SCORE_LEFT, heads.EFFECT),
+    ),
+    "differential": (
+        (scores.SOFTMAX, scores.DIFFERENTIAL),
+        (scores.RECALL_ACCURACY, scores.ANSWER, scores.NOISE),
+    ),
+    "concatenation": (
+        (positions.ADDED, positions.JOINED, positions.NONE),
+        (positions.ACCURACY,),
+    ),
+}
+
+
+def rows(key: str, *numbers: Sequence[float]) -> dict:
+    """The numbers of each measure, by condition."""
+    conditions, measures = FORMS[key]
     return {
         (condition, measure, None): value
-        for measure, values in measures.items()
+        for measure, values in zip(measures, numbers, strict=True)
         for condition, value in zip(conditions, values, strict=True)
     }
 
@@ -570,17 +600,6 @@ def iris(accuracy, logistic, parameters, differ, sepals):
     )
 
 
-def causal(open_loss, open_last, masked_last, changes):
-    return rows(
-        (training.MASKED, training.OPEN),
-        {
-            training.TEACHER: (2.0, open_loss),
-            training.GENERATION: (masked_last, open_last),
-            training.PADDING: changes,
-        },
-    )
-
-
 def norm(*bits, growth):
     return (
         of(training.BITS, dict(zip(training.CONDITIONS, bits, strict=True)))
@@ -591,17 +610,6 @@ def norm(*bits, growth):
             for condition in training.CONDITIONS
             for x in range(1, 9)
         }
-    )
-
-
-def regularization(perplexity, bleu, dropped, cold):
-    return rows(
-        (training.BASE, training.SMOOTHED, training.DROPPED, training.COLD),
-        {
-            training.PERPLEXITY: (2.0, perplexity, dropped, cold),
-            training.BLEU: (50.0, bleu, 50.0, 50.0),
-            training.ACCURACY: [0.5] * 4,
-        },
     )
 
 
@@ -633,25 +641,6 @@ def costs(powers, linear_at_128, lost, fused=0.1):
             for condition, (start, power) in starts.items()
             for x in cost.LENGTHS
         }
-    )
-
-
-def ladder(bits, parameters, latency):
-    return rows(
-        [*cost.SIZES],
-        {
-            cost.BITS: bits,
-            cost.ACCURACY: [0.5] * 3,
-            cost.PARAMETERS: [parameters**step for step in range(3)],
-            cost.LATENCY: [latency**step for step in range(3)],
-        },
-    )
-
-
-def groups(grouped, single, cache=64.0):
-    return rows(
-        (cost.MULTI_HEAD, cost.GROUPED, cost.MULTI_QUERY),
-        {cost.BITS: (3.0, grouped, single), cost.CACHE: (256.0, cache, 256.0)},
     )
 
 
@@ -692,13 +681,6 @@ def induction(start, end, fall, score=0.1, loss=3.0):
     )
 
 
-def roles(ranks, left, effect):
-    return rows(
-        (heads.SENTENCES_OF, heads.MESSAGES),
-        {heads.RANKS: [ranks] * 2, heads.SCORE_LEFT: [left] * 2, heads.EFFECT: [effect] * 2},
-    )
-
-
 def explanation(context, other, alone, guided):
     """τ with context and alone, the divergence of other weights, the accuracy by the GRU's weights."""
     return (
@@ -710,9 +692,8 @@ def explanation(context, other, alone, guided):
 
 
 def sinks(weight, others, hidden):
-    return rows([*meaning.CHOICES], {meaning.WEIGHT: (weight, others, others, others)}) | of(
-        meaning.HIDDEN, {meaning.SOFTMAX: hidden}
-    )
+    weights = dict.fromkeys(meaning.CHOICES, others) | {meaning.SOFTMAX: weight}
+    return of(meaning.WEIGHT, weights) | of(meaning.HIDDEN, {meaning.SOFTMAX: hidden})
 
 
 def extrapolation(order, error, *, sinusoidal, learned, rope, yarn, alibi):
@@ -732,13 +713,6 @@ def extrapolation(order, error, *, sinusoidal, learned, rope, yarn, alibi):
             for condition, last in rises.items()
             for x, bits in zip(positions.LENGTHS, (3.0, *last), strict=True)
         }
-    )
-
-
-def concatenation(added, joined, none):
-    return rows(
-        (positions.ADDED, positions.JOINED, positions.NONE),
-        {positions.ACCURACY: (added, joined, none)},
     )
 
 
@@ -777,22 +751,6 @@ def scaling(gradient, accuracy, variance=1.0):
     )
 
 
-def differential(accuracy, answer, noise):
-    """Softmax is right in 0.8, with 0.6 of the weight on the answer and 0.3 on other pairs."""
-    return rows(
-        (scores.SOFTMAX, scores.DIFFERENTIAL),
-        {
-            scores.RECALL_ACCURACY: (0.8, accuracy),
-            scores.ANSWER: (0.6, answer),
-            scores.NOISE: (0.3, noise),
-        },
-    )
-
-
-def over_depth(*bits):
-    return of(training.BITS, dict(zip(training.RESIDUALS, bits, strict=True)))
-
-
 def topk(*few):
     """4 bits where each sees itself alone, 3 with all keys; with FEW keys what is given."""
     conditions = (scores.LARGEST, scores.INDEXER, scores.LATEST)
@@ -824,9 +782,9 @@ RULES: dict = {
         (iris(0.96, 0.95, 15_000, 0.01, 0.7), 0.5),
     ),
     "causal": (
-        (causal(0.1, 6.0, 2.0, (1e-7, 0.1)), 0.01),
-        (causal(2.0, 2.0, 4.0, (1e-2, 1e-6)), 0.001),
-        (causal(1.0, 2.1, 2.2, (1e-5, 1e-3)), 0.5),
+        (rows("causal", (2.0, 0.1), (2.0, 6.0), (1e-7, 0.1)), 0.01),
+        (rows("causal", (2.0, 2.0), (4.0, 2.0), (1e-2, 1e-6)), 0.001),
+        (rows("causal", (2.0, 1.0), (2.2, 2.1), (1e-5, 1e-3)), 0.5),
     ),
     "norm": (
         (norm(4.5, 3.5, 3.5, 3.5, 4.8, growth=4.0), 0.001),
@@ -834,9 +792,9 @@ RULES: dict = {
         (norm(3.6, 3.5, 3.6, 3.5, 4.7, growth=1.1), 0.4),
     ),
     "regularization": (
-        (regularization(2.4, 54.0, 1.6, 3.0), 0.002),
-        (regularization(1.9, 40.0, 2.5, 1.9), 0.002),
-        (regularization(2.05, 51.0, 1.95, 2.05), 0.4),
+        (rows("regularization", (2.0, 2.4, 1.6, 3.0), (50.0, 54.0, 50.0, 50.0)), 0.002),
+        (rows("regularization", (2.0, 1.9, 2.5, 1.9), (50.0, 40.0, 50.0, 50.0)), 0.002),
+        (rows("regularization", (2.0, 2.05, 1.95, 2.05), (50.0, 51.0, 50.0, 50.0)), 0.4),
     ),
     "decoding": (
         (decoding(0.95, (50, 55, 45), 0.5), 0.002),
@@ -849,14 +807,14 @@ RULES: dict = {
         (costs((1.8, 1.2, 1.2), 2.6, 0.05, 0.5), 0.3),
     ),
     "ladder": (
-        (ladder((3.5, 3.2, 3.0), 5.0, 1.5), 0.001),
-        (ladder((3.0, 3.2, 3.5), 2.0, 4.0), 0.001),
-        (ladder((3.2, 3.1, 3.0), 3.2, 2.0), 0.5),
+        (rows("ladder", (3.5, 3.2, 3.0), [0.5] * 3, (1.0, 5.0, 25.0), (1.0, 1.5, 2.25)), 0.001),
+        (rows("ladder", (3.0, 3.2, 3.5), [0.5] * 3, (1.0, 2.0, 4.0), (1.0, 4.0, 16.0)), 0.001),
+        (rows("ladder", (3.2, 3.1, 3.0), [0.5] * 3, (1.0, 3.2, 10.24), (1.0, 2.0, 4.0)), 0.5),
     ),
     "groups": (
-        (groups(3.0, 3.1), 0.002),
-        (groups(3.2, 3.1, 128.0), 0.002),
-        (groups(3.03, 3.03, 76.0), 0.05),
+        (rows("groups", (3.0, 3.0, 3.1), (256.0, 64.0, 256.0)), 0.002),
+        (rows("groups", (3.0, 3.2, 3.1), (256.0, 128.0, 256.0)), 0.002),
+        (rows("groups", (3.0, 3.03, 3.03), (256.0, 76.0, 256.0)), 0.05),
     ),
     "hybrid": (
         (hybrid(0.9, 0.95, 0.3), 0.005),
@@ -874,9 +832,9 @@ RULES: dict = {
         (induction(0.4, 0.62, 1.2, 0.6, 2.9), 0.5),
     ),
     "roles": (
-        (roles(0.95, 0.9, 0.6), 0.01),
-        (roles(0.4, 0.5, -0.1), 0.01),
-        (roles(0.8, 0.8, 0.3), 0.4),
+        (rows("roles", [0.95] * 2, [0.9] * 2, [0.6] * 2), 0.01),
+        (rows("roles", [0.4] * 2, [0.5] * 2, [-0.1] * 2), 0.01),
+        (rows("roles", [0.8] * 2, [0.8] * 2, [0.3] * 2), 0.4),
     ),
     "explanation": (
         (explanation(0.3, 0.6, 0.8, 0.8), 0.01),
@@ -917,9 +875,9 @@ RULES: dict = {
         ),
     ),
     "concatenation": (
-        (concatenation(0.99, 0.98, 0.06), 0.001),
-        (concatenation(0.7, 0.98, 0.9), 0.001),
-        (concatenation(0.9, 0.9, 0.5), 0.3),
+        (rows("concatenation", (0.99, 0.98, 0.06)), 0.001),
+        (rows("concatenation", (0.7, 0.98, 0.9)), 0.001),
+        (rows("concatenation", (0.9, 0.9, 0.5)), 0.3),
     ),
     "path": (
         (path(0.5, 1.0, 1.1 * positions.SIZE, 10.0), 0.001),
@@ -937,14 +895,14 @@ RULES: dict = {
         (scaling(0.1, 0.97), 0.6),
     ),
     "differential": (
-        (differential(0.95, 0.9, 0.05), 0.01),
-        (differential(0.7, 0.5, 0.4), 0.01),
-        (differential(0.82, 0.62, 0.15), 0.3),
+        (rows("differential", (0.8, 0.95), (0.6, 0.9), (0.3, 0.05)), 0.01),
+        (rows("differential", (0.8, 0.7), (0.6, 0.5), (0.3, 0.4)), 0.01),
+        (rows("differential", (0.8, 0.82), (0.6, 0.62), (0.3, 0.15)), 0.3),
     ),
     "depth": (
-        (over_depth(2.5, 2.4, 2.3), 0.001),
-        (over_depth(2.4, 2.45, 2.5), 0.001),
-        (over_depth(2.4, 2.39, 2.41), 0.1),
+        (rows("depth", (2.5, 2.4, 2.3)), 0.001),
+        (rows("depth", (2.4, 2.45, 2.5)), 0.001),
+        (rows("depth", (2.4, 2.39, 2.41)), 0.1),
     ),
     "topk": (
         (topk(3.01, 3.05, 3.3), 0.001),
@@ -967,7 +925,12 @@ def test_a_guess_is_answered_by_the_numbers():
     confirmed, refuted, _ = (results(world) for world, *_ in RULES["advantages"])
     answer = instance(why.ADVANTAGES.guess, Pick).answer
     assert answer(confirmed) == 2 and answer(refuted) == 0
-    assert instance(cost.LADDER.guess, Pick).answer(results(ladder((3.5, 3.2, 3.4), 5.0, 1.5))) == 1
+    assert (
+        instance(cost.LADDER.guess, Pick).answer(
+            results(rows("ladder", (3.5, 3.2, 3.4), [0.5] * 3, (1.0, 5.0, 25.0), (1.0, 1.5, 2.25)))
+        )
+        == 1
+    )
 
 
 # What the claims measure, against plain arithmetic.
