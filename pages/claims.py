@@ -31,7 +31,7 @@ from core.claims.base import (
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, find_group
 from core.entries import ConfigError
-from core.runs.executor import machine
+from core.runs.worker import machine
 from core.training.seed_stats import SeedStats
 from dashboard.draw.curves import FLOOR, Curve, bounds, legend, line_chart, seed_marks
 from dashboard.draw.page_views import sketch

@@ -27,7 +27,7 @@ from core.pretrained.finetune import (
     parse,
 )
 from core.pretrained.finetune_run import config_of, make_trainer
-from core.runs.executor import line
+from core.runs.worker import line
 from core.tasks.reading import MAX_SIGNS, read
 from core.training import AUTO, Prediction, devices
 from dashboard.draw.curves import Curve, balanced_points, loss_curves, points

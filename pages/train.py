@@ -31,9 +31,9 @@ from core.models import (
     sentence_spans,
 )
 from core.models.model_summary import NAMES
-from core.runs.executor import line
 from core.runs.folder import Status
 from core.runs.runs import Run
+from core.runs.worker import line
 from core.studies import runs as trained
 from core.studies.decode import Checkpoint
 from core.studies.runs import expected

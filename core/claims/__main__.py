@@ -14,7 +14,7 @@ from core.claims.base import Claim, ClaimResult, rule_lines, verdict_line
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, create
 from core.entries import ConfigError
-from core.runs.executor import machine, start_process
+from core.runs.worker import machine, start_process
 
 app = command_line.new_app(__doc__)
 

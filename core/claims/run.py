@@ -23,10 +23,10 @@ from core.claims.catalogue import claim_of
 from core.claims.experiment import Cell, measure_cell
 from core.entries import Value, quote, refuse_if
 from core.files import CLAIMS, append_line, read_lines, runs_folder, with_checksum
-from core.runs.executor import record_machine
 from core.runs.folder import Status
 from core.runs.runs import Run, find_run, new_id
 from core.runs.store import bring_all
+from core.runs.worker import record_machine
 from core.serialization import check_types, read
 
 CELLS = "cells.jsonl"

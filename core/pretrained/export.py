@@ -19,8 +19,8 @@ from core.models import Model
 from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.load import load_folder
 from core.pretrained.reading import tokenizer_of
-from core.runs.executor import line
 from core.runs.runs import Run, open_run
+from core.runs.worker import line
 from core.tasks import Batch, Task, Vocabulary, make_task, task_entry
 from core.tasks.base import BOS, SPECIALS, UNK
 from core.training.evaluate import Record

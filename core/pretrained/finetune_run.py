@@ -38,9 +38,8 @@ from core.pretrained.finetune import (
     usual,
 )
 from core.pretrained.reading import TEXT_INPUTS, end_tokens, read
-from core.runs.executor import line, record_machine
 from core.runs.runs import Run, new_id
-from core.runs.worker import work
+from core.runs.worker import line, record_machine, work
 from core.training.config import refuse_if, resolve_device
 from core.training.evaluate import Prediction, Record, cap_reached, confusion_matrix
 

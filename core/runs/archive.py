@@ -33,8 +33,8 @@ from core.files import (
 )
 from core.interpret.trace import Kind
 from core.models import build_model, map_tokens
-from core.runs.executor import line, valid
 from core.runs.runs import LONGEST_NAME, Run, draft_folder, new_run
+from core.runs.worker import line, valid
 from core.tasks import make_task, reading
 from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
 from core.training.evaluate import Record, axis_tokens

@@ -50,14 +50,6 @@ from core.interpret.corpus import CorpusConfig
 from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create
 from core.runs import ray_queue
-from core.runs.executor import (
-    RayExecutor,
-    executor,
-    gpus,
-    number_of,
-    spawn_worker,
-    start_process,
-)
 from core.runs.folder import Status, list_statuses, unfinished
 from core.runs.runs import (
     MAX_RUNS,
@@ -71,6 +63,14 @@ from core.runs.runs import (
 )
 from core.runs.store import bring_all, take_over
 from core.runs.sweeps import Sweep
+from core.runs.worker import (
+    RayExecutor,
+    executor,
+    gpus,
+    number_of,
+    spawn_worker,
+    start_process,
+)
 from core.training.config import BOUNDS, RunConfig
 from dashboard.draw.formats import byte_size
 from dashboard.server import health

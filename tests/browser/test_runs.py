@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Locator, Page, WebSocketRoute, expect
 
-from core.runs.executor import start_process
 from core.runs.runs import Run, create_run, duplicate, find_run, list_runs
+from core.runs.worker import start_process
 from dashboard.ui.runs import EXAMPLE_RUNS
 from tests.browser.helpers import (
     PICTURE,
