@@ -40,7 +40,6 @@ from dashboard.draw.picture_files import (
 )
 from dashboard.draw.pictures import Picture
 from dashboard.navigation import STEPS, step_of
-from dashboard.server.jobs import check_disk
 from dashboard.ui.links import CURRENT
 
 # A report: views that a reader has added from any page, in one small file on the server, found by its secret id.
@@ -129,6 +128,8 @@ def save(report: Report) -> None:
             f"With this view the report would take {byte_size(len(data))}; it holds at most "
             f"{byte_size(MAX_BYTES)}. Remove a view on the page Report, or start a new one."
         )
+    from dashboard.server.jobs import check_disk  # with torch, which Start does not need
+
     check_disk(len(data))
     if not _path(report.id).exists():
         for path in sorted(

@@ -30,7 +30,7 @@ from dashboard.ui.runs import EXAMPLE_RUN, load_run, summarize
 from pages import train
 from pages.compare_runs import sides
 from pages.sweeps import own_runs
-from pages.transformer import sources
+from pages.transformer import weights_on_offer
 from tests.pages.app import (
     Case,
     assert_case,
@@ -802,4 +802,4 @@ def test_runs_lists_it_and_opens_it_here():
         "all-MiniLM-L6-v2, fine-tuned on labels reaches 90\u00a0% accuracy after 48 steps",
     )
     assert app.button(key="runs:duplicate").disabled
-    assert not {run.id} & {*decodable_runs(()), *sources(), *own_runs()}
+    assert not {run.id} & {*decodable_runs(()), *weights_on_offer(), *own_runs()}
