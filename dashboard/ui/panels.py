@@ -579,9 +579,10 @@ def flash_errors(
 @contextmanager
 def shown_errors(*errors: type[Exception]) -> Iterator[None]:
     """Show a ConfigError, or one of these errors, in place of what it ends, and go on after the block or function."""
+    kinds: tuple[type[Exception], ...] = (ConfigError, *errors)
     try:
         yield
-    except (ConfigError, *errors) as error:
+    except kinds as error:
         st.error(plain(str(error)))
 
 

@@ -33,7 +33,7 @@ from core.pretrained.finetune_run import create, fine_tune
 from core.pretrained.generate import generate
 from core.runs.runs import Run, create_run
 from core.runs.worker import machine, train_run
-from core.studies.efficient import Race, machine as machine_text
+from core.studies.efficient import Conditions, machine as machine_text, start_race
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import prepare, recommended, train
 from core.training.diagnosis import pace
@@ -417,8 +417,8 @@ def test_a_call_is_timed_to_the_end_of_its_work():
     assert taken == pytest.approx(start.elapsed_time(end) / 1e3, rel=0.3)
 
 
-def test_a_race_runs_in_its_thread():
-    contest = Race(race({"fused": kernel_config("fused")}, [128, 256], rounds=2, device=CUDA))
-    contest.thread.join(60)
-    assert not contest.alive and not contest.error and len(contest.points) == 2
+def test_a_race_measures_on_the_card():
+    conditions = Conditions.of(["fused"], 256, False, False, 32, CUDA)
+    points = [point for report in start_race(conditions) for point in report.points]
+    assert [point.length for point in points] == [128, 256]
     assert machine_text(CUDA).startswith(torch.cuda.get_device_name())
