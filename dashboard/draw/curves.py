@@ -572,7 +572,6 @@ SHAPES = (
     "triangle-right",
     "triangle-left",
 )
-AIR = 0.04
 
 
 @dataclass(frozen=True)
@@ -587,7 +586,7 @@ class Scale:
     def around(cls, values: Sequence[float], whole: float | None) -> Scale:
         """From zero or the smallest value to the largest; to `whole` for a measure with a maximum."""
         low, high = min([0.0, *values]), max([1e-9 if whole is None else whole, *values])
-        return cls(low, high, high + AIR * (high - low))
+        return cls(low, high, high + 0.04 * (high - low))
 
     def axis(self, field: str) -> Spec:
         return {

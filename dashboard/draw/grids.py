@@ -52,7 +52,6 @@ from dashboard.draw.formats import cell, distinct, number, percent, signed
 WIDE, TALL = 30, 24  # pixels of a cell: its least width that shows a number, and its height
 SIGN = 6  # pixels that a character of a number takes
 MAX_NUMBERS = 17  # columns, beyond which cells hold no numbers
-TIPS = (("name", "without"), ("now", "answer"), ("by", "change"), ("share", "rank"))
 
 
 def effect_grid(
@@ -64,7 +63,12 @@ def effect_grid(
     *,
     title: str = "change of the answer",
     across: str = "head",
-    tips: Sequence[tuple[str, str]] = TIPS,
+    tips: Sequence[tuple[str, str]] = (
+        ("name", "without"),
+        ("now", "answer"),
+        ("by", "change"),
+        ("share", "rank"),
+    ),
     has_sign: bool = True,
     largest: float = 0.0,
 ) -> Spec:
@@ -171,7 +175,6 @@ def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: s
 
 
 MAX_BARS = 8
-TOOLTIP = [{"field": name, "type": "nominal"} for name in ("token", "of", "text")]
 
 
 def likeliest(probabilities: Tensor, token: int, max_bars: int = MAX_BARS) -> list[int]:
@@ -267,7 +270,7 @@ def bars(
             "condition": {"test": "datum.picked", "value": ink.pick},
             "value": ink.series[0],
         },
-        tips=TOOLTIP,
+        tips=[{"field": name, "type": "nominal"} for name in ("token", "of", "text")],
         offset={"field": "of", "type": "nominal", "sort": list(distributions)} if several else None,
         opacity={"condition": faint, "value": 1.0},
     )

@@ -422,7 +422,6 @@ def tree_view(
 # A model as the papers draw it, stacks of blocks with residual paths whose layers open in place; and as nested parts.
 
 
-COLUMNS = ("output", "parameters", "FLOPs", "for backward", "mean ± std", "gradient")
 _ATTENTIONS: dict[str, Kind] = {"attention": "self", "causal": "causal", "cross": "cross"}
 
 
@@ -463,7 +462,12 @@ def diagram(
 ) -> None:
     """Draw the tree; `chosen` is the path of the attention whose maps the page shows."""
     most = max((part.gradient or 0.0 for part in tree.layers()), default=0.0)
-    data = {"tree": row(tree, tree, most), "heads": COLUMNS, "chosen": chosen, "fact": fact}
+    data = {
+        "tree": row(tree, tree, most),
+        "heads": ("output", "parameters", "FLOPs", "for backward", "mean ± std", "gradient"),
+        "chosen": chosen,
+        "fact": fact,
+    }
     draw("model_diagram", "dg", data, key=key, on_pick_change=on_pick)
 
 

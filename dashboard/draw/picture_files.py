@@ -27,6 +27,7 @@ from dashboard.draw.pictures import (
     ChartPicture,
     MapsPicture,
     Picture,
+    Point,
     column_names,
     drawing_file,
     is_number,
@@ -237,18 +238,12 @@ def latex_of(picture: Picture, source: Source) -> bytes:
             for value, band in line.values()
             if band
         )
-        lines = []
-        for name, line in curves.items():
-            cells = [_latex_cell(name)]
-            for value, band in (line.get(place, (None, None)) for place in places):
-                if value is None or band is None:
-                    cells.append(_latex_cell(value))
-                elif even:
-                    cells.append(rf"${value:.4g} \pm {band[1] - value:.2g}$")
-                else:
-                    low, high = map(_latex_cell, band)
-                    cells.append(f"{_latex_cell(value)} [{low}, {high}]")
-            lines.append(_latex_row(cells))
+        lines = [
+            _latex_row(
+                [_latex_cell(name), *(_with_band(line.get(place), even) for place in places)]
+            )
+            for name, line in curves.items()
+        ]
     plain = f"{source.page}-{picture.title}".encode("ascii", "ignore").decode().lower()
     return "\n".join(
         [
@@ -275,6 +270,15 @@ def _latex_row(cells: Iterable[str]) -> str:
     r"""A line of a table; the line before it ends with \\, which would take a [ or * that comes next as its own."""
     line = " & ".join(" ".join(cell.split()) for cell in cells)
     return ("{}" if line[:1] in ("[", "*") else "") + line + r" \\"
+
+
+def _with_band(point: Point | None, even: bool) -> str:
+    value, band = point or (None, None)
+    if value is None or band is None:
+        return _latex_cell(value)
+    if even:
+        return rf"${value:.4g} \pm {band[1] - value:.2g}$"
+    return "{} [{}, {}]".format(*map(_latex_cell, (value, *band)))
 
 
 def _latex_cell(value: object) -> str:

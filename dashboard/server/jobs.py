@@ -146,7 +146,6 @@ def homes_of(name: object) -> Iterator[Path]:
 
 HOUR = 3_600.0
 GRACE = 30.0  # seconds beyond a turn's own, in which a worker starts, and writes what it has
-COUNTED = "limits:uploads"  # the session's key of the files that were counted
 
 
 class QueueFull(Exception):
@@ -310,7 +309,7 @@ def admit_upload(file: Any) -> None:
     """Count an uploaded file, once in a session; LimitReached where it is too large, or one too many."""
     if not hosted():
         return
-    now, counted = limits(), st.session_state.setdefault(COUNTED, set())
+    now, counted = limits(), st.session_state.setdefault("limits:uploads", set())  # ids of files
     if file.file_id in counted:
         return
     most = now["upload_megabytes"] * MB
@@ -333,9 +332,6 @@ def admit_upload(file: Any) -> None:
         _uploads.append((time.monotonic(), me()))
     counted.add(file.file_id)
     take(file.file_id)
-
-
-INTERVAL = 600.0  # seconds between two looks for what is old
 
 
 def delete_mine() -> None:
@@ -373,7 +369,7 @@ def delete_old() -> None:
 def watch() -> None:
     while True:
         delete_old()
-        time.sleep(INTERVAL)
+        time.sleep(600.0)
 
 
 # The queue of everybody, and the workers.

@@ -260,7 +260,6 @@ BUILT = "built"  # the page on which a mechanism was last built, and its choices
 BUILT_THEN = (
     "train:built_then"  # that of the moment at which Train got settings of a run or a button
 )
-INTERVAL = 0.1  # seconds until the browser, without the widgets, asks again
 
 
 def request_reset(values: Mapping[str, Any] | None = None) -> None:
@@ -276,7 +275,7 @@ def is_pending() -> bool:
     return PENDING in st.session_state
 
 
-@st.fragment(run_every=INTERVAL)
+@st.fragment(run_every=0.1)  # seconds until the browser, without the widgets, asks again
 def reset_page(target: st.Page, query: Mapping[str, Any]) -> None:
     """Draw nothing once; when the browser asks again, clear the page's values and open it with these parameters."""
     if not is_pending():

@@ -669,7 +669,6 @@ def _upload_field(
 
 AT = "at"  # the name in links
 LIKELIEST, NOTHING = "the most likely", "nothing"
-OFFERED = 10
 
 
 def masked_inputs(page: str, choice: ModelChoice, name: str = AT) -> ModelInputs:
@@ -788,7 +787,7 @@ def _output_names(
 ) -> dict[str, int]:
     pretrained, answer = load_model(ref), baseline_of(ref, question).answer
     if outputs is None:
-        outputs = tuple(one.id for one in top_candidates(pretrained, answer, OFFERED))
+        outputs = tuple(one.id for one in top_candidates(pretrained, answer, 10))
     return {output_name(pretrained, answer, one): one for one in outputs}
 
 

@@ -44,7 +44,6 @@ from dashboard.ui.links import (
 from dashboard.ui.mechanism import mechanism, pattern_from_text, pattern_to_text
 from dashboard.ui.panels import lazy_panel, theme
 
-COLUMNS = "columns"
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
 MAX_MB = 4 * reading.MAX_SIGNS // 1_000_000  # a character has at most four bytes
 SHORT, LONG = (
@@ -208,7 +207,7 @@ def names_of(data: str, header: str) -> tuple[str, ...]:
 WIDGETS: dict[str, Callable[[Param, Mapping[str, Value], str], str]] = {
     DATA: lambda param, values, key: data_widget(param, key),
     **dict.fromkeys(UNNAMED, column_widget),
-    COLUMNS: columns_widget,
+    "columns": columns_widget,
 }
 
 

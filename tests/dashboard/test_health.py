@@ -479,40 +479,30 @@ def test_only_what_nobody_can_point_elsewhere_and_what_is_allowed_is_answered_bu
 
 
 @pytest.mark.parametrize(
-    ("address", "headers", "code"),
+    ("address", "headers", "code", "token", "hosted"),
     [
-        ("203.0.113.7", {}, 403),
-        ("203.0.113.7", {"Authorization": "Bearer wrong"}, 403),
-        ("203.0.113.7", {"Authorization": f"Bearer {TOKEN}"}, 200),
-        ("127.0.0.1", {}, 200),
-        ("::1", {}, 200),
-        (
-            "127.0.0.1",
-            {"X-Forwarded-For": "203.0.113.7"},
-            403,
-        ),  # through a proxy on the same machine
-        ("testclient", {}, 403),
+        ("203.0.113.7", {}, 403, TOKEN, ""),
+        ("203.0.113.7", {"Authorization": "Bearer wrong"}, 403, TOKEN, ""),
+        ("203.0.113.7", {"Authorization": f"Bearer {TOKEN}"}, 200, TOKEN, ""),
+        ("127.0.0.1", {}, 200, TOKEN, ""),
+        ("::1", {}, 200, TOKEN, ""),
+        # through a proxy on the same machine
+        ("127.0.0.1", {"X-Forwarded-For": "203.0.113.7"}, 403, TOKEN, ""),
+        ("testclient", {}, 403, TOKEN, ""),
+        # without a token they are open on a laptop, and closed on a public copy
+        ("203.0.113.7", {"Authorization": "Bearer "}, 200, "", ""),
+        ("203.0.113.7", {"Authorization": "Bearer "}, 403, "", "1"),
     ],
 )
 def test_metrics_of_a_public_copy_need_a_token_or_the_same_machine(
-    address, headers, code, monkeypatch
+    address, headers, code, token, hosted, monkeypatch
 ):
-    monkeypatch.setenv("ATTENTION_LAB_METRICS_TOKEN", TOKEN)
-    for base in ("", "/lab"):
-        assert (
-            client(base, address).get(f"{base}/_stcore/metrics", headers=headers).status_code
-            == code
-        )
-    assert client(address=address).get("/heads", headers=headers).status_code == 200
-
-
-@pytest.mark.parametrize(("hosted", "code"), [("", 200), ("1", 403)])
-def test_metrics_are_open_on_a_laptop_and_closed_in_hosted_mode(hosted, code, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_METRICS_TOKEN", "")
+    monkeypatch.setenv("ATTENTION_LAB_METRICS_TOKEN", token)
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", hosted)
-    assert (
-        client().get("/_stcore/metrics", headers={"Authorization": "Bearer "}).status_code == code
-    )
+    for base in ("", "/lab"):
+        answer = client(base, address).get(f"{base}/_stcore/metrics", headers=headers)
+        assert answer.status_code == code
+    assert client(address=address).get("/heads", headers=headers).status_code == 200
 
 
 def test_a_file_that_no_page_took_is_deleted_and_one_that_a_page_took_stays(monkeypatch):
@@ -569,11 +559,8 @@ def test_an_address_of_ipv6_is_its_network():
 # What the lab takes of Streamlit beyond its public API is looked at again with each version.
 
 
-def test_this_is_the_streamlit_they_were_made_for():
+def test_this_is_the_streamlit_they_were_made_for_and_outside_of_a_page_there_is_no_run():
     assert st.__version__.startswith(f"{streamlit_internals.MADE_FOR}."), (
         "look at each function of streamlit_internals.py: is there a public way now?"
     )
-
-
-def test_outside_of_a_page_there_is_no_run():
     assert streamlit_internals.script_run() is None

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.show import show, show_maps
@@ -24,9 +23,12 @@ from dashboard.draw.attention_view import (
     ViewState,
     attention_view,
     difference_span,
+    multiples,
     pack,
     parse_message,
     settle,
+    settle_pin,
+    settled,
     telling_column,
 )
 from dashboard.draw.components import bundle, bundle_all
@@ -116,7 +118,7 @@ def test_twelve_by_twelve_heads_are_less_than_two_megabytes(size):
 
 def test_a_pick_holds_until_the_page_wishes_something_new_and_an_echo_undoes_nothing():
     store: dict[str, Any] = {}
-    for view, picked, wish, settled in (
+    for view, picked, wish, expected in (
         ("a", None, (0, 0), (0, 0)),
         ("a", (3, 1), (0, 0), (3, 1)),
         ("b", None, (0, 0), (3, 1)),  # a linked view joins the pick
@@ -127,7 +129,7 @@ def test_a_pick_holds_until_the_page_wishes_something_new_and_an_echo_undoes_not
         ("a", (3, 3), (3, 2), (3, 3)),
     ):
         store |= {"pick": picked} if picked else {}
-        assert settle(store, view, "pick", wish) == settled
+        assert settle(store, view, "pick", wish) == expected
 
 
 @each(
@@ -155,45 +157,29 @@ def test_colour_scales_have_their_stops_and_each_series_a_shape_of_its_own():
     assert all(re.search(r"background:#[0-9A-F]{6};", html) for html in marks)
 
 
-def script():
-    import numpy as np
-    import streamlit as st
+def test_linked_views_share_a_head_and_pins_outside_a_shorter_text_are_dropped():
+    trace = AttentionTrace((a_map(2, 3, 5), a_map(2, 3, 5, 1)), "test")
+    both: dict[str, Any] = {}
+    own: dict[str, Any] = {}
 
-    from core.interpret.trace import AttentionMap, AttentionTrace
-    from dashboard.draw.attention_view import attention_view
+    def views() -> list[ViewState]:
+        return [
+            settled(trace, "g", both, {}, (0, 0), None),
+            settled(trace, "o", both, own, (0, 1), (1, 2)),
+        ]
 
-    weights = np.full((2, 3, 5), 0.2, dtype=np.float32)
-    names = tuple("abcde")
-    trace = AttentionTrace(
-        tuple(AttentionMap("cross", k, weights, names[:3], names) for k in range(2)), "test"
-    )
-    frames = [(step, weights[0]) for step in (0, 50, 100)]
-    st.session_state.grid = attention_view(
-        trace, key="g", layout="grid", roles={(1, 0): 2}, link="both"
-    )
-    st.session_state.one = attention_view(trace, key="o", head=1, pin=(1, 2), link="both")
-    st.session_state.film = attention_view(trace, key="f", layout="frames", frames=frames, frame=50)
-    size = st.session_state.get("size", 9)
-    names, weights = tuple(map(str, range(size))), np.ones((1, size, size), np.float32)
-    trace = AttentionTrace((AttentionMap("self", 0, weights, names, names),), "test")
-    st.session_state.pinned = attention_view(trace, key="v", pins=[(1, 2), (8, 8)])
-
-
-def test_the_layouts_run_in_a_page_links_hold_and_pins_outside_a_shorter_text_are_dropped():
-    app = AppTest.from_function(script, default_timeout=60).run()
-    state = app.session_state
-    assert not app.exception
-    assert (state.grid, state.one) == (ViewState(0, 0), ViewState(0, 0, pin=(1, 2)))
-    assert state.film == ViewState(0, 0, frame=50)
-    assert state.pinned == ViewState(0, 0, pin=(8, 8), pins=((1, 2), (8, 8)))
-    state["both:link"]["pick"] = (1, 1)
-    state["o:view"]["pin"] = (9, 9)
-    state["size"] = 5
-    app.run()
-    assert not app.exception
-    assert state.grid == ViewState(1, 1)
-    assert state.one == ViewState(1, 1), "a pin outside the map is dropped"
-    assert state.pinned == ViewState(0, 0, pin=(1, 2), pins=((1, 2),))
+    assert views() == [ViewState(0, 0), ViewState(0, 0, pin=(1, 2))]
+    both["pick"], own["pin"] = (1, 1), (9, 9)
+    assert views() == [ViewState(1, 1)] * 2, "a pin outside the map is dropped"
+    film = settled(trace, "f", {}, {}, (0, 0), None, frame=50)
+    assert film == ViewState(0, 0, frame=50)
+    own.clear()
+    for size, pins in ((9, ((1, 2), (8, 8))), (5, ((1, 2),))):
+        text = AttentionTrace((a_map(1, size, size),), "test")
+        pinned = settled(text, "v", {}, own, (0, 0), None, [(1, 2), (8, 8)])
+        assert pinned == ViewState(0, 0, pin=pins[-1], pins=pins)
+    for wish, pin in (((1, 0), (1, 0)), ((5, 0), None)):
+        assert settle_pin(own, "m", wish, (2, 2)) == pin
 
 
 @each("pool", ["mean", "max"])
@@ -312,29 +298,6 @@ def test_the_telling_key_of_a_row_is_its_largest():
     assert [telling_column(tile, row) for row in (0, 1)] == [0, 1]
 
 
-def _page():
-    import numpy as np
-    import streamlit as st
-
-    from dashboard.draw.attention_view import Tile, multiples
-
-    shape = tuple(st.session_state.get("shape", (2, 2)))
-    pinned = multiples(
-        [Tile("a", "", np.full(shape, 0.5))], ["x", "y"], key="m", pin=st.session_state.get("wish")
-    )
-    st.write(f"pin {pinned}")
-
-
-def test_a_wish_is_pinned_and_what_does_not_fit_is_dropped_or_refused_in_words():
-    app = AppTest.from_function(_page, default_timeout=60)
-    for wish, pinned in (((1, 0), "pin (1, 0)"), ((5, 0), "pin None")):
-        app.session_state["wish"] = wish
-        assert pinned in app.run().markdown[0].value
-    app.session_state["shape"] = (3, 2)
-    app.run()
-    assert "expected (2 queries, 2 keys)" in app.exception[0].message
-
-
 # The modules of a component become one script: in order, each once, and nothing that cannot be joined passes.
 
 
@@ -427,6 +390,7 @@ def drawn(layers: int, **wish: Any) -> Callable[[], object]:
         (drawn(2, head=3), r"\[3, 3\]"),
         (drawn(2, layout="frames"), "frames"),
         (drawn(0), "not in this trace"),
+        (lambda: multiples([a_tile()], "xy", key="m"), r"\(2 queries, 2 keys\)"),
         (lambda: pack([a_tile()] * 13, None, False), "at most 12 maps; got 13"),
         (lambda: pack([a_tile()], (0, 1), False), "two of the maps, 0 to 0"),
         (lambda: parse_message("pin", {"value": [1, 2, 3]}), "length"),

@@ -383,7 +383,8 @@ def test_the_decoder_reads_the_encoder_in_the_drawing_of_a_model():
         float(line.partition("H")[2].partition("V")[2].partition("H")[0]) for line in lines
     ] == [
         float(node.get("y")) + float(node.get("height")) / 2
-        for node in [node for node in nodes(drawing, "rect") if node.get("fill") == "#DCC9E1"]
+        for node in nodes(drawing, "rect")
+        if node.get("fill") == "#DCC9E1"
     ] and len(lines) == 2
     assert not [
         node for node in nodes(stacks_svg(stacks[1:], True), "path") if node.get("fill") == "none"
@@ -495,8 +496,10 @@ def spots(pdf: bytes) -> dict[str, tuple[float, float]]:
     return found
 
 
-@pytest.mark.parametrize("millimetres", WIDTHS.values())
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize(
+    ("name", "millimetres"),
+    [*((name, 85.0) for name in PICTURES), ("curves", 170.0), ("a board", 170.0)],
+)
 def test_a_figure_has_the_width_and_the_type_of_a_paper(name, millimetres):
     picture = PICTURES[name]
     root = ElementTree.fromstring(file_of(picture, millimetres, "svg").decode())

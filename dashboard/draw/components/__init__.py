@@ -58,17 +58,16 @@ class Script:
         What a reader typed may be in `source`: a line break in it must not end the comment.
         """
         about, start = self._start()
-        parts = [
-            "\n".join(
-                "# " + "".join(sign if sign.isprintable() else " " for sign in line)
-                for line in (source, *about)
-            ),
-            *filter(None, [start]),
-        ]
-        for cell in self.cells:
-            words = "".join(f"# {line}".rstrip() + "\n" for line in cell.text.splitlines())
-            parts.append(f"{words}{cell.code.strip()}")
-        return "\n\n".join(parts) + "\n"
+        head = "\n".join(
+            "# " + "".join(sign if sign.isprintable() else " " for sign in line)
+            for line in (source, *about)
+        )
+        parts = (
+            "".join(f"# {line}".rstrip() + "\n" for line in cell.text.splitlines())
+            + cell.code.strip()
+            for cell in self.cells
+        )
+        return "\n\n".join([head, *filter(None, [start]), *parts]) + "\n"
 
     def notebook(self, source: str, drawings: Mapping[str, str] | None = None) -> str:
         """A notebook (nbformat 4.5) of the same cells; `drawings` are SVGs by the key of the picture."""
@@ -356,7 +355,6 @@ def _join(
 
 
 COMPONENTS = Path(__file__).parent
-HEARD = ("fact", "label")  # what a screen reader says of a component
 SHIPPED = "components:shipped"  # whether this session's browser has the code of all components
 # What holds the code in the browser: a promise, and what fulfils it, by whichever comes first.
 STORE = """(globalThis.attentionLab ??= (() => {
@@ -382,7 +380,8 @@ def draw(
     Where it is ``exported``, its data is held for the HTML file of the page. Its code is that of `ship_code`, where
     this session has it.
     """
-    data = {**data, **{name: spoken(data[name]) for name in HEARD if name in data}}
+    # a screen reader says its fact and its label
+    data = {**data, **{name: spoken(data[name]) for name in ("fact", "label") if name in data}}
     if exported:
         notes().drawn[key] = name, root, data
     _component(name, root, st.session_state.get(SHIPPED, False))(
