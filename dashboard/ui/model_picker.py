@@ -1,17 +1,21 @@
-"""The model picker of the pages that look inside a model: the model, its inputs, a question to it, and a head."""
+"""The pages that look inside a model: the picker, its inputs, a question to it, a head, and the roles of all heads."""
 
-import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from core.files import hosted, sentence_of, without_paths
+from core.files import hosted, without_paths
 from core.interpret.evidence import Baseline, Question
+from core.interpret.roles import (
+    ROLES,
+)
 from core.interpret.trace import Head, Kind
 from core.pretrained import (
     Array,
@@ -33,19 +37,24 @@ from core.pretrained.model_inputs import LIMITS, MAX_BYTES, SHAPES
 from core.settings import settings
 from core.tasks import grammar
 from dashboard.draw.components import describe
+from dashboard.draw.figures import CATEGORIES, PICKED, Spec
 from dashboard.draw.formats import byte_size, plain
+from dashboard.draw.grids import effect_grid
 from dashboard.draw.picture_files import trace_npz
+from dashboard.navigation import step_of
 from dashboard.server.cache import cached, shared
 from dashboard.server.jobs import LimitReached, admit_upload
 from dashboard.server.visitors import MB, at_most, is_local, me
-from dashboard.ui.links import BOUND, Pair, link_value, one_of, write_link, write_pair
+from dashboard.ui.links import BOUND, Pair, link_value, one_of, read_pair, write_link, write_pair
 from dashboard.ui.models import (
     EMBEDDED,
     SUGGESTED,
     WRITES,
+    HeadRoles,
     ModelRef,
     allowed_models,
     baseline_of,
+    downloads,
     folder_name,
     folder_of,
     is_allowed,
@@ -56,10 +65,11 @@ from dashboard.ui.models import (
     parse_model,
     reading_of,
     refuse_model,
+    start_download,
     store_upload,
     stored_bytes,
 )
-from dashboard.ui.panels import caption, room
+from dashboard.ui.panels import caption, draw_chart, pressed_point, room, theme
 
 MISSING = {
     "model": "has attention weights only; this page needs a model.",
@@ -74,7 +84,10 @@ HELP = (
     "**induction** continues a passage that repeats, **only-attention** does so without feed-forward layers, **names** "
     "ends sentences with the right one of two names, **digits** reads handwritten digits. "
 )
-MODEL, PICKED = "inside:model", "inside:picked"  # the picker's key; whether a user or a link set it
+MODEL, IS_PICKED = (
+    "inside:model",
+    "inside:picked",
+)  # the picker's key; whether a user or a link set it
 USUAL, BEFORE = "inside:usual", "inside:before"  # the page's own model; the name before the last
 TYPED, LOOKUP = "inside:typed", "inside:looked"
 FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
@@ -153,13 +166,13 @@ def input_errors() -> Iterator[None]:
 def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,)) -> str:
     """A select box of the local models that takes any other name; returns the name, or one of `panels`."""
     state, names = st.session_state, [ref.name for ref in local_models()]
-    state[PICKED] = state.get(PICKED, False) or MODEL in st.query_params
-    if not state[PICKED] and state.get(MODEL) and state[MODEL] == state.get(USUAL):
+    state[IS_PICKED] = state.get(IS_PICKED, False) or MODEL in st.query_params
+    if not state[IS_PICKED] and state.get(MODEL) and state[MODEL] == state.get(USUAL):
         state[MODEL] = usual.name  # another page's default, not the user's choice
     state[USUAL] = usual.name
 
     def changed() -> None:
-        state[PICKED] = True
+        state[IS_PICKED] = True
         if typed := state.get(MODEL):
             state[MODEL] = full_name(state.get(BEFORE, ""), typed)
 
@@ -183,7 +196,7 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
 
 
 def select_model(name: str) -> None:
-    st.session_state[MODEL], st.session_state[PICKED] = name, True
+    st.session_state[MODEL], st.session_state[IS_PICKED] = name, True
 
 
 def full_name(before: str, typed: str) -> str:
@@ -474,63 +487,6 @@ def downloaded_models() -> list[str]:
         for path in sorted(hub.storage_folder().glob("*/*"))
         if hub.COMMIT.fullmatch(path.name) and is_allowed(repo := hub.repo_of(path))
     ]
-
-
-# Downloads that outlive the page that started them: one thread a model, shared by all sessions.
-
-
-class Download:
-    """A running download for `person`: `done` bytes of `plan.size`; once it has `ended`, `error` is why it failed."""
-
-    def __init__(self, plan: hub.DownloadPlan, token: str | None) -> None:
-        self.plan, self.done, self.person = plan, 0, me()
-        self.error: str | None = None
-        self.ended = False
-        self._stop = threading.Event()
-        threading.Thread(
-            target=self._run, args=(token,), name=f"download {plan.repo}", daemon=True
-        ).start()
-
-    def stop(self) -> None:  # at the next bytes; the page does not wait for it
-        self._stop.set()
-        downloads.pop(self.plan.repo, None)
-
-    def _run(self, token: str | None) -> None:
-        try:
-            with suppress(hub.DownloadStopped):
-                hub.download(
-                    self.plan,
-                    token=token,
-                    progress=partial(setattr, self, "done"),
-                    stopped=self._stop.is_set,
-                )
-        except (
-            Exception
-        ) as error:  # whatever the disk or the network did must end in words, not in a thread
-            from huggingface_hub.constants import HF_HUB_CACHE  # which the download has imported
-
-            why = sentence_of(error, folder=Path(HF_HUB_CACHE))
-            known = isinstance(error, PretrainedError)
-            self.error = str(error) if known else f"{self.plan.repo} cannot be downloaded: {why}"
-        finally:
-            self.ended = True
-
-
-_lock = threading.Lock()
-downloads: dict[str, Download] = {}
-
-
-def start_download(plan: hub.DownloadPlan, token: str | None) -> None:
-    """Download this model, unless that runs already; PretrainedError when too many run."""
-    with _lock:
-        running = [one.plan.repo for one in downloads.values() if not one.ended]
-        if plan.repo in running:
-            return
-        if len(running) >= at_most("downloads", 2):
-            names, are = " and ".join(running), "is" if len(running) == 1 else "are"
-            then = "wait for its end" if hosted() else "wait for one of them, or stop it"
-            raise PretrainedError(f"{names} {are} being downloaded; {then}.")
-        downloads[plan.repo] = Download(plan, token)
 
 
 # A model's inputs: a text, two sentences, a source and its target, a picture, or a sound.
@@ -842,4 +798,111 @@ def head_field(
         width=room(140),
         on_change=changed,
         help=f"Layer and head, counted from 0{order}. A click in the figure picks one, too.",
+    )
+
+
+# The marks of roles in tables, and the line with the number of heads that have each role.
+
+
+STYLE = (
+    "<style>.role-line{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:14px}"
+    ".role-line span{display:flex;gap:6px;align-items:center;white-space:nowrap}"
+    ".role-line .quiet{opacity:.62}</style>"
+)
+
+
+def swatch(index: int) -> str:
+    return (
+        f'<span style="display:inline-block;width:10px;height:10px;border-radius:2px;'
+        f'background:{CATEGORIES[theme()][index]}"></span>'
+    )
+
+
+def role_line(roles: HeadRoles, heads: int) -> None:
+    """How many of all heads have each role, after the corner that these carry in a grid; tooltips explain the roles."""
+    count = Counter(roles.values())
+    items = [
+        f'<span title="{escape(role.meaning, quote=True)}"><div style="width:0;height:0;'
+        "border-left:12px solid transparent;border-bottom:12px solid "
+        f'{CATEGORIES[theme()][index]}"></div>{escape(role.name)} {count[index]}</span>'
+        for index, role in enumerate(ROLES)
+        if count[index]
+    ]
+    items.append(f'<span class="quiet">No role {heads - len(roles)}</span>')
+    st.html(f'{STYLE}<div class="role-line">{"".join(items)}</div>')
+
+
+# The head that a page shows: that of its link, else the one that was picked on another page.
+
+
+Named = Mapping[Pair, tuple[Kind, Pair]]  # the pair in the link → the kind, and (layer, head) in it
+
+
+def link_head(page: str, of: object, ref: ModelRef, heads: Named, default: Pair) -> Pair:
+    """The pair of the link's head, else of the one picked on another page, else the default.
+
+    The link's is forgotten once `of`, what the heads belong to, has changed. To pick a head is to write its pair.
+    """
+    if st.session_state.setdefault(f"{page}:of", of) != of:
+        st.session_state[f"{page}:of"] = of
+        write_pair("head", None)
+    first, second = (1 + max(part) for part in zip(*heads, strict=True))
+    linked, error = read_pair("head", (first, second))
+    if error:
+        st.warning(error)
+    if linked is not None and linked in heads:
+        choose_head(ref, *heads[linked])
+        return linked
+    elsewhere = next((pair for pair, head in heads.items() if head == current_head(ref)), None)
+    if elsewhere is not None:
+        write_pair("head", elsewhere)
+    return elsewhere or default
+
+
+def effect_chart(
+    key: str,
+    alt: str,
+    pick: Callable[[str, int], object] | None,
+    rows: Sequence[Spec],
+    layers: Sequence[str],
+    columns: Sequence[str],
+    picked: tuple[str, str],
+    **options: Any,
+) -> None:
+    """Draw layers × columns as `effect_grid`; a press of a head's cell calls `pick` with its layer's name and number."""
+
+    def press() -> None:
+        point = pressed_point(key)
+        if pick and point and point["head"].isdecimal():
+            pick(point["layer"], int(point["head"]))
+
+    selects: Any = {"selection_mode": [PICKED], "on_select": press} if pick else {}
+    draw_chart(
+        st,
+        effect_grid(rows, layers, columns, picked, theme(), **options),
+        key=key,
+        alt=alt,
+        **selects,
+    )
+
+
+STEP = step_of("inside_weight")
+
+
+def weight_link(
+    chosen: ModelChoice, kind: Kind, head: tuple[int, int], cell: tuple[int, int]
+) -> None:
+    """Draw a link to this weight; none for a sink, for arrays, and for families that cannot be recorded."""
+    rows, columns = chosen.reading.lines(kind)
+    if chosen.pretrained is None or not chosen.pretrained.recordable or cell[1] >= len(columns):
+        return
+    st.page_link(
+        STEP.page(),
+        label=f"{STEP.title}: {plain(rows.tokens[cell[0]])} → {plain(columns.tokens[cell[1]])}",
+        icon=STEP.icon,
+        query_params={
+            "head": f"{head[0]}.{head[1]}",
+            "cell": f"{cell[0]}.{cell[1]}",
+            "inside_weight:kind": KINDS[kind],
+        },
     )

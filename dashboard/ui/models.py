@@ -1,15 +1,17 @@
 """Models by name, the same in links, cache keys and the picker; each is loaded once for every session.
 
-Also uploaded arrays, which are a source like any model, a model and its inputs as Python, and the fine-tuned models.
+Also uploaded arrays, which are a source like any model, a model and its inputs as Python, the fine-tuned models, the
+roles of heads, and downloads.
 """
 
 import hashlib
 import re
 import sys
+import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -17,9 +19,19 @@ import numpy as np
 import streamlit as st
 import torch
 
-from core.files import hosted, runs_folder
+from core.files import hosted, runs_folder, sentence_of
 from core.interpret.evidence import Baseline, Question, ask
-from core.interpret.trace import AttentionTrace
+from core.interpret.roles import (
+    ROLES,
+    Example,
+    RoleInputs,
+    RoleScores,
+    clearest_example,
+    read_all,
+    role_inputs,
+    score_roles,
+)
+from core.interpret.trace import AttentionTrace, Kind
 from core.pretrained import (
     LAB_MODELS,
     MINILM,
@@ -50,6 +62,7 @@ from core.settings import settings
 from dashboard.draw.components import Cell, source_of
 from dashboard.server.cache import model, remembered, shared, store
 from dashboard.server.jobs import find_run
+from dashboard.server.visitors import at_most, me
 from dashboard.ui.runs import ROOT, RunView, path_code, script_path
 
 # Small tensors on one thread: on two busy cores (torch 2.13), a softmax over (4, 6, 6) takes 3 µs, not 4 ms.
@@ -569,3 +582,126 @@ def config_name(ref: ModelRef) -> str:
         if ref.source == "folder"
         else {"embedded": BASE, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)
     )
+
+
+# The roles of a model's heads, measured once and shared by every page and session.
+
+HeadRoles = dict[tuple[int, int], int]
+
+
+def inputs_of(
+    ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()
+) -> RoleInputs:
+    """The inputs on which roles are measured; the page's own alone where there is no set (sound, arrays)."""
+    inputs = RoleInputs((), "") if ref.source == "array" else shared(_role_inputs, ref, kind, own)
+    return inputs if inputs.givens else RoleInputs((page_inputs,), "input above")
+
+
+def role_scores_of(
+    ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()
+) -> RoleScores:
+    return shared(_role_scores, ref, inputs_of(ref, page_inputs, kind, own), kind)
+
+
+def roles_of(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> HeadRoles:
+    """The role (an index of ROLES) of each head (layer, head), for a grid's marks; none for cross-attention."""
+    return {} if kind == "cross" else role_scores_of(ref, page_inputs, kind).head_roles
+
+
+def roles_are_cached(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> bool:
+    return (
+        kind == "cross"
+        or ref.source == "array"
+        or remembered(_role_inputs, ref, kind, ())
+        and remembered(_role_scores, ref, inputs_of(ref, page_inputs, kind), kind)
+    )
+
+
+def readings_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading, ...]:
+    return (
+        (reading_of(ref, inputs.givens[0]),)
+        if ref.source == "array"
+        else study_of(read_all, ref, inputs, kind)
+    )
+
+
+def examples_of(
+    ref: ModelRef, inputs: RoleInputs, kind: Kind
+) -> dict[int, tuple[Reading, Example]]:
+    """For each role that can be measured: the clearest example of its best head, and its reading."""
+    return shared(_examples, ref, inputs, kind)
+
+
+def _examples(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> dict[int, tuple[Reading, Example]]:
+    readings, scores = readings_of(ref, inputs, kind), shared(_role_scores, ref, inputs, kind)
+    clearest = {
+        index: clearest_example(readings, kind, role, *best)
+        for index, role in enumerate(ROLES)
+        if (best := scores.best(index)) is not None
+    }
+    return {index: (readings[one.reading], one) for index, one in clearest.items() if one}
+
+
+def _role_inputs(ref: ModelRef, kind: Kind, own: tuple[str, ...]) -> RoleInputs:
+    return role_inputs(load_model(ref), own, kind)
+
+
+def _role_scores(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> RoleScores:
+    return score_roles(readings_of(ref, inputs, kind), kind)
+
+
+# Downloads that outlive the page that started them: one thread a model, shared by all sessions.
+
+
+class Download:
+    """A running download for `person`: `done` bytes of `plan.size`; once it has `ended`, `error` is why it failed."""
+
+    def __init__(self, plan: hub.DownloadPlan, token: str | None) -> None:
+        self.plan, self.done, self.person = plan, 0, me()
+        self.error: str | None = None
+        self.ended = False
+        self._stop = threading.Event()
+        threading.Thread(
+            target=self._run, args=(token,), name=f"download {plan.repo}", daemon=True
+        ).start()
+
+    def stop(self) -> None:  # at the next bytes; the page does not wait for it
+        self._stop.set()
+        downloads.pop(self.plan.repo, None)
+
+    def _run(self, token: str | None) -> None:
+        try:
+            with suppress(hub.DownloadStopped):
+                hub.download(
+                    self.plan,
+                    token=token,
+                    progress=partial(setattr, self, "done"),
+                    stopped=self._stop.is_set,
+                )
+        except (
+            Exception
+        ) as error:  # whatever the disk or the network did must end in words, not in a thread
+            from huggingface_hub.constants import HF_HUB_CACHE  # which the download has imported
+
+            why = sentence_of(error, folder=Path(HF_HUB_CACHE))
+            known = isinstance(error, PretrainedError)
+            self.error = str(error) if known else f"{self.plan.repo} cannot be downloaded: {why}"
+        finally:
+            self.ended = True
+
+
+_lock = threading.Lock()
+downloads: dict[str, Download] = {}
+
+
+def start_download(plan: hub.DownloadPlan, token: str | None) -> None:
+    """Download this model, unless that runs already; PretrainedError when too many run."""
+    with _lock:
+        running = [one.plan.repo for one in downloads.values() if not one.ended]
+        if plan.repo in running:
+            return
+        if len(running) >= at_most("downloads", 2):
+            names, are = " and ".join(running), "is" if len(running) == 1 else "are"
+            then = "wait for its end" if hosted() else "wait for one of them, or stop it"
+            raise PretrainedError(f"{names} {are} being downloaded; {then}.")
+        downloads[plan.repo] = Download(plan, token)

@@ -14,8 +14,8 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import PretrainedError
 from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays
 from dashboard.server.visitors import is_local
-from dashboard.ui.model_picker import downloads, example_arrays, full_name
-from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, stored_bytes
+from dashboard.ui.model_picker import example_arrays, full_name
+from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, downloads, stored_bytes
 from tests.cases import wait_for
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
 from tests.tiny_models import FAMILIES, save
