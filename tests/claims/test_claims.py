@@ -4,8 +4,6 @@ import json
 import math
 import re
 import runpy
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,7 +19,7 @@ import pytest
 import torch
 from scipy import stats
 
-from core.attention import AttentionConfig, Choice, ConfigError, Param
+from core.attention import AXES, AttentionConfig, Choice, ConfigError, Param
 from core.attention.cost import attention_cost, parameters
 from core.attention.positions.relative import sinusoids
 from core.claims import __main__ as command, experiment
@@ -59,6 +57,7 @@ from core.claims.entries import (
 from core.claims.experiment import Trained, measure_cell, trained
 from core.claims.run import CELLS, ClaimConfig, create, find_group, load_cells, work
 from core.claims.shipped import ship, shipped
+from core.entries import Axis
 from core.models import RECURRENT, ModelConfig, Shape, build_model
 from core.models.transformer import Residual
 from core.runs import worker
@@ -405,7 +404,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SWEEP = SweepConfig(small_run(), "score", ("dot", "additive", "general"), seeds=(0, 1))
 
 
-def test_plug_ins_claims_are_measured_from_the_page_and_by_the_command(tiny, tmp_path, monkeypatch):
+def test_plug_ins_claims_are_measured_from_the_page_and_by_the_command(
+    tiny, tmp_path, monkeypatch, capfd
+):
     # The sweep's values are plug-ins', whose files come before and after my_… in the alphabet.
     text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
@@ -425,21 +426,18 @@ def test_plug_ins_claims_are_measured_from_the_page_and_by_the_command(tiny, tmp
     monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(tmp_path))
     monkeypatch.setattr(jobs, "warm_up", lambda *_, **__: None)  # nobody waits for a spare worker
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
-    runpy.run_path(str(tmp_path / "diluted.py"))
+    monkeypatch.setitem(AXES, "score", Axis(*AXES["score"]))
+    for name in ("a_score", "zebra", sweep.key, "diluted"):
+        runpy.run_path(str(tmp_path / f"{name}.py"))
     monkeypatch.setattr("pages.claims.CLAIMS", [*CLAIMS, claim_of("diluted")])
     app = open_at("claims", claim="diluted")
     app.slider(key="claims:diluted:seeds").set_value(5).run()
     app.button(key="claims:start").click().run()
     group = find_group(query_value(app, "claims:run"))
-    settings = ["--set", "seeds=2", "--set", "steps=2", "--workers", "1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "core.claims", "run", sweep.key, *settings],
-        cwd=ROOT,
-        capture_output=True,
-        encoding="utf-8",
-    )
-    assert done.returncode == 0 and "Verdict: " in done.stdout, done.stdout + done.stderr
-    assert "could not" not in done.stderr and "Plug-in" not in done.stderr
+    words = "--set seeds=2 --set steps=2 --workers 1".split()
+    assert command.main(["run", sweep.key, *words]) == 0
+    done = capfd.readouterr()
+    assert "Verdict: " in done.out and "could not" not in done.err and "Plug-in" not in done.err
     wait_for(lambda: not find_group(group.id).live)
     app.run().pills(key="claims:diluted:predict").set_value("falls below a quarter").run()
     assert not app.exception and "Your run: the claim holds" in page_text(app)
