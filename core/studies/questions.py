@@ -10,7 +10,7 @@ import re
 import string
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -252,22 +252,24 @@ def one_row(length: int = 4096, head_dim: int = 64) -> list[dict]:
     ]
 
 
+def attentions_of(kind: Any, layers: int, shape: Shape) -> dict[str, int]:
+    """How many modules of each form of attention a model has that is built here."""
+    with seeded_rng(0):
+        model = build_model(ModelConfig.transformer(kind=kind, layers=layers), shape)
+    names = [path.rpartition(".")[2] for path, _ in model.named_modules()]
+    return {part: names.count(part) for part in ("attention", "causal", "cross")}
+
+
 def families() -> list[dict]:
     """Stacks and attentions of the three families, counted in models built here."""
-    rows = []
-    for name, kind, shape in (
-        ("BERT: encoder only", "classifier", Shape(9, 3, 8, output="label")),
-        ("GPT: decoder only", "decoder", Shape(9, 9, 8)),
-        ("T5: encoder–decoder", "transformer", Shape(9, 9, 8)),
-    ):
-        with seeded_rng(0):
-            model = build_model(ModelConfig.transformer(kind=kind, layers=2), shape)
-        names = [path.rpartition(".")[2] for path, _ in model.named_modules()]
-        rows.append(
-            {"family": name}
-            | {part: names.count(part) for part in ("attention", "causal", "cross")}
+    return [
+        {"family": name} | attentions_of(kind, 2, shape)
+        for name, kind, shape in (
+            ("BERT: encoder only", "classifier", Shape(9, 3, 8, output="label")),
+            ("GPT: decoder only", "decoder", Shape(9, 9, 8)),
+            ("T5: encoder–decoder", "transformer", Shape(9, 9, 8)),
         )
-    return rows
+    ]
 
 
 # The questions of Quiz, about the stops of the path and the cache.
@@ -428,10 +430,7 @@ def causal(rng: random.Random) -> Drawn | None:
 
 def attentions(rng: random.Random) -> Drawn | None:
     layers = rng.randint(2, 6)
-    with seeded_rng(0):
-        model = build_model(ModelConfig.transformer(layers=layers), Shape(9, 9, 8))
-    names = [path.rpartition(".")[2] for path, _ in model.named_modules()]
-    each = {part: names.count(part) for part in ("attention", "causal", "cross")}
+    each = attentions_of("transformer", layers, Shape(9, 9, 8))
     right = sum(each.values())
     return make_question(
         rng,
