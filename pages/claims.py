@@ -15,7 +15,7 @@ from html import escape
 import numpy as np
 import streamlit as st
 
-from core.claims import shipped
+from core.claims import run as claim_runs
 from core.claims.base import (
     MIN_SEEDS,
     Claim,
@@ -123,7 +123,7 @@ def guess_distance(
     )
 
 
-def time_needed(claim: Claim, result: shipped.Shipped | None, config: ClaimConfig) -> str:
+def time_needed(claim: Claim, result: claim_runs.Shipped | None, config: ClaimConfig) -> str:
     if result is None:
         return "How long it takes was not measured yet."
     seconds = result.seconds / max(1, len(result.results.cells)) * len(config.cells)
@@ -402,19 +402,19 @@ def own_run(claim: Claim, run_id: object) -> Group | None:
     return None
 
 
-def as_shipped(own: Group) -> shipped.Shipped:
+def as_shipped(own: Group) -> claim_runs.Shipped:
     measured, data = own.measured, own.runs[0].metadata()
-    return shipped.ship(
+    return claim_runs.ship(
         measured.claim,
         measured.settings,
         measured.results.cells,
         (data.get("machines") or [machine("cpu")])[-1],
-        shipped.command(measured.claim, measured.settings, measured.seeds),
+        claim_runs.command(measured.claim, measured.settings, measured.seeds),
         float(data.get("created", 0)),
     )
 
 
-def archive(result: shipped.Shipped) -> bytes:
+def archive(result: claim_runs.Shipped) -> bytes:
     claim, out = result.claim, io.BytesIO()
     figures = {
         f"figure-{at}-{re.sub(r'[^a-z0-9]+', '-', figure.measure.lower()).strip('-')}.{kind}": {
@@ -425,7 +425,7 @@ def archive(result: shipped.Shipped) -> bytes:
         for kind in ("svg", "pdf")
     }
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in (shipped.text_files(result) | render(figures)).items():
+        for name, data in (claim_runs.text_files(result) | render(figures)).items():
             file.writestr(f"claim-{claim.key}/{name}", data)
     return out.getvalue()
 
@@ -517,7 +517,7 @@ VERDICTS = """
 from collections import Counter
 
 from core.claims.catalogue import CLAIMS
-from core.claims.shipped import shipped
+from core.claims.run import shipped
 from core.claims.base import verdict
 
 verdicts = {}
@@ -529,12 +529,12 @@ print(Counter(each.state for each in verdicts.values()))
 """
 
 
-def script(lab: shipped.Shipped | None, own: Group | None) -> Script:
+def script(lab: claim_runs.Shipped | None, own: Group | None) -> Script:
     cells: dict[str, tuple[Cell, ClaimResult]] = {}
     if lab is not None:
         code = f"""
 from core.claims.catalogue import claim_of
-from core.claims.shipped import shipped
+from core.claims.run import shipped
 from core.claims.base import verdict
 
 claim = claim_of({lab.claim.key!r})
@@ -601,7 +601,7 @@ def page() -> None:
 
 @fragment
 def _index() -> None:
-    results = {claim.key: shipped.shipped(claim) for claim in CLAIMS}
+    results = {claim.key: claim_runs.shipped(claim) for claim in CLAIMS}
     add_script(partial(_verdicts, results.values()))
     hidden = FIELDS.draw("hide", into=HERE).hide
     with st.container():  # which keeps the place of the cards
@@ -659,7 +659,7 @@ def _one(claim: Claim) -> None:
     source = plain(claim.source.text)
     source = f"[{source}]({claim.source.url})" if claim.source.url else source
     paragraph(f"Claimed by {source}: *{plain(claim.source.title)}*.")
-    lab, own = shipped.shipped(claim), own_run(claim, st.session_state.get(RUN))
+    lab, own = claim_runs.shipped(claim), own_run(claim, st.session_state.get(RUN))
     add_script(partial(script, lab, own))
     both = {"shipped": lab, "own": own and own.measured}
     measured = {name: each for name, each in both.items() if each and each.results.cells}
@@ -756,7 +756,7 @@ def _results(claim: Claim, sources: Mapping[str, ClaimResult], guess: dict[str, 
     )
 
 
-def _download(label: str, name: str, result: shipped.Shipped) -> None:
+def _download(label: str, name: str, result: claim_runs.Shipped) -> None:
     st.download_button(
         label,
         lambda: archive(result),
@@ -770,7 +770,7 @@ def _download(label: str, name: str, result: shipped.Shipped) -> None:
     )
 
 
-def _run(claim: Claim, result: shipped.Shipped | None, own: Group | None) -> None:
+def _run(claim: Claim, result: claim_runs.Shipped | None, own: Group | None) -> None:
     st.markdown("### Run it")
     with st.grid(6, min_column_width=120):
         values = {
@@ -856,9 +856,9 @@ def _progress(own: Group) -> None:
     )
 
 
-def _sources(claim: Claim, lab: shipped.Shipped | None) -> None:
+def _sources(claim: Claim, lab: claim_runs.Shipped | None) -> None:
     date = time.strftime("%Y-%m-%d", time.gmtime()) if lab is None else lab.date
     paragraph(f"**Tried before the shipped settings.** {plain(claim.tried)}")
     paragraph("**To cite** the source, and this page:")
-    st.code(claim.source.bibtex + shipped.citation(claim, date), language="bibtex")
+    st.code(claim.source.bibtex + claim_runs.citation(claim, date), language="bibtex")
     source_panel(claim.measure)

@@ -26,8 +26,7 @@ from core.attention.normalizers import TEMPERATURE
 from core.claims.base import Results, verdict
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.experiment import measure_cell
-from core.claims.run import ClaimConfig
-from core.claims.shipped import shipped
+from core.claims.run import ClaimConfig, shipped
 from core.models.cards import CARDS
 from core.provenance import MissingPlugin, lab_commit, lab_version, needed_plugins, require_plugins
 from core.training.__main__ import LISTS

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from core import command_line
-from core.claims import shipped as shipping
+from core.claims import run as runs
 from core.claims.base import Claim, ClaimResult, rule_lines, verdict_line
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, create
@@ -43,18 +43,18 @@ def listed(
         if names:
             print(claim.key)
             continue
-        saved = shipping.shipped(claim)
+        saved = runs.shipped(claim)
         state = "not measured" if saved is None else saved.verdict.state
         print(f"{claim.key:20} {state:22} {claim.statement}")
 
 
 @app.command("verdict")
 def shown(
-    name: str, of: Annotated[Path, typer.Option(help="the folder of the result")] = shipping.FOLDER
+    name: str, of: Annotated[Path, typer.Option(help="the folder of the result")] = runs.FOLDER
 ) -> None:
     """The verdict of a kept result."""
     claim = claim_of(name)
-    saved = shipping.shipped(claim, of)
+    saved = runs.shipped(claim, of)
     if saved is None:
         raise ConfigError(f"{of} has no result of {claim.key}.")
     report(saved)
@@ -96,10 +96,10 @@ def measured(
             raise typer.Exit(1)
         results = group.measured.results
     report(group.measured)
-    if to := to or (shipping.FOLDER if ship else None):
-        command = f"{shipping.command(claim, config.settings, results.seeds)} --ship"
+    if to := to or (runs.FOLDER if ship else None):
+        command = f"{runs.command(claim, config.settings, results.seeds)} --ship"
         facts = machine("cpu") | {"threads": 1, "workers": len(group.runs)}  # as each worker has
-        shipping.ship(claim, config.settings, results.cells, facts, command).save(
+        runs.ship(claim, config.settings, results.cells, facts, command).save(
             to / f"{claim.key}.json"
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.claims.base import Claim, Effect, rule_lines, verdict_line
 from core.claims.catalogue import CLAIMS
-from core.claims.shipped import Shipped, shipped
+from core.claims.run import Shipped, shipped
 from core.models.cards import CARDS
 from core.models.cards.base import ModelCard
 from dashboard.draw.formats import byte_size, number, operations

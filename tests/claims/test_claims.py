@@ -55,8 +55,7 @@ from core.claims.entries import (
     why_attention as why,
 )
 from core.claims.experiment import Trained, measure_cell, trained
-from core.claims.run import CELLS, ClaimConfig, create, find_group, load_cells, work
-from core.claims.shipped import ship, shipped
+from core.claims.run import CELLS, ClaimConfig, create, find_group, load_cells, ship, shipped, work
 from core.entries import Axis
 from core.models import RECURRENT, ModelConfig, Shape, build_model
 from core.models.transformer import Residual

@@ -11,13 +11,12 @@ from xml.etree import ElementTree
 import pytest
 from pypdf import PdfReader
 
-from core.claims import shipped
+from core.claims import run as claim_runs
 from core.claims.base import CellResult, Claim, ClaimResult, Pick, Sketch, verdict
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.entries.cost import EXACT, LONG_CACHE as CACHE
 from core.claims.entries.scores import GRADIENT, UNSCALED
-from core.claims.run import CELLS, find_group
-from core.claims.shipped import ship
+from core.claims.run import CELLS, find_group, ship
 from core.entries import Param
 from dashboard.server import jobs
 from pages import claims
@@ -44,7 +43,7 @@ RIGHT = ("pills", "claims:scaling:predict", instance(CLAIM.guess, Pick).options[
 def shipped_results(tmp_path, monkeypatch):
     """A made-up result of the first claim in place of the shipped ones."""
     save(CLAIM, MADE_UP.cells, tmp_path)
-    monkeypatch.setattr("core.claims.shipped.FOLDER", tmp_path)
+    monkeypatch.setattr("core.claims.run.FOLDER", tmp_path)
 
 
 def save(claim, cells, folder, **settings):
@@ -149,7 +148,7 @@ def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monk
 def test_every_file_of_a_claim_opens_and_its_command_has_what_was_changed(monkeypatch):
     monkeypatch.setattr(claims, "render", run_here)
     settings = CLAIM.settle({"steps": 50})
-    command = shipped.command(CLAIM, settings)
+    command = claim_runs.command(CLAIM, settings)
     result = ship(CLAIM, settings, MADE_UP.cells, {"device": "ábacus"}, command)
     files = zipfile.ZipFile(io.BytesIO(claims.archive(result)))
     folder = {name.removeprefix("claim-scaling/"): files.read(name) for name in files.namelist()}
@@ -181,18 +180,18 @@ def test_every_file_of_a_claim_opens_and_its_command_has_what_was_changed(monkey
         ({}, ""),
         ({"seeds": 3, "fast": True}, " --set seeds=3 --set fast=true"),
     ):
-        assert shipped.command(claim, claim.settle(changed)) == run + options
+        assert claim_runs.command(claim, claim.settle(changed)) == run + options
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
 def test_latex_and_bibtex_are_well_formed(claim):
-    table = shipped.latex_table(claim, verdict(claim, claim.settle(), results({})))
+    table = claim_runs.latex_table(claim, verdict(claim, claim.settle(), results({})))
     lines = [line for line in table.splitlines() if line.endswith("\\\\")]
     assert [len(re.findall(r"(?<!\\)&", line)) for line in lines] == [4] * (len(claim.parts) + 1)
-    for text in (table, claim.source.bibtex, shipped.citation(claim, "2026-11-23")):
+    for text in (table, claim.source.bibtex, claim_runs.citation(claim, "2026-11-23")):
         bare = re.sub(r"\\[\\{}]", "", text)
         assert bare.count("{") == bare.count("}") and not re.search(r"[√×²≥≤−→]", text)
-    assert shipped.latex("√d_k − 3 % & {x}") == r"$\surd$d\_k $-$ 3 \% \& \{x\}"
+    assert claim_runs.latex("√d_k − 3 % & {x}") == r"$\surd$d\_k $-$ 3 \% \& \{x\}"
 
 
 WORLD: World = {("a", "m", None): 1.0, ("b", "m", None): 3.0}
