@@ -488,12 +488,13 @@ def state(item: RunSummary) -> str:
 def cluster_text(state: ClusterState) -> str:
     if not state.reachable:
         return plain(state.message)
-    gpus = f", {state.free_gpus:g} of {state.gpus:g} GPUs" if state.gpus else ""
+    (cpus, gpus, memory), (free_cpus, free_gpus, free_memory) = state.has, state.free
+    gpu_text = f", {free_gpus:g} of {gpus:g} GPUs" if gpus else ""
     end = "s" if len(state.nodes) != 1 else ""
     return (
         f"Runs train on a Ray cluster of {len(state.nodes)} machine{end} (node{end} "
-        f"{plain(', '.join(state.nodes))}). Free: {state.free_cpus:g} of {state.cpus:g} CPUs{gpus}, "
-        f"{byte_size(state.free_memory)} of {byte_size(state.memory)} of memory."
+        f"{plain(', '.join(state.nodes))}). Free: {free_cpus:g} of {cpus:g} CPUs{gpu_text}, "
+        f"{byte_size(free_memory)} of {byte_size(memory)} of memory."
     )
 
 

@@ -346,15 +346,12 @@ class RunIndex:
     database: sqlite3.Connection
     complete: bool = False  # whether every run was just read
 
-    def ids(self) -> list[str]:
-        return self._ids("SELECT id FROM runs ORDER BY id DESC")
-
     def unfinished(self) -> list[str]:
         """The runs that wait or are under way."""
         return self._ids(f"SELECT id FROM runs WHERE state NOT IN {ENDED} ORDER BY id")
 
-    def search(self, words: Sequence[str], start: int = 0, count: int = -1) -> list[str]:
-        """The runs that have every word in their text, or as their id; `count` of them from `start` on."""
+    def search(self, words: Sequence[str] = (), start: int = 0, count: int = -1) -> list[str]:
+        """The runs that have every word in their text, or as their id, the newest first; `count` from `start` on."""
         where, values = _matching(words)
         return self._ids(
             f"SELECT id FROM runs WHERE {where} ORDER BY id DESC LIMIT ? OFFSET ?",

@@ -339,7 +339,7 @@ def main() -> int:
                     True,
                     "",
                     tuple(sorted(node["NodeName"] for node in ray.nodes() if node["Alive"])),
-                    *(of.get(name, 0.0) for of in counts for name in ("CPU", "GPU", "memory")),
+                    *(tuple(of.get(name, 0.0) for name in ray_queue.RESOURCES) for of in counts),
                 )
             )
         jobs = {path: job for path, job in jobs.items() if job.advance()}

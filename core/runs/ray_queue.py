@@ -43,6 +43,7 @@ from core.runs.folder import Changes, RunFolder, Stamp, list_files, read_changes
 from core.settings import settings
 
 NAMESPACE = "attention-lab"
+RESOURCES = ("CPU", "GPU", "memory")  # by Ray's names, memory in bytes
 
 
 def address() -> str:
@@ -139,18 +140,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """What the cluster has and has free: CPUs, GPUs, bytes of memory, the names of its nodes; `message` where it cannot
+    """The names of the cluster's nodes, and how much it has and has free of each of RESOURCES; `message` where it cannot
     be reached."""
 
     reachable: bool = False
     message: str = "Connecting to the Ray cluster."
     nodes: tuple[str, ...] = ()
-    cpus: Amount = 0.0
-    gpus: Amount = 0.0
-    memory: Amount = 0.0
-    free_cpus: Amount = 0.0
-    free_gpus: Amount = 0.0
-    free_memory: Amount = 0.0
+    has: tuple[Amount, Amount, Amount] = (0.0, 0.0, 0.0)
+    free: tuple[Amount, Amount, Amount] = (0.0, 0.0, 0.0)
 
 
 def folder() -> Path:

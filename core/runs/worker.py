@@ -231,7 +231,9 @@ class RayExecutor(Executor):
     def slots(self) -> int:
         """One until the cluster is reached."""
         ray_queue.ensure_driver()
-        return max(1, min(MAX_SLOTS, int(ray_queue.load_state().cpus / settings().ray_worker.cpus)))
+        return max(
+            1, min(MAX_SLOTS, int(ray_queue.load_state().has[0] / settings().ray_worker.cpus))
+        )
 
     def room(self, free: int) -> int:
         """Every run, once the cluster is reached: the queue is Ray's, except on a public copy, whose own is fair."""

@@ -478,7 +478,7 @@ def load_board(query: str, linked: Sequence[str]) -> Board:
             ids,
             items,
             tuple(map(summary_of, [best, *texts] if best else texts)),
-            len(set(linked) - {*index.ids(), *texts}),
+            len(set(linked) - {*index.search(), *texts}),
             index.count(),
             sum(index.sizes().values()),
             unread,

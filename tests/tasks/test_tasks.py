@@ -204,9 +204,10 @@ def test_a_batch_is_padded_on_the_right_and_shifted_by_one(config):
 
 @each("language", ["en", "de", "fr"])
 def test_number_words_are_num2words(language):
-    assert number_words(language) == tuple(
-        split_words(num2words(n, lang=language), language) for n in range(10_000)
-    )
+    words = number_words(language)
+    assert len(words) == 10_000
+    for n in (*range(1_000), *range(1_000, 10_000, 7)):  # those above are joined of those below
+        assert words[n] == split_words(num2words(n, lang=language), language)
 
 
 def test_german_compounds_are_split_in_morphemes():

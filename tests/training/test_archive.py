@@ -1077,7 +1077,7 @@ def test_a_search_finds_words_and_ids_and_the_best_other_run(root):
                 f"run {int(name[9:15])} é", "copy", name, float(name[14]), 1.0, True
             )
         )
-        assert left == 0 and index.search(["run", "é"]) == index.ids()
+        assert left == 0 and index.search(["run", "é"]) == index.search()
         assert index.count(["run", "4"]) == 1 and index.search(["%"]) == []
         assert index.search(["20260101-000002-abcdef"]) == ["20260101-000002-abcdef"]
         assert index.search([], 1, 2) == ["20260101-000004-abcdef", "20260101-000003-abcdef"]
@@ -1086,7 +1086,7 @@ def test_a_search_finds_words_and_ids_and_the_best_other_run(root):
         assert index.first_measured(["3"]) == "20260101-000003-abcdef"
     run_index.RunFolder(root / "20260101-000004-abcdef").set_status("failed")
     with run_index.open_index(root) as index:
-        expected = ["20260101-000004-abcdef"] if run_index.MAX_UNINDEXED == 0 else index.ids()
+        expected = ["20260101-000004-abcdef"] if run_index.MAX_UNINDEXED == 0 else index.search()
         late = index.fill(lambda name: run_index.Details(f"again {name}"), -1.0)
         assert late == (1 if run_index.MAX_UNINDEXED == 0 else 0), "it takes no longer than said"
         index.fill(lambda name: run_index.Details(f"again {name}"))
