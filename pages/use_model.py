@@ -138,7 +138,7 @@ def embed_script(
     answer: study.Answer,
     head: study.Head,
 ) -> Script:
-    imports = {"from core.pretrained.generate import similarities"}
+    imports = {"from core.pretrained.generate import cosines, embedding"}
     others = "*map(ModelInputs, names[1:])"
     if choice.inputs.picture is not None:
         parts = [inputs_lines(choice.ref, inputs) for _, inputs in compared[1:]]
@@ -154,7 +154,7 @@ def embed_script(
 {import_block(imports)}
 
 names = {source_of([name for name, _ in compared])}
-table = similarities(model, [inputs, {others}])  # (N, N)
+table = cosines([embedding(model, one) for one in (inputs, {others})])  # (N, N)
 print(table)
 """,
                 """

@@ -132,18 +132,14 @@ def _remark(text: Any, card: ModelCard) -> str:
         )
     if unread := dict.fromkeys(one.name for one in card.layers if one.unknown):
         remark += f" Attention not recognised: {', '.join(unread)}. Its parameters are counted, its cache is not."
-    larger = max((float(one.get("rope_theta") or 0) for one in _ropes(text)), default=0)
-    if larger > LARGEST_BASE:
+    rope = getattr(text, "rope_parameters", None) or {}
+    # One for each type of layer, or one in all
+    ropes = [one for one in rope.values() if isinstance(one, dict)] or [rope]
+    if (larger := max(float(one.get("rope_theta") or 0) for one in ropes)) > LARGEST_BASE:
         remark += (
             f" Its rotations have the base {larger:,.0f}; the largest here is {LARGEST_BASE:,.0f}."
         )
     return remark.strip()
-
-
-def _ropes(text: Any) -> list[dict[str, Any]]:
-    """The parameters of its rotations, one for each type of layer or one in all."""
-    rope = getattr(text, "rope_parameters", None) or {}
-    return [one for one in rope.values() if isinstance(one, dict)] or [rope]
 
 
 def empty_model(config: Mapping[str, Any], name: str) -> tuple[Any, Any]:

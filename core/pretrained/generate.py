@@ -99,9 +99,10 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
             f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "
             "token, a class or an embedding that is shown here; take a model with one of these.",
         )
+        # The mean of all tokens but padding, at length 1: their sum will do. Reimers & Gurevych 2019, section 3
         mask = None if "decoder_input_ids" in batch else batch.get("attention_mask")
-        mask = None if mask is None else mask[row : row + 1]
-        return Answer("embedding", vector=mean_state(states[row : row + 1], mask))
+        real = states[row] if mask is None else states[row] * mask[row, :, None].to(states)
+        return Answer("embedding", vector=torch.nn.functional.normalize(real.sum(0), dim=0))
     if position is None:
         position = (
             mask_position(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
@@ -158,12 +159,6 @@ def mask_word(pretrained: Pretrained, text: str, word: int) -> str:
     start, end = encoding.word_to_chars(word)
     start = end - len(text[start:end].lstrip())
     return f"{text[:start]}{mask}{text[end:]}"
-
-
-def mean_state(states: Float[Tensor, "1 T C"], mask: Tensor | None) -> Float[Tensor, " C"]:
-    """The mean state of all tokens but padding, at length 1: their sum will do. Reimers & Gurevych 2019, section 3."""
-    real = states.new_ones(states.shape[:2]) if mask is None else mask.to(states)
-    return torch.nn.functional.normalize((states[0] * real[0, :, None]).sum(0), dim=0)
 
 
 def mask_position(pretrained: Pretrained, ids: Tensor) -> int:
@@ -377,13 +372,6 @@ def task_of(pretrained: Pretrained) -> ModelTask:
     return heard if reads == "sound" else task
 
 
-def similarities(
-    pretrained: Pretrained, inputs_list: Sequence[ModelInputs]
-) -> Float[Tensor, "N N"]:
-    """The cosine of each two of N inputs' embeddings, −1 to 1; PretrainedError for a model that gives none."""
-    return cosines([embedding(pretrained, inputs) for inputs in inputs_list])
-
-
 def embedding(pretrained: Pretrained, inputs: ModelInputs) -> Float[Tensor, " C"]:
     """The embedding of an input, of length 1; PretrainedError for a model that gives none."""
     vector = answer(pretrained, inputs).vector
@@ -393,7 +381,7 @@ def embedding(pretrained: Pretrained, inputs: ModelInputs) -> Float[Tensor, " C"
 
 
 def cosines(vectors: Sequence[Float[Tensor, " C"]]) -> Float[Tensor, "N N"]:
-    """The cosine of each two of N vectors of length 1."""
+    """The cosine of each two of N vectors of length 1, −1 to 1."""
     both = torch.stack(list(vectors))
     return both @ both.T
 

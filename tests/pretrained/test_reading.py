@@ -53,15 +53,16 @@ from core.pretrained.generate import (
     Answer,
     answer,
     answer_of,
+    cosines,
     decode_text,
     display_names,
+    embedding,
     generate,
     generate_steps,
     mask_word,
     most_similar,
     prepare_generation,
     score_continuation,
-    similarities,
     step_probabilities,
     task_of,
     token_names,
@@ -722,7 +723,7 @@ def test_an_answer_can_be_begun_for_the_model(strategy):
         ),
         "temperature": lambda: best_of("gpt2", strategy="sampling", temperature=0),
         "no token": lambda: score_continuation(tiny("gpt2"), prepared("gpt2"), []),
-        "gives no embedding": lambda: similarities(tiny("gpt2"), [ModelInputs("The animal")] * 2),
+        "gives no embedding": lambda: embedding(tiny("gpt2"), ModelInputs("The animal")),
         "two or more": lambda: most_similar(torch.ones(1, 1)),
         r"write \[MASK\]": lambda: ask(tiny("bert"), Question(ModelInputs(SENTENCE))),
         "no word 99": lambda: mask_word(tiny("bert"), SENTENCE, 99),
@@ -795,7 +796,7 @@ def test_every_job_names_models_that_do_it():
 def test_likeness_is_the_cosine_of_the_mean_states():
     model = tiny("bert_encoder")
     texts = ["The animal was tired.", "Nine green boats wait.", "The animal was tired."]
-    table = similarities(model, [ModelInputs(text) for text in texts])
+    table = cosines([embedding(model, ModelInputs(text)) for text in texts])
     with torch.no_grad():
         batches = (model.tokenizer(text, return_tensors="pt") for text in texts)
         means = [model.model(**batch).last_hidden_state[0].mean(0) for batch in batches]
