@@ -197,16 +197,6 @@ FIELDS = Fields(
 # What the page computes as Python: a step of decoding, the race, the cache's size, and pages.
 
 
-DRAW_RACE = """
-import altair as alt
-import pandas as pd
-
-alt.Chart(pd.DataFrame([{"token": at, "name": name, "ms": 1000 * second} for name, each in seconds.items()
-                        for at, second in enumerate(each, 1)])).mark_line().encode(
-    x="token", y="ms", color="name")
-"""
-
-
 def steps(prompt: str, result: study.Decoding, step: int, head: tuple[int, int]) -> Script:
     layer, at = head
     return Script(
@@ -257,7 +247,14 @@ saved = json.loads(lab_path("core/studies/data/cache.json").read_text("utf-8"))[
 seconds = {{"without": saved["whole"]["seconds"][:{count}], "with cache": saved["cached"]["seconds"][:{count}]}}
 print("without the cache", sum(seconds["without"]) / sum(seconds["with cache"]), "times as long")
 """,
-                DRAW_RACE,
+                """
+import altair as alt
+import pandas as pd
+
+alt.Chart(pd.DataFrame([{"token": at, "name": name, "ms": 1000 * second} for name, each in seconds.items()
+                        for at, second in enumerate(each, 1)])).mark_line().encode(
+    x="token", y="ms", color="name")
+""",
                 "cache:seconds",
             ),
         ),
@@ -333,8 +330,6 @@ print("empty in pages", pages.wasted(paged), "with room for the longest", pages.
 
 
 SHORT, LONG = 8192, 131072
-
-OPTIONS = ("q", "k", "v")
 
 STYLE = """<style>
 .kv{--quiet:color-mix(in srgb,currentColor 62%,transparent);--hair:color-mix(in srgb,currentColor 14%,transparent);
@@ -699,8 +694,8 @@ def question(changes: Mapping[str, float]) -> Question:
     return Question(
         "Zeros replace the q, the k or the v of all earlier tokens. Which replacement leaves the output "
         "of the next token as it is?",
-        OPTIONS,
-        min(range(3), key=lambda at: changes[OPTIONS[at]]),
+        tuple(study.NAMES),
+        min(range(3), key=lambda at: changes[study.NAMES[at]]),
         (
             f"{tried} {why}",
             f"{tried} The weights come from q and k: other keys, other weights.",

@@ -327,16 +327,6 @@ def read_config(model: str) -> None:
 # What the page computes as Python.
 
 
-DRAW = """
-import altair as alt
-import pandas as pd
-
-rows = [(name, *point) for name, points in sizes.items() for point in points]
-alt.Chart(pd.DataFrame(rows, columns=["model", "tokens", "bytes"])).mark_line(point=True).encode(
-    alt.X("tokens").scale(type="log", base=2), alt.Y("bytes").scale(type="log"), color="model")
-"""
-
-
 def script(values: Values) -> Script:
     one = shown(values)
     tokens = read(one)
@@ -379,7 +369,14 @@ from core.models.cards import curve, curves
 
 sizes = {own}curves({source_of(keys)})  # (tokens, bytes) of each model
 """,
-            DRAW,
+            """
+import altair as alt
+import pandas as pd
+
+rows = [(name, *point) for name, points in sizes.items() for point in points]
+alt.Chart(pd.DataFrame(rows, columns=["model", "tokens", "bytes"])).mark_line(point=True).encode(
+    alt.X("tokens").scale(type="log", base=2), alt.Y("bytes").scale(type="log"), color="model")
+""",
             "cards:sizes",
         )
     )

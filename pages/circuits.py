@@ -101,9 +101,6 @@ ROW, LEAST = 48, 200  # pixels of a layer in the graph, and of the whole graph
 THIN, WIDE = 1.0, 7.0  # pixels of the weakest edge that is drawn, and of the strongest
 
 
-PICK = {"type": "point", "fields": ["layer", "head"], "on": "click", "toggle": False}
-
-
 def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme) -> Spec:
     """Heads as points, the first layer below, and edges, strongest first, wider where stronger; a click picks a head.
 
@@ -198,7 +195,12 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
             {
                 "name": PICKED,
                 "views": ["cells"],
-                "select": PICK,
+                "select": {
+                    "type": "point",
+                    "fields": ["layer", "head"],
+                    "on": "click",
+                    "toggle": False,
+                },
             }
         ]
     }

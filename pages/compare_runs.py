@@ -254,33 +254,6 @@ def draw_controls(
 # What the page computes as Python.
 
 
-DRAW_CURVES = """
-import altair as alt
-import pandas as pd
-
-rows = [(name, *point) for name, curve in curves.items() for point in curve]
-alt.Chart(pd.DataFrame(rows, columns=["run", "step", "seconds", "value"])).mark_line().encode(
-    x="step", y="value", color="run")
-"""
-READ_MAPS = """
-from core.tasks import make_task
-from core.training.evaluate import source_maps
-
-maps = {}
-for name, (at, layer, head) in picked.items():
-    config = runs[name].config()
-    task = make_task(config.task)
-    watched = task.held_out(config.num_examples)[example]
-    read = source_maps(config.model, task, runs[name].frame(at), watched, example)
-    maps[name] = read.weights[layer, head]  # (T, S), the outputs on the source
-"""
-DRAW_MAPS = """
-from core.show import show_maps
-
-show_maps(maps, read.rows, read.columns)
-"""
-
-
 def script(
     sides: Sequence[compute.ComparedRun],
     controls: Values,
@@ -292,18 +265,6 @@ def script(
     # the head with the most weight on the expected position
     value = "max(map(max, record.expected))" if key == "expected" else f"record.{key}"
     paths = "\n".join(f"    {side.name!r}: open_run({path_code(side.run.path)})," for side in sides)
-    code = f"""
-from core.training.evaluate import one_a_step
-from core.runs.runs import open_run
-
-runs = {{
-{paths}
-}}
-curves = {{name: [(record.step, record.train_seconds, {value})
-                 for record in one_a_step(run.records()) if record.{key} is not None] for name, run in runs.items()}}
-for name, curve in curves.items():
-    print(name, curve[-1])  # step, seconds of training, and the measure
-"""
     results: dict[str, np.ndarray] = {
         f"curves[{side.name!r}]": np.array(
             [
@@ -314,24 +275,66 @@ for name, curve in curves.items():
         )
         for side in sides
     }
-    text = "One measure of each run at every step, from the folders in which the runs were saved."
-    cells = [Cell(text, code, DRAW_CURVES, "compare_runs:step")]
+    cells = [
+        Cell(
+            "One measure of each run at every step, from the folders in which the runs were saved.",
+            f"""
+from core.training.evaluate import one_a_step
+from core.runs.runs import open_run
+
+runs = {{
+{paths}
+}}
+curves = {{name: [(record.step, record.train_seconds, {value})
+                 for record in one_a_step(run.records()) if record.{key} is not None] for name, run in runs.items()}}
+for name, curve in curves.items():
+    print(name, curve[-1])  # step, seconds of training, and the measure
+""",
+            """
+import altair as alt
+import pandas as pd
+
+rows = [(name, *point) for name, curve in curves.items() for point in curve]
+alt.Chart(pd.DataFrame(rows, columns=["run", "step", "seconds", "value"])).mark_line().encode(
+    x="step", y="value", color="run")
+""",
+            "compare_runs:step",
+        )
+    ]
     if maps.maps:
         picked = {
             side.name: (max(step for step in side.steps if step <= controls.step), *head)
             for side, head in zip(same, controls.heads, strict=True)
             if head is not None and any(one.run == side for one in maps.maps)
         }
-        lines = (
-            f"example = {controls.example}\npicked = {source_of(picked)}  # step, layer and head"
-        )
-        read = READ_MAPS.replace("maps = {}\n", f"{lines}\nmaps = {{}}\n")
+        difference = ""
         if pair is not None:
-            read += f"difference = maps[{pair[0].run.name!r}] - maps[{pair[1].run.name!r}]\n"
+            difference = f"difference = maps[{pair[0].run.name!r}] - maps[{pair[1].run.name!r}]\n"
             results["difference"] = pair[0].weights - pair[1].weights
-        text = "The attention of one head of each run on the same held-out example."
         cells.append(
-            Cell(text, read, DRAW_MAPS, f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}")
+            Cell(
+                "The attention of one head of each run on the same held-out example.",
+                f"""
+from core.tasks import make_task
+from core.training.evaluate import source_maps
+
+example = {controls.example}
+picked = {source_of(picked)}  # step, layer and head
+maps = {{}}
+for name, (at, layer, head) in picked.items():
+    config = runs[name].config()
+    task = make_task(config.task)
+    watched = task.held_out(config.num_examples)[example]
+    read = source_maps(config.model, task, runs[name].frame(at), watched, example)
+    maps[name] = read.weights[layer, head]  # (T, S), the outputs on the source
+{difference}""",
+                """
+from core.show import show_maps
+
+show_maps(maps, read.rows, read.columns)
+""",
+                f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
+            )
         )
         results |= {f"maps[{one.run.name!r}]": one.weights for one in maps.maps}
     return Script(tuple(cells), results)

@@ -247,22 +247,6 @@ def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str |
 # What the page computes as Python.
 
 
-DRAW_TREE = """
-import altair as alt
-import pandas as pd
-
-rows = [(one.step, task.target_vocab.tokens[one.token], one.total, one.fate) for one in tree.candidates]
-alt.Chart(pd.DataFrame(rows, columns=["step", "token", "total", "fate"])).mark_text().encode(
-    x="step:O", y="total", text="token", color="fate")
-"""
-DRAW_MAP = """
-from core.show import show_maps
-
-names = [str(task.target_vocab.tokens[token]) for token in tokens]
-show_maps({"Layer 0, head 0": weights[0][0]}, names, [str(key) for key in range(weights[0].shape[-1])])
-"""
-
-
 def script(controls: Values, result: SearchResult, path: list[int]) -> Script:
     steps = force_tokens(load(controls.checkpoint)[0], result.prompt, result.tree.tokens(path[-1]))
     return Script(
@@ -281,7 +265,14 @@ prompt, tree = result.prompt, result.tree
 for output in tree.hypotheses:
     print(task.separator.join(map(str, task.target_vocab.decode(output.tokens))), output.logp)
 """,
-                DRAW_TREE,
+                """
+import altair as alt
+import pandas as pd
+
+rows = [(one.step, task.target_vocab.tokens[one.token], one.total, one.fate) for one in tree.candidates]
+alt.Chart(pd.DataFrame(rows, columns=["step", "token", "total", "fate"])).mark_text().encode(
+    x="step:O", y="total", text="token", color="fate")
+""",
                 "decode:tree",
             ),
             Cell(
@@ -295,7 +286,14 @@ weights = [layer.numpy() for layer in steps.source_attention]  # (H, T, S) a lay
 probabilities = steps.logp[-1].exp()  # of every token after the others
 print([(task.target_vocab.tokens[index], float(probabilities[index])) for index in probabilities.topk(3).indices])
 """,
-                DRAW_MAP if steps.source_attention else "",
+                """
+from core.show import show_maps
+
+names = [str(task.target_vocab.tokens[token]) for token in tokens]
+show_maps({"Layer 0, head 0": weights[0][0]}, names, [str(key) for key in range(weights[0].shape[-1])])
+"""
+                if steps.source_attention
+                else "",
                 "decode:map",
             ),
         ),

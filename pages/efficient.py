@@ -199,18 +199,6 @@ import pandas as pd
 alt.Chart(pd.DataFrame(points)).mark_line(point=True).encode(
     x=alt.X("length", scale=alt.Scale(type="log")), y=alt.Y("{}", scale=alt.Scale(type="log")), color="name")
 """
-COST = f"""
-from core.attention.cost import attention_cost
-from core.attention.cost import output_error
-
-costs = {{}}
-for key, config in configs.items():
-    length = max(point.length for point in points if point.name == key)
-    costs[key] = attention_cost(config, length, length)
-    print(key, length, "tokens:", costs[key].flops, "FLOPs,", costs[key].bytes, "bytes")
-errors = {{key: output_error(config, seed={study.SEED}) for key, config in configs.items()}}
-print(errors)
-"""
 
 
 def benchmark(result: study.Result, kernels: Sequence[str], is_saved: bool) -> Script:
@@ -267,7 +255,18 @@ for point in points:
             ),
             Cell(
                 "FLOPs and memory in closed form at each kernel's longest length, and the error of its output.",
-                COST,
+                f"""
+from core.attention.cost import attention_cost
+from core.attention.cost import output_error
+
+costs = {{}}
+for key, config in configs.items():
+    length = max(point.length for point in points if point.name == key)
+    costs[key] = attention_cost(config, length, length)
+    print(key, length, "tokens:", costs[key].flops, "FLOPs,", costs[key].bytes, "bytes")
+errors = {{key: output_error(config, seed={study.SEED}) for key, config in configs.items()}}
+print(errors)
+""",
                 DRAW.format("bytes"),
                 "efficient:MB",
             ),

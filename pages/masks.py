@@ -338,8 +338,6 @@ def torch_fact(check: order.TorchCheck | None) -> str:
 PADDED = 2  # tokens of the question
 FORMULA = "j <= i and i - j < 2 or j == 0"  # to try
 
-MAP_HEIGHT = 300  # px, at most
-
 
 def page() -> None:
     title(
@@ -497,7 +495,7 @@ def linked(
             tiles,
             names,
             key=key(name),
-            height=MAP_HEIGHT,
+            height=300,
             pin=read_linked("masks", key(pin), (len(names), len(names))),
             fact=fact.replace("*", ""),
             **options,

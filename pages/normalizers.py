@@ -374,16 +374,6 @@ def figure(
 # What the page computes as Python.
 
 
-DRAW = """
-import altair as alt
-import pandas as pd
-
-points = pd.DataFrame([(key, *point) for key, curve in curves.items() for point in curve],
-                      columns=["normalizer", "score", "weight"])
-alt.Chart(points).mark_line().encode(x="score", y="weight", color="normalizer")
-"""
-
-
 def script(controls: Values, rows: Sequence[RowWeights]) -> Script:
     picked = [choice for choice in controls.choices if choice.key in controls.shown]
     cells = [
@@ -415,7 +405,14 @@ picked = {controls.picked}  # {controls.names[controls.picked]!r}
 curves = {{choice.key: sweep(choice, scores, factor, picked) for choice in choices
           if choice.key in {source_of([choice.key for choice in picked])}}}  # (score, weight)
 """,
-            DRAW,
+            """
+import altair as alt
+import pandas as pd
+
+points = pd.DataFrame([(key, *point) for key, curve in curves.items() for point in curve],
+                      columns=["normalizer", "score", "weight"])
+alt.Chart(points).mark_line().encode(x="score", y="weight", color="normalizer")
+""",
             "normalizers:chart",
         )
     )

@@ -112,19 +112,6 @@ FIELDS = Fields(
 # What the page computes as Python.
 
 
-MEASURE = f"""
-import json
-
-from core.attention.properties import score_properties
-
-properties = [score_properties(Choice(choice.key), {SEED}) for choice in choices]
-ranks, doubling = [each.rank for each in properties], [each.doubling for each in properties]
-times = json.loads(lab_path("core/studies/data/scores.json").read_text("utf-8"))["measured"]
-for choice, each in zip(choices, properties):
-    print(choice.key, each, times.get(choice.key))
-"""
-
-
 def script(controls: Values, maps: Sequence[study.ScoreMaps]) -> Script:
     shown = "weights" if controls.show == "weights" else "scores"
     properties = [
@@ -152,7 +139,17 @@ show_maps({{key: each.{shown} for key, each in maps.items()}}, labels(tokens), l
             ),
             Cell(
                 "What each score can express, and its saved time and memory (`make scores` measures them again).",
-                MEASURE,
+                f"""
+import json
+
+from core.attention.properties import score_properties
+
+properties = [score_properties(Choice(choice.key), {SEED}) for choice in choices]
+ranks, doubling = [each.rank for each in properties], [each.doubling for each in properties]
+times = json.loads(lab_path("core/studies/data/scores.json").read_text("utf-8"))["measured"]
+for choice, each in zip(choices, properties):
+    print(choice.key, each, times.get(choice.key))
+""",
             ),
         ),
         {
