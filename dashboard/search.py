@@ -163,7 +163,6 @@ def _name(item: Entry) -> str:
 
 @cache
 def hits() -> dict[str, Hit]:
-    """What can be found, by its title and the line below it."""
     return {
         f"{hit[0]} · {hit[1]}": hit
         for hit in json.loads(FILE.read_text("utf-8").removeprefix(BEFORE).removesuffix(AFTER))

@@ -537,16 +537,18 @@ def report_pdf(
         for piece in (*block, _Piece("", APART)):
             sheets[-1].append((piece, y))
             y += piece.height
-    jobs = {}
-    for at, sheet in enumerate(sheets):
-        parts = (
+    inner = [
+        "".join(
             f'<g transform="translate({SHEET_MARGIN} {y:.1f})">{piece.svg}</g>'
             for piece, y in sheet
         )
-        jobs[str(at)] = {
-            "svg": svg_of(WIDE, HIGH, WHITE + "".join(parts), f'font-family="{PICTURE_FONT}"'),
-            "format": "pdf",
-        }
+        for sheet in sheets
+    ]
+    font = f'font-family="{PICTURE_FONT}"'
+    jobs = {
+        str(at): {"svg": svg_of(WIDE, HIGH, WHITE + each, font), "format": "pdf"}
+        for at, each in enumerate(inner)
+    }
     writer = PdfWriter()
     for at, file in enumerate(render(jobs).values()):
         scale = float(writer.add_page(PdfReader(io.BytesIO(file)).pages[0]).mediabox.height) / HIGH

@@ -524,7 +524,6 @@ def _may_read_metrics(scope: Scope, headers: Headers) -> bool:
 
 
 def _answers_to(host: str | None) -> bool:
-    """Whether the lab answers a request that calls it by this name."""
     allowed = [
         name.strip().lower().rstrip(".") for name in config.get_option("server.allowedHosts")
     ]

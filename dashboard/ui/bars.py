@@ -233,7 +233,6 @@ BESIDE = """@media (min-width: 1100px) {
 
 @contextmanager
 def lesson_around(page: str) -> Iterator[None]:
-    """Draw the page inside, with its lesson round it where it has one."""
     text = _current(page)
     lesson = None if text is None else part_of(text)
     st.session_state[panels.LEFT_OUT] = None if lesson is None else lesson.hide_guide
@@ -313,7 +312,6 @@ def begin_again(page: str) -> Mapping[str, Any]:
 
 
 def in_lesson(page: str) -> bool:
-    """Whether a lesson stands round the page."""
     text = st.query_params.get(LINK, st.session_state.get(ACTIVE))
     with suppress(LessonError):
         return text is not None and part_of(text).page == page

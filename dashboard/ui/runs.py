@@ -457,7 +457,6 @@ class Board:
 
 
 def load_board(query: str, linked: Sequence[str]) -> Board:
-    """The runs that match the query, and those of the link."""
     words = query.casefold().split()
     with open_index(runs_folder()) as index:
         unread = index.fill(lambda name: describe(Run(index.root / name)))

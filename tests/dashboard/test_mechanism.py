@@ -69,12 +69,6 @@ def test_every_entry_of_every_axis_can_be_chosen_or_is_refused_in_words(app):
         select(app, axis, getattr(AttentionConfig(), axis).key)
 
 
-def test_a_parameter_is_a_widget_and_its_value_is_the_config_s(app):
-    app.run()
-    app.number_input(key="demo:normalizer:softmax:temperature").set_value(0.5).run()
-    assert shown_text(app) == "d=16 h=2 normalizer=softmax(temperature=0.5)"
-
-
 def test_free_text_is_a_field_and_its_error_points_at_the_character(app):
     select(app.run(), "mask", "formula")
     field = app.text_input(key="demo:mask:formula:text")
@@ -84,23 +78,36 @@ def test_free_text_is_a_field_and_its_error_points_at_the_character(app):
     assert any("k is not known" in words.value for words in app.markdown)
 
 
-def test_masks_are_joined_and_turned(app):
-    select(app.run(), "mask", "and")
-    select(app, "mask:and:part1", "not")
-    select(app, "mask:and:part1:not:part0", "local")
-    turned = Choice.of("not", Choice.of("local", window=2))
-    assert from_text(shown_text(app)).mask == Choice.of("and", Choice("causal"), turned)
-    app.number_input(key="demo:mask:and:parts").set_value(3).run()
-    assert from_text(shown_text(app)).mask.parts == (Choice("causal"), turned, turned.parts[0])
-    select(app, "mask", "causal")
-    assert from_text(shown_text(app)).mask.key == "causal"
+TURNED = Choice.of("not", Choice.of("local", window=2))
+JOINED = [("selectbox", "mask", "and"), ("selectbox", "mask:and:part1", "not")]
+JOINED += [("selectbox", "mask:and:part1:not:part0", "local")]
+THREE: list[tuple[str, str, Any]] = [*JOINED, ("number_input", "mask:and:parts", 3)]
+FORMULA = "position:and:part1:formula:formula"
 
 
-def test_positions_are_joined(app):
-    select(app.run(), "position", "and")
-    app.text_input(key="demo:position:and:part1:formula:formula").set_value("score * 2").run()
-    parts = Choice("rope"), Choice.of("formula", formula="score * 2")
-    assert from_text(shown_text(app)) == AttentionConfig(16, 2, position=Choice.of("and", *parts))
+@each(
+    ("moves", "axis", "choice"),
+    [
+        (
+            [("number_input", "normalizer:softmax:temperature", 0.5)],
+            "normalizer",
+            Choice.of("softmax", temperature=0.5),
+        ),
+        (JOINED, "mask", Choice.of("and", Choice("causal"), TURNED)),
+        (THREE, "mask", Choice.of("and", Choice("causal"), TURNED, TURNED.parts[0])),
+        ([*THREE, ("selectbox", "mask", "causal")], "mask", Choice("causal")),
+        (
+            [("selectbox", "position", "and"), ("text_input", FORMULA, "score * 2")],
+            "position",
+            Choice.of("and", Choice("rope"), Choice.of("formula", formula="score * 2")),
+        ),
+    ],
+)
+def test_controls_are_parameters_and_choices_are_joined_and_turned(moves, axis, choice):
+    app = AppTest.from_function(_page, default_timeout=20).run()
+    for kind, key, value in moves:
+        getattr(app, kind)(key=f"demo:{key}").set_value(value).run()
+    assert from_text(shown_text(app)) == AttentionConfig(16, 2, **{axis: choice})
 
 
 @each(

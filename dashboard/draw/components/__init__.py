@@ -77,16 +77,12 @@ class Script:
             *([_code_cell("start", start)] if start else []),
         ]
         for number, cell in enumerate(self.cells):
+            drawing = (drawings or {}).get(cell.picture)
             cells += [
                 _markdown(f"text-{number}", cell.text),
                 _code_cell(f"code-{number}", cell.code.strip()),
+                *([_code_cell(f"draw-{number}", cell.draw.strip(), drawing)] if cell.draw else []),
             ]
-            if cell.draw:
-                cells.append(
-                    _code_cell(
-                        f"draw-{number}", cell.draw.strip(), (drawings or {}).get(cell.picture)
-                    )
-                )
         return json.dumps(
             {"nbformat": 4, "nbformat_minor": 5, "metadata": NOTEBOOK, "cells": cells},
             ensure_ascii=False,
