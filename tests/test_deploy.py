@@ -225,7 +225,10 @@ def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names():
 
 def test_the_main_file_on_community_cloud_serves_the_lab_to_others(tmp_path):
     (main,) = re.findall(r"Main file path: `(.+?)`", TEXT)
-    environment = {"ATTENTION_LAB_HOSTED": "1", "ATTENTION_LAB_RUNS": str(tmp_path)}
+    environment: dict[str, Any] = {
+        "ATTENTION_LAB_HOSTED": "1",
+        "ATTENTION_LAB_RUNS": str(tmp_path),
+    }
     with started("streamlit", "run", main, "--server.headless=true", **environment) as port:
         # From a proxy of another machine.
         address = "127.0.0.9" if sys.platform.startswith("linux") else "127.0.0.1"
