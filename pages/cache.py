@@ -19,7 +19,7 @@ from core.models.cards import (
     intensity,
 )
 from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
-from core.studies import cache as study
+from core.studies import decode as study
 from core.studies.efficient import machine
 from core.tokens import token_text
 from dashboard.draw.curves import Curve, line_chart, size_figure
@@ -182,7 +182,7 @@ FIELDS = Fields(
         "Lengths of the sequences",
         "90, 37, 12, 61, 25",
         span=4,
-        help=f"Up to {study.MAX_SEQUENCES} numbers of tokens, at most {study.LONGEST}, with commas between.",
+        help=f"Up to {study.MAX_SEQUENCES} numbers of tokens, at most {study.LONGEST_SEQUENCE}, with commas between.",
     ),
     page=SelectSlider(
         "Tokens a page",
@@ -205,7 +205,7 @@ def steps(prompt: str, result: study.Decoding, step: int, head: tuple[int, int])
                 "What each step of decoding computes, reads and stores: the queries, the cache, "
                 "the weights of the new token.",
                 f"""
-from core.studies.cache import decode_steps
+from core.studies.decode import decode_steps
 
 decoding = decode_steps({source_of(prompt)})
 q, k, v = (decoding.vectors[name] for name in "qkv")  # (L, H, T, D), k and v as the cache holds them
@@ -314,7 +314,7 @@ def pages(result: study.Paging) -> Script:
             Cell(
                 "Several sequences in pages: the share of memory that holds no token.",
                 f"""
-from core.studies.cache import paging
+from core.studies.decode import paging
 
 pages = paging({source_of(result.lengths)}, {result.size})
 paged, reserved = pages.paged, pages.reserved  # places
