@@ -39,6 +39,11 @@ def small_run(**changes) -> RunConfig:
     return RunConfig(**{**values, **changes})
 
 
+def small_task(key: str) -> TaskConfig:
+    """A task with its defaults, or with less where these take seconds to make."""
+    return TaskConfig.of(key, **({"stories": 200, "pieces": 512} if key == "stories" else {}))
+
+
 def record_numbers(record: Record) -> tuple:
     """What must be the same from the same seed: everything but the clock."""
     scores = (

@@ -59,7 +59,7 @@ from core.runs.store import (
 from core.runs.sweeps import create_sweep, delete_sweep
 from core.runs.worker import work
 from core.studies.runs import SweepData, load_sweep
-from core.tasks import TASKS, TaskConfig, make_task
+from core.tasks import TASKS, make_task
 from core.training import Prediction, Record, prepare, recommended, train
 from core.training.__main__ import main
 from core.training.sweeps import SweepConfig
@@ -73,6 +73,7 @@ from tests.training.small import (
     record_numbers,
     run_command,
     small_run,
+    small_task,
     trained,
     zipped,
 )
@@ -101,9 +102,10 @@ def test_a_model_without_attention_comes_back(tmp_path):
 
 
 @pytest.mark.parametrize("key", [entry.key for entry in TASKS])
-def test_every_task_comes_back_with_its_maps(tmp_path, key):
+def test_every_task_comes_back_with_its_maps(tmp_path, key, monkeypatch):
+    monkeypatch.setattr("core.tasks.text.HELD_OUT_STORIES", 100)
     # What is kept of each form (pairs, text, a label, a series) has sizes of its own.
-    task = make_task(TaskConfig.of(key))
+    task = make_task(small_task(key))
     small = dict(steps=1, held_out=3, num_examples=2, record_every=1, batch_size=2)
     config = recommended(task, list(task.recommended)[-1], **small)
     run, session = create_run(config, tmp_path / "made"), prepare(config)
