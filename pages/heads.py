@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import streamlit as st
 
-from core.attention import AttentionConfig, Choice, ConfigError, entry, heads_that_divide
+from core.attention import AttentionConfig, Choice, entry, heads_that_divide
 from core.interpret import trace as analysis
 from core.pretrained import PretrainedError
 from core.seeding import pooled_layer
@@ -61,6 +61,7 @@ from dashboard.page import (
     read_linked,
     read_start,
     shared as shared_result,
+    shown_errors,
     source_of,
     source_panel,
     table,
@@ -624,7 +625,7 @@ def explore() -> None:
     )
     values = draw_controls()
     with picture("heads"):
-        rest, question = show(values)
+        rest, question = show(values) or (None, None)
     if rest is not None:
         if question is not None:
             predict(f"heads:{values.idea}", question)
@@ -635,21 +636,18 @@ def explore() -> None:
     write_start("heads")
 
 
-def show(values: Values) -> tuple[Shown | None, Question | None]:
+@shown_errors(PretrainedError)
+def show(values: Values) -> tuple[Shown, Question | None] | None:
     """Draw the maps and the sentence, or an error; returns what draws the rest, and the question before it."""
     if not values.tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
-        return None, None
-    try:
-        if is_real(values):
-            with st.spinner("MiniLM (91\u00a0MB) reads the words."):
-                values["tokens"] = qkv_of(values.source).tokens
-        with one_thread():
-            rest = {"split": split, "shared": shared, "subtract": subtract}[values.idea](values)
-            return rest, next(rest)
-    except (ConfigError, PretrainedError) as error:
-        st.error(plain(str(error)))
-        return None, None
+        return None
+    if is_real(values):
+        with st.spinner("MiniLM (91\u00a0MB) reads the words."):
+            values["tokens"] = qkv_of(values.source).tokens
+    with one_thread():
+        rest = {"split": split, "shared": shared, "subtract": subtract}[values.idea](values)
+        return rest, next(rest)
 
 
 def split(values: Values) -> Shown:

@@ -65,6 +65,7 @@ from dashboard.page import (
     read_linked,
     read_start,
     settings_panel,
+    shown_errors,
     source_of,
     source_panel,
     theme,
@@ -1063,6 +1064,7 @@ def waves(values: Values) -> tuple[Any, Equation]:
     return table, example_row(values, table.numpy())
 
 
+@shown_errors(ValueError)
 def show(values: Values) -> Equation | None:
     """Draw picture, sentence and conditions, or why there are none; returns the equation."""
     if values.config is None:
@@ -1079,12 +1081,8 @@ def show(values: Values) -> Equation | None:
         )
     else:
         draw = shuffled if values.idea == "shuffle" else PICTURES[values.item.enters][values.idea]
-        try:
-            with one_thread():
-                parts = draw(values)
-        except ValueError as error:  # ConfigError too
-            st.error(plain(str(error)))
-            return None
+        with one_thread():
+            parts = draw(values)
     caption(" ".join([f"Layer and word vectors are random (seed {values.seed}).", *values.notes]))
     return parts
 

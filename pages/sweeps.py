@@ -15,7 +15,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, PRESETS, ConfigError
-from core.entries import quote
+from core.entries import quote, refuse_if
 from core.files import SWEEPS
 from core.models.cards import CARDS
 from core.models.config import RECURRENT, STACKED
@@ -85,6 +85,7 @@ from dashboard.page import (
     plural,
     room,
     score,
+    shown_errors,
     sources,
     step_of,
     table,
@@ -389,6 +390,7 @@ FIELDS = Fields(
 )
 
 
+@shown_errors()
 def controls(data: SweepData | None) -> SweepConfig | None:
     """Draw the controls; the config of the sweep, or None with the reason on the page."""
     main = st.container(gap="small")
@@ -402,28 +404,23 @@ def controls(data: SweepData | None) -> SweepConfig | None:
         return None
     axes = {axis: name_of(axis, base.task) for axis in values_axes(base)}
     axis, most = FIELDS.draw("axis", into=main, axes=axes).axis, at_most("under_way", RUNS)
-    try:
-        with main:
-            selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
-        example = EXAMPLE_SWEEP.config().base
-        same = (base.task, base.model) == (example.task, example.model)
-        usual = example.steps if same else base.steps  # of the picture beside it
-        values = FIELDS.draw(
-            "seeds", "equal", "seconds", "steps", into=settings, name=name, usual=usual
-        )
-        if values.steps:
-            base = replace(base, steps=values.steps, record_every=max(1, values.steps // 25))
-        seeds, seconds = tuple(range(values.seeds)), values.seconds or FIRST_SECONDS
-        config = SweepConfig(base, axis, tuple(selected), seeds, values.equal, seconds)
-        config.try_models()
-        if len(config.cells) > most:
-            raise ConfigError(
-                f"{len(config.cells)} runs are more than the {most} that a person may have here. Choose "
-                "fewer values or seeds."
-            )
-    except ConfigError as error:
-        st.error(plain(str(error)))
-        return None
+    with main:
+        selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
+    example = EXAMPLE_SWEEP.config().base
+    same = (base.task, base.model) == (example.task, example.model)
+    usual = example.steps if same else base.steps  # of the picture beside it
+    values = FIELDS.draw(
+        "seeds", "equal", "seconds", "steps", into=settings, name=name, usual=usual
+    )
+    if values.steps:
+        base = replace(base, steps=values.steps, record_every=max(1, values.steps // 25))
+    seeds, seconds = tuple(range(values.seeds)), values.seconds or FIRST_SECONDS
+    config = SweepConfig(base, axis, tuple(selected), seeds, values.equal, seconds)
+    config.try_models()
+    refuse_if(
+        len(config.cells) > most,
+        f"{len(config.cells)} runs are more than the {most} that a person may have here. Choose fewer values or seeds.",
+    )
     settings.caption(
         f"All other settings are those of the base. No run ends early. At most {most} runs."
     )

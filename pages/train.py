@@ -102,6 +102,7 @@ from dashboard.page import (
     predict,
     room,
     score,
+    shown_errors,
     source_of,
     source_panel,
     step_of,
@@ -1231,10 +1232,8 @@ def controls() -> RunConfig | None:
         return None
     if task.notes:
         cells["own"].caption(plain(" ".join(task.notes)))
-    try:
+    with shown_errors():
         config = _run(task, cells)
-    except ConfigError as error:
-        st.error(plain(str(error)))
     no_map = config is not None and config.model.attention is None
     cells["told"].caption(f"{entry.meaning} {'' if no_map else entry.look}")
     return config
