@@ -30,7 +30,7 @@ from core.claims.base import (
 )
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, find_group
-from core.entries import ConfigError
+from core.entries import ConfigError, refuse_if
 from core.runs.worker import machine
 from core.training.seed_stats import SeedStats
 from dashboard.draw.curves import FLOOR, Curve, bounds, legend, line_chart, seed_marks
@@ -389,8 +389,7 @@ FIELDS = Fields(
 
 
 def _run_id(text: str) -> str:
-    if find_group(text) is None:
-        raise ValueError(f"{text[:40]!r} is no run on this machine")
+    refuse_if(find_group(text) is None, f"{text[:40]!r} is no run on this machine")
     return text
 
 
@@ -503,12 +502,14 @@ def _written(ys: Iterable[float]) -> str:
 
 
 def _read(link: str, question: Sketch, xs: Sequence[float]) -> Guess:
-    """The line of a link; ValueError for another number of points, or one out of bounds."""
+    """The line of a link; a ValueError for another number of points, or one out of bounds."""
     if link == SHOWN:
         return {}
     ys = [float(part) for part in link.split("_")]
-    if len(ys) != len(xs) or not all(question.low <= y <= question.high for y in ys):
-        raise ValueError(f"expected {len(xs)} numbers from {question.low:g} to {question.high:g}")
+    refuse_if(
+        len(ys) != len(xs) or not all(question.low <= y <= question.high for y in ys),
+        f"expected {len(xs)} numbers from {question.low:g} to {question.high:g}",
+    )
     return dict(zip(xs, ys, strict=True))
 
 

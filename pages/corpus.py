@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.entries import ConfigError, Param
+from core.entries import ConfigError, Param, refuse_if
 from core.files import CORPORA
 from core.interpret.corpus import (
     ABLATION,
@@ -939,8 +939,10 @@ def _view() -> None:
 
 def _measurement(controls: Values) -> Measurement | None:
     def run_id(text: str) -> str:
-        if jobs.find_run(text, CORPORA) is None:
-            raise ValueError(f"{text[:40]!r} is no measurement on this machine")
+        refuse_if(
+            jobs.find_run(text, CORPORA) is None,
+            f"{text[:40]!r} is no measurement on this machine",
+        )
         return text
 
     link_value(RUN, "", run_id)

@@ -1395,10 +1395,8 @@ def sync_link() -> list[str]:
     for axis in AXES:
         name, now = key(f"{axis}:choice"), read_choice(axis)
         read, write = partial(choice_of_link, axis), partial(choice_text, axis=axis)
-        try:
-            if is_new(key(axis)):
-                read(text := st.query_params[key(axis)])
-        except ConfigError as error:
+        text = st.query_params[key(axis)] if is_new(key(axis)) else None
+        if text is not None and (error := config_error(read, text)):
             errors.append(
                 f"The link says {axis} = {plain(text[:40])}, which cannot be read. {plain(str(error))} "
                 f"{entry(axis, base_of(axis).key).name} is shown."

@@ -1656,9 +1656,7 @@ def document_weights(
         named = weights_on_source(data, moment, len(tokens))
         return named and tables.DocumentWeights.of_words(tokens, np.float32(named[1][0]))
     frame = data.run.frame(moment.step)
-    words, sentences = (frame.get(f"{moment.example}:{kind}") for kind in ("words", "sentences"))
-    if words is None or sentences is None:
-        return None
+    words, sentences = (frame[f"{moment.example}:{kind}"] for kind in ("words", "sentences"))
     return tables.DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
 
 
