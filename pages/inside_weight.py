@@ -136,7 +136,7 @@ def draw_controls(chosen: ModelChoice) -> Values:
             "Head",
             {one: trace.name(head) for one, head in heads.items()},
             HEAD,
-            cell.name,
+            head_name(*cell.at[0]),
             "Layer and head, counted from 0.",
         ),
         (columns[-2], "Query", queries, QUERY, cell.query, "The token that attends."),

@@ -21,7 +21,6 @@ from core.interpret.trace import (
     LayerKey,
     flow,
     graph,
-    head_name,
     rollout,
     to_numpy,
 )
@@ -625,23 +624,9 @@ class Cell:
     key: int
 
     @property
-    def name(self) -> str:
-        return head_name(self.layer, self.head)
-
-    @property
     def at(self) -> tuple[Head, tuple[int, int]]:
         """The head, and the query and the key."""
         return (self.layer, self.head), (self.query, self.key)
-
-    def inside(self, trace: AttentionTrace) -> bool:
-        """Whether the trace has such a cell."""
-        if not 0 <= self.layer < len(trace.maps):
-            return False
-        sizes = trace.maps[self.layer].weights.shape
-        return all(
-            0 <= index < size
-            for index, size in zip((self.head, self.query, self.key), sizes, strict=True)
-        )
 
 
 def telling_cell(reading: Reading, trace: AttentionTrace, head: Head | None = None) -> Cell:
