@@ -9,7 +9,6 @@ import json
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +22,6 @@ from core.tasks.grammar import PRONOUNS, SLOT, Judged, Story, judge, story
 SEED = 2**33  # of stories that no model was trained on
 NEW_TOKENS, MAX_CHARACTERS = 80, 500
 TEMPERATURES = 0.5, 1.0
-
-
-@dataclass(frozen=True)
-class Writing:
-    """Shares, 0 to 1, and losses in nats a piece; `entropy` is the grammar's own."""
-
-    stories: int
-    temperatures: tuple[float, ...]  # at which continuations were drawn
-    next_sentences: tuple[float, ...]  # that the parser accepts, at each
-    whole_continuations: tuple[float, ...]  # whose every finished sentence it accepts
-    referents: float
-    indirect_objects: float
-    loss: float
-    entropy: float
 
 
 def held_out(count: int) -> list[Story]:
@@ -86,8 +71,13 @@ def accepted(text: str, after: int) -> list[bool]:
 
 
 @torch.no_grad()
-def measure(folder: Path, count: int = 200) -> Writing:
-    """The figures over that many held-out stories; continuations are drawn from openings of a sentence and more."""
+def measure(folder: Path, count: int = 200) -> dict[str, Any]:
+    """The figures over that many held-out stories; continuations are drawn from openings of a sentence and more.
+
+    Shares, 0 to 1: of next sentences that the parser accepts, and of whole continuations of which it accepts every
+    finished sentence, at each of the temperatures; of referents and indirect objects that are right. Losses in nats a
+    piece; `entropy` is the grammar's own.
+    """
     pretrained = load_folder(folder, folder.name)
     model, tokenizer = pretrained.model, tokenizer_of(pretrained)
     right: dict[str, list[bool]] = {"referents": [], "indirect_objects": []}
@@ -109,19 +99,19 @@ def measure(folder: Path, count: int = 200) -> Writing:
             best = max(words, key=lambda word: float(scores[place, first[word]]))
             right[name].append(one.text.startswith(best, at))
     drawn = [continued(model, tokenizer, written, temperature) for temperature in TEMPERATURES]
-    return Writing(
-        stories=count,
-        temperatures=TEMPERATURES,
-        next_sentences=tuple(
+    return {
+        "stories": count,
+        "temperatures": TEMPERATURES,
+        "next_sentences": [
             sum(marks[:1] == [True] for marks in results) / count for results in drawn
-        ),
-        whole_continuations=tuple(
+        ],
+        "whole_continuations": [
             sum(bool(marks) and all(marks) for marks in results) / count for results in drawn
-        ),
-        loss=loss / pieces,
-        entropy=nats / pieces,
+        ],
         **{name: sum(marks) / len(marks) for name, marks in right.items()},
-    )
+        "loss": loss / pieces,
+        "entropy": nats / pieces,
+    }
 
 
 def continued(
@@ -156,7 +146,7 @@ app = command_line.new_app(__doc__)
 @app.command()
 def figures(folder: Path, stories: int = 200, ship: bool = False) -> None:
     """Print the figures of an exported folder as JSON; with --ship, also write them into its run.json."""
-    writing = asdict(measure(folder, stories))
+    writing = measure(folder, stories)
     print(json.dumps(writing, indent=1))
     if ship:
         data = json.loads((folder / "run.json").read_text("utf-8")) | {"writing": writing}
