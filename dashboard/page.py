@@ -27,6 +27,7 @@ from dashboard.draw.components import (
     add_script,
     attention_import,
     begin,
+    describe,
     source_of,
 )
 from dashboard.draw.figures import (
@@ -93,11 +94,14 @@ from dashboard.draw.formats import (
     signed,
 )
 from dashboard.navigation import step_of
-from dashboard.server.cache import cached, measurements, model, remembered, shared
+from dashboard.server.cache import cached, measurements, model, remembered, shared, store
 from dashboard.ui.links import (
     BOUND,
+    BUILT,
+    BUILT_THEN,
     HERE,
     KEEP,
+    Field,
     Fields,
     MultiSelect,
     Number,
@@ -114,6 +118,7 @@ from dashboard.ui.links import (
     config_error,
     field_error,
     forget_other_runs,
+    forget_page,
     fragment,
     is_new,
     is_text,
@@ -125,7 +130,9 @@ from dashboard.ui.links import (
     read_pair,
     read_pairs,
     read_start,
+    request_reset,
     reruns_alone,
+    show_unreadable,
     sync_visits,
     take_link,
     went_back,

@@ -18,12 +18,23 @@ from core.models.decoding import (
     length_power,
     sample_steps,
 )
-from dashboard.draw.figures import Ink
-from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import Names
-from dashboard.ui.links import Field, Fields, Number, Segmented, SelectSlider
-from dashboard.ui.panels import details, draw_chart, sources as sources_panel, table, theme
+from dashboard.page import (
+    Field,
+    Fields,
+    Ink,
+    Number,
+    Segmented,
+    SelectSlider,
+    details,
+    draw_chart,
+    number,
+    shorten,
+    table,
+    theme,
+)
+from dashboard.ui.panels import sources as sources_panel
 
 # The table of outputs and the equation of one step, which Decode and Generate share.
 

@@ -22,10 +22,21 @@ from core.attention import (
 )
 from core.attention.masks import COMPOSITIONS
 from core.entries import Entry, Value, complete, refuse_if
-from dashboard.draw.formats import choice_name, plain
+from dashboard.page import (
+    BOUND,
+    BUILT,
+    KEEP,
+    choice_name,
+    config_error,
+    details,
+    entries_panel,
+    is_text,
+    paragraph,
+    param_widget,
+    plain,
+    source_panel,
+)
 from dashboard.ui import links
-from dashboard.ui.links import BOUND, BUILT, KEEP, config_error, is_text, param_widget
-from dashboard.ui.panels import details, entries_panel, paragraph, source_panel
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 

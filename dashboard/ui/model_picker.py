@@ -36,16 +36,33 @@ from core.pretrained import (
 from core.pretrained.model_inputs import LIMITS, MAX_BYTES, SHAPES
 from core.settings import settings
 from core.tasks import grammar
-from dashboard.draw.components import describe
-from dashboard.draw.figures import CATEGORIES, PICKED, Spec
-from dashboard.draw.formats import byte_size, plain
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.picture_files import trace_npz
-from dashboard.navigation import step_of
-from dashboard.server.cache import cached, shared
+from dashboard.page import (
+    BOUND,
+    CATEGORIES,
+    PICKED,
+    Spec,
+    byte_size,
+    cached,
+    caption,
+    describe,
+    draw_chart,
+    link_value,
+    one_of,
+    plain,
+    pressed_point,
+    read_pair,
+    room,
+    shared,
+    step_of,
+    theme,
+    write_link,
+    write_pair,
+)
 from dashboard.server.jobs import LimitReached, admit_upload
 from dashboard.server.visitors import MB, at_most, is_local, me
-from dashboard.ui.links import BOUND, Pair, link_value, one_of, read_pair, write_link, write_pair
+from dashboard.ui.links import Pair
 from dashboard.ui.models import (
     EMBEDDED,
     SUGGESTED,
@@ -69,7 +86,6 @@ from dashboard.ui.models import (
     store_upload,
     stored_bytes,
 )
-from dashboard.ui.panels import caption, draw_chart, pressed_point, room, theme
 
 MISSING = {
     "model": "has attention weights only; this page needs a model.",

@@ -59,8 +59,7 @@ from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.pretrained.model_inputs import read_arrays
 from core.runs.runs import Run
 from core.settings import settings
-from dashboard.draw.components import Cell, source_of
-from dashboard.server.cache import model, remembered, shared, store
+from dashboard.page import Cell, model, remembered, shared, source_of, store
 from dashboard.server.jobs import find_run
 from dashboard.server.visitors import at_most, me
 from dashboard.ui.runs import ROOT, RunView, path_code, script_path

@@ -26,23 +26,25 @@ from core.tasks.own import column_choice, column_names
 from core.tasks.tables import ALL
 from core.training.config import card_recipe
 from core.training.sweeps import PATTERNS, SAME, value_text
-from dashboard.draw.figures import CATEGORIES
-from dashboard.draw.formats import cut, plain
-from dashboard.navigation import step_of
-from dashboard.server.jobs import admit_upload, at_most, where_stored
-from dashboard.ui.links import (
+from dashboard.page import (
     BUILT,
     BUILT_THEN,
+    CATEGORIES,
     KEEP,
     between,
     config_error,
+    cut,
     field_error,
+    lazy_panel,
     link_value,
     one_of,
+    plain,
     show_unreadable,
+    step_of,
+    theme,
 )
+from dashboard.server.jobs import admit_upload, at_most, where_stored
 from dashboard.ui.mechanism import mechanism, pattern_from_text, pattern_to_text
-from dashboard.ui.panels import lazy_panel, theme
 
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
 MAX_MB = 4 * reading.MAX_SIGNS // 1_000_000  # a character has at most four bytes

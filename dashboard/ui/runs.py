@@ -28,14 +28,22 @@ from core.runs.folder import Details, Status, open_index, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs
 from core.tasks import Example, Task, TaskConfig, task_entry, task_of
 from core.training import KINDS, Record, RunConfig, axis_tokens, one_a_step, watched_examples
-from dashboard.draw.components import Cell
 from dashboard.draw.curves import Curve, legend, step_chart
-from dashboard.draw.figures import Ink, split_data
-from dashboard.draw.formats import about_duration, plain, plural
+from dashboard.page import (
+    Cell,
+    Ink,
+    about_duration,
+    by_history,
+    draw_chart,
+    flash_errors,
+    plain,
+    plural,
+    pop_flash,
+    split_data,
+    theme,
+)
 from dashboard.server import jobs
 from dashboard.server.jobs import find_run, folders, limits, max_run_seconds
-from dashboard.ui.links import by_history
-from dashboard.ui.panels import draw_chart, flash_errors, pop_flash, theme
 
 # The example runs that come with the lab; `make example` trains them.
 
