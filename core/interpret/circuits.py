@@ -127,9 +127,12 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
             replace(call, kind=one.kind, layer=one.layer),
             numbers[one.kind, one.layer],
             norms,
-            *probe,
+            states,
+            output,
         )
-        for call, one, *probe in zip(recorder.calls, whole.calls, inputs, outputs, strict=True)
+        for call, one, states, output in zip(
+            recorder.calls, whole.calls, inputs, outputs, strict=True
+        )
     )
 
 
