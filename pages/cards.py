@@ -4,7 +4,6 @@ from functools import partial
 from html import escape
 from itertools import groupby
 
-import numpy as np
 import streamlit as st
 
 from core.attention import AXES, AttentionConfig
@@ -337,14 +336,9 @@ def script(values: Values) -> Script:
         if one.key != READ
         else f"from core.pretrained.cards import parse_card\n\none = parse_card({st.session_state[TEXT]!r}, {one.name!r})"
     )
-    results = {
-        "parameters": np.array(one.parameters),
-        "active": np.array(one.active),
-        "flops": np.array(one.flops(tokens)),
-        "cached": np.array(one.token_bytes),
-        "size": np.array(one.cache_bytes(length) if one.stores else 0),
-    }
-    cells = [
+    own = "{one.name: curve(one)} | " if one.key == READ and one.name in drawn else ""
+    keys = values.compared if one.key == READ else (values.model, *values.compared)
+    cells = (
         Cell(
             "The layers of one published model, its parameters, its cache, and the FLOPs of a token.",
             f"""
@@ -355,13 +349,14 @@ parameters, active, flops = one.parameters, one.active, one.flops({tokens})  # F
 cached, size = one.token_bytes, one.cache_bytes({length}) if one.stores else 0  # bytes of a token, of {length:,} tokens
 print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}} FLOPs, {{size:,}} bytes")
 """,
-        )
-    ]
-    if not drawn:
-        return Script(tuple(cells), results)
-    own = "{one.name: curve(one)} | " if one.key == READ and one.name in drawn else ""
-    keys = values.compared if one.key == READ else (values.model, *values.compared)
-    cells.append(
+            results={
+                "parameters": one.parameters,
+                "active": one.active,
+                "flops": one.flops(tokens),
+                "cached": one.token_bytes,
+                "size": one.cache_bytes(length) if one.stores else 0,
+            },
+        ),
         Cell(
             "Bytes of the cache of one sequence by its length, of this model and of those beside it.",
             f"""
@@ -378,12 +373,10 @@ alt.Chart(pd.DataFrame(rows, columns=["model", "tokens", "bytes"])).mark_line(po
     alt.X("tokens").scale(type="log", base=2), alt.Y("bytes").scale(type="log"), color="model")
 """,
             "cards:sizes",
-        )
+            {f"sizes[{name!r}]": points for name, points in drawn.items()},
+        ),
     )
-    return Script(
-        tuple(cells),
-        results | {f"sizes[{name!r}]": np.array(points) for name, points in drawn.items()},
-    )
+    return Script(cells if drawn else cells[:1])
 
 
 # The page: the layers of all models, the card of one, and caches by length.

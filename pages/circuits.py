@@ -339,12 +339,12 @@ def script(controls: Values, circuits: Circuits) -> Script:
     ranks, copying = (
         [getattr(one, name) for one in circuits.measures] for name in ("ranks", "copying")
     )
-    results: dict[str, Any] = {"[one.tolist() for one in ranks]": [one.tolist() for one in ranks]}
+    measures = {"[one.tolist() for one in ranks]": [one.tolist() for one in ranks]}
     imports, more = "", ""
     if copying[0] is not None:
         imports = "copying_scores, "
         more = "\ncopying = [copying_scores(one, vocabularies) for one in heads]  # -1 to 1"
-        results["[one.tolist() for one in copying]"] = [one.tolist() for one in copying]
+        measures["[one.tolist() for one in copying]"] = [one.tolist() for one in copying]
     cells = [
         model_cell(controls.ref),
         Cell(
@@ -366,6 +366,7 @@ cells = [{"layer": layer, "head": head, "rank": float(value)}
 alt.Chart(pd.DataFrame(cells)).mark_rect().encode(x="head:O", y="layer:O", color="rank:Q")
 """,
             "circuits:rank",
+            measures,
         ),
     ]
     if controls.kind is not None:
@@ -381,15 +382,17 @@ pairs = sorted(((float(score), (earlier, a), (later, b)) for (kind, earlier, lat
 for score, source, target in pairs[:{controls.edges}]:
     print(f"{controls.kind}: {{source}} -> {{target}} {{score:+.3f}}")
 """,
+                results={
+                    "[score for score, *_ in pairs]": [
+                        edge.score for edge in circuits.pairs[controls.kind]
+                    ]
+                },
             )
         )
-        results["[score for score, *_ in pairs]"] = [
-            edge.score for edge in circuits.pairs[controls.kind]
-        ]
     row, head = controls.head
     one, tables, token = circuits.heads[row], circuits.vocabularies, controls.token
     singular = study_of(singular_values, controls.ref, controls.head, given=WEIGHTS)
-    results |= {name.lower(): values for name, values in singular.items()}
+    results: dict[str, Any] = {name.lower(): values for name, values in singular.items()}
     lines = [
         f"{name.lower()} = {name.lower()}_factors(heads[{row}])[1][{head}]  # singular values of {MATRICES[name]}"
         for name in singular
@@ -411,6 +414,7 @@ for score, source, target in pairs[:{controls.edges}]:
         Cell(
             "One head: the singular values of its circuits, and what they make of one token.",
             "\n".join(lines),
+            results=results,
         )
     )
     if (circuit := _induction(controls.ref, circuits)) is not None:
@@ -429,10 +433,10 @@ best = ranked(patch(pair), "denoise")  # ((kind, layer), head, share of the diff
 shares = [next(share for (_, layer), head, share in best if layer == number) for number in (0, 1)]
 print(best[:5])
 """,
+                results={"shares": circuit.effects},
             )
         )
-        results["shares"] = circuit.effects
-    return Script(tuple(cells), {name: np.asarray(value) for name, value in results.items()})
+    return Script(tuple(cells))
 
 
 # The page's sentences and equations.

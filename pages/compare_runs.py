@@ -265,16 +265,6 @@ def script(
     # the head with the most weight on the expected position
     value = "max(map(max, record.expected))" if key == "expected" else f"record.{key}"
     paths = "\n".join(f"    {side.name!r}: open_run({path_code(side.run.path)})," for side in sides)
-    results: dict[str, np.ndarray] = {
-        f"curves[{side.name!r}]": np.array(
-            [
-                (record.step, record.train_seconds, measured)
-                for record in side.records
-                if (measured := controls.measure.value(record)) is not None
-            ]
-        )
-        for side in sides
-    }
     cells = [
         Cell(
             "One measure of each run at every step, from the folders in which the runs were saved.",
@@ -299,6 +289,16 @@ alt.Chart(pd.DataFrame(rows, columns=["run", "step", "seconds", "value"])).mark_
     x="step", y="value", color="run")
 """,
             "compare_runs:step",
+            {
+                f"curves[{side.name!r}]": np.array(
+                    [
+                        (record.step, record.train_seconds, measured)
+                        for record in side.records
+                        if (measured := controls.measure.value(record)) is not None
+                    ]
+                )
+                for side in sides
+            },
         )
     ]
     if maps.maps:
@@ -307,7 +307,7 @@ alt.Chart(pd.DataFrame(rows, columns=["run", "step", "seconds", "value"])).mark_
             for side, head in zip(same, controls.heads, strict=True)
             if head is not None and any(one.run == side for one in maps.maps)
         }
-        difference = ""
+        difference, results = "", dict[str, Any]()
         if pair is not None:
             difference = f"difference = maps[{pair[0].run.name!r}] - maps[{pair[1].run.name!r}]\n"
             results["difference"] = pair[0].weights - pair[1].weights
@@ -334,10 +334,10 @@ from core.show import show_maps
 show_maps(maps, read.rows, read.columns)
 """,
                 f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
+                results | {f"maps[{one.run.name!r}]": one.weights for one in maps.maps},
             )
         )
-        results |= {f"maps[{one.run.name!r}]": one.weights for one in maps.maps}
-    return Script(tuple(cells), results)
+    return Script(tuple(cells))
 
 
 # The settings in which runs differ, what each reached, and the measured sentence, as text; makes no st call.

@@ -429,7 +429,7 @@ def _text(value: str) -> str:
 
 def script(data: models.FineTuneData, both: BeforeAfter | None, head: HeadChange | None) -> Script:
     task = data.config.task if data.config else "classify"
-    cell, results = records_cell(
+    cell = records_cell(
         data.run,
         "loss train_loss sequence_accuracy",
         "The losses and the validation accuracy of a fine-tuning run at each step that was measured.",
@@ -456,15 +456,15 @@ from core.show import show_maps
 show_maps({"Before training": before, "After training": after}, first.map(0).queries, first.map(0).keys)
 """,
                 f"fine_tune:maps:{kind}",
+                {
+                    "before": before,
+                    "after": after,
+                    "difference": after - before,
+                    "[change.moved for change in heads]": [change.moved for change in both.heads],
+                },
             )
         )
-        results |= {
-            "before": before,
-            "after": after,
-            "difference": after - before,
-            "[change.moved for change in heads]": np.array([change.moved for change in both.heads]),
-        }
-    return Script(tuple(cells), results)
+    return Script(tuple(cells))
 
 
 def _traces(data: models.FineTuneData, both: BeforeAfter, kind: str) -> str:

@@ -376,7 +376,7 @@ def figure(
 
 def script(controls: Values, rows: Sequence[RowWeights]) -> Script:
     picked = [choice for choice in controls.choices if choice.key in controls.shown]
-    cells = [
+    cells = (
         Cell(
             "The same scores through every normalizer, in double precision.",
             f"""
@@ -390,12 +390,8 @@ weights = {{choice.key: normalize_row(choice, scores, factor).weights for choice
 for key, each in weights.items():
     print(key, dict(zip(names, each.tolist())), "to no key:", 1 - each.sum())
 """,
-        )
-    ]
-    results = {"list(weights.values())": np.stack([each.weights for each in rows])}
-    if not picked:
-        return Script(tuple(cells), results)
-    cells.append(
+            results={"list(weights.values())": np.stack([each.weights for each in rows])},
+        ),
         Cell(
             "The weight of one key as its score runs from −6 to 6 while the others stay.",
             f"""
@@ -414,15 +410,15 @@ points = pd.DataFrame([(key, *point) for key, curve in curves.items() for point 
 alt.Chart(points).mark_line().encode(x="score", y="weight", color="normalizer")
 """,
             "normalizers:chart",
-        )
+            {
+                "list(curves.values())": [
+                    cached(sweep, choice, controls.scores, controls.factor, controls.picked)
+                    for choice in picked
+                ]
+            },
+        ),
     )
-    results["list(curves.values())"] = np.array(
-        [
-            cached(sweep, choice, controls.scores, controls.factor, controls.picked)
-            for choice in picked
-        ]
-    )
-    return Script(tuple(cells), results)
+    return Script(cells if picked else cells[:1])
 
 
 # Sentences, equations and table cells of the page Normalizers.

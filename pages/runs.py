@@ -418,14 +418,14 @@ def upload(cell: st.delta_generator.DeltaGenerator) -> None:
 
 
 def script(run: Run) -> Script:
-    cell, results = records_cell(
+    cell = records_cell(
         run,
         "loss train_loss sequence_accuracy token_accuracy error",
         "The records of one run: a row for each step at which it was measured.",
         "runs:loss",
         more="# for record in core.training.train(run.config()): print(record.step, record.loss)  # trains it again\n",
     )
-    return Script((cell,), results)
+    return Script((cell,))
 
 
 def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:

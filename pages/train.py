@@ -1371,7 +1371,7 @@ def _show_changes(cell: DeltaGenerator, changes: list[str]) -> None:
 def script(data: runs.RunData, moment: Values) -> Script:
     record, head, config = data.at(moment.step), moment.head, source_of(data.required_config)
     attention = "AttentionConfig" in config or "Choice" in config
-    first, results = runs.records_cell(
+    first = runs.records_cell(
         data.run,
         "loss train_loss sequence_accuracy token_accuracy error gradient rate",
         "The records of the run: a row for each step at which it was measured. `train(config)` gives them again.",
@@ -1390,7 +1390,7 @@ step = {moment.step}
 record = next(one for one in records if one.step == step)
 print(record.loss, record.sequence_accuracy, record.expected, "guessing has a loss of", task.baseline_loss)
 """
-    results |= {
+    results = {
         "task.baseline_loss": np.array(data.task().baseline_loss),
         "int(config == run.config())": np.array(1),
     }

@@ -1,6 +1,6 @@
 """Use a model: fill a mask, classify, compare sentences, go on, translate, read a picture, beside the attention."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -144,7 +144,6 @@ def embed_script(
         parts = [inputs_lines(choice.ref, inputs) for _, inputs in compared[1:]]
         imports |= {more for lines, _ in parts for more in lines}
         others = ", ".join(line for _, line in parts)
-    cell, results = _head(choice, answer, head)
     return Script(
         (
             model_cell(choice.ref, answer.baseline.question.inputs),
@@ -166,18 +165,21 @@ pairs = pd.DataFrame([{"row": names[i], "column": names[j], "cosine": float(tabl
 alt.Chart(pairs).mark_rect().encode(x=alt.X("column:N", sort=None), y=alt.Y("row:N", sort=None), color="cosine:Q")
 """,
                 "Similarity of each pair of sentences",
+                {"table": table},
             ),
-            _ask(answer.baseline.question, "print(baseline.value)"),
-            cell,
-        ),
-        {"table": table, "baseline.value": np.array(answer.baseline.value), **results},
+            _ask(
+                answer.baseline.question,
+                "print(baseline.value)",
+                {"baseline.value": answer.baseline.value},
+            ),
+            _head(answer, head),
+        )
     )
 
 
 def answer_script(
     choice: ModelChoice, answer: study.Answer, predictions: Sequence[Candidate], head: study.Head
 ) -> Script:
-    cell, results = _head(choice, answer, head)
     return Script(
         (
             model_cell(choice.ref, answer.baseline.question.inputs),
@@ -188,6 +190,12 @@ likeliest = top_candidates(model, baseline.answer, 8)  # id, word, probability
 for one in likeliest:
     print(f"{one.word} {one.probability:.3f}")
 """,
+                {
+                    "[one.probability for one in likeliest]": [
+                        one.probability for one in predictions
+                    ],
+                    "[one.id for one in likeliest]": [one.id for one in predictions],
+                },
                 """
 import altair as alt
 import pandas as pd
@@ -198,19 +206,14 @@ alt.Chart(pd.DataFrame(likeliest)).mark_bar().encode(x="probability:Q", y=alt.Y(
                 if answer.baseline.question.position is not None
                 else "The likeliest answers",
             ),
-            cell,
-        ),
-        {
-            "[one.probability for one in likeliest]": np.array(
-                [one.probability for one in predictions]
-            ),
-            "[one.id for one in likeliest]": np.array([one.id for one in predictions]),
-            **results,
-        },
+            _head(answer, head),
+        )
     )
 
 
-def _ask(question: Question, more: str, draw: str = "", picture: str = "") -> Cell:
+def _ask(
+    question: Question, more: str, results: Mapping[str, Any], draw: str = "", picture: str = ""
+) -> Cell:
     imports = {f"from core.interpret.evidence import {name}" for name in ("Question", "ask")}
     imports |= {"from core.pretrained.generate import top_candidates"} if draw else set()
     return Cell(
@@ -225,12 +228,11 @@ baseline = ask(model, {question_code(question)})
 """,
         draw,
         picture,
+        results,
     )
 
 
-def _head(
-    choice: ModelChoice, answer: study.Answer, head: study.Head
-) -> tuple[Cell, dict[str, np.ndarray]]:
+def _head(answer: study.Answer, head: study.Head) -> Cell:
     """The map of the shown head, and where it was measured what the answer loses without each head."""
     text, results = "The map of one head.", {"weights": answer.trace.head(head.index, head.head)}
     code = f"""
@@ -258,7 +260,8 @@ from core.show import show
 show(trace, layer={head.index}, head={head.head}, query={head.row})
 """,
         "use_model:head",
-    ), results
+        results,
+    )
 
 
 # Sentences of the page: the fact of each job, the conditions, and the jobs of other models.

@@ -276,8 +276,8 @@ alt.Chart(table.reset_index()).transform_fold(["loss", "train_loss"]).mark_line(
 
 def records_cell(
     run: Run, names: str, text: str, picture: str, imports: str = "", more: str = ""
-) -> tuple[Cell, dict[str, np.ndarray]]:
-    """The records of a run as a table of the fields `names`, as far as any was measured; and its columns.
+) -> Cell:
+    """The records of a run as a table of the fields `names`, as far as any was measured.
 
     `more` are further `imports` and lines of code, after the run is opened.
     """
@@ -297,10 +297,11 @@ table = pd.DataFrame([[getattr(record, name) for name in names] for record in re
                      index=pd.Index([record.step for record in records], name="step"))
 print(table.tail())
 """
-    return Cell(text, code, DRAW_LOSSES, picture), {
+    results = {
         f"table[{name!r}].to_numpy(float)": np.array(columns[name], dtype=float)
         for name in measured
     }
+    return Cell(text, code, DRAW_LOSSES, picture, results)
 
 
 # One line on each run, read again only when its folder has changed.

@@ -36,21 +36,29 @@ NOTEBOOK = {
 class Cell:
     """Words, and the code that they introduce; `draw` draws what the code computed, in a notebook alone.
 
-    `picture` is the key of the page's picture that `draw` draws: a notebook opens with it.
+    `picture` is the key of the page's picture that `draw` draws: a notebook opens with it. `results` has the page's own
+    numbers by the expression that gives them again after the code.
     """
 
     text: str
     code: str
     draw: str = ""
     picture: str = ""
+    results: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Script:
-    """Cells, and what they compute: `results` has the page's own numbers by the expression that gives them again."""
+    """Cells, and what they compute together, beside what each does."""
 
     cells: tuple[Cell, ...]
-    results: Mapping[str, np.ndarray] = field(default_factory=dict)
+    together: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def results(self) -> dict[str, np.ndarray]:
+        """The page's own numbers by the expression that gives them again."""
+        parts = (*(cell.results for cell in self.cells), self.together)
+        return {name: np.asarray(value) for part in parts for name, value in part.items()}
 
     def text(self, source: str) -> str:
         """One Python file: the words as comments, `source` (page, model, text, day) in its first line.
@@ -116,7 +124,7 @@ def join(scripts: Iterable[Script]) -> Script:
     parts = list(scripts)
     return Script(
         tuple(cell for part in parts for cell in part.cells),
-        {name: value for part in parts for name, value in part.results.items()},
+        {name: value for part in parts for name, value in part.together.items()},
     )
 
 
