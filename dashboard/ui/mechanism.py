@@ -25,7 +25,9 @@ from core.entries import Entry, Value, complete, refuse_if
 from dashboard.page import (
     BOUND,
     BUILT,
+    HERE,
     KEEP,
+    Fields,
     choice_name,
     config_error,
     details,
@@ -36,7 +38,6 @@ from dashboard.page import (
     plain,
     source_panel,
 )
-from dashboard.ui import links
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 
@@ -424,7 +425,7 @@ AXIS_HELP = {
 }
 OWN = "own"  # the preset of a mechanism that is no preset
 
-Fields = dict[str, Any]  # an AttentionConfig's, before they are known to go together
+AxisChoices = dict[str, Any]  # an AttentionConfig's, before they are known to go together
 
 
 def mechanism(
@@ -442,7 +443,7 @@ def mechanism(
             adopt(key, start)
     base: AttentionConfig = store["base"]
     top = st.container() if presets else None
-    fields: Fields = dict(vars(base))
+    fields: AxisChoices = dict(vars(base))
     grid = st.grid(min_column_width=210, gap="small")
     cells, broken = {}, False
     for axis in (name for name in AXES if name in axes):
@@ -513,7 +514,7 @@ def adopt(key: str, config: AttentionConfig) -> None:
         st.session_state.update(choice_state(f"{key}:{axis}", getattr(config, axis)))
 
 
-def repairs(fields: Fields, error: ConfigError) -> list[tuple[str, Choice]]:
+def repairs(fields: AxisChoices, error: ConfigError) -> list[tuple[str, Choice]]:
     """Up to three choices that make the fields fit: those that the error names, else the plainest of another axis.
 
     Of the numbers that it names for a parameter only the one nearest to the parameter's.
@@ -551,7 +552,7 @@ def clashes(
     config: AttentionConfig, axes: Collection[str] = tuple(AXES)
 ) -> list[tuple[str, Entry, str]]:
     """Every choice that the others rule out: its axis, its entry and the reason."""
-    fields: Fields = dict(vars(config))
+    fields: AxisChoices = dict(vars(config))
     return [
         (axis, item, str(error))
         for axis in AXES
@@ -563,7 +564,7 @@ def clashes(
 
 
 def show_refusal(
-    fields: Fields, error: ConfigError, key: str, use: Callable[[str, Choice], None]
+    fields: AxisChoices, error: ConfigError, key: str, use: Callable[[str, Choice], None]
 ) -> None:
     st.error(plain(str(error)))
     for axis, choice in repairs(fields, error):
@@ -606,7 +607,7 @@ T = TypeVar("T")
 
 
 def draw_equation(
-    fields: links.Fields,
+    fields: Fields,
     axis: str,
     results: Mapping[Choice, T],
     write: Callable[[T], Iterable[str]],
@@ -617,7 +618,7 @@ def draw_equation(
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         name = fields.draw(
-            "equation", into=links.HERE, choices=[choice.key for choice in results]
+            "equation", into=HERE, choices=[choice.key for choice in results]
         ).equation
         choice = next(choice for choice in results if choice.key == name)
         watch_built(fields.page, {axis: choice})
@@ -628,7 +629,7 @@ def draw_equation(
 
 
 def equation_sources(
-    fields: links.Fields,
+    fields: Fields,
     axis: str,
     choices: Sequence[Choice],
     build: Callable[[Choice], object],

@@ -43,7 +43,6 @@ from dashboard.page import (
     theme,
 )
 from dashboard.server import jobs
-from dashboard.server.jobs import find_run, folders, limits, max_run_seconds
 
 # The example runs that come with the lab; `make example` trains them.
 
@@ -55,7 +54,7 @@ EXAMPLES = {run.id: run for run in EXAMPLE_RUNS}
 
 
 def find_any_run(name: object) -> Run | None:
-    return EXAMPLES.get(str(name)) or find_run(name)
+    return EXAMPLES.get(str(name)) or jobs.find_run(name)
 
 
 def path_code(path: Path) -> str:
@@ -72,7 +71,7 @@ def script_path(path: Path) -> str:
     unpacked, another one whole."""
     if _is_of_lab(path):
         return path.relative_to(ROOT).as_posix()
-    home = next((home for home in folders() if hosted() and path.is_relative_to(home)), None)
+    home = next((home for home in jobs.folders() if hosted() and path.is_relative_to(home)), None)
     return (path if home is None else path.relative_to(home)).as_posix()
 
 
@@ -755,7 +754,7 @@ def end_run(run: Run, how: str = "stop") -> None:
 
 def longer(config: RunConfig, steps: int, more_seconds: float) -> dict[str, Any]:
     """The changes with which a run goes on to `steps`, and without an early end, which it may have passed already."""
-    seconds = min(max_run_seconds(), config.max_seconds + more_seconds)
+    seconds = min(jobs.max_run_seconds(), config.max_seconds + more_seconds)
     return {"steps": int(steps), "max_seconds": float(seconds), "finish_early": False}
 
 
@@ -777,7 +776,7 @@ def continue_run(page: str, run: Run, **changes: Any) -> bool:
 def limits_line(steps: bool = True) -> None:
     """On a public copy: what a run may take, before it is started; one without `steps` continues in a next turn."""
     if hosted():
-        now = limits()
+        now = jobs.limits()
         most = (
             f"a run may take {now['steps']:,} steps and {now['seconds']} s"
             if steps
