@@ -17,8 +17,8 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention import AXES, PRESETS, ConfigError
 from core.entries import quote, refuse_if
 from core.files import SWEEPS
+from core.models.base import RECURRENT, STACKED
 from core.models.cards import CARDS
-from core.models.config import RECURRENT, STACKED
 from core.runs.runs import list_runs
 from core.runs.store import bring_all
 from core.runs.sweeps import (

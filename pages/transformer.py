@@ -15,7 +15,7 @@ from core.attention import ConfigError, heads_that_divide
 from core.attention.positions import POSITIONS
 from core.interpret.trace import AttentionTrace, Kind
 from core.models import ModelConfig
-from core.models.config import STACKED
+from core.models.base import STACKED
 from core.models.model_summary import Part, with_layers
 from core.models.transformer import DecoderLayer, EncoderLayer, Residual
 from core.pretrained import WRITER

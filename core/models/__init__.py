@@ -1,15 +1,17 @@
 """Models around the attention layer: each takes any attention that makes sense in it."""
 
 from core.models.base import (
+    RECURRENT,
+    STACKED,
     EncoderOutput,
     Model,
+    ModelConfig,
     ModelOutput,
     Seq2Seq,
     Shape,
     map_tokens,
     sentence_spans,
 )
-from core.models.config import RECURRENT, STACKED, ModelConfig
 from core.models.recurrent import Hierarchical, HybridSeq2Seq, RecurrentSeq2Seq
 from core.models.transformer import (
     Classifier,

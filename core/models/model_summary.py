@@ -19,8 +19,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from core.attention.positions.rotary import Position
-from core.models.base import FeatureEmbedding, Model, ModelOutput, Positions, TokenEmbedding, hooked
-from core.models.config import ModelConfig
+from core.models.base import (
+    FeatureEmbedding,
+    Model,
+    ModelConfig,
+    ModelOutput,
+    Positions,
+    TokenEmbedding,
+    hooked,
+)
 
 ITSELF = "itself"  # the share of a part that is in none of its children
 NAMES = {

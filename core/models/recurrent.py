@@ -18,6 +18,7 @@ from core.entries import refuse_if
 from core.models.base import (
     EncoderOutput,
     Model,
+    ModelConfig,
     ModelOutput,
     Positions,
     Seq2Seq,
@@ -25,7 +26,6 @@ from core.models.base import (
     check_shape,
     source_embedding,
 )
-from core.models.config import ModelConfig
 from core.models.transformer import cross_config, inner_config
 
 CellState = Tensor | tuple[Tensor, Tensor]  # (B, layers, C); for an LSTM also its cell state

@@ -19,6 +19,7 @@ from core.entries import Choice, ConfigError
 from core.models.base import (
     EncoderOutput,
     Model,
+    ModelConfig,
     ModelOutput,
     Positions,
     Seq2Seq,
@@ -31,7 +32,6 @@ from core.models.base import (
     source_embedding,
     weights_of,
 )
-from core.models.config import ModelConfig
 
 # Between layers: how a sublayer reads the outputs before it, and how its own output is passed on. A stacked model
 # carries a stream over depth. Plain, it is x, the sum of all outputs so far (B, T, C); with attention over depth all of

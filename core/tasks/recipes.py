@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.entries import Choice
-from core.models.config import ModelConfig
+from core.models.base import ModelConfig
 
 MAX_STEPS = 5_000  # for a person's own data
 PATIENCE = 10  # records, of about 50 in a run

@@ -19,8 +19,8 @@ from core.attention import AttentionConfig, Choice, ConfigError
 from core.attention.presets import distinct_names
 from core.entries import Param, Value
 from core.models import ModelConfig
+from core.models.base import BOUNDS, LONGEST, STACKED
 from core.models.cards.base import ModelCard
-from core.models.config import BOUNDS, LONGEST, STACKED
 from core.tasks import TASKS, TaskConfig, make_task, reading
 from core.tasks.own import column_choice, column_names
 from core.tasks.tables import ALL

@@ -22,8 +22,8 @@ from core.models import (
     build_model,
     exact_fallbacks,
 )
+from core.models.base import PATTERN_FIELDS, RECURRENT
 from core.models.cards.base import shrink
-from core.models.config import PATTERN_FIELDS, RECURRENT
 from core.models.model_summary import record_outputs, title
 from core.models.transformer import Residual
 from core.studies.runs import EMBEDDING, OUTPUT, DepthMap, depth_maps, farthest
