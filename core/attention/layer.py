@@ -22,8 +22,7 @@ from core.attention.basics import (
     dot_product_scale,
     repeat_heads,
 )
-from core.attention.config import AttentionConfig, entry
-from core.attention.functions import Piece, adapt_given
+from core.attention.config import AttentionConfig, Piece, adapt_given, entry
 from core.attention.kernels.compressed import Compressed
 from core.attention.kernels.exact import (
     AttentionInputs,

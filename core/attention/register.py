@@ -14,8 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from core import plugins
 from core.attention.basics import Cache
-from core.attention.config import AXES, AttentionConfig, example_config
-from core.attention.functions import adapt
+from core.attention.config import AXES, AttentionConfig, adapt, example_config
 from core.attention.kernels.exact import Steps
 from core.attention.layer import Attention
 from core.entries import (
