@@ -1654,7 +1654,7 @@ def document_weights(
     """The weights at both levels: those that a hierarchical model saves, or a Transformer's row of the class."""
     if data.required_config.model.kind != "hierarchical":
         named = weights_on_source(data, moment, len(tokens))
-        return named and tables.DocumentWeights.of_words(tokens, np.float32(named[1][0]))
+        return named and tables.DocumentWeights.of_words(tokens, named[1][0].astype(np.float32))
     frame = data.run.frame(moment.step)
     words, sentences = (frame[f"{moment.example}:{kind}"] for kind in ("words", "sentences"))
     return tables.DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
