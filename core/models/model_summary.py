@@ -22,7 +22,6 @@ from core.attention.positions.rotary import Position
 from core.models.base import (
     FeatureEmbedding,
     Model,
-    ModelConfig,
     ModelOutput,
     Positions,
     TokenEmbedding,
@@ -82,10 +81,8 @@ def title(path: str, model: nn.Module) -> str:
     if last.isdecimal():
         if not above.endswith("layers"):
             return f"Column {last}"
-        config = getattr(model, "config", None)
-        if isinstance(config, ModelConfig) and config.following:
-            return layer_title(above, int(last), config.layer_names)
-        return layer_title(above, int(last), ())
+        names = getattr(getattr(model, "config", None), "layer_names", ())  # of our own models
+        return layer_title(above, int(last), names)
     if path == "target" and getattr(model, "source", None) is getattr(model, "target", None):
         return "Word embedding"  # of one sequence, input and output
     if last == "source":

@@ -513,12 +513,6 @@ def test_temperature_divides_the_scores(key, keys):
 
 
 @each("key", KEYS)
-@each("shape", [(1, H, 1, 1), (1, H, 4, 0), (0, H, 4, 5)])
-def test_edges(key, shape):
-    assert normalizer(key)(torch.zeros(shape), None).shape == shape
-
-
-@each("key", KEYS)
 def test_a_strided_view_is_read_right(key):
     scores, _ = drawn(67)
     flat = scores.detach()

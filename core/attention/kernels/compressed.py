@@ -247,10 +247,8 @@ class Compressed(nn.Module):
         """The divergence of the indexer's softmax from the weights that compressed keys have where none is left out."""
         with torch.no_grad():
             ready = self.prepare(inputs)
-            whole = slice(0, inputs.q.shape[2])
-            coarse, _, _ = self.attend(inputs, ready, whole, ready.visible)
-        scores = self.ranks(ready)
-        return indexer_loss(scores, coarse, ready.visible[:, 0]).to(inputs.q.dtype)
+            coarse, *_ = self.attend(inputs, ready, slice(0, inputs.q.shape[2]), ready.visible)
+        return indexer_loss(self.ranks(ready), coarse, ready.visible[:, 0]).to(inputs.q.dtype)
 
 
 def rotate(inputs: AttentionInputs, x: Float[Tensor, "B H T D"], first: int) -> Tensor:

@@ -326,8 +326,8 @@ def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
     queries, keys, dim, value = area.queries, area.keys, config.qk_dim, config.v_dim
     few, held = int(config.kernel["landmarks"]), 2 if area.real is None else 3
     if keys <= few:
-        numbers = queries * dim + held * area.cells
-        return summed(config, area, 2.0 * area.cells * (dim + value), numbers)
+        flops = 2.0 * area.cells * (dim + value)
+        return summed(config, area, flops, queries * dim + held * area.cells)
     few_q, few_k = min(few, queries), few
     left, right, square = queries * few_k, few_q * keys, few_q * (few_q + few_k)
     flops = 2.0 * dim * (queries * few_q + keys * few_k)  # means

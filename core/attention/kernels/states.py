@@ -157,8 +157,7 @@ def turned(x: Tensor, angle: Tensor, back: bool = False) -> Tensor:
     """The first 2P channels of x (…, T, D) in neighbouring pairs, turned by the angles (…, T, P), or `back`."""
     pairs, sine = 2 * angle.shape[-1], -angle.sin() if back else angle.sin()
     tables = tables_of_pairs(angle.cos(), sine, "interleaved")
-    rotated = rotate_pairs(x[..., :pairs], *tables, "interleaved")
-    return torch.cat((rotated, x[..., pairs:]), -1)
+    return torch.cat((rotate_pairs(x[..., :pairs], *tables, "interleaved"), x[..., pairs:]), -1)
 
 
 def taken_at(x: Tensor, place: Tensor) -> Tensor:

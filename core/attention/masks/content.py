@@ -206,8 +206,7 @@ def rotate_first(x: Tensor, positions: Tensor, share: float, layout: str = "halv
     )
     angles = positions[..., None] * frequencies
     tables = tables_of_pairs(angles.cos().to(x.dtype), angles.sin().to(x.dtype), layout)
-    turned = rotate_pairs(x[..., :rotated], *tables, layout)
-    return torch.cat((turned, x[..., rotated:]), dim=-1)
+    return torch.cat((rotate_pairs(x[..., :rotated], *tables, layout), x[..., rotated:]), dim=-1)
 
 
 def _moba_cost(config: LayerConfig, area: Area) -> Cost:
@@ -338,8 +337,7 @@ class RealBlocks:
     def gather(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B N size D"]:
         """The vectors of each block's tokens; those that are not `filled` hold anything."""
         index = self.tokens.flatten(1).expand(x.shape[0], -1)[..., None]
-        gathered = x.gather(1, index.expand(-1, -1, x.shape[-1]))
-        return gathered.unflatten(1, self.tokens.shape[1:])
+        return x.gather(1, index.expand(-1, -1, x.shape[-1])).unflatten(1, self.tokens.shape[1:])
 
     def gates(
         self, gate: Float[Tensor, "B S D"], bias: Float[Tensor, "size D"]

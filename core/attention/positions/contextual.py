@@ -379,8 +379,7 @@ class PositionTemperature(Position):
         if self.smooth:
             grown = ((block.i + 1).to(precise) / self.step).clamp(min=1.0).log()  # (T, 1)
         else:
-            steps = torch.div(block.i + 1, self.step, rounding_mode="floor")
-            grown = steps.to(precise).log1p()
+            grown = ((block.i + 1) // self.step).to(precise).log1p()
         return scores * (1.0 + self.growth * grown).to(scores.dtype)
 
 

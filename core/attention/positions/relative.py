@@ -35,8 +35,7 @@ def sinusoids(
     """
     frequencies = plain_frequencies(base, dim).to(positions.device)
     angle = positions.double()[:, None] * frequencies  # (T, ceil(dim / 2))
-    table = torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)
-    return table[:, :dim].to(positions.dtype)
+    return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)[:, :dim].to(positions.dtype)
 
 
 class Sinusoidal(Position):
@@ -394,8 +393,7 @@ class Deberta(Position):
         row = (block.i - block.j + self.distance).clamp(0, 2 * self.distance - 1) - read.start
         keys, queries = (table[:, read] for table in block.tables or self.tables(block))
         content_to_place = gather_by_distance(q, keys, row)
-        place_to_content = gather_by_distance(k, queries, row.mT).mT
-        return (content_to_place + place_to_content) * self.scale
+        return (content_to_place + gather_by_distance(k, queries, row.mT).mT) * self.scale
 
     def adjust(
         self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
