@@ -163,11 +163,8 @@ def submit(run: RunFolder) -> None:
 
 def entries() -> list[Entry]:
     """The runs that are the cluster's, in the order in which they came."""
-    valid = [
-        entry
-        for path in (folder() / "entries").glob("[!.]*.json")
-        if (entry := converted(read_object(path), Entry)) is not None
-    ]
+    files = map(read_object, (folder() / "entries").glob("[!.]*.json"))
+    valid = (entry for data in files if (entry := converted(data, Entry)) is not None)
     return sorted(valid, key=lambda entry: (entry.submitted, entry.path.name))
 
 

@@ -88,8 +88,8 @@ class Outcome:
 
     def points(self, measure: str, over: str = "steps") -> list[tuple[float, float]]:
         """The points (x, y) of a measure over "steps" or over "train_seconds"."""
-        columns = zip(getattr(self, over), self.measures.get(measure, ()), strict=False)
-        return [(x, y) for x, y in columns if y is not None]
+        ys = self.measures.get(measure, ())
+        return [(x, y) for x, y in zip(getattr(self, over), ys, strict=False) if y is not None]
 
     @classmethod
     def from_json(cls, data: object) -> "Outcome":
@@ -181,8 +181,8 @@ class Sweep:
         """Its runs whose folders exist; ConfigError for a broken file."""
         folder = self.path.parent
         root = folder.parent if folder.name == SWEEPS else None  # beside the folder of sweeps
-        runs = {cell: find_run(name, root) for cell, name in self._cells("runs").items()}
-        return {cell: run for cell, run in runs.items() if run is not None}
+        names = self._cells("runs").items()
+        return {cell: run for cell, name in names if (run := find_run(name, root)) is not None}
 
     def add_runs(self, runs: Mapping[Cell, Run]) -> None:
         """Set the runs of cells and delete their earlier outcomes."""
@@ -258,8 +258,8 @@ def find_sweep(sweep_id: object, root: Path | None = None) -> Sweep | None:
 
 def list_sweeps() -> list[Sweep]:
     """Every sweep, oldest first."""
-    sweeps = (find_sweep(path.stem) for path in sorted(sweeps_folder().glob("*.json")))
-    return [sweep for sweep in sweeps if sweep is not None]
+    paths = sorted(sweeps_folder().glob("*.json"))
+    return [sweep for path in paths if (sweep := find_sweep(path.stem)) is not None]
 
 
 def delete_sweep(sweep: Sweep) -> None:
@@ -364,15 +364,11 @@ def summary(sweep: Sweep) -> list[str]:
 
 def measure_texts(outcomes: Sequence[Outcome]) -> list[str]:
     """Each measure as name, mean and 95 % interval."""
-    stats = (
-        (name, seed_stats([outcome.last(name) for outcome in outcomes], unit))
-        for name, unit in MEASURES.items()
-    )
     return [
         f"{name} {s.mean:.4g}"
         + ("" if s.interval is None else " [{:.4g}, {:.4g}]".format(*s.interval))
-        for name, s in stats
-        if s is not None
+        for name, unit in MEASURES.items()
+        if (s := seed_stats([outcome.last(name) for outcome in outcomes], unit)) is not None
     ]
 
 

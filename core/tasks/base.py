@@ -77,10 +77,8 @@ class Batch:
     target_out: torch.Tensor
 
     def to(self, device: torch.device | str) -> "Batch":
-        moved = {
-            name: tensor.to(device) for name, tensor in vars(self).items() if tensor is not None
-        }
-        return replace(self, **moved)
+        tensors = (each for each in vars(self).items() if each[1] is not None)
+        return replace(self, **{name: tensor.to(device) for name, tensor in tensors})
 
     @property
     def tokens(self) -> int:
@@ -486,8 +484,8 @@ class LabelledTask(Task):
             (self.flat(side), list(map(self.label, side)))
             for side in (self.trained(), self.held_out(len(self.labels)))
         )
-        model = LogisticRegression(max_iter=1000).fit(train, answers)
-        return self.baseline_name, float(model.score(test, targets))
+        score = LogisticRegression(max_iter=1000).fit(train, answers).score(test, targets)
+        return self.baseline_name, float(score)
 
 
 def split_sides(

@@ -325,9 +325,10 @@ class Names(NextToken):
             *BESIDE,
             *ADJECTIVES,
             *NUMBER,
+            *" ".join(MOVES).split(),
+            *"and the , .".split(),
         )
-        known = Vocabulary((*words, *" ".join(MOVES).split(), *"and the , .".split()))
-        super().__init__(config, entry, recipes.NAMES, (LONGEST, LONGEST), known)
+        super().__init__(config, entry, recipes.NAMES, (LONGEST, LONGEST), Vocabulary(words))
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:
