@@ -843,14 +843,13 @@ def draw_curves(
 ) -> None:
     """Draw the `step_chart` of some curves of runs under its title, whose legend leaves out the ending `cut`."""
     ink = Ink.of(theme())
-    named = [replace(curve, name=curve.name.removesuffix(cut)) for curve in curves]
     draw_chart(
         place,
         *split_data(step_chart(curves, ink=ink, **chart)),
         key=key,
         alt=alt,
         heading=title,
-        legend=legend(named, ink),
+        legend=legend([replace(curve, name=curve.name.removesuffix(cut)) for curve in curves], ink),
     )
 
 

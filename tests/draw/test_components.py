@@ -171,13 +171,13 @@ def test_linked_views_share_a_head_and_pins_outside_a_shorter_text_are_dropped()
     assert views() == [ViewState(0, 0), ViewState(0, 0, pin=(1, 2))]
     both["pick"], own["pin"] = (1, 1), (9, 9)
     assert views() == [ViewState(1, 1)] * 2, "a pin outside the map is dropped"
-    film = settled(trace, "f", {}, {}, (0, 0), None, frame=50)
-    assert film == ViewState(0, 0, frame=50)
+    assert settled(trace, "f", {}, {}, (0, 0), None, frame=50) == ViewState(0, 0, frame=50)
     own.clear()
     for size, pins in ((9, ((1, 2), (8, 8))), (5, ((1, 2),))):
         text = AttentionTrace((a_map(1, size, size),), "test")
-        pinned = settled(text, "v", {}, own, (0, 0), None, [(1, 2), (8, 8)])
-        assert pinned == ViewState(0, 0, pin=pins[-1], pins=pins)
+        assert settled(text, "v", {}, own, (0, 0), None, [(1, 2), (8, 8)]) == ViewState(
+            0, 0, pin=pins[-1], pins=pins
+        )
     for wish, pin in (((1, 0), (1, 0)), ((5, 0), None)):
         assert settle_pin(own, "m", wish, (2, 2)) == pin
 
