@@ -65,7 +65,7 @@ Points = Sequence[tuple[float, float | None]]
 class Curve:
     """A named series of (x, y), with a band around it where low and high are given.
 
-    Without a colour and a dash (an index of vega.DASHES) of its own, it takes those of its place among the series.
+    Without a colour and a dash (an index of DASHES) of its own, it takes those of its place among the series.
     A `step_chart` leaves out points without a value.
     """
 
