@@ -101,6 +101,9 @@ ROW, LEAST = 48, 200  # pixels of a layer in the graph, and of the whole graph
 THIN, WIDE = 1.0, 7.0  # pixels of the weakest edge that is drawn, and of the strongest
 
 
+PICK = {"type": "point", "fields": ["layer", "head"], "on": "click", "toggle": False}
+
+
 def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme) -> Spec:
     """Heads as points, the first layer below, and edges, strongest first, wider where stronger; a click picks a head.
 
@@ -195,12 +198,7 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
             {
                 "name": PICKED,
                 "views": ["cells"],
-                "select": {
-                    "type": "point",
-                    "fields": ["layer", "head"],
-                    "on": "click",
-                    "toggle": False,
-                },
+                "select": PICK,
             }
         ]
     }
@@ -370,6 +368,7 @@ alt.Chart(pd.DataFrame(cells)).mark_rect().encode(x="head:O", y="layer:O", color
         ),
     ]
     if controls.kind is not None:
+        pairs = circuits.pairs[controls.kind]
         cells.append(
             Cell(
                 "Composition of each head with the heads before it, less the level of random matrices.",
@@ -382,11 +381,7 @@ pairs = sorted(((float(score), (earlier, a), (later, b)) for (kind, earlier, lat
 for score, source, target in pairs[:{controls.edges}]:
     print(f"{controls.kind}: {{source}} -> {{target}} {{score:+.3f}}")
 """,
-                results={
-                    "[score for score, *_ in pairs]": [
-                        edge.score for edge in circuits.pairs[controls.kind]
-                    ]
-                },
+                results={"[score for score, *_ in pairs]": [edge.score for edge in pairs]},
             )
         )
     row, head = controls.head
