@@ -141,6 +141,12 @@ def homes_of(name: object) -> Iterator[Path]:
         yield from folders()
 
 
+def below_home(path: Path) -> Path:
+    """A path of a public copy from the folder of the person whose it is; any other as it is."""
+    home = next((home for home in folders() if hosted() and path.is_relative_to(home)), None)
+    return path if home is None else path.relative_to(home)
+
+
 # What a public copy allows.
 
 

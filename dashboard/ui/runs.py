@@ -71,8 +71,7 @@ def script_path(path: Path) -> str:
     unpacked, another one whole."""
     if _is_of_lab(path):
         return path.relative_to(ROOT).as_posix()
-    home = next((home for home in jobs.folders() if hosted() and path.is_relative_to(home)), None)
-    return (path if home is None else path.relative_to(home)).as_posix()
+    return jobs.below_home(path).as_posix()
 
 
 # Names of models and of runs.
