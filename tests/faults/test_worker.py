@@ -48,7 +48,7 @@ from tests.pages.app import assert_says, open_at, page_text
 from tests.pages.test_report import VIEW, open_page, stored
 from tests.pages.test_train import half_way
 from tests.tiny_models import save
-from tests.training.small import record_numbers, small_run
+from tests.training.small import forked, record_numbers, small_run
 
 CONFIG = dict(steps=8, record_every=2, finish_early=False)
 HOUR = 3_600.0
@@ -290,21 +290,12 @@ KILLS = int(os.environ.get("ATTENTION_LAB_KILLS") or 6)
 KILLED = dict(steps=30, record_every=3, finish_early=False)
 
 
-def start(run: Run) -> int:
-    if child := os.fork():
-        return child
-    try:
-        work(run.path, memory_mb=1e6)
-    finally:
-        os._exit(0)
-
-
 @cache
 def whole(path: Path) -> tuple[list, dict, float]:
     """The records and the last state of a run that was not killed, and its seconds."""
     run = create_run(small_run(**KILLED), path=path)
     begin = time.perf_counter()
-    os.waitpid(start(run), 0)
+    os.waitpid(forked(run), 0)
     seconds = time.perf_counter() - begin
     assert run.status().state == "finished"
     return [*map(record_numbers, run.records())], run.checkpoint(30)[0], seconds
@@ -315,7 +306,7 @@ def whole(path: Path) -> tuple[list, dict, float]:
 def test_a_worker_killed_at_any_moment_loses_one_record_at_most(seed, tmp_path, worker_here):
     records, state, seconds = whole(tmp_path.parent / "whole")
     run = create_run(small_run(**KILLED), path=tmp_path / "run")
-    child = start(run)
+    child = forked(run)
     time.sleep(random.Random(seed).uniform(0, seconds))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

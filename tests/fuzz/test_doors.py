@@ -58,7 +58,7 @@ from core.runs.runs import Run, create_run
 from core.runs.sweeps import Sweep, create_sweep, sweep_comparisons
 from core.runs.worker import work
 from core.studies.heads import check as check_matrices, parse as parse_matrices
-from core.studies.runs import load_sweep
+from core.studies.runs import SweepData, load_sweep
 from core.tasks import TaskConfig, make_task, own
 from core.tasks.reading import decode_text, read_rows, validate_text
 from core.training import RunConfig
@@ -81,7 +81,7 @@ from dashboard.ui.lessons import (
 from dashboard.ui.runs import summarize
 from pages import report as report_compute, sweeps
 from pages.compare import default_controls, from_query, link_texts, to_query
-from tests.cases import each
+from tests.cases import each, instance
 from tests.damage import PIECES, damaged, damaged_bytes, damaged_text
 from tests.pages.app import WIDGETS, app_at, open_at
 from tests.pages.test_report import VIEW
@@ -1246,6 +1246,12 @@ def _enter(door: Door, case, folder) -> None:
 
 
 LONE = "\ud800"  # half a character, which JSON can hold and UTF-8 cannot
+
+
+def test_the_sweep_that_is_damaged_is_whole_before(tmp_path):
+    sweep, data = sweep_with_outcomes(tmp_path / "one.json")
+    sweep.path.write_text(json.dumps(data), encoding="utf-8")
+    assert instance(load_sweep(sweep), SweepData).finished == 4
 
 
 def test_a_picture_of_postscript_runs_no_ghostscript(monkeypatch):

@@ -58,7 +58,6 @@ from core.runs.store import (
 )
 from core.runs.sweeps import create_sweep, delete_sweep
 from core.runs.worker import work
-from core.studies.runs import SweepData, load_sweep
 from core.tasks import TASKS, make_task
 from core.training import Prediction, Record, prepare, recommended, train
 from core.training.__main__ import main
@@ -67,7 +66,6 @@ from dashboard.server import jobs
 from dashboard.ui import export
 from pages import sweeps
 from tests.cases import each, instance
-from tests.fuzz.test_doors import sweep_with_outcomes
 from tests.training.small import (
     parts,
     record_numbers,
@@ -974,12 +972,6 @@ def test_a_number_of_everything_is_no_worker(tmp_path):
         text = json.dumps({"state": "running", "pid": pid})
         (run.path / "status.json").write_text(text, encoding="utf-8")
         assert run.status().pid == (pid if pid in known else None)
-
-
-def test_the_sweep_that_is_damaged_is_whole_before(tmp_path):
-    sweep, data = sweep_with_outcomes(tmp_path / "one.json")
-    sweep.path.write_text(json.dumps(data), encoding="utf-8")
-    assert instance(load_sweep(sweep), SweepData).finished == 4
 
 
 def indexed_run(root, number: int, state: str = "finished", **more) -> run_index.RunFolder:

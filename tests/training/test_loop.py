@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +42,7 @@ from tests.cases import descend, each, instance, wait_for
 from tests.training.small import (
     FINAL,
     SAME_LAST_BIT,
+    forked,
     record_numbers,
     records_of,
     run_command,
@@ -209,16 +210,25 @@ def test_two_passes_in_a_row_that_many_items_confirm_finish_early(monkeypatch):
     assert records[-1].step == 12 and records[-1].final
 
 
-def test_learning_rate_rises_then_falls_by_its_schedule():
-    # Vaswani's d^-0.5 · min(n^-0.5, n · w^-1.5) is its peak d^-0.5 · w^-0.5 times min(√(w/n), n/w).
-    config = small_run(steps=100, warmup=9, learning_rate=1.0)
-    assert loop.learning_rate(config, 5) == pytest.approx(0.5, abs=0.01)
-    assert loop.learning_rate(config, 100) == pytest.approx(0.1)
-    assert loop.learning_rate(small_run(schedule="constant", learning_rate=1.0), 4) == 1.0
-    config = small_run(steps=1000, warmup=99, learning_rate=0.02, schedule="inverse_sqrt")
-    for step in (1, 40, 100, 400, 1000):
-        published = min(step**-0.5, step * 100**-1.5)
-        assert loop.learning_rate(config, step) == pytest.approx(0.02 * published / 100**-0.5)
+@each(
+    ("changes", "step", "rate"),
+    [
+        (dict(steps=100, warmup=9, learning_rate=1.0), 5, pytest.approx(0.5, abs=0.01)),
+        (dict(steps=100, warmup=9, learning_rate=1.0), 100, pytest.approx(0.1)),
+        ({"schedule": "constant", "learning_rate": 1.0}, 4, 1.0),
+        # Vaswani's d^-0.5 · min(n^-0.5, n · w^-1.5) is its peak d^-0.5 · w^-0.5 times min(√(w/n), n/w).
+        *(
+            (
+                dict(steps=1000, warmup=99, learning_rate=0.02, schedule="inverse_sqrt"),
+                step,
+                pytest.approx(0.02 * min(step**-0.5, step * 100**-1.5) / 100**-0.5),
+            )
+            for step in (1, 40, 100, 400, 1000)
+        ),
+    ],
+)
+def test_learning_rate_rises_then_falls_by_its_schedule(changes, step, rate):
+    assert loop.learning_rate(small_run(**changes), step) == rate
 
 
 def test_reverse_is_learned(monkeypatch):
@@ -661,26 +671,35 @@ def columns(config: TaskConfig) -> list[tuple[str, int]]:
     ]
 
 
-def test_identifiers_and_dates_stay_as_they_were_then():
-    # Values of the code of then: whole numbers are left out only where they count, dates are categories.
-    assert columns(older(DATA)) == [("id", 0), ("price", 9), ("day", 5)], (
-        "a date's points count as decimal ones"
-    )
-    assert instance(make_task(older(DATA)), TableTask).table.rows[3] == (121.0, 4.0, 4.0)
-    assert columns(TaskConfig.of("own_table", data=DATA)) == [("price", 0)]
+PLAIN = DATA.replace(".03.2020", ".")
 
 
-def test_one_decimal_sign_is_read_in_all_columns():
-    # Between semicolons with a point nowhere it is a comma, else a point; nothing stood between thousands.
-    plain = DATA.replace(".03.2020", ".")
-    assert columns(older(plain.replace(".;", ";"))) == [("id", 0), ("price", 0), ("day", 0)]
-    spaced = plain.replace(".;", ";").replace(";DE;", ";1 000;", 9).replace(";DE;", ";2 000;")
-    assert columns(older(spaced)) == [("id", 0), ("price", 0), ("day", 0), ("country", 2)]
+@each(
+    ("config", "expected"),
+    [
+        # Values of the code of then: whole numbers are left out only where they count, dates are categories, whose
+        # points count as decimal ones.
+        (older(DATA), [("id", 0), ("price", 9), ("day", 5)]),
+        (TaskConfig.of("own_table", data=DATA), [("price", 0)]),
+        # Between semicolons with a point nowhere it is a comma, else a point; nothing stood between thousands.
+        (older(PLAIN.replace(".;", ";")), [("id", 0), ("price", 0), ("day", 0)]),
+        (
+            older(
+                PLAIN.replace(".;", ";").replace(";DE;", ";1 000;", 9).replace(";DE;", ";2 000;")
+            ),
+            [("id", 0), ("price", 0), ("day", 0), ("country", 2)],
+        ),
+    ],
+)
+def test_its_columns_are_those_of_then(config, expected):
+    assert columns(config) == expected
 
 
 def test_its_checkpoint_fits_and_it_goes_on(tmp_path):
     small: dict[str, Any] = dict(steps=2, batch_size=8, record_every=1, held_out=8, num_examples=1)
-    config = recommended(make_task(older(DATA)), **small)
+    task = instance(make_task(older(DATA)), TableTask)
+    assert task.table.rows[3] == (121.0, 4.0, 4.0)
+    config = recommended(task, **small)
     train_here(create_run(config, path=tmp_path / "run"))
     run = Run(tmp_path / "run")
     run.update_metadata(config=config.to_json() | {"task": of_then(DATA)})
@@ -699,15 +718,6 @@ LONG = dict(steps=20_000, max_seconds=300, record_every=20, finish_early=False)
 @pytest.fixture
 def run(tmp_path) -> Run:
     return create_run(small_run(seed=3), root=tmp_path)
-
-
-def forked(run: Run) -> int:
-    """The worker as a process, without the seconds of its imports."""
-    if child := os.fork():
-        return child
-    with suppress(BaseException):
-        run_command("core.runs.worker", str(run.path))
-    os._exit(0)
 
 
 @SAME_LAST_BIT
@@ -1123,12 +1133,11 @@ def test_a_small_gpu_takes_one_run_of_its_share_and_without_one_none_is_noted(
     ("visible", "number", "expected"),
     [("", 1, "1"), ("2,3", 1, "3"), ("7", 1, "1"), ("GPU-a, GPU-b", 0, "GPU-a"), ("", None, None)],
 )
-def test_a_worker_sees_its_gpu_alone(monkeypatch, visible, number, expected):
+def test_a_worker_sees_its_gpu_alone(two, monkeypatch, visible, number, expected):
     monkeypatch.setenv(worker.VISIBLE, visible)
     assert worker.environment(number).get(worker.VISIBLE) == expected
     started: list[dict[str, Any]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda words, env, **more: started.append(env | more))
-    monkeypatch.setattr(worker, "gpus", lambda: (16_400.0, 24_600.0))
     worker.start_process(create_run(small_run(), gpu=number))
     assert started[0].get(worker.VISIBLE) == (visible if expected is None else expected)
     assert started[0]["start_new_session"] and started[0]["stdin"] == subprocess.DEVNULL
