@@ -111,6 +111,19 @@ def worker_here(monkeypatch):
         signal.signal(name, handler)
 
 
+@pytest.fixture
+def without_new_entries():
+    """What is registered goes with the test."""
+    from core.attention import AXES  # which must not come before the check of shapes
+    from core.claims.catalogue import CLAIMS
+
+    before = [*AXES.values(), CLAIMS]
+    entries = [list(one) for one in before]
+    yield
+    for one, those in zip(before, entries, strict=True):
+        one[:] = those
+
+
 def pytest_collection_finish():
     """What was imported stays: no garbage collection goes through it again."""
     gc.freeze()

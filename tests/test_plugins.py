@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core import plugins
-from core.attention import AXES, ConfigError, register
+from core.attention import ConfigError, register
 from core.entries import Entry
 from core.runs.runs import create_run
 from core.training import RunConfig
@@ -246,13 +246,9 @@ def test_a_public_copy_by_its_secrets_loads_none(tmp_path):
 
 
 @pytest.fixture
-def worked():
-    before = {axis: list(entries) for axis, entries in AXES.items()}
+def worked(without_new_entries):
     for file in sorted(WORKED.glob("*.py")):
         runpy.run_path(str(file))
-    yield
-    for axis, entries in before.items():
-        AXES[axis][:] = entries
 
 
 def test_a_page_lists_plug_ins_with_a_mark_and_dashes_for_times_nobody_measured(worked):
