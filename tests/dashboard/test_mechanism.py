@@ -1,6 +1,11 @@
-"""The editor of a mechanism, made of the entries; a mechanism survives its link, and a broken link gives a sentence."""
+"""What pages share: the editor of a mechanism, its link and fields; facts and terms, links, panels, the search."""
 
+import json
+import re
 from contextlib import suppress
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +14,10 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, preset
 from core.entries import Value, complete
-from dashboard.draw.formats import plain
+from dashboard.draw.formats import plain, spoken
+from dashboard.draw.glossary import TERMS, explain, explain_markdown
+from dashboard.navigation import STEPS, following
+from dashboard.search import PICKED, collect, hits
 from dashboard.ui.links import Number, Select, Toggle, Values, as_text
 from dashboard.ui.mechanism import (
     _Reader,
@@ -22,7 +30,10 @@ from dashboard.ui.mechanism import (
     repairs,
     to_text,
 )
+from dashboard.ui.panels import _as_html
+from pages.glossary import matching
 from tests.cases import each
+from tests.pages.app import open_at
 
 
 def _page():
@@ -292,7 +303,7 @@ def page():
     st.session_state["values"] = {**values, **fields.read("seed")}
 
 
-def open_at(closed: bool = False, **link: Any) -> AppTest:
+def open_fields(closed: bool = False, **link: Any) -> AppTest:
     app = AppTest.from_function(page)
     app.session_state["closed"] = closed
     for name, text in link.items():
@@ -303,7 +314,7 @@ def open_at(closed: bool = False, **link: Any) -> AppTest:
 
 
 def test_fields_start_where_they_say_and_depend_on_those_before():
-    app = open_at()
+    app = open_fields()
     assert app.session_state["values"] == {**START, "reach": None}
     assert app.selectbox(key="page:mask").options == ["No mask", "Causal"]
     assert not app.query_params
@@ -312,15 +323,15 @@ def test_fields_start_where_they_say_and_depend_on_those_before():
 
 
 def test_a_link_brings_every_value_also_of_what_is_hidden_now():
-    assert open_at(**LINK).session_state["values"] == OTHER
-    closed = open_at(closed=True, **LINK)
+    assert open_fields(**LINK).session_state["values"] == OTHER
+    closed = open_fields(closed=True, **LINK)
     assert closed.session_state["values"] == OTHER
     assert [number.key for number in closed.number_input] == ["page:reach"]
     assert closed.query_params["page:seed"] == "5"
 
 
 def test_what_is_hidden_is_written_into_the_link_and_leaves_it_at_its_start():
-    app = open_at()
+    app = open_fields()
     app.number_input(key="page:seed").set_value(5).run()
     assert app.query_params["page:seed"] == "5"
     app.number_input(key="page:seed").set_value(3).run()
@@ -328,7 +339,9 @@ def test_what_is_hidden_is_written_into_the_link_and_leaves_it_at_its_start():
 
 
 def test_a_refused_text_says_what_would_fit():
-    app = open_at(mask="diagonal", reach="9", causal="yes", width="8", weights="Trained", seed="10")
+    app = open_fields(
+        mask="diagonal", reach="9", causal="yes", width="8", weights="Trained", seed="10"
+    )
     assert app.session_state["refused"] == [
         "The link says mask = diagonal; expected one of No mask, Causal.",
         "The link says reach = 9; expected a number from 0 to 4.",
@@ -362,3 +375,141 @@ def test_a_number_reads_what_is_between_its_bounds(one, other, value):
     field = Number("Any", low, low, high)
     assert fits(field, str(value)) == field.allowed(value, Values()) == (low <= value <= high)
     assert not fits(field, "many") and not fits(Toggle("Any"), str(value))
+
+
+# The parts that every page has: facts and terms, links and panels, and the search of the sidebar.
+
+
+TOKENS = ["<script>alert(1)</script>", "**bold**", ":primary[x]", "a]b", "\\", "$x$", "`"]
+
+
+@each("token", TOKENS)
+def test_a_token_comes_through_as_it_was_typed(token):
+    assert (
+        _as_html(f"**{plain(token)}**", "#000") == f"<b style='font-weight:600'>{escape(token)}</b>"
+    )
+    fact = f":primary[{plain(token)}] has **0.5**, **{plain(token)}** [CLS]"
+    assert spoken(fact) == f"{token} has 0.5, {token} [CLS]", "a screen reader says no signs"
+
+
+def test_accent_and_bold():
+    assert _as_html(":primary[it] has **0.5**", "#abc") == (
+        "<span style='color:#abc'>it</span> has <b style='font-weight:600'>0.5</b>"
+    )
+
+
+def test_the_pages_of_the_list_are_files_and_each_leads_on_in_a_line_that_fits_a_phone():
+    seen, key = [], STEPS[0].key
+    for _ in STEPS:
+        seen.append(key)
+        key = following(key).key
+    assert (
+        sorted(seen) == sorted(step.key for step in STEPS)
+        and key == STEPS[0].key
+        and all(find_spec(f"pages.{step.key}") for step in STEPS)
+    )
+    assert max(len(step.invite) for step in STEPS) <= 47  # letters after "Next: " at 390 pixels
+    assert {path.stem for path in (Path(__file__).parents[2] / "pages").glob("*.py")} == {
+        step.key for step in STEPS
+    }
+
+
+def _of_runs():
+    import streamlit as st
+
+    from dashboard.ui.links import forget_other_runs
+
+    forget_other_runs("train", "20261124-100000-00000b")
+    st.write("drawn")
+
+
+def test_a_link_says_nothing_of_runs_that_are_not_shown():
+    app = AppTest.from_function(_of_runs)
+    kept = {
+        "train:step:20261124-100000-00000b": "3",
+        "train:head:example_run:cross": "0.1",
+        "train:seed": "2",
+        "decode:step:20261124-100000-00000a": "3",
+    }
+    for name, value in (
+        kept
+        | {
+            "train:head:20261124-100000-00000a:cross": "0.1",
+            "train:more:20261124-100000-00000c": "9",
+        }
+    ).items():
+        app.query_params[name] = value
+    assert set(app.run().query_params) == set(kept)
+
+
+# The glossary: no term twice, each on a page that exists, and the first use of one in a sentence is explained.
+
+
+def test_terms_stand_once_on_pages_that_exist_in_short_sentences_and_are_whole_words():
+    forms = [form.lower() for term in TERMS for form in (term.name, *term.forms)]
+    assert (
+        len(TERMS) >= 60
+        and not {form for form in forms if forms.count(form) > 1}
+        and {term.page for term in TERMS} <= {step.key for step in STEPS}
+    )
+    assert not [
+        term.name
+        for term in TERMS
+        if not term.text.endswith(".")
+        or not 1 <= len(re.findall(r"[.:](?:\s|$)", term.text)) <= 3
+        or len(term.text) > 170
+    ]
+    within = "tokenizer, a keynote, mid-beam, the value of a head"
+    assert explain(within, set()) == within
+
+
+def test_the_first_use_of_a_term_is_explained_and_no_tag_comes_through():
+    html = explain("Softmax <b> of a query; softmax again, and queries", set())
+    assert (
+        re.findall(r"<abbr[^>]*>([^<]*)</abbr>", html) == ["Softmax", "query"]
+        and re.sub(r"</?abbr[^>]*>", "", html)
+        == "Softmax &lt;b&gt; of a query; softmax again, and queries"
+    )
+    [title] = [term.text for term in TERMS if term.name == "softmax"]
+    assert f'aria-description="{title}"' in html and 'tabindex="0"' in html
+    tag = "<img src=x onerror=alert(1)>"
+    for text in (tag, f'a [b](http://x" {tag})', f"$1 {tag}$", f":small[{tag}]", f"``{tag}"):
+        assert "<img" not in explain_markdown(text)
+    assert explain_markdown("`a<b` $a<b$") == r"`a<b` $a\lt b$"
+
+
+def test_a_typed_text_finds_terms_by_name_before_those_by_explanation():
+    assert (
+        [term.name for term in matching(" SOFTMAX ")][0] == "softmax"
+        and len(matching("softmax")) > 2
+        and len(matching("")) == len(TERMS)
+        and matching("xyzzy") == []
+    )
+
+
+# The search of the sidebar: its saved list is what the lab has, and what is picked opens.
+
+
+def test_the_saved_list_is_what_the_lab_has():
+    saved = [*hits().values()]  # no two have the same title and line
+    assert saved == json.loads(json.dumps(collect())), "run make search"
+
+
+def test_what_is_picked_opens_also_on_its_own_page():
+    app = open_at("start")
+    for typed, key, value in [
+        ("sliding window", "mechanisms:mask", "local"),
+        ("Nyström", "mechanisms:kernel", "nystrom"),
+        ("Your own text", "train:task", "own_text"),
+        ("Why divide by", "questions:question", "scaling"),
+        ("softmax · term", "glossary:find", "softmax"),
+        ("perplexity", "glossary:find", "perplexity"),
+        ("One vector", "claims:choice", "bottleneck"),
+        ("Llama 3.1", "cards:model", "llama3"),
+        ("induction · model", "inside:model", "induction"),
+    ]:
+        app.session_state[PICKED] = next(one for one in hits() if typed in one)
+        app.run()
+        assert {one.key: one.value for one in (*app.selectbox, *app.text_input)}[
+            key
+        ] == value and not app.exception

@@ -306,7 +306,7 @@ def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
         jobs.start(small_run())
 
 
-def test_the_oldest_runs_go_and_only_ones_own(who, monkeypatch):
+def test_the_oldest_runs_go_only_ones_own_and_never_for_their_copy(who, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "runs=2")
     first, second = (ended(run_of(who(ANNA), seed=seed)) for seed in range(2))
     with who(BEN):
@@ -315,6 +315,8 @@ def test_the_oldest_runs_go_and_only_ones_own(who, monkeypatch):
         assert list_runs() == [his[1], last]
     with who(ANNA):
         assert list_runs() == [first, second]
+        copy = copy_run(first, "copy")
+        assert list_runs() == [first, copy] and not second.exists()
 
 
 def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypatch):
@@ -434,14 +436,6 @@ def test_elsewhere_nothing_is_bounded_and_the_documentation_has_every_limit_and_
         for name, (value, meaning) in visitors.LIMITS.items()
     ]
     assert "\n".join(rows) in text and all(f"`{name}`" in text for name in HOSTED_MODELS)
-
-
-def test_what_is_copied_is_not_deleted_for_its_copy(who, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "runs=2")
-    oldest, newer = (ended(run_of(who(ANNA), seed=seed)) for seed in range(2))
-    with who(ANNA):
-        copy = copy_run(oldest, "copy")
-        assert list_runs() == [oldest, copy] and not newer.exists()
 
 
 # Start, queue, stop and follow, with workers that are small scripts instead of training.
