@@ -528,77 +528,82 @@ def of(measure: str, values: Mapping[str, float], x: float | None = None) -> dic
     return {(condition, measure, x): value for condition, value in values.items()}
 
 
-# The conditions of claims whose measures are no curves, and their measures.
-FORMS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    "causal": (
-        (training.MASKED, training.OPEN),
-        (training.TEACHER, training.GENERATION, training.PADDING),
+# The measures of claims without curves: each with its conditions and where it is measured.
+Form = Sequence[tuple[str, Sequence[str], float | None]]
+
+
+def form(conditions: Sequence[str], *measures: str) -> Form:
+    """Measures of the same conditions."""
+    return [(measure, conditions, None) for measure in measures]
+
+
+MODELS = (why.ONE, why.FOUR, why.RECURRENT)
+ENDS = (why.ATTENTION, why.VECTOR, why.LARGE, why.LONGER)
+STACKS = (cost.HYBRID_FULL, cost.HYBRID_STACK, cost.HYBRID_LOCAL, cost.SIX_FULL, cost.ONE_IN_SIX)
+FORMS: dict[str, Form] = {
+    "advantages": [
+        *form(MODELS, why.PARAMETERS, why.MASS, why.ACCURACY),
+        (why.STEP_SECONDS, MODELS, why.LENGTHS[-1]),
+    ],
+    "bottleneck": [
+        (why.EXACT, ENDS, why.LONG),
+        (why.EXACT, ENDS, why.SHORT),
+        (why.SECONDS, (why.ATTENTION, why.LONGER), None),
+    ],
+    "iris": [
+        (why.HELD_OUT_ACCURACY, (why.TOKENS, why.ROW, why.LOGISTIC), None),
+        *form((why.TOKENS, why.ROW), why.EPOCHS, why.DIFFER),
+        *form((why.TOKENS,), why.IRIS_PARAMETERS, why.SEPALS),
+    ],
+    "causal": form(
+        (training.MASKED, training.OPEN), training.TEACHER, training.GENERATION, training.PADDING
     ),
-    "regularization": (
+    "regularization": form(
         (training.BASE, training.SMOOTHED, training.DROPPED, training.COLD),
-        (training.PERPLEXITY, training.BLEU),
+        training.PERPLEXITY,
+        training.BLEU,
     ),
-    "depth": ([*training.RESIDUALS], (training.BITS,)),
-    "ladder": ([*cost.SIZES], (cost.BITS, cost.ACCURACY, cost.PARAMETERS, cost.LATENCY)),
-    "groups": ([*cost.PROJECTIONS], (cost.BITS, cost.CACHE)),
-    "roles": (
-        (heads.SENTENCES_OF, heads.MESSAGES),
-        (heads.RANKS, heads.SCORE_LEFT, heads.EFFECT),
+    "depth": form([*training.RESIDUALS], training.BITS),
+    "ladder": form([*cost.SIZES], cost.BITS, cost.ACCURACY, cost.PARAMETERS, cost.LATENCY),
+    "groups": form([*cost.PROJECTIONS], cost.BITS, cost.CACHE),
+    "hybrid": form(STACKS, cost.EXACT, cost.LONG_CACHE),
+    "roles": form(
+        (heads.SENTENCES_OF, heads.MESSAGES), heads.RANKS, heads.SCORE_LEFT, heads.EFFECT
     ),
-    "differential": (
-        (scores.SOFTMAX, scores.DIFFERENTIAL),
-        (scores.RECALL_ACCURACY, scores.ANSWER, scores.NOISE),
+    "explanation": [
+        (meaning.BY_GRADIENT, (meaning.CONTEXT,), None),
+        (meaning.BY_ABLATION, (meaning.CONTEXT, meaning.ALONE), None),
+        (meaning.OTHER, (meaning.CONTEXT,), None),
+        (meaning.ACCURACY, (meaning.GUIDED, meaning.UNIFORM), None),
+    ],
+    "sinks": [
+        (meaning.WEIGHT, [*meaning.CHOICES], None),
+        (meaning.HIDDEN, (meaning.SOFTMAX,), None),
+    ],
+    "scores": [
+        (scores.LOSS, [*scores.SCORES], scores.SIZES[0]),
+        (scores.LOSS, [*scores.SCORES], scores.LARGE),
+        (scores.TIME, (scores.DOT, scores.ADDITIVE), scores.LARGE),
+        (scores.IN_TIME, (scores.SCALED, scores.ADDITIVE), None),
+    ],
+    "differential": form(
+        (scores.SOFTMAX, scores.DIFFERENTIAL), scores.RECALL_ACCURACY, scores.ANSWER, scores.NOISE
     ),
-    "concatenation": (
-        (positions.ADDED, positions.JOINED, positions.NONE),
-        (positions.ACCURACY,),
-    ),
+    "concatenation": form((positions.ADDED, positions.JOINED, positions.NONE), positions.ACCURACY),
 }
 
 
 def rows(key: str, *numbers: Sequence[float]) -> dict:
     """The numbers of each measure, by condition."""
-    conditions, measures = FORMS[key]
     return {
-        (condition, measure, None): value
-        for measure, values in zip(measures, numbers, strict=True)
+        (condition, measure, x): value
+        for (measure, conditions, x), values in zip(FORMS[key], numbers, strict=True)
         for condition, value in zip(conditions, values, strict=True)
     }
 
 
 def curve(condition: str, measure: str, xs, value) -> dict:
     return {(condition, measure, x): value(x) for x in xs}
-
-
-def advantages(parameters, seconds, accuracy, mass):
-    """One head has 100 parameters; the seconds are those of one head, four, and cells at the last length."""
-    models = (why.ONE, why.FOUR, why.RECURRENT)
-    return (
-        of(why.PARAMETERS, dict(zip(models, (100.0, parameters, 60.0), strict=True)))
-        | of(why.MASS, dict(zip(models, (mass[0], *mass), strict=True)))
-        | of(why.ACCURACY, dict(zip(models, (accuracy, accuracy, 0.5), strict=True)))
-        | of(why.STEP_SECONDS, dict(zip(models, seconds, strict=True)), why.LENGTHS[-1])
-    )
-
-
-def bottleneck(attention, vector, others, seconds):
-    ends = {why.ATTENTION: attention, why.VECTOR: vector, why.LARGE: others, why.LONGER: others}
-    return (
-        of(why.EXACT, ends, why.LONG)
-        | of(why.EXACT, dict.fromkeys(ends, 0.9), why.SHORT)
-        | of(why.SECONDS, {why.ATTENTION: 10.0, why.LONGER: seconds})
-    )
-
-
-def iris(accuracy, logistic, parameters, differ, sepals):
-    both = (why.TOKENS, why.ROW)
-    return (
-        of(why.HELD_OUT_ACCURACY, dict.fromkeys(both, accuracy) | {why.LOGISTIC: logistic})
-        | of(why.EPOCHS, dict.fromkeys(both, 20.0))
-        | of(why.DIFFER, dict.fromkeys(both, differ))
-        | of(why.IRIS_PARAMETERS, {why.TOKENS: parameters})
-        | of(why.SEPALS, {why.TOKENS: sepals})
-    )
 
 
 def norm(*bits, growth):
@@ -645,18 +650,6 @@ def costs(powers, linear_at_128, lost, fused=0.1):
     )
 
 
-def hybrid(stack, sixth, local, cache=0.25, sixth_cache=0.17):
-    exact = {
-        cost.HYBRID_FULL: 0.9,
-        cost.HYBRID_STACK: stack,
-        cost.HYBRID_LOCAL: local,
-        cost.SIX_FULL: 0.95,
-        cost.ONE_IN_SIX: sixth,
-    }
-    caches = {cost.HYBRID_STACK: 100 * cache, cost.ONE_IN_SIX: 100 * sixth_cache}
-    return of(cost.EXACT, exact) | of(cost.LONG_CACHE, dict.fromkeys(exact, 100.0) | caches)
-
-
 def many_heads(one, eight, reversed_by_eight, cost_of_a_head):
     names = (heads.ONE, heads.FOUR, heads.EIGHT)
     return (
@@ -680,21 +673,6 @@ def induction(start, end, fall, score=0.1, loss=3.0):
         | curve(heads.ONE_LAYER, heads.SCORE, shares, lambda x: score)
         | curve(heads.ONE_LAYER, heads.LOSS, shares, lambda x: loss)
     )
-
-
-def explanation(context, other, alone, guided):
-    """τ with context and alone, the divergence of other weights, the accuracy by the GRU's weights."""
-    return (
-        of(meaning.BY_GRADIENT, {meaning.CONTEXT: context})
-        | of(meaning.BY_ABLATION, {meaning.CONTEXT: context, meaning.ALONE: alone})
-        | of(meaning.OTHER, {meaning.CONTEXT: other})
-        | of(meaning.ACCURACY, {meaning.GUIDED: guided, meaning.UNIFORM: 0.7})
-    )
-
-
-def sinks(weight, others, hidden):
-    weights = dict.fromkeys(meaning.CHOICES, others) | {meaning.SOFTMAX: weight}
-    return of(meaning.WEIGHT, weights) | of(meaning.HIDDEN, {meaning.SOFTMAX: hidden})
 
 
 def extrapolation(order, error, *, sinusoidal, learned, rope, yarn, alibi):
@@ -730,16 +708,6 @@ def path(decay, attention_decay, crosses_at, waiting):
     )
 
 
-def kinds_of_score(small, times, dot, scaled, in_time):
-    even = dict.fromkeys(scores.SCORES, 1.0)
-    return (
-        of(scores.LOSS, even | {scores.DOT: small}, scores.SIZES[0])
-        | of(scores.LOSS, even | {scores.DOT: dot, scores.SCALED: scaled}, scores.LARGE)
-        | of(scores.TIME, {scores.DOT: times[0], scores.ADDITIVE: times[1]}, scores.LARGE)
-        | of(scores.IN_TIME, {scores.SCALED: in_time, scores.ADDITIVE: 1.0})
-    )
-
-
 def scaling(gradient, accuracy, variance=1.0):
     divided, unscaled, sizes = scores.DIVIDED, scores.UNSCALED, scores.KEY_SIZES
     return (
@@ -768,19 +736,23 @@ FLAT = dict.fromkeys(("sinusoidal", "learned", "yarn"), (3.0, 3.0))
 # is not so of all parts, the outcome of each: + holds, - refuted, ? cannot be told.
 RULES: dict = {
     "advantages": (
-        (advantages(400.0, (1.0, 1.05, 3.0), 0.9, (0.9, 0.2)), 0.001),
-        (advantages(100.0, (1.0, 2.0, 0.5), 0.4, (0.2, 0.9)), 0.001),
-        (advantages(101.0, (1.0, 1.25, 1.1), 0.52, (0.5, 0.5)), 0.3),
+        (rows("advantages", (100, 400, 60), (0.9, 0.9, 0.2), (0.9, 0.9, 0.5), (1, 1.05, 3)), 0.001),
+        (rows("advantages", (100, 100, 60), (0.2, 0.2, 0.9), (0.4, 0.4, 0.5), (1, 2, 0.5)), 0.001),
+        (rows("advantages", (100, 101, 60), [0.5] * 3, (0.52, 0.52, 0.5), (1, 1.25, 1.1)), 0.3),
     ),
     "bottleneck": (
-        (bottleneck(0.85, 0.0, 0.3, 15.0), 0.001),
-        (bottleneck(0.3, 0.85, 0.85, 8.0), 0.001),
-        (bottleneck(0.7, 0.65, 0.6, 10.0), 0.4),
+        (rows("bottleneck", (0.85, 0.0, 0.3, 0.3), [0.9] * 4, (10, 15)), 0.001),
+        (rows("bottleneck", (0.3, 0.85, 0.85, 0.85), [0.9] * 4, (10, 8)), 0.001),
+        (rows("bottleneck", (0.7, 0.65, 0.6, 0.6), [0.9] * 4, (10, 10)), 0.4),
     ),
     "iris": (
-        (iris(0.96, 0.9, 15_000, 0.1, 0.8), 0.001, "+++++?"),  # ten seeds of ten may be nine of ten
-        (iris(0.8, 0.9, 102_467, 0.0, 0.2), 0.0),
-        (iris(0.96, 0.95, 15_000, 0.01, 0.7), 0.5),
+        (
+            rows("iris", (0.96, 0.96, 0.9), [20] * 2, [0.1] * 2, [15_000], [0.8]),
+            0.001,
+            "+++++?",
+        ),  # ten seeds of ten may be nine of ten
+        (rows("iris", (0.8, 0.8, 0.9), [20] * 2, [0] * 2, [102_467], [0.2]), 0.0),
+        (rows("iris", (0.96, 0.96, 0.95), [20] * 2, [0.01] * 2, [15_000], [0.7]), 0.5),
     ),
     "causal": (
         (rows("causal", (2.0, 0.1), (2.0, 6.0), (1e-7, 0.1)), 0.01),
@@ -818,9 +790,9 @@ RULES: dict = {
         (rows("groups", (3.0, 3.03, 3.03), (256.0, 76.0, 256.0)), 0.05),
     ),
     "hybrid": (
-        (hybrid(0.9, 0.95, 0.3), 0.005),
-        (hybrid(0.5, 0.5, 0.5, 0.5, 0.5), 0.005),
-        (hybrid(0.85, 0.9, 0.65, 0.3, 0.2), 0.2),
+        (rows("hybrid", (0.9, 0.9, 0.3, 0.95, 0.95), (100, 25, 100, 100, 17)), 0.005),
+        (rows("hybrid", (0.9, 0.5, 0.5, 0.95, 0.5), (100, 50, 100, 100, 50)), 0.005),
+        (rows("hybrid", (0.9, 0.85, 0.65, 0.95, 0.9), (100, 30, 100, 100, 20)), 0.2),
     ),
     "heads": (
         (many_heads(3.2, 3.0, 0.9, 0.004), 1e-4),
@@ -838,14 +810,14 @@ RULES: dict = {
         (rows("roles", [0.8] * 2, [0.8] * 2, [0.3] * 2), 0.4),
     ),
     "explanation": (
-        (explanation(0.3, 0.6, 0.8, 0.8), 0.01),
-        (explanation(0.7, 0.1, 0.7, 0.6), 0.01),
-        (explanation(0.5, 0.35, 0.6, 0.72), 0.4),
+        (rows("explanation", [0.3], (0.3, 0.8), [0.6], (0.8, 0.7)), 0.01),
+        (rows("explanation", [0.7], (0.7, 0.7), [0.1], (0.6, 0.7)), 0.01),
+        (rows("explanation", [0.5], (0.5, 0.6), [0.35], (0.72, 0.7)), 0.4),
     ),
     "sinks": (
-        (sinks(0.8, 0.1, 0.5), 0.01),
-        (sinks(0.3, 0.3, 0.01), 0.01),
-        (sinks(0.5, 0.25, 0.1), 0.3),
+        (rows("sinks", (0.8, 0.1, 0.1, 0.1), [0.5]), 0.01),
+        (rows("sinks", (0.3, 0.3, 0.3, 0.3), [0.01]), 0.01),
+        (rows("sinks", (0.5, 0.25, 0.25, 0.25), [0.1]), 0.3),
     ),
     "positions": (
         (
@@ -886,9 +858,9 @@ RULES: dict = {
         (path(0.93, 0.965, 1.5 * positions.SIZE, 2.0), 0.7),
     ),
     "scores": (
-        (kinds_of_score(1.0, (10, 20), 1.5, 1.0, 0.6), 0.002),
-        (kinds_of_score(2.0, (20, 10), 0.8, 2.0, 1.6), 0.002),
-        (kinds_of_score(1.0, (10, 11), 1.1, 1.2, 1.0), 0.4),
+        (rows("scores", (1, 1, 1), (1.5, 1, 1), (10, 20), (0.6, 1)), 0.002),
+        (rows("scores", (2, 1, 1), (0.8, 2, 1), (20, 10), (1.6, 1)), 0.002),
+        (rows("scores", (1, 1, 1), (1.1, 1.2, 1), (10, 11), (1, 1)), 0.4),
     ),
     "scaling": (
         (scaling(0.02, 0.5), 0.01),
@@ -923,9 +895,6 @@ def test_the_rule_confirms_refutes_and_abstains(key):
 
 
 def test_a_guess_is_answered_by_the_numbers():
-    confirmed, refuted, _ = (results(world) for world, *_ in RULES["advantages"])
-    answer = instance(why.ADVANTAGES.guess, Pick).answer
-    assert answer(confirmed) == 2 and answer(refuted) == 0
     assert (
         instance(cost.LADDER.guess, Pick).answer(
             results(rows("ladder", (3.5, 3.2, 3.4), [0.5] * 3, (1.0, 5.0, 25.0), (1.0, 1.5, 2.25)))
