@@ -129,8 +129,6 @@ CHANGES = {
 }
 # What st.cache_data keeps in memory is of these packages.
 CACHED = {"streamlit", "dashboard", "core", "numpy", "pandas", "altair", "torch", "collections"}
-AT = {"os.remove", "os.rmdir"}
-COPIES = {"shutil.copyfile", "shutil.copytree"}  # from the first path, to the second
 BASES = "fuzz-base-"  # folders that cases copy: read, and never changed
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # What makes classes and functions of text that is its own.
@@ -182,7 +180,7 @@ class Audit:
                 (
                     f"/proc/self/fd/{part}"
                     for part in args
-                    if isinstance(part, int) and part >= 0 and event in AT
+                    if isinstance(part, int) and part >= 0 and event in {"os.remove", "os.rmdir"}
                 ),
                 "",
             )  # the folder that a relative path begins in
@@ -191,7 +189,7 @@ class Audit:
                 for part in args
                 if isinstance(part, str | bytes | os.PathLike)
             ]
-            paths = paths[1:] if event in COPIES else paths
+            paths = paths[1:] if event in {"shutil.copyfile", "shutil.copytree"} else paths
             self.faults += [f"{event} {path!r}" for path in paths if not self.inside(path, True)]
         elif event == "exec":
             if getattr(args[0], "co_filename", "<").startswith("<") and not _made():
@@ -279,9 +277,6 @@ def reset_peak() -> int:
 # A door: a way by which something that somebody else wrote comes into the lab, and what may come of it.
 
 
-Enter = Callable[[Any, Path], object]
-
-
 @dataclass(frozen=True)
 class Door:
     """`enter` reads a case, with a folder for what it writes; `errors` are those whose message a person reads.
@@ -291,7 +286,7 @@ class Door:
 
     name: str
     cases: st.SearchStrategy[Any]
-    enter: Enter
+    enter: Callable[[Any, Path], object]
     errors: tuple[type[Exception], ...]
     short: int = 60
 
@@ -314,18 +309,11 @@ CELLS: Any = SimpleNamespace(
 )
 SCORES = torch.randn(2, H, T, S, generator=torch.Generator().manual_seed(0))
 FORMULA = "i j h T S score where ( ) , + - * / % ** < <= == and or not 1 2. abs min exp 1e30 log sqrt".split()
-FORMULAS = (
-    "score - 0.5*abs(i-j)",
-    "j <= i and i - j < 3 or j == 0",
-    "where(h == 0, score, score/sqrt(1+i))",
-)
 MECHANISMS = tuple(codec.to_text(item.config(16, 2)) for item in PRESETS[:12]) + (
     "d=16 h=2 position=alibi mask=and(causal,local(window=3)) normalizer=softmax(temperature=0.5)",
     "position=formula(formula='score / (i - j)')",
     "mask=causal;mask=local(window=2);kernel=exact",
 )
-CODES = ("Ann Lee 1A2B-3C01-F2AA-BB11", "x 0000-0000-0000-0000")
-ANSWERS = ("0.25", "1 2\n3 4", "[[1, 2], [3, 4]]", "j <= i", "score - abs(j - i)/2", "L3·H1")
 QUESTIONS = tuple(
     make_question(kind, "?", answer, tolerance=0.01)
     for kind, answer in (
@@ -336,18 +324,6 @@ QUESTIONS = tuple(
         ("score", "score - i"),
     )
 )
-MODELS = (
-    "distilbert/distilgpt2",
-    "owner/name@refs/pr/1",
-    "https://huggingface.co/a/b/tree/main",
-    "gpt2",
-)
-LESSONS = (
-    "https://host/lab/masks?masks:tokens=a+b&m=1&m=2&lesson=x&embed=true",
-    "http://host:8501/",
-    "masks?a=b",
-)
-MATRICES = ("1,2|1,0;0,1|3;4", "1|1|1", "1,2;3,4|5,6;7,8|9;1")
 
 ANY = st.text(max_size=60)
 
@@ -358,7 +334,11 @@ def near(*texts: str) -> st.SearchStrategy[str]:
 
 
 FORMULA_TEXTS = (
-    near(*FORMULAS)
+    near(
+        "score - 0.5*abs(i-j)",
+        "j <= i and i - j < 3 or j == 0",
+        "where(h == 0, score, score/sqrt(1+i))",
+    )
     | st.lists(st.sampled_from(FORMULA), max_size=24).map(" ".join)
     | st.text("ijhTS score0123456789.+-*/%<>=!()&|,^eandornotwhmixqlg_[]{}'\"\\\n", max_size=60)
 )
@@ -531,80 +511,6 @@ def open_link(case: tuple[str, dict[str, str]], _: Path) -> None:
         app.query_params[name] = value
     app.run()
     assert not app.exception, [element.value for element in app.exception]
-
-
-TEXT_DOORS = (
-    Door("score formula", FORMULA_TEXTS, formula("score"), (FormulaError,), 120),
-    Door("mask formula", FORMULA_TEXTS, formula("mask"), (FormulaError,), 120),
-    Door(
-        "mechanism in a link",
-        near(*MECHANISMS) | st.text("dh=16 posit(),'\\.abc_~-", max_size=80),
-        mechanism,
-        WORDS,
-        160,
-    ),
-    Door(
-        "pattern of layers in a link",
-        near(*MECHANISMS),
-        lambda text, _: held(codec.pattern_from_text(text, (16, 2))),
-        WORDS,
-        60,
-    ),
-    Door(
-        "choice in a link",
-        st.tuples(
-            st.sampled_from(["mask", "position", "score", "normalizer"]),
-            near(
-                "and(causal,local(window=3))",
-                "alibi",
-                "softmax(temperature=0.5)",
-                "formula(formula='i - j')",
-            ),
-        ),
-        lambda case, _: held(codec.choice_from_text(case[1], case[0])),
-        WORDS,
-        60,
-    ),
-    Door("link of Compare", seeded(query), compare, (), 60),
-    Door(
-        "matrices in a link",
-        near(*MATRICES),
-        lambda text, _: check_matrices(parse_matrices(text)),
-        WORDS,
-        60,
-    ),
-    Door(
-        "lesson in a link",
-        near(encode(decode("attention"))) | st.sampled_from(PIECES),
-        lambda text, _: decode(text),
-        (LessonError,),
-        60,
-    ),
-    Door(
-        "link in a lesson",
-        near(*LESSONS),
-        lambda text, _: held(page_query(parse_link(text)[1])),
-        (LessonError,),
-        60,
-    ),
-    Door("code of a student", near(*CODES), lambda text, _: read_code(text), (LessonError,), 60),
-    Door(
-        "answer of a student",
-        st.tuples(st.sampled_from(QUESTIONS), near(*ANSWERS)),
-        lambda case, _: case[0].check(case[1]),
-        (LessonError,),
-        60,
-    ),
-    Door("name of a model", near(*MODELS), hub_name, (PretrainedError,), 60),
-    Door("values of a link", seeded(texts), read_texts, (), 6),
-    Door(
-        "pairs of a link",
-        seeded(lambda rng: near_to(rng.choice(("3.1_0.2", "2.4", "1")), rng)),
-        read_pairs,
-        (),
-    ),
-    Door("link of a page", seeded(link), open_link, (), 10),  # each draws the whole page
-)
 
 
 # What the pages, the workers and the shell read of folders and files, and how these are put wrong.
@@ -1151,7 +1057,100 @@ def lesson(rng: random.Random, _: Path) -> None:
 ROWS = st.text(alphabet='ab1.,;|\t\n\r" \x00é', max_size=120)
 LABELS = "text,label\n" + "\n".join(f"sentence {i},{'ab'[i % 2]}" for i in range(12))
 DOORS = (
-    *TEXT_DOORS,
+    Door("score formula", FORMULA_TEXTS, formula("score"), (FormulaError,), 120),
+    Door("mask formula", FORMULA_TEXTS, formula("mask"), (FormulaError,), 120),
+    Door(
+        "mechanism in a link",
+        near(*MECHANISMS) | st.text("dh=16 posit(),'\\.abc_~-", max_size=80),
+        mechanism,
+        WORDS,
+        160,
+    ),
+    Door(
+        "pattern of layers in a link",
+        near(*MECHANISMS),
+        lambda text, _: held(codec.pattern_from_text(text, (16, 2))),
+        WORDS,
+        60,
+    ),
+    Door(
+        "choice in a link",
+        st.tuples(
+            st.sampled_from(["mask", "position", "score", "normalizer"]),
+            near(
+                "and(causal,local(window=3))",
+                "alibi",
+                "softmax(temperature=0.5)",
+                "formula(formula='i - j')",
+            ),
+        ),
+        lambda case, _: held(codec.choice_from_text(case[1], case[0])),
+        WORDS,
+        60,
+    ),
+    Door("link of Compare", seeded(query), compare, (), 60),
+    Door(
+        "matrices in a link",
+        near("1,2|1,0;0,1|3;4", "1|1|1", "1,2;3,4|5,6;7,8|9;1"),
+        lambda text, _: check_matrices(parse_matrices(text)),
+        WORDS,
+        60,
+    ),
+    Door(
+        "lesson in a link",
+        near(encode(decode("attention"))) | st.sampled_from(PIECES),
+        lambda text, _: decode(text),
+        (LessonError,),
+        60,
+    ),
+    Door(
+        "link in a lesson",
+        near(
+            "https://host/lab/masks?masks:tokens=a+b&m=1&m=2&lesson=x&embed=true",
+            "http://host:8501/",
+            "masks?a=b",
+        ),
+        lambda text, _: held(page_query(parse_link(text)[1])),
+        (LessonError,),
+        60,
+    ),
+    Door(
+        "code of a student",
+        near("Ann Lee 1A2B-3C01-F2AA-BB11", "x 0000-0000-0000-0000"),
+        lambda text, _: read_code(text),
+        (LessonError,),
+        60,
+    ),
+    Door(
+        "answer of a student",
+        st.tuples(
+            st.sampled_from(QUESTIONS),
+            near("0.25", "1 2\n3 4", "[[1, 2], [3, 4]]", "j <= i", "score - abs(j - i)/2", "L3·H1"),
+        ),
+        lambda case, _: case[0].check(case[1]),
+        (LessonError,),
+        60,
+    ),
+    Door(
+        "name of a model",
+        near(
+            "distilbert/distilgpt2",
+            "owner/name@refs/pr/1",
+            "https://huggingface.co/a/b/tree/main",
+            "gpt2",
+        ),
+        hub_name,
+        (PretrainedError,),
+        60,
+    ),
+    Door("values of a link", seeded(texts), read_texts, (), 6),
+    Door(
+        "pairs of a link",
+        seeded(lambda rng: near_to(rng.choice(("3.1_0.2", "2.4", "1")), rng)),
+        read_pairs,
+        (),
+    ),
+    Door("link of a page", seeded(link), open_link, (), 10),  # each draws the whole page
     Door("archive of a run", RANDOM, unpack, (ValueError,), 60),
     Door("folder of a run", RANDOM, run_folder, (), 40),
     Door("settings", RANDOM, config, (ValueError,), 100),
