@@ -279,18 +279,24 @@ def test_every_uploaded_file_is_counted_where_a_page_reads_it():
     assert len(uploaders) >= 4 and all(any(calls(path, "admit_upload")) for path in uploaders)
 
 
-def test_one_module_takes_what_is_internal_of_streamlit():
-    internal = re.compile(r"streamlit\.(runtime|proto|elements|web|config|file_util)\b")
+@pytest.mark.parametrize(
+    ("pattern", "places"),
+    [
+        (
+            r"streamlit\.(runtime|proto|elements|web|config|file_util)\b",
+            {"dashboard/server/streamlit_internals.py"},
+        ),
+        # A plug-in's folder is written back for the workers, and secrets of Streamlit become variables.
+        (
+            r"environ(\.get\(|\[)[^\n]*(ATTENTION_LAB|VARIABLE|HOSTED)",
+            {"core/plugins.py"},
+        ),
+    ],
+    ids=["what is internal of Streamlit", "a variable of the lab"],
+)
+def test_few_modules_take(pattern, places):
     files = (*LAB, ROOT / "streamlit_app.py")
-    found = {path.name for path in files if internal.search(path.read_text("utf-8"))}
-    assert found == {"streamlit_internals.py"}
-
-
-def test_nothing_else_reads_a_variable_of_the_lab():
-    # A plug-in's folder is written back for the workers, and secrets of Streamlit become variables.
-    reads = re.compile(r"environ(\.get\(|\[)[^\n]*(ATTENTION_LAB|VARIABLE|HOSTED)")
-    found = {path for path in LAB if reads.search(path.read_text("utf-8"))}
-    assert found <= {CORE / "plugins.py", CORE / "settings.py"}
+    assert {name(path) for path in files if re.search(pattern, path.read_text("utf-8"))} == places
 
 
 def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():

@@ -276,7 +276,7 @@ def test_the_commands_of_the_page_name_what_is_there():
         config.get_option(option)
 
 
-def test_the_citation_is_valid_and_of_this_version():
+def test_the_citation_is_valid_and_of_this_version_as_is_the_changelog_which_dates_the_others():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (
         {"cff-version", "message", "title", "authors"}
@@ -298,9 +298,6 @@ def test_the_citation_is_valid_and_of_this_version():
         author.keys() <= {"name", "website", "email", "orcid"} for author in citation["authors"]
     )
     assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
-
-
-def test_the_changelog_begins_with_this_version_and_dates_the_others():
     headings = re.findall(
         r"^## (.*)$", (ROOT / "docs" / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
     )
@@ -368,8 +365,10 @@ DOCKERFILE = (ROOT / ".devcontainer" / "Dockerfile").read_text(encoding="utf-8")
 PORT = int(re.search(r"EXPOSE (\d+)", DOCKERFILE)[1])
 COMMAND = json.loads(re.search(r"^CMD (.*)", DOCKERFILE, re.M)[1])
 COMPOSE = yaml.safe_load((ROOT / "docs" / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
-KUBERNETES = (ROOT / "docs" / "deploy" / "kubernetes.yaml").read_text(encoding="utf-8")
-PARTS = {part["kind"]: part for part in yaml.safe_load_all(KUBERNETES)}
+PARTS = {
+    part["kind"]: part
+    for part in yaml.safe_load_all((ROOT / "docs/deploy/kubernetes.yaml").read_text("utf-8"))
+}
 (CONTAINER,) = PARTS["StatefulSet"]["spec"]["template"]["spec"]["containers"]
 
 
@@ -512,11 +511,6 @@ def test_a_reader_comes_back_to_the_server_that_has_their_runs():
 EXTRAS = {
     name: [*map(Requirement, lines)] for name, lines in PROJECT["optional-dependencies"].items()
 }
-PLATFORMS = {
-    "linux": ("Linux", "x86_64"),
-    "darwin": ("Darwin", "arm64"),
-    "win32": ("Windows", "AMD64"),
-}
 ENVIRONMENTS = [
     {
         **default_environment(),
@@ -528,7 +522,11 @@ ENVIRONMENTS = [
         "platform_machine": machine,
         "os_name": "nt" if platform == "win32" else "posix",
     }
-    for platform, (system, machine) in PLATFORMS.items()
+    for platform, system, machine in (
+        ("linux", "Linux", "x86_64"),
+        ("darwin", "Darwin", "arm64"),
+        ("win32", "Windows", "AMD64"),
+    )
     for minor in (11, 12, 13)
 ]
 
@@ -588,9 +586,12 @@ def needs(environment: Mapping[str, Any]) -> Iterator[tuple[Requirement, str]]:
             ]
 
 
-def test_requirements_name_the_constraints():
+def test_requirements_name_the_constraints_and_no_project_of_another_name():
     assert lines_of("requirements.txt")[0] == "-c constraints.txt"
     assert lines_of("dashboard/requirements.txt")[-1] == "-r ../requirements.txt"
+    # A requirement that needs CUDA itself would add several GB to every plain install.
+    other = re.compile("nvidia|torchvision|torchaudio|triton|cuda")
+    assert not [one for one in REQUIREMENTS if other.search(one.name) or "+cu" in str(one)]
 
 
 def test_every_constraint_is_one_version_that_every_index_has():
@@ -634,13 +635,7 @@ def test_what_is_installed_is_what_is_pinned():
     assert {name: installed[name] for name in names} == {name: versions.get(name) for name in names}
 
 
-def test_no_project_of_another_name_is_asked_for():
-    # A requirement that needs CUDA itself would add several GB to every plain install.
-    other = re.compile("nvidia|torchvision|torchaudio|triton|cuda")
-    assert not [one for one in REQUIREMENTS if other.search(one.name) or "+cu" in str(one)]
-
-
-def test_workflows_may_only_read_and_name_actions_by_their_commit():
+def test_workflows_may_only_read_name_actions_by_their_commit_and_one_installs_every_day():
     for file in sorted((ROOT / ".github" / "workflows").glob("*.yml")):
         workflow = yaml.safe_load(file.read_text("utf-8"))
         steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
@@ -652,9 +647,7 @@ def test_workflows_may_only_read_and_name_actions_by_their_commit():
         assert not [step["run"] for step in steps if "pip install" in step.get("run", "")], (
             "make installs the pins"
         )
-
-
-def test_a_page_of_a_fresh_install_is_opened_every_day():
+    # A page of a fresh install is opened every day.
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "weather.yml").read_text("utf-8"))
     assert workflow[True]["schedule"] and any(
         "make fresh" in step.get("run", "")  # YAML 1.1 reads `on` as true

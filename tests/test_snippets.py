@@ -114,8 +114,10 @@ def test_the_mechanism_that_it_adds(without_new_entries):
     )
     seen = torch.arange(1.0, 6.0)[:, None]
     torch.testing.assert_close(steps.weights, steps.scores.relu().tril() / seen)
-    with pytest.raises(ConfigError, match="(?s)fused.*additive"):  # what it says about a refusal
-        AttentionConfig(score="additive", kernel="fused")
+    # What it says about a refusal
+    pytest.raises(ConfigError, AttentionConfig, score="additive", kernel="fused").match(
+        "(?s)fused.*additive"
+    )
 
 
 @each("document", DOCUMENTS)

@@ -436,8 +436,7 @@ def test_a_setting_names_who_may_show_the_lab_in_a_frame_and_writes_no_other_dir
         "a\nb",
     ):
         monkeypatch.setenv("ATTENTION_LAB_FRAMES", setting)
-        with pytest.raises(ValueError, match="ATTENTION_LAB_FRAMES takes addresses"):
-            client().get("/")
+        pytest.raises(ValueError, client().get, "/").match("ATTENTION_LAB_FRAMES takes addresses")
 
 
 ONES_OWN = ["localhost", "localhost:8501", "127.0.0.1:8501", "[::1]:8501", "192.168.1.7:8501"]
