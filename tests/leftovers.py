@@ -15,13 +15,11 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("core", "dashboard", "pages", "benchmarks")
-STATUS = ("git", "status", "--porcelain", "--untracked-files=all")
 OPTIONS = ("argparse", "typer", "streamlit.web.cli")  # by which a command knows --help
 
 
 def sources() -> Iterator[Path]:
-    for folder in FOLDERS:
+    for folder in ("core", "dashboard", "pages", "benchmarks"):
         yield from (ROOT / folder).rglob("*.py")
 
 
@@ -58,7 +56,12 @@ def other_code() -> list[str]:
 
 def new_files(before: str) -> list[str]:
     """The lines of `git status` that were not there before; none where there is no repository."""
-    done = subprocess.run(STATUS, cwd=ROOT, capture_output=True, encoding="utf-8")
+    done = subprocess.run(
+        ("git", "status", "--porcelain", "--untracked-files=all"),
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+    )
     return sorted(set(done.stdout.splitlines()) - set(before.splitlines()))
 
 

@@ -22,7 +22,6 @@ PYTHON = (CORE, DASHBOARD, PAGES, TESTS, ROOT / "benchmarks", ROOT / "docs")
 
 # What a part must not import.
 MODELS = ("core.models", "core.tasks", "core.training", "core.models.decoding", "core.pretrained")
-MODEL_SIDE = (*MODELS, "core.runs")
 TRAINING = (
     "config",
     "diagnosis",
@@ -33,7 +32,7 @@ TRAINING = (
 )  # no command
 FORBIDDEN = {
     "core": ("streamlit", "altair", "dashboard", "pages"),
-    "core.attention": MODEL_SIDE,
+    "core.attention": (*MODELS, "core.runs"),
     "core.attention.basics": ("core.attention",),
     "core.models": ("core.tasks", "core.training", "core.runs"),
     "core.tasks": ("core.training", "core.runs"),

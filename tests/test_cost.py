@@ -225,14 +225,11 @@ def test_neither_the_closed_form_nor_the_peak_reads_the_process():
     assert torch.get_num_threads() == 3
 
 
-DRAWN = 100
-
-
 def test_any_configuration_costs_what_pytorch_counts_and_about_what_it_allocates():
     # All to the last product; a bound where a plan reads a learned mask, or decays strong enough are cut in halves.
     # Bytes within a quarter, but for five of a hundred, and none is off by half.
     rng, ratios = random.Random(11), dict[str, float]()
-    for one in (drawn(rng) for _ in range(DRAWN)):
+    for one in (drawn(rng) for _ in range(100)):
         cost, (flops, held) = attention_cost(*one), taken(*one)
         at_most = closed_form_cost(one[0], 1).at_most
         assert (

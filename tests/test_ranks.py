@@ -23,10 +23,7 @@ def by_counting(first: np.ndarray, second: np.ndarray) -> float:
     return agree / np.sqrt(one * two)
 
 
-numbers = st.lists(st.integers(0, 5), min_size=3, max_size=9)
-
-
-@given(numbers, st.integers(0, 2**31))
+@given(st.lists(st.integers(0, 5), min_size=3, max_size=9), st.integers(0, 2**31))
 def test_kendall_counts_pairs(first, seed):
     first = np.array(first, float)
     second = np.random.default_rng(seed).integers(0, 4, len(first)).astype(float)

@@ -131,9 +131,6 @@ def test_old_record_and_outcome() -> None:
 # What the environment sets, typed; what cannot be read names its variable.
 
 
-ROOT = Path(__file__).resolve().parents[1]
-
-
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch):
     for field in fields(LabSettings):
@@ -189,7 +186,8 @@ def test_an_earlier_variable_is_not_passed_over(monkeypatch, name, place):
 
 def test_every_variable_and_limit_is_documented():
     text = "".join(
-        (ROOT / "docs" / name).read_text("utf-8") for name in ("install.md", "scaling.md")
+        (Path(__file__).resolve().parents[1] / "docs" / name).read_text("utf-8")
+        for name in ("install.md", "scaling.md")
     )
     wanted = {PREFIX + field.name.upper() for field in fields(LabSettings)}
     wanted |= {field.name for kind in (Limits, RayWorker) for field in fields(kind)}

@@ -206,7 +206,6 @@ BESIDE: list[dict[str, Any]] = [
     {"mask": "moba"},
     {"normalizer": "sparsemax", "mask": LOCAL},
 ]
-USUAL: dict[str, Any] = {"d_model": 40, "num_heads": 4}
 ROWS: list[tuple[Choice, dict[str, Any], tuple[Any, ...]]] = [
     *((kernel, {}, SIZES) for kernel in [*FEW, *MORE, Choice("nystrom")]),
     *((Choice("fused"), beside, LONG) for beside in BESIDE[:1] + BESIDE[-3:-2]),
@@ -230,7 +229,7 @@ def costs() -> dict[str, str]:
     found: dict[str, str] = {}
     for kernel, beside, sizes in ROWS:
         with suppress(ConfigError):
-            config = AttentionConfig(**{**USUAL, **beside, "kernel": kernel})
+            config = AttentionConfig(**{"d_model": 40, "num_heads": 4, **beside, "kernel": kernel})
             for size in sizes:
                 cost = attention_cost(config, *size)
                 named = {

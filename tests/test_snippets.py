@@ -56,15 +56,19 @@ def run(block, folder, monkeypatch, capsys):
     return capsys.readouterr().out
 
 
-PRINTS = [
-    r"\[2, 10, 64\]\) torch\.Size\(\[2, 4, 10, 10\]",
-    r"0\.140.*0\.284.*0\.576.*0\.35[45].*0\.617.*\[2, 10, 64\].*\[2, 4, 10, 10\]",
-    r"^\(16, 16\) \('\[CLS\]', 'the', 'animal'.*\[\(0, 2\), ",
-    r"^0 .*\n.*\n",
-]
-
-
-@each(("block", "words"), zip(snippets("library.md"), PRINTS, strict=True))
+@each(
+    ("block", "words"),
+    zip(
+        snippets("library.md"),
+        [
+            r"\[2, 10, 64\]\) torch\.Size\(\[2, 4, 10, 10\]",
+            r"0\.140.*0\.284.*0\.576.*0\.35[45].*0\.617.*\[2, 10, 64\].*\[2, 4, 10, 10\]",
+            r"^\(16, 16\) \('\[CLS\]', 'the', 'animal'.*\[\(0, 2\), ",
+            r"^0 .*\n.*\n",
+        ],
+        strict=True,
+    ),
+)
 def test_a_snippet_prints(block, words, tmp_path, monkeypatch, capsys):
     assert re.search(f"(?s){words}", run(block, tmp_path, monkeypatch, capsys))
 

@@ -399,7 +399,6 @@ def test_a_shell_measures_keeps_and_judges(tiny, tmp_path, monkeypatch, capsys):
 # A claim as a plug-in, in real workers: the documented one from its page, one of a sweep by the real command.
 
 
-ROOT = Path(__file__).resolve().parents[2]
 SWEEP = SweepConfig(small_run(), "score", ("dot", "additive", "general"), seeds=(0, 1))
 
 
@@ -407,7 +406,9 @@ def test_plug_ins_claims_are_measured_from_the_page_and_by_the_command(
     tiny, tmp_path, monkeypatch, capsys
 ):
     # The sweep's values are plug-ins', whose files come before and after my_… in the alphabet.
-    text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "write-a-plugin.md").read_text(
+        encoding="utf-8"
+    )
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     sweep = SweepClaim(SWEEP, 0, 1, "loss", 0.0)
     score = (
@@ -1179,7 +1180,6 @@ def test_each_query_keeps_as_many_keys_as_said(condition):
 # What each experiment trains and measures, without its training: as it was when its result was shipped.
 
 
-SAVED = Path(__file__).with_name("experiments")  # `make snapshots` writes them again
 FEW = {  # smaller than in the claims: how many are measured is not what is shown here
     (cost, "LENGTHS"): cost.LENGTHS[:2],
     (heads, "WINDOWS"): 6,
@@ -1251,7 +1251,8 @@ def test_an_experiment_is_what_it_was_and_its_scope_is_that_of_the_models_it_tra
         if isinstance(claim.guess, Pick):
             now[sign][claim.guess.question] = claim.guess.answer(results(world))
     now["rules"] = dict.fromkeys(rule_lines(claim), 1)
-    saved = snapshot(SAVED / f"{claim.key}.json", now)
+    # `make snapshots` writes them again
+    saved = snapshot(Path(__file__).with_name("experiments") / f"{claim.key}.json", now)
     assert now.keys() == saved.keys()
     for condition, numbers in now.items():
         assert numbers == pytest.approx(saved[condition], rel=2e-3, abs=1e-5), condition

@@ -39,7 +39,6 @@ from dashboard.server.visitors import UNKNOWN_NAME, HTTPGuard
 from dashboard.ui.models import EMBEDDED, baseline_of, load_model
 from tests.training.small import small_run
 
-ROOT = Path(__file__).resolve().parents[2]
 SECRET = "zq7secret"
 
 
@@ -120,7 +119,9 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text_and_all_c
     assert {line.split()[2] for line in lines if line.startswith("# TYPE")} == {*health.FAMILIES}
     line_of = re.compile(r'#.*|[a-z_]+(\{[a-z]+="[a-z]+"\})? \d+')
     assert [line for line in lines if not line_of.fullmatch(line)] == []
-    text = (ROOT / "dashboard" / "server" / "jobs.py").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "dashboard" / "server" / "jobs.py").read_text(
+        encoding="utf-8"
+    )
     assert set(re.findall(r'health\.add_count\("(\w+)"', text)) == {
         name.removeprefix("lab_")
         for name, family in health.FAMILIES.items()

@@ -286,7 +286,6 @@ def test_a_clock_that_was_set_back_begins_the_seconds_of_a_stop_again(run, monke
 # A worker killed at a random moment: the run goes on to the numbers of one that was never killed, to the last bit.
 
 
-KILLS = int(os.environ.get("ATTENTION_LAB_KILLS") or 6)
 KILLED = dict(steps=30, record_every=3, finish_early=False)
 
 
@@ -302,7 +301,7 @@ def whole(path: Path) -> tuple[list, dict, float]:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.parametrize("seed", range(KILLS))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("ATTENTION_LAB_KILLS") or 6)))
 def test_a_worker_killed_at_any_moment_loses_one_record_at_most(seed, tmp_path, worker_here):
     records, state, seconds = whole(tmp_path.parent / "whole")
     run = create_run(small_run(**KILLED), path=tmp_path / "run")

@@ -617,7 +617,6 @@ HOSTILE = (
     "\x00",
     "__MACOSX/._x",
 )
-ODD_KINDS = (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
 @cache
@@ -661,7 +660,12 @@ def zipped(rng: random.Random) -> bytes:
             info = zipfile.ZipInfo((top if rng.random() < 0.99 else "b/") + name)
             mode = rng.choice((0o100644, 0o100644, stat.S_IFLNK | 0o777, 0o060777))
             info.external_attr = mode << 16
-            file.writestr(info, data, kind if rng.random() < 0.99 else rng.choice(ODD_KINDS), 1)
+            file.writestr(
+                info,
+                data,
+                kind if rng.random() < 0.99 else rng.choice((zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)),
+                1,
+            )
     return damaged_bytes(out.getvalue(), rng) if rng.random() < 0.3 else out.getvalue()
 
 
@@ -866,14 +870,15 @@ OPTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "own_pairs": {"header": ("auto", "yes", "no"), "unit": ("auto", "characters", "words")},
     "own_text": {"length": (16, 64), "unit": ("auto", "characters", "words")},
 }
-ENCODINGS = ("utf-8", "utf-8", "utf-8-sig", "utf-16", "cp1252", "latin-1")
 
 
 def own_data(rng: random.Random, _: Path) -> None:
     """A task of a person's own data, an uploaded file, the encoding it is read in, and the task's settings."""
     key = rng.choice(list(SHEETS))
     text = damaged_text(SHEETS[key], rng) if rng.random() < 0.8 else SHEETS[key]
-    data = text.encode(rng.choice(ENCODINGS), "replace")
+    data = text.encode(
+        rng.choice(("utf-8", "utf-8", "utf-8-sig", "utf-16", "cp1252", "latin-1")), "replace"
+    )
     data = damaged_bytes(data, rng) if rng.random() < 0.2 else data
     options = {
         name: rng.choice(values) for name, values in OPTIONS[key].items() if rng.random() < 0.4

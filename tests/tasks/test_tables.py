@@ -50,14 +50,13 @@ ROWS = [
     (f"{i / 2}", "red" if i % 3 else "blue", f"id {i}", "same", "yes" if i % 2 else "no")
     for i in range(40)
 ]
-HEAD = "size,colour,name,unit,answer"
 
 
 def table_of(data: str, header="auto", label="", text="", **named: str) -> Table:
     return instance(parse_table(data, header, label, text, **named), Table)
 
 
-def csv_of(rows=ROWS, head=HEAD, mark=","):
+def csv_of(rows=ROWS, head="size,colour,name,unit,answer", mark=","):
     return "\n".join([head.replace(",", mark), *(mark.join(row) for row in rows)])
 
 
@@ -221,7 +220,6 @@ def test_dates_are_typed_as_dates():
 
 LINES = [f"number {n}\tno {n}" for n in range(60)]
 DATA = "\n".join(LINES)
-PAIRED = [(str(i % 2), ("red", "blue")[i % 2], ("yes", "no")[i // 2 % 2]) for i in range(24)]
 
 
 @each(
@@ -266,7 +264,17 @@ PAIRED = [(str(i % 2), ("red", "blue")[i % 2], ("yes", "no")[i // 2 % 2]) for i 
             {},
             "three different rows",
         ),
-        (csv_of(PAIRED, "size,colour,answer"), {}, "No class has three different rows"),
+        (
+            csv_of(
+                [
+                    (str(i % 2), ("red", "blue")[i % 2], ("yes", "no")[i // 2 % 2])
+                    for i in range(24)
+                ],
+                "size,colour,answer",
+            ),
+            {},
+            "No class has three different rows",
+        ),
         (
             csv_of(head="size,size,name,unit,answer"),
             {"header": "yes"},
@@ -1036,7 +1044,6 @@ def test_every_recipe_of_a_sequence_or_translation_has_a_target():
         assert {(key, kind) for kind in make_task(TaskConfig.of(key)).recommended} <= targets
 
 
-RECALL = Target("recall", "decoder", 10, mass=0.9)
 TWO = [replace(GOOD, exact=60.0, bleu=96.0), replace(GOOD, exact=70.0, bleu=98.0)]
 
 
@@ -1044,7 +1051,11 @@ TWO = [replace(GOOD, exact=60.0, bleu=96.0), replace(GOOD, exact=70.0, bleu=98.0
     ("target", "found", "end"),
     [
         *(
-            (RECALL, [replace(GOOD, **missed)], "| yes |" if met else "| no |")
+            (
+                Target("recall", "decoder", 10, mass=0.9),
+                [replace(GOOD, **missed)],
+                "| yes |" if met else "| no |",
+            )
             for missed, met in (
                 ({}, True),
                 ({"exact": 98.9}, False),

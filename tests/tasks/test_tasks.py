@@ -507,40 +507,53 @@ def test_a_forecaster_learns_to_look_one_season_back():
 THREE, ADDED = {"pairs": 3, "keys": 16}, ((0, 4), (0, 4), (1, 5), (2, 6))
 COUNTED = "twenty one ; three hundred".split(), "ein und zwanzig ; drei hundert".split()
 GAVE = "when ann and ben went to the shop , ben gave the red book to ann"
-PLACES = [
-    ("copy", {}, "abc", "abc", ((0,), (1,), (2,)), "the same letter"),
-    ("reverse", {}, "abc", "cba", ((2,), (1,), (0,)), "the mirrored letter"),
-    ("sort", {}, "cabca", "aabcc", ((1, 4), (1, 4), (2,), (0, 3), (0, 3)), "twins are as good"),
-    ("recall", THREE, "aBcDeFc", "cD", ((2, 6), (3,)), "behind the letter that is asked for"),
-    ("recall", THREE, "aBcDeFx", "xD", ((), ()), "what was never there stands nowhere"),
-    ("recall", THREE, "aBcDeFc", "", (), "what a person typed has no target"),
-    (
-        "induction",
-        {},
-        "ba be bi bo be".split(),
-        "be bi bo ba".split(),
-        ((1, 4), (2,), (3,), ()),
-        "it goes on from the earlier place",
-    ),
-    ("induction", {}, "ba be bi".split(), "bi bo".split(), ((), ()), "no earlier place"),
-    ("addition", {"order": "written"}, "123+456", "0579", ADDED, "the two it is added from"),
-    ("addition", {}, "123+456", "9750", ADDED[::-1], "units first"),
-    ("addition", {}, "12+45", "75", ((), ()), "shorter numbers have no places in it"),
-    ("numbers", {}, *COUNTED, ((0, 1),) * 3 + ((2,),) + ((3, 4),) * 2, "all words of its number"),
-    *(
-        (key, {}, ["<bos>", *line.split()[:-1]], line.split(), places, why)
-        for key, line, places, why in (
-            ("names", GAVE, ((),) * 15 + ((2,),), "the name that does not act"),
-            ("names", "the old dogs near the tree are", ((),) * 6 + ((3,),), "the subject"),
-            ("names", "it is", ((), ()), "no subject"),
-            ("repeats", "the cat sat the cat ran the", ((),) * 4 + ((2,), (), ()), "what followed"),
-            ("repeats", "a b a b a", ((),) * 3 + ((2,), (3,)), "at the last time"),
-        )
-    ),
-]
 
 
-@each(("key", "params", "source", "target", "places", "why"), PLACES)
+@each(
+    ("key", "params", "source", "target", "places", "why"),
+    [
+        ("copy", {}, "abc", "abc", ((0,), (1,), (2,)), "the same letter"),
+        ("reverse", {}, "abc", "cba", ((2,), (1,), (0,)), "the mirrored letter"),
+        ("sort", {}, "cabca", "aabcc", ((1, 4), (1, 4), (2,), (0, 3), (0, 3)), "twins are as good"),
+        ("recall", THREE, "aBcDeFc", "cD", ((2, 6), (3,)), "behind the letter that is asked for"),
+        ("recall", THREE, "aBcDeFx", "xD", ((), ()), "what was never there stands nowhere"),
+        ("recall", THREE, "aBcDeFc", "", (), "what a person typed has no target"),
+        (
+            "induction",
+            {},
+            "ba be bi bo be".split(),
+            "be bi bo ba".split(),
+            ((1, 4), (2,), (3,), ()),
+            "it goes on from the earlier place",
+        ),
+        ("induction", {}, "ba be bi".split(), "bi bo".split(), ((), ()), "no earlier place"),
+        ("addition", {"order": "written"}, "123+456", "0579", ADDED, "the two it is added from"),
+        ("addition", {}, "123+456", "9750", ADDED[::-1], "units first"),
+        ("addition", {}, "12+45", "75", ((), ()), "shorter numbers have no places in it"),
+        (
+            "numbers",
+            {},
+            *COUNTED,
+            ((0, 1),) * 3 + ((2,),) + ((3, 4),) * 2,
+            "all words of its number",
+        ),
+        *(
+            (key, {}, ["<bos>", *line.split()[:-1]], line.split(), places, why)
+            for key, line, places, why in (
+                ("names", GAVE, ((),) * 15 + ((2,),), "the name that does not act"),
+                ("names", "the old dogs near the tree are", ((),) * 6 + ((3,),), "the subject"),
+                ("names", "it is", ((), ()), "no subject"),
+                (
+                    "repeats",
+                    "the cat sat the cat ran the",
+                    ((),) * 4 + ((2,), (), ()),
+                    "what followed",
+                ),
+                ("repeats", "a b a b a", ((),) * 3 + ((2,), (3,)), "at the last time"),
+            )
+        ),
+    ],
+)
 def test_where_each_output_looks(key, params, source, target, places, why):
     task, example = task_of(TaskConfig.of(key, **params)), Example(tuple(source), tuple(target))
     assert task.places(example) == places, why
@@ -866,11 +879,6 @@ def test_the_commonest_words_come_most():
 
 # Documents: the highest court decides, no count of words tells the class, and no document is on both sides.
 
-DOCUMENTS = [
-    TaskConfig.of("documents"),
-    TaskConfig.of("documents", sentences=3, courts=3, seed=2),
-    TaskConfig.of("documents", sentences=11, courts=6),
-]
 CLASS_OF = {word: VERDICTS[i] for words in (GUILT, VERBS) for i in (0, 1) for word in words[i]}
 
 
@@ -886,7 +894,14 @@ def rulings(example):
     return found
 
 
-@each("config", DOCUMENTS)
+@each(
+    "config",
+    [
+        TaskConfig.of("documents"),
+        TaskConfig.of("documents", sentences=3, courts=3, seed=2),
+        TaskConfig.of("documents", sentences=11, courts=6),
+    ],
+)
 def test_the_highest_court_decides_and_another_disagrees(config):
     task = instance(make_task(config), Documents)
     examples, sizes = task.held_out(400), Counter[int]()

@@ -839,9 +839,6 @@ def test_of_two_servers_that_continue_a_run_at_once_one_does(stores, server, mon
     assert red.lease("run") is None
 
 
-EXAMPLE = Prediction(("a", "b"), ("b", "a"), ("b", "b"))
-
-
 def test_a_run_is_found_again(tmp_path):
     config, made = small_run(seed=5), []
     for _ in range(20):
@@ -855,7 +852,13 @@ def test_a_run_is_found_again(tmp_path):
 
 def test_records_and_frames_come_back_and_a_half_written_line_is_left_for_later(tmp_path):
     run = create_run(small_run(), root=tmp_path)
-    record = Record(0, loss=1.5, expected=((0.1, 0.2),), even=0.5, examples=(EXAMPLE,))
+    record = Record(
+        0,
+        loss=1.5,
+        expected=((0.1, 0.2),),
+        even=0.5,
+        examples=(Prediction(("a", "b"), ("b", "a"), ("b", "b")),),
+    )
     run.append(replace(record, maps={"0": np.eye(2)[None, None]}))
     run.append(Record(20, loss=float("nan")))
     with open(run.path / "metrics.jsonl", "a", encoding="utf-8") as file:

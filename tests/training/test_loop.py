@@ -638,7 +638,6 @@ def test_computing_layers_again_gives_the_same_numbers():
 # A run of a table that is older than the choice of its columns: it makes the table that its weights belong to.
 
 
-YOUNGER = ("columns", "dates", "decimal")
 ROWS = [
     (
         f"{100 + 7 * i}",
@@ -656,7 +655,11 @@ DATA = "\n".join(["id;price;day;country;row;answer", *(";".join(row) for row in 
 def of_then(data: str) -> dict:
     """The task of a run.json that names none of the younger parameters."""
     plain = TaskConfig.of("own_table", data=data).to_json()
-    params = {name: value for name, value in plain["params"].items() if name not in YOUNGER}
+    params = {
+        name: value
+        for name, value in plain["params"].items()
+        if name not in ("columns", "dates", "decimal")
+    }
     return plain | {"params": params}
 
 

@@ -165,14 +165,16 @@ REFUSED += [
         ({"steps": [0], "train_seconds": [0], "measures": {"expected": [2]}}, "no such 'expected'"),
     )
 ]
-NO_SWEEPS: tuple[Any, ...] = (
-    3,
-    {},
-    {"base": {}},
-    {"base": {}, "axis": "score", "values": "dot"},
-    {**sweep_config().to_json(), "more": 1},
-)
-REFUSED += [(partial(SweepConfig.from_json, data), r"\w") for data in NO_SWEEPS]
+REFUSED += [
+    (partial(SweepConfig.from_json, data), r"\w")
+    for data in (
+        3,
+        {},
+        {"base": {}},
+        {"base": {}, "axis": "score", "values": "dot"},
+        {**sweep_config().to_json(), "more": 1},
+    )
+]
 REFUSED += [
     (partial(RunConfig.from_json, data), words)
     for data, words in (
