@@ -183,10 +183,9 @@ def test_a_kernel_with_weights_needs_the_layer_and_what_it_reads(key):
         Attention(AttentionConfig(C, H, kernel=key)),
         key in ("nsa", "log_linear", *POOLED),
     )
-    with pytest.raises(
-        ConfigError, match=f"{key} reads {'x' if late else 'context'}, which is not given here"
-    ):
-        layer.kernel(layer.kernel_inputs(q, k, v, context=context if late else None))
+    pytest.raises(
+        ConfigError, layer.kernel, layer.kernel_inputs(q, k, v, context=context if late else None)
+    ).match(f"{key} reads {'x' if late else 'context'}, which is not given here")
 
 
 def test_a_hidden_key_leaves_the_state_as_it_is():

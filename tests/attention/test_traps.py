@@ -441,8 +441,9 @@ def test_numbers_follow_the_sizes():
     )
     latent = preset("deepseek_v2").config(64, 8).projection
     assert (latent["latent"], latent["rope"]) == (32, 4)
-    with pytest.raises(ConfigError, match="num_heads = 5 does not divide d_model = 64"):
-        preset("llama3").config(64, 5)
+    pytest.raises(ConfigError, preset("llama3").config, 64, 5).match(
+        "num_heads = 5 does not divide d_model = 64"
+    )
 
 
 def test_an_unknown_key_lists_those_there_are():

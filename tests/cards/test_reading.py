@@ -73,8 +73,7 @@ def test_experts_of_which_a_token_uses_some():
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_in_words(text, why):
-    with pytest.raises(PretrainedError, match=why):
-        parse_card(text, "mine")
+    pytest.raises(PretrainedError, parse_card, text, "mine").match(why)
 
 
 SAMPLE = [name for name in ARCHITECTURES[::23] if name != "gpt-sw3"]

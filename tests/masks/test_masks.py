@@ -222,8 +222,11 @@ def test_a_mask_that_reweighs_cannot_be_a_part_of_or_and_not(choice):
 def test_what_reads_content_is_refused_without_it():
     for key in CONTENT:
         pytest.raises(ConfigError, build_mask, Choice(key), 3, 3).match("take Attention")
-    with pytest.raises(ConfigError, match="mask = local_p reads q"):
-        make_mask(choice_with_all(Choice("local_p")), AttentionConfig(8, 1))(ScoreBlock.whole(3, 3))
+    pytest.raises(
+        ConfigError,
+        make_mask(choice_with_all(Choice("local_p")), AttentionConfig(8, 1)),
+        ScoreBlock.whole(3, 3),
+    ).match("mask = local_p reads q")
 
 
 def test_a_formula_by_head_masks_each_head_in_its_own_way():
@@ -584,8 +587,9 @@ def test_the_dtype_is_kept_and_half_precision_computed_in_fp32(dtype):
         parse("score * 1000 * 1000 / 1000 / 1000", "score")(CELLS, score).tolist() == score.tolist()
     )
     if dtype == torch.float16:
-        with pytest.raises(FormulaError, match="too large for torch.float16"):
-            parse("score * 100000", "score")(CELLS, score)
+        pytest.raises(FormulaError, parse("score * 100000", "score"), CELLS, score).match(
+            "too large for torch.float16"
+        )
 
 
 def test_signs_of_a_copied_equation_are_read():

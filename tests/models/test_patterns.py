@@ -228,8 +228,7 @@ REFUSED = {
 
 @each("words", REFUSED)
 def test_what_cannot_stand_in_one_stack_is_refused_in_words(words):
-    with pytest.raises(ConfigError, match=words):
-        REFUSED[words]()
+    pytest.raises(ConfigError, REFUSED[words]).match(words)
 
 
 def test_layers_are_named_by_what_distinguishes_them():
@@ -771,5 +770,4 @@ def test_what_is_read_past_the_latest_output_and_what_no_map_shows():
     assert (reading.reader, reading.output) == ("end", "a")
     assert reading.share == 0.5 and reading.equal == pytest.approx(1 / 3)
     model, config = made(norm="post")
-    with pytest.raises(ConfigError, match="take norm = pre"):
-        depth_maps(model, config, TASK, EXAMPLE)
+    pytest.raises(ConfigError, depth_maps, model, config, TASK, EXAMPLE).match("take norm = pre")

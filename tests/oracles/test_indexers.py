@@ -571,10 +571,16 @@ def test_the_loss_reaches_the_indexer_alone_and_teaches_it():
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_what_does_not_fit():
-    with pytest.raises(ConfigError, match="values too, and projection = latent"):
-        AttentionConfig(WIDTH, HEADS, "latent", mask="causal", kernel="hca")
-    with pytest.raises(ConfigError, match="which position = grid_rope cannot do"):
-        AttentionConfig(WIDTH, HEADS, position="grid_rope", kernel="csa")
-    with pytest.raises(ConfigError, match="not normalizer = sparsemax; take normalizer = sink"):
-        AttentionConfig(WIDTH, HEADS, normalizer="sparsemax", kernel="hca")
+@each(
+    ("words", "axes"),
+    {
+        "values too, and projection = latent": {"projection": "latent", "kernel": "hca"},
+        "which position = grid_rope cannot do": {"position": "grid_rope", "kernel": "csa"},
+        "not normalizer = sparsemax; take normalizer = sink": {
+            "normalizer": "sparsemax",
+            "kernel": "hca",
+        },
+    }.items(),
+)
+def test_what_does_not_fit(words, axes):
+    pytest.raises(ConfigError, AttentionConfig, WIDTH, HEADS, **axes).match(words)

@@ -702,8 +702,9 @@ def test_where_each_token_stands_and_the_tokens_of_its_maps():
 
 @each("bad", [torch.tensor([[True, False, True]]), torch.zeros(1, 3, dtype=torch.bool)])
 def test_a_document_has_words_before_its_padding(bad):
-    with pytest.raises(ValueError, match="token"):
-        made_network(config())(torch.tensor([[5, 6, END]]), bad)
+    pytest.raises(ValueError, made_network(config()), torch.tensor([[5, 6, END]]), bad).match(
+        "token"
+    )
 
 
 @each(("axis", "key"), ENTRIES)
@@ -880,12 +881,15 @@ def test_small_cases_by_hand():
 
 
 def test_what_does_not_fit_is_refused_and_the_plain_config_is_as_before():
-    with pytest.raises(ConfigError, match="take norm = pre"):
-        ModelConfig.transformer(residual="attention")
-    with pytest.raises(ConfigError, match="residual = hyper"):
-        ModelConfig.transformer(norm="pre", residual="attention", streams=2)
-    with pytest.raises(ConfigError, match="does not read residual"):
-        ModelConfig("recurrent", 8, 1, None, residual="hyper")
+    pytest.raises(ConfigError, ModelConfig.transformer, residual="attention").match(
+        "take norm = pre"
+    )
+    pytest.raises(
+        ConfigError, ModelConfig.transformer, norm="pre", residual="attention", streams=2
+    ).match("residual = hyper")
+    pytest.raises(ConfigError, ModelConfig, "recurrent", 8, 1, None, residual="hyper").match(
+        "does not read residual"
+    )
     assert not {"residual", "streams"} & ModelConfig.transformer().to_json().keys()
     hyper = ModelConfig.transformer(norm="pre", residual="hyper", streams=2)
     assert ModelConfig.from_json(hyper.to_json()) == hyper

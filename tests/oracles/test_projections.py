@@ -238,8 +238,9 @@ def test_parallax_says_what_it_goes_with():
         ("normalizer", Choice.of("softmax", temperature=2.0)),
         ("mask", Choice.of("local_m", gaussian=True)),
     ):
-        with pytest.raises(ConfigError, match=f"projection = parallax.*{choice.key}.*take "):
-            AttentionConfig(C, H, "parallax").with_(**{axis: choice})
+        pytest.raises(ConfigError, AttentionConfig(C, H, "parallax").with_, **{axis: choice}).match(
+            f"projection = parallax.*{choice.key}.*take "
+        )
 
 
 # The gate, by hand.

@@ -606,8 +606,9 @@ def test_a_query_sink_by_hand():
     third = 1 / 9
     expected = [[0.5, 0, 0], [0.25, 0.25, 0], [third, third, third]]
     assert_close(steps.weights[0, 0], torch.tensor(expected))
-    with pytest.raises(ConfigError, match="query_sink reads x.*take.*normalizer = sink"):
-        attend(steps.q, steps.k, steps.v, normalizer=layer.normalizer)
+    pytest.raises(
+        ConfigError, attend, steps.q, steps.k, steps.v, normalizer=layer.normalizer
+    ).match("query_sink reads x.*take.*normalizer = sink")
 
 
 @each("largest", [0.5, 2.0])

@@ -543,8 +543,9 @@ def test_wall_by_hand_and_what_it_needs():
     bias = layer.position.bias(cells(ones, ones, x=ones[0], context=ones[0]))
     torch.testing.assert_close(2 + bias[0, 0, 2], torch.tensor([5 / 16, 3 / 4, 2.0]))
     pytest.raises(ConfigError, layer.position.bias, cells(*some())).match("wall reads context")
-    with pytest.raises(ConfigError, match="wall.*score = general.*take score = one of dot"):
-        layer.config.with_(score="general")
+    pytest.raises(ConfigError, layer.config.with_, score="general").match(
+        "wall.*score = general.*take score = one of dot"
+    )
 
 
 def test_a_formula_can_be_alibi():
@@ -755,8 +756,7 @@ def test_random_phases_begin_between_a_turn_and_none():
     ],
 )
 def test_what_counts_on_the_size_of_queries_refuses_twice_as_many(choices, message):
-    with pytest.raises(ConfigError, match=message):
-        AttentionConfig(**{"position": "pope"} | choices)
+    pytest.raises(ConfigError, AttentionConfig, **{"position": "pope"} | choices).match(message)
     joined = Choice("and", (), (Choice("pope"), Choice("forgetting")))
     assert AttentionConfig(position=joined).scored_dim == 2 * AttentionConfig().qk_dim
 
@@ -854,5 +854,6 @@ def test_a_reflection_by_hand():
 
 
 def test_reflections_stand_in_a_dot_product():
-    with pytest.raises(ConfigError, match="not of score = cosine; take"):
-        AttentionConfig(position="path", score="cosine")
+    pytest.raises(ConfigError, AttentionConfig, position="path", score="cosine").match(
+        "not of score = cosine; take"
+    )

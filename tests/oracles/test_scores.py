@@ -668,8 +668,9 @@ def test_a_stick_breaks_precisely_after_a_score_that_took_nothing():
 
 def test_stick_breaking_wants_keys_in_order():
     for axis, grid in (("mask", "neighborhood"), ("position", "grid_rope")):
-        with pytest.raises(ConfigError, match=f"stick_breaking.*{grid}.*take normalizer"):
-            AttentionConfig(8, 1, normalizer="stick_breaking").with_(**{axis: grid})
+        pytest.raises(
+            ConfigError, AttentionConfig(8, 1, normalizer="stick_breaking").with_, **{axis: grid}
+        ).match(f"stick_breaking.*{grid}.*take normalizer")
 
 
 def talking():

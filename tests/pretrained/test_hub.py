@@ -122,8 +122,9 @@ def test_a_model_is_planned_pinned_fetched_and_read(served):
     ("lab/code", "code of its own"), ("lab/typeless", "no model_type"), ("lab/gated", "HF_TOKEN"),
 ])  # fmt: skip
 def test_what_cannot_be_opened_is_said_before_any_weights(served, name, message):
-    with pytest.raises(PretrainedError, match=message.replace("(", r"\(").replace(")", r"\)")):
-        hub.plan(name)
+    pytest.raises(PretrainedError, hub.plan, name).match(
+        message.replace("(", r"\(").replace(")", r"\)")
+    )
     assert not [path for path in served.requests if path.endswith((".safetensors", ".bin"))]
 
 
@@ -141,16 +142,13 @@ def test_the_owners_bound_a_full_disk_and_full_memory_are_said(served, monkeypat
     plan = hub.plan("lab/bert")
     free = SimpleNamespace(free=plan.size + 299_999_999)
     monkeypatch.setattr("shutil.disk_usage", lambda path: free)
-    with pytest.raises(PretrainedError, match="no room"):
-        hub.download(plan)
+    pytest.raises(PretrainedError, hub.download, plan).match("no room")
     free.free += 1
     assert hub.download(plan).is_dir()
     monkeypatch.setattr("core.pretrained.hub.free_bytes", lambda: 10)
-    with pytest.raises(PretrainedError, match="of memory"):
-        hub.plan("lab/bert")
+    pytest.raises(PretrainedError, hub.plan, "lab/bert").match("of memory")
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", f"model_mb={(plan.size - 1) / 1e6}")
-    with pytest.raises(PretrainedError, match="this page downloads at most"):
-        hub.plan("lab/bert")
+    pytest.raises(PretrainedError, hub.plan, "lab/bert").match("this page downloads at most")
 
 
 def test_the_token_is_handed_on_to_the_hub_alone(served):
@@ -159,14 +157,14 @@ def test_the_token_is_handed_on_to_the_hub_alone(served):
     assert hub.download(plan, token="hf_right").is_dir()
     assert served.tokens["storage.test"] == [None] * len(plan.files)
     assert set(served.tokens["hub.test"]) == {"Bearer hf_right"}
-    with pytest.raises(PretrainedError, match="has no permission"):
-        hub.plan("lab/gated", token="hf_wrong")
+    pytest.raises(PretrainedError, hub.plan, "lab/gated", token="hf_wrong").match(
+        "has no permission"
+    )
 
 
 def test_a_revision_is_named(served):
     assert hub.plan("lab/bert", "refs/pr/1").commit == COMMIT
-    with pytest.raises(PretrainedError, match="no revision v9"):
-        hub.plan("lab/bert", "v9")
+    pytest.raises(PretrainedError, hub.plan, "lab/bert", "v9").match("no revision v9")
 
 
 def test_no_network_offline_and_a_hub_that_never_answers(served, monkeypatch):
@@ -205,8 +203,7 @@ def test_bytes_that_are_not_those_stated_are_not_kept(served, change, message):
     weights = change(bert_files()["model.safetensors"])
     served.repos["lab/bert"].swapped["model.safetensors"] = weights
     plan = hub.plan("lab/bert")
-    with pytest.raises(PretrainedError, match=message):
-        hub.download(plan)
+    pytest.raises(PretrainedError, hub.download, plan).match(message)
     assert not plan.is_downloaded
 
 
@@ -228,11 +225,9 @@ def test_the_oldest_model_leaves_when_there_is_no_room(served, monkeypatch):
     assert [part.exists() for part in parts] == [False, True]
     assert (first.is_downloaded, second.is_downloaded, third.is_downloaded) == (True, False, True)
     assert hub.downloaded_commits("lab/bert") == (COMMIT,) and hub.downloaded_commits("lab/b") == ()
-    with pytest.raises(PretrainedError, match="no longer on this computer"):
-        hub.load("lab/b", COMMIT)
+    pytest.raises(PretrainedError, hub.load, "lab/b", COMMIT).match("no longer on this computer")
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", f"models_mb={str(0.5 * size / 1e6)}")
-    with pytest.raises(PretrainedError, match="models_mb in ATTENTION_LAB_LIMITS"):
-        hub.download(second)
+    pytest.raises(PretrainedError, hub.download, second).match("models_mb in ATTENTION_LAB_LIMITS")
 
 
 def test_a_folder_is_judged_in_the_same_words(tmp_path):
@@ -252,8 +247,7 @@ def test_a_folder_is_judged_in_the_same_words(tmp_path):
         (pickled, 10**6, "pickle"),
         (other, 10**6, "no attention to draw"),
     ):
-        with pytest.raises(PretrainedError, match=words):
-            hub.check_folder(str(text), most)
+        pytest.raises(PretrainedError, hub.check_folder, str(text), most).match(words)
 
 
 def test_weights_that_are_missing_or_damaged_are_said_and_never_random(tmp_path):
@@ -264,12 +258,12 @@ def test_weights_that_are_missing_or_damaged_are_said_and_never_random(tmp_path)
     assert len(pooled) < len(weights) and load_folder(tmp_path, "own").model is not None
     fewer = {key: value for key, value in weights.items() if "layer.1.attention" not in key}
     save_file(fewer, tmp_path / "model.safetensors", {"format": "pt"})
-    with pytest.raises(PretrainedError, match=r"own lacks 10 of the weights .*layer\.1\.attention"):
-        load_folder(tmp_path, "own")
+    pytest.raises(PretrainedError, load_folder, tmp_path, "own").match(
+        r"own lacks 10 of the weights .*layer\.1\.attention"
+    )
     for damaged in (b"", b"damaged", bert_files()["model.safetensors"][:-1]):
         (tmp_path / "model.safetensors").write_bytes(damaged)
-        with pytest.raises(PretrainedError, match="own cannot be loaded"):
-            load_folder(tmp_path, "own")
+        pytest.raises(PretrainedError, load_folder, tmp_path, "own").match("own cannot be loaded")
 
 
 # Model folders whose settings are put wrong by hand; tests/fuzz does it at random.
@@ -371,11 +365,11 @@ def test_an_index_leads_to_the_shards_beside_it_alone(door, parts, tmp_path):
     DOORS[door](parts("model-00001-of-00001.safetensors"))
     torch.save({}, tmp_path / "parts" / "pytorch_model.bin")
     for file in ("pytorch_model.bin", "../model-00001-of-00001.safetensors", "/etc/passwd", 3):
-        with pytest.raises(PretrainedError, match="an index that names"):
-            DOORS[door](parts(file))
+        pytest.raises(PretrainedError, DOORS[door], parts(file)).match("an index that names")
     (tmp_path / "parts" / "model.safetensors.index.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(PretrainedError, match="no model.safetensors.index.json that can be read"):
-        DOORS[door](tmp_path / "parts")
+    pytest.raises(PretrainedError, DOORS[door], tmp_path / "parts").match(
+        "no model.safetensors.index.json that can be read"
+    )
 
 
 def device(path):
@@ -413,8 +407,7 @@ def test_only_regular_files_of_bounded_size_are_opened(
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).unlink(missing_ok=True)
         put(folder / name)
-        with pytest.raises(PretrainedError, match=words.format(name)):
-            DOORS[door](folder)
+        pytest.raises(PretrainedError, DOORS[door], folder).match(words.format(name))
 
 
 # The lab's own models, as they are kept: small, made by a run that is told, readable, good at what they learned.
@@ -627,8 +620,9 @@ def test_a_kept_twin_says_the_same_and_attends_the_same_in_every_head(name, tmp_
                 )
     with torch.no_grad():
         [*hf_model.parameters()][-1].add_(0.01)
-    with pytest.raises(RuntimeError, match="differs from the model: logits by"):
-        check_logits(model, hf_model, task, vocabulary)
+    pytest.raises(RuntimeError, check_logits, model, hf_model, task, vocabulary).match(
+        "differs from the model: logits by"
+    )
 
 
 @each(
@@ -690,8 +684,13 @@ def test_a_kept_twin_says_the_same_and_attends_the_same_in_every_head(name, tmp_
 )
 def test_what_has_no_twin_is_told_with_what_would_have_one(task, config, words):
     made = make_task(task)
-    with pytest.raises(PretrainedError, match=words):
-        convert_to_hf(build_model(config, made.shape), made, Vocabulary(vocabulary_words(made)))
+    pytest.raises(
+        PretrainedError,
+        convert_to_hf,
+        build_model(config, made.shape),
+        made,
+        Vocabulary(vocabulary_words(made)),
+    ).match(words)
 
 
 @each(
