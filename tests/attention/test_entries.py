@@ -47,6 +47,7 @@ from tests.attention.drawing import (
     run,
 )
 from tests.cases import each
+from tests.oracles.agreement import agree
 
 
 def finite(x, context, steps):
@@ -59,12 +60,11 @@ def finite(x, context, steps):
 
 
 def test_every_pair_is_built_or_refused_by_name():
-    wrong = [
+    assert not [
         reason
         for (one, other), reason in drawing.pairs().items()
         if reason and not (one[1] in reason and other[1] in reason and "take" in reason)
     ]
-    assert not wrong
 
 
 def failures(rows, **how):
@@ -427,8 +427,9 @@ def test_a_state_grows_with_nothing_and_takes_no_step_without_a_token(key):
     layer = Attention(AttentionConfig(WIDTH, HEADS, kernel=key, mask="causal")).eval()
     # features × (value and 1), the last key and value beside those before, else key × value
     width = {"linear": 8 * 9, "performer": 128 * 9, "trapezoid": 9 * 9}.get(key, 8 * 8)
-    sizes = [layer.step(torch.randn(1, length, WIDTH))[1].numbers for length in (1, 7, 300)]
-    assert sizes == [HEADS * width] * 3
+    assert [layer.step(torch.randn(1, length, WIDTH))[1].numbers for length in (1, 7, 300)] == [
+        HEADS * width
+    ] * 3
     _, cache = layer.step(torch.randn(TEXTS, 5, WIDTH))
     _, same = layer.step(torch.randn(TEXTS, 0, WIDTH), cache)
     assert same.length == 5 and torch.equal(same.state, cache.state)
@@ -502,13 +503,7 @@ def test_absorbed_latents_give_the_output_and_the_gradients_of_the_expanded_ones
     assert steps.v.shape == (TEXTS, HEADS, LENGTH, 5 + 4), (
         "every head reads what is stored, the latents with their shared key"
     )
-    results = []
-    for out in (read_in_parts(layer, x)[0], layer(x).merged):
-        layer.zero_grad()
-        out.square().sum().backward()
-        results.append([out, *(weight.grad.clone() for weight in layer.parameters())])
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other)
+    agree(read_in_parts(layer, x)[0], layer(x).merged, list(layer.parameters()))
 
 
 def test_latents_are_expanded_where_the_score_or_the_position_reads_heads():

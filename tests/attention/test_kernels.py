@@ -326,8 +326,9 @@ def test_a_plan_that_follows_from_the_reach_is_that_of_the_mask(mask, queries, k
     allowed = build_mask(mask, queries, keys, key_mask=torch.arange(keys)[None] < real)[0, 0]
     for size in (1, 4, 16, 64):
         config = AttentionConfig(mask=mask, kernel=Choice.of("chunked", block=size))
-        seen = blocks_seen(config, Area.whole(queries, keys, masked=True, real=real))
-        assert seen == touched_blocks(queries, keys, size, lambda rows: allowed[rows])
+        assert blocks_seen(
+            config, Area.whole(queries, keys, masked=True, real=real)
+        ) == touched_blocks(queries, keys, size, lambda rows: allowed[rows])
 
 
 @each("mask", ["none", "causal"])

@@ -308,8 +308,9 @@ def test_the_gradient_is_that_of_the_output(axis, key, scale):
 
         def loss(step, how=how, along=along):
             moved = {name: value + step * along[name] for name, value in given.items()}
-            steps = torch.func.functional_call(layer, moved, moved.pop("x"), how)
-            return (steps.merged * weights).sum()
+            return (
+                torch.func.functional_call(layer, moved, moved.pop("x"), how).merged * weights
+            ).sum()
 
         grads = torch.autograd.grad(loss(0.0), list(given.values()), allow_unused=True)
         slope = sum(

@@ -92,8 +92,9 @@ def test_a_function_gives_what_the_labs_own_choice_gives(axis, function, own, re
 def test_a_score_worked_by_hand():
     # q = k = 1 and 2, score q + k: e^3 and e^4 for the second query.
     attention = Attention(AttentionConfig(1, 1, projection="identity"), score=lambda q, k: q + k.mT)
-    weights = attention(torch.tensor([[[1.0], [2.0]]])).weights[0, 0, 1]
-    assert weights.tolist() == pytest.approx([1 / (1 + math.e), math.e / (1 + math.e)], abs=1e-6)
+    assert attention(torch.tensor([[[1.0], [2.0]]])).weights[0, 0, 1].tolist() == pytest.approx(
+        [1 / (1 + math.e), math.e / (1 + math.e)], abs=1e-6
+    )
 
 
 class Bilinear(nn.Module):
@@ -247,10 +248,10 @@ def test_a_registered_choice_is_one_like_any_other(axes):
         entry("score", "variant").name == "Variant (plug-in)"
         and entry("score", "variant") in axes["score"]
     )
-    usual = config.with_(score="scaled_dot")
-    assert attention_cost(config, 5, 7).flops == attention_cost(usual, 5, 7).flops, (
-        "one product of q and k in each"
-    )
+    assert (
+        attention_cost(config, 5, 7).flops
+        == attention_cost(config.with_(score="scaled_dot"), 5, 7).flops
+    ), "one product of q and k in each"
     assert parameters(config)["score"] == 0
     pytest.raises(ConfigError, AttentionConfig, score=Choice.of("variant", power=12.0)).match(
         "power = 12; expected 1 to 9"
@@ -443,10 +444,9 @@ def test_every_choice_is_traced_or_listed_with_its_reason():
     assert run.returncode == 0, run.stderr[-2000:]
     report = json.loads(run.stdout.splitlines()[-1])
     assert set(report) == names
-    wrong = {
+    assert not {
         (name, way): fault
         for name, ways in report.items()
         for way, fault in ways.items()
         if (fault is None) != table.get(name, {}).get(way, True)
     }
-    assert not wrong

@@ -141,8 +141,9 @@ def test_a_card_is_what_transformers_builds_from_its_config_to_the_last_number(k
     windows = [layer.keys(10**4) for layer in one.layers if layer.kind == "window"]
     length = max(windows) + 30 if windows else 19
     first = first_layers(one, without_experts(model, key))
-    out = read(model, length, use_cache=True)
-    assert sum(layer.stored(length) for layer in first) == cached_numbers(out.cache)
+    assert sum(layer.stored(length) for layer in first) == cached_numbers(
+        read(model, length, use_cache=True).cache
+    )
 
 
 def test_what_the_lab_does_not_have_is_said():

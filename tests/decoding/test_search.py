@@ -75,10 +75,9 @@ def test_every_candidate_has_the_probability_that_teacher_forcing_gives_it(confi
             assert [tree.candidates[place].total for place in tree.path(leaf)] == pytest.approx(
                 sums.tolist(), abs=1e-3
             )
-            shape = (config.num_heads, len(sums), 6)
-            assert [look.shape for look in followed.source_attention] == [shape] * (
-                layers if config.attention else 0
-            )
+            assert [look.shape for look in followed.source_attention] == [
+                (config.num_heads, len(sums), 6)
+            ] * (layers if config.attention else 0)
 
 
 def test_a_text_goes_on_from_its_last_token():
@@ -254,8 +253,9 @@ def test_the_cap_holds_and_training_mode_comes_back():
         assert long.shape == (3, longest) and (long != PAD).all()
     model, source, mask = greedy_made(MODELS["gru"], bias=1e4)  # all rows that end stop at once
     assert greedy(model.eval(), source, mask).tolist() == [[GREEDY_EOS]] * 3 and not model.training
-    tree = beam(model, Prompt(source[:1], mask[:1]), width=1)
-    assert {one.step for one in tree.candidates} == {0}, "nothing better can follow"
+    assert {one.step for one in beam(model, Prompt(source[:1], mask[:1]), width=1).candidates} == {
+        0
+    }, "nothing better can follow"
 
 
 # Decoding against Hugging Face's generate and its warpers, and against trying out every output there is.

@@ -151,8 +151,9 @@ def test_as_many_heads_are_off_in_one_batch_as_its_maps_leave_room(
 ):
     monkeypatch.setattr(patching, "forward", spy := Mock(wraps=forward))
     monkeypatch.setattr(analysis, "CELLS", cells)
-    reading = read_text(model, inputs[0], "causal")
-    assert np.isfinite(head_changes(model, inputs[0], reading, "causal")).all()
+    assert np.isfinite(
+        head_changes(model, inputs[0], read_text(model, inputs[0], "causal"), "causal")
+    ).all()
     assert [len(call.args[1]["input_ids"]) for call in spy.call_args_list] == rows
 
 
@@ -404,11 +405,12 @@ def test_what_the_page_shows_first_is_whole(name):
     saved = Run(SAVED / name)
     corpus = load(saved)
     assert corpus.texts == saved.metadata()["texts"] == 300 and not corpus.failed
-    lines = map(to_json, inputs_of(config_of(saved))[0])
-    assert (saved.path / INPUTS).read_text("utf-8").splitlines() == [*lines]
-    values = corpus.values_of("entropy", (0, 1))
+    assert (saved.path / INPUTS).read_text("utf-8").splitlines() == [
+        *map(to_json, inputs_of(config_of(saved))[0])
+    ]
     assert (
-        values.mean() == pytest.approx(corpus.mean("entropy")[0, 1], abs=1e-4)
+        corpus.values_of("entropy", (0, 1)).mean()
+        == pytest.approx(corpus.mean("entropy")[0, 1], abs=1e-4)
         and np.isfinite(corpus.mean("ablation")).all()
     )
 

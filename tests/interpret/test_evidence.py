@@ -252,8 +252,9 @@ def test_every_measure_says_something_of_every_token(family):
 def test_flow_is_left_out_where_a_page_would_wait_for_it(words, there, monkeypatch):
     monkeypatch.setattr("core.interpret.evidence.flow", lambda through, row: np.zeros(99))
     baseline = ask(load_minilm(), Question(ModelInputs("green " * words), against=SENTENCE))
-    scores = token_scores(baseline, trace_of(baseline), measure_contributions(baseline))
-    assert ("flow" in scores) == there
+    assert (
+        "flow" in token_scores(baseline, trace_of(baseline), measure_contributions(baseline))
+    ) == there
 
 
 def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
@@ -288,8 +289,9 @@ def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
     # Without W_Q (and its bias) every score is the same, so the softmax is even over what may be seen.
     baseline, seen = baseline_of(family), seen_of(family)[-1]
     copy, changes, size = deepcopy(baseline.pretrained.model), [], seen.q.shape[-1]
-    names = {module: name for name, module in baseline.pretrained.model.named_modules()}
-    module = copy.get_submodule(names[seen.module])
+    module = copy.get_submodule(
+        {module: name for name, module in baseline.pretrained.model.named_modules()}[seen.module]
+    )
     queries = next(getattr(module, name) for name in ("query", "q_proj") if hasattr(module, name))
 
     def even(heads):
@@ -316,8 +318,9 @@ def test_a_learned_sink_keeps_its_share_when_a_head_looks_evenly():
         _, recorder = forward(baseline.pretrained, baseline.batch, with_qkv=True, uniform=even)
     row, keys = seen.weights[0, 3, 2], seen.v[0, 1, :3]
     assert float(row.sum()) < 0.99
-    expected = keys.mean(0) * row.sum()
-    torch.testing.assert_close(recorder.calls[0].out[0, 2, 3], expected, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(
+        recorder.calls[0].out[0, 2, 3], keys.mean(0) * row.sum(), atol=1e-6, rtol=1e-4
+    )
 
 
 # Any class or token of an answer, as a probability, a logit or a difference of two: against the model's own logits.
@@ -594,8 +597,9 @@ def test_every_state_is_read_as_plain_algebra_reads_it(family):
     bits = -(probabilities * probabilities.log2()).sum(-1)
     torch.testing.assert_close(lens.entropy, bits, atol=1e-5, rtol=1e-5)
     followed = follow_tokens(asked, lens, position, tokens)
-    expected = probabilities[:, position][:, tokens]
-    torch.testing.assert_close(followed.probabilities, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        followed.probabilities, probabilities[:, position][:, tokens], atol=1e-5, rtol=0
+    )
     ranks = logits[:, position].argsort(-1, descending=True).argsort(-1)[:, tokens] + 1
     assert torch.equal(followed.ranks, ranks)
 
@@ -655,8 +659,9 @@ def test_the_parts_of_a_logit_are_of_every_role_and_layer(family, layers, embedd
     *before, parts = attribute_passes(asked, asked.id)
     assert before == [None] * (PASSES - 1) and not hooked(tiny(family).model)
     assert parts.logit == pytest.approx(float(asked.answer.logits[asked.id]), rel=1e-5)
-    keys = [part.key[1] for part in parts.parts if part.role == "feed-forward"]
-    assert keys == [*range(layers)] and "head" in {part.role for part in parts.parts}
+    assert [part.key[1] for part in parts.parts if part.role == "feed-forward"] == [
+        *range(layers)
+    ] and "head" in {part.role for part in parts.parts}
     assert {part.name for part in parts.parts if part.role == "embedding"} == embedded
 
 

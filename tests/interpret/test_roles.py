@@ -564,8 +564,9 @@ def planted(minilm, order_ids: list[tuple[int, ...]]) -> HeadWeights:
 
 def test_a_planted_successor_head_is_found_and_a_copying_head_is_not(minilm, monkeypatch):
     monkeypatch.setattr("core.interpret.head_tests.MIN_ITEMS", 89)  # as many as there are
-    weights = planted(minilm, [order.ids for order in token_orders(minilm)])
-    scores = score_successors(minilm, weights=weights)
+    scores = score_successors(
+        minilm, weights=planted(minilm, [order.ids for order in token_orders(minilm)])
+    )
     assert (
         scores.name(scores.ranked()[0]) == "L4·H1"
         and scores.score[0, 1:].tolist() == [1, 0]
@@ -583,8 +584,9 @@ def test_the_logits_are_those_of_the_whole_vocabulary_at_the_items(minilm):
     [days] = [order for order in token_orders(minilm) if order.name == "days"]
     logits = item_logits(heads[3], vocabularies, days)[8]
     for row in (0, 5):
-        whole = vocabularies.written(heads[3], 8, days.ids[row])[list(days.ids)]
-        assert logits[row] == pytest.approx(whole.numpy(), abs=1e-4)
+        assert logits[row] == pytest.approx(
+            vocabularies.written(heads[3], 8, days.ids[row])[list(days.ids)].numpy(), abs=1e-4
+        )
     scores = score_successors(minilm, weights)
     assert scores.by_embedding and np.nanmax(scores.score) < 0.15 and scores.score.shape == (6, 12)
 

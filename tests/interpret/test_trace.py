@@ -131,8 +131,9 @@ def test_what_a_decoder_owes_to_its_source_is_the_product_by_hand():
     )
     flow_graph = graph(AttentionTrace(maps, "test"), "cross", 1)
     once = 0.5 * over.mean(0) @ (0.5 * own[0] + 0.5 * np.eye(5))
-    expected = once + 0.5 * (0.5 * back.mean(0) + 0.5 * np.eye(3)) @ once
-    np.testing.assert_allclose(rollout(flow_graph), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        rollout(flow_graph), once + 0.5 * (0.5 * back.mean(0) + 0.5 * np.eye(3)) @ once, atol=1e-6
+    )
     first, *others = flow_graph
     np.testing.assert_allclose(first.sum(-1), [1, 1, 1, 1, 1, 0, 0, 0])  # of the source alone
     assert all(np.allclose(step.sum(-1), 1.0) for step in others)

@@ -230,10 +230,11 @@ def test_what_reads_content_is_refused_without_it():
 
 
 def test_a_formula_by_head_masks_each_head_in_its_own_way():
-    config = AttentionConfig(
-        24, 3, mask=Choice.of("formula", text="where(h == 1, j <= i, abs(i - j) <= h)")
-    )
-    weights = Attention(config)(torch.randn(2, 5, 24)).weights
+    weights = Attention(
+        AttentionConfig(
+            24, 3, mask=Choice.of("formula", text="where(h == 1, j <= i, abs(i - j) <= h)")
+        )
+    )(torch.randn(2, 5, 24)).weights
     assert (
         (weights[:, 0].diagonal(dim1=1, dim2=2) == 1).all()
         and not weights[:, 1].triu(1).any()
@@ -958,6 +959,5 @@ def test_a_table_is_made_once_a_call(key, kernel):
     layer, made = layer_of(key, kernel=Choice.of(kernel, block=4)), []
     for name in TABLES[key]:
         getattr(layer.position, name).register_forward_hook(lambda *_, name=name: made.append(name))
-    out = layer(torch.randn(1, 13, C), record=False).merged
-    out.sum().backward()
+    layer(torch.randn(1, 13, C), record=False).merged.sum().backward()
     assert made == TABLES[key]

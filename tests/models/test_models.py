@@ -294,9 +294,9 @@ def test_every_weight_is_used_and_a_seed_or_a_pickle_gives_the_same_model(case):
         for name, p in model.named_parameters()
         if p.grad is None or not p.grad.isfinite().all()
     ]
-    twin = case.made()[0]
     assert all(
-        torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True)
+        torch.equal(a, b)
+        for a, b in zip(model.parameters(), case.made()[0].parameters(), strict=True)
     )
 
 
@@ -854,8 +854,9 @@ def build(kind, axis, key):
     """An untrained model of that kind with that choice, and the tokens of each context that its cross-attention
     projects from now on."""
     try:
-        config = KINDS[kind]({axis: plain(axis, key)} | needs(axis, key))
-        model: Any = build_model(config, Shape(11, 13, 17)).eval()
+        model: Any = build_model(
+            KINDS[kind]({axis: plain(axis, key)} | needs(axis, key)), Shape(11, 13, 17)
+        ).eval()
     except ConfigError:
         pytest.skip("does not go with this model")
     layers, lengths = (

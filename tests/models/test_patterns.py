@@ -31,6 +31,7 @@ from core.tasks import TaskConfig, make_task
 from tests.attention.drawing import ENTRIES, perturbed
 from tests.cases import descend, each
 from tests.close import assert_close
+from tests.oracles.agreement import agree
 
 B, S, C, H, WORDS = 3, 13, 12, 3, 7
 WINDOW = AttentionConfig(
@@ -90,23 +91,14 @@ def shared():
 
 def test_a_pattern_with_shared_keys_is_the_plain_loop_forward_and_gradient(shared):
     tokens, real = torch.randint(WORDS, (B, S)), torch.ones(B, S, dtype=torch.bool)
-    results = []
-    for out in (shared(tokens, real).logits, plain_loop(shared, tokens)):
-        shared.zero_grad()
-        out.square().sum().backward()
-        results.append((out, *(weight.grad.clone() for weight in shared.parameters())))
-    for ours, theirs in zip(*results, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    agree(shared(tokens, real).logits, plain_loop(shared, tokens), list(shared.parameters()))
 
 
 def test_decoding_token_by_token_gives_the_whole_and_shared_layers_store_nothing(shared):
     tokens, real = torch.randint(WORDS, (B, S)), torch.ones(B, S, dtype=torch.bool)
     whole = shared(tokens, real).logits
-    memory = shared.encode(tokens[:, :4], real[:, :4])
-    state = shared.start(memory)
-    for at in range(4, S):
-        logits, state, _ = shared.step(memory, state, tokens[:, at])
-        torch.testing.assert_close(logits, whole[:, at], rtol=1e-4, atol=1e-5)
+    start = tokens[:, :4], real[:, :4]
+    state = decodes_the_same(shared, *start, tokens[:, 4:], whole[:, 4:], tolerance=1e-5)
     assert [cache.numbers for cache in state.past] == [2 * S * C] * 3 + [0, 0]
     assert not hasattr(shared.layers[3].causal.projection, "key")
     assert [shared.config.kv_source(layer) for layer in range(5)] == [None, None, None, 1, 1]
@@ -143,11 +135,8 @@ def test_a_pattern_of_presets_is_read_at_once_and_token_by_token(one):
     model: Any = perturbed(build_model(config, TEXT)).double().eval()
     tokens, real = torch.randint(WORDS, (B, S)), torch.ones(B, S, dtype=torch.bool)
     whole = model(tokens, real).logits
-    memory = model.encode(tokens[:, :10], real[:, :10])
-    state = model.start(memory)
-    for at in range(10, S):
-        logits, state, _ = model.step(memory, state, tokens[:, at])
-        torch.testing.assert_close(logits, whole[:, at])
+    start = tokens[:, :10], real[:, :10]
+    decodes_the_same(model, *start, tokens[:, 10:], whole[:, 10:], tolerance=1e-7)
 
 
 def test_published_blocks_shrink_to_those_of_a_pattern():
@@ -378,11 +367,13 @@ def learns(config, words=ANY_T):
 
 
 def decodes_the_same(model, source, mask, target, forced, tolerance=1e-4):
+    """The state after a target that is decoded step by step, each with the logits of the whole."""
     memory = model.encode(source, mask)
     state = model.start(memory)
     for t in range(target.shape[1]):
         logits, state, _ = model.step(memory, state, target[:, t])
         torch.testing.assert_close(logits, forced[:, t], rtol=10 * tolerance, atol=tolerance)
+    return state
 
 
 def transformer(config: AttentionConfig) -> ModelConfig:
@@ -760,8 +751,7 @@ def test_the_outputs_in_their_shares_are_what_each_sublayer_reads(residual, stre
         assert not one.shares.triu(1).any() and len(one.tokens) == len(one.shares)
         assert (one.readers[-1], one.outputs[0]) == (OUTPUT, EMBEDDING)
         assert one.readers[:-1] == one.outputs[1:]
-        shown = one.trace(2).maps[0]
-        assert_close(torch.from_numpy(shown.weights[0]), one.shares[2])
+        assert_close(torch.from_numpy(one.trace(2).maps[0].weights[0]), one.shares[2])
 
 
 def test_what_is_read_past_the_latest_output_and_what_no_map_shows():

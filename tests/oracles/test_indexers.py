@@ -17,8 +17,10 @@ from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.attention.basics import ScoreBlock
 from core.attention.kernels.compressed import Compressed
 from core.attention.masks.content import RealBlocks, rotate_first
+from tests.attention.drawing import read_in_parts
 from tests.cases import each, instance
 from tests.oracles.agreement import agree, put, twin
+from tests.oracles.test_masks import LIGHTNING, MOBA
 
 B, H, C, S = 3, 4, 12, 19
 SIZES = {"size": 3, "blocks": 2, "dim": 6}
@@ -30,8 +32,9 @@ ALL = [MAXIMA, MEANS, GATED]
 
 def layer_of(mask, kv_heads=2, **axes):
     """A layer whose indexer has no weight that does nothing."""
-    projection = Choice.of("grouped_query", kv_heads=kv_heads)
-    layer = Attention(AttentionConfig(C, H, projection, mask=mask, **axes))
+    layer = Attention(
+        AttentionConfig(C, H, Choice.of("grouped_query", kv_heads=kv_heads), mask=mask, **axes)
+    )
     for weight in layer.mask.parameters():
         torch.nn.init.normal_(weight, std=0.7)
     return layer
@@ -54,8 +57,9 @@ def ambiguous(layer, x, real):
     """Rows in which several candidates have the score 0, of which topk takes any."""
     block = ScoreBlock.whole(S, S, num_heads=H, x=x, context=x, key_mask=real)
     layout = RealBlocks.of(block, layer.mask.size)
-    scores = layer.mask.block_scores(block, layout)
-    zeros = (scores == 0) & layout.indices.lt(layout.seen // layer.mask.size)
+    zeros = (layer.mask.block_scores(block, layout) == 0) & layout.indices.lt(
+        layout.seen // layer.mask.size
+    )
     return (zeros.sum(-1) > 1).any(1)  # (B, T)
 
 
@@ -91,8 +95,7 @@ def test_block_maxima_are_minimaxs(size, blocks, local, kv_heads):
         (peer.q_norm.weight, gains(own.query_norm)),
         (peer.k_norm.weight, gains(own.key_norm)),
     )
-    shown = layer(x, key_mask=real).mask
-    for text, rows, cells in zip(x, real, shown, strict=True):
+    for text, rows, cells in zip(x, real, layer(x, key_mask=real).mask, strict=True):
         at = rows.nonzero()[:, 0]
         places = torch.arange(len(at))[None]
         indices = peer(text[None, at], turns(at[None], 4), None, places)
@@ -126,8 +129,7 @@ def test_block_means_are_qwens(size, blocks, heads, share):
         (peer.k_layernorm.weight, gains(own.key_norm)),
     )
     allowed = real[:, None, None] & torch.ones(S, S, dtype=torch.bool).tril()
-    at = torch.arange(S).expand(B, -1)
-    want = peer(x, turns(at, 2 * int(6 * share / 2)), allowed, None)
+    want = peer(x, turns(torch.arange(S).expand(B, -1), 2 * int(6 * share / 2)), allowed, None)
     clear = ~ambiguous(layer, x, real)
     shown = layer(x, key_mask=real).mask
     assert clear.sum() > B * S / 2
@@ -175,8 +177,7 @@ def test_gated_blocks_are_glms(size, blocks, heads):
 
 def test_the_lightning_indexer_is_glms_with_its_dimensions_in_another_order():
     # GLM-5 rotates pairs side by side, of which ours are the halves.
-    choice = Choice.of("lightning", keys=4, heads=3, size=6, share=0.7)
-    layer, (x, real) = layer_of(choice), texts()
+    layer, (x, real) = layer_of(Choice.of("lightning", keys=4, heads=3, size=6, share=0.7)), texts()
     own: Any = layer.mask
     config = glm5.GlmMoeDsaConfig(
         hidden_size=C,
@@ -198,8 +199,7 @@ def test_the_lightning_indexer_is_glms_with_its_dimensions_in_another_order():
     at = torch.arange(S)[None]
     indices = peer(x, x, turns(at, 4), allowed, at).long()
     want = torch.zeros(B, S, S, dtype=torch.bool).scatter(-1, indices, True) & allowed
-    scores = own.index_scores(ScoreBlock.whole(S, S, x=x, context=x))
-    clear = ((scores == 0) & allowed).sum(-1) <= 1
+    clear = ((own.index_scores(ScoreBlock.whole(S, S, x=x, context=x)) == 0) & allowed).sum(-1) <= 1
     assert torch.equal(layer(x, key_mask=real).mask[:, 0][clear], want[clear])
 
 
@@ -235,8 +235,9 @@ def test_the_loss_of_blocks_is_the_loops_with_its_gradients(mask):
     layer, (x, real) = layer_of(mask).double(), texts(0.7)
     x, own = x[:2].double(), layer.mask
     full, losses = twin(layer, strict=False, mask="causal"), []
-    weights = full(x, key_mask=real[:2]).weights.detach()
-    for text, rows, heads in zip(x, real, weights, strict=False):
+    for text, rows, heads in zip(
+        x, real, full(x, key_mask=real[:2]).weights.detach(), strict=False
+    ):
         at = rows.nonzero()[:, 0].tolist()
         blocks = [at[n : n + own.size] for n in range(0, len(at), own.size)]
         for i in range(S):
@@ -254,18 +255,20 @@ def test_the_loss_of_blocks_is_the_loops_with_its_gradients(mask):
                 )
                 terms = target * (target.clamp(min=1e-300).log() - scores.log_softmax(0))
                 losses.append(terms.sum())
-    loss = layer(x, key_mask=real[:2]).indexer_loss
-    agree(loss, torch.stack(losses).mean(), list(own.parameters()))
+    agree(
+        layer(x, key_mask=real[:2]).indexer_loss, torch.stack(losses).mean(), list(own.parameters())
+    )
 
 
-@each("mask", ALL)
+@each("mask", [*ALL, MOBA, LIGHTNING])
 def test_any_rectangle_agrees_with_the_whole(mask):
     layer, (x, real) = layer_of(mask), texts(0.7)
     q, k, v = layer.projection(x, x)
     whole = layer.kernel_inputs(q, k, v, x, x, key_mask=real).block
     rows, columns = slice(4, 11), slice(3, 9)
-    shown = layer.mask(whole.part(rows, columns))
-    assert torch.equal(shown, layer.mask(whole)[:, :, rows, columns])
+    assert torch.equal(
+        layer.mask(whole.part(rows, columns)), layer.mask(whole)[:, :, rows, columns]
+    )
 
 
 @each("mask", ALL)
@@ -273,8 +276,7 @@ def test_the_output_has_the_gradients_of_the_mask_given(mask):
     layer, (x, real) = layer_of(mask).double(), texts()
     x = x.double().requires_grad_()
     steps = layer(x, key_mask=real)
-    plain = twin(layer, strict=False, mask="none")(x, mask=steps.mask)
-    agree(steps.merged, plain.merged, (x,))
+    agree(steps.merged, twin(layer, strict=False, mask="none")(x, mask=steps.mask).merged, (x,))
 
 
 def row_of(mask, keys, *pairs, **weights):
@@ -301,14 +303,14 @@ def test_block_indexers_by_hand():
     assert row_of(means, [-3, -1, -1, 1, 1, 3, -2, 2]) == "...#####"
 
 
+PARTS = (7, 1, 4)
+
+
 @each("mask", ALL)
 def test_steps_are_the_whole(mask):
     layer, (x, real) = layer_of(mask, position="alibi"), texts()
-    whole, cache, outs = layer(x, key_mask=real).merged, None, []
-    for first, last in ((0, 7), (7, 8), (8, 12), *((n, n + 1) for n in range(12, S))):
-        steps, cache = layer.step(x[:, first:last], cache, key_mask=real[:, first:last])
-        outs.append(steps.merged)
-    torch.testing.assert_close(torch.cat(outs, 1)[real], whole[real])
+    stepped, _ = read_in_parts(layer, x, PARTS + (1,) * 7, real)
+    torch.testing.assert_close(stepped[real], layer(x, key_mask=real).merged[real])
 
 
 TEXTS, HEADS, D, WIDTH, TOKENS = 2, 3, 8, 24, 21
@@ -340,18 +342,18 @@ def placed(weight, dim=D):
     return weight.unflatten(0, (-1, dim)).roll(dim // 2, 1).flatten(0, 1)
 
 
-def put_compressor(peer, own):
-    """Our weights of a compressor into theirs."""
-    put(
-        (peer.kv_proj.weight, placed(own.value.weight)),
-        (peer.gate_proj.weight, placed(own.gate.weight)),
-        (peer.position_bias, placed(own.bias.T).T),
-        (peer.kv_norm.weight, placed(own.norm.weight)),
-    )
+def compressor_names(at, own):
+    """Our weights of a compressor by the names that they have in theirs."""
+    return {
+        f"{at}.kv_proj.weight": placed(own.value.weight),
+        f"{at}.gate_proj.weight": placed(own.gate.weight),
+        f"{at}.position_bias": placed(own.bias.T).T,
+        f"{at}.kv_norm.weight": placed(own.norm.weight),
+    }
 
 
 def peer_of(layer, kernel, size, window):
-    """Their layer without its low ranks and norms, which are no part of the kernel, and with our weights."""
+    """Their layer without its low ranks and norms, which are no part of the kernel, its turns, and our weights in it."""
     config = hf.DeepseekV4Config(
         hidden_size=WIDTH,
         num_attention_heads=HEADS,
@@ -375,22 +377,19 @@ def peer_of(layer, kernel, size, window):
     for name in ("q_a_proj", "q_a_norm", "q_b_norm", "kv_norm", "o_a_proj"):
         setattr(peer, name, nn.Identity())
     projection = layer.projection
-    put(
-        (peer.q_b_proj.weight, placed(projection.query.weight)),
-        (peer.kv_proj.weight, placed(projection.key.weight)),
-        (projection.value.weight, projection.key.weight),
-        (peer.o_b_proj.weight, placed(projection.output.weight.T).T),
-        (peer.sinks, layer.normalizer.sink),
-    )
-    put_compressor(peer.compressor, kernel.compressor)
+    names = {
+        "q_b_proj.weight": placed(projection.query.weight),
+        "kv_proj.weight": placed(projection.key.weight),
+        "o_b_proj.weight": placed(projection.output.weight.T).T,
+        "sinks": layer.normalizer.sink,
+    } | compressor_names("compressor", kernel.compressor)
     if kernel.indexer is not None:
-        theirs = peer.compressor.indexer
-        put_compressor(theirs, kernel.indexer.compressor)
-        put(
-            (theirs.q_b_proj.weight, placed(kernel.indexer.query.weight)),
-            (theirs.scorer.weights_proj.weight, kernel.indexer.weight.weight),
-        )
-    return peer, hf.DeepseekV4RotaryEmbedding(config)
+        at, own = "compressor.indexer", kernel.indexer
+        names |= compressor_names(at, own.compressor) | {
+            f"{at}.q_b_proj.weight": placed(own.query.weight),
+            f"{at}.scorer.weights_proj.weight": own.weight.weight,
+        }
+    return peer, hf.DeepseekV4RotaryEmbedding(config), names
 
 
 ROPE = Choice.of("rope", layout="interleaved", share=0.5)
@@ -403,29 +402,17 @@ ROPE = Choice.of("rope", layout="interleaved", share=0.5)
 def test_the_layer_is_deepseeks(key, size, window):
     # Keys are values, and there are sinks.
     layer, kernel = compressing(key, 1, size, window, ROPE, "sink")
-    peer, rotary = peer_of(layer, kernel, size, window)
+    peer, rotary, names = peer_of(layer, kernel, size, window)
+    put((layer.projection.value.weight, layer.projection.key.weight))
     x = torch.randn(TEXTS, TOKENS, WIDTH, dtype=torch.float64, requires_grad=True)
     places = torch.arange(TOKENS)
     seen = (places <= places[:, None]) & (places > places[:, None] - window)
     mask = torch.zeros(TEXTS, 1, TOKENS, TOKENS, dtype=torch.float64).masked_fill(~seen, -torch.inf)
-    turns = {
-        "compress": rotary(x, places[None].expand(TEXTS, -1), layer_type="compress"),
-    }
-    out, _ = peer(x, turns, places[None].expand(TEXTS, -1), mask)
-    learned = [
-        (kernel.compressor.norm.weight, peer.compressor.kv_norm.weight, lambda w: placed(w)),
-        (kernel.compressor.bias, peer.compressor.position_bias, lambda w: placed(w.T).T),
-        (layer.projection.query.weight, peer.q_b_proj.weight, placed),
-        (layer.normalizer.sink, peer.sinks, lambda w: w),
-    ]
-    ours = layer(x).merged
-    agree(ours, out, (x,), rel=1e-6)
-    way = torch.randn_like(ours)
-    for mine, theirs, moved in learned:
-        one = torch.autograd.grad((ours * way).sum(), mine, retain_graph=True)[0]
-        other = torch.autograd.grad((out * way).sum(), theirs, retain_graph=True)[0]
-        assert other.any()
-        torch.testing.assert_close(moved(one), other.to(one), rtol=1e-5, atol=1e-6)
+    at = places[None].expand(TEXTS, -1)
+    given = (x, {"compress": rotary(x, at, layer_type="compress")}, at, mask)
+    out, _ = torch.func.functional_call(peer, names, given)
+    learned = (*kernel.compressor.parameters(), layer.projection.query.weight)
+    agree(layer(x).merged, out, (x, *learned, layer.normalizer.sink), rel=1e-6, gradient=1e-5)
 
 
 def compress(own, x, blocks):
@@ -495,8 +482,9 @@ def by_loop(kernel, steps, x, real, offset, size, window):
                     drawn[h, t, j] += (w * share.mean()).detach()
             for w, j in zip(weights[len(full) :], near, strict=True):
                 drawn[h, t, j] += w.detach()
-    rows = torch.stack([out for _, _, out in sorted(outs, key=lambda row: row[:2])])
-    return rows.view(HEADS, -1, D), drawn
+    return torch.stack([out for _, _, out in sorted(outs, key=lambda row: row[:2])]).view(
+        HEADS, -1, D
+    ), drawn
 
 
 @each(
@@ -518,15 +506,10 @@ def test_each_query_attends_to_blocks_and_a_window(key, kv_heads, size, window, 
 @each("key", TYPES)
 def test_steps_of_blocks_are_the_whole(key):
     layer, _ = compressing(key, position=ROPE)
-    x, real = (
-        torch.randn(TEXTS, TOKENS, WIDTH, dtype=torch.float64),
-        torch.rand(TEXTS, TOKENS) < 0.8,
-    )
-    whole, cache, outs = layer(x, key_mask=real).merged, None, []
-    for first, last in ((0, 7), (7, 8), (8, 12), *((n, n + 1) for n in range(12, TOKENS))):
-        steps, cache = layer.step(x[:, first:last], cache, key_mask=real[:, first:last])
-        outs.append(steps.merged)
-    torch.testing.assert_close(torch.cat(outs, 1)[real], whole[real])
+    x = torch.randn(TEXTS, TOKENS, WIDTH, dtype=torch.float64)
+    real = torch.rand(TEXTS, TOKENS) < 0.8
+    stepped, _ = read_in_parts(layer, x, PARTS + (1,) * 9, real)
+    torch.testing.assert_close(stepped[real], layer(x, key_mask=real).merged[real])
 
 
 def test_blocks_by_hand():

@@ -24,6 +24,7 @@ from core.attention.masks.content import (
     selection,
     top_cells,
 )
+from tests.attention.drawing import read_in_parts
 from tests.cases import each, instance
 from tests.oracles.agreement import agree, put, twin
 
@@ -151,8 +152,9 @@ def felt(layer, length, width, heads, **more):
 @each(("window", "globals"), [(2, 1), (4, 3), (3, 0)])
 def test_global_window_is_longformers(window, globals):
     length = 12 * window
-    config = LongformerConfig(hidden_size=8, num_attention_heads=2, attention_window=[2 * window])
-    layer = LongformerSelfAttention(config, 0).eval()
+    layer = LongformerSelfAttention(
+        LongformerConfig(hidden_size=8, num_attention_heads=2, attention_window=[2 * window]), 0
+    ).eval()
     layer.query_global.weight.data.zero_()
     mask = torch.zeros(1, length)
     mask[:, :globals] = 10_000
@@ -367,7 +369,6 @@ def test_neighborhood_moves_its_window_inside_the_picture(rows, columns, window)
 D, C, LENGTH = 5, 15, 17
 MOBA = Choice.of("moba", size=3, blocks=3)
 LIGHTNING = Choice.of("lightning", keys=5, heads=3, size=6, share=0.7)
-BOTH = each("choice", [MOBA, LIGHTNING])
 
 
 def moba(q, k, real, size, blocks, offset):
@@ -501,16 +502,6 @@ def test_the_attention_gives_the_indexer_no_gradient():
         all(weight.grad is None for weight in layer.mask.parameters())
         and layer.projection.query.weight.grad.abs().sum() > 0
     )
-
-
-@BOTH
-def test_any_rectangle_agrees_with_the_whole(choice):
-    layer, x = Attention(AttentionConfig(C, H, mask=choice)), torch.randn(B, LENGTH, C)
-    real = torch.rand(B, LENGTH) < 0.7
-    q, k, v = layer.projection(x, x)
-    whole, mask = layer.kernel_inputs(q, k, v, x, x, key_mask=real).block, layer.mask
-    rows, columns = slice(4, 11), slice(3, 9)
-    assert torch.equal(mask(whole.part(rows, columns)), mask(whole)[:, :, rows, columns])
 
 
 def test_top_cells_takes_the_earlier_of_equals_and_all_where_there_are_few():
@@ -681,12 +672,9 @@ def test_gathered_keys_of_nsa_give_what_all_cells_give(
 
 def test_steps_of_nsa_gather_what_the_whole_does():
     layer, x = sparse_layer(2, 2, 3, 4, 2), torch.randn(B, 90, 4 * D, dtype=torch.float64)
-    cache, parts = None, []
-    for token in x.split([70, *[1] * 20], dim=1):
-        steps, cache = layer.step(token, cache)
-        parts.append(steps.merged)
-    torch.testing.assert_close(torch.cat(parts, 1), layer(x).merged)
-    torch.testing.assert_close(layer(x, record=False).merged, layer(x).merged)
+    whole = layer(x).merged
+    for out in (read_in_parts(layer, x, (70,) + (1,) * 20)[0], layer(x, record=False).merged):
+        torch.testing.assert_close(out, whole)
 
 
 def test_all_blocks_and_a_window_of_all_are_causal_attention_twice():

@@ -106,9 +106,8 @@ def encoder(w, x, norm):
 
 def test_a_decoder_is_a_gpt():
     # Pre-norm, learned places, GELU, tied: each row of the batch as one line of its own, nothing padded.
-    shape = Shape(V, V, 10, one_vocabulary=True)
     model = made(
-        shape,
+        Shape(V, V, 10, one_vocabulary=True),
         kind="decoder",
         tied=True,
         norm="pre",
@@ -273,8 +272,9 @@ def renamed(w):
                 weights[f"{to}.linear1.{kind}"] = w[f"{at}.{part}.inner.{kind}"]
                 weights[f"{to}.linear2.{kind}"] = w[f"{at}.{part}.outer.{kind}"]
             else:
-                maps = [w[f"{at}.{part}.projection.{n}.{kind}"] for n in ("query", "key", "value")]
-                weights[f"{to}.{TORCHS[part]}.in_proj_{kind}"] = torch.cat(maps)
+                weights[f"{to}.{TORCHS[part]}.in_proj_{kind}"] = torch.cat(
+                    [w[f"{at}.{part}.projection.{n}.{kind}"] for n in ("query", "key", "value")]
+                )
                 weights[f"{to}.{TORCHS[part]}.out_proj.{kind}"] = w[
                     f"{at}.{part}.projection.output.{kind}"
                 ]
@@ -604,7 +604,6 @@ def test_it_is_the_paper_forward_and_backward(cell, bidirectional):
     weights = dict(model.named_parameters())
     expected = [document(weights, lines, cell, bidirectional) for lines in rows]
     logits = torch.stack([each_logits for each_logits, _, _ in expected])
-    torch.testing.assert_close(output.logits, logits)
     words, sentences = (output.maps[kind][0].weights for kind in ("words", "sentences"))
     assert words.shape == (4, 1, 4, source.shape[1]) and sentences.shape == (4, 1, 1, 4)
     for i, (_, by_word, by_sentence) in enumerate(expected):
@@ -619,14 +618,7 @@ def test_it_is_the_paper_forward_and_backward(cell, bidirectional):
             row[start : start + len(shares)] = shares.detach()
             torch.testing.assert_close(words[i, 0, n].detach(), row)
             start += len(shares)
-    towards = torch.randn(logits.shape, dtype=torch.double)
-    ours, theirs = (
-        torch.autograd.grad((out * towards).sum(), list(weights.values()))
-        for out in (output.logits, logits)
-    )
-    for name, a, b in zip(weights, ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, msg=partial("{}: {}".format, name))
-    assert all(grad.any() for grad in ours), "every weight is used"
+    agree(output.logits, logits, list(weights.values()))
 
 
 def test_by_hand_a_document_of_two_sentences():
@@ -775,8 +767,9 @@ def test_sinkhorn_is_flas_and_gives_rows_and_columns_that_sum_to_one():
 def hyper_connection(own: StreamMixing):
     """DeepSeek-V4's, with those weights; its matrix is ours transposed."""
     n = own.sizes[0]
-    config = DeepseekV4Config(hc_mult=n, hidden_size=CHANNELS, hc_eps=0.0, rms_norm_eps=1e-6)
-    peer = deepseek.DeepseekV4HyperConnection(config)
+    peer = deepseek.DeepseekV4HyperConnection(
+        DeepseekV4Config(hc_mult=n, hidden_size=CHANNELS, hc_eps=0.0, rms_norm_eps=1e-6)
+    )
     order = torch.arange(n * n).view(n, n).T.flatten() + 2 * n
     order = torch.cat((torch.arange(2 * n), order))
     return partial(

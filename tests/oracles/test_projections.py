@@ -163,8 +163,9 @@ def test_value_residual_is_x_transformers():
         "to_v.weight": layers[1].projection.value.weight,
         "to_out.weight": layers[1].projection.output.weight,
     }
-    given = {"mask": real, "value_residual": first.v}
-    theirs = torch.func.functional_call(peer, names, (first.merged,), given)
+    theirs = torch.func.functional_call(
+        peer, names, (first.merged,), {"mask": real, "value_residual": first.v}
+    )
     agree(
         layers[1](first.merged, key_mask=real, shared=shared).merged * real[..., None],
         theirs,
@@ -193,8 +194,7 @@ def test_value_residual_by_hand_and_of_other_sizes():
 @each("kv_heads", [1, H])
 def test_parallax_against_fla(kv_heads):
     # Theirs scales the first query's scores alone: their r is ours over √D.
-    choice = Choice.of("parallax", kv_heads=kv_heads)
-    layer = layer_of(choice, mask="causal", position="rope")
+    layer = layer_of(Choice.of("parallax", kv_heads=kv_heads), mask="causal", position="rope")
     x = torch.randn(B, T, C, requires_grad=True)
     p = layer.projection
     q, k, v = p(x, x)
@@ -220,8 +220,9 @@ def test_parallax_is_a_line_through_its_maps():
     steps = layer(x, key_mask=real)
     first, second = steps.normalized[:, ::2], steps.normalized[:, 1::2]
     logs = second.log().masked_fill(second == 0, 0.0)
-    wanted = first * (1 + (first * logs).sum(-1, keepdim=True) - logs)
-    torch.testing.assert_close(steps.weights, wanted)
+    torch.testing.assert_close(
+        steps.weights, first * (1 + (first * logs).sum(-1, keepdim=True) - logs)
+    )
 
 
 def test_parallax_by_hand():
@@ -371,8 +372,9 @@ def test_exclusive_by_hand():
 
 def test_exclusive_refuses_another_sequence():
     layer, x = layer_of("exclusive", mask="causal"), torch.randn(B, T, C)
-    message = "exclusive.*7 queries from position 0 .*11 keys.*take self-attention"
-    pytest.raises(ConfigError, layer, x, torch.randn(B, S, C)).match(message)
+    pytest.raises(ConfigError, layer, x, torch.randn(B, S, C)).match(
+        "exclusive.*7 queries from position 0 .*11 keys.*take self-attention"
+    )
     pytest.raises(ConfigError, ModelConfig.recurrent, C, projection="exclusive").match(
         "recurrent .*exclusive.*take projection = multi_head"
     )
@@ -682,8 +684,9 @@ def test_compressed_heads_against_zaya(heads, kv_heads, head_dim, widths):
     for parts in ((9,), (1,) * 9, (2, 3, 1, 3)):
         stepped, cache = read_in_parts(layer, x, parts, key_mask=real)
         assert_close(stepped * shown, ours * shown)
-    size = p.query.out_features + p.key.out_features
-    later = (width + head_width - 2) * size + kv_heads * head_dim // 2
+    later = (width + head_width - 2) * (
+        p.query.out_features + p.key.out_features
+    ) + kv_heads * head_dim // 2
     assert cache.numbers == 9 * layer.config.sizes.cache + later
 
 

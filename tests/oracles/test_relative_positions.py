@@ -431,8 +431,9 @@ BIASES = {
 
 
 def rotated(x):
-    config = LlamaConfig(hidden_size=x.shape[-1], num_attention_heads=1, rope_theta=700.0)
-    cos, sin = llama.LlamaRotaryEmbedding(config)(x, torch.arange(x.shape[2])[None])
+    cos, sin = llama.LlamaRotaryEmbedding(
+        LlamaConfig(hidden_size=x.shape[-1], num_attention_heads=1, rope_theta=700.0)
+    )(x, torch.arange(x.shape[2])[None])
     return llama.apply_rotary_pos_emb(x, x, cos, sin)[0]
 
 
@@ -481,10 +482,9 @@ def test_a_part_with_tables_gets_its_own(learned):
 def test_a_score_worked_by_hand():
     # Query 1 on key 0 with x = 1: rotated by one radian cos 1, then the formula takes 0.5 for the distance.
     layer = Attention(AttentionConfig(2, 1, projection="identity", position="and"))
-    scores = layer(torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])).scores[0, 0, 1]
-    assert scores.tolist() == pytest.approx(
-        [math.cos(1) / math.sqrt(2) - 0.5, 1 / math.sqrt(2)], abs=1e-6
-    )
+    assert layer(torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])).scores[
+        0, 0, 1
+    ].tolist() == pytest.approx([math.cos(1) / math.sqrt(2) - 0.5, 1 / math.sqrt(2)], abs=1e-6)
 
 
 def test_it_is_one_choice_with_parts():
@@ -564,8 +564,9 @@ def test_relative_logits_by_hand():
 
 def test_relative_logits_store_no_token():
     # Only the query's own token is read, which a step is given: the cache is that of keys and values.
-    layer = Attention(AttentionConfig(CHANNELS, THREE, position="relative_logits", mask="causal"))
-    _, cache = layer.step(torch.randn(TEXTS, QUERIES, CHANNELS))
+    _, cache = Attention(
+        AttentionConfig(CHANNELS, THREE, position="relative_logits", mask="causal")
+    ).step(torch.randn(TEXTS, QUERIES, CHANNELS))
     assert cache.inputs is None and cache.numbers == QUERIES * 2 * CHANNELS
 
 
@@ -604,8 +605,9 @@ def test_a_query_sink_by_hand():
     put((p.query.weight, 0.0), (p.key.weight, 0.0), (layer.normalizer.level.weight, [[1.0, 0.0]]))
     steps = layer(torch.tensor([[[0.0, 0.0], [math.log(2), 0.0], [math.log(6), 1.0]]]))
     third = 1 / 9
-    expected = [[0.5, 0, 0], [0.25, 0.25, 0], [third, third, third]]
-    assert_close(steps.weights[0, 0], torch.tensor(expected))
+    assert_close(
+        steps.weights[0, 0], torch.tensor([[0.5, 0, 0], [0.25, 0.25, 0], [third, third, third]])
+    )
     pytest.raises(
         ConfigError, attend, steps.q, steps.k, steps.v, normalizer=layer.normalizer
     ).match("query_sink reads x.*take.*normalizer = sink")
@@ -753,8 +755,9 @@ def test_a_dynamic_convolution_by_hand():
     # One head of one number, x = (1, 2): the second key is 2 + (c₀ + d)·2 + (c₁ + d')·1 with c = (3, 4), d = 5x and
     # d' = 6x, thus 2 + 13·2 + 16·1 = 44; the first 1 + 8·1 = 9. Scaled, both are over √5, and values are 1.
     for scaled in (False, True):
-        choice = Choice.of("dynamic_conv", width=2, scaled=scaled, gate=False)
-        layer = Attention(AttentionConfig(1, 1, choice))
+        layer = Attention(
+            AttentionConfig(1, 1, Choice.of("dynamic_conv", width=2, scaled=scaled, gate=False))
+        )
         p = layer.projection
         put((p.key.weight, 1.0), (p.value.weight, 1.0), (p.taps, [[3.0, 3.0], [4.0, 4.0]]))
         put((p.mix.weight, [[5.0], [6.0], [5.0], [6.0]]))

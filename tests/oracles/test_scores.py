@@ -104,8 +104,9 @@ def test_the_worked_example():
 
 def test_the_two_by_two_example_unscaled():
     q, k = torch.tensor([[[[1.0, 0], [0, 1]]]]), torch.tensor([[[[0.0, 1], [1, 0]]]])
-    out = attend(q, k, torch.tensor([[[[1.0, 2], [3, 4]]]]), scale=1.0).out
-    assert out.flatten().tolist() == pytest.approx([2.462, 3.462, 1.538, 2.538], abs=5e-4)
+    assert attend(
+        q, k, torch.tensor([[[[1.0, 2], [3, 4]]]]), scale=1.0
+    ).out.flatten().tolist() == pytest.approx([2.462, 3.462, 1.538, 2.538], abs=5e-4)
 
 
 def test_equal_keys_weigh_the_same_and_one_key_weighs_one():
@@ -171,8 +172,9 @@ def test_the_layer_is_torchs(mask, cross, padded, kernel):
 @each("heads", [1, 3, 13, 39])
 def test_heads_take_neighbouring_dimensions(heads):
     # Head h reads dimensions h·D to (h + 1)·D: with one head's values zeroed, only its part of the merge changes.
-    layer = Attention(AttentionConfig(C, heads, projection="identity", score="dot"))
-    steps = layer(torch.randn(B, T, C))
+    steps = Attention(AttentionConfig(C, heads, projection="identity", score="dot"))(
+        torch.randn(B, T, C)
+    )
     torch.testing.assert_close(
         steps.merged, torch.cat([steps.out[:, h] for h in range(heads)], dim=-1)
     )
@@ -187,10 +189,9 @@ def textbook(layer, x, context, mask, **more):
 
 
 def rotary(bias):
-    config = AttentionConfig(
-        12, 2, Choice.of("multi_head", bias=bias), position="rope", mask="causal"
-    )
-    layer = Attention(config).double()
+    layer = Attention(
+        AttentionConfig(12, 2, Choice.of("multi_head", bias=bias), position="rope", mask="causal")
+    ).double()
     for weight in layer.parameters():
         nn.init.normal_(weight, std=0.3)
     x, context = (torch.randn(3, n, 12, dtype=torch.float64, requires_grad=True) for n in (T, S))
@@ -468,8 +469,9 @@ def test_entmax_package(key, params, theirs, masked, spread, keys):
 def test_the_threshold_of_graphs_and_gpus_is_that_of_the_package(power, theirs):
     scores = torch.randn(5, 7, dtype=torch.float64) * 2
     z = (scores - scores.amax(-1, keepdim=True)) / power
-    ours = (z - sorted_threshold(z, power)).clamp(min=0.0) ** power
-    torch.testing.assert_close(ours, theirs(scores, -1))
+    torch.testing.assert_close(
+        (z - sorted_threshold(z, power)).clamp(min=0.0) ** power, theirs(scores, -1)
+    )
 
 
 @each("keys", [3, 40])
@@ -604,8 +606,9 @@ def test_scalable_softmax_with_a_shift_is_mistrals():
     (q, k, v), own = query_heads(), normalizer("scalable_softmax", shift=True)
     put((own.factor, [0.3, 1.0, -0.7]), (own.shift, [1.2, 0.4, -0.5]))
     peer = mistral.MistralLarge4TextSoftmaxScaling(H)
-    names = {"scale": own.factor, "bias": own.shift}
-    scaled = torch.func.functional_call(peer, names, (q, torch.arange(T)[None], True))
+    scaled = torch.func.functional_call(
+        peer, {"scale": own.factor, "bias": own.shift}, (q, torch.arange(T)[None], True)
+    )
     ours = attend(q, k, v, CAUSAL, normalizer=own)
     agree(ours.out, attend(scaled, k, v, CAUSAL).out, (q, k, v, own.factor, own.shift))
 
@@ -639,8 +642,7 @@ def test_softpick_neither_overflows_nor_counts_what_is_masked():
 def test_taylor_is_flas_based():
     q, k, v = (torch.randn(B, H, T, D, requires_grad=True) for _ in range(3))
     theirs = fla("based", "naive_parallel_based")(q, k, v)
-    ours = attend(q, k, v, CAUSAL[:, :T], normalizer=normalizer("taylor"))
-    agree(ours.out, theirs, (q, k, v))
+    agree(attend(q, k, v, CAUSAL[:, :T], normalizer=normalizer("taylor")).out, theirs, (q, k, v))
 
 
 @each(
@@ -649,8 +651,7 @@ def test_taylor_is_flas_based():
 def test_stick_breaking_is_flas(mask, own_token):
     # Whether a token reads itself is the mask's to say; three heads share one of keys.
     q, k, v = (torch.randn(B, heads, S, D, requires_grad=True) for heads in (H, 1, 1))
-    allowed = build_mask(mask, S, S)
-    ours = attend(q, k, v, allowed, normalizer=normalizer("stick_breaking"))
+    ours = attend(q, k, v, build_mask(mask, S, S), normalizer=normalizer("stick_breaking"))
     theirs, left = fla("stickbreaking_attn", "naive_stickbreaking_attn")(
         *(x.transpose(1, 2) for x in (q, k, v)), attend_current=own_token
     )
@@ -660,8 +661,7 @@ def test_stick_breaking_is_flas(mask, own_token):
 
 def test_a_stick_breaks_precisely_after_a_score_that_took_nothing():
     # The last key takes almost nothing or almost all: the key before it has its share of the rest.
-    own = normalizer("stick_breaking")
-    weights = own(torch.tensor([[[[0.0, -1e4], [0.0, 20.0]]]]), None)[0, 0]
+    weights = normalizer("stick_breaking")(torch.tensor([[[[0.0, -1e4], [0.0, 20.0]]]]), None)[0, 0]
     assert weights[0].tolist() == [0.5, 0.0]
     torch.testing.assert_close(weights[1, 0], torch.tensor(0.5 / (1 + math.exp(20.0))))
 

@@ -19,6 +19,7 @@ from core.attention.kernels.states import (
     forgotten_keys,
     trapezoid,
 )
+from tests.attention.drawing import read_in_parts
 from tests.cases import each
 from tests.oracles.agreement import agree, fla, put
 
@@ -108,8 +109,7 @@ def loop(key, q, k, v, *own):
         keys = torch.cat((k, more), -1).unflatten(-1, (N, D)).transpose(2, 3).flatten(1, 2)
         run = fla("gated_delta_product", "naive_recurrent_gated_delta_product")
         shares, decay = write.transpose(2, 3).flatten(1, 2), decay.squeeze(-1)
-        values = v.repeat_interleave(N, 1)
-        out, state = run(q, keys, values, decay, shares, 1.0, num_householder=N)
+        out, state = run(q, keys, v.repeat_interleave(N, 1), decay, shares, 1.0, num_householder=N)
     return out.transpose(1, 2)[:, :, :length], state
 
 
@@ -204,14 +204,14 @@ def test_hidden_tokens_are_not_there(key, record):
     layer, x = layer_of(key), torch.randn(B, T, H * D, dtype=torch.float64)
     real = torch.rand(B, T) < 0.6
     real[0, :5], real[0, 20:] = False, False
-    steps, cache, parts = layer(x, key_mask=real, record=record), None, []
-    for some in ((0, 4), (4, 5), (5, 19), (19, 24), (24, T)):
-        part, cache = layer.step(x[:, slice(*some)], cache, key_mask=real[:, slice(*some)])
-        parts.append(part.merged)
+    steps, (stepped, _) = (
+        layer(x, key_mask=real, record=record),
+        read_in_parts(layer, x, (4, 1, 14, 5, T - 24), real),
+    )
     for text in range(B):
         alone = layer(x[text : text + 1, real[text]]).merged[0]
         torch.testing.assert_close(steps.merged[text, real[text]], alone)
-        torch.testing.assert_close(torch.cat(parts, 1)[text, real[text]], alone)
+        torch.testing.assert_close(stepped[text, real[text]], alone)
 
 
 def test_two_reflections_are_a_quarter_turn():
@@ -294,8 +294,9 @@ def test_a_trapezoid_that_neither_turns_nor_looks_back_is_a_state_space():
     q, k, v, decay, step, *_ = drawn("trapezoid")
     still = torch.zeros(B, H, T, P, dtype=torch.float64)
     ours = ruled("trapezoid", q, k, v, decay, step, torch.zeros_like(step), still, chunk=8)[0]
-    theirs = by_chunks(gated_linear, q, k * step, v, [decay.expand(-1, -1, -1, D)], 8)[0]
-    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(
+        ours, by_chunks(gated_linear, q, k * step, v, [decay.expand(-1, -1, -1, D)], 8)[0]
+    )
 
 
 @each("chunk", [16, 40])

@@ -483,8 +483,9 @@ def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is(model_type, tmp_p
     reader = pretrained.tokenizer
     pretrained.model.save_pretrained(folder)
     if pretrained.reads == "picture":
-        size = json.dumps({"size": reader.size})
-        (folder / "preprocessor_config.json").write_text(size, encoding="utf-8")
+        (folder / "preprocessor_config.json").write_text(
+            json.dumps({"size": reader.size}), encoding="utf-8"
+        )
     part = "feature_extractor" if pretrained.reads == "sound" else "tokenizer"
     getattr(reader, part, reader).save_pretrained(folder)
     found = load_folder(folder, model_type)

@@ -182,8 +182,9 @@ def test_it_learns_writes_what_any_run_writes_and_keeps_an_ordinary_folder(
     assert (first.train_loss, first.step, first.rate, last.rate) == (None, 0, None, 0.0)
     assert last.loss < 0.5 * first.loss and last.sequence_accuracy > 0.9
     assert ([one.step for one in records[:3]], len(last.examples)) == ([0, 4, 8], 8)
-    facts = [about(run)[one] for one in ("steps", "truncated", "max_tokens", "new_head")]
-    assert config_of(run) == config and facts == [steps, 0, 32, True]
+    assert config_of(run) == config and [
+        about(run)[one] for one in ("steps", "truncated", "max_tokens", "new_head")
+    ] == [steps, 0, 32, True]
     assert 0 < records[1].train_seconds < last.train_seconds < last.elapsed
     folder = instance(result(run), Path)
     tuned = load_folder(folder, "tuned")
@@ -564,8 +565,9 @@ def test_a_quarter_of_each_label_is_held_out_and_nothing_is_in_both():
     every = (*own.learned, *own.held_out)
     assert Counter(pair.answer for pair in every) == dict.fromkeys(own.labels, 30)
     assert (len(own.labels), len({pair.text for pair in every}), own.majority[1]) == (4, 120, 0.25)
-    answers = "\n".join(f"{i},{'yes' if i < 9 else 'no'}" for i in range(13))
-    assert parse("classify", answers).majority == ("yes", 2 / 3), "that of what is learned"
+    assert parse(
+        "classify", "\n".join(f"{i},{'yes' if i < 9 else 'no'}" for i in range(13))
+    ).majority == ("yes", 2 / 3), "that of what is learned"
 
 
 def test_rows_are_read_as_they_are_meant():
@@ -661,8 +663,9 @@ def test_other_labels_get_a_new_head_though_their_count_is_the_same(classifier):
     own = load_file(classifier / "model.safetensors")["classifier.weight"]
     head = learner.model.classifier.weight.detach()
     assert not torch.isclose(head, own).any() and float(head.std()) == pytest.approx(0.02, rel=0.5)
-    other = build(replace(config, seed=1), parse("classify", config.data)).model
-    assert not torch.equal(other.classifier.weight, head), "the seed draws it"
+    assert not torch.equal(
+        build(replace(config, seed=1), parse("classify", config.data)).model.classifier.weight, head
+    ), "the seed draws it"
     name = "bert.encoder.layer.0.attention.self.query.weight"
     assert torch.equal(
         learner.model.get_parameter(name), load_file(classifier / "model.safetensors")[name]
@@ -676,8 +679,7 @@ def test_a_head_of_another_task_is_not_taken_though_name_shape_and_labels_match(
     other.save_pretrained(tmp_path)
     for file in encoder.glob("*token*.json"):
         shutil.copy(file, tmp_path)
-    config = FineTuneConfig("classify", COLOURS, str(tmp_path))
-    learner = build(config, parse("classify", COLOURS))
+    learner = build(FineTuneConfig("classify", COLOURS, str(tmp_path)), parse("classify", COLOURS))
     assert not torch.isclose(learner.model.classifier.weight, other.classifier.weight).any()
     assert learner.labels == ("bluey", "redy")
 
@@ -686,8 +688,9 @@ def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(classifie
     # Its own loss would want a row of 0 and 1 for each text.
     folder = shutil.copytree(classifier, tmp_path / "several")
     change_config(folder, problem_type="multi_label_classification")
-    config = FineTuneConfig("classify", COLOURS, str(folder), epochs=1, batch_size=32)
-    run = create(config, tmp_path)
+    run = create(
+        FineTuneConfig("classify", COLOURS, str(folder), epochs=1, batch_size=32), tmp_path
+    )
     state, words = fine_tune(run, never)
     assert state == "finished" and run.records()[-1].sequence_accuracy == 1.0, words
 

@@ -187,8 +187,9 @@ def test_a_connection_that_breaks_is_taken_up_again_and_a_stopped_download_leave
     assert not plan.is_downloaded
     assert not [path for path in hub.storage_folder().rglob("*") if path.is_file()]
     served.repos["lab/bert"].seconds_a_step, served.repos["lab/bert"].breaks_at = 0.0, 8192
-    weights = (hub.download(plan) / "model.safetensors").read_bytes()
-    assert weights == bert_files()["model.safetensors"]
+    assert (hub.download(plan) / "model.safetensors").read_bytes() == bert_files()[
+        "model.safetensors"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -200,8 +201,9 @@ def test_a_connection_that_breaks_is_taken_up_again_and_a_stopped_download_leave
     ],
 )
 def test_bytes_that_are_not_those_stated_are_not_kept(served, change, message):
-    weights = change(bert_files()["model.safetensors"])
-    served.repos["lab/bert"].swapped["model.safetensors"] = weights
+    served.repos["lab/bert"].swapped["model.safetensors"] = change(
+        bert_files()["model.safetensors"]
+    )
     plan = hub.plan("lab/bert")
     pytest.raises(PretrainedError, hub.download, plan).match(message)
     assert not plan.is_downloaded

@@ -120,8 +120,9 @@ def test_a_family_is_read_and_drawn_as_it_is(family):
         out = (seen.weights @ seen.v.repeat_interleave(heads // groups, 1)).transpose(1, 2)
         torch.testing.assert_close(seen.out, out, atol=1e-6, rtol=1e-5)
     trace = read(tiny(family), given(family)).trace
-    kinds = {"seq2seq": ("self", "causal", "cross"), "next": ("causal",)}
-    assert trace.kinds == kinds.get(tiny(family).head, ("self",))
+    assert trace.kinds == {"seq2seq": ("self", "causal", "cross"), "next": ("causal",)}.get(
+        tiny(family).head, ("self",)
+    )
     for item in trace.maps:
         np.testing.assert_array_equal(item.weights > 0, item.visible)
         assert item.kind != "causal" or not item.visible[:, 0, 1:].any()
@@ -209,12 +210,14 @@ def test_a_sink_is_one_column_more():
     assert reading.sinks and SINK in reading.note
     batch, *_ = encode(tiny("gpt_oss"), given("gpt_oss"))
     _, recorder = forward(tiny("gpt_oss"), batch, with_qkv=True)
-    drawn = with_sink(reading.trace)
-    for seen, item, before in zip(recorder.calls, drawn.maps, reading.trace.maps, strict=True):
+    for seen, item, before in zip(
+        recorder.calls, with_sink(reading.trace).maps, reading.trace.maps, strict=True
+    ):
         scores = seen.q @ seen.k.repeat_interleave(3, 1).mT * seen.options["scaling"] + seen.mask
         sinks = seen.module.sinks.reshape(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
-        expected = torch.cat([scores, sinks], -1).softmax(-1)[0]
-        np.testing.assert_allclose(item.weights, expected.numpy(), atol=1e-6)
+        np.testing.assert_allclose(
+            item.weights, torch.cat([scores, sinks], -1).softmax(-1)[0].numpy(), atol=1e-6
+        )
         assert item.keys == (*before.keys, SINK) and (item.mask[..., -1]).all()
         assert 0.02 < item.weights[..., -1].mean() < 0.9 and (before.weights.sum(-1) < 1).all()
 
@@ -579,18 +582,20 @@ def prepared(family: str, **more):
 def test_greedy_says_what_hugging_face_says(family, repeats):
     started = prepared(family)
     expected = theirs(family, started, no_repeat_ngram_size=repeats).sequences[0]
-    ours = best_of(family, no_repeat=repeats, longest=LONG).tokens
-    assert ours == generated_tokens(family, started, expected)
+    assert best_of(family, no_repeat=repeats, longest=LONG).tokens == generated_tokens(
+        family, started, expected
+    )
 
 
 @each(("width", "alpha", "repeats"), [(2, 0.0, 0), (3, 1.0, 2), (5, 2.0, 0)])
 @each("family", ["gpt2", "bloom", "mistral", "t5", "marian", "bart"])
 def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
     model, what, started = tiny(family), given(family, target=None), prepared(family)
-    settings = SearchSettings(
-        "beam", width=width, length_penalty=alpha, no_repeat=repeats, longest=LONG
-    )
-    ours = generate(model, what, settings).hypotheses
+    ours = generate(
+        model,
+        what,
+        SearchSettings("beam", width=width, length_penalty=alpha, no_repeat=repeats, longest=LONG),
+    ).hypotheses
     expected = theirs(
         family,
         started,
@@ -600,10 +605,12 @@ def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
         no_repeat_ngram_size=repeats,
         output_scores=True,
     )
-    rows = [generated_tokens(family, started, row) for row in expected.sequences]
-    assert [one.tokens for one in ours] == rows
-    scores = pytest.approx(expected.sequences_scores.tolist(), rel=1e-4, abs=1e-4)
-    assert [one.score for one in ours] == scores
+    assert [one.tokens for one in ours] == [
+        generated_tokens(family, started, row) for row in expected.sequences
+    ]
+    assert [one.score for one in ours] == pytest.approx(
+        expected.sequences_scores.tolist(), rel=1e-4, abs=1e-4
+    )
 
 
 @each("family", ["gpt2", "gemma3", "t5"])
@@ -645,8 +652,9 @@ def test_what_a_model_forces_and_forbids_is_obeyed_as_hugging_face_obeys_it():
 @each("family", ["gpt2", "mistral", "gemma3", "bert_decoder", "bloom", "marian", "t5", "whisper"])
 def test_what_is_followed_is_what_was_said(family):
     # Every candidate's probability again, by one pass without a cache, and rows that see only what stood before.
-    settings = SearchSettings("beam", width=3, longest=7)
-    tree = generate(tiny(family), given(family, target=None), settings)
+    tree = generate(
+        tiny(family), given(family, target=None), SearchSettings("beam", width=3, longest=7)
+    )
     best = tree.hypotheses[-1]
     path = score_continuation(tiny(family), prepared(family), best.tokens)
     logp = path.logits.log_softmax(-1)[range(len(best)), best.tokens]
@@ -1208,8 +1216,9 @@ def meant(batch: dict[str, torch.Tensor]) -> Any:
 def classes(names: str) -> tuple[Any, generation.Answer]:
     # A model of these classes and its answer, of which the last class is the likeliest.
     labels = dict(enumerate(names.split()))
-    made = SimpleNamespace(name="m", model=SimpleNamespace(config=SimpleNamespace(id2label=labels)))
-    return made, generation.Answer("class", torch.arange(float(len(labels))))
+    return SimpleNamespace(
+        name="m", model=SimpleNamespace(config=SimpleNamespace(id2label=labels))
+    ), generation.Answer("class", torch.arange(float(len(labels))))
 
 
 def settings(**values: Any) -> Any:
