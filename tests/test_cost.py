@@ -164,16 +164,18 @@ STATES = ("delta_product", "gdn2", "trapezoid", "rwkv7", "comba", "hgrn2")
 MASKS = (Choice.of("local", window=16), Choice.of("local", window=128), STRIDED, Choice("causal"))
 # What the page Cost and speed lets one set, from small to more than there is.
 SIZED = [
-    (Choice.of(kernel, block=block), mask)
-    for kernel in ("local", "block_sparse")
-    for block in (8, 64, 300)
-    for mask in MASKS
-]
-SIZED += [(Choice.of("chunked", block=block), Choice("causal")) for block in (20, 64, 1024)]
-SIZED += [
-    (Choice.of(kernel, chunk=chunk), Choice("causal"))
-    for kernel in ("linear", "retention", "gated_delta")
-    for chunk in (8, 256)
+    *(
+        (Choice.of(kernel, block=block), mask)
+        for kernel in ("local", "block_sparse")
+        for block in (8, 64, 300)
+        for mask in MASKS
+    ),
+    *((Choice.of("chunked", block=block), Choice("causal")) for block in (20, 64, 1024)),
+    *(
+        (Choice.of(kernel, chunk=chunk), Choice("causal"))
+        for kernel in ("linear", "retention", "gated_delta")
+        for chunk in (8, 256)
+    ),
 ]
 
 

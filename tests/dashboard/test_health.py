@@ -441,8 +441,15 @@ def test_a_setting_names_who_may_show_the_lab_in_a_frame_and_writes_no_other_dir
 
 
 ONES_OWN = ["localhost", "localhost:8501", "127.0.0.1:8501", "[::1]:8501", "192.168.1.7:8501"]
-FOREIGN = ["evil.example", "localhost.evil.example:8501", "127.0.0.1.evil.example", ""]
-FOREIGN += ["[::1", "@", "a b"]
+FOREIGN = [
+    "evil.example",
+    "localhost.evil.example:8501",
+    "127.0.0.1.evil.example",
+    "",
+    "[::1",
+    "@",
+    "a b",
+]
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,11 @@ def test_free_text_is_a_field_and_its_error_points_at_the_character(app):
 
 
 TURNED = Choice.of("not", Choice.of("local", window=2))
-JOINED = [("selectbox", "mask", "and"), ("selectbox", "mask:and:part1", "not")]
-JOINED += [("selectbox", "mask:and:part1:not:part0", "local")]
+JOINED = [
+    ("selectbox", "mask", "and"),
+    ("selectbox", "mask:and:part1", "not"),
+    ("selectbox", "mask:and:part1:not:part0", "local"),
+]
 THREE: list[tuple[str, str, Any]] = [*JOINED, ("number_input", "mask:and:parts", 3)]
 FORMULA = "position:and:part1:formula:formula"
 

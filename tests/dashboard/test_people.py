@@ -101,8 +101,9 @@ def test_ids_of_a_public_copy_cannot_be_guessed_and_others_stay_as_they_are(who,
         assert jobs.find_run(short) is None, "an id of 22 characters opens nothing of anybody else"
 
 
-def test_nobody_changes_the_run_of_another(who):
+def test_nobody_changes_the_run_of_another_and_a_copy_is_ones_own_and_names_no_other_run(who):
     hers = run_of(who(ANNA))
+    hers.update_metadata(parent={"run": new_id(), "step": 2})
     for change in (
         jobs.stop,
         lambda run: jobs.stop(run, "pause"),
@@ -112,13 +113,8 @@ def test_nobody_changes_the_run_of_another(who):
         with who(BEN), pytest.raises(jobs.NotYours, match="belongs to another person"):
             change(hers)
     assert hers.status().state == "queued" and not hers.stop_request()
-
-
-def test_a_copy_of_anothers_run_is_ones_own_and_names_no_other_run(who):
-    with who(ANNA):
-        hers = ended(create_run(small_run(), parent={"run": new_id(), "step": 2}))
     with who(BEN):
-        copy = copy_run(hers, "mine now")
+        copy = copy_run(ended(hers), "mine now")
         assert list_runs() == [copy] and jobs.mine(copy) and "parent" not in copy.metadata()
         discard(copy)
     with who(ANNA):

@@ -402,7 +402,7 @@ def gaps():
     return TableTask(TaskConfig.of("iris"), IRIS, GAPS)
 
 
-def test_a_fifth_of_each_class_is_held_out_and_no_row_is_on_both_sides():
+def test_a_fifth_of_each_class_is_held_out_and_numbers_are_scaled_by_what_is_trained_on_alone():
     task = make_task(TaskConfig.of("iris"))
     held, trained = task.held_out(1000), task.trained()
     assert len(held) + len(trained) == 150 and task.held_out(5) == held[:5]
@@ -411,6 +411,16 @@ def test_a_fifth_of_each_class_is_held_out_and_no_row_is_on_both_sides():
         not {e.source for e in held} & {e.source for e in trained}
         and make_task(TaskConfig.of("iris", seed=1)).held_out(1000) != held
     )
+    source = task.collate(trained).source
+    torch.testing.assert_close(
+        (source.mean(0), source.std(0, correction=0)),
+        (torch.zeros(4), torch.ones(4)),
+        atol=1e-5,
+        rtol=0,
+    )
+    assert task.collate(held).source.mean(0).abs().max() > 1e-3
+    name, share = task.baseline()
+    assert name == "logistic regression" and 0.85 <= share <= 1
 
 
 def test_equal_rows_stand_on_one_side():
@@ -421,18 +431,6 @@ def test_equal_rows_stand_on_one_side():
         and sorted((*split[True], *split[False])) == list(range(40))
         and len(split[True]) == 8
     )
-
-
-def test_numbers_are_scaled_by_what_is_trained_on_alone():
-    task = make_task(TaskConfig.of("iris"))
-    source = task.collate(task.trained()).source
-    torch.testing.assert_close(
-        (source.mean(0), source.std(0, correction=0)),
-        (torch.zeros(4), torch.ones(4)),
-        atol=1e-5,
-        rtol=0,
-    )
-    assert task.collate(task.held_out(30)).source.mean(0).abs().max() > 1e-3
 
 
 @each("kind", ["classifier", "one_token"])
@@ -476,11 +474,6 @@ def test_iris_is_learned_and_the_petals_are_looked_at(monkeypatch):
     assert records[-1].maps["0:self"].shape == (1, 4, 5, 5)
     assert records[-1].even == pytest.approx(2 / 5) and max(records[-1].expected[0]) > 0.5
     assert len([r for r in records if r.final]) == 1, "a small held-out set never ends the training"
-
-
-def test_logistic_regression_stands_beside_it():
-    name, share = make_task(TaskConfig.of("iris")).baseline()
-    assert name == "logistic regression" and 0.85 <= share <= 1
 
 
 # Cells of a table as numbers and dates, against hand-made ones and against Python's own calendar.

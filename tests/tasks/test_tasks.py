@@ -838,9 +838,6 @@ def test_both_kinds_come_by_default_and_fit():
 # Repeated passages: lines that say a passage again, tell each next word, and are trained as any language model.
 
 
-REPEATS = TaskConfig.of("repeats", length=60, passage=12, gap=6)
-
-
 def turn(words):
     """The step after which most of a line's words come again, and the share that does."""
     shares = {
@@ -851,7 +848,8 @@ def turn(words):
 
 
 def test_a_line_says_its_passage_again():
-    batch = make_task(REPEATS).batch(1000, seeded(1))
+    task = make_task(TaskConfig.of("repeats", length=60, passage=12, gap=6))
+    batch = task.batch(1000, seeded(1))
     assert (
         batch.source.shape == batch.target_out.shape == (1000, 60)
         and (batch.source[:, 0] == BOS).all()
@@ -868,10 +866,7 @@ def test_a_line_says_its_passage_again():
     assert any(share == 1 for _, share in positions), (
         "with nothing between, all of a line comes again"
     )
-
-
-def test_the_commonest_words_come_most():
-    task = make_task(REPEATS)
+    # The commonest words come most.
     counts = torch.bincount(task.batch(500, seeded(2)).target_out.flatten(), minlength=254)
     often = counts[task.source_vocab.encode(COMMON)].float()
     assert len(COMMON) == len(set(COMMON)) == 250 and often[:20].mean() > 3 * often[-20:].mean() > 0
@@ -1157,11 +1152,6 @@ def words(*lines):
     return [line.split() for line in lines]
 
 
-def test_exact_match_by_hand():
-    targets = [tuple("abcd"), tuple("ab"), tuple("abc")]
-    assert exact_match([list("abcd"), list("b"), list("abx")], targets) == pytest.approx(1 / 3)
-
-
 TEXT = st.lists(st.text(alphabet="abc de", max_size=14), min_size=1, max_size=5)
 
 
@@ -1188,7 +1178,9 @@ def test_scores_of_any_texts_are_sacrebleus(pair):
     assert bleu(rows, wanted) == pytest.approx(metric.corpus_score(guesses, [targets]).score)
 
 
-def test_bleu_by_hand_halves_what_is_missing_again_and_again():
+def test_scores_by_hand_and_bleu_halves_what_is_missing_again_and_again():
+    targets = [tuple("abcd"), tuple("ab"), tuple("abc")]
+    assert exact_match([list("abcd"), list("b"), list("abx")], targets) == pytest.approx(1 / 3)
     # Words 3 of 4, pairs 1 of 3, triples 0 of 2, fours 0 of 1: what is missing counts 1/2, then 1/4.
     expected = 100 * (3 / 4 * 1 / 3 * (1 / 2) / 2 * (1 / 4) / 1) ** 0.25
     assert bleu(words("a b x d"), words("a b c d")) == pytest.approx(expected)

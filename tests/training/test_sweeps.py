@@ -133,56 +133,64 @@ def test_a_whole_mechanism_takes_the_models_sizes_and_none_is_one():
 
 
 REFUSED: list = [
-    (lambda changes=changes: sweep_config(**changes), words)
-    for changes, words in (
-        ({"values": ("dot",)}, "2 to 8 values"),
-        ({"values": ("dot", "dot")}, "twice"),
-        ({"seeds": (3,)}, "2 to 10 seeds"),
-        ({"seeds": (3, 3)}, "twice"),
-        ({"values": ("dot", "nonsense")}, "nonsense"),
-        ({"axis": "colour"}, "axis = 'colour'"),
-        ({"axis": "task.colour"}, "task.length"),
-        ({"axis": "num_heads", "values": (2, 3)}, "Heads = 3 is not possible"),
-        ({"axis": "d_model", "values": (8, {"x": 1})}, "expected a number"),
-        ({"axis": "learning_rate", "values": (1e-3, 50.0)}, "from 1e-06 to 1"),
-        ({"equal": "luck"}, "seconds, steps"),
-        ({"seeds": (0, "one")}, r"seeds\[1\] = .one.; expected a whole number"),
-        ({"axis": "layers", "values": (1, 2, 3, 4, 5, 6, 7), "seeds": tuple(range(10))}, "70 runs"),
-    )
-]
-REFUSED += [
-    (lambda name=name: with_settings(small_run(), {name: 1}), f"axis = '{name}'")
-    for name in ("task", "model")
-]
-REFUSED += [
-    (partial(Outcome.from_json, {"state": "finished", **data}), words)
-    for data, words in (
-        ({"state": "good"}, "no state 'good'"),
-        ({"steps": [0]}, "columns of different lengths"),
-        ({"steps": [0], "train_seconds": [0], "measures": {"loss": []}}, "different lengths"),
-        ({"steps": [0], "train_seconds": [0], "measures": {"x": [0.5]}}, "no such 'x'"),
-        ({"steps": [0], "train_seconds": [0], "measures": {"loss": [-0.5]}}, "no such 'loss'"),
-        ({"steps": [0], "train_seconds": [0], "measures": {"expected": [2]}}, "no such 'expected'"),
-    )
-]
-REFUSED += [
-    (partial(SweepConfig.from_json, data), r"\w")
-    for data in (
-        3,
-        {},
-        {"base": {}},
-        {"base": {}, "axis": "score", "values": "dot"},
-        {**sweep_config().to_json(), "more": 1},
-    )
-]
-REFUSED += [
-    (partial(RunConfig.from_json, data), words)
-    for data, words in (
-        (None, "object"),
-        ([], "object"),
-        ({}, "model and task"),
-        ({"task": {}, "model": {}, "speed": 1}, "speed"),
-    )
+    *(
+        (lambda changes=changes: sweep_config(**changes), words)
+        for changes, words in (
+            ({"values": ("dot",)}, "2 to 8 values"),
+            ({"values": ("dot", "dot")}, "twice"),
+            ({"seeds": (3,)}, "2 to 10 seeds"),
+            ({"seeds": (3, 3)}, "twice"),
+            ({"values": ("dot", "nonsense")}, "nonsense"),
+            ({"axis": "colour"}, "axis = 'colour'"),
+            ({"axis": "task.colour"}, "task.length"),
+            ({"axis": "num_heads", "values": (2, 3)}, "Heads = 3 is not possible"),
+            ({"axis": "d_model", "values": (8, {"x": 1})}, "expected a number"),
+            ({"axis": "learning_rate", "values": (1e-3, 50.0)}, "from 1e-06 to 1"),
+            ({"equal": "luck"}, "seconds, steps"),
+            ({"seeds": (0, "one")}, r"seeds\[1\] = .one.; expected a whole number"),
+            (
+                {"axis": "layers", "values": (1, 2, 3, 4, 5, 6, 7), "seeds": tuple(range(10))},
+                "70 runs",
+            ),
+        )
+    ),
+    *(
+        (lambda name=name: with_settings(small_run(), {name: 1}), f"axis = '{name}'")
+        for name in ("task", "model")
+    ),
+    *(
+        (partial(Outcome.from_json, {"state": "finished", **data}), words)
+        for data, words in (
+            ({"state": "good"}, "no state 'good'"),
+            ({"steps": [0]}, "columns of different lengths"),
+            ({"steps": [0], "train_seconds": [0], "measures": {"loss": []}}, "different lengths"),
+            ({"steps": [0], "train_seconds": [0], "measures": {"x": [0.5]}}, "no such 'x'"),
+            ({"steps": [0], "train_seconds": [0], "measures": {"loss": [-0.5]}}, "no such 'loss'"),
+            (
+                {"steps": [0], "train_seconds": [0], "measures": {"expected": [2]}},
+                "no such 'expected'",
+            ),
+        )
+    ),
+    *(
+        (partial(SweepConfig.from_json, data), r"\w")
+        for data in (
+            3,
+            {},
+            {"base": {}},
+            {"base": {}, "axis": "score", "values": "dot"},
+            {**sweep_config().to_json(), "more": 1},
+        )
+    ),
+    *(
+        (partial(RunConfig.from_json, data), words)
+        for data, words in (
+            (None, "object"),
+            ([], "object"),
+            ({}, "model and task"),
+            ({"task": {}, "model": {}, "speed": 1}, "speed"),
+        )
+    ),
 ]
 
 
@@ -571,94 +579,134 @@ OVERFITS = falling(6) + [
 
 
 @each(
-    ("records", "expected"),
+    ("records", "expected", "config"),
     [
-        (changed(9, gradient=80.0), {"exploding"}),
-        (changed(9, gradient=3.0), set()),
-        # Above thirty times the usual 0.5, and above the clip of 1; not before there is a usual one.
-        (changed(9, gradient=20.0), {"exploding"}),
-        (changed(9, gradient=15.0), set()),
-        (changed(3, gradient=80.0), set()),
-        (changed(4, gradient=80.0), {"exploding"}),
-        ([replace(r, gradient=5.0 if r.step == 90 else 0.01) for r in falling()], {"exploding"}),
-        ([replace(r, gradient=1.0 if r.step == 90 else 0.01) for r in falling()], set()),
-        ([replace(r, gradient=1e-5) for r in SLOW], {"vanishing"}),
-        ([replace(r, gradient=1.1e-5) for r in SLOW], set()),
-        ([replace(r, gradient=1e-7 if r.step > 80 else 0.5) for r in SLOW], {"vanishing"}),
-        ([replace(r, gradient=1e-7 if r.step > 90 else 0.5) for r in SLOW], set()),
-        ([replace(r, gradient=1e-7) for r in lossy(3, 2.5, 2, 1.5, 1, 0.3)], set()),
-        ([replace(r, gradient=1e-7) for r in lossy(3, 2.5, 2, 1.5, 1, 0.31)], {"vanishing"}),
-        # Three records in a row, of which one may not name the part.
-        ([replace(r, gradients={"first": 9e-4, "last": 0.5}) for r in SLOW], set()),
-        (
-            [
-                replace(r, gradients={"last": 0.5} | ({"first": 1e-6} if r.step != 100 else {}))
-                for r in SLOW
-            ],
-            {"fading"},
+        *(
+            (*row, BASE)
+            for row in (
+                (changed(9, gradient=80.0), {"exploding"}),
+                (changed(9, gradient=3.0), set()),
+                # Above thirty times the usual 0.5, and above the clip of 1; not before there is a usual one.
+                (changed(9, gradient=20.0), {"exploding"}),
+                (changed(9, gradient=15.0), set()),
+                (changed(3, gradient=80.0), set()),
+                (changed(4, gradient=80.0), {"exploding"}),
+                (
+                    [replace(r, gradient=5.0 if r.step == 90 else 0.01) for r in falling()],
+                    {"exploding"},
+                ),
+                ([replace(r, gradient=1.0 if r.step == 90 else 0.01) for r in falling()], set()),
+                ([replace(r, gradient=1e-5) for r in SLOW], {"vanishing"}),
+                ([replace(r, gradient=1.1e-5) for r in SLOW], set()),
+                ([replace(r, gradient=1e-7 if r.step > 80 else 0.5) for r in SLOW], {"vanishing"}),
+                ([replace(r, gradient=1e-7 if r.step > 90 else 0.5) for r in SLOW], set()),
+                ([replace(r, gradient=1e-7) for r in lossy(3, 2.5, 2, 1.5, 1, 0.3)], set()),
+                (
+                    [replace(r, gradient=1e-7) for r in lossy(3, 2.5, 2, 1.5, 1, 0.31)],
+                    {"vanishing"},
+                ),
+                # Three records in a row, of which one may not name the part.
+                ([replace(r, gradients={"first": 9e-4, "last": 0.5}) for r in SLOW], set()),
+                (
+                    [
+                        replace(
+                            r, gradients={"last": 0.5} | ({"first": 1e-6} if r.step != 100 else {})
+                        )
+                        for r in SLOW
+                    ],
+                    {"fading"},
+                ),
+                *(
+                    (
+                        [
+                            replace(
+                                r, gradients={"first": 1e-6 if r.step > step else 0.3, "last": 0.5}
+                            )
+                            for r in SLOW
+                        ],
+                        told,
+                    )
+                    for step, told in ((80, {"fading"}), (90, set()))
+                ),
+                ([replace(r, gradients={"first": 1e-6, "last": 0.5}) for r in SLOW], {"fading"}),
+                # A learned task may have no gradient left.
+                (
+                    changed(
+                        *range(1, 12), loss=0.01, gradient=1e-7, gradients={"a": 1e-9, "b": 1e-7}
+                    ),
+                    set(),
+                ),
+                (changed(data_share=0.2), {"starving"}),
+                (changed(9, 10, 11, data_share=0.5), {"starving"}),
+                (changed(0, 1, 10, 11, data_share=0.5), set()),
+                ([replace(r, gradients={"first": 5e-4, "last": 0.5}) for r in SLOW], {"fading"}),
+                (OVERFITS, {"overfitting"}),
+                # A tenth and 0.03 above the smallest loss, three records in a row, while the training loss falls.
+                (lossy(3, 2.99, 2, 2.24, 2.24, 2.24), {"overfitting"}),
+                (lossy(3, 2.99, 2, 2.1, 2.1, 2.24, 2.25), {"overfitting"}),
+                (lossy(3, 2.99, 2, *[1.1 * 2 + 0.03] * 3), {"overfitting"}),
+                (lossy(3, 2.99, 2, 2.22, 2.22, 2.22), set()),
+                (lossy(3, 2.99, 2.5, 2, 2.3, 2.3), set()),
+                (
+                    [
+                        *lossy(3, 2.99, 2.5, 2, 2.3, 2.3),
+                        Record(60, loss=9.0, train_loss=0.1, final=True),
+                    ],
+                    set(),
+                ),
+                (
+                    [
+                        replace(r, train_loss=0.5 if r.step > 20 else 1.0)
+                        for r in lossy(3, 2.99, 2, 2.24, 2.24, 2.24)
+                    ],
+                    {"overfitting"},
+                ),
+                (
+                    [
+                        replace(r, train_loss=max(1.0, 3.0 - r.step / 10))
+                        for r in lossy(3, 2.99, 2, 2.24, 2.24, 2.24)
+                    ],
+                    set(),
+                ),
+                (lossy(1, 2, 2, 2, 2, 2), {"still"}),
+                (lossy(3, 2.99, 2.91, 3.3, 3.3, 3.3), {"overfitting", "rate_high"}),
+                (lossy(3, 2.99, 2.92, 3.3, 3.3, 3.3), {"rate_high"}),
+                # A hundredth below the three records before, or three hundredths below the start and guessing.
+                (lossy(3, 3, 3, 3, 3, 3, 2.975, 2.975, 2.975), {"still"}),
+                (lossy(3, 3, 3, 3, 3, 3, 2.965, 2.965, 2.965), set()),
+                (lossy(*[2.95] * 11, 3, 3, 2.99, 2.96, 2.96), set()),
+                (lossy(200, *[100] * 5, 99, 99, 99), {"still"}),
+                (lossy(3, *[2.92] * 8), {"still"}),
+                (lossy(3, *[0.97 * 3] * 8), {"still"}),
+                (lossy(3, *[2.9] * 8), set()),
+                (lossy(5, *[2.92] * 8), {"still"}),
+                (lossy(3, *[math.inf] * 8), set()),
+                (STILL, {"still"}),
+                # Too soon.
+                *(
+                    ([replace(r, gradient=1e9, loss=50.0) for r in falling(n)], set())
+                    for n in (0, 1, 5)
+                ),
+            )
         ),
         *(
-            (
-                [
-                    replace(r, gradients={"first": 1e-6 if r.step > step else 0.3, "last": 0.5})
-                    for r in SLOW
-                ],
-                told,
+            (STILL, {key}, replace(BASE, **changes))
+            for key, changes in (
+                ("rate_high", {"learning_rate": 1e-2}),
+                ("still", {"learning_rate": 9e-3}),
+                ("rate_dead", {"learning_rate": 2e-4}),
+                ("still", {"learning_rate": 3e-4}),
+                ("rate_dead", {"learning_rate": 1e-2, "optimizer": "sgd"}),
+                ("still", {"warmup": 89}),
             )
-            for step, told in ((80, {"fading"}), (90, set()))
         ),
-        ([replace(r, gradients={"first": 1e-6, "last": 0.5}) for r in SLOW], {"fading"}),
-        # A learned task may have no gradient left.
-        (changed(*range(1, 12), loss=0.01, gradient=1e-7, gradients={"a": 1e-9, "b": 1e-7}), set()),
-        (changed(data_share=0.2), {"starving"}),
-        (changed(9, 10, 11, data_share=0.5), {"starving"}),
-        (changed(0, 1, 10, 11, data_share=0.5), set()),
-        ([replace(r, gradients={"first": 5e-4, "last": 0.5}) for r in SLOW], {"fading"}),
-        (OVERFITS, {"overfitting"}),
-        # A tenth and 0.03 above the smallest loss, three records in a row, while the training loss falls.
-        (lossy(3, 2.99, 2, 2.24, 2.24, 2.24), {"overfitting"}),
-        (lossy(3, 2.99, 2, 2.1, 2.1, 2.24, 2.25), {"overfitting"}),
-        (lossy(3, 2.99, 2, *[1.1 * 2 + 0.03] * 3), {"overfitting"}),
-        (lossy(3, 2.99, 2, 2.22, 2.22, 2.22), set()),
-        (lossy(3, 2.99, 2.5, 2, 2.3, 2.3), set()),
-        (
-            [*lossy(3, 2.99, 2.5, 2, 2.3, 2.3), Record(60, loss=9.0, train_loss=0.1, final=True)],
-            set(),
-        ),
-        (
-            [
-                replace(r, train_loss=0.5 if r.step > 20 else 1.0)
-                for r in lossy(3, 2.99, 2, 2.24, 2.24, 2.24)
-            ],
-            {"overfitting"},
-        ),
-        (
-            [
-                replace(r, train_loss=max(1.0, 3.0 - r.step / 10))
-                for r in lossy(3, 2.99, 2, 2.24, 2.24, 2.24)
-            ],
-            set(),
-        ),
-        (lossy(1, 2, 2, 2, 2, 2), {"still"}),
-        (lossy(3, 2.99, 2.91, 3.3, 3.3, 3.3), {"overfitting", "rate_high"}),
-        (lossy(3, 2.99, 2.92, 3.3, 3.3, 3.3), {"rate_high"}),
-        # A hundredth below the three records before, or three hundredths below the start and guessing.
-        (lossy(3, 3, 3, 3, 3, 3, 2.975, 2.975, 2.975), {"still"}),
-        (lossy(3, 3, 3, 3, 3, 3, 2.965, 2.965, 2.965), set()),
-        (lossy(*[2.95] * 11, 3, 3, 2.99, 2.96, 2.96), set()),
-        (lossy(200, *[100] * 5, 99, 99, 99), {"still"}),
-        (lossy(3, *[2.92] * 8), {"still"}),
-        (lossy(3, *[0.97 * 3] * 8), {"still"}),
-        (lossy(3, *[2.9] * 8), set()),
-        (lossy(5, *[2.92] * 8), {"still"}),
-        (lossy(3, *[math.inf] * 8), set()),
-        (STILL, {"still"}),
-        # Too soon.
-        *(([replace(r, gradient=1e9, loss=50.0) for r in falling(n)], set()) for n in (0, 1, 5)),
+        (STILL, set(), replace(BASE, warmup=90)),  # a tenth of the run after its warm-up
+        (WORSE, {"rate_high"}, replace(BASE, learning_rate=3e-4, optimizer="sgd")),
+        (WORSE, {"rate_dead"}, replace(BASE, learning_rate=2e-4)),
     ],
 )
-def test_what_is_told_of_records(records, expected):
-    assert keys(records) == expected
+def test_what_is_told_of_records(records, expected, config):
+    assert keys(records, config) == expected
 
 
 def test_words_name_the_part_and_a_training_loss_that_rises_is_no_overfitting():
@@ -667,18 +715,6 @@ def test_words_name_the_part_and_a_training_loss_that_rises_is_no_overfitting():
     assert "first gets 2e-06" in one.text
     rises = [Record(60 + 10 * i, train_loss=2.0 + i, loss=2.0 + i, gradient=0.5) for i in range(4)]
     assert "overfitting" not in keys(falling(6) + rises)
-    for records, config, key in (
-        (STILL, replace(BASE, learning_rate=1e-2), "rate_high"),
-        (STILL, replace(BASE, learning_rate=9e-3), "still"),
-        (STILL, replace(BASE, learning_rate=2e-4), "rate_dead"),
-        (STILL, replace(BASE, learning_rate=3e-4), "still"),
-        (STILL, replace(BASE, learning_rate=1e-2, optimizer="sgd"), "rate_dead"),
-        (WORSE, replace(BASE, learning_rate=3e-4, optimizer="sgd"), "rate_high"),
-        (WORSE, replace(BASE, learning_rate=2e-4), "rate_dead"),
-    ):
-        assert keys(records, config) == {key}
-    assert keys(STILL, replace(BASE, warmup=90)) == set(), "a tenth of the run after its warm-up"
-    assert keys(STILL, replace(BASE, warmup=89)) == {"still"}
 
 
 def test_a_run_is_its_steps_its_records_and_its_end():
