@@ -36,8 +36,9 @@ def of_map(
     mask: np.ndarray | None = None,
 ) -> AttentionTrace:
     """A trace of one map; without columns their names are those of the rows."""
-    one = AttentionMap(kind, 0, values, tuple(rows), tuple(columns or rows), mask)
-    return AttentionTrace((one,), "the demo")
+    return AttentionTrace(
+        (AttentionMap(kind, 0, values, tuple(rows), tuple(columns or rows), mask),), "the demo"
+    )
 
 
 def draw_view(case: str) -> None:

@@ -172,8 +172,9 @@ def open_firefox(folder: Path) -> Iterator[OtherBrowser]:
         stderr=subprocess.PIPE,
     ) as firefox:
         lines = iter(firefox.stderr.readline, "")
-        address = next(line.split()[-1] for line in lines if "WebDriver BiDi listening on" in line)
-        yield Firefox(address)
+        yield Firefox(
+            next(line.split()[-1] for line in lines if "WebDriver BiDi listening on" in line)
+        )
 
 
 @contextlib.contextmanager

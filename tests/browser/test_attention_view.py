@@ -57,11 +57,10 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
         assert float(data(view)["value"]) == pytest.approx(head[i, j], abs=2e-5)
         assert f"{WORDS[i]} → {WORDS[j]}" in view.locator(".tip").inner_text()
     page.mouse.move(2, 2)
-    stops = view.evaluate(
+    assert view.evaluate(
         "e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
         ".map(x => x.className)"
-    )
-    assert stops == ["stage"]
+    ) == ["stage"]
     stage = view.locator(".stage")
     assert stage.get_attribute("role") == "application"
     assert stage.get_attribute("aria-label") == "it puts most on animal"
@@ -163,8 +162,7 @@ def test_a_view_in_a_hidden_tab_draws_when_it_is_opened(page):
 
 def test_the_grid_of_144_heads_is_drawn_at_once(open_view):
     # Ten times the budget, which the benchmark of pages measures: only a grid drawn cell by cell is slower.
-    view = open_view("grid", size=512)
-    assert 0 < float(data(view)["drawMs"]) < 3000
+    assert 0 < float(data(open_view("grid", size=512))["drawMs"]) < 3000
 
 
 def test_maps_of_512_tokens_are_read(board):
@@ -367,8 +365,9 @@ def test_the_browser_writes_numbers_as_python_does(page: Page):
     values += [draw.choice((-1, 1)) * 10 ** draw.uniform(-9, 5) for _ in range(2000)]
     values += [1 - 10 ** draw.uniform(-8, 0) for _ in range(1000)]
     script = (COMPONENTS / "lib" / "numbers.js").read_text("utf-8").replace("export ", "")
-    written = page.evaluate(f"values => {{ {script}\nreturn values.map(number); }}", values)
-    assert written == [number(value) for value in values]
+    assert page.evaluate(f"values => {{ {script}\nreturn values.map(number); }}", values) == [
+        number(value) for value in values
+    ]
 
 
 # Small multiples: one crosshair, numbers under each map, a difference, pins, keys, a phone.
@@ -415,18 +414,18 @@ def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_
     assert float(right.replace("−", "-")) == pytest.approx(a - b, abs=0.005)
     page.mouse.move(2, 2)
     # Keys read every map, a pin goes to Python, and a hover stays in the browser.
-    stops = shown.evaluate(
+    assert shown.evaluate(
         "e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
         ".map(x => x.className)"
-    )
-    assert stops == ["stage"]
+    ) == ["stage"]
     stage = shown.locator(".stage")
     assert (stage.get_attribute("role"), stage.get_attribute("aria-roledescription")) == (
         "application",
         "attention maps",
     )
-    said = stage.get_attribute("aria-label")
-    assert said.startswith("ALiBi looks nearer than the dot product. it to animal: Dot product 0.")
+    assert stage.get_attribute("aria-label").startswith(
+        "ALiBi looks nearer than the dot product. it to animal: Dot product 0."
+    )
     stage.focus()
     press_keys(page, *("ArrowUp", "End", "ArrowLeft", "Home", "ArrowRight"))
     expect(shown).to_have_attribute("data-hover", "9,1")
@@ -478,8 +477,9 @@ def test_a_difference_elsewhere_on_the_page_follows_a_drag_zooms_every_map_and_a
     expect(shown).to_have_attribute("data-window", "2,10,3,9")
     expect(page.get_by_text("pin None")).to_be_visible()
     expect(page.locator(".mu").last).to_have_attribute("data-window", "2,10,3,9")
-    across = float(shown.locator(".tile").nth(3).get_attribute("data-map").split(",")[2])
-    assert across > 16, "six columns have more room than sixteen"
+    assert float(shown.locator(".tile").nth(3).get_attribute("data-map").split(",")[2]) > 16, (
+        "six columns have more room than sixteen"
+    )
     page.mouse.move(*cell(shown.locator(".tile").nth(1), 4 - 2, 5 - 3))
     expect(shown).to_have_attribute("data-hover", "4,5")
     assert values(shown)[1] == pytest.approx(MAPS[1, 4, 5], abs=1e-5)

@@ -58,10 +58,9 @@ class Ear:
 
     def listen(self) -> Heard:
         node = self._cdp.send("Runtime.evaluate", {"expression": ACTIVE})["result"]["objectId"]
-        tree = self._cdp.send(
+        spoken = self._cdp.send(
             "Accessibility.getPartialAXTree", {"objectId": node, "fetchRelatives": False}
-        )
-        spoken = tree["nodes"][0]
+        )["nodes"][0]
         own = self._cdp.send(
             "Runtime.callFunctionOn",
             {"objectId": node, "functionDeclaration": MORE, "returnByValue": True},

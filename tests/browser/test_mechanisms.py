@@ -44,8 +44,7 @@ def test_a_moved_control_gets_data_and_no_code_unless_the_page_is_embedded(page,
     open_board(page, LINK + ("&embed=true" if embedded else ""))
     first = {part.js_content for part in components(frames)}
     del frames[:]
-    lookback = page.get_by_role("spinbutton", name="Lookback")
-    lookback.focus()
+    page.get_by_role("spinbutton", name="Lookback").focus()
     page.keyboard.press("ArrowUp")
     expect(page.locator(BOARD)).to_have_attribute("data-cells", "4x4:8.c.e.f")
     wait_ready(page)
@@ -57,10 +56,9 @@ def test_a_moved_control_gets_data_and_no_code_unless_the_page_is_embedded(page,
 
 def components(frames: list[bytes]) -> list:
     """The components in messages of the server."""
-    messages = map(ForwardMsg.FromString, frames)
     return [
         message.delta.new_element.bidi_component
-        for message in messages
+        for message in map(ForwardMsg.FromString, frames)
         if message.delta.new_element.WhichOneof("type") == "bidi_component"
     ]
 

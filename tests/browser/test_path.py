@@ -97,8 +97,9 @@ def test_the_link_is_copied_as_it_is_now_and_reset_brings_a_page_back_to_its_sta
     open_page(page, "compare?source=seeded&text=one+two+three&length=128")
     reset.click()
     expect(page).to_have_url(re.compile(r"/compare\??$"))
-    source = page.get_by_role("combobox", name="Queries and keys from")
-    expect(source).to_have_value("MiniLM, layer 3, head 1")
+    expect(page.get_by_role("combobox", name="Queries and keys from")).to_have_value(
+        "MiniLM, layer 3, head 1"
+    )
 
 
 def present_and_end(page: Page) -> None:
@@ -150,10 +151,9 @@ def test_no_explanation_or_hint_is_cut(page, path, width):
     page.wait_for_function(f"term => !({EXPLAINED})(term)", arg=term.element_handle())
     term.focus()
     page.wait_for_function(EXPLAINED, arg=term.element_handle())
-    cut = page.evaluate("""() => [...document.querySelectorAll("*")].flatMap((host) => [host, ...(host.shadowRoot
+    assert not page.evaluate("""() => [...document.querySelectorAll("*")].flatMap((host) => [host, ...(host.shadowRoot
         ? host.shadowRoot.querySelectorAll(".hint") : [])]).filter((part) => part.classList.contains("hint")
         && part.scrollWidth > part.clientWidth).map((part) => part.textContent)""")
-    assert not cut
 
 
 @pytest.mark.parametrize("width", [1920])

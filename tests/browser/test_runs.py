@@ -140,8 +140,9 @@ def test_the_run_of_an_earlier_server_goes_on_after_its_worker_is_killed_and_two
 
 
 def shown_step(page: Page) -> int:
-    text = page.get_by_text(STEP).inner_text()
-    return int(re.search(r"Step ([\d,]+) of", text)[1].replace(",", ""))
+    return int(
+        re.search(r"Step ([\d,]+) of", page.get_by_text(STEP).inner_text())[1].replace(",", "")
+    )
 
 
 def test_a_page_whose_connection_drops_follows_its_run_again(page, server):
@@ -228,8 +229,9 @@ def test_reverse_is_learned_followed_on_runs_and_found_again(page, server):
     heads = run.frame(last.step)["0:cross"][
         0
     ]  # (H, T, S); the four letters' rows come before that of the end mark
-    on = max(sum(weights[t, 3 - t] for t in range(4)) / 4 for weights in heads)
-    assert on > 0.6, "the anti-diagonal holds far more than uniform attention would give it"
+    assert max(sum(weights[t, 3 - t] for t in range(4)) / 4 for weights in heads) > 0.6, (
+        "the anti-diagonal holds far more than uniform attention would give it"
+    )
 
 
 def test_first_sight_is_a_learned_run_whose_examples_follow_the_step_and_back_and_forward(page):

@@ -114,10 +114,9 @@ def assert_formulas_are_drawn_and_names_documented(site: Path) -> None:
 
     text = (site / "api" / "attention.html").read_text(encoding="utf-8")
     named = set(re.findall(r'id="core\.attention\.(?:\w+\.)*(\w+)"', text))
-    documented = {
+    assert {
         name for name in attention.__all__ if getattr(getattr(attention, name), "__doc__", None)
-    }
-    assert documented - {"AXES", "PRESETS"} <= named
+    } - {"AXES", "PRESETS"} <= named
 
 
 # Files opened without a network: a trace, whose heads are picked, read and pinned, and each page with its views.
@@ -163,8 +162,9 @@ def test_a_head_is_picked_in_the_grid_read_by_keys_and_pinned(alone):
     for name in ("ArrowUp", "Enter"):
         reader.press(name)
     weight = number(float(TRACE.maps[1].weights[2][2, 0]))
-    pinned = f"pinned {TRACE.maps[1].queries[2]} → {TRACE.maps[1].keys[0]}, {weight}"
-    expect(one).to_contain_text(pinned)
+    expect(one).to_contain_text(
+        f"pinned {TRACE.maps[1].queries[2]} → {TRACE.maps[1].keys[0]}, {weight}"
+    )
     alone.get_by_role("button", name="Dark").click()
     expect(alone.locator("html")).to_have_attribute("data-theme", "dark")
     expect(one.locator(".title")).to_have_text("L1·H2")
@@ -215,5 +215,4 @@ def test_a_page_is_drawn_from_its_file_alone(browser: Browser, tmp_path, monkeyp
         assert paths[-1].stat().st_size < 8_000_000, key
     context.close()
     assert asked == [path.as_uri() for path in paths]
-    parts = {file.parent.name for file in COMPONENTS.glob("*/main.js")}
-    assert parts - drawn_by <= NOT_IN_FILES
+    assert {file.parent.name for file in COMPONENTS.glob("*/main.js")} - drawn_by <= NOT_IN_FILES

@@ -31,8 +31,7 @@ def weights(
     rng = np.random.default_rng(86)
     scores = (rng.normal(size=(layers, heads, size, size)) * sharp).astype(np.float32)
     scores[:, 1::3, :, 0] += 4.0
-    near = np.arange(size)[:, None] - np.arange(size)[None] == 1
-    scores[:, 2::5] += 6.0 * near
+    scores[:, 2::5] += 6.0 * (np.arange(size)[:, None] - np.arange(size)[None] == 1)
     if causal:
         scores = np.where(np.tri(size, dtype=bool), scores, -np.inf)
     scores = np.exp(scores - scores.max(-1, keepdims=True))

@@ -62,10 +62,10 @@ def without_terms(text: str) -> str:
 
 def page_text(app: AppTest) -> str:
     """All sentences of the page without tags, and without the backslashes that keep Markdown off."""
-    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
-    texts = [str(element.value) for element in parts] + [
-        element.proto.body for element in app.get("html")
-    ]
+    texts = [
+        str(element.value)
+        for element in [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
+    ] + [element.proto.body for element in app.get("html")]
     return re.sub(r"<[^>]+>|\\", "", "\n".join(texts))
 
 
@@ -213,11 +213,11 @@ def assert_case(app: AppTest, case: Case, prefix: str = "") -> None:
     )
     assert [one for one in case.says if one not in text + components] == []
     assert [one for one in case.never if one in text] == []
-    controls = {key: app.session_state[prefix + key] for key in case.controls}
-    assert controls == case.controls
+    assert {key: app.session_state[prefix + key] for key in case.controls} == case.controls
     query = app.query_params
-    link = {name: query_value(app, name) if name in query else None for name in case.query}
-    assert link == case.query
+    assert {
+        name: query_value(app, name) if name in query else None for name in case.query
+    } == case.query
 
 
 def page_cases(page: str, cases: Mapping[str, Case], prefix: str = "") -> Callable[[Case], None]:

@@ -237,13 +237,15 @@ def test_a_model_of_the_hub_is_looked_up_weighed_fetched_and_read(app, there):
     write(app, "lab/bert", "typed")
     message = message_text(app).replace("*", "")
     assert "lab/bert is a bert model" in message and COMMIT[:7] in message
-    fetched = [path for path in there.requests if "safetensors" in path]
-    assert not fetched, "nothing is fetched before it is asked for"
+    assert not [path for path in there.requests if "safetensors" in path], (
+        "nothing is fetched before it is asked for"
+    )
     settle(press(app, "Load", "Stop", "Load"))
     assert code_text(app).startswith(f"hub lab/bert@{COMMIT} (2, 3) ('self',) [CLS] the")
     there.repos.clear()
-    again = code_text(opened("lab/bert"))
-    assert again.startswith(f"hub lab/bert@{COMMIT}"), "what is here needs no hub"
+    assert code_text(opened("lab/bert")).startswith(f"hub lab/bert@{COMMIT}"), (
+        "what is here needs no hub"
+    )
 
 
 def test_two_downloads_at_a_time_and_a_third_is_told_to_wait(there):
@@ -307,8 +309,7 @@ def test_a_folder_is_read_where_folders_may_be_opened(tmp_path, monkeypatch):
     assert code_text(opened(folder)).startswith(f"folder {folder} (2, 3)")
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
-    run = bert_in(tmp_path / "runs" / "one" / "model")
-    assert code_text(opened(run)).startswith("folder")
+    assert code_text(opened(bert_in(tmp_path / "runs" / "one" / "model"))).startswith("folder")
     for text in (folder, f"{tmp_path}/runs/../own model", "~/../../etc", "/etc"):
         app = opened(text)
         assert code_text(app) == "nothing" and "not open to visitors" in message_text(app)

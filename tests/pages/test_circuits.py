@@ -21,8 +21,7 @@ def test_edges_are_sorted_and_drawn_from_the_earlier_head_to_the_later_one():
     assert len(edges) == 16 and edges[0].score == max(edge.score for edge in edges)
     assert circuits.edges("V") == [] and len(circuits.pairs["V"]) == 16
     assert circuits.best_into(edges[0].target)["K"] == edges[0] and circuits.best_into((0, 1)) == {}
-    spec = page.graph(circuits, edges[:3], edges[0].target, "light")
-    lines = spec["layer"][0]["data"]["values"]
+    lines = page.graph(circuits, edges[:3], edges[0].target, "light")["layer"][0]["data"]["values"]
     assert [(line["y"], line["y2"]) for line in lines] == [(0, 1)] * 3 and lines[0]["own"]
     assert [lines[0]["wide"], lines[2]["wide"]] == [page.WIDE, page.THIN]
 

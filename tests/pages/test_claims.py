@@ -47,8 +47,9 @@ def shipped_results(tmp_path, monkeypatch):
 
 
 def save(claim, cells, folder, **settings):
-    result = ship(claim, claim.settle(settings), cells, {"device": "abacus"}, "the command")
-    result.save(folder / f"{claim.key}.json")
+    ship(claim, claim.settle(settings), cells, {"device": "abacus"}, "the command").save(
+        folder / f"{claim.key}.json"
+    )
 
 
 @pytest.fixture
@@ -69,8 +70,9 @@ def open_claims(**link):
 
 def test_the_index_leads_to_every_claim_and_tells_the_verdicts(shipped_results):
     app = open_claims()
-    links = {link.proto.query_string for link in app.get("page_link")}
-    assert {f"claim={claim.key}" for claim in CLAIMS} <= links
+    assert {f"claim={claim.key}" for claim in CLAIMS} <= {
+        link.proto.query_string for link in app.get("page_link")
+    }
     assert_case(
         app, Case(says=["✓ <b style='font-weight:600'>1</b> holds", ">✓<", "data:image/svg+xml"])
     )
@@ -115,8 +117,9 @@ def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monk
     monkeypatch.setattr(jobs, "max_workers", lambda: 2)
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
     app = open_claims(claim=CLAIM.key)
-    start = [("slider", "claims:scaling:seeds", 2), ("button", "claims:start", None)]
-    assert_case(app, Case(do=start))
+    assert_case(
+        app, Case(do=[("slider", "claims:scaling:seeds", 2), ("button", "claims:start", None)])
+    )
     group = find_group(query_value(app, "claims:run"))
     assert group.config.settings["seeds"] == 2
     first, second = group.runs
@@ -148,8 +151,9 @@ def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monk
 def test_every_file_of_a_claim_opens_and_its_command_has_what_was_changed(monkeypatch):
     monkeypatch.setattr(claims, "render", run_here)
     settings = CLAIM.settle({"steps": 50})
-    command = claim_runs.command(CLAIM, settings)
-    result = ship(CLAIM, settings, MADE_UP.cells, {"device": "ábacus"}, command)
+    result = ship(
+        CLAIM, settings, MADE_UP.cells, {"device": "ábacus"}, claim_runs.command(CLAIM, settings)
+    )
     files = zipfile.ZipFile(io.BytesIO(claims.archive(result)))
     folder = {name.removeprefix("claim-scaling/"): files.read(name) for name in files.namelist()}
     figures = [name for name in folder if name.endswith((".svg", ".pdf"))]
@@ -167,8 +171,9 @@ def test_every_file_of_a_claim_opens_and_its_command_has_what_was_changed(monkey
         if (row["condition"], row["measure"], row["x"]) == (UNSCALED, GRADIENT, "512")
     ] == result.results.values(UNSCALED, GRADIENT, 512.0)
     svg = ElementTree.fromstring(folder["figure-2-gradient-of-the-softmax.svg"])
-    texts = {node.text for node in svg.iter("{http://www.w3.org/2000/svg}text")}
-    assert {CLAIM.figures[1].title, UNSCALED, "d_k", "512"} <= texts
+    assert {CLAIM.figures[1].title, UNSCALED, "d_k", "512"} <= {
+        node.text for node in svg.iter("{http://www.w3.org/2000/svg}text")
+    }
     (page,) = PdfReader(io.BytesIO(folder["figure-2-gradient-of-the-softmax.pdf"])).pages
     assert UNSCALED in page.extract_text()
     fast = Param("fast", "Fast", False, meaning="skips half")
@@ -215,8 +220,9 @@ def test_a_thumbnail_has_a_mark_for_each_seed_of_each_condition():
 
 
 def test_results_in_one_figure_have_the_colours_of_their_conditions_and_intervals_above_zero():
-    both = {"yours": measured(3), "the lab's": measured(5)}
-    spec = claims.results_figure(TINY.figures[0], both, "light")
+    spec = claims.results_figure(
+        TINY.figures[0], {"yours": measured(3), "the lab's": measured(5)}, "light"
+    )
     points = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
     assert [(one["data"]["values"][0]["name"], len(one["data"]["values"])) for one in points] == [
         ("a (yours)", 3),
@@ -226,8 +232,9 @@ def test_results_in_one_figure_have_the_colours_of_their_conditions_and_interval
     ]
     colours = [layer["mark"]["color"] for layer in points]
     assert colours[:2] == colours[2:] and colours[0] != colours[1] and "title" not in spec
-    logarithmic = replace(TINY.figures[0], log="y")
-    spec = claims.results_figure(logarithmic, {"yours": measured(2, 0.2)}, "light")
+    spec = claims.results_figure(
+        replace(TINY.figures[0], log="y"), {"yours": measured(2, 0.2)}, "light"
+    )
     rules = [layer for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
     assert {layer["encoding"]["x"]["scale"]["type"] for layer in rules} == {"log"}
     assert min(row["low"] for layer in rules for row in layer["data"]["values"]) > 0

@@ -145,8 +145,9 @@ def test_first_sight_measures_something_with_nothing_pressed(monkeypatch):
     times = re.findall(TIME, first)
     assert len(times) == 4 and len(re.findall(TIME + "¹", first)) == 1, "the window is masked"
     monkeypatch.setattr(study, "measure_costs", lambda *_: pytest.fail("measured again"))
-    again = html_text(open_at("compare"))
-    assert re.findall(TIME, again) == times, "what one session measured another one has"
+    assert re.findall(TIME, html_text(open_at("compare"))) == times, (
+        "what one session measured another one has"
+    )
 
 
 @pytest.mark.parametrize(
@@ -286,8 +287,9 @@ def test_minilm_s_map_is_minilm_s_own_attention():
         study.HEADS,
         study.WIDTH,
     )
-    result = compute_map(setup, setup.mechanisms[0])
-    np.testing.assert_allclose(result.weights, trace.head(2, 7), atol=1e-5)
+    np.testing.assert_allclose(
+        compute_map(setup, setup.mechanisms[0]).weights, trace.head(2, 7), atol=1e-5
+    )
     assert tokens_of(setup).names == trace.map(0).keys
 
 
@@ -345,10 +347,9 @@ def test_the_fact_is_what_is_measured():
     names = compare.names_of(setup.mechanisms)
     tokens = tokens_of(setup)
     cell = study.default_cell(results[0].weights, tokens.special)
-    hidden = compare.fact_text(replace(setup, minus=(2, 0)), names, results, tokens, cell)
     assert (
         "cannot attend to animal under the local window; under the other, it gives animal 0.68."
-        in hidden
+        in compare.fact_text(replace(setup, minus=(2, 0)), names, results, tokens, cell)
     )
     setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 2, Choice("gated"))))
     results = [compute_map(setup, config) for config in setup.mechanisms]
@@ -437,22 +438,22 @@ def test_nothing_is_measured_beside_another_measurement():
 
 def test_a_caption_and_a_row_of_the_table_say_what_is_implied_signed_and_less_than_the_first():
     results = [study.MapResult(np.eye(2), implied=True), study.MapResult(-np.eye(2))]
-    tokens = study.Tokens(("a", "b"), (False, False))
-    caption = compare.caption_text(SETUP, tokens, results, ["Linear", "Diff"])
+    caption = compare.caption_text(
+        SETUP, study.Tokens(("a", "b"), (False, False)), results, ["Linear", "Diff"]
+    )
     assert "Linear: implied weights" in caption and "Diff: weights may be negative" in caption
     assert "seed 126" in caption
     result = study.MapResult(np.eye(3))
-    measured = Measurement("x", 8, 0.0123, 2_000_000)
-    line = compare.row("x", result, ClosedFormCost(90, 1e6, True), 1, measured, 100)
-    assert line == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
+    assert compare.row(
+        "x", result, ClosedFormCost(90, 1e6, True), 1, Measurement("x", 8, 0.0123, 2_000_000), 100
+    ) == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
     assert compare.row("x", study.MapResult(-np.eye(3)), None, 1, None, 100) == ["x"] + ["–"] * 6
 
 
 def test_the_equation_of_a_cell_has_its_own_numbers():
     setup = compare.default_controls()
     dot, alibi, window, linear = (compute_map(setup, config) for config in setup.mechanisms)
-    tokens = tokens_of(setup)
-    i, j = cell = study.default_cell(dot.weights, tokens.special)
+    i, j = cell = study.default_cell(dot.weights, tokens_of(setup).special)
     assert f"s = {dot.scores[i, j]:.2f},\\quad w = 0.68" in compare.equation(
         dot, "it", "animal", cell
     )

@@ -103,6 +103,7 @@ def test_the_table_has_every_measure_of_every_head():
     assert {line["head"] for line in lines} == set(measurement.heads)
     assert len(measurement.heads) == 8
     one = next(line for line in lines if (line["head"], line["measure"]) == ("L1·H2", "induction"))
-    values = measurement.corpus.values_of("induction", (1, 2))
-    assert float(one["mean"]) == pytest.approx(np.nanmean(values), abs=1e-5)
+    assert float(one["mean"]) == pytest.approx(
+        np.nanmean(measurement.corpus.values_of("induction", (1, 2))), abs=1e-5
+    )
     assert (one["texts"], one["role"]) == ("300", "induction")

@@ -69,11 +69,13 @@ def test_a_race_is_measured_here_with_its_parameters_and_shown(monkeypatch):
     kernels = Choice("fused"), Choice.of("chunked", block=32)
     assert result.conditions.kernels == kernels
     assert result.conditions.config("chunked").kernel == kernels[1]
-    points = {(p.name, p.length) for p in result.points if p.seconds > 0 and p.bytes > 0}
-    assert points == {(kernel.key, n) for kernel in kernels for n in (128, 256, 512)}
+    assert {(p.name, p.length) for p in result.points if p.seconds > 0 and p.bytes > 0} == {
+        (kernel.key, n) for kernel in kernels for n in (128, 256, 512)
+    }
     rows = convert_arrow_bytes_to_pandas_df(at.get("vega_lite_chart")[0].proto.data.data)
-    names = list(rows[rows.kind.isin(("label", "early"))].name)
-    assert names == [efficient.ENTRIES[kernel.key].name for kernel in kernels]
+    assert list(rows[rows.kind.isin(("label", "early"))].name) == [
+        efficient.ENTRIES[kernel.key].name for kernel in kernels
+    ]
     at.session_state["efficient:how"] = True
     assert "Measured here" in captions(at.run())
     assert "were measured before" in captions(put_kernel(at, "selectbox", "backward", True))

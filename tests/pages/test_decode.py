@@ -270,8 +270,9 @@ def test_a_long_text_is_cut_between_its_words_and_anywhere_where_it_has_none():
 
 @each("theme", ["light", "dark"])
 def test_ink_runs_from_the_page_to_the_strongest_and_can_be_read(theme):
-    stops = [shade(place, theme) for place in (0, 1 / 9, 1)]
-    assert stops == [WEIGHTS[theme][at] for at in (0, 1, -1)]
+    assert [shade(place, theme) for place in (0, 1 / 9, 1)] == [
+        WEIGHTS[theme][at] for at in (0, 1, -1)
+    ]
     fills = [*CATEGORIES[theme], *(shade(place / 200, theme) for place in range(201))]
     assert all(contrast(fill, text_on(fill, theme)) >= 4.5 for fill in fills)
     # The second is the grey that is known to pass on white.
@@ -282,8 +283,9 @@ def test_ink_runs_from_the_page_to_the_strongest_and_can_be_read(theme):
 def test_a_strip_shows_weights_before_the_token_that_is_said_and_nothing_after_it():
     tokens, weights = ("<b>", "a", "b", "c"), (0.9, 0.001, None, None)
     drawn = strip(tokens, weights, "light", label='x"y', now=2, chance=0.25)
-    spans = re.findall(r'<span style="(.*?)">(.*?)<small>(.*?)</small>', drawn)
-    styles, *shown = zip(*spans, strict=True)
+    styles, *shown = zip(
+        *re.findall(r'<span style="(.*?)">(.*?)<small>(.*?)</small>', drawn), strict=True
+    )
     assert shown == [("&lt;b&gt;", "a", "b", "c"), ("0.90", "", "0.25", "")]
     assert Ink.of("light").pick in styles[2] and "background" not in styles[2]
     assert "opacity" in styles[3] and 'aria-label="x&quot;y"' in drawn
@@ -425,8 +427,9 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
 
     for name, value in (("PATIENCE", -1), ("BETWEEN", -1), ("SHARE", 0), ("run", stop_after_three)):
         monkeypatch.setattr(generate, name, value)
-    text = "the young queen sees the river . the young"
-    at = open_generate(**{"inside:model": "induction", "inside:text": text})
+    at = open_generate(
+        **{"inside:model": "induction", "inside:text": "the young queen sees the river . the young"}
+    )
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
     first = at.session_state[generate.GOING].tree
     assert_case(at, Case(do=[("button", "generate:go-on", None)], never=["Stopped"]))
@@ -442,8 +445,9 @@ def test_sentences_tell_first_and_other_choices_with_their_numbers():
     assert generate.token_fact(logits, 2, names, 0) == (
         "At step 1 the model gives **two\\*** 0.10, its third choice; its first is “zero”, with 0.70."
     )
-    ranks = [generate.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)]
-    assert ranks == "second third 4th 11th 21st 22nd 103rd 112th 1,001st".split()
+    assert [
+        generate.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)
+    ] == "second third 4th 11th 21st 22nd 103rd 112th 1,001st".split()
 
 
 @each(

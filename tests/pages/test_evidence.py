@@ -81,8 +81,7 @@ def test_the_heads_are_told_as_csv():
     ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the old")
     baseline = ask(load_model(ref), Question(given))
     setup = evidence.controls_of(ref, reading_of(ref, given), Question(given), baseline)
-    off = frozenset({("causal", 0, 2)})
-    effect = ablate_heads(baseline, off)
+    effect = ablate_heads(baseline, frozenset({("causal", 0, 2)}))
     [row] = csv_rows(evidence.heads_csv(setup, {(0, 2): effect}))
     assert [row[name] for name in ("kind", "layer", "head")] == ["causal", "0", "2"]
     assert float(row["answer"]) == pytest.approx(effect.value, rel=1e-6)
@@ -137,8 +136,9 @@ def squares() -> None:
         return item * item
 
     def view() -> None:
-        items = range(state.count)
-        found = panels.measure_with_progress("evidence:squares", state.about, items, one, "squares")
+        found = panels.measure_with_progress(
+            "evidence:squares", state.about, range(state.count), one, "squares"
+        )
         st.code(repr((dict(found), panels._in_fragment.get())))
 
     panels.fragment_unless_measuring(view)
@@ -164,8 +164,7 @@ def test_what_has_nothing_to_measure_is_a_fragment():
     app = measuring("fragment")
     for count in (3, 4):
         app.session_state["count"] = count
-        drawn = [app.run().code[0].value.endswith("True)") for _ in range(3)]
-        assert drawn == [False, False, True]
+        assert [app.run().code[0].value.endswith("True)") for _ in range(3)] == [False, False, True]
 
 
 @pytest.mark.parametrize("quiet, bars", [(0.5, 0), (0.0, 1)])

@@ -103,11 +103,10 @@ def texts(block: Block) -> list[tuple[str, str]]:
 
 def without_help(block: Block) -> list[str]:
     """The labels that a page shows of inputs without a help."""
-    nodes = [node for node in block if node.type in INPUTS]
     return [
         node.proto.label
-        for node in nodes
-        if not node.proto.help and not node.proto.label_visibility.value
+        for node in block
+        if node.type in INPUTS and not node.proto.help and not node.proto.label_visibility.value
     ]
 
 

@@ -114,8 +114,9 @@ test_what_it_says = page_cases(
 
 def test_lines_are_read_once_each_and_what_is_left_out_is_said():
     assert page.read_sentences("a b\n\n  a   b \nc") == (("a b", "c"), None)
-    lines = [*map(str, range(page.MAX_SENTENCES + 5)), "x" * (page.MAX_LETTERS + 1)]
-    taken, trouble = page.read_sentences("\n".join(lines))
+    taken, trouble = page.read_sentences(
+        "\n".join([*map(str, range(page.MAX_SENTENCES + 5)), "x" * (page.MAX_LETTERS + 1)])
+    )
     assert len(taken) == page.MAX_SENTENCES
     assert "first 60" in trouble and "1 of the lines" in trouble
 
@@ -127,10 +128,10 @@ def test_the_csv_holds_every_head_in_every_role_that_could_be_measured():
     by_head = {(int(one["layer"]), int(one["head"]), one["role"]): one for one in rows}
     able = [role.key for role, count in zip(ROLES, scores.rows, strict=True) if count]
     assert set(by_head) == {(*head, key) for head in scores.heads for key in able}
-    own = {key[:2]: key[2] for key, one in by_head.items() if one["is_its_role"] == "1"}
-    assert own == {head: ROLES[index].key for head, index in scores.head_roles.items()}
-    score = float(by_head[1, 2, "induction"]["score"])
-    assert score == pytest.approx(
+    assert {key[:2]: key[2] for key, one in by_head.items() if one["is_its_role"] == "1"} == {
+        head: ROLES[index].key for head, index in scores.head_roles.items()
+    }
+    assert float(by_head[1, 2, "induction"]["score"]) == pytest.approx(
         scores.score[[role.key for role in ROLES].index("induction"), 1, 2], abs=1e-6
     )
 
@@ -146,8 +147,9 @@ def test_a_head_that_is_nearly_even_has_no_role():
         numbers=(0,),
     )
     even.score[:-1] = 0.1
-    one = RoleInputs((ModelInputs("a"),), "example sentences")
-    fact = page.role_fact(even, (0, 0), len(ROLES) - 1, one)
+    fact = page.role_fact(
+        even, (0, 0), len(ROLES) - 1, RoleInputs((ModelInputs("a"),), "example sentences")
+    )
     assert "its weights are nearly even" in fact and "1 example sentence;" in fact
 
 

@@ -131,8 +131,9 @@ def test_projections_have_the_maps_of_their_layers_and_bytes_in_closed_form(
     ):
         cache = compute.share(qkv, config, 126, 128)
         assert config.sizes.cache == numbers and cache.bytes == 4 * numbers * 128
-        weights = pooled_layer(config, 126)(embed(TOKENS, 64, 126)).weights[0]
-        np.testing.assert_allclose(cache.weights, weights, atol=1e-5)
+        np.testing.assert_allclose(
+            cache.weights, pooled_layer(config, 126)(embed(TOKENS, 64, 126)).weights[0], atol=1e-5
+        )
     assert all(torch.equal(weight, before[name]) for name, weight in many.named_parameters())
 
 
@@ -143,8 +144,7 @@ def test_the_difference_is_what_the_layer_uses():
 
 
 def test_the_word_pair_of_the_fact_is_two_words():
-    weights = compute.split(RANDOM, 1).weights
-    row, column = heads.largest_word_cell(weights, TOKENS)
+    row, column = heads.largest_word_cell(compute.split(RANDOM, 1).weights, TOKENS)
     assert row != column and "." not in (TOKENS[row], TOKENS[column])
 
 
@@ -153,8 +153,9 @@ def test_the_parts_of_the_heads_add_up_to_the_layers_output():
     steps, output = layer(embed(TOKENS, 64, 126)), layer.projection.output
     parts = compute.head_parts(steps.out[0], output.weight)
     torch.testing.assert_close(parts.sum(0) + output.bias, steps.merged[0], atol=1e-5, rtol=1e-5)
-    by_hand = steps.out[0, 2, 5] @ output.weight[:, 32:48].T
-    assert RANDOM.lengths[2, 5] == pytest.approx(float(by_hand.norm()), rel=1e-5)
+    assert RANDOM.lengths[2, 5] == pytest.approx(
+        float((steps.out[0, 2, 5] @ output.weight[:, 32:48].T).norm()), rel=1e-5
+    )
 
 
 def test_the_heads_with_another_task_are_named_by_their_weights():

@@ -55,8 +55,9 @@ def test_what_is_carried_adds_up_to_the_head_s_output():
     all_of = [break_down_weight(layer, 3, 9, key) for key in range(layer.k.shape[1])]
     np.testing.assert_allclose(sum(one.contribution for one in all_of), all_of[0].out, atol=1e-5)
     facts = [inside_weight.carried_fact(one, "a", "b").replace("−", "-") for one in all_of]
-    shares = [float(re.search(r"contributes \*\*(-?\d+) %", one)[1]) for one in facts]
-    assert sum(shares) == pytest.approx(100, abs=3)
+    assert sum(
+        float(re.search(r"contributes \*\*(-?\d+) %", one)[1]) for one in facts
+    ) == pytest.approx(100, abs=3)
 
 
 def test_the_telling_cell_is_between_words_far_apart():
@@ -68,8 +69,9 @@ def test_the_telling_cell_is_between_words_far_apart():
 
 
 def test_masked_keys_have_no_bar_and_are_named():
-    values = np.array([0.25, 0.75, -np.inf])
-    spec = inside_weight.row(("it's", "b\\", "c"), values, 1, "dark", "weight", 0.5)
+    spec = inside_weight.row(
+        ("it's", "b\\", "c"), np.array([0.25, 0.75, -np.inf]), 1, "dark", "weight", 0.5
+    )
     bars, hidden, rule = (one["data"]["values"] for one in spec["layer"])
     heights = [(one["weight"], one["picked"]) for one in bars]
     assert heights == [(0.25, False), (0.75, True), (0.0, False)]

@@ -98,8 +98,9 @@ def test_a_link_opens_its_page_with_the_text_the_controls_and_the_questions(stud
         "does not show now: masks:no_control",
     )
     assert student.text_input(key="masks:tokens").value == "one two three"
-    styles = "".join(element.proto.body for element in student.get("html"))
-    assert ".st-key-masks-tokens,.st-key-masks-no_control{display:none" in styles
+    assert ".st-key-masks-tokens,.st-key-masks-no_control{display:none" in "".join(
+        element.proto.body for element in student.get("html")
+    )
     shown = next(item for item in student.markdown if "every" in item.value)
     assert not shown.allow_html and "![" not in shown.value
     student.query_params.clear()
@@ -146,10 +147,9 @@ def test_a_class_has_its_latest_codes_shares_wrong_options_and_a_csv():
     lines = [line("Ada", right, 3), line("ada", wrong), line("Eve", wrong), line("=Bob", right)]
     handed, errors = lessons.read_lines("\n".join(lines), {lesson.id: lesson})
     assert not errors and [code.name for code, _ in handed] == ["Ada", "Eve", "=Bob"]
-    shares = [
+    assert [
         (share.replace("\xa0", " "), options) for _, share, options in lessons.by_question(handed)
-    ]
-    assert shares == [("67 %", "a, mouse (1)"), ("100 %", "–"), ("0 %", "–")]
+    ] == [("67 %", "a, mouse (1)"), ("100 %", "–"), ("0 %", "–")]
     rows = list(csv.DictReader(io.StringIO(lessons.class_csv(handed).decode())))
     assert len(rows) == 9 and rows[3]["wrong options"] == "a, mouse" and rows[6]["name"] == "'=Bob"
     teacher = open_page(part="Read codes")
@@ -189,8 +189,9 @@ def test_several_pages_are_stepped_through_and_handed_in_as_one_code():
     assert_says(app.run(), "At last.", "Page 3 of 3", "Right answers: 1 of 5")
     assert app.button(key="lesson:Next page").disabled
     app.text_input(key="lesson:name").set_value("Ada").run()
-    line = next(item.value for item in app.code if item.value.startswith("Ada"))
-    handed, errors = lessons.read_lines(line, {SEVERAL.id: SEVERAL})
+    handed, errors = lessons.read_lines(
+        next(item.value for item in app.code if item.value.startswith("Ada")), {SEVERAL.id: SEVERAL}
+    )
     assert not errors and [one.right for one in handed[0][0].results] == [True, *[False] * 4]
     assert len(lessons.by_question(handed)) == 5
     with pytest.raises(LessonError, match="at most 6 pages"):
@@ -237,8 +238,7 @@ def test_what_is_said_of_an_answer_does_not_survive_a_right_one_or_reset(student
         student.session_state[PENDING] = ("masks", [], {})
         student.run()
         student.run()
-    says = ["To hand in.", *["after 1 try"] * right]
-    assert_case(student, Case(says=says, never=["character"]))
+    assert_case(student, Case(says=["To hand in.", *["after 1 try"] * right], never=["character"]))
 
 
 def made(app: AppTest) -> Lesson:
@@ -264,8 +264,9 @@ DRAFT = {"part": "Make a lesson", "title": "Mine", "page_link": "http://host/mas
 
 
 def test_the_right_answer_of_a_choice_is_picked_from_its_options():
-    choice = {"q1:options": "before\nafter", "q1:answer": "after", "hide_guide": "true"}
-    app = open_page(**DRAFT, **choice)
+    app = open_page(
+        **DRAFT, **{"q1:options": "before\nafter", "q1:answer": "after", "hide_guide": "true"}
+    )
     (question,) = made(app).questions
     assert question.check("after") and not question.check("before") and made(app).hide_guide
     assert app.selectbox(key="lessons:q1:answer").options == ["before", "after"]
@@ -279,8 +280,7 @@ def test_the_right_answer_of_a_choice_is_picked_from_its_options():
 
 def test_a_second_page_is_added_and_the_lesson_is_stored_on_wish(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    page = {"pages": "2", "q1:options": "a\nb", "q1:answer": "a"}
-    app = open_page(**DRAFT, **page)
+    app = open_page(**DRAFT, **{"pages": "2", "q1:options": "a\nb", "q1:answer": "a"})
     assert_says(app, "Page 2: Paste the link")
     app.text_input(key="lessons:p2:page_link").set_value("http://host/heads").run()
     assert_case(app, Case(do=[("number_input", "p2:count", 0)]), "lessons:")
@@ -323,8 +323,9 @@ def test_the_controls_to_hide_are_listed_by_their_labels_and_the_page_leads_back
     assert app.text_input(key="lessons:title").value == "Mine" and made(app).hide == ()
     hide.select("Sentence").run()
     assert (*made(app).hide, query_value(app, "lessons:hide")) == ("masks:tokens", "masks:tokens")
-    closed = [("button", "lesson:draft:close", None)]
-    assert_case(turn(app, "masks"), Case(do=closed, never=["Your draft"]))
+    assert_case(
+        turn(app, "masks"), Case(do=[("button", "lesson:draft:close", None)], never=["Your draft"])
+    )
     older = open_page(**DRAFT, count="0", hide=["masks:tokens", "masks:join"])
     assert made(older).hide == ("masks:tokens", "masks:join")
 
@@ -344,8 +345,9 @@ test_a_broken_link_gets_a_sentence_and_the_page_opens = page_cases(
 
 def test_the_lessons_that_ship_are_listed_and_hide_controls_that_their_pages_have():
     app = open_page()
-    labels = [link.proto.label for link in app.get("page_link")]
-    assert labels[:-1] == [decode(name).title for name in KEYS]
+    assert [link.proto.label for link in app.get("page_link")][:-1] == [
+        decode(name).title for name in KEYS
+    ]
     for name in KEYS:
         lesson = decode(name)
         app = open_at("lessons", lesson=name).run()

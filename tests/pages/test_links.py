@@ -137,8 +137,7 @@ def test_a_link_brings_what_a_closed_popover_hides(case):
     closed = open_page(page, app.query_params)
     assert closed.query_params == app.query_params
     assert {key: closed.session_state[key] for key in values} == values
-    hidden = set(drawn) - set(controls_of(closed))
-    assert hidden <= set(values), "the table above lacks a control"
+    assert set(drawn) - set(controls_of(closed)) <= set(values), "the table above lacks a control"
     assert controls_of(open_page(page, closed.query_params, panels)) == drawn
 
 
@@ -180,8 +179,9 @@ def test_one_answer_is_right_and_each_thing_to_try_sets_its_controls_and_says_wh
 def test_the_attention_of_train_is_in_its_link_and_wins_over_the_settings_of_a_run():
     now = ATTENTION.with_(score=Choice.of("additive"))
     app = open_page("train", {"train:task": "copy"}, {f"{STACK}:attention:now": now})
-    link = dict(app.query_params) | {"run": "example_recurrent", "train:seed": "7"}
-    again = open_page("train", link)
+    again = open_page(
+        "train", dict(app.query_params) | {"run": "example_recurrent", "train:seed": "7"}
+    )
     assert again.session_state[f"{STACK}:attention:now"].score.key == "additive"
     assert_case(again, Case(controls={"train:task": "copy", "train:seed": 7}))
 

@@ -222,16 +222,18 @@ def test_the_prediction_is_counted():
 
 
 def test_a_mask_that_reads_content_says_what_it_chose():
-    at = put_masks(open_masks(), "selectbox", "first", "moba")
-    assert "keys a query by their content" in html_text(at)
+    assert "keys a query by their content" in html_text(
+        put_masks(open_masks(), "selectbox", "first", "moba")
+    )
     effect, full = (
         computed.mask_effect(choice, tuple("abcdef"), None, 0)
         for choice in (Choice.of("moba", size=2, blocks=1), Choice("causal"))
     )
     chosen = effect.selection
     assert chosen.keys == pytest.approx(effect.allowed.sum(1).mean()) and 0 < chosen.recall <= 1
-    shares = (full.after * effect.allowed).sum(1) / full.after.sum(1)
-    assert full.selection is None and chosen.weight == pytest.approx(shares.mean(), abs=1e-6)
+    assert full.selection is None and chosen.weight == pytest.approx(
+        ((full.after * effect.allowed).sum(1) / full.after.sum(1)).mean(), abs=1e-6
+    )
 
 
 def test_sentences_of_a_batch_see_their_own_words_and_leak_to_padding_without_a_mask():
@@ -447,8 +449,9 @@ def test_a_shuffle_is_never_the_order_itself(count):
 def test_shuffling_changes_nothing_without_positions_and_something_with_any():
     # For every encoding that there is: the page's own claim.
     for item in AXES["position"]:
-        config = AttentionConfig(16, 2, position=Choice(item.key))
-        result = computed.shuffle_effect(config, WORDS, 126, 1)
+        result = computed.shuffle_effect(
+            AttentionConfig(16, 2, position=Choice(item.key)), WORDS, 126, 1
+        )
         changes = result.largest, np.abs(result.restored - result.ordered).max()
         assert result.baseline < 1e-5 and result.baseline_change.max() < 1e-5
         assert [change < 1e-5 for change in changes] == [item.key == "none"] * 2, item.key
@@ -562,8 +565,9 @@ def test_the_equation_adds_up_to_the_score_that_is_drawn_and_the_snippet_runs(ke
     result = study.score_maps(Choice(key), TOKENS, 8, 3, 2.0)
     if result.factors is not None:  # a score that is no sum of products shows its result alone
         first, second = result.factors
-        total = (first * second).sum(-1) * result.scale
-        np.testing.assert_allclose(total, result.scores, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            (first * second).sum(-1) * result.scale, result.scores, rtol=1e-4, atol=1e-5
+        )
     np.testing.assert_allclose(result.weights.sum(-1), 1, rtol=1e-5)
     space: dict[str, Any] = {}
     exec(scores.snippet(Choice.of(key), 8), space)  # noqa: S102
@@ -819,8 +823,9 @@ def test_the_head_and_the_cell_are_those_of_the_largest_change(axis, key, hidden
     config = mechanisms_page.config_of(axis, key, {})
     plain, steps = map(compare.steps_of, (compare.BASELINE, config))
     before, after = (each.weights for each in compare.beside_baseline(config)[1:])
-    change = np.abs(after - before)[compare.most_changed(before, after)]
-    assert change == float((steps.weights - plain.weights).abs().max())
+    assert np.abs(after - before)[compare.most_changed(before, after)] == float(
+        (steps.weights - plain.weights).abs().max()
+    )
     assert int((steps.weights[0, 0].sum(0) == 0).sum()) == hidden
 
 

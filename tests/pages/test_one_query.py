@@ -641,10 +641,12 @@ def test_heads_that_share_keys_are_named():
     config = AttentionConfig(16, 4, Choice.of("grouped_query", kv_heads=2))
     k = [reading(config, head=head).k for head in range(4)]
     assert np.array_equal(k[2], k[3]) and not np.allclose(k[1], k[2])
-    words = " Head 3 shares key and value head 1 of 2 with head 2."
-    assert words in sentence_of(reading(config, head=3), config, 1, head=3)
-    multi = CONFIG.with_(projection=Choice("multi_query"))
-    assert one_query.sharing(multi, 0).endswith("0 of 1 with heads 1, 2 and 3.")
+    assert " Head 3 shares key and value head 1 of 2 with head 2." in sentence_of(
+        reading(config, head=3), config, 1, head=3
+    )
+    assert one_query.sharing(CONFIG.with_(projection=Choice("multi_query")), 0).endswith(
+        "0 of 1 with heads 1, 2 and 3."
+    )
     assert one_query.sharing(CONFIG, 0) == ""
 
 

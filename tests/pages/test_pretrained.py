@@ -88,8 +88,9 @@ LINE = Line(
 
 
 def a_trace(line=LINE, heads=2, layers=2, sunk=()) -> AttentionTrace:
-    rng = np.random.default_rng(86)
-    weights = rng.random((layers, heads, len(line), len(line))).astype(np.float32)
+    weights = (
+        np.random.default_rng(86).random((layers, heads, len(line), len(line))).astype(np.float32)
+    )
     weights[..., list(sunk)] += 20
     return traced(weights / weights.sum(-1, keepdims=True), line)
 
@@ -142,8 +143,9 @@ def test_an_order_sorts_what_is_drawn_and_the_pin_stays_on_its_cell(pin):
     ranked = in_order(seen, 1, 0, "both", pin)
     weights, before = (view.trace.map(1).weights[0] for view in (ranked, seen))
     by_key, by_query = (before[3], before[:, 5]) if pin else (before.mean(0), before.max(-1))
-    expected = before[np.ix_(np.argsort(-by_query), np.argsort(-by_key))]
-    np.testing.assert_allclose(weights, expected, atol=1e-6)
+    np.testing.assert_allclose(
+        weights, before[np.ix_(np.argsort(-by_query), np.argsort(-by_key))], atol=1e-6
+    )
     assert ranked.trace.map(0) is seen.trace.map(0), "other layers stay as they are"
     (cell,) = shown_pins(ranked, [(3, 5)])
     assert weights[cell] == pytest.approx(before[3, 5])
@@ -199,8 +201,9 @@ def test_the_fact_tells_the_weight_its_rivals_and_its_baseline():
     facts = [pins_fact(item, 0, pins) for pins in (((1, 1), (1, 0)), ((1, 1),))]
     assert facts == ["Also pinned: y → b **0.20**.", ""]
     assert called(("a", "b", "a"), 2) == "a \\(2\\)"
-    view = TraceView(trace, MapTransform.plain(3, 4), LINE, LINE)
-    assert "is the most focused" in all_heads_fact(view)
+    assert "is the most focused" in all_heads_fact(
+        TraceView(trace, MapTransform.plain(3, 4), LINE, LINE)
+    )
 
 
 # The page Two models.
@@ -370,8 +373,9 @@ def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
     alone = answer(load_lab_model("induction"), QUESTION.inputs, off=off).probabilities
     assert head.effect.value == pytest.approx(float(alone[result.baseline.id]), abs=1e-6)
     assert head.row == len(result.baseline.source) - 1
-    candidates = [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)]
-    fact = use_model.answer_fact(result, candidates, head)
+    fact = use_model.answer_fact(
+        result, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head
+    )
     assert f"**{head.name}** attends most to **house**" in fact
     assert "none of 8 heads changes it more" in fact
     # another head that is taken has its own effect and rank
@@ -430,8 +434,9 @@ def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
 @each("theme", ["light", "dark"])
 def test_the_matrix_shows_every_pair_and_outlines_the_picked_one(theme):
     table = np.array([[1.0, 0.7, -0.2], [0.7, 1.0, 0.1], [-0.2, 0.1, 1.0]])
-    names = ["It's one", "two", "a \\ very long sentence that goes on and on"]
-    spec = use_model.similarity_chart(table, names, (0, 1), theme)
+    spec = use_model.similarity_chart(
+        table, ["It's one", "two", "a \\ very long sentence that goes on and on"], (0, 1), theme
+    )
     cells, pair, _, words = (layer["data"]["values"] for layer in spec["layer"])
     assert len(cells) == 9 and [cell["value"] for cell in pair] == [0.7, 0.7]
     first, second, third = (word["name"] for word in words)

@@ -77,8 +77,9 @@ def test_a_report_is_read_as_it_was_saved_but_for_pages_that_are_no_more():
 
 def test_views_are_moved_changed_and_removed():
     report = report_of(*"abc")
-    moves = ("a", 1), ("c", -1), ("a", -1), ("c", 1), ("a", 2)
-    assert [order(report.move(*move)) for move in moves] == ["bac", "acb", "abc", "abc", "bca"]
+    assert [
+        order(report.move(*move)) for move in (("a", 1), ("c", -1), ("a", -1), ("c", 1), ("a", 2))
+    ] == ["bac", "acb", "abc", "abc", "bca"]
     changed = report.change("b", note="Other", title="T").views
     expected = [("Heads <b>", "My note"), ("T", "Other"), ("Heads <b>", "My note")]
     assert [(view.title, view.note) for view in changed] == expected
@@ -124,8 +125,9 @@ def view_of(word: str, width: int = 200, height: int = 100, **texts: Any) -> Rep
 
 def pdf_of(*views: ReportView) -> PdfReader:
     """The report of these views, whose links are those of their ids."""
-    address = "http://host/{0.id}?a=b%20c".format
-    return PdfReader(io.BytesIO(report_pdf("My report", "today", views, address)))
+    return PdfReader(
+        io.BytesIO(report_pdf("My report", "today", views, "http://host/{0.id}?a=b%20c".format))
+    )
 
 
 def test_a_pdf_holds_every_view_its_words_and_its_link_and_a_long_note_on_one_sheet():
@@ -152,8 +154,7 @@ def open_page(report: Report) -> AppTest:
 
 def test_first_sight_shows_a_view_of_an_example_run():
     view, run = report.example(), EXAMPLE_RUNS[0]
-    app = open_at("report")
-    assert_says(app, "Your report is empty", view.title)
+    assert_says(open_at("report"), "Your report is empty", view.title)
     last = run.records()[-1]
     weights = run.frame(last.step)["0:cross"][0, 0]
     shown = [row[-1] for row in view.rows if row[0] == f"Step {last.step:,}"]

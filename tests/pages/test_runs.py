@@ -209,8 +209,7 @@ def test_a_run_of_another_server_is_fetched_and_its_link_opens_it_but_one_that_t
     stored = [("session_state", "runs:stored", True)]
     assert_case(app, Case(says=["all are copied. 2 more runs are only there."], do=stored))
     assert len(listed(app)) == 2
-    menu = app.selectbox(key="runs:stored:run")
-    assert menu.options[0].startswith("second · finished · red · ")
+    assert app.selectbox(key="runs:stored:run").options[0].startswith("second · finished · red · ")
     app.button(key="runs:stored:go").click().run()
     assert [run.id for run in list_runs()] == [second.id] and "second" in listed(app)
     open_at("train", run=first.id)
@@ -228,8 +227,9 @@ def test_a_store_that_does_not_answer_or_does_not_exist_says_so(become, monkeypa
     copy_now()
     assert_says(open_page(), "cannot be reached (ConnectionError). Training goes on here")
     monkeypatch.setenv("ATTENTION_LAB_STORE", "nosuch://key:secret@host/lab")
-    says = ["The store nosuch://host/lab cannot be opened"]
-    assert_case(open_page(), Case(says=says, never=["secret"]))
+    assert_case(
+        open_page(), Case(says=["The store nosuch://host/lab cannot be opened"], never=["secret"])
+    )
 
 
 # What the list of runs says of each, what a search finds, and what the link picks; and the runs that come along.
@@ -244,8 +244,9 @@ def test_a_kept_example_has_learned_and_can_be_used(example):
     batch = task.collate(task.held_out(50))
     with torch.no_grad():
         prediction = model(batch.source, batch.source_mask, batch.target_in).logits.argmax(-1)
-    right = (prediction == batch.target_out)[batch.target_out != 0].float().mean()
-    assert right > 0.99, "the kept weights still fit the code"
+    assert (prediction == batch.target_out)[batch.target_out != 0].float().mean() > 0.99, (
+        "the kept weights still fit the code"
+    )
     assert find_any_run(example.id) == example and find_any_run(f"{example.id}/..") is None
     assert example.status().ended
 
@@ -377,8 +378,9 @@ def test_measure_and_step_are_told_and_others_can_be_chosen_whatever_was_in_the_
     runs = [compared(name).id for name in "abc"]
     link = {"runs": ",".join(["../../etc/passwd", *runs[:2]]), "compare_runs:measure": "nothing"}
     app = open_at("compare_runs", step="../3", **link)
-    lost = "1 of the runs in the link is not on this machine"
-    assert_says(app, lost, "At step 4, sequence accuracy")
+    assert_says(
+        app, "1 of the runs in the link is not on this machine", "At step 4, sequence accuracy"
+    )
     loss = [("button_group", "compare_runs:measure", "loss")]
     assert_case(app, Case(do=loss, says=["validation loss: 0.00 for a, 0.00 for b"]))
     slider = next(item for item in app.select_slider if item.label == "Training step")
@@ -750,8 +752,9 @@ def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
 
 def test_figures_stay_within_their_scale():
     results = {0: SeedStats((97.0, 99.0, 60.0)), 1: SeedStats((5.0,))}
-    scale = draw_sweeps.Scale.around([0.0, 99.0], 100.0)
-    spec = draw_sweeps.seeds("Title", ["a", "b"], results, scale, "light")
+    spec = draw_sweeps.seeds(
+        "Title", ["a", "b"], results, draw_sweeps.Scale.around([0.0, 99.0], 100.0), "light"
+    )
     rows = {
         kind: [one["data"]["values"] for one in spec["layer"] if one["mark"]["type"] == kind]
         for kind in ("rule", "point")

@@ -72,8 +72,9 @@ def another(field: Field, value: Any) -> tuple[str, Any] | None:
 def digest(values: np.ndarray) -> str:
     """The shape of an array, and sums that a changed number, sign or order changes; of words, their checksum."""
     if values.dtype.kind not in "fiub":
-        words = "|".join(str(value) for value in values.flat)
-        checksum = str(zlib.crc32(NUMBER.sub("", words).encode()))
+        checksum = str(
+            zlib.crc32(NUMBER.sub("", "|".join(str(value) for value in values.flat)).encode())
+        )
         return f"{values.shape} {checksum.translate(LETTERS)}"
     flat = np.nan_to_num(values.astype(float), posinf=0.0, neginf=0.0).ravel()
     sums = (np.abs(flat).sum(), np.abs(flat) @ np.linspace(1, 2, flat.size), flat.clip(0).sum())

@@ -111,8 +111,7 @@ def test_what_is_picked_by_name_by_a_move_or_typed_is_trained_with():
     preset_run = trained(open_train(), ("selectbox", f"{NAME}:mechanism", "mistral"))
     config = preset_run.config().model.attention
     assert config == preset("mistral").config(config.d_model, config.num_heads)
-    plain = trained(open_train(), ("button", "train:try:1", None))
-    assert plain.config().model.attention is None
+    assert trained(open_train(), ("button", "train:try:1", None)).config().model.attention is None
     own = trained(open_train(), *FORMULA, ("text_input", TYPED, "score - 0.25*abs(i - j)"))
     assert own.config().model.attention.position["formula"] == "score - 0.25*abs(i - j)"
 
@@ -278,8 +277,9 @@ def test_an_ended_run_trains_longer_from_its_last_checkpoint():
     run, unfold = create_run(small_run()), ("session_state", "train:longer", True)
     assert work(run.path) == "finished"
     more = ("number_input", f"train:more:{run.id}", 6)
-    moves = [unfold, more, unfold, ("button", "train:go-on", None)]
-    assert_case(open_train(run.id), Case(do=moves))
+    assert_case(
+        open_train(run.id), Case(do=[unfold, more, unfold, ("button", "train:go-on", None)])
+    )
     assert run.config().steps == 10 and not run.config().finish_early and not run.status().ended
 
 
@@ -397,8 +397,9 @@ def test_the_settings_of_a_run_come_back_whole(task, kind):
 
 
 def test_a_model_that_a_task_cannot_have_says_why_and_is_not_asked_for():
-    usual = recommended(make_task(TaskConfig.of("reverse"))).model.attention
-    short = usual.with_(position=Choice.of("learned", max_len=3))
+    short = recommended(make_task(TaskConfig.of("reverse"))).model.attention.with_(
+        position=Choice.of("learned", max_len=3)
+    )
     config, app = controls_of(**{"train:reverse:transformer:attention:now": short})
     assert config is None and "max\\_len" in app.error[0].value
 
@@ -431,12 +432,11 @@ COLUMNS = "id,size,day,country,kind\n" + "".join(
 
 
 def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
-    state = {"train:task": "own_table", "train:own_table:data": COLUMNS}
-    app = controls_of(**state)[1]
-    says = (
-        "Left out: id (identifiers, 40 different whole numbers), day (dates), country (always DE)."
+    app = controls_of(**{"train:task": "own_table", "train:own_table:data": COLUMNS})[1]
+    assert_says(
+        app,
+        "Left out: id (identifiers, 40 different whole numbers), day (dates), country (always DE).",
     )
-    assert_says(app, says)
     (columns,) = app.multiselect
     assert columns.value == ["size"] and columns.options == ["id", "size", "day", "country"]
     columns.set_value(["size", "id"]).run()
@@ -453,8 +453,9 @@ def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
     [({"columns": "4,ID"}, "country,id"), ({"columns": "*", "dates": "categories"}, "id,size")],
 )
 def test_the_columns_of_a_link_come_back(given, columns):
-    base = recommended(make_task(TaskConfig.of("own_table", data=COLUMNS, **given)))
-    config, app = controls_of(bring=base)
+    config, app = controls_of(
+        bring=recommended(make_task(TaskConfig.of("own_table", data=COLUMNS, **given)))
+    )
     assert ",".join(app.multiselect[0].value) == config.task["columns"] == columns
 
 
@@ -640,8 +641,9 @@ def assert_document(task: Task, run: Run, app: AppTest) -> None:
         by_word = np.concatenate(
             [whole[s.start : s.stop] / whole[s.start : s.stop].sum() for s in spans]
         )
-    shown = [re.search(r'text-align:right[^>]*">([^<]*)<', row)[1] for row in rows]
-    assert shown == [number(share) for share in by_sentence]
+    assert [re.search(r'text-align:right[^>]*">([^<]*)<', row)[1] for row in rows] == [
+        number(share) for share in by_sentence
+    ]
     assert by_sentence.sum() == pytest.approx(1, abs=0.01)
     assert_says(
         app,
@@ -670,8 +672,9 @@ def test_a_document_is_drawn_at_both_levels_with_the_weights_of_the_run_beside_a
     assert levels.rows == row.rows == ("class",) and levels.columns == row.columns == example.source
     words, sentences = frame["2:words"][0, 0], frame["2:sentences"][0, 0, 0]
     spans = sentence_spans(example.source)
-    by_hand = [words[n, i] * sentences[n] for n, span in enumerate(spans) for i in span]
-    assert levels.weights[0, 0, 0] == pytest.approx(by_hand, abs=1e-5)
+    assert levels.weights[0, 0, 0] == pytest.approx(
+        [words[n, i] * sentences[n] for n, span in enumerate(spans) for i in span], abs=1e-5
+    )
     assert row.weights.sum(-1) == pytest.approx(np.ones((2, 4, 1)), abs=0.01)
     validate.frames(run, run.config())
     halves = {name: value.astype(np.float16) for name, value in frame.items()}
@@ -681,8 +684,9 @@ def test_a_document_is_drawn_at_both_levels_with_the_weights_of_the_run_beside_a
 
 def test_by_hand_a_drawing():
     # A sentence has what its words have; words are escaped, and readable on every colour of the scale.
-    weights = np.array([0.1, 0.1, 0, 0.0, 0.3, 0, 0, 0.3, 0.2], dtype=np.float32)
-    levels = DocumentWeights.of_words(TOKENS, weights)
+    levels = DocumentWeights.of_words(
+        TOKENS, np.array([0.1, 0.1, 0, 0.0, 0.3, 0, 0, 0.3, 0.2], dtype=np.float32)
+    )
     assert levels.sentences == pytest.approx([0.2, 0.6, 0.2])
     assert levels.words == pytest.approx([0.5, 0.5, 0, 0, 0.5, 0, 0, 0.5, 1])
     html = lines(levels, range(3, 8), "light", Ink.of("light"))
@@ -693,8 +697,9 @@ def test_by_hand_a_drawing():
     assert re.findall(r"background:(#\w{6});color:(#\w{6})", html) == [
         (fill, text_on(fill, "light")) for fill in fills
     ]
-    none = DocumentWeights.of_words(TOKENS, np.zeros(9, dtype=np.float32))
-    assert not none.words.any(), "a sentence without weight"
+    assert not DocumentWeights.of_words(TOKENS, np.zeros(9, dtype=np.float32)).words.any(), (
+        "a sentence without weight"
+    )
 
 
 def test_the_controls_of_a_hierarchical_model():
@@ -756,8 +761,7 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
     assert abs(sum(shares) - 1) < 0.03
     assert_case(app, Case(says=["At step 6, accuracy is 50"], never=["has moved"]))
     links: Any = app.get("page_link")
-    names = {link.label for link in links}
-    assert {"Pretrained models", "Evidence", "Use a model"} <= names
+    assert {"Pretrained models", "Evidence", "Use a model"} <= {link.label for link in links}
     assert_script(app)
 
 

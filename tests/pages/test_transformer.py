@@ -147,8 +147,9 @@ def test_the_writers_last_token_goes_through_the_residual_stream():
             ["ĠJohn"]
         )[0]
     )
-    paths = [node["path"] for stack in stacks_of(result.tree) for node in stack["nodes"]]
-    assert "places" not in paths, "rotary positions add nothing to a vector"
+    assert "places" not in [
+        node["path"] for stack in stacks_of(result.tree) for node in stack["nodes"]
+    ], "rotary positions add nothing to a vector"
 
 
 def test_numbers_as_they_are_written():
@@ -180,8 +181,7 @@ def measured(config):
 
 
 def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
-    config = ModelConfig.transformer(layers=2, norm="pre")
-    result, (source, _) = measured(config)
+    result, (source, _) = measured(ModelConfig.transformer(layers=2, norm="pre"))
     encoder, decoder = stacks_of(result.tree)
     drawn = blocks(result.tree, result, pre_norm=True)
     paths = [
@@ -203,14 +203,12 @@ def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
 
 
 def test_a_decoder_embeds_input_and_output_as_one_sequence():
-    config = ModelConfig.transformer(kind="decoder", layers=1)
-    result, (source, target) = measured(config)
+    result, (source, target) = measured(ModelConfig.transformer(kind="decoder", layers=1))
     block = blocks(result.tree, result, pre_norm=False)["target"]
     tokens = (*source, "<bos>", *target)
     assert block.title == "Word embedding" and block.tokens == tokens
     assert block.vectors.shape == (len(tokens), 32) == (21, 32)
-    sizes = dict(block.numbers)["output, examples × tokens × numbers"]
-    assert sizes.startswith("8 × 21 × ")
+    assert dict(block.numbers)["output, examples × tokens × numbers"].startswith("8 × 21 × ")
 
 
 def test_a_published_pattern_gives_the_layers_unlike_attentions(app):

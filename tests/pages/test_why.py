@@ -187,8 +187,9 @@ def test_runs_of_a_few_steps_are_not_compared():
         values = {"bleu": 10.0 * steps, "train_seconds": 5.5, "held_out": 18}
         run.append(Record(steps, sequence_accuracy=0.0, **values))  # type: ignore[arg-type]
     app = open_page(link)
-    words = "One vector: Finished after 1 step in 5.5\u00a0s"
-    assert_says(app, "reached only 1 step of a model", words)
+    assert_says(
+        app, "reached only 1 step of a model", "One vector: Finished after 1 step in 5.5\u00a0s"
+    )
 
 
 def test_the_prediction_is_computed_from_the_saved_measurement():
@@ -297,10 +298,9 @@ def test_every_setting_on_offer_can_run(size, score, seconds):
 def test_seeds_are_averaged_and_their_spread_told():
     exact = study.by_length(FOUR, NONE, "sequence_accuracy")
     assert (exact["11–20"].mean, exact["11–20"].std) == pytest.approx((20.0, 200**0.5))
-    clocks = [
+    assert [
         [x for x, _ in study.over_time(FOUR, DOT, "bleu", clock)] for clock in ("seconds", "step")
-    ]
-    assert clocks == [[0.0, 3.0], [0, 10]]
+    ] == [[0.0, 3.0], [0, 10]]
     five = [*FOUR, study.TrainedModel(DOT, 2, (study.Point(0, 0.0, 0.0, 0.0),), (), 0)]
     # Only steps that every seed has reached.
     assert len(study.over_time(five, DOT, "bleu", "step")) == 1
