@@ -18,9 +18,9 @@ from tests.browser.helpers import (
     ending,
     free_port,
     save_screenshot,
-    wait_for,
 )
 from tests.browser.other_browsers import OPENERS, installed
+from tests.cases import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 # Without these Chromium asks for hosts of its own at each start, and as root it needs --no-sandbox.
@@ -205,7 +205,6 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A test that fails leaves a picture of its page."""
     report = yield
     earlier = call.when != "setup" and getattr(item, "failed", False)  # not that of the run before
     item.failed = earlier or report.failed
@@ -213,7 +212,6 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Says which browsers ran: a machine may lack some."""
     ids = [
         report.nodeid
         for kind in ("passed", "failed")

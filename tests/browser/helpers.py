@@ -5,8 +5,7 @@ import re
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
@@ -146,14 +145,12 @@ def cell(view: Locator, i: int, j: int) -> tuple[float, float]:
 
 
 def assert_no_exception(page: Page) -> None:
-    """Fails with the words of the traceback when the page shows one."""
     shown = page.locator(EXCEPTION)
     if shown.count():
         raise AssertionError("The page shows a traceback:\n" + shown.first.inner_text())
 
 
 def wait_picture(page: Page, timeout: float = 20_000) -> None:
-    """Waits until at least one picture with a size is on the page."""
     expect(page.locator(PICTURE).first).to_be_visible(timeout=timeout)
 
 
@@ -175,18 +172,9 @@ def resize(page: Page, width: int, scheme: str) -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
-
-
-def wait_for(what: Callable[[], object], seconds: float = 120) -> None:
-    """Waits until something outside of the page is true."""
-    end = time.time() + seconds
-    while not what():
-        assert time.time() < end, "waited too long"
-        time.sleep(0.1)
 
 
 def click(target: Locator, *seen: str | re.Pattern[str], timeout: float | None = None) -> None:

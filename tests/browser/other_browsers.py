@@ -19,7 +19,8 @@ from typing import Any
 
 from websockets.sync.client import connect
 
-from tests.browser.helpers import ending, free_port, wait_for
+from tests.browser.helpers import ending, free_port
+from tests.cases import wait_for
 
 KEYS = {
     "Tab": "\ue004",
@@ -37,8 +38,6 @@ LONG = 60  # seconds that an answer may take on a busy machine
 
 
 class OtherBrowser(ABC):
-    """One tab of a browser."""
-
     @abstractmethod
     def goto(self, url: str) -> None: ...
 
@@ -81,7 +80,6 @@ class OtherBrowser(ABC):
         )
 
     def wait(self, expression: str, seconds: float = LONG) -> Any:
-        """The value of an expression once it is true."""
         end = time.time() + seconds
         while not (value := self.run(expression)):
             assert time.time() < end, (
@@ -215,5 +213,4 @@ PROGRAMS = {"Firefox": ("firefox-esr",), "WebKit": ("WebKitWebDriver", "Xvfb")}
 
 
 def installed(name: str) -> bool:
-    """Whether all programs of this browser are on the machine."""
     return all(map(shutil.which, PROGRAMS[name]))

@@ -197,7 +197,6 @@ def test_tokens_are_never_html_signed_maps_hold_negatives_and_views_of_the_same_
 
 
 def ink(view) -> float:
-    """How much of the map's canvas is darker than half."""
     canvas = view.locator("canvas.base").screenshot()
     return float((np.asarray(Image.open(io.BytesIO(canvas)).convert("L")) < 128).mean())
 

@@ -26,7 +26,6 @@ from tests.pages.test_lessons import FORMS
 
 
 def take(page: Page, label: str, folder: Path) -> Path:
-    """The file that a button gives, of the dialog where it is open."""
     dialog = page.get_by_role("dialog")
     scope = dialog if dialog.count() else page
     with page.expect_download() as download:
@@ -115,7 +114,6 @@ def test_where_there_is_no_clipboard_the_dialog_says_so(page):
 
 
 def add_view(page: Page, path: str) -> None:
-    """Open a page anew and add its first picture to the report."""
     open_page(page, path, PICTURE)
     page.get_by_role("button", name="Export").click()
     dialog = page.get_by_role("dialog")
@@ -190,7 +188,7 @@ def test_a_student_answers_in_a_course_page_and_hands_in_a_code(page, width):
 
 
 def test_questions_stand_beside_the_page_and_lead_through_several(page):
-    """Also to the same page with other controls, which is drawn without its widgets between."""
+    # Also to the same page with other controls, which is drawn without its widgets between.
     one, two = (make_question("text", text, "yes") for text in ("First?", "Second?"))
     words = Lesson("Both", "Then two.", "masks", (("masks:tokens", "four five"),), (), (two,))
     lesson = Lesson("Both", "At first.", "masks", questions=(one,), more=(words,))

@@ -14,8 +14,8 @@ from tests.browser.helpers import (
     open_page,
     sees,
     stop_button,
-    wait_for,
 )
+from tests.cases import wait_for
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from tests.browser.helpers import (
     resize,
     sees,
     stop_button,
-    wait_for,
     wait_no_sideways_scrolling,
     wait_ready,
 )
+from tests.cases import wait_for
 from tests.tiny_models import save
 
 
@@ -227,7 +227,6 @@ LONG = (
 
 
 def names_on(page: Page) -> tuple[list[float], list[float]]:
-    """Where the names of rows and of columns stand on the first map's upper canvas, in order."""
     written = page.locator(".mu canvas.over").first.evaluate("canvas => canvas.written")
     return (
         sorted(one["y"] for one in written if one["row"]),

@@ -55,7 +55,6 @@ def test_a_moved_control_gets_data_and_no_code_unless_the_page_is_embedded(page,
 
 
 def components(frames: list[bytes]) -> list:
-    """The components in messages of the server."""
     return [
         message.delta.new_element.bidi_component
         for message in map(ForwardMsg.FromString, frames)

@@ -193,7 +193,6 @@ OTHER = (
 
 
 def change(page: Page, box: Locator) -> None:
-    """Set a control to another of its values, where it has one."""
     kind = next((kind for kind in KEYS if box.get_by_test_id(kind).count()), None)
     if kind:
         selector, keys = KEYS[kind]

@@ -25,9 +25,9 @@ from tests.browser.helpers import (
     reload,
     sees,
     stop_button,
-    wait_for,
     wait_ready,
 )
+from tests.cases import wait_for
 from tests.training.small import small_run
 
 

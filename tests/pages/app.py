@@ -44,8 +44,13 @@ def open_at(page: str, prefix: str = "", **link: str | list[str]) -> AppTest:
 
 
 def set_control(prefix: str, app: AppTest, kind: str, name: str, value: object) -> AppTest:
-    """The page after a control took that value."""
     getattr(app, kind)(key=prefix + name).set_value(value)
+    return app.run()
+
+
+def set_state(app: AppTest, key: str, value: object = True) -> AppTest:
+    """The page after a value of its session changed, as where a popover opens."""
+    app.session_state[key] = value
     return app.run()
 
 
@@ -81,7 +86,6 @@ def pictures_of(app: AppTest) -> dict[str, Any]:
 
 
 def page_html(app: AppTest, page: str) -> bytes:
-    """The page as the one HTML file of Export."""
     return page_file(
         Source(page, "2026-11-23", {}, {}),
         pictures_of(app),
@@ -90,7 +94,6 @@ def page_html(app: AppTest, page: str) -> bytes:
 
 
 def script_of(app: AppTest) -> Script:
-    """What the page computes as Python."""
     return join(make() for make in app.session_state["page_pictures"].scripts.values())
 
 
@@ -133,7 +136,6 @@ def contrast(*colors: Sequence[float]) -> float:
 
 
 def figures(app: AppTest) -> Sequence:
-    """The Vega-Lite figures of the page."""
     return app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")
 
 

@@ -45,7 +45,6 @@ def code_text(app: AppTest) -> str:
 
 
 def message_text(app: AppTest) -> str:
-    """What the page says beside the controls, without the signs that keep Markdown off."""
     parts = [*app.info, *app.error, *app.warning, *app.markdown, *app.caption]
     return " ".join(part.value for part in parts).replace("\\", "")
 
@@ -84,8 +83,9 @@ def test_the_text_of_each_language_comes_back_as_it_was(app):
 def test_a_page_begins_with_its_own_model_and_refuses_others_in_words(app):
     app.run()
     for usual in WRITES, EMBEDDED:
-        app.session_state["usual"] = usual
-        assert code_text(app.run()).startswith(usual.source), "what nobody chose gives way"
+        assert code_text(set_state(app, "usual", usual)).startswith(usual.source), (
+            "what nobody chose gives way"
+        )
     choose(app, "numbers")
     for name, need, starts, says in (
         ("numbers", "generate", "lab numbers", ""),  # what a person chose stays
@@ -98,8 +98,7 @@ def test_a_page_begins_with_its_own_model_and_refuses_others_in_words(app):
 
 
 def test_the_writer_says_which_words_it_never_read(app):
-    app.session_state["usual"] = WRITES
-    assert "It never saw" not in message_text(app.run())
+    assert "It never saw" not in message_text(set_state(app, "usual", WRITES))
     write(app, "Mary found a <b>quantum")
     assert "It never saw “b”, “quantum”: it reads" in message_text(app)
 
@@ -164,8 +163,8 @@ def test_arrays_become_a_source_and_the_limits_are_said_first(app):
         np.savez(out, layer_0=layer, tokens=np.array(["a", "b", "c"]))
         app.file_uploader(key="inside:array-file").set_value((name, out.getvalue(), "")).run()
         assert code_text(app).startswith(starts) and says in code_text(app) + message_text(app)
-    app.session_state["needs"] = ("model",)
-    assert code_text(app.run()) == "nothing" and "attention weights only" in message_text(app)
+    assert code_text(set_state(app, "needs", ("model",))) == "nothing"
+    assert "attention weights only" in message_text(app)
 
 
 ADVICE = "write owner/name"
@@ -204,7 +203,6 @@ def test_a_link_opens_a_model_or_says_why_not(tmp_path, monkeypatch, name, link,
 
 
 def opened(name: object, app: AppTest | None = None, **link: str) -> AppTest:
-    """The chooser at a link to a model, and to what it reads."""
     app = AppTest.from_function(chooser, default_timeout=60) if app is None else app
     for key, value in ({"model": str(name)} | link).items():
         app.query_params[f"inside:{key}"] = value

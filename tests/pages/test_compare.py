@@ -25,7 +25,7 @@ from dashboard.ui.models import EMBEDDED, load_model
 from pages import compare
 from tests.attention import drawing
 from tests.cases import each
-from tests.pages.app import Case, captions, html_text, open_at, page_cases
+from tests.pages.app import Case, captions, html_text, open_at, page_cases, set_state
 
 TIME = r"<td>[\d.]+\u00a0[mµ]?s"
 
@@ -136,8 +136,7 @@ def press(app: AppTest, what: str, place: int) -> None:
 
 
 def with_list(app: AppTest) -> AppTest:
-    app.session_state["compare:list"] = True
-    return app.run()
+    return set_state(app, "compare:list")
 
 
 def test_first_sight_measures_something_with_nothing_pressed(monkeypatch):

@@ -34,6 +34,7 @@ from tests.pages.app import (
     page_text,
     query_value,
     set_control,
+    set_state,
 )
 
 # Cost and speed: a real race, Stop, the kept one, slopes, and implied weights.
@@ -76,8 +77,7 @@ def test_a_race_is_measured_here_with_its_parameters_and_shown(monkeypatch):
     assert list(rows[rows.kind.isin(("label", "early"))].name) == [
         efficient.ENTRIES[kernel.key].name for kernel in kernels
     ]
-    at.session_state["efficient:how"] = True
-    assert "Measured here" in captions(at.run())
+    assert "Measured here" in captions(set_state(at, "efficient:how"))
     assert "were measured before" in captions(put_kernel(at, "selectbox", "backward", True))
 
 
@@ -483,7 +483,6 @@ def open_train(**query):
 
 
 def model_of(app) -> ModelConfig:
-    """The model of a run that is started with the controls of the page."""
     app.button(key="train:train").click().run()
     return list_runs()[-1].config().model
 
@@ -504,8 +503,7 @@ def test_a_link_brings_a_pattern_with_shared_keys_to_the_run():
 
 def test_the_popover_makes_and_changes_a_pattern():
     app = open_train(**{f"{NAME}:layers": "4"})
-    app.session_state[f"{NAME}:pattern"] = True
-    app.run()
+    set_state(app, f"{NAME}:pattern")
     app.number_input(key=f"{NAME}:pattern:count").set_value(2).run()
     app.selectbox(key=f"{NAME}:pattern:0:position").set_value("alibi").run()
     assert query_value(app, f"{NAME}:following") == "position=alibi"
@@ -547,8 +545,7 @@ def test_a_pattern_as_text_comes_back_with_any_formula():
 
 def test_the_pattern_of_a_published_model_sets_all_attentions():
     app = open_train(**{f"{NAME}:layers": "2"})
-    app.session_state[f"{NAME}:pattern"] = True
-    app.run()
+    set_state(app, f"{NAME}:pattern")
     app.selectbox(key=f"{NAME}:pattern:published").set_value("gemma3").run()
     assert app.selectbox(key=f"{NAME}:pattern:published").value == "gemma3"
     model = model_of(app)

@@ -43,6 +43,7 @@ from tests.pages.app import (
     page_cases,
     query_value,
     set_control,
+    set_state,
     tree,
 )
 from tests.tiny_models import tiny
@@ -169,8 +170,9 @@ def test_the_run_trained_last_is_the_one_that_is_shown_and_a_kept_step_can_be_ch
             dict(session.model.named_parameters())["output.bias"][5] += 3.0
     run.set_status("finished")
     at = app_at("decode")
-    at.session_state["train:last"] = run.id
-    assert_case(at.run(), Case(says=["step 10"], controls={"decode:run": run.id}))
+    assert_case(
+        set_state(at, "train:last", run.id), Case(says=["step 10"], controls={"decode:run": run.id})
+    )
     assert len(at.text_input(key="decode:source").value) == 6
     before, first = tree(at), [("selectbox", f"decode:step:{run.id}", 0)]
     assert_case(at, Case(do=first, says=["step 0"]))

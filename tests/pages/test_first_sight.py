@@ -24,7 +24,7 @@ from dashboard.draw.pictures import Picture
 from dashboard.navigation import STEPS
 from dashboard.ui.export import REQUESTED
 from tests.cases import each
-from tests.pages.app import open_at, pictures_of
+from tests.pages.app import open_at, pictures_of, set_state
 from tests.pages.picture_programs import (
     assert_drawn,
     assert_pdf_has,
@@ -102,7 +102,6 @@ def texts(block: Block) -> list[tuple[str, str]]:
 
 
 def without_help(block: Block) -> list[str]:
-    """The labels that a page shows of inputs without a help."""
     return [
         node.proto.label
         for node in block
@@ -215,8 +214,7 @@ def test_the_dialog_lists_the_same_after_the_page_has_run_again(page):
     app = open_at(page)
     titles = [picture.title for picture in pictures_of(app).values()]
     app.run()
-    app.session_state[REQUESTED] = True
-    app.run()
+    set_state(app, REQUESTED)
     assert any(code.value.startswith("# Attention Lab") for code in app.code)
     if titles:
         assert app.selectbox(key="export:picture").options == titles

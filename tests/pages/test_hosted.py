@@ -32,7 +32,7 @@ from dashboard.server.visitors import HTTPGuard, known_path
 from dashboard.ui import export
 from dashboard.ui.models import folder_name
 from dashboard.ui.runs import HERE as EXAMPLES
-from tests.pages.app import open_at, page_text, query_value, script_of
+from tests.pages.app import open_at, page_text, query_value, script_of, set_state
 from tests.training.small import small_run
 
 
@@ -65,7 +65,6 @@ def runs_of(name: str) -> list[Run]:
 
 
 def made(owner: str, state: str = "finished", **more) -> Run:
-    """A run of a person."""
     run = create_run(small_run(), folder_of(owner), **more)
     run.append(Record(2, loss=1.0, sequence_accuracy=0.5, held_out=11, elapsed=1.0))
     run.set_status(state, "Paused at step 2." if state == "paused" else "Finished after 2 steps.")
@@ -119,8 +118,7 @@ def test_the_list_of_runs_is_ones_own_names_no_path_and_is_deleted_by_one_button
         text = script_of(app).text("")
         assert his.id in text and not re.search(f"{server_folder()}|{folder_of('ben').name}", text)
         app.button(key="runs:everything:go").click().run()
-        app.session_state["runs:source"] = True
-        app.run()
+        set_state(app, "runs:source")
     assert (
         "No runs of your own yet" in page_text(app)
         and hers.exists()

@@ -21,6 +21,7 @@ from tests.pages.app import (
     open_at,
     page_text,
     query_value,
+    set_state,
     visit_cases,
 )
 from tests.tiny_models import FAMILIES, SENTENCE, build, ids_of, save, tokenizer
@@ -183,10 +184,11 @@ def test_a_pinned_cell_is_in_the_link_until_it_is_unpinned(page, name, store):
     link = {"inside:model": "induction", "transformer:depth": "2", "masks:first": "Causal local"}
     app = open_at(page, **link, **{name: "3.2"})
     assert app.session_state[store]["pin"] == (3, 2) and query_value(app, name) == "3.2"
-    app.session_state[store] = app.session_state[store] | {"pin": (4, 1)}
-    assert query_value(app.run(), name) == "4.1"
-    app.session_state[store] = app.session_state[store] | {"pin": None}
-    app.run()
+    assert (
+        query_value(set_state(app, store, app.session_state[store] | {"pin": (4, 1)}), name)
+        == "4.1"
+    )
+    set_state(app, store, app.session_state[store] | {"pin": None})
     assert name not in app.query_params and app.session_state[store]["pin"] is None
 
 

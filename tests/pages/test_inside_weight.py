@@ -9,7 +9,7 @@ from core.interpret.evidence import break_down_weight, layer_attentions, telling
 from core.pretrained import ModelInputs
 from dashboard.ui.models import ModelRef, load_model, reading_of
 from pages import inside_weight
-from tests.pages.app import Case, open_at, page_cases, query_value
+from tests.pages.app import Case, open_at, page_cases, query_value, set_state
 
 HEAD, QUERY, KEY = (f"inside_weight:{name}" for name in ("head", "query", "key"))
 test_what_it_opens = page_cases(
@@ -39,8 +39,7 @@ test_what_it_opens = page_cases(
 
 def test_a_press_in_the_map_and_a_link_from_another_page_open_another_weight():
     app, key = open_at("inside_weight"), f"{inside_weight.MAP}:view"
-    app.session_state[key] = app.session_state[key] | {"pick": (3, 4), "pin": (7, 5)}
-    app.run()
+    set_state(app, key, app.session_state[key] | {"pick": (3, 4), "pin": (7, 5)})
     assert [app.session_state[name] for name in (HEAD, QUERY, KEY)] == ["L3·H4", 7, 5]
     assert [query_value(app, name) for name in ("head", "cell")] == ["3.4", "7.5"]
     app.query_params["head"], app.query_params["cell"] = "0.2", "7.6"  # a link from another page

@@ -53,6 +53,7 @@ from tests.pages.app import (
     open_at,
     page_cases,
     query_value,
+    set_state,
 )
 
 open_page = partial(open_at, "lessons", "lessons:")
@@ -235,8 +236,7 @@ def test_what_is_said_of_an_answer_does_not_survive_a_right_one_or_reset(student
     if right:
         check(student, 1, "j <= i")
     else:
-        student.session_state[PENDING] = ("masks", [], {})
-        student.run()
+        set_state(student, PENDING, ("masks", [], {}))
         student.run()
     assert_case(student, Case(says=["To hand in.", *["after 1 try"] * right], never=["character"]))
 
@@ -607,7 +607,7 @@ def test_the_link_of_a_page_gives_the_page_and_its_controls(link, page, query):
 
 @pytest.mark.parametrize("name", KEYS)
 def test_the_answers_of_a_lesson_that_ships_are_those_of_core(name, monkeypatch):
-    """Each answer that core gives now is right in the file; the tolerances are wider than what machines differ by."""
+    # Each answer that core gives now is right in the file; the tolerances are wider than what machines differ by.
     saved, answers = decode(name), []
 
     def note(type_, text, answer, **values):
@@ -700,7 +700,7 @@ FORMS = [
 
 @given(PIECES | st.sampled_from(FORMS) | st.builds(str.__add__, PIECES, st.sampled_from(FORMS)))
 def test_nothing_of_a_teachers_text_is_fetched_from_another_host(text):
-    """As CommonMark reads it, in which the page writes it; a diagram's language is what the page looks for."""
+    # As CommonMark reads it, in which the page writes it; a diagram's language is what the page looks for.
     for written in (teacher_markdown(text), f"**Question 1.** {teacher_markdown(text)}"):
         tokens = MarkdownIt("commonmark", {"html": False}).parse(written)
         whole = [*tokens, *(child for token in tokens for child in token.children or ())]

@@ -19,6 +19,7 @@ from tests.pages.app import (
     open_at,
     open_page,
     page_cases,
+    set_state,
     shown,
     without_terms,
 )
@@ -263,8 +264,7 @@ def test_heads_are_kept(page):
 
     def control(key):
         if panel:
-            app.session_state[panel] = True
-            app.run()
+            set_state(app, panel)
         return next(one for one in [*app.select_slider, *app.selectbox] if one.key == key)
 
     widths = [width for width in (64, 48, 12, 64, 5, 128) if str(width) in control(d_model).options]
@@ -294,8 +294,9 @@ def test_a_reset_page_opens_as_at_first():
     app.session_state["masks:other"] = "stays"
     app.session_state[BUILT] = "scores", {"score": Choice("cosine")}
     assert_case(app, Case(controls={"mechanisms:axis": "kernel"}))
-    app.session_state[PENDING] = ("mechanisms", ["mechanisms:axis"], {})
-    assert not app.run().button_group  # the widgets leave the browser
+    assert not set_state(
+        app, PENDING, ("mechanisms", ["mechanisms:axis"], {})
+    ).button_group  # the widgets leave the browser
     at_first = {"mechanisms:axis": "position", "masks:other": "stays"}
     assert_case(app.run(), Case(controls=at_first, query={"mechanisms:axis": None}))
     assert PENDING not in app.session_state and BUILT not in app.session_state
@@ -317,7 +318,6 @@ PRESSED = {
 def test_many_presses_start_what_one_starts(page):
     app, counts = open_at(page, **PRESSED[page]), []
     for _ in range(3):
-        app.session_state[f"{page}:pressed"] = True
-        app.run()
+        set_state(app, f"{page}:pressed")
         counts.append(len(list(Path(os.environ["ATTENTION_LAB_RUNS"]).rglob("run.json"))))
     assert counts[0] > 0 and counts == counts[:1] * 3

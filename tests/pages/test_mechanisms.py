@@ -42,6 +42,7 @@ from tests.pages.app import (
     page_cases,
     page_text,
     set_control,
+    set_state,
     visit_cases,
 )
 
@@ -165,8 +166,7 @@ test_what_masks_says = page_cases(
 
 def test_the_rule_that_ran_is_shown():
     at = open_masks()
-    at.session_state["masks:sources"] = True
-    at.run()
+    set_state(at, "masks:sources")
     assert any("def causal(" in c.value for c in at.code)
     known: dict[str, Any] = {}
     exec(at.code[-1].value, known)
@@ -184,8 +184,7 @@ def test_what_is_drawn_or_typed_can_be_trained_with():
 
 def test_pytorch_means_the_opposite_and_was_run_to_say_so():
     at = open_masks(tokens="red green blue", cell="1.2")
-    at.session_state["masks:pytorch"] = True
-    shown = page_text(at.run())
+    shown = page_text(set_state(at, "masks:pytorch"))
     assert "NaN" not in shown
     check = computed.torch_check(Choice.of("causal"), ("red", "green", "blue"), None)
     assert check.difference < 1e-6 and check.forbidden == pytest.approx(1) and check.nan_rows == 0
@@ -303,7 +302,6 @@ def test_every_encoding_is_drawn_with_its_parameters_or_says_that_there_is_nothi
 
 
 def named(position: str, idea: str) -> dict[str, str]:
-    """The link of an encoding and a picture."""
     entry = next(entry for entry in AXES["position"] if entry.key == position)
     return {"position": f"{entry.name} · {entry.year}", "idea": IDEAS[idea]}
 
@@ -650,7 +648,6 @@ put_normalizers = partial(set_control, "normalizers:")
 
 
 def with_all(at, kind=None, name=None, value=None):
-    """The page with every normalizer in sight, after a control of a parameter took that value."""
     at.session_state["normalizers:all"] = True
     return put_normalizers(at, kind, f"params:{name}", value) if kind else at.run()
 
@@ -796,8 +793,7 @@ def test_hard_has_one_gradient_which_the_caption_and_the_table_tell():
     assert re.search(r"Hard</th>(<td>[^<]*</td>){5}<td>0</td>", html_text(at)), (
         "no score has a gradient"
     )
-    at.session_state["normalizers:sources"] = True
-    assert at.run().code, "the code that ran"
+    assert set_state(at, "normalizers:sources").code, "the code that ran"
 
 
 # All mechanisms: every choice of every axis is drawn, said and explained by the page, with nothing told of it.
@@ -862,7 +858,6 @@ ATTENTION = recommended(make_task(TaskConfig.of("reverse")), "transformer").mode
 
 
 def picks(axis: str, key: str) -> list[tuple[str, str, str]]:
-    """What picks a choice on All mechanisms."""
     return [
         ("segmented_control", "mechanisms:axis", axis),
         ("selectbox", f"mechanisms:{axis}", key),

@@ -42,6 +42,7 @@ from tests.pages.app import (
     page_cases,
     page_text,
     set_control,
+    set_state,
 )
 from tests.tiny_models import BERT, build, save
 
@@ -325,8 +326,7 @@ def test_the_masked_word_can_be_picked(tmp_path, monkeypatch):
 
 def test_other_jobs_lead_to_models_that_do_them():
     app = app_at("use_model")
-    app.session_state["use_model:others"] = True
-    app.run()
+    set_state(app, "use_model:others")
     names = [button.label for button in app.button]
     assert {"numbers", "induction", "digits"} <= {*names}
     assert any(name.startswith("bert-base-uncased, ") for name in names)

@@ -29,6 +29,7 @@ from tests.pages.app import (
     page_cases,
     page_text,
     set_control,
+    set_state,
     without_terms,
 )
 
@@ -124,7 +125,6 @@ def view_of(word: str, width: int = 200, height: int = 100, **texts: Any) -> Rep
 
 
 def pdf_of(*views: ReportView) -> PdfReader:
-    """The report of these views, whose links are those of their ids."""
     return PdfReader(
         io.BytesIO(report_pdf("My report", "today", views, "http://host/{0.id}?a=b%20c".format))
     )
@@ -252,8 +252,7 @@ def test_every_term_is_on_the_page_with_a_link_and_a_link_finds_one():
     assert len(find[""].get("page_link")) == 7, (
         "the sections, the first three terms, and the next page"
     )
-    find[""].session_state["glossary:all"] = True
-    find[""].run()
+    set_state(find[""], "glossary:all")
     counts = {name: len(app.get("page_link")) for name, app in find.items()}
     assert counts[""] == len(TERMS) + 7 > counts["some"] > 1
     assert_says(find["none"], "xyzzy")

@@ -63,6 +63,7 @@ from tests.pages.app import (
     page_text,
     query_value,
     set_control,
+    set_state,
 )
 from tests.training.small import small_run
 
@@ -141,8 +142,10 @@ def test_deleting_can_be_undone_and_a_run_under_way_is_not_deleted():
 def test_a_run_is_given_to_other_programs_that_can_have_it(run):
     app = open_page(run)
     assert [button.proto.label for button in app.get("download_button")] == ["Download"]
-    app.session_state["runs:formats"] = True
-    files = {button.proto.label: button.proto for button in app.run().get("download_button")}
+    files = {
+        button.proto.label: button.proto
+        for button in set_state(app, "runs:formats").get("download_button")
+    }
     refused = run == "example_recurrent"
     assert not files["TensorBoard"].disabled and files["Hugging Face"].disabled == refused
     assert ("A recurrent that reads tokens has no equivalent" in page_text(app)) == refused
@@ -469,8 +472,8 @@ def test_first_sight_is_a_real_sweep_of_which_every_measure_is_drawn():
         app.selectbox(key="sweeps:measure").set_value(measure)
         set_control("sweeps:", app, "segmented_control", "over", over)
         assert len(app.get("vega_lite_chart")) == 2
-    app.session_state["sweeps:claim"] = app.session_state["sweeps:runs"] = True
-    assert_says(app.run(), "QK-norm, seed 4")  # each run can be seen
+    app.session_state["sweeps:claim"] = True
+    assert_says(set_state(app, "sweeps:runs"), "QK-norm, seed 4")  # each run can be seen
     set_control("sweeps:", app, "number_input", "claim:bound:True", 5.0)
     first, second = (app.selectbox(key=f"sweeps:claim:{name}:6") for name in ("first", "second"))
     assert_says(
@@ -491,8 +494,11 @@ def test_a_sweep_is_started_found_again_stopped_and_continued():
     assert [run.config().model.num_heads for run in runs] == [1, 2, 4, 8] * 2
     assert "0 of 8 runs done" in app.get("progress")[0].proto.text
     fresh = open_sweeps()
-    fresh.session_state["sweeps:runs"] = True
-    links = [link.proto for link in fresh.run().get("page_link") if "seed" in link.proto.label]
+    links = [
+        link.proto
+        for link in set_state(fresh, "sweeps:runs").get("page_link")
+        if "seed" in link.proto.label
+    ]
     shown = {(link.page, link.query_string) for link in links}
     assert shown == {("train", f"run={run.id}") for run in list_runs()} and len(shown) == 8
     assert fresh.button(key="sweeps:stop")

@@ -139,7 +139,6 @@ def states(page: str) -> Iterator[tuple[str, AppTest]]:
 
 
 def differs(line: str, saved: str) -> bool:
-    """Whether two lines have other words, or a number beyond the tolerance."""
     if NUMBER.sub("#", line) != NUMBER.sub("#", saved):
         return True
     for text, other in zip(NUMBER.findall(line), NUMBER.findall(saved), strict=True):

@@ -22,6 +22,7 @@ from tests.pages.app import (
     page_cases,
     page_text,
     query_value,
+    set_state,
     visit_cases,
 )
 
@@ -167,8 +168,7 @@ def test_a_stop_of_the_tour_starts_its_page_again_and_then_puts_the_readers_cont
 def test_the_tour_puts_back_the_controls_that_it_set():
     app = open_page()
     app.switch_page("../pages/heads.py").run()
-    app.session_state["heads:weights"] = "random"
-    app.run()
+    set_state(app, "heads:weights", "random")
     app.switch_page("../pages/start.py").run()
     app.button(key="start:tour").click().run()
     app.button(key="tour:next").click().run()

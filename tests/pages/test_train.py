@@ -42,6 +42,7 @@ from tests.pages.app import (
     page_cases,
     page_text,
     set_control,
+    set_state,
 )
 from tests.training.small import small_run
 
@@ -56,7 +57,6 @@ def open_train(run: str | None = None) -> AppTest:
 
 
 def trained(app: AppTest, *moves: tuple[str, str, Any]) -> Run:
-    """The run that Train starts after these moves."""
     assert_case(app, Case(do=[*moves, ("button", "train:train", None)]))
     return list_runs()[-1]
 
@@ -548,8 +548,7 @@ def drawn(config: TaskConfig, kind: str | None = None, **changes: Any) -> tuple[
     run = create_run(recommended(task, kind, steps=2, record_every=1, batch_size=4, **changes))
     assert work(run.path) == "finished", run.status().message
     app = AppTest.from_function(draw_run, default_timeout=60)
-    app.session_state["id"] = run.id
-    app.run()
+    set_state(app, "id", run.id)
     assert_script(app)
     assert_says(app, "At step")
     assert app.selectbox(key="train:example").options and not app.error
@@ -573,8 +572,12 @@ def test_a_run_without_the_plain_sum_has_its_map_over_depth():
     run = create_run(small_run(model=model, steps=2, record_every=1))
     assert work(run.path) == "finished", run.status().message
     app = AppTest.from_function(draw_run, default_timeout=60)
-    app.session_state["id"], app.session_state["train:over_depth"] = run.id, True
-    assert_says(app.run(), "Between layers stands no plain sum here.", "with a plain sum, would be")
+    app.session_state["train:over_depth"] = True
+    assert_says(
+        set_state(app, "id", run.id),
+        "Between layers stands no plain sum here.",
+        "with a plain sum, would be",
+    )
     stack = app.selectbox(key=f"train:stack:{run.id}")
     assert stack.options == ["encoder", "decoder"] and not app.exception and not app.error
     token = app.selectbox(key=f"train:token:{run.id}:encoder")
@@ -621,7 +624,6 @@ def document_html(app):
 
 
 def assert_document(task: Task, run: Run, app: AppTest) -> None:
-    """The second example is drawn with the weights of the run."""
     example, frame = task.held_out(3)[1], run.frame(2)
     app.selectbox(key="train:example").set_value(1).run()
     spans = sentence_spans(example.source)
@@ -715,7 +717,6 @@ def test_the_controls_of_a_hierarchical_model():
 
 
 def tuned(*records: Record, task: str = "classify", says: tuple[str, str]) -> Run:
-    """A run of fine-tuning with these records, and its last status."""
     run = create(usual(task))
     for record in records:
         run.append(record)
@@ -766,7 +767,6 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
 
 
 def labelled(rows: int, labels: str, more: str = "") -> list[tuple[str, str, str]]:
-    """A table of texts in place of the example's."""
     lines = "".join(f"{row},{labels[row % len(labels)]}\n" for row in range(rows))
     return [("session_state", "fine_tune:data:classify", f"text,label\n{lines}{more}")]
 

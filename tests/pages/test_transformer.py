@@ -11,7 +11,7 @@ from core.studies.transformer import BATCH, Controls, Depth, measurements, write
 from core.tasks import TaskConfig, make_task
 from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
 from pages.transformer import blocks
-from tests.pages.app import Case, app_at, captions, html_text, page_cases, query_value
+from tests.pages.app import Case, app_at, captions, html_text, page_cases, query_value, set_state
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def open_page(app: AppTest, **chosen: object) -> AppTest:
 
 def test_the_numbers_of_the_parts_and_the_norms_are_one_click_away(app):
     app.session_state["transformer:weights"] = "example"
-    app.session_state["transformer:numbers"] = app.session_state["transformer:norms"] = True
-    app.run()
+    app.session_state["transformer:norms"] = True
+    set_state(app, "transformer:numbers")
     assert "loss 0.0" in captions(app), "the example is trained"
     assert not app.get("popover"), "a trained model has the blocks that it has"
     first, second = map(float, re.findall(r">([\d.]+) ×</b>", html_text(app)))
@@ -169,8 +169,10 @@ def test_the_picked_attention_and_head_are_in_the_link_until_another_is_picked(a
     app.query_params["transformer:head"] = "2.1"
     shown = open_page(app).session_state["transformer:causal:link"]
     assert shown["pick"] == (2, 1) and query_value(app, "transformer:head") == "2.1"
-    app.session_state["transformer:pick"] = "layers.2.causal"
-    assert query_value(app.run(), "transformer:pick") == "layers.2.causal"
+    assert (
+        query_value(set_state(app, "transformer:pick", "layers.2.causal"), "transformer:pick")
+        == "layers.2.causal"
+    )
     assert shown["pick"] == (2, 0) and "transformer:head" not in app.query_params
 
 

@@ -28,6 +28,7 @@ from tests.pages.app import (
     page_cases,
     page_text,
     query_value,
+    set_state,
 )
 
 SAVED = study.load().learned
@@ -38,8 +39,7 @@ def open_page(runs: str | None = None) -> AppTest:
 
 
 def opened(app: AppTest, panel: str) -> AppTest:
-    app.session_state[f"why:{panel}"] = True
-    return app.run()
+    return set_state(app, f"why:{panel}")
 
 
 def plain_text(app: AppTest) -> str:
@@ -60,7 +60,6 @@ def bars(app: AppTest) -> list[str]:
 
 
 def pair(state: str = "running", decoded: bool = True, last: int = 25, **setting):
-    """Two runs as their folders stand at their `last` step."""
     runs = [
         create_run(study.Controls(**setting).config(model))
         for model in study.Controls(**setting).pair
