@@ -14,7 +14,6 @@ from tests.browser.helpers import (
     click,
     enter,
     open_page,
-    reload,
     resize,
     wait_no_sideways_scrolling,
     wait_ready,
@@ -217,19 +216,6 @@ def fact(page: Page):
     return page.locator(f"{VIEW} .fact")
 
 
-def test_the_picture_fills_a_wide_screen_and_fits_a_phone(page):
-    page.set_viewport_size({"width": 2560, "height": 1200})
-    open_page(page, "one_query", STEPS)
-    main = box_of(page.locator("[data-testid='stMainBlockContainer']"))["width"]
-    assert box_of(page.locator(STEPS))["width"] > 0.85 * main
-    expect(page.locator(VIEW)).to_have_attribute(
-        "aria-label", re.compile("^Step 1 of 6, Project. The query is slept")
-    )
-    resize(page, 390, "dark")
-    assert page.locator(VIEW).evaluate("v => v.style.getPropertyValue('--pick')") == "#FF9A66"
-    assert box_of(page.locator(STEPS))["width"] <= 358
-
-
 def test_the_picture_follows_presses_keys_query_stage_and_text(page):
     open_page(page, "one_query?one:stage=5+Normalize", STEPS)  # six words, four heads
     painted = page.locator(f"{VIEW} canvas").evaluate(
@@ -259,10 +245,17 @@ def test_the_picture_follows_presses_keys_query_stage_and_text(page):
     expect(page.locator(f"{VIEW} svg text", has_text="<b>bold</b>").first).to_be_visible()
 
 
+@pytest.mark.parametrize("width", [2560])
 def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_slider_leaves_the_rest_alone(
-    page,
+    page, width
 ):
     open_page(page, "one_query", STEPS)
+    # The picture fills a wide screen, and fits a phone.
+    main = box_of(page.locator("[data-testid='stMainBlockContainer']"))["width"]
+    assert box_of(page.locator(STEPS))["width"] > 0.85 * main
+    expect(page.locator(VIEW)).to_have_attribute(
+        "aria-label", re.compile("^Step 1 of 6, Project. The query is slept")
+    )
     page.locator(f"{VIEW} .press.row").first.click()
     expect(fact(page)).to_contain_text("The has a query")
     click(page.get_by_role("button", name="Next"))
@@ -277,6 +270,10 @@ def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_
     expect(fact(page)).not_to_have_text(before)
     wait_ready(page)
     assert below.get_attribute("data-kept") == "yes"
+    page.keyboard.press("Escape")
+    resize(page, 390, "dark")
+    assert page.locator(VIEW).evaluate("v => v.style.getPropertyValue('--pick')") == "#FF9A66"
+    assert box_of(page.locator(STEPS))["width"] <= 358
 
 
 # The Transformer page in a real browser: rows open without a rerun, a row of maps draws them, a phone.
@@ -368,11 +365,3 @@ def test_the_layers_of_a_card_are_as_high_as_what_they_read(page: Page):
     cells = page.locator(".cards .layers").nth(len(CARDS)).locator("i")
     heights = cells.evaluate_all("cells => cells.map(cell => cell.offsetHeight)")
     assert heights == 8 * [16, 16, 16, 16, 16, 32]  # five windows, then the whole text
-
-
-def test_a_card_opens_its_claim_which_outlives_a_reload(page):
-    open_page(page, "claims")
-    page.get_by_role("link", name="Iris with attention").click()
-    expect(page).to_have_url(re.compile("claim=iris"))
-    reload(page)
-    expect(page.get_by_role("button", name="All claims")).to_be_visible()

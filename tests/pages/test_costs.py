@@ -179,7 +179,6 @@ put_cache = partial(set_control, "cache:")
 
 
 COUNTS = "reads {} stored keys and values; without a cache it would compute {} of each"
-FREE = "32 tokens take 2 pages of 16: 0\u00a0% of their places are empty"
 
 
 test_what_the_cache_says = page_cases(
@@ -196,7 +195,12 @@ test_what_the_cache_says = page_cases(
             ("selectbox", "model", "deepseek_v2", "69,120 bytes"),
             ("selectbox", "bytes", 1, "262,144 bytes"),
             ("multiselect", "curves", [], "Keys as values"),
-            ("text_input", "lengths", "16, 16", FREE),
+            (
+                "text_input",
+                "lengths",
+                "16, 16",
+                "32 tokens take 2 pages of 16: 0\u00a0% of their places are empty",
+            ),
             ("text_input", "lengths", "16, x", "no length"),
         )
     }

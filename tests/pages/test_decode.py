@@ -125,10 +125,6 @@ def test_measuring_compares_with_greedy_over_the_same_sources(monkeypatch):
     assert "Greedy" in body and "Beam of 4, α 0" in body and "12 held-out sources" in body, body
 
 
-NO_ATTENTION = {"model": ModelConfig.recurrent(16, None)}
-FED = {"model": ModelConfig.recurrent(16, "additive", feeding="bahdanau")}
-
-
 @pytest.mark.parametrize(
     ("key", "kind", "changes", "says"),
     [
@@ -136,8 +132,13 @@ FED = {"model": ModelConfig.recurrent(16, "additive", feeding="bahdanau")}
         ("reverse", "hybrid", {}, ()),
         ("topics", "decoder", {}, ()),
         ("pictures", "transformer", {}, ["<figure"]),
-        ("dates", "recurrent", NO_ATTENTION, ["no attention"]),
-        ("dates", "recurrent", FED, ()),
+        ("dates", "recurrent", {"model": ModelConfig.recurrent(16, None)}, ["no attention"]),
+        (
+            "dates",
+            "recurrent",
+            {"model": ModelConfig.recurrent(16, "additive", feeding="bahdanau")},
+            (),
+        ),
     ],
 )
 def test_any_run_with_a_decoder_can_be_decoded(key, kind, changes, says):
@@ -468,7 +469,6 @@ def test_a_beam_that_prefers_the_longer_says_so(strategy, order, words):
 
 
 BASE = r"\left(\frac{{5 + {}}}{{6}}\right)"
-WU = number(-2 / (7 / 6) ** 0.5)
 
 
 @each(
@@ -480,7 +480,7 @@ WU = number(-2 / (7 / 6) ** 0.5)
             -1,
             ("t", BASE, penalty),
             [r"\frac{−2.00}{\left(\frac{5 + 2}{6}\right)^{0.5}}"],
-            WU,
+            number(-2 / (7 / 6) ** 0.5),
         ),
         (SearchSettings(), 1, ("t",), ["p = 0.37"], ""),
         (

@@ -57,13 +57,15 @@ def test_arrays_alone_show_what_follows_from_weights():
     assert "In L1·H1, a puts 0.33" in page_text(app)
 
 
-ROW = "17 × 17 cells are too many to show side by side, so only row 16 is shown"
-
-
 @pytest.mark.parametrize(
     "place, value, text, case",
     [
-        ("pages.evidence.MAX_DRAWN", 8, {}, Case(says=[ROW])),
+        (
+            "pages.evidence.MAX_DRAWN",
+            8,
+            {},
+            Case(says=["17 × 17 cells are too many to show side by side, so only row 16 is shown"]),
+        ),
         (
             "core.interpret.evidence.free_bytes",
             lambda: 10_000,

@@ -31,7 +31,6 @@ from dashboard.draw import grids as charts
 from pages import head_roles as page
 from tests.pages.app import Case, assert_says, assert_script, csv_rows, open_at, page_cases
 
-PICKED = "head_roles:head:picked"  # in a map
 SYNTAX = {"head_roles:view": "Syntax"}
 TESTS_LINK = {"head_roles:view": "Standard tests"}
 test_what_it_says = page_cases(
@@ -44,7 +43,7 @@ test_what_it_says = page_cases(
         "a head of a map": Case(
             {},
             ["Its role is delimiter; 4 of 72 heads have the role previous token."],
-            do=[("session_state", PICKED, "L3·H11")],
+            do=[("session_state", "head_roles:head:picked", "L3·H11")],
             controls={page.HEAD: "L3·H11"},
         ),
         "another head": Case({}, ["L2·H11 puts"], do=[("selectbox", page.HEAD, "L2·H11")]),

@@ -48,9 +48,8 @@ def test_a_press_in_the_map_and_a_link_from_another_page_open_another_weight():
 
 
 def test_what_is_carried_adds_up_to_the_head_s_output():
-    ref = ModelRef("lab", "induction")
     given = ModelInputs("the old king walked to the dark river . the old")
-    layer = layer_attentions(load_model(ref), given)["causal", 1]
+    layer = layer_attentions(load_model(ModelRef("lab", "induction")), given)["causal", 1]
     all_of = [break_down_weight(layer, 3, 9, key) for key in range(layer.k.shape[1])]
     np.testing.assert_allclose(sum(one.contribution for one in all_of), all_of[0].out, atol=1e-5)
     facts = [inside_weight.carried_fact(one, "a", "b").replace("−", "-") for one in all_of]

@@ -195,8 +195,7 @@ def test_several_pages_are_stepped_through_and_handed_in_as_one_code():
     )
     assert not errors and [one.right for one in handed[0][0].results] == [True, *[False] * 4]
     assert len(lessons.by_question(handed)) == 5
-    with pytest.raises(LessonError, match="at most 6 pages"):
-        replace(LESSON, more=(SEVERAL,))
+    pytest.raises(LessonError, replace, LESSON, more=(SEVERAL,)).match("at most 6 pages")
 
 
 def test_a_short_link_opens_the_lesson_that_the_server_stores(monkeypatch, tmp_path):
@@ -207,8 +206,7 @@ def test_a_short_link_opens_the_lesson_that_the_server_stores(monkeypatch, tmp_p
     for person in ("a", "b"):
         (tmp_path / "people" / person).mkdir(parents=True)
     (tmp_path / "lessons").rename(tmp_path / "people" / "b" / "lessons")
-    with pytest.raises(LessonError, match="does not have"):
-        decode(SEVERAL.id)
+    pytest.raises(LessonError, decode, SEVERAL.id).match("does not have")
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     assert decode(SEVERAL.id) == SEVERAL, "of another person, who gave the link"
 
@@ -438,8 +436,7 @@ def test_a_code_comes_back_and_one_changed_sign_is_told(code, data):
         (f"{code.name} {wrong}", r"\w"),
         (f"{code.name}x {text}", "does not belong to this code"),
     ):
-        with pytest.raises(LessonError, match=words):
-            read(line)
+        pytest.raises(LessonError, read, line).match(words)
 
 
 FOUR = make_question("numbers", "?", "1 2 3 4")
@@ -585,8 +582,7 @@ def changed(**values) -> str:
     ],
 )
 def test_what_is_no_answer_no_question_no_link_and_no_lesson_gets_a_sentence(call, words):
-    with pytest.raises(LessonError, match=words):
-        call()
+    pytest.raises(LessonError, call).match(words or "")
 
 
 @each(

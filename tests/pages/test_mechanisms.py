@@ -73,7 +73,6 @@ def test_a_rule_that_cannot_be_read_is_pointed_at():
 
 RULE = ("text_input", "first:formula:text", "j <= i and j % 3 == 0")
 # Causal local is 33 cells of the 78 that causal has.
-JOINED = {"and": 33, "or": 78, "not": 111, "and_not": 0, "or_not": 99}
 DRAWING = "12x12:800.c00.e00.700.380.1c0.0e0.070.038.01c.00e.007"
 BY_HAND = ("selectbox", "first", "drawn")
 test_what_masks_says = page_cases(
@@ -83,7 +82,13 @@ test_what_masks_says = page_cases(
             f"joined by {join}": Case(
                 {"first": "Causal local"}, [f"{cells} of 144"], do=[("selectbox", "join", join)]
             )
-            for join, cells in JOINED.items()
+            for join, cells in (
+                ("and", 33),
+                ("or", 78),
+                ("not", 111),
+                ("and_not", 0),
+                ("or_not", 99),
+            )
         },
         "a formula is drawn as typed": Case(
             {"first": "Formula"}, ["j bmod 3 = 0", "30 of 144"], do=[RULE]
@@ -171,15 +176,6 @@ def test_the_rule_that_ran_is_shown():
     known: dict[str, Any] = {}
     exec(at.code[-1].value, known)
     assert known["layer"].config.mask == Choice.of("causal")
-
-
-def test_what_is_drawn_or_typed_can_be_trained_with():
-    # From a link, whose parameters are bound to the page's controls when the page is left.
-    at = open_masks(first="Formula")
-    at.button(key="masks:train").click().run()
-    assert not at.error
-    taken = at.session_state["train:reverse:transformer:attention:now"]
-    assert taken.mask.key == "formula" and taken.mask["text"] == "j <= i and i - j < 4 or j == 0"
 
 
 def test_pytorch_means_the_opposite_and_was_run_to_say_so():
@@ -364,12 +360,6 @@ def test_the_numbers_follow_every_control(position, idea, kind, name, value):
     at = open_positions(**named(position, idea))
     before = numbers(at)
     assert numbers(set_control("positions:", at, kind, name, value)) != before
-
-
-def test_the_position_of_the_page_can_be_trained_with():
-    at = open_positions(**named("alibi", "distance")).button(key="positions:train").click().run()
-    assert not at.error
-    assert at.session_state["train:reverse:transformer:attention:now"].position.key == "alibi"
 
 
 def test_another_shuffle_is_in_the_link():
@@ -799,9 +789,6 @@ def test_hard_has_one_gradient_which_the_caption_and_the_table_tell():
 # All mechanisms: every choice of every axis is drawn, said and explained by the page, with nothing told of it.
 
 
-open_mechanisms = partial(open_at, "mechanisms", "mechanisms:")
-
-
 @each(("axis", "item"), [(axis, item) for axis, entries in AXES.items() for item in entries])
 def test_every_choice_can_be_drawn_and_said(axis, item):
     _, first, second = compare.beside_baseline(mechanisms_page.config_of(axis, item.key, {}))
@@ -827,7 +814,7 @@ def test_the_head_and_the_cell_are_those_of_the_largest_change(axis, key, hidden
 
 @pytest.mark.parametrize("axis", list(AXES))
 def test_each_axis_opens_with_its_table(axis):
-    at = open_mechanisms(axis=mechanisms_page.NAMES[axis])
+    at = open_at("mechanisms", "mechanisms:", axis=mechanisms_page.NAMES[axis])
     assert not at.warning and len(at.dataframe[0].value) == len(AXES[axis])
     names = [f"{item.name} · {item.year}" for item in AXES[axis]]
     assert at.selectbox(key=f"mechanisms:{axis}").options == names
@@ -868,8 +855,8 @@ def of_normalizer(key: str) -> tuple[str, Case]:
     return "normalizers", Case(do=[("selectbox", "normalizers:equation", key)])
 
 
-def trained(normalizer: str) -> dict[str, AttentionConfig]:
-    return {f"{TRAINED}:attention:now": ATTENTION.with_(normalizer=normalizer)}
+def trained(**choices: str | Choice) -> dict[str, AttentionConfig]:
+    return {f"{TRAINED}:attention:now": ATTENTION.with_(**choices)}
 
 
 def put_back(key: str) -> list[tuple[str, str, None]]:
@@ -943,12 +930,36 @@ test_what_is_built_on_a_page_opens_the_next = visit_cases(
         ],
         "a mechanism to train with": [
             of_normalizer("sparsemax"),
-            ("train", Case(says=[YOURS.format("Sparsemax")], controls=trained("sparsemax"))),
-            ("", Case(do=put_back(TRAINED), never=[BUILT], controls=trained("softmax"))),
+            (
+                "train",
+                Case(says=[YOURS.format("Sparsemax")], controls=trained(normalizer="sparsemax")),
+            ),
+            ("", Case(do=put_back(TRAINED), never=[BUILT], controls=trained(normalizer="softmax"))),
             ("", Case(do=[("selectbox", f"{TRAINED}:mechanism", "alibi")], never=[BUILT])),
             ("one_query", Case(says=[YOURS.format("ALiBi + Causal")])),
             of_normalizer("hard"),
             ("train", Case(says=[YOURS.format("Hard")])),  # the newer one
+        ],
+        # From a link, whose parameters are bound to the page's controls when the page is left.
+        "a typed mask to train with": [
+            (
+                "masks",
+                Case(
+                    {"masks:first": "Formula"},
+                    do=[("button", "masks:train", None)],
+                    controls=trained(mask=Choice.of("formula", text=masks_page.FORMULA)),
+                ),
+            )
+        ],
+        "an encoding to train with": [
+            (
+                "positions",
+                Case(
+                    {"positions:position": "ALiBi · 2021"},
+                    do=[("button", "positions:train", None)],
+                    controls=trained(position="alibi"),
+                ),
+            )
         ],
     },
 )

@@ -20,8 +20,6 @@ from tests.pages.app import (
     visit_cases,
 )
 
-SEEDS = range(4)
-
 
 def numbers(text: str) -> list[float]:
     return [float(each) for each in re.findall(r"-?\d+\.?\d*", text.replace("−", "-"))]
@@ -57,7 +55,7 @@ def value(text: str) -> float:
     return first - sum(rest)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(4))
 def test_one_option_is_right_and_the_others_differ(seed):
     drawn = (*quiz(seed), quiz(seed, 0)[-1])
     assert tuple(each.page for each in drawn) == PAGES and {*PAGES} == {*PATH, "cache"}

@@ -225,8 +225,9 @@ def test_a_run_of_another_server_is_fetched_and_its_link_opens_it_but_one_that_t
 def test_a_store_that_does_not_answer_or_does_not_exist_says_so(become, monkeypatch):
     become("red")
     made()
-    refuse = Mock(side_effect=ConnectionError("no route"))
-    monkeypatch.setattr(type(copier().place.files), "find", refuse)
+    monkeypatch.setattr(
+        type(copier().place.files), "find", Mock(side_effect=ConnectionError("no route"))
+    )
     copy_now()
     assert_says(open_page(), "cannot be reached (ConnectionError). Training goes on here")
     monkeypatch.setenv("ATTENTION_LAB_STORE", "nosuch://key:secret@host/lab")
@@ -550,13 +551,13 @@ def test_a_link_brings_back_what_was_chosen():
     assert config.base.steps == 150
 
 
-MEASURED = {"measure": "token_accuracy", "over": "train_seconds"}
-
-
 test_what_a_link_opens = page_cases(
     "sweeps",
     {
-        "as older links": Case({"measure": "letters", "over": "trained"}, controls=MEASURED),
+        "as older links": Case(
+            {"measure": "letters", "over": "trained"},
+            controls={"measure": "token_accuracy", "over": "train_seconds"},
+        ),
     }
     | {  # as links hold it, and as they did
         text: Case({"axis": text}, controls={"axis": "norm"}, query={"sweeps:axis": "norm"})
