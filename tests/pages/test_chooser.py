@@ -45,8 +45,9 @@ def code_text(app: AppTest) -> str:
 
 
 def message_text(app: AppTest) -> str:
-    parts = [*app.info, *app.error, *app.warning, *app.markdown, *app.caption]
-    return " ".join(part.value for part in parts).replace("\\", "")
+    return " ".join(
+        part.value for part in [*app.info, *app.error, *app.warning, *app.markdown, *app.caption]
+    ).replace("\\", "")
 
 
 def button(app: AppTest, label: str):

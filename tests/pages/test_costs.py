@@ -421,8 +421,9 @@ def test_every_card_opens_with_its_numbers_and_the_parts_add_up():
 
 def test_a_config_is_pasted_and_another_model_chosen_again():
     page = set_control("cards:", open_at("cards"), "selectbox", "beside", "gemma2")
-    config = '{"model_type": "qwen3", "num_hidden_layers": 2, "vocab_size": 100}'
-    page.text_area(key="cards:pasted:0").set_value(config).run()
+    page.text_area(key="cards:pasted:0").set_value(
+        '{"model_type": "qwen3", "num_hidden_layers": 2, "vocab_size": 100}'
+    ).run()
     words = page_text(page)
     assert "## The pasted config" in words and "Read from the config that you gave" in words
     assert "What differs from Gemma 2 2B" in words and not page.error

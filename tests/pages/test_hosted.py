@@ -348,8 +348,9 @@ def test_a_worker_that_meets_an_error(lines, capfd, monkeypatch):
     [("pretrained", "npz", {"inside:model": "Your own arrays…"}), ("runs", "zip", {})],
 )
 def test_names_and_contents_of_files(page, suffix, link, lines, capfd):
-    app = open_at(page, **link)
-    app.file_uploader[0].set_value((f"{SECRET}.{suffix}", SECRET.encode(), "")).run()
+    open_at(page, **link).file_uploader[0].set_value(
+        (f"{SECRET}.{suffix}", SECRET.encode(), "")
+    ).run()
     assert_silent(lines, capfd)
 
 

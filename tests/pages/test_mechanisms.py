@@ -293,8 +293,9 @@ def test_every_encoding_is_drawn_with_its_parameters_or_says_that_there_is_nothi
         choose(at, item.key, idea)
         assert not at.error and not at.warning, item.key
         assert bool(at.info) is (item.enters == "") is not live(at), item.key
-        parameters = {f"positions:position:{item.key}:{param.key}" for param in item.params}
-        assert parameters <= controls_of(at).keys()
+        assert {
+            f"positions:position:{item.key}:{param.key}" for param in item.params
+        } <= controls_of(at).keys()
 
 
 def named(position: str, idea: str) -> dict[str, str]:
@@ -707,8 +708,9 @@ test_what_normalizers_says = page_cases(
 def test_what_is_drawn_is_what_the_module_and_the_snippet_compute(key):
     row = study.normalize_row(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
     own = entry("normalizer", key).build(AttentionConfig(2, 1, normalizer=key))
-    scores = torch.tensor([[[[2.0, 9.0, -1.0, 6.0]]]])
-    weights = own(scores, torch.tensor([True, False, True, True])).detach()[0, 0, 0]
+    weights = own(
+        torch.tensor([[[[2.0, 9.0, -1.0, 6.0]]]]), torch.tensor([True, False, True, True])
+    ).detach()[0, 0, 0]
     np.testing.assert_allclose(row.weights, weights.numpy(), rtol=1e-5, atol=1e-7)
     assert row.unassigned == pytest.approx(max(0.0, 1 - row.weights.sum()), abs=1e-9)
     assert row.zeros == int((row.weights[[0, 2, 3]] == 0).sum())

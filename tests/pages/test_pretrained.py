@@ -342,8 +342,9 @@ def test_ten_thousand_words_are_cut_and_told_shortly(monkeypatch):
 
 def test_pictures_are_compared_where_a_model_gives_their_embedding(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    config = {**BERT, "image_size": 12, "patch_size": 4, "num_channels": 1}
-    build("ViTModel", config).save_pretrained(tmp_path)
+    build(
+        "ViTModel", {**BERT, "image_size": 12, "patch_size": 4, "num_channels": 1}
+    ).save_pretrained(tmp_path)
     options = {"size": {"height": 12, "width": 12}, "image_mean": [0.4], "image_std": [0.2]}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(options), "utf-8")
     assert_says(

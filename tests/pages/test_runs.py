@@ -724,8 +724,9 @@ def test_nothing_is_tested_while_runs_go_on_or_on_one_seed_and_a_smaller_loss_is
     for cell in ((0, 1), (1, 1)):
         shown.outcomes[cell] = replace(shown.outcomes[cell], state="running")
     assert "**2** of 4 runs have finished" in sweeps.fact_text(shown, "sequence_accuracy")
-    loss = shown_with([[0.9, 0.8], [0.1, 0.2]], measure="loss")
-    assert sweeps.fact_text(loss, "loss").startswith("**General**")
+    assert sweeps.fact_text(
+        shown_with([[0.9, 0.8], [0.1, 0.2]], measure="loss"), "loss"
+    ).startswith("**General**")
 
 
 def test_the_table_and_the_progress_count_what_finished_and_what_failed():

@@ -94,8 +94,9 @@ def test_the_page_opens_with_the_kept_measurement():
     points = drawn(app)
     assert {row["model"] for row in points} == {"one vector", "attention", "one vector, 256"}
     attention = {row["name"]: row["y"] for row in points if row["model"] == "attention"}
-    exact = study.by_length(SAVED, study.models(SAVED)[1], "sequence_accuracy")["51–60"]
-    assert why.stats_text(exact).startswith(f"{attention['51–60']:.0f}")
+    assert why.stats_text(
+        study.by_length(SAVED, study.models(SAVED)[1], "sequence_accuracy")["51–60"]
+    ).startswith(f"{attention['51–60']:.0f}")
     assert "make bottleneck" in plain_text(opened(app, "numbers"))
     assert {row["model"] for row in drawn(app, 2)} == set(why.names(SAVED).values())
 
