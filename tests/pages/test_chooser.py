@@ -17,6 +17,7 @@ from dashboard.server.visitors import is_local
 from dashboard.ui.model_picker import example_arrays, full_name
 from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, downloads, stored_bytes
 from tests.cases import wait_for
+from tests.pages.app import set_state
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
 from tests.tiny_models import FAMILIES, save
 
