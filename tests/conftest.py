@@ -117,7 +117,7 @@ def without_new_entries():
     from core.attention import AXES  # which must not come before the check of shapes
     from core.claims.catalogue import CLAIMS
 
-    before = [*AXES.values(), CLAIMS]
+    before: list[list] = [*AXES.values(), CLAIMS]
     entries = [list(one) for one in before]
     yield
     for one, those in zip(before, entries, strict=True):

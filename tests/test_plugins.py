@@ -188,11 +188,13 @@ from core.training import RunConfig, train
 def test_a_plug_in_meets_whole_modules_whichever_is_imported_first(tmp_path):
     # Every package of core, and every module that is a command, as the first import of its process.
     (tmp_path / "uses_all.py").write_text(USES_ALL, encoding="utf-8")
-    firsts = sorted(
-        path.parent.relative_to(ROOT).as_posix().replace("/", ".")
-        for path in (ROOT / "core").rglob("__init__.py")
-    )
-    firsts += ["core.runs.worker", "core.files", "core.entries", "core.interpret.trace"]
+    firsts = [
+        *(
+            path.parent.relative_to(ROOT).as_posix().replace("/", ".")
+            for path in (ROOT / "core").rglob("__init__.py")
+        ),
+        *("core.runs.worker", "core.files", "core.entries", "core.interpret.trace"),
+    ]
     code = """
 import importlib, os, sys, torch
 

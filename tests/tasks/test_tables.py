@@ -200,8 +200,12 @@ def named(*columns, **more):
 def test_a_table_is_read(data, params, expected):
     table = table_of(data, **params)
     categories = {column.name: column.categories for column in table.columns}
-    found = vars(table) | {"categories": categories, "count": len(table.rows)}
-    found |= {"names": tuple(categories), "kinds": len(table.columns[0].categories)}
+    found = vars(table) | {
+        "categories": categories,
+        "count": len(table.rows),
+        "names": tuple(categories),
+        "kinds": len(table.columns[0].categories),
+    }
     assert expected.get("said", "") in " ".join(table.notes)
     for part in expected.keys() - {"said"}:
         first = slice(len(expected[part])) if part in ("rows", "labels") else None

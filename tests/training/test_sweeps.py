@@ -174,12 +174,14 @@ REFUSED: list = [
     ),
     *(
         (partial(SweepConfig.from_json, data), r"\w")
-        for data in (
-            3,
-            {},
-            {"base": {}},
-            {"base": {}, "axis": "score", "values": "dot"},
-            {**sweep_config().to_json(), "more": 1},
+        for data in list[Any](
+            (
+                3,
+                {},
+                {"base": {}},
+                {"base": {}, "axis": "score", "values": "dot"},
+                {**sweep_config().to_json(), "more": 1},
+            )
         )
     ),
     *(
