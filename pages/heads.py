@@ -321,8 +321,8 @@ def chosen_note(many: heads.Split, chosen: Sequence[int]) -> str:
     shares = analysis.overlap(many.weights)
     mean = np.mean([shares[pair] for pair in combinations(chosen, 2)])
     return (
-        f"Heads {', '.join(map(str, chosen))} of {many.heads} differ most: they have {number(mean)} of their weight in "
-        f"common, any two heads {number(many.overlap)}."
+        f"Heads {', '.join(map(str, chosen))} of {many.heads} differ most: two of them put {number(mean)} of their weight "
+        f"on the same words; any two heads, {number(many.overlap)}."
     )
 
 

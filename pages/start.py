@@ -300,7 +300,7 @@ SENTENCES = (
 )
 
 
-# The six stops: the pages of each in order, its name and its sentence.
+# The path: the pages of each picture in order, its name and its sentence.
 PATH_STOPS = (
     (("why",), "Why attention", "One vector loses long sentences; attention keeps them readable."),
     (
@@ -433,12 +433,12 @@ def page() -> None:
     data, visited = start.load(), {*sync_visits()}
     paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
     dictionary(data, _pictures(data))
-    # The six stops; a tick at each page that was opened
-    st.subheader("The path: six stops, 25 minutes")
-    done = sum(visited.issuperset(pages) for pages, *_ in PATH_STOPS)
+    # The path; a tick at each page that was opened
+    st.subheader(f"The path: {len(bars.STOPS)} pages, 25 minutes")
+    done = sum(stop.page in visited for stop in bars.STOPS)
     st.caption(
-        f"{done} of {len(PATH_STOPS)} stops visited, without the tour. Bookmark this page to "
-        "keep them."
+        f"{done} of {len(bars.STOPS)} pages visited, without the tour. Bookmark this page to keep "
+        "them."
     )
     with st.grid(6, min_column_width=240, gap="medium"):
         for number, (pages, name, sentence) in enumerate(PATH_STOPS, 1):

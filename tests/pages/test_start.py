@@ -107,18 +107,18 @@ def test_both_look_ups_by_hand():
 test_visited_pages_have_a_tick_here_and_in_the_link = visit_cases(
     {
         "Order has two pages": [
-            ("start", Case(says=["0 of 6 stops"])),
+            ("start", Case(says=["0 of 7 pages"])),
             ("positions", Case()),
-            ("start", Case(says=["0 of 6 stops"])),
+            ("start", Case(says=["1 of 7 pages"])),
             ("masks", Case()),
-            ("start", Case(says=["1 of 6 stops"], query={"start:visited": "positions.masks"})),
+            ("start", Case(says=["2 of 7 pages"], query={"start:visited": "positions.masks"})),
         ],
         "of a link": [
             (
                 "start",
                 Case(
                     {"start:visited": "positions.masks.why.nothing"},
-                    ["2 of 6 stops"],
+                    ["3 of 7 pages"],
                     query={"start:visited": "why.positions.masks"},
                 ),
             )

@@ -17,7 +17,7 @@ function drawNumber(view, x, y, w, cell, { small = false, mute = false } = {}) {
   const colour = signedRgb(view, cell.level);
   drawRect(view, x, y, w - 1, HEIGHT, { fill: rgba(colour) });
   const attributes = { "text-anchor": "middle", fill: textOn(view.theme, colour), ...(mute ? { "fill-opacity": 0.5 } : {}) };
-  drawText(view, x + (w - 1) / 2, y + HEIGHT / 2 + 4, small ? "cell small" : "cell", cell.text, attributes);
+  drawText(view, x + (w - 1) / 2, y + HEIGHT / 2 + 4, small ? `cell small${cell.text.length > 4 ? " tight" : ""}` : "cell", cell.text, attributes);
 }
 
 /** Draw as many cells as there is room for, and how many more there are; their width. @param {Picture} view @param {Cell[]} cells */
