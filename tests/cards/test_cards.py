@@ -1,25 +1,31 @@
-"""Model cards: parameters, caches and FLOPs are those of transformers' own models at the published sizes."""
+"""Model cards: parameters, caches and FLOPs are those of transformers' own models at the published sizes; cards that
+are read from a config: those of the table again, a pasted one, and what is refused in words."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 import torch
+import transformers
 from torch import nn
 from torch.fx.experimental import _config as fx_config
 from torch.utils.flop_counter import FlopCounterMode
 
 from core.attention import Attention, ConfigError
-from core.models.cards import CARDS, TABLE, cache, card
+from core.models.cards import BY_HAND as WRITTEN, CARDS, TABLE, cache, card
 from core.models.cards.base import KINDS, AttentionLayer, ModelCard
+from core.pretrained.base import PretrainedError
 from core.pretrained.cards import (
     card_from_config,
     card_of_model,
     decoder_layers,
     empty_model,
+    parse_card,
 )
 from tests.cases import each
+from tests.tiny_architectures import ARCHITECTURES
 
 # Published configs in transformers: those of the table, and by a card's key the model type and class of the others.
 
@@ -47,8 +53,6 @@ class Unrouted(nn.Module):
 
 
 def published(key: str) -> nn.Module:
-    import transformers
-
     if key in ROWS:
         model = empty_model(ROWS[key]["config"], key)[1]
         model.set_attn_implementation("eager")
@@ -264,3 +268,83 @@ def test_counting_imports_no_compiler():
     assert subprocess.run(
         [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True
     ).stdout.split() == [str(len(CARDS)), "False"]
+
+
+# Cards that are read from a config.
+
+
+def test_a_card_survives_json():
+    for one in (*CARDS, *WRITTEN):
+        again = ModelCard.from_json(json.loads(json.dumps(one.to_json())))
+        assert again.parameter_rows == one.parameter_rows and again.layers == one.layers
+        assert again.to_json() == one.to_json()
+
+
+def test_a_pasted_config_is_read_by_its_fields():
+    # By hand: H query heads of 8, two of keys and values, a window of 5 in every layer but the last.
+    config = {
+        "model_type": "qwen3",
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "vocab_size": 100,
+        "tie_word_embeddings": True,
+        "use_sliding_window": True,
+        "sliding_window": 5,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+    }
+    one = parse_card(json.dumps(config), "mine")
+    layer = 2 * 32 * 32 + 2 * 32 * 16 + 2 * 8 + 3 * 32 * 48 + 2 * 32
+    assert one.parameters == 3 * layer + 32 + 100 * 32 and one.tied
+    assert [one.kind for one in one.layers] == ["window", "window", "full"]
+    assert one.cache_numbers(20) == 2 * 2 * 8 * (4 + 4 + 20)
+    assert one.layers[0].config.mask["lookback"] == 4 and one.layers[2].config.kv_heads == 2
+    assert one.layers[0].config.score.key == "qk_norm" and not one.layers[0].extras
+    assert len(one.small()) == 3
+
+
+def test_experts_of_which_a_token_uses_some():
+    config = {
+        "model_type": "mixtral",
+        "num_hidden_layers": 2,
+        "num_local_experts": 6,
+        "num_experts_per_tok": 2,
+    }
+    one = parse_card(json.dumps(config), "mine")
+    assert one.parameters - one.active == 2 * 4 * 3 * 4096 * 14336
+
+
+@each(
+    "text, why",
+    [
+        ("{", "is not JSON"),
+        ("[1]", "not an object"),
+        ("{}", "names no model_type"),
+        ('{"model_type": "llama9", "hidden_size": 64, "num_hidden_layers": 2}',
+         "has no code for. Read: num_hidden_layers = 2, hidden_size = 64. Not read: how its layers are built"),
+        ('{"model_type": "t5"}', "with an encoder"),
+        ('{"model_type": "llama", "num_hidden_layers": 1000000}', "num_hidden_layers = 1,000,000, more than any"),
+        ('{"model_type": "llama", "hidden_size": "wide"}', "that is no llama"),
+        ('{"model_type": "vit"}', "no word embeddings"),
+        ("1" * 2_000_000, "at most"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_in_words(text, why):
+    pytest.raises(PretrainedError, parse_card, text, "mine").match(why)
+
+
+SAMPLE = [name for name in ARCHITECTURES[::23] if name != "gpt-sw3"]
+
+
+@each("name", SAMPLE)
+def test_any_type_of_model_gets_its_exact_parameters_or_a_sentence(name):
+    try:
+        text, model = empty_model({"model_type": name}, name)
+        one = card_of_model(text, model, name)
+    except PretrainedError as error:
+        assert re.search(r"cannot be built|has no |with an encoder|that is no ", str(error))
+    else:
+        assert one.parameters == sum(weight.numel() for weight in model.parameters())
