@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from core.attention import PRESETS, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.basics import split_heads
@@ -715,10 +714,7 @@ EXAMPLE = TASK.held_out(1)[0]
 def made(**more):
     torch.manual_seed(0)
     config = ModelConfig.transformer(12, 3, 2, **{"norm": "pre", "position": "rope"} | more)
-    model = build_model(config, TASK.shape)
-    for weight in model.parameters():
-        nn.init.normal_(weight, std=0.4)
-    return model, config
+    return perturbed(build_model(config, TASK.shape)), config
 
 
 @torch.no_grad()

@@ -31,11 +31,7 @@ REAL = torch.arange(S) < LENGTHS[:, None]
 
 
 def made(shape, **more):
-    torch.manual_seed(0)
-    model = build_model(ModelConfig.transformer(C, H, LAYERS, INNER, **more), shape)
-    for weight in model.parameters():
-        nn.init.normal_(weight, std=0.4)
-    return model
+    return perturbed(build_model(ModelConfig.transformer(C, H, LAYERS, INNER, **more), shape))
 
 
 def compare(model, given, theirs):
