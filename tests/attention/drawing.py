@@ -46,17 +46,22 @@ def run(config, cross=False, record=True, **how):
     return x, context, Attention(config, **how)(x, context, key_mask=key_mask, record=record)
 
 
-PARTS = (4, 1, 3, 1, 2)  # a prefill, and tokens that come alone or together
-
-
-def read_in_parts(layer, x, parts=PARTS, key_mask=None, record=False):
-    """The output of a text that comes in parts, and the cache after the last."""
+def read_in_parts(layer, x, parts=(4, 1, 3, 1, 2), key_mask=None, record=False):
+    """The output of a text that comes in parts (a prefill, tokens alone or together), and the cache after the last."""
     cache, outs = None, []
     masks = [None] * len(parts) if key_mask is None else key_mask.split(parts, dim=1)
     for part, real in zip(x.split(parts, dim=1), masks, strict=True):
         steps, cache = layer.step(part, cache, record, key_mask=real)
         outs.append(steps.merged)
     return torch.cat(outs, 1), cache
+
+
+def positioned(config):
+    """A layer whose positions do something: what starts at zero would hide what it does."""
+    layer = Attention(config, add_positions=True)
+    for weight in layer.position.parameters():
+        torch.nn.init.normal_(weight, std=0.5)
+    return layer
 
 
 def value_of(param):

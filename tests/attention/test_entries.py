@@ -356,10 +356,6 @@ TEXTS, LENGTH, WIDTH, HEADS = 2, 11, 24, 3
 STATES = [item.key for item in AXES["kernel"] if "state" in item.traits]
 
 
-def decoder_layer(axis, key):
-    return perturbed(Attention(causal_config(config_of(axis, key)), add_positions=True).eval())
-
-
 LEFT = torch.arange(LENGTH) >= torch.tensor(
     [[0], [3]]
 )  # the second text begins after three of padding
@@ -368,11 +364,9 @@ LEFT = torch.arange(LENGTH) >= torch.tensor(
 @each(("padded", "record"), [(False, False), (True, False), (True, True)])
 @each(("axis", "key"), ENTRIES)
 def test_parts_give_what_the_whole_texts_give(axis, key, padded, record):
-    layer, x, real = (
-        decoder_layer(axis, key),
-        torch.randn(TEXTS, LENGTH, WIDTH),
-        LEFT if padded else None,
-    )
+    config, real = causal_config(config_of(axis, key)), LEFT if padded else None
+    layer = perturbed(Attention(config, add_positions=True).eval())
+    x = torch.randn(TEXTS, LENGTH, WIDTH)
     in_parts, cache = read_in_parts(layer, x, key_mask=real, record=record)
     whole, seen = layer(x, key_mask=real, record=record).merged, LEFT | (not padded)
     torch.testing.assert_close(in_parts[seen], whole[seen], rtol=1e-4, atol=2e-5)
@@ -580,8 +574,11 @@ def test_the_last_token_sees_all_keys_of_a_causal_mask_without_a_mask_and_not_th
         torch.testing.assert_close(steps.merged, layer(x).merged[:, -1:], rtol=1e-4, atol=1e-6)
 
 
-WHOLE = torch.ones(TEXTS, LENGTH, dtype=torch.bool)
-UNUSED = {"context": torch.ones(TEXTS, LENGTH, WIDTH), "mask": WHOLE[:1], "offset": 3}
+UNUSED = {
+    "context": torch.ones(TEXTS, LENGTH, WIDTH),
+    "mask": torch.ones(1, LENGTH, dtype=torch.bool),
+    "offset": 3,
+}
 
 
 @each("record", [True, False])

@@ -15,7 +15,7 @@ from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.config import example_config
 from core.attention.kernels.exact import exact
 from tests.attention import drawing
-from tests.attention.drawing import ENTRIES, B, C, configs, perturbed, plain
+from tests.attention.drawing import ENTRIES, B, C, configs, perturbed, plain, positioned
 from tests.cases import each
 
 T, S = 5, 7
@@ -229,10 +229,7 @@ JUMPS |= {"block_max", "block_mean", "block_gated"}
 
 
 def precise_layer(config, dtype=torch.float32):
-    layer = Attention(config, add_positions=True)
-    for weight in layer.position.parameters():  # what starts at zero would hide what it does
-        torch.nn.init.normal_(weight, std=0.5)
-    return layer.to(dtype)
+    return positioned(config).to(dtype)
 
 
 def all_real(x):

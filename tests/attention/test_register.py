@@ -201,9 +201,6 @@ def test_a_layer_returns_steps_to_a_type_checker():
     )
 
 
-MEANING = "A variant from outside, for the tests."
-
-
 def cosine_power(q, k, power=3.0):
     cosine = torch.nn.functional.normalize(q, dim=-1) @ torch.nn.functional.normalize(k, dim=-1).mT
     return cosine.sign() * cosine.abs().clamp(min=1e-6) ** power
@@ -216,7 +213,7 @@ def made(key="variant", build=lambda config, *parts: cosine_power, **fields):
             "name": "Variant",
             "build": build,
             "latex": "x",
-            "meaning": MEANING,
+            "meaning": "A variant from outside, for the tests.",
             "paper": "",
             "year": 2026,
         }

@@ -84,7 +84,6 @@ from core.tasks.text import NAMES
 from tests.cases import each
 from tests.tiny_models import HEADS, READABLE, SENTENCE, asking, given, plain, tiny
 
-OPENED = [name for name in READABLE if tiny(name).recordable]
 OUTPUT, CONTRAST = 2, 1
 CLEAN, CORRUPTED = "the animal was tired", "the street was tired"
 SOME = ("bert", "bert_encoder", "gpt2", "llama", "t5", "vit", "bert_classifier")
@@ -411,7 +410,7 @@ def test_a_name_that_is_none_is_answered_in_a_sentence(family, text, why):
 # One weight, taken apart, is the model's own; what stands before the rotation is what the model rotated.
 
 
-@each("family", OPENED)
+@each("family", [name for name in READABLE if tiny(name).recordable])
 def test_each_step_leads_to_the_next_and_the_last_is_the_model_s_own(family):
     layers = layer_attentions(tiny(family), given(family))
     for item in read(tiny(family), given(family)).trace.maps:

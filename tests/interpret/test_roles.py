@@ -441,8 +441,8 @@ def test_each_model_is_measured_on_what_it_can_read(minilm):
 
 def test_an_encoder_is_read_without_its_decoder_s_text_and_sees_the_same():
     pretrained = tiny("bart")
-    counts = [len(role_inputs(pretrained, kind=kind).givens) for kind in ("self", "causal")]
-    assert counts == [30, 10]
+    counts = {kind: len(role_inputs(pretrained, kind=kind).givens) for kind in ("self", "causal")}
+    assert counts == {"self": 30, "causal": 10}
     few = role_inputs(
         pretrained, [item.text for item in role_inputs(pretrained).givens[:2]], "causal"
     )

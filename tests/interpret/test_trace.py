@@ -289,8 +289,10 @@ def test_a_sink_gets_more_than_three_tenths_of_every_query_that_sees_it(weight):
     sunk[:, 0] += weight
     item = AttentionMap("causal", 0, sunk[None], (*"abcdef",), (*"abcdef",), np.tri(6, dtype=bool))
     sinks = map_transform.find_sinks(AttentionTrace((item,), "test"))
-    expected = [np.mean([sunk[i, j] for i in range(j, 6)]) > 0.3 for j in range(6)]
-    assert sinks.tolist() == expected and sinks[0]
+    assert (
+        sinks.tolist() == [np.mean([sunk[i, j] for i in range(j, 6)]) > 0.3 for j in range(6)]
+        and sinks[0]
+    )
     # The last token is seen by itself alone, so its mean is its own weight.
     assert map_transform.received_weight(item)[0, 5] == pytest.approx(sunk[5, 5])
 

@@ -27,6 +27,7 @@ from core.attention.positions import POSITIONS, enters
 from core.attention.positions.relative import Learned, Sinusoidal, sinusoids
 from core.attention.positions.rotary import Position, Rotary, yarn
 from core.entries import Area
+from tests.attention.drawing import positioned
 from tests.cases import each
 
 CAUSAL = Choice("causal")
@@ -649,7 +650,6 @@ B, QUERIES, KEYS_COUNT, C, HEADS = 2, 5, 11, 24, 3
 KEYS = [e.key for e in POSITIONS]
 BIASED = [e.key for e in POSITIONS if e.enters == "scores"]
 ROTATED = [e.key for e in POSITIONS if e.enters == "q, k"]
-IN_A_LINE = [key for key in ROTATED if key not in ("grid_rope", "pope")]
 # what a place may change beside the distance: FIRE counts from the text's start, the others read the content
 NOT_BY_DISTANCE = {
     "fire",
@@ -668,10 +668,7 @@ OTHER_ROWS = {e.key for e in POSITIONS if "other rows" in e.traits}
 
 
 def layer_of(key, **choices):
-    layer = Attention(AttentionConfig(C, HEADS, position=key, **choices), add_positions=True).eval()
-    for weight in layer.position.parameters():
-        torch.nn.init.normal_(weight, std=0.5)  # what starts at zero would hide what it does
-    return layer
+    return positioned(AttentionConfig(C, HEADS, position=key, **choices)).eval()
 
 
 def inputs(layer, queries=QUERIES, offset=KEYS_COUNT - QUERIES):
@@ -744,7 +741,7 @@ def test_a_rotation_far_out_does_not_lose_its_angle_in_half_precision(key):
     )
 
 
-@each("key", IN_A_LINE)
+@each("key", [key for key in ROTATED if key not in ("grid_rope", "pope")])
 @each("layout", ["halves", "interleaved"])
 def test_a_rotated_score_sees_the_distance_alone(key, layout):
     layer = layer_of(Choice.of(key, layout=layout, share=0.75))

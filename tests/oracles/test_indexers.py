@@ -24,10 +24,11 @@ from tests.oracles.test_masks import LIGHTNING, MOBA
 
 B, H, C, S = 3, 4, 12, 19
 SIZES = {"size": 3, "blocks": 2, "dim": 6}
-MAXIMA = Choice.of("block_max", **SIZES, share=0.7)
-MEANS = Choice.of("block_mean", **SIZES, heads=3, share=0.7)
-GATED = Choice.of("block_gated", **SIZES, heads=3)
-ALL = [MAXIMA, MEANS, GATED]
+ALL = [
+    Choice.of("block_max", **SIZES, share=0.7),
+    Choice.of("block_mean", **SIZES, heads=3, share=0.7),
+    Choice.of("block_gated", **SIZES, heads=3),
+]
 
 
 def layer_of(mask, kv_heads=2, **axes):
@@ -409,8 +410,9 @@ def test_the_layer_is_deepseeks(key, size, window):
     seen = (places <= places[:, None]) & (places > places[:, None] - window)
     mask = torch.zeros(TEXTS, 1, TOKENS, TOKENS, dtype=torch.float64).masked_fill(~seen, -torch.inf)
     at = places[None].expand(TEXTS, -1)
-    given = (x, {"compress": rotary(x, at, layer_type="compress")}, at, mask)
-    out, _ = torch.func.functional_call(peer, names, given)
+    out, _ = torch.func.functional_call(
+        peer, names, (x, {"compress": rotary(x, at, layer_type="compress")}, at, mask)
+    )
     learned = (*kernel.compressor.parameters(), layer.projection.query.weight)
     agree(layer(x).merged, out, (x, *learned, layer.normalizer.sink), rel=1e-6, gradient=1e-5)
 

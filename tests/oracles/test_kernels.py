@@ -519,8 +519,10 @@ def test_the_matrix_of_the_paper_times_v_is_the_output(key):
 @each("key", FORMS)
 def test_the_weights_that_a_layer_shows_are_that_matrix(key):
     # With the layer's own gates, and what it hides in the middle of a text left out of the state.
-    config = AttentionConfig(H * D, H, score="dot", kernel=Choice.of(key, chunk=8))
-    layer, x = Attention(config).double(), torch.randn(B, T, H * D, dtype=torch.float64)
+    layer, x = (
+        Attention(AttentionConfig(H * D, H, score="dot", kernel=Choice.of(key, chunk=8))).double(),
+        torch.randn(B, T, H * D, dtype=torch.float64),
+    )
     real = torch.rand(B, T) < 0.7
     steps = layer(x, key_mask=real)
     for text in range(B):

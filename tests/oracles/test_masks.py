@@ -298,21 +298,20 @@ def test_trees_and_block_diffusion_are_their_rules(choice, sees):
     )
 
 
-TREE = Choice.of("tree", prefix=3, parents="-, 0, 0, 1, 1, 2")
-CONTINUED = Choice.of("shared_prefix", prefix=4, lengths="3, 5")
-
-
 @each(
     ("choice", "paths"),
     [
         (
-            TREE,
+            Choice.of("tree", prefix=3, parents="-, 0, 0, 1, 1, 2"),
             [
                 [0, 1, 2, *(3 + node for node in path)]
                 for path in [(0,), (0, 1), (0, 2), (0, 1, 3), (0, 1, 4), (0, 2, 5)]
             ],
         ),
-        (CONTINUED, [[*range(4), *range(*part)] for part in ((4, 7), (7, 12), (12, 14))]),
+        (
+            Choice.of("shared_prefix", prefix=4, lengths="3, 5"),
+            [[*range(4), *range(*part)] for part in ((4, 7), (7, 12), (12, 14))],
+        ),
     ],
 )
 def test_each_path_is_the_causal_call_on_that_path_alone(choice, paths):

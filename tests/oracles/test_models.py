@@ -283,7 +283,6 @@ def renamed(w):
 
 
 PAIR, TARGET, SIZE = (5, 3), 4, 6
-SHAPE = Shape(11, 13, 8)
 LUONG = {
     f"{feeding}-{cell}-{score}": ModelConfig.recurrent(SIZE, score, cell=cell, feeding=feeding)
     for feeding in ("none", "input")
@@ -417,7 +416,7 @@ def hybrid(model, source, target):
 def recurrent_agree(config, reference):
     """All logits of a padded batch and the gradient of every weight, far from where biases are zero and norms are one."""
     torch.manual_seed(0)
-    model = build_model(config, SHAPE).double()
+    model = build_model(config, Shape(11, 13, 8)).double()
     put(*((weight, torch.randn_like(weight) * 0.5) for weight in model.parameters()))
     mask = torch.arange(max(PAIR)) < torch.tensor(PAIR)[:, None]
     source = torch.randint(4, 11, mask.shape).masked_fill(~mask, 0)

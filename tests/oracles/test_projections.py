@@ -81,8 +81,10 @@ def test_differential_against_diffllama(depth):
         attn_implementation="eager",
         rms_norm_eps=1e-5,
     )
-    choice = Choice.of("differential", depth=depth)
-    layer, x = layer_of(choice, size=size, mask="causal", position="rope"), torch.randn(B, T, size)
+    layer, x = (
+        layer_of(Choice.of("differential", depth=depth), size=size, mask="causal", position="rope"),
+        torch.randn(B, T, size),
+    )
     p, order = layer.projection, torch.cat((torch.arange(0, 2 * H, 2), torch.arange(1, 2 * H, 2)))
     dims = (order[:, None] * half + torch.arange(half)).flatten()
     names = {name: w if name.startswith("o") else w[dims] for name, w in by_name(layer).items()} | {

@@ -552,8 +552,10 @@ def test_relative_logits_by_hand():
     put((position.mix.weight, torch.eye(2)), (position.profiles, [[1.0, 2, 3], [10, 20, 30]]))
     x = torch.tensor([[[i, 1.0] for i in range(4)]])
     q = torch.zeros(1, 1, 4, 1)
-    expected = torch.tensor([[10.0, 0, 0, 0], [22, 11, 0, 0], [36, 24, 12, 0], [0, 39, 26, 13]])
-    assert_close(position.bias(cells(q, q, x=x, context=x))[0, 0], expected)
+    assert_close(
+        position.bias(cells(q, q, x=x, context=x))[0, 0],
+        torch.tensor([[10.0, 0, 0, 0], [22, 11, 0, 0], [36, 24, 12, 0], [0, 39, 26, 13]]),
+    )
     clipped = RelativeLogits(2, 1, 2, 1, 1.0)
     put((clipped.mix.weight, torch.eye(2)), (clipped.profiles, [[1.0], [0.0]]))
     (states,) = clipped.tables(cells(q, q, x=torch.tensor([[[3.0, 4.0], [0.6, 0.8]]])))

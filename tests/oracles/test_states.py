@@ -302,8 +302,10 @@ def test_a_trapezoid_that_neither_turns_nor_looks_back_is_a_state_space():
 @each("chunk", [16, 40])
 def test_delta_products_in_segments_are_those_at_once(chunk, monkeypatch):
     # A segment holds whole chunks: with 40 tokens each, 80 of 100.
-    kernel = Choice.of("delta_product", chunk=chunk)
-    layer, x = Attention(AttentionConfig(12, 2, kernel=kernel)).double(), torch.randn(2, 190, 12)
+    layer, x = (
+        Attention(AttentionConfig(12, 2, kernel=Choice.of("delta_product", chunk=chunk))).double(),
+        torch.randn(2, 190, 12),
+    )
     x, real = x.double().requires_grad_(), torch.rand(2, 190) < 0.8
     whole = layer(x, key_mask=real, record=False).out
     monkeypatch.setattr(layer.kernel, "segment", 100)

@@ -615,10 +615,12 @@ def change_config(folder, **changes) -> None:
 def classifier(encoder, tmp_path_factory) -> Path:
     """A model that is right on every row, its labels not in the order of the alphabet."""
     home = tmp_path_factory.mktemp("classifier")
-    config = FineTuneConfig(
-        "classify", COLOURS, str(encoder), epochs=12, batch_size=8, learning_rate=1e-2
+    run = create(
+        FineTuneConfig(
+            "classify", COLOURS, str(encoder), epochs=12, batch_size=8, learning_rate=1e-2
+        ),
+        home,
     )
-    run = create(config, home)
     assert fine_tune(run, never)[0] == "finished"
     folder = instance(result(run), Path)
     assert run.records()[-1].sequence_accuracy == 1.0
