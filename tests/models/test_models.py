@@ -560,7 +560,8 @@ def test_without_attention_only_the_last_state_is_left(cell):
 )
 def test_a_source_that_cannot_be_read_is_refused(name, words, spoil):
     model, source, mask, target = EVERY_CASE[name].made()
-    pytest.raises(ValueError, model, *spoil(source, mask), target).match(words)
+    with pytest.raises(ValueError, match=words):
+        model(*spoil(source, mask), target)
 
 
 @each("name", [name for name in CONFIGS if name.startswith("hybrid, ")])
