@@ -83,7 +83,9 @@ def sees(page: Page, *texts: str | re.Pattern[str], timeout: float | None = None
         expect(page.get_by_text(text).first).to_be_visible(timeout=timeout)
 
 
-def press_keys(page: Page, *keys: str) -> None:
+def press_keys(page: Page, *keys: str, on: Locator | None = None) -> None:
+    if on:
+        on.focus()
     for key in keys:
         page.keyboard.press(key)
 

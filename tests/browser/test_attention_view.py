@@ -66,8 +66,7 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     assert stage.get_attribute("aria-label") == "it puts most on animal"
     assert "Arrow keys move, Enter pins" in stage.get_attribute("aria-description")
     assert view.locator(".live").get_attribute("aria-live") == "polite"
-    stage.focus()
-    press_keys(page, "ArrowDown", "ArrowRight")
+    press_keys(page, "ArrowDown", "ArrowRight", on=stage)
     for key, at in (("ArrowRight", "1,2"), ("Shift+ArrowDown", "6,2"), ("End", "6,15")):
         page.keyboard.press(key)
         expect(view).to_have_attribute("data-hover", at)
@@ -104,8 +103,7 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     expect(view.locator(".title")).to_have_text("L2·H7")
     hover(view, 4, 3)
     assert float(data(view)["value"]) == pytest.approx(weights(6, 12, 16)[2, 7, 4, 3], abs=1e-5)
-    view.locator(".stage").focus()
-    press_keys(page, "]", "]", "[")
+    press_keys(page, "]", "]", "[", on=view.locator(".stage"))
     expect(page.get_by_text("picked L2 H8")).to_be_visible()
     expect(grid).to_have_attribute("data-head", "8")
     # A phone shows all of it.
@@ -131,8 +129,11 @@ def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_quest
     assert "masked" in view.locator(".tip").inner_text()
     page.mouse.move(2, 2)
     expect(view).to_have_attribute("data-hover", "")
-    view.locator(".stage").focus()
-    press_keys(page, *["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "t", "?"])
+    press_keys(
+        page,
+        *["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "t", "?"],
+        on=view.locator(".stage"),
+    )
     cells = [
         float(text) for text in view.locator("tbody .number").all_inner_texts() if text != "masked"
     ]
@@ -229,8 +230,7 @@ def test_the_picture_saves_itself_several_cells_are_pinned_and_a_threshold_takes
         page.mouse.click(*cell(view, 9, column))
         expect(view).to_have_attribute("data-pin", f"9,{column}")
     assert len(data(view)["pins"].split(";")) == 6, "the oldest leaves"
-    view.locator(".stage").focus()
-    page.keyboard.press("Escape")
+    view.locator(".stage").press("Escape")
     expect(page.get_by_text("pins []")).to_be_visible()
     view = open_view("pins", threshold=0.6)
     assert ink(view) < all_of_it
@@ -425,8 +425,7 @@ def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_
     assert stage.get_attribute("aria-label").startswith(
         "ALiBi looks nearer than the dot product. it to animal: Dot product 0."
     )
-    stage.focus()
-    press_keys(page, *("ArrowUp", "End", "ArrowLeft", "Home", "ArrowRight"))
+    press_keys(page, *("ArrowUp", "End", "ArrowLeft", "Home", "ArrowRight"), on=stage)
     expect(shown).to_have_attribute("data-hover", "9,1")
     expect(shown.locator(".live")).to_contain_text("because to the: Dot product")
     expect(shown.locator(".live")).to_contain_text("Sliding window masked")
@@ -482,8 +481,7 @@ def test_a_difference_elsewhere_on_the_page_follows_a_drag_zooms_every_map_and_a
     page.mouse.move(*cell(shown.locator(".tile").nth(1), 4 - 2, 5 - 3))
     expect(shown).to_have_attribute("data-hover", "4,5")
     assert values(shown)[1] == pytest.approx(MAPS[1, 4, 5], abs=1e-5)
-    shown.locator(".stage").focus()
-    page.keyboard.press("Escape")
+    shown.locator(".stage").press("Escape")
     expect(shown).to_have_attribute("data-window", "0,16,0,16")
     page.mouse.click(*cell(apart.locator(".tile").first, 3, 3))
     expect(page.get_by_text("pin (3, 3)")).to_be_visible()
@@ -564,7 +562,6 @@ def test_a_line_is_drawn_by_a_stroke_and_by_keys_and_nothing_drawn_is_no_guess(p
     assert (
         values[0] == pytest.approx(0.5, abs=0.01) and values == sorted(values) and values[3] > 0.7
     )
-    points.nth(0).focus()
-    press_keys(page, "End", "Tab", "Home", "Shift+ArrowUp")
+    press_keys(page, "End", "Tab", "Home", "Shift+ArrowUp", on=points.nth(0))
     expect(paper.locator(".line")).to_have_text("d_k 8: 10 %")
     click(paper.get_by_role("button", name="Show me"), re.compile(r"taken: \[1\.0, 0\.1, "))

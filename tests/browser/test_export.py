@@ -37,8 +37,7 @@ def take(page: Page, label: str, folder: Path) -> Path:
 
 def test_the_numbers_of_a_picture_are_read_as_a_table_by_keyboard_alone(page):
     open_page(page, "why", PICTURE)
-    page.get_by_role("button", name="Export").focus()
-    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Export").press("Enter")
     dialog = page.get_by_role("dialog")
     switch = dialog.get_by_role("switch", name="Show them as a table")
     expect(switch).to_be_attached()

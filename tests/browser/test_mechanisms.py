@@ -44,8 +44,7 @@ def test_a_moved_control_gets_data_and_no_code_unless_the_page_is_embedded(page,
     open_board(page, LINK + ("&embed=true" if embedded else ""))
     first = {part.js_content for part in components(frames)}
     del frames[:]
-    page.get_by_role("spinbutton", name="Lookback").focus()
-    page.keyboard.press("ArrowUp")
+    page.get_by_role("spinbutton", name="Lookback").press("ArrowUp")
     expect(page.locator(BOARD)).to_have_attribute("data-cells", "4x4:8.c.e.f")
     wait_ready(page)
     sizes = [len(part.js_content) for part in components(frames)]
@@ -79,8 +78,7 @@ def test_cells_are_drawn_by_a_click_a_drag_keys_and_a_typed_rule_and_the_numbers
     drag(page, top[1], top[3])
     drawing(page, "4x4:f.c.e.6")
     page.mouse.move(5, 5)
-    page.locator(f"{BOARD} .stage").focus()
-    page.keyboard.press("ArrowUp")
+    page.locator(f"{BOARD} .stage").press("ArrowUp")
     row = int(page.locator(BOARD).get_attribute("data-at").split(",")[0])
     press_keys(page, *("ArrowDown",) * (2 - row) + ("ArrowUp",) * (row - 2) + ("End", "Space"))
     expect(page.locator(f"{BOARD} .live")).to_have_text("blue may attend to grey")
@@ -141,8 +139,7 @@ def test_dials_turn_with_the_place_and_answer_the_pointer_and_keys(page):
     box = box_of(dials.locator("circle.face").nth(3))
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(page.locator(".dials .line")).to_contain_text("position 3 · pair 0, 8: 171.9°")
-    dials.focus()
-    page.keyboard.press("ArrowRight")
+    dials.press("ArrowRight")
     expect(page.locator(".dials .line")).to_contain_text("position 4 · pair 0, 8: 229.2°")
 
 

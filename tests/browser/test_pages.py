@@ -196,8 +196,7 @@ def change(page: Page, box: Locator) -> None:
     kind = next((kind for kind in KEYS if box.get_by_test_id(kind).count()), None)
     if kind:
         selector, keys = KEYS[kind]
-        box.locator(selector).first.focus()
-        press_keys(page, *keys)
+        press_keys(page, *keys, on=box.locator(selector).first)
     elif (field := box.locator(TEXT)).count():
         text = field.first.input_value()
         field.first.fill(text + (", 1" if text[-1].isdigit() else " so"))

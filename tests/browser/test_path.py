@@ -27,8 +27,7 @@ def test_the_picked_word_shows_its_strongest_arrow_and_the_sidebar_the_path_and_
     item = start.load()["translations"][0]
     board, line = page.locator(".tv .board").nth(1), page.locator(".tv .line").nth(1)
     expect(board).to_be_visible()  # what stands after a component is shown once that is drawn
-    board.focus()
-    page.keyboard.press("Home")
+    board.press("Home")
     weight, word = max(zip(item["weights"][0], item["source"], strict=True))
     expect(line).to_contain_text(f"{item['target'][0]} attends most to {word}: ")
     expect(board.locator("text.value")).to_have_text(number(weight))
@@ -224,8 +223,7 @@ def test_the_picture_follows_presses_keys_query_stage_and_text(page):
     assert painted > 20
     page.locator(f"{VIEW} .press.row").nth(3).click()
     expect(page.locator(".katex-mathml", has_text="too").first).to_be_attached()
-    page.locator(VIEW).focus()
-    page.keyboard.press("]")
+    page.locator(VIEW).press("]")
     expect(page.locator(VIEW)).to_have_attribute(
         "aria-label", re.compile("The key in the equation is tired$")
     )

@@ -151,12 +151,10 @@ def test_a_head_is_picked_in_the_grid_read_by_keys_and_pinned(alone):
     expect(one.locator("table")).to_contain_text(f"{TRACE.maps[0].queries[3]} → key")
     one.get_by_role("button", name="Table").click()
     stage = grid.locator("[tabindex='0']").first
-    stage.focus()
     for name in ("ArrowDown", "Enter"):
         stage.press(name)
     expect(one.locator(".title")).to_have_text("L1·H1")
     reader = one.locator("[tabindex='0']").first
-    reader.focus()
     reader.press("]")
     expect(one.locator(".title")).to_have_text("L1·H2")
     for name in ("ArrowUp", "Enter"):
