@@ -159,12 +159,13 @@ def test_titles_are_in_line_and_a_pin_comes_from_the_link(page):
 # Side by side in a real browser: the crosshair over all maps, a pin in the link, the list, the dialog, a phone.
 
 
-SEEDED = "compare?source=seeded&text=The+animal+was+too+tired+.&length=128"
-
-
 @pytest.fixture
 def maps(page: Page) -> Locator:
-    open_page(page, SEEDED, ".mu[data-ready='1']")
+    open_page(
+        page,
+        "compare?source=seeded&text=The+animal+was+too+tired+.&length=128",
+        ".mu[data-ready='1']",
+    )
     return page.locator(".mu").first
 
 

@@ -204,11 +204,8 @@ def test_values_of_a_sweep_are_picked_one_after_the_other_and_outlive_a_reload(p
 # Train in a real browser: reverse is learned, Stop stops, a link and a reload find the run again.
 
 
-RUN = re.compile(r"run=([0-9]{8}-[0-9]{6}-[0-9a-f]{6})")
-
-
 def the_run(page: Page, server) -> Run:
-    return find_run(RUN.search(page.url)[1], server.runs)
+    return find_run(re.search(r"run=([0-9]{8}-[0-9]{6}-[0-9a-f]{6})", page.url)[1], server.runs)
 
 
 def test_reverse_is_learned_followed_on_runs_and_found_again(page, server):

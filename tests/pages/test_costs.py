@@ -28,6 +28,7 @@ from tests.cards.test_cards import UNKNOWN
 from tests.cases import each
 from tests.pages.app import (
     Case,
+    assert_case,
     captions,
     open_at,
     page_cases,
@@ -508,9 +509,16 @@ def test_a_link_brings_a_pattern_with_shared_keys_to_the_run():
 
 def test_the_popover_makes_and_changes_a_pattern():
     app = open_train(**{f"{NAME}:layers": "4"})
-    set_state(app, f"{NAME}:pattern")
-    app.number_input(key=f"{NAME}:pattern:count").set_value(2).run()
-    app.selectbox(key=f"{NAME}:pattern:0:position").set_value("alibi").run()
+    assert_case(
+        app,
+        Case(
+            do=[
+                ("session_state", f"{NAME}:pattern", True),
+                ("number_input", f"{NAME}:pattern:count", 2),
+                ("selectbox", f"{NAME}:pattern:0:position", "alibi"),
+            ]
+        ),
+    )
     assert query_value(app, f"{NAME}:following") == "position=alibi"
     assert "alibi" in page_text(app).lower()
     model = model_of(app)
@@ -550,8 +558,15 @@ def test_a_pattern_as_text_comes_back_with_any_formula():
 
 def test_the_pattern_of_a_published_model_sets_all_attentions():
     app = open_train(**{f"{NAME}:layers": "2"})
-    set_state(app, f"{NAME}:pattern")
-    app.selectbox(key=f"{NAME}:pattern:published").set_value("gemma3").run()
+    assert_case(
+        app,
+        Case(
+            do=[
+                ("session_state", f"{NAME}:pattern", True),
+                ("selectbox", f"{NAME}:pattern:published", "gemma3"),
+            ]
+        ),
+    )
     assert app.selectbox(key=f"{NAME}:pattern:published").value == "gemma3"
     model = model_of(app)
     assert model.layers == 6 and model.layer_names == ("causal local",) * 5 + ("causal",)

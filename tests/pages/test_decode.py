@@ -183,7 +183,6 @@ def test_the_run_trained_last_is_the_one_that_is_shown_and_a_kept_step_can_be_ch
 # Decode and Generate without a page: trees of candidates, strips of tokens, and sentences with their numbers.
 
 
-NAMES = [f"w{i}" for i in range(11)]
 ALPHA = SearchSettings("beam", length_penalty=0.5)
 
 
@@ -218,7 +217,7 @@ def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
 def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
     tree = grown(width=3)
     path = tree.path(tree.hypotheses[0].leaf)
-    svg = tree_svg(tree, NAMES, path, theme)
+    svg = tree_svg(tree, [f"w{i}" for i in range(11)], path, theme)
     boxes = re.findall(r'<g data-place="(\d+)" data-parent="(-?\d+)".*?>([^<>]*)</text></g>', svg)
     places = tree_spots(tree, path)
     candidates = [tree.candidates[place] for place in places]
@@ -468,9 +467,6 @@ def test_a_beam_that_prefers_the_longer_says_so(strategy, order, words):
     assert words in said and bool(words) == bool(said)
 
 
-BASE = r"\left(\frac{{5 + {}}}{{6}}\right)"
-
-
 @each(
     "settings, at, more, says, end",
     [
@@ -478,7 +474,7 @@ BASE = r"\left(\frac{{5 + {}}}{{6}}\right)"
         (
             ALPHA,
             -1,
-            ("t", BASE, penalty),
+            ("t", r"\left(\frac{{5 + {}}}{{6}}\right)", penalty),
             [r"\frac{−2.00}{\left(\frac{5 + 2}{6}\right)^{0.5}}"],
             number(-2 / (7 / 6) ** 0.5),
         ),

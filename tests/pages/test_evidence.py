@@ -39,8 +39,6 @@ from tests.pages.app import (
 )
 from tests.tiny_models import save
 
-INDUCTION = {"inside:model": "induction"}
-
 
 def field(app: AppTest, label: str):
     return next((one for one in app.selectbox if one.label == label), None)
@@ -91,7 +89,7 @@ def test_arrays_alone_show_what_follows_from_weights():
 )
 def test_what_there_is_no_room_for_is_said(place, value, text, case, monkeypatch):
     monkeypatch.setattr(place, value)
-    assert_case(open_at("evidence", **INDUCTION, **text), case)
+    assert_case(open_at("evidence", **{"inside:model": "induction"}, **text), case)
 
 
 def test_the_heads_are_told_as_csv():

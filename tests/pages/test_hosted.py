@@ -32,7 +32,7 @@ from dashboard.server.visitors import HTTPGuard, known_path
 from dashboard.ui import export
 from dashboard.ui.models import folder_name
 from dashboard.ui.runs import HERE as EXAMPLES
-from tests.pages.app import open_at, page_text, query_value, script_of, set_state
+from tests.pages.app import Case, assert_case, open_at, page_text, query_value, script_of
 from tests.training.small import small_run
 
 
@@ -117,8 +117,12 @@ def test_the_list_of_runs_is_ones_own_names_no_path_and_is_deleted_by_one_button
         assert "hers" not in app.dataframe[0].value["name"].tolist()
         text = script_of(app).text("")
         assert his.id in text and not re.search(f"{server_folder()}|{folder_of('ben').name}", text)
-        app.button(key="runs:everything:go").click().run()
-        set_state(app, "runs:source")
+        assert_case(
+            app,
+            Case(
+                do=[("button", "runs:everything:go", None), ("session_state", "runs:source", True)]
+            ),
+        )
     assert (
         "No runs of your own yet" in page_text(app)
         and hers.exists()

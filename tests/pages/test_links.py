@@ -25,7 +25,6 @@ from tests.pages.app import (
 )
 
 STACK, CELL = "train:copy:transformer", "train:reverse:recurrent"
-ATTENTION = recommended(make_task(TaskConfig.of("copy")), "transformer").model.attention
 RUN = {
     "steps": 300,
     "seconds": 60.0,
@@ -178,7 +177,9 @@ def test_one_answer_is_right_and_each_thing_to_try_sets_its_controls_and_says_wh
 
 
 def test_the_attention_of_train_is_in_its_link_and_wins_over_the_settings_of_a_run():
-    now = ATTENTION.with_(score=Choice.of("additive"))
+    now = recommended(make_task(TaskConfig.of("copy")), "transformer").model.attention.with_(
+        score=Choice.of("additive")
+    )
     app = open_page("train", {"train:task": "copy"}, {f"{STACK}:attention:now": now})
     again = open_page(
         "train", dict(app.query_params) | {"run": "example_recurrent", "train:seed": "7"}

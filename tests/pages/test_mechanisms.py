@@ -73,7 +73,6 @@ def test_a_rule_that_cannot_be_read_is_pointed_at():
 
 RULE = ("text_input", "first:formula:text", "j <= i and j % 3 == 0")
 # Causal local is 33 cells of the 78 that causal has.
-DRAWING = "12x12:800.c00.e00.700.380.1c0.0e0.070.038.01c.00e.007"
 BY_HAND = ("selectbox", "first", "drawn")
 test_what_masks_says = page_cases(
     "masks",
@@ -139,7 +138,9 @@ test_what_masks_says = page_cases(
             {"first": "Causal local"},
             ["33 of 144"],
             do=[BY_HAND],
-            controls={"first:drawn:drawing": DRAWING},
+            controls={
+                "first:drawn:drawing": "12x12:800.c00.e00.700.380.1c0.0e0.070.038.01c.00e.007"
+            },
         ),
         "what was drawn stays": Case(
             {"first": "Causal local"},

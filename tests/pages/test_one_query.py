@@ -294,7 +294,6 @@ def test_a_link_of_before_the_simple_start_shows_the_numbers_of_then(link, named
 
 
 CONFIG = AttentionConfig(16, 4, position=Choice("alibi"), mask=Choice("causal"))
-BOTH = Choice.of("and", Choice("causal"), Choice.of("local", window=0))
 
 
 def reading(config=CONFIG, text=SENTENCE, query=4, head=0, seed=1044, real=None, half=0):
@@ -575,7 +574,10 @@ def test_every_choice_has_words_numbers_and_equations_in_every_stage():
             r = reading(config, head=1, real=real, half=half)
             check_stages(r, config, r.best, real, 1)
             shown(r, config, real=real)
-    masks = (*map(Choice, ("none", "causal", "padding", "local")), BOTH)
+    masks = (
+        *map(Choice, ("none", "causal", "padding", "local")),
+        Choice.of("and", Choice("causal"), Choice.of("local", window=0)),
+    )
     for text, mask in product(("one", "a a", "{ } \\ %", "😀 👍", "x " * 80), masks):
         config, real = CONFIG.with_(mask=mask), 1 if mask.key == "padding" else None
         r = reading(config, text, query=0, real=real)

@@ -24,6 +24,7 @@ from pages.questions import ANSWERS
 from tests.draw.test_components import data_of
 from tests.pages.app import (
     Case,
+    assert_case,
     assert_says,
     open_at,
     page_cases,
@@ -168,9 +169,16 @@ def test_views_are_shown_in_order_and_what_is_typed_and_moved_is_saved_at_once()
     assert fields == ["", "Heads <b>", "Costs", *["It has 0.5.", "My note"] * 2]
     assert app.button(key="report:a:up").disabled and app.button(key="report:b:down").disabled
     assert_says(app, "2 of at most 50 views")
-    app.text_area(key="report:a:note").set_value(" Another ").run()
-    app.text_input(key="report:title").set_value("Mine").run()
-    app.button(key="report:a:down").click().run()
+    assert_case(
+        app,
+        Case(
+            do=[
+                ("text_area", "report:a:note", " Another "),
+                ("text_input", "report:title", "Mine"),
+                ("button", "report:a:down", None),
+            ]
+        ),
+    )
     now = read_report(report.id)
     notes = [(view.id, view.note) for view in now.views]
     assert (now.title, notes) == ("Mine", [("b", "My note"), ("a", "Another")])

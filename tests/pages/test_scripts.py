@@ -20,7 +20,6 @@ from tests.pages.app import assert_results, open_at, pictures_of, script_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = ("glossary", "lessons", "quiz", "report")  # pages that compute nothing
-SOURCE = Source("Page", "2026-11-23", {}, {})
 # What is left, mostly modules, is garbage no more: going through all of it would take half a second a notebook.
 RESET = "%reset -f\nimport gc\ngc.freeze()\ndel gc"
 SAVE = """import numpy as np
@@ -76,7 +75,7 @@ def test_the_notebook_of_a_page_computes_what_it_shows(page, kernel, tmp_path):
     still = {
         key: one for key, one in pictures.items() if not isinstance(one, ChartPicture)
     }  # charts take a process
-    text = notebook_file(script, SOURCE, still).decode()
+    text = notebook_file(script, Source("Page", "2026-11-23", {}, {}), still).decode()
     computed = execute(text, list(script.results), kernel, tmp_path / "results.npz")
     assert_results(computed, script)
     for (

@@ -21,6 +21,7 @@ from pages import start
 from tests.cases import each
 from tests.pages.app import (
     Case,
+    assert_case,
     assert_says,
     open_at,
     page_cases,
@@ -31,7 +32,6 @@ from tests.pages.app import (
 )
 
 open_page = partial(open_at, "start")
-FORMULA = ["", "position=formula(formula='score - abs(i-j)')"]
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,13 @@ test_a_stop_of_the_tour_is_in_the_link = page_cases(
     [
         ("model", "numbers", "See its heads", "# Pretrained models", {"inside:model": "numbers"}),
         ("formula", "score - (", "Compare it", "the bracket of character 9 is not closed", {}),
-        ("formula", "score - abs(i-j)", "Compare it", "# Side by side", {"m": FORMULA}),
+        (
+            "formula",
+            "score - abs(i-j)",
+            "Compare it",
+            "# Side by side",
+            {"m": ["", "position=formula(formula='score - abs(i-j)')"]},
+        ),
     ],
 )
 def test_a_door_leads_on_with_what_was_typed(door, typed, button, says, query):
@@ -159,8 +165,7 @@ def test_a_stop_of_the_tour_starts_its_page_again_and_then_puts_the_readers_cont
         app.button(key="tour:next").click().run()
     assert app.selectbox(key="masks:first").value == "causal"
     assert app.text_input(key="masks:tokens").value == bars.TOUR_SENTENCE
-    app.button(key="tour:next").click().run()
-    app.button(key="tour:back").click().run()
+    assert_case(app, Case(do=[("button", "tour:next", None), ("button", "tour:back", None)]))
     assert app.selectbox(key="masks:first").value == "causal"
     app.switch_page("../pages/masks.py")
     app.button(key="tour:skip").click().run()
@@ -174,11 +179,9 @@ def test_the_tour_puts_back_the_controls_that_it_set():
     app.switch_page("../pages/heads.py").run()
     set_state(app, "heads:weights", "random")
     app.switch_page("../pages/start.py").run()
-    app.button(key="start:tour").click().run()
-    app.button(key="tour:next").click().run()
+    assert_case(app, Case(do=[("button", "start:tour", None), ("button", "tour:next", None)]))
     assert query_value(app, "one:query") == "cat"
-    app.button(key="tour:next").click().run()
-    app.button(key="tour:skip").click().run()
+    assert_case(app, Case(do=[("button", "tour:next", None), ("button", "tour:skip", None)]))
     app.switch_page("../pages/one_query.py").run()
     assert "one:query" not in app.query_params and app.session_state["one:stage"] == 1
     app.switch_page("../pages/heads.py").run()
@@ -305,8 +308,13 @@ def test_answers_are_told_why_counted_and_lead_back():
     for at, question in enumerate(drawn):
         assert_says(app, f"{at + 1} of 8.")
         picked = question.answer if at else (question.answer + 1) % 4
-        app.button_group(key=f"quiz:5:{at}").set_value(picked).run()
-        assert_says(app, "Right." if at else "Not right.")
+        assert_case(
+            app,
+            Case(
+                do=[("button_group", f"quiz:5:{at}", picked)],
+                says=["Right." if at else "Not right."],
+            ),
+        )
         assert "\\*" not in page_text(app), "an emphasis is drawn"
         assert app.button_group(key=f"quiz:5:{at}").disabled
         app.button(key="quiz:next").click().run()
@@ -315,6 +323,5 @@ def test_answers_are_told_why_counted_and_lead_back():
     assert "7 of 8 answers are right" in page_text(open_at("quiz", "quiz:", **link)), (
         "after a reload"
     )
-    app.button(key="quiz:again").click().run()
-    assert_says(app, "1 of 8.")
+    assert_case(app, Case(do=[("button", "quiz:again", None)], says=["1 of 8."]))
     assert query_value(app, "quiz:seed") == "6" and "quiz:answers" not in app.query_params

@@ -22,6 +22,7 @@ from pages import why
 from tests.cases import each
 from tests.pages.app import (
     Case,
+    assert_case,
     assert_says,
     html_text,
     open_at,
@@ -176,8 +177,7 @@ def test_a_full_queue_is_said_and_one_run_twice_is_no_pair(monkeypatch):
     assert_says(open_page(".".join([pair()[0][1].id] * 2)), "are no such pair")
     monkeypatch.setattr(jobs, "QUEUE", 1)
     app = open_page()
-    app.button(key="why:run").click().run()
-    assert_says(app, "could not be started")
+    assert_case(app, Case(do=[("button", "why:run", None)], says=["could not be started"]))
     assert len(list_runs()) == 2
 
 
