@@ -83,8 +83,11 @@ def test_views_are_moved_changed_and_removed():
         order(report.move(*move)) for move in (("a", 1), ("c", -1), ("a", -1), ("c", 1), ("a", 2))
     ] == ["bac", "acb", "abc", "abc", "bca"]
     changed = report.change("b", note="Other", title="T").views
-    expected = [("Heads <b>", "My note"), ("T", "Other"), ("Heads <b>", "My note")]
-    assert [(view.title, view.note) for view in changed] == expected
+    assert [(view.title, view.note) for view in changed] == [
+        ("Heads <b>", "My note"),
+        ("T", "Other"),
+        ("Heads <b>", "My note"),
+    ]
     assert order(report.without("b")) == "ac"
 
 
