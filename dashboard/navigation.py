@@ -157,7 +157,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
             "Evidence",
             ":material/fact_check:",
             "Measure what the weights do to the answer.",
-            place="What decides the answer",
+            place="Why this answer",
             section="Evidence",
         ),
         Step(
@@ -165,7 +165,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
             "When it decides",
             ":material/manage_search:",
             "Read every layer as if it were the last.",
-            place="What decides the answer",
+            place="Why this answer",
             section="Layer by layer",
         ),
         Step(

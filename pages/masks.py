@@ -81,9 +81,14 @@ def start_drawing() -> None:
 
 def apply_drawing() -> None:
     """Make the mask the board's drawing, after cells were pressed."""
-    st.session_state[key("first")] = "drawn"
-    st.session_state[key("join")] = "alone"
-    st.session_state[key("first:drawn:drawing")] = page_views.drawing_text(key("board"))
+    state, drawing = st.session_state, page_views.drawing_text(key("board"))
+    before, after = (text.partition(":")[2].split(".") for text in (state[key("shown")], drawing))
+    changed = [
+        row for row, (one, other) in enumerate(zip(before, after, strict=False)) if one != other
+    ]
+    state[key("pressed")] = min(changed, default=None)
+    state[key("first")], state[key("join")] = "drawn", "alone"
+    state[key("first:drawn:drawing")] = drawing
 
 
 FIELDS = Fields(
@@ -455,6 +460,9 @@ def maps(effect: order.MaskEffect, mask: Choice) -> tuple[int, int]:
     keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
     min_keys = min(max(float(np.median(keys)), 2.0), keys.max())
     query = int(np.where(keys >= min_keys, change, -1.0).argmax())
+    pressed = st.session_state.get(key("pressed"))
+    if mask.key == "drawn" and pressed is not None and pressed < len(keys):
+        query = pressed  # what a press changed is seen in its row
     name, note = choice_name("mask", mask), rule_of(mask)
     # Of more tokens the cells of a board in a column are too small to click; from 600 px on the maps keep their names.
     beside = len(effect.names) <= 24

@@ -423,7 +423,7 @@ def causal(rng: random.Random) -> Drawn | None:
             f"{before[key] + before[-1]:.2f}",
             f"{before[key] + before[-1] / len(scores[:-1]):.2f}",
         ),
-        f"The mask hides *{WORDS[-1]}*, which comes later, before the softmax: {before[key]:.2f} / (1 − "
+        f"The mask hides “{WORDS[-1]}”, which comes later, before the softmax: {before[key]:.2f} / (1 − "
         f"{before[-1]:.2f}) = {after[key]:.2f}, and the others grow by the same factor.",
     )
 

@@ -52,14 +52,13 @@ function walk(view, by) {
   return at + 1 < order.length;
 }
 
-/** Scroll to the open block where the diagram is higher than the window; Next and its text stay above it. */
+/** Scroll to the open block where the diagram is higher than the window; on a phone Next and its text stay above it. */
 function reveal({ root, svg, chosen }) {
-  if (root.classList.contains("wide")) return;
   const block = svg.querySelector(`[data-path="${CSS.escape(chosen)}"]`);
   const { top = 0, bottom = 0 } = block?.getBoundingClientRect() ?? {};
   if (top >= root.querySelector(".above").getBoundingClientRect().bottom && bottom <= innerHeight) return;
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  block?.scrollIntoView({ block: "center", behavior: still ? "auto" : "smooth" });
+  block?.scrollIntoView({ block: root.classList.contains("wide") ? "nearest" : "center", behavior: still ? "auto" : "smooth" });
 }
 
 /** Every block, as if all layers were open. */

@@ -68,6 +68,7 @@ function focusHeading(main) {
   const heading = main.querySelector("h1");
   if (!heading) return;
   heading.tabIndex = -1;
+  heading.style.outline = "none"; // it is no stop of the Tab key
   heading.focus({ preventScroll: true });
 }
 

@@ -58,9 +58,12 @@ export function search(typed, most = 8) {
       points[at] += rare * Math.max(TITLE * title, LINE * line, (isPage ? PAGE : TEXT) * text);
     });
   }
+  // A title as it is typed, or a word of it that is typed as several, comes first: flash attention, FlashAttention.
+  const joined = all.join("");
+  const exact = FIELDS.map(([title], at) => joined !== "" && (wordsOf(ALL[at][0]).join("") === joined || title.includes(joined)));
   const shares = FIELDS.map(([title]) => words.length / Math.max(words.length, title.length)); // a short title is meant
-  const ranked = points.map((sum, at) => ({ hit: ALL[at], points: sum * (0.8 + 0.2 * shares[at]) }));
-  ranked.sort((one, other) => other.points - one.points); // a tie keeps their order, pages first
-  const least = FEWEST * ranked[0].points;
-  return ranked.slice(0, most).filter((each) => each.points > 0 && each.points >= least).map((each) => each.hit);
+  const ranked = points.map((sum, at) => ({ hit: ALL[at], exact: exact[at] && all.length > 1, points: sum * (0.8 + 0.2 * shares[at]) }));
+  const least = FEWEST * Math.max(...ranked.map((each) => each.points));
+  ranked.sort((one, other) => Number(other.exact) - Number(one.exact) || other.points - one.points); // a tie keeps their order, pages first
+  return ranked.slice(0, most).filter((each) => each.exact || (each.points > 0 && each.points >= least)).map((each) => each.hit);
 }
