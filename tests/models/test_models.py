@@ -895,3 +895,11 @@ def test_the_source_is_projected_once(kind, axis, key):
         logits.append(one if number < 2 else one[rows])
     torch.testing.assert_close(torch.stack(logits, 1), whole, rtol=1e-4, atol=1e-4)
     assert [length for length in lengths if length] == [ONCE_S] * layers
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "hybrid"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_states_are_dropped_between_layers_alone(kind, layers):
+    config = replace(ModelConfig.recurrent(10, "dot", layers), kind=kind, dropout=0.25)
+    model: Any = build_model(config, TWO)
+    assert model.encoder.dropout == (0.25 if layers == 2 else 0.0)
