@@ -126,8 +126,8 @@ def controls_of(
 ) -> Values:
     """The model, its reading, the question, and the answer to it; None for arrays without a model.
 
-    Also the `maps`, with a column for a learned sink, the names of `layers` and `heads`, the `ids` of heads, and the
-    `key` of what is measured.
+    Also the `maps`, with a column for a learned sink, how `sharp` their heads are, the names of `layers` and `heads`,
+    the `ids` of heads, and the `key` of what is measured.
     """
     maps = (with_sink(reading.trace) if reading.sinks else reading.trace).maps
     layers = flow.layer_names({(item.kind, item.layer): item.layer_number for item in maps})
@@ -142,6 +142,7 @@ def controls_of(
         question=question,
         baseline=baseline,
         maps=maps,
+        sharp=evidence.sharpness(maps),
         layers=layers,
         ids=ids,
         heads={at: f"{layers[kind, layer]}·H{head}" for at, (kind, layer, head) in ids.items()},
@@ -342,7 +343,7 @@ def heads_fact(
 
 
 def sharpness_text(controls: Values, alone: Mapping[flow.Head, evidence.Effect]) -> str:
-    sharp, estimates = evidence.sharpness(controls.maps), estimates_of(controls)
+    sharp, estimates = controls.sharp, estimates_of(controls)
     sharpest = max(sharp, key=sharp.__getitem__)
     rank = list(alone).index(sharpest)
     text = (
@@ -389,7 +390,7 @@ def cell_fact(
 
 
 def heads_csv(controls: Values, changes: Mapping[flow.Head, evidence.Effect]) -> bytes:
-    sharp, estimates = evidence.sharpness(controls.maps), estimates_of(controls)
+    estimates = estimates_of(controls)
     return csv_file(
         "kind layer head answer change gradient_estimate largest_weight".split(),
         [
@@ -401,7 +402,7 @@ def heads_csv(controls: Values, changes: Mapping[flow.Head, evidence.Effect]) ->
                         effect.value,
                         effect.change,
                         estimates.get(head),
-                        sharp[head],
+                        controls.sharp[head],
                     )
                 ),
             ]
@@ -709,8 +710,7 @@ def _ranking(
         columns["prediction then"] = display_names(baseline.pretrained, baseline.answer, ids)
     if estimates := estimates_of(controls):
         columns["gradient estimate"] = [signed(estimates[head]) for head in shown]
-    sharp = evidence.sharpness(controls.maps)
-    columns["largest weight"] = [number(sharp[head]) for head in shown]
+    columns["largest weight"] = [number(controls.sharp[head]) for head in shown]
     table(
         list(columns),
         list(zip(*columns.values(), strict=True)),

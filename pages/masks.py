@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.attention import AXES, Choice, ConfigError, entry
 from core.attention.masks import COMPOSITIONS, make_mask
-from core.attention.masks.patterns import Rule
+from core.attention.masks.patterns import Rule, parse_drawing
 from core.interpret import trace as analysis
 from core.studies import order
 from core.tokens import tokenize
@@ -82,7 +82,7 @@ def start_drawing() -> None:
 def apply_drawing() -> None:
     """Make the mask the board's drawing, after cells were pressed."""
     state, drawing = st.session_state, page_views.drawing_text(key("board"))
-    before, after = (text.partition(":")[2].split(".") for text in (state[key("shown")], drawing))
+    before, after = (parse_drawing(text).rows for text in (state[key("shown")], drawing))
     changed = [
         row for row, (one, other) in enumerate(zip(before, after, strict=False)) if one != other
     ]

@@ -44,6 +44,7 @@ const FIELDS = ALL.map(([title, line, words]) => {
   const joined = title.includes("-") ? title.replace(/(\p{L})-(?=\p{L})/gu, "$1") : ""; // multihead
   return [[...wordsOf(title), ...wordsOf(joined)], wordsOf(line), wordsOf(words)];
 });
+const TITLES = ALL.map(([title]) => wordsOf(title).join(""));
 
 /** What fits the typed words best, the best first; a word that few have counts more. @param {string} typed */
 export function search(typed, most = 8) {
@@ -60,9 +61,9 @@ export function search(typed, most = 8) {
   }
   // A title as it is typed, or a word of it that is typed as several, comes first: flash attention, FlashAttention.
   const joined = all.join("");
-  const exact = FIELDS.map(([title], at) => joined !== "" && (wordsOf(ALL[at][0]).join("") === joined || title.includes(joined)));
+  const isExact = (at) => all.length > 1 && (TITLES[at] === joined || FIELDS[at][0].includes(joined));
   const shares = FIELDS.map(([title]) => words.length / Math.max(words.length, title.length)); // a short title is meant
-  const ranked = points.map((sum, at) => ({ hit: ALL[at], exact: exact[at] && all.length > 1, points: sum * (0.8 + 0.2 * shares[at]) }));
+  const ranked = points.map((sum, at) => ({ hit: ALL[at], exact: isExact(at), points: sum * (0.8 + 0.2 * shares[at]) }));
   const least = FEWEST * Math.max(...ranked.map((each) => each.points));
   ranked.sort((one, other) => Number(other.exact) - Number(one.exact) || other.points - one.points); // a tie keeps their order, pages first
   return ranked.slice(0, most).filter((each) => each.exact || (each.points > 0 && each.points >= least)).map((each) => each.hit);
