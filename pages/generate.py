@@ -28,6 +28,7 @@ from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.inside import (
     WRITES,
     AttentionMap,
+    AttentionTrace,
     Head,
     Kind,
     ModelInputs,
@@ -56,7 +57,6 @@ from dashboard.page import (
     Script,
     Segmented,
     Theme,
-    Values,
     add_script,
     attention_view,
     begin,
@@ -179,6 +179,28 @@ def run(search: Search, draw: Callable[[Search], None]) -> None:
             due = end + max(BETWEEN, SHARE * (end - start))
 
 
+@dataclass(frozen=True, eq=False)
+class StepView:
+    """One step of a path: its tokens, the model's logits and what the search makes of them, and the maps of one kind.
+
+    `ids` are those of the maps' columns; `names` those of the tokens that were read, tried and written, and of the
+    likeliest ones of each step.
+    """
+
+    search: Search
+    path: Sequence[int]
+    step: int
+    kind: Kind
+    tokens: tuple[int, ...]
+    trace: AttentionTrace
+    logits: Tensor
+    used: Tensor
+    names: Mapping[int, str]
+    ids: tuple[int, ...]
+    sink: bool
+    note: str | None
+
+
 def step_view(
     search: Search,
     pretrained: Pretrained,
@@ -186,12 +208,7 @@ def step_view(
     step: int,
     read: Continuation,
     kind: Kind,
-) -> Values:
-    """One step of a path: its tokens, the model's logits and what the search makes of them, and the maps of one kind.
-
-    `ids` are those of the maps' columns; `names` those of the tokens that were read, tried and written, and of the
-    likeliest ones of each step.
-    """
+) -> StepView:
     start, settings = search.start, search.controls.settings
     tokens, prefix = search.tree.tokens(path[-1]), start.prompt.prefix_tokens
     top = read.logits.topk(min(LIKELIEST, read.logits.shape[1])).indices.flatten().tolist()
@@ -201,7 +218,7 @@ def step_view(
         pretrained, [one for one in (*prefix, *tokens, *top, *candidates) if one not in names]
     )
     ids = start.read.ids if kind == "cross" else (*prefix, *tokens[:-1])
-    return Values(
+    return StepView(
         search=search,
         path=path,
         step=step,
@@ -220,7 +237,7 @@ def step_view(
 # What the page computes as Python.
 
 
-def script(view: Values, hypotheses: Sequence[Hypothesis], head: Head) -> Script:
+def script(view: StepView, hypotheses: Sequence[Hypothesis], head: Head) -> Script:
     controls, step, done = view.search.controls, view.step, view.search.done
     shown = next((at for at, one in enumerate(hypotheses) if one.leaf == view.path[-1]), None)
     tokens = f"tree.hypotheses[{shown}].tokens"
@@ -446,14 +463,15 @@ def _progress(
             width="stretch",
         )
     best = search.outputs()[0]
-    most = min(search.controls.settings.longest, search.start.room)
+    max_tokens = min(search.controls.settings.longest, search.start.room)
     result = score_continuation(pretrained, search.start, best.tokens)
     path, kind = search.tree.path(best.leaf), result.trace.kinds[0]
     view = step_view(search, pretrained, path, len(best) - 1, result, kind)
     layer, head = most_informative_head(view.trace, view.ids, view.tokens)
     with parts[0].container():
         st.progress(
-            min(1.0, search.tree.length / most), f"{search.tree.length} of at most {most} tokens"
+            min(1.0, search.tree.length / max_tokens),
+            f"{search.tree.length} of at most {max_tokens} tokens",
         )
         st.html(step_strips(view, view.trace.map(layer), head, theme()))
         _likeliest(view)
@@ -536,9 +554,9 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     sources(settings.strategy, key="generate:source-code")
 
 
-def _matrix(view: Values, layer: int, head: int) -> tuple[int, int]:
+def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
     cross = view.kind == "cross"
-    few = max(len(view.tokens), len(view.ids)) <= 32
+    is_short = max(len(view.tokens), len(view.ids)) <= 32
     shape, of = view.trace.maps[layer].weights.shape[1:], (view.search.controls, view.kind)
     picked = attention_view(
         view.trace,
@@ -547,7 +565,7 @@ def _matrix(view: Values, layer: int, head: int) -> tuple[int, int]:
         layer=layer,
         head=head,
         query=view.step,
-        show="both" if cross and few else "matrix",
+        show="both" if cross and is_short else "matrix",
         height=420,
         link=f"generate:{view.kind}",
         row_slider=slider_key(len(view.path)),
@@ -559,7 +577,7 @@ def _matrix(view: Values, layer: int, head: int) -> tuple[int, int]:
     return picked.layer, picked.head
 
 
-def _likeliest(view: Values) -> None:
+def _likeliest(view: StepView) -> None:
     shares = {"model": view.logits.softmax(-1)}
     if float((view.used - shares["model"]).abs().max()) > 1e-6:
         sampled = view.search.controls.settings.strategy == "sampling"
@@ -603,7 +621,7 @@ def strip(
     return f'<div class="lab-strip" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'
 
 
-def step_strips(view: Values, item: AttentionMap, head: int, theme: Theme) -> str:
+def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> str:
     """HTML of the text at a step: each token with its weight, the new one in the accent, later ones faint."""
     weights: list[float | None] = item.weights[head, view.step].tolist()
     generated = tuple(view.names[token] for token in view.tokens)
