@@ -1656,7 +1656,9 @@ def document_weights(
         named = weights_on_source(data, moment, len(tokens))
         return named and tables.DocumentWeights.of_words(tokens, named[1][0].astype(np.float32))
     frame = data.run.frame(moment.step)
-    words, sentences = (frame[f"{moment.example}:{kind}"] for kind in ("words", "sentences"))
+    words, sentences = (frame.get(f"{moment.example}:{kind}") for kind in ("words", "sentences"))
+    if words is None or sentences is None:  # a run from elsewhere may lack them
+        return None
     return tables.DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
 
 
