@@ -1,4 +1,4 @@
-"""What every page is written with, from one place: controls, words, numbers, links, charts and what Export takes.
+"""What pages, and the parts that they share, are written with, from one place: controls, words, numbers, links and charts.
 
 It is light: Start imports it, and loads no torch.
 """

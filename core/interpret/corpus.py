@@ -704,8 +704,8 @@ def work(
 def save_statistics(run: Run, corpus: Corpus) -> None:
     """Replace the statistics by those of the texts so far."""
     run.require()
-    held = {"roles", "values", "measures"}
-    facts = {name: value for name, value in vars(corpus).items() if name not in held}
+    not_facts = {"roles", "values", "measures"}
+    facts = {name: value for name, value in vars(corpus).items() if name not in not_facts}
     arrays = {
         f"{SUMS}{name}": value
         for name, value in (vars(corpus.roles) if corpus.roles else {}).items()

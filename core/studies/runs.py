@@ -380,11 +380,11 @@ def _rows(
     # Hyper-connections: what each stream holds of each output, followed through all mixing
     mixing = [[one[0] for one in recorded[f"{path}.mixing"]] for path in paths]
     length, streams = mixing[0][0].shape
-    held, rows = torch.ones(length, streams, 1), list[Tensor]()  # (T, n, outputs so far)
+    shares, rows = torch.ones(length, streams, 1), list[Tensor]()  # (T, n, outputs so far)
     for read, write, mix in mixing:
-        rows.append((read[:, None] @ held)[:, 0])
-        held = torch.cat((mix @ held, write[..., None]), dim=-1)
-    return [*rows, held.mean(1)]
+        rows.append((read[:, None] @ shares)[:, 0])
+        shares = torch.cat((mix @ shares, write[..., None]), dim=-1)
+    return [*rows, shares.mean(1)]
 
 
 def sublayer_name(path: str) -> str:

@@ -461,9 +461,9 @@ def diagram(
     tree: Part, *, key: str, chosen: str, on_pick: Callable[[], None], fact: str = ""
 ) -> None:
     """Draw the tree; `chosen` is the path of the attention whose maps the page shows."""
-    most = max((part.gradient or 0.0 for part in tree.layers()), default=0.0)
+    largest = max((part.gradient or 0.0 for part in tree.layers()), default=0.0)
     data = {
-        "tree": row(tree, tree, most),
+        "tree": row(tree, tree, largest),
         "heads": ("output", "parameters", "FLOPs", "for backward", "mean ± std", "gradient"),
         "chosen": chosen,
         "fact": fact,

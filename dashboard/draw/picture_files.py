@@ -218,9 +218,10 @@ def latex_of(picture: Picture, source: Source) -> bytes:
         if all(map(is_number, every)):
             every.sort()
         shared = [place for place in every if all(place in line for line in curves.values())]
-        most = shared if len(shared) > 1 else every
+        candidates = shared if len(shared) > 1 else every
         places = [
-            most[round(at)] for at in np.linspace(0, len(most) - 1, min(MAX_PLACES, len(most)))
+            candidates[round(at)]
+            for at in np.linspace(0, len(candidates) - 1, min(MAX_PLACES, len(candidates)))
         ]
         if len(places) < len(every):
             notes.append(f"{len(places)} of {len(every)} places along {axis}; the CSV has all")

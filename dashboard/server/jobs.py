@@ -318,10 +318,10 @@ def admit_upload(file: Any) -> None:
     now, counted = limits(), st.session_state.setdefault("limits:uploads", set())  # ids of files
     if file.file_id in counted:
         return
-    most = now["upload_megabytes"] * MB
+    max_bytes = now["upload_megabytes"] * MB
     _refuse_if(
-        file.size > most,
-        f"This file has {byte_size(file.size)}; here a file may have {byte_size(most)}.",
+        file.size > max_bytes,
+        f"This file has {byte_size(file.size)}; here a file may have {byte_size(max_bytes)}.",
     )
     check_disk(file.size)
     with _uploads_lock:

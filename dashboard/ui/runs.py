@@ -776,13 +776,13 @@ def limits_line(steps: bool = True) -> None:
     """On a public copy: what a run may take, before it is started; one without `steps` continues in a next turn."""
     if hosted():
         now = jobs.limits()
-        most = (
+        limit = (
             f"a run may take {now['steps']:,} steps and {now['seconds']} s"
             if steps
             else f"a run stops after {now['seconds']} s, and Continue gives it as many again"
         )
         st.caption(
-            f"This is a public copy. Here {most}, and you may have {now['under_way']} runs at once. Nobody else "
+            f"This is a public copy. Here {limit}, and you may have {now['under_way']} runs at once. Nobody else "
             "sees yours without its link."
         )
 

@@ -440,21 +440,21 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
     size, number = (int(config.kernel[name]) for name in ("size", "blocks"))
     selected = size * number
     blocks, rows = -(-keys // size), min(queries, ROWS)
-    held = float(blocks * (dim + value) + queries * value)
+    stored = float(blocks * (dim + value) + queries * value)
     gathers = worth_gathering(selected, keys)
     if gathers:
-        cells, most = _gathered_cells(config, area, selected)
+        cells, largest = _gathered_cells(config, area, selected)
         copied = keys % size > 0 or config.kv_heads == 1 < config.score_heads  # into tables
-        held += (dim + 3) * queries + blocks * size * (0.25 + (dim + value) * copied)
+        stored += (dim + 3) * queries + blocks * size * (0.25 + (dim + value) * copied)
         means = blocks * (dim + 2 * value) + area.copied_keys * value
-        numbers = max(held + most, means + 2 * keys / config.score_heads)
+        numbers = max(stored + largest, means + 2 * keys / config.score_heads)
     else:
         cells = float(queries * (blocks + keys))
         ranks = rows * (keys + blocks * (3 + 7 * config.kv_heads / config.score_heads))
         branches = rows * (
             2.25 * blocks + keys * (4 + 0.75 / config.score_heads)
         )  # three masks of a byte a cell
-        numbers = held + rows * dim + max(ranks, branches)
+        numbers = stored + rows * dim + max(ranks, branches)
     flops = 6.0 * queries * config.d_model + 2.0 * cells * (dim + value)
     return summed(config, area, flops, max(numbers, 2 * queries * value), prepared=gathers)
 
@@ -463,7 +463,7 @@ def _gathered_cells(config: LayerConfig, area: Area, selected: int) -> tuple[flo
     """The cells of a head that meet, and the most numbers that GATHERED_ROWS queries hold at once."""
     size, window = int(config.kernel["size"]), int(config.kernel["window"])
     dim, value = config.qk_dim, config.v_dim
-    offset, cells, most = area.low + area.keys - 1, 0.0, 0.0
+    offset, cells, largest = area.low + area.keys - 1, 0.0, 0.0
     for part in spans(area.queries, GATHERED_ROWS):
         rows = part.stop - part.start
         first, last = (min(at + offset, area.keys) for at in (part.start, part.stop))
@@ -474,8 +474,8 @@ def _gathered_cells(config: LayerConfig, area: Area, selected: int) -> tuple[flo
             reached + 3 * near,
             reached + near + selected * (max(dim, value) + 4),
         )
-        most = max(most, rows * (value + max(branches)))
-    return cells, most
+        largest = max(largest, rows * (value + max(branches)))
+    return cells, largest
 
 
 ENTRIES: tuple[Entry, ...] = (

@@ -324,23 +324,26 @@ def linformer_cost(config: LayerConfig, area: Area) -> Cost:
 def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
     """Three softmaxes through m landmarks, and four products of m × m in each round towards the inverse."""
     queries, keys, dim, value = area.queries, area.keys, config.qk_dim, config.v_dim
-    few, held = int(config.kernel["landmarks"]), 2 if area.real is None else 3
-    if keys <= few:
+    landmarks, copies = int(config.kernel["landmarks"]), 2 if area.real is None else 3
+    if keys <= landmarks:
         flops = 2.0 * area.cells * (dim + value)
-        return summed(config, area, flops, queries * dim + held * area.cells)
-    few_q, few_k = min(few, queries), few
-    left, right, square = queries * few_k, few_q * keys, few_q * (few_q + few_k)
-    flops = 2.0 * dim * (queries * few_q + keys * few_k)  # means
-    flops += 2.0 * dim * (left + few_q * few_k + right)
-    flops += 2.0 * value * (right + few_k * few_q + left)
-    flops += 0.0 if area.real is None else 2.0 * value * few_k * keys  # as for texts of few keys
-    flops += int(config.kernel["rounds"]) * 4.0 * few_q * square  # the inverse
+        return summed(config, area, flops, queries * dim + copies * area.cells)
+    means_q, means_k = min(landmarks, queries), landmarks
+    left, right, square = queries * means_k, means_q * keys, means_q * (means_q + means_k)
+    flops = 2.0 * dim * (queries * means_q + keys * means_k)  # means
+    flops += 2.0 * dim * (left + means_q * means_k + right)
+    flops += 2.0 * value * (right + means_k * means_q + left)
+    flops += 0.0 if area.real is None else 2.0 * value * means_k * keys  # as for texts of few keys
+    flops += int(config.kernel["rounds"]) * 4.0 * means_q * square  # the inverse
     softmaxes = max(
-        held * left, left + held * right, left + right + 3 * square, left + right + queries * value
+        copies * left,
+        left + copies * right,
+        left + right + 3 * square,
+        left + right + queries * value,
     )
-    averages = (few_q * queries + few_k * keys) / config.score_heads  # one for all heads
-    making = averages + 2 * few_k * keys / config.score_heads
-    numbers = max(making, averages + (few_q + 2 * few_k) * dim + softmaxes)
+    averages = (means_q * queries + means_k * keys) / config.score_heads  # one for all heads
+    making = averages + 2 * means_k * keys / config.score_heads
+    numbers = max(making, averages + (means_q + 2 * means_k) * dim + softmaxes)
     return summed(config, area, flops, numbers)
 
 
