@@ -134,7 +134,7 @@ def checkpoints(run: Run, config: RunConfig) -> None:
             f"{where} lacks the state of the random generators.",
         )
         try:
-            now, _ = read_counters(text)
+            now, *_ = read_counters(text)
         except (KeyError, ValueError) as error:
             raise ValueError(f"{where} does not state the step of the run: {error}") from error
         refuse_if(

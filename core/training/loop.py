@@ -106,15 +106,18 @@ class Interval:
     count: int = 0
 
 
-def read_counters(text: Mapping[str, str]) -> tuple[Progress, Interval]:
-    """The counters in the text of a checkpoint; KeyError or ValueError where one is missing or is no number."""
+def read_counters(text: Mapping[str, str]) -> tuple[Progress, Interval, dict[str, float]]:
+    """The counters and gradient norms in the text of a checkpoint; KeyError or ValueError where one is missing or is no
+    number."""
     text = renamed(text, "record")
     now = {name: type(usual)(text[name]) for name, usual in vars(Progress()).items()}
     sums = {  # missing in checkpoints of older versions
         name: type(usual)(text.get(f"interval.{name}", usual))
         for name, usual in vars(Interval()).items()
     }
-    return Progress(**now), Interval(**sums)
+    part = "gradient."
+    norms = {name.removeprefix(part): float(text[name]) for name in text if name.startswith(part)}
+    return Progress(**now), Interval(**sums), norms
 
 
 class Best(NamedTuple):
@@ -128,7 +131,8 @@ class Best(NamedTuple):
 class Session:
     """A task, a model, its optimizer and the data generator; `record` is that of the step it was restored at.
 
-    `steps` are those that were not yet fetched from the device, `started` is when the clock of the run stood at 0.
+    `gradients` are the norms of that step by part of the model. `steps` are those that were not yet fetched from the device,
+    `started` is when the clock of the run stood at 0.
     """
 
     config: RunConfig
@@ -142,6 +146,7 @@ class Session:
     best: Best | None = None
     interval: Interval = field(default_factory=Interval)
     record: Record | None = None
+    gradients: dict[str, float] = field(default_factory=dict)
     steps: list[Interval] = field(default_factory=list)
     started: float = 0.0
 
@@ -174,6 +179,8 @@ class Session:
             tensors["generator.cuda"] = torch.cuda.get_rng_state()
         text = {name: repr(value) for name, value in vars(self.progress).items()}
         text |= {f"interval.{name}": repr(value) for name, value in vars(self.interval).items()}
+        if self.interval.count:  # the record of this step may be due, and no gradient is restored
+            text |= {f"gradient.{part}": repr(of) for part, of in gradient_norms(self).items()}
         # Tied weights are one tensor twice, which a safetensors file cannot hold: hence clone().
         return (
             {name: value.cpu().contiguous().clone() for name, value in tensors.items()},
@@ -193,7 +200,7 @@ class Session:
         torch.set_rng_state(tensors["generator.torch"])
         if self.device == "cuda" and "generator.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["generator.cuda"])
-        self.progress, self.interval = read_counters(text)
+        self.progress, self.interval, self.gradients = read_counters(text)
 
     def collect(self) -> None:
         """Fetch the losses and norms since the last call in one transfer; FloatingPointError if one is not finite."""
@@ -482,7 +489,10 @@ def final_examples(session: Session) -> tuple[Example, ...]:
 
 
 def gradient_norms(session: Session) -> dict[str, float]:
-    """The norm of the last step's clipped gradient by part of the model; empty before the first step."""
+    """The norm of the last step's clipped gradient by part of the model; empty before the first step.
+
+    Those of the checkpoint where a session was restored and has made no step.
+    """
     gradients = {
         name: [weight.grad for weight in weights if weight.grad is not None]
         for name, weights in parts_of(session.model).items()
@@ -491,4 +501,4 @@ def gradient_norms(session: Session) -> dict[str, float]:
         name: float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(part))))
         for name, part in gradients.items()
         if part
-    }
+    } or session.gradients

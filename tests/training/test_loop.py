@@ -932,6 +932,14 @@ def test_stopped_and_gone_on_is_as_never_stopped(tmp_path, optimizer, model):
     )
 
 
+@pytest.mark.parametrize("at", range(9))
+def test_stopped_anywhere_and_gone_on_is_as_never_stopped(tmp_path, at):
+    # After a step, after one whose record is due, and while that is measured.
+    calls, broken = itertools.count(), create_run(small_run(steps=6), path=tmp_path)
+    assert train_here(broken, lambda: next(calls) == at) == "stopped"
+    assert train_here(broken) == "finished" and numbers(broken) == numbers(records_of(steps=6))
+
+
 def test_checkpoints_are_few_and_the_last_is_there(tmp_path):
     sizes = dict(record_every=1, held_out=2, num_examples=1)
     run = create_run(small_run(steps=60, **sizes), path=tmp_path / "run")
