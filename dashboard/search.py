@@ -53,8 +53,8 @@ WORDS = {
     "heads": "multi-head multihead several split help",
     "positions": "order of words positional encoding sinusoidal RoPE shuffle",
     "masks": "causal mask padding future hide later words",
-    "transformer": "architecture encoder decoder block layer residual feed-forward diagram",
-    "train": "train a model on your own data learn loss GPU tasks upload",
+    "transformer": "attention is all you need architecture encoder decoder block layer residual feed-forward diagram",
+    "train": "train a model on your own data learn loss GPU tasks upload backpropagation",
     "own_text": "upload a file of text",
     "own_pairs": "upload a file of pairs translation",
     "own_table": "upload a file CSV spreadsheet data",
@@ -69,7 +69,7 @@ WORDS = {
     "head_roles": "previous token induction head pattern what does a head do",
     "circuits": "OV QK circuit copying induction interpretability",
     "corpus": "statistics many texts",
-    "evidence": "is attention an explanation explain importance ablation patching gradient saliency remove a head",
+    "evidence": "is attention an explanation explain importance ablation patching gradient saliency rollout remove a head",
     "lens": "logit lens layer by layer prediction",
     "generate": "write text story chat next token GPT temperature sampling probability",
     "decode": "beam search greedy sampling top-k top-p",
@@ -101,8 +101,14 @@ def collect() -> list[Hit]:
     return [
         *((step.title, step.invite, WORDS[step.key], step.key, {}) for step in STEPS),
         *(
-            (question, "question", answer, "questions", {"questions:question": key})
-            for key, (question, answer) in ANSWERS.items()
+            (
+                term.name,
+                "term",
+                " ".join((*term.forms, term.text)),
+                "glossary",
+                {"glossary:find": term.name},
+            )
+            for term in TERMS
         ),
         *(
             (
@@ -117,24 +123,8 @@ def collect() -> list[Hit]:
             if item.key != "none"
         ),
         *(
-            (
-                term.name,
-                "term",
-                " ".join((*term.forms, term.text)),
-                "glossary",
-                {"glossary:find": term.name},
-            )
-            for term in TERMS
-        ),
-        *(
-            (
-                claim.name,
-                "claim",
-                f"{claim.subject} {claim.statement}",
-                "claims",
-                {"claims:claim": claim.key},
-            )
-            for claim in CLAIMS
+            (question, "question", answer, "questions", {"questions:question": key})
+            for key, (question, answer) in ANSWERS.items()
         ),
         *(
             (card.name, "model card", card.different, "cards", {"cards:model": card.key})
@@ -153,6 +143,16 @@ def collect() -> list[Hit]:
         *(
             (name, "model", "", "pretrained", {"inside:model": name})
             for name in (MINILM, *lab_models())
+        ),
+        *(
+            (
+                claim.name,
+                "claim",
+                f"{claim.subject} {claim.statement}",
+                "claims",
+                {"claims:claim": claim.key},
+            )
+            for claim in CLAIMS
         ),
     ]
 

@@ -7,6 +7,7 @@ const EMPTY = new Set(("a an and are as at be by can do does for from how i in i
 const ENDINGS = /(?<=.{3})(?:ing|ed|es|s|e)$/;
 const TITLE = 4, PAGE = 3, LINE = 2, TEXT = 1; // what a word counts by where it stands; PAGE: other words of a page
 const FEWEST = 0.4; // of the best hit's points: what has less is not shown
+const CLAIM = 0.8; // what a claim's points count
 
 /** A word without its usual ending. @param {string} word */
 export function stem(word) {
@@ -35,6 +36,7 @@ function near(one, other) {
 function fit(typed, word) {
   if (typed === word) return 1;
   if (typed.length > 1 && word.startsWith(typed)) return 0.7;
+  if (word.length > 4 && typed.startsWith(word)) return 0.3; // tokenizer: token
   return near(typed, word) ? 0.5 : 0;
 }
 
@@ -44,7 +46,14 @@ const FIELDS = ALL.map(([title, line, words]) => {
   const joined = title.includes("-") ? title.replace(/(\p{L})-(?=\p{L})/gu, "$1") : ""; // multihead
   return [[...wordsOf(title), ...wordsOf(joined)], wordsOf(line), wordsOf(words)];
 });
-const TITLES = ALL.map(([title]) => wordsOf(title).join(""));
+/** The words of a name; beside others, "attention" and "the" say nothing: grouped-query attention. @param {string} text */
+function nameOf(text) {
+  const all = wordsOf(text), words = all.filter((word) => word !== "attention" && word !== "the");
+  return words.length ? words : all;
+}
+
+// The names of each hit: its title, the title without what is in brackets, and that.
+const NAMES = ALL.map(([title]) => [title, ...title.split(/[()]/)].map(nameOf).filter((name) => name.length));
 
 /** What fits the typed words best, the best first; a word that few have counts more. @param {string} typed */
 export function search(typed, most = 8) {
@@ -59,12 +68,14 @@ export function search(typed, most = 8) {
       points[at] += rare * Math.max(TITLE * title, LINE * line, (isPage ? PAGE : TEXT) * text);
     });
   }
-  // A title as it is typed, or a word of it that is typed as several, comes first: flash attention, FlashAttention.
-  const joined = all.join("");
-  const isExact = (at) => all.length > 1 && (TITLES[at] === joined || FIELDS[at][0].includes(joined));
-  const shares = FIELDS.map(([title]) => words.length / Math.max(words.length, title.length)); // a short title is meant
-  const ranked = points.map((sum, at) => ({ hit: ALL[at], exact: isExact(at), points: sum * (0.8 + 0.2 * shares[at]) }));
+  // A name as it is typed, or a word of it that is typed as several, comes first: flash attention, FlashAttention.
+  const joined = nameOf(typed).join(""), several = all.length > 1 && all.join("");
+  const isClaim = (at) => ALL[at][1] === "claim"; // comes after what it is about
+  const isExact = (at) => !isClaim(at) && NAMES[at].some((name) => name.join("") === joined || name.includes(several));
+  const shares = NAMES.map((names) => words.length / Math.max(words.length, Math.min(...names.map((name) => name.length)))); // a short title is meant
+  const weight = (at) => (0.8 + 0.2 * shares[at]) * (isClaim(at) ? CLAIM : 1);
+  const ranked = points.map((sum, at) => ({ hit: ALL[at], exact: isExact(at), points: sum * weight(at) }));
   const least = FEWEST * Math.max(...ranked.map((each) => each.points));
-  ranked.sort((one, other) => Number(other.exact) - Number(one.exact) || other.points - one.points); // a tie keeps their order, pages first
+  ranked.sort((one, other) => Number(other.exact) - Number(one.exact) || other.points - one.points); // a tie keeps their order: pages, terms, choices
   return ranked.slice(0, most).filter((each) => each.exact || (each.points > 0 && each.points >= least)).map((each) => each.hit);
 }
