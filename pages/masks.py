@@ -48,6 +48,7 @@ from dashboard.page import (
     plain,
     predict,
     read_linked,
+    room,
     rule,
     settings_panel,
     source_of,
@@ -148,7 +149,8 @@ def draw_controls(
     grid, rare = st.grid(6, min_column_width=120), settings.grid(6, min_column_width=120)
     values = FIELDS.draw("tokens", "first", into=grid)
     values = FIELDS.draw("join", "second", "head", into=rare, **values)
-    parts = [draw_mask("first", values.first, grid, below)]
+    typed = settings if values.first == "drawn" else below  # a drawing is hardly ever typed
+    parts = [draw_mask("first", values.first, grid, typed)]
     if values.second:
         parts.append(draw_mask("second", values.second, rare, settings, ", 2nd"))
     values = FIELDS.draw("real", into=grid, **values)
@@ -356,7 +358,8 @@ def page() -> None:
 
 @fragment
 def explore() -> None:
-    figure, below, words = st.container(), st.container(), st.container()
+    # on a wide screen the boards stay near each other
+    figure, below, words = st.container(width=room(1400)), st.container(), st.container()
     settings = settings_panel("All settings", key("settings"))
     with figure:
         controls = draw_controls(below, settings)
@@ -466,12 +469,13 @@ def maps(effect: order.MaskEffect, mask: Choice) -> tuple[int, int]:
     name, note = choice_name("mask", mask), rule_of(mask)
     # Of more tokens the cells of a board in a column are too small to click; from 600 px on the maps keep their names.
     beside = len(effect.names) <= 24
-    left, right = st.columns([1, 2.35], gap="small") if beside else (st.container(), st.container())
+    left, right = st.columns([1, 1.84], gap="small") if beside else (st.container(), st.container())
     with left:
         page_views.mask_board(
             effect.allowed,
             effect.names,
             key=key("board"),
+            weights=effect.after,
             on_draw=apply_drawing,
             query=query,
             title=name,
@@ -487,13 +491,26 @@ def maps(effect: order.MaskEffect, mask: Choice) -> tuple[int, int]:
     ]
     with right:
         pin = linked(
-            "maps", "cell", tiles, effect.names, fact_text(effect), query=query, column=column
+            "maps",
+            "cell",
+            tiles,
+            effect.names,
+            fact_text(effect),
+            height=420,  # as the board has
+            query=query,
+            column=column,
         )
     return pin or (query, column)
 
 
 def linked(
-    name: str, pin: str, tiles: list[Tile], names: Sequence[str], fact: str, **options: Any
+    name: str,
+    pin: str,
+    tiles: list[Tile],
+    names: Sequence[str],
+    fact: str,
+    height: int = 300,
+    **options: Any,
 ) -> tuple[int, int] | None:
     """Draw maps with one pinned cell, which is in the link as `pin`."""
     return write_linked(
@@ -503,7 +520,7 @@ def linked(
             tiles,
             names,
             key=key(name),
-            height=300,
+            height=height,
             pin=read_linked("masks", key(pin), (len(names), len(names))),
             fact=fact.replace("*", ""),
             **options,

@@ -12,7 +12,7 @@ import numpy as np
 import streamlit as st
 
 from core.tokens import token_text
-from dashboard.draw.attention_view import READS, encode
+from dashboard.draw.attention_view import READS, encode, packed
 from dashboard.draw.components import add, draw
 from dashboard.draw.figures import LIGHT_INK, WEIGHTS, Ink, Theme, text_on
 from dashboard.draw.formats import byte_size, number, operations
@@ -33,6 +33,7 @@ def mask_board(
     *,
     key: str,
     on_draw: Callable[[], None],
+    weights: np.ndarray,
     query: int | None = None,
     title: str = "",
     note: str = "",
@@ -40,6 +41,7 @@ def mask_board(
 ) -> None:
     """Draw the cells `allowed` (T, T), True = may attend, T at most 64, which a person may switch on and off.
 
+    A phone shows in them the `weights` (T, T), for which it has no room beside the board.
     `query` is the row in the accent while nothing is under the pointer; `fact` is what a screen reader hears first.
     """
     import torch
@@ -50,6 +52,7 @@ def mask_board(
     data = {
         "cells": Drawing.of(torch.from_numpy(np.ascontiguousarray(allowed))).text(),
         "names": names,
+        "weights": packed(weights, True),
         "query": query,
         "title": title,
         "note": note,

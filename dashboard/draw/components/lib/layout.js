@@ -64,18 +64,18 @@ export const gutterOf = (ctx, theme, names) => clamp(nameWidth(ctx, theme, names
 /** The height of column names that stand upright. @param {number} width px of the widest */
 export const namesHeight = (width, pad) => clamp(width, 20, GUTTER.high) + pad;
 
-/** The size of `count` cells in some room: whole pixels when large, whole device pixels when small. */
-export function cellSize(room, count, ratio) {
+/** The size of `count` cells in some room: whole pixels when large, `most` at most, whole device pixels when small. */
+export function cellSize(room, count, ratio, most = 28) {
   const cell = room / count;
-  if (cell >= 28) return 28;
+  if (cell >= most) return most;
   if (cell >= 10) return Math.floor(cell);
   return cell >= 1 ? Math.floor(cell * ratio) / ratio : cell;
 }
 
 /** Width and height of a cell: equal while large or the map nearly square; long thin maps fill their room. */
-export function cellSizes(roomX, roomY, cols, rows, ratio) {
-  const wide = cellSize(roomX, cols, ratio);
-  const high = cellSize(roomY, rows, ratio);
+export function cellSizes(roomX, roomY, cols, rows, ratio, most = 28) {
+  const wide = cellSize(roomX, cols, ratio, most);
+  const high = cellSize(roomY, rows, ratio, most);
   const both = Math.min(wide, high);
   if (both >= 10 || (rows / cols < 3 && cols / rows < 3)) return [both, both];
   return [wide, high];
@@ -87,10 +87,10 @@ export function mapSize(cw, ch, cols, rows, ratio) {
   return { cw, ch, cols, rows, w: whole(cw * cols), h: whole(ch * rows) };
 }
 
-/** The box of a map among others, its names close. @param {CanvasRenderingContext2D} ctx @param {MapView} view */
-export function closeBox(ctx, view, { x, gutter, room, cap, zoom = 1 }) {
+/** The box of a map among others, its names close; all of it may be `growth` times as large. @param {CanvasRenderingContext2D} ctx @param {MapView} view */
+export function closeBox(ctx, view, { x, gutter, room, cap, zoom = 1, growth = 1 }) {
   const { r0, r1, c0, c1 } = view.window;
-  const [cw, ch] = cellSizes(room, cap, c1 - c0, r1 - r0, view.ratio);
+  const [cw, ch] = cellSizes(room, cap * growth, c1 - c0, r1 - r0, view.ratio, Math.floor(28 * growth));
   const ticks = closeTicks(cw, ch, zoom);
   const top = ticks.names ? namesHeight(nameWidth(ctx, view.theme, view.keys.slice(c0, c1)), 10) : 22;
   const gap = Math.min(cw, ch) >= 8 ? 1 : 0;

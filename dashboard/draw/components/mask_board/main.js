@@ -1,8 +1,9 @@
 // Pointer and keys on the board. The drawing goes to Python when the pointer is lifted, or the keys rest.
 
 /** @import { Cell, MapView, Pointed } from "../lib/types" */
+import { unpack } from "../lib/bytes.js";
 import { broadcast, onCrosshair } from "../lib/crosshair.js";
-import { element, pixelRatio, resized, zoomOf } from "../lib/dom.js";
+import { element, growthOf, pixelRatio, resized, zoomOf } from "../lib/dom.js";
 import { ARROWS, handleKey, nameStop } from "../lib/keys.js";
 import { clamp, closeBox, gutterOf } from "../lib/layout.js";
 import { cellAt, drawColNames, drawCrosshair, drawMap, drawRowNames } from "../lib/map.js";
@@ -10,20 +11,21 @@ import { mount, send } from "../lib/mount.js";
 import { pointIn, whole } from "../lib/zoom.js";
 import { readDrawing, writeDrawing } from "./drawing.js";
 
-/** @typedef {Pointed & {cells: Uint8Array[], names: string[], at: Cell | null, turn: number, ratio: number}} Board */
+/** @typedef {Pointed & {cells: Uint8Array[], names: string[], weights: Float32Array, at: Cell | null, turn: number, ratio: number}} Board */
 
 const INK = 0.55; // where on the weights' scale a cell that may be attended to lies
 const HEIGHT = 420; // px, at most
 const MARKS_FROM = 12; // px a cell: below it a tick and a cross look alike
 const TICK = [[-1, 0], [-0.3, 0.8], [1, -0.8]], CROSS = [[-0.8, -0.8], [0.8, 0.8], [-0.8, 0.8], [0.8, -0.8]];
 const REST = 350; // ms after the last key until the drawing is sent
+const HINT = "✓ may attend, ✕ may not. Press to draw.";
 const KEYS = "Click or drag to switch cells. Arrows move, Space switches, Home and End go along the row.";
 
 /** @param {HTMLElement} root */
 function build(root) {
   /** @type {Record<string, any>} */
   const dom = {};
-  element(root, "div", "hint").textContent = "✓ may attend, ✕ may not. Press to draw.";
+  dom.hint = element(root, "div", "hint");
   dom.heading = element(root, "div", "heading");
   dom.title = element(dom.heading, "b", "name");
   dom.note = element(dom.heading, "span", "note");
@@ -35,12 +37,16 @@ function build(root) {
   return dom;
 }
 
+/** On a phone the maps of weights are below: there the board itself has their colours. */
+const isPhone = () => matchMedia("(max-width: 640px)").matches;
+
 /** The board as a view that map.js can draw. @param {Board} board @returns {MapView} */
 function mapView(board) {
   const { names, theme, ratio, width } = board, size = board.cells.length;
   const mask = new Uint8Array(size * size);
   board.cells.forEach((row, i) => mask.set(row, i * size));
-  const current = { rows: size, cols: size, values: new Float32Array(size * size).fill(INK), mask };
+  const values = isPhone() ? board.weights : new Float32Array(size * size).fill(INK);
+  const current = { rows: size, cols: size, values, mask };
   const window = whole({ queries: names, keys: names });
   return { current, range: [0, 1], window, pool: "mean", queries: names, keys: names, theme, ratio, width };
 }
@@ -52,11 +58,12 @@ function draw(board) {
   if (!board.width) return;
   board.ratio = pixelRatio(board.root);
   const view = mapView(board), measure = dom.over.getContext("2d"), gutter = gutterOf(measure, board.theme, board.names);
-  board.box = closeBox(measure, view, { x: gutter, gutter, room: board.width - gutter - 4, cap: HEIGHT, zoom: zoomOf(board.root) });
-  const width = board.box.x + board.box.w + 4, height = board.box.y + board.box.h + 4;
+  board.box = closeBox(measure, view, { x: gutter, gutter, room: board.width - gutter - 3, cap: HEIGHT, zoom: zoomOf(board.root), growth: growthOf(board.root) });
+  dom.hint.textContent = isPhone() ? `${HINT} Colour: weight.` : HINT;
+  const width = board.box.x + board.box.w + 3, height = board.box.y + board.box.h + 4;
   const base = resized(dom.base, width, height, board.ratio);
   drawMap(base, view, board.box);
-  drawMarks(base, board);
+  drawMarks(base, board, view.current.values);
   const over = resized(dom.over, width, height, board.ratio);
   const picked = board.at ?? (board.query == null ? null : { i: board.query, j: -1 });
   drawRowNames(over, view, board.box, picked);
@@ -69,14 +76,14 @@ function draw(board) {
 }
 
 /** A tick in each cell that may be attended to and a cross in the others. @param {CanvasRenderingContext2D} ctx @param {Board} board */
-function drawMarks(ctx, { cells, box, theme }) {
+function drawMarks(ctx, { cells, box, theme }, values) {
   if (Math.min(box.cw, box.ch) < MARKS_FROM) return;
   const size = Math.min(box.cw, box.ch) * 0.2;
   ctx.lineWidth = 1.75;
   ctx.lineCap = "round";
   cells.forEach((row, i) => row.forEach((on, j) => {
     const x = box.x + (j + 0.5) * box.cw - box.gap / 2, y = box.y + (i + 0.5) * box.ch - box.gap / 2;
-    ctx.strokeStyle = on ? "#FFFFFF" : theme.secondary;
+    ctx.strokeStyle = on && values[i * row.length + j] > 0.5 ? theme.ground : theme.secondary;
     ctx.beginPath();
     for (const [k, [dx, dy]] of (on ? TICK : CROSS).entries()) {
       ctx[k === 0 || (!on && k === 2) ? "moveTo" : "lineTo"](x + dx * size, y + dy * size);
@@ -188,8 +195,8 @@ function start(board) {
 }
 
 /** @param {Board} board */
-function update(board, { cells: text, turn, ...rest }) {
-  Object.assign(board, rest);
+function update(board, { cells: text, weights, turn, ...rest }) {
+  Object.assign(board, rest, { weights: unpack(weights) });
   board.turn ??= turn;
   // An answer to an earlier message must not undo what was drawn since.
   const late = turn < board.turn || board.waiting || board.painting;

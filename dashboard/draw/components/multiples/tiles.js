@@ -2,7 +2,7 @@
 
 /** @import { Board, Cell, Tile } from "./types" */
 import { unpack, unpackBits } from "../lib/bytes.js";
-import { resized, zoomOf } from "../lib/dom.js";
+import { growthOf, resized, zoomOf } from "../lib/dom.js";
 import { NARROW, closeBox, gutterOf } from "../lib/layout.js";
 import { drawColNames, drawCrosshair, drawMap, drawPin, drawRowNames } from "../lib/map.js";
 import { MINUS } from "../lib/numbers.js";
@@ -48,13 +48,14 @@ export function arrange(board) {
 }
 
 /** Whether one map is shown at a time, with its names. @param {Board} board */
-export const isPhone = (board) => board.width < NARROW && board.tiles.length > 1 && !board.alone;
+export const isPhone = ({ width, tiles, alone }) => tiles.length > 1 && !alone && width < Math.min(NARROW, 270 * tiles.length);
 
 /** The box of one tile; `lead` is the gutter's width where the tile has one, 0 elsewhere. @param {Board} board @param {Tile} tile */
 export function placeTile(board, tile, room, lead) {
   tile.ratio = board.ratio;
   const x = lead || EDGE, cap = board.height ?? HEIGHT;
-  const box = closeBox(board.measure, tile, { x, gutter: lead, room: room - 2 * EDGE, cap, zoom: zoomOf(board.root) });
+  const { root } = board, [zoom, growth] = [zoomOf(root), growthOf(root)];
+  const box = closeBox(board.measure, tile, { x, gutter: lead, room: room - 2 * EDGE, cap, zoom, growth });
   tile.box = box;
   tile.named = lead > 0;
   tile.width = box.x + box.w + EDGE;
