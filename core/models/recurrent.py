@@ -316,7 +316,6 @@ class Level(nn.Module):
             size,
             size // directions,
             config.layers,
-            batch_first=True,
             dropout=dropout,
             bidirectional=config.bidirectional,
         )

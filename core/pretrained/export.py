@@ -224,7 +224,7 @@ def code_of(task: Task, hf_model: Any, tokenizer: Any) -> str:
     """Python that loads the exported folder and runs the model on a held-out item, with what it prints."""
     (example,) = task.held_out(1)
     if tokenizer is None:  # the pixels of a picture are in the code
-        levels = (pixels_of(task.collate([example]).source, task).clamp(0, 1) * LEVELS).round()
+        levels = (pixels_of(task.collate([example]).source, task) * LEVELS).round()
         with torch.no_grad():
             label = int(hf_model(pixel_values=levels / LEVELS).logits.argmax())
         text = " ".join("".join(f"{int(ink):x}" for ink in row) for row in levels[0, 0])

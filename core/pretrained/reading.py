@@ -318,7 +318,7 @@ def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, 
     optional = ids is not None and ids.default is None
     if optional and start is not None and not model.config.is_encoder_decoder:
         batch["input_ids"] = torch.tensor([[start]])
-    return batch, picture_line(model, tuple(pixels.shape[-2:])), None
+    return batch, picture_line(model, tuple(pixels.shape[2:])), None
 
 
 def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:

@@ -199,7 +199,14 @@ def test_a_hidden_key_leaves_the_state_as_it_is():
     assert all(weight.grad.isfinite().all() for weight in layer.kernel.parameters())
 
 
-@each(("key", "mask"), [(key, mask) for key in IMPLIED for mask in masks(key)])
+@each(
+    ("key", "mask"),
+    [
+        (key, mask)
+        for key in IMPLIED
+        for mask in (*masks(key), Choice.of("and", *map(Choice, masks(key))))
+    ],
+)
 def test_the_implied_matrix_is_what_the_output_amounts_to(key, mask):
     layer = Attention(AttentionConfig(C, H, mask=mask, kernel=small(key))).double()
     x, real = (

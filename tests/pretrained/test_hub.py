@@ -806,17 +806,18 @@ def test_a_zip_holds_the_folder_and_a_run_that_is_not_there_is_told(run, capsys)
     assert "There is no run no-such-run" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["marian-letters", "llama-in-one-line", "gpt2"])
+@pytest.mark.parametrize("name", ["marian-letters", "llama-in-one-line", "gpt2", "vit-pixels"])
 def test_the_code_of_a_card_loads_the_folder_and_prints_what_it_says(
     name, tmp_path, capsys, monkeypatch
 ):
     task, _, vocabulary, twin = made(name)
-    tokenizer = hf_tokenizer(task, vocabulary, 99)
-    for part in (twin, tokenizer):
+    tokenizer = None if "vit" in name else hf_tokenizer(task, vocabulary, 99)
+    for part in filter(None, (twin, tokenizer)):
         part.save_pretrained(tmp_path)
     code = code_of(task, twin, tokenizer)
     monkeypatch.chdir(tmp_path)
     assert run_code(code, capsys) == code.rpartition("  # ")[2].strip()
+    assert ("'01bfd200 07e4c700 " in code) is (tokenizer is None)  # the ink of a picture
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -97,6 +97,7 @@ def test_a_model_without_attention_comes_back(tmp_path):
     packed = archive.pack(trained(tmp_path / "made", model=config))
     run = archive.unpack(packed, tmp_path / "there" / "runs")
     assert run.config().model == config and run.frame_steps() == [] and run.model()[0] is not None
+    assert parts(packed)["run.json"].startswith(b'{\n "config": {\n  "task"')
 
 
 @pytest.mark.parametrize("key", [entry.key for entry in TASKS])

@@ -737,7 +737,7 @@ def test_command_line_spare_and_loop_give_the_same_numbers(
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
     assert run_command("core.training", "train", str(file)) == 0
     spare = subprocess.run(
-        [sys.executable, "-m", "core.runs.worker", "--spare"],
+        [sys.executable, "-X", "importtime", "-m", "core.runs.worker", "--spare"],
         cwd=ROOT,
         encoding="utf-8",
         input=f"{run.path}\n",
@@ -748,6 +748,7 @@ def test_command_line_spare_and_loop_give_the_same_numbers(
     assert by_command is not None and by_command.status().state == "finished"
     assert numbers(run) == here == numbers(by_command) and spare.stdout.startswith("ready\n")
     assert run.status().state == "finished" and "4 steps" in run.status().message
+    assert "import time" in (run.path / "worker.log").read_text("utf-8")  # from standard error
     assert run.checkpoint_steps()[-1] == 4
 
 
