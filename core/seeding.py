@@ -11,8 +11,7 @@ from functools import lru_cache
 
 import torch
 
-from core.attention import Attention, AttentionConfig
-from core.attention.basics import MultiHead
+from core.attention import Attention, AttentionConfig, MultiHead
 from core.attention.projections.multi_head import GroupedQuery
 
 LAMBDA_STD = 0.1  # of the vectors that make a differential layer's λ, as training starts them

@@ -20,6 +20,18 @@ from core.pretrained import (
     model_inputs,
     reject_if,
 )
+from dashboard.draw.grids import (
+    SENTENCE_STYLE,
+    bar_figure,
+    bars,
+    effect_grid,
+    head_bars,
+    query_lines,
+    relation_dots,
+    role_figure,
+    role_grid,
+    share_grid,
+)
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,

@@ -30,6 +30,24 @@ from dashboard.draw.components import (
     describe,
     source_of,
 )
+from dashboard.draw.curves import (
+    FLOOR,
+    Curve,
+    Scale,
+    balanced_points,
+    bounds,
+    curve_rows,
+    fixed_chart,
+    legend,
+    line_chart,
+    lines,
+    loss_curves,
+    points,
+    seed_marks,
+    seeds,
+    size_figure,
+    step_chart,
+)
 from dashboard.draw.figures import (
     BAR,
     CATEGORIES,
@@ -93,8 +111,23 @@ from dashboard.draw.formats import (
     shorten,
     signed,
 )
+from dashboard.draw.page_views import (
+    dials,
+    sample_pairs,
+    sketch,
+    translation_view,
+    tree_spots,
+    tree_view,
+    wavelength_text,
+)
+from dashboard.draw.picture_files import (
+    csv_file,
+)
 from dashboard.navigation import step_of
 from dashboard.server.cache import cached, measurements, model, remembered, shared, store
+from dashboard.ui.export import (
+    begin_before_title,
+)
 from dashboard.ui.links import (
     BOUND,
     BUILT,

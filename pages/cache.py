@@ -22,13 +22,13 @@ from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
 from core.studies import decode as study
 from core.studies.efficient import machine
 from core.tokens import token_text
-from dashboard.draw.curves import Curve, line_chart, size_figure
 from dashboard.page import (
     BAR,
     CATEGORIES,
     HERE,
     PICK,
     Cell,
+    Curve,
     Fields,
     Ink,
     MultiSelect,
@@ -51,6 +51,7 @@ from dashboard.page import (
     duration,
     fact,
     fragment,
+    line_chart,
     model as loaded_model,
     number,
     operations,
@@ -61,6 +62,7 @@ from dashboard.page import (
     predict,
     shared,
     shown_errors,
+    size_figure,
     source_of,
     source_panel,
     table,

@@ -8,9 +8,20 @@ import streamlit as st
 
 from core.attention import AXES, AttentionConfig
 from core.attention.presets.base import name as choice_name
-from core.models.cards import CARDS, LENGTHS, LONG, SHORT, cache, card, curve, curves
-from core.models.cards.base import KINDS, AttentionLayer, Kind, ModelCard
-from dashboard.draw.curves import size_figure
+from core.models.cards import (
+    CARDS,
+    KINDS,
+    LENGTHS,
+    LONG,
+    SHORT,
+    AttentionLayer,
+    Kind,
+    ModelCard,
+    cache,
+    card,
+    curve,
+    curves,
+)
 from dashboard.page import (
     CATEGORIES,
     HERE,
@@ -34,6 +45,7 @@ from dashboard.page import (
     paragraph,
     percent,
     plain,
+    size_figure,
     source_of,
     source_panel,
     step_of,

@@ -31,7 +31,6 @@ from core.interpret.circuits import (
     thin_svd,
     token_of,
 )
-from dashboard.draw.grids import effect_grid
 from dashboard.inside import (
     STREAMS,
     Head,
@@ -40,6 +39,7 @@ from dashboard.inside import (
     choose_head,
     choose_model,
     current_head,
+    effect_grid,
     input_errors,
     is_small,
     load_model,

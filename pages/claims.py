@@ -33,15 +33,15 @@ from core.claims.run import ClaimConfig, Group, find_group
 from core.entries import ConfigError, refuse_if
 from core.runs.worker import machine
 from core.training.seed_stats import SeedStats
-from dashboard.draw.curves import FLOOR, Curve, bounds, legend, line_chart, seed_marks
-from dashboard.draw.page_views import sketch
 from dashboard.draw.pictures import render
 from dashboard.page import (
     DASHES,
+    FLOOR,
     HERE,
     PERCENTAGES,
     PICK,
     Cell,
+    Curve,
     Fields,
     Ink,
     Question,
@@ -53,6 +53,7 @@ from dashboard.page import (
     about_duration,
     add_script,
     as_text,
+    bounds,
     caption,
     chart_title,
     details,
@@ -62,6 +63,8 @@ from dashboard.page import (
     fragment,
     guide_is_hidden,
     is_new,
+    legend,
+    line_chart,
     link_value,
     number,
     one_of,
@@ -71,6 +74,8 @@ from dashboard.page import (
     placeholder,
     plain,
     predict,
+    seed_marks,
+    sketch,
     source_panel,
     step_of,
     table,

@@ -19,11 +19,11 @@ from core.attention import (
     Entry,
     check_sizes,
     entry,
+    exact,
     heads_that_divide,
     preset,
 )
 from core.attention.cost import ClosedFormCost, Measurement, closed_form_cost
-from core.attention.kernels.exact import exact
 from core.attention.masks import COMPOSITIONS
 from core.entries import quote, refuse_if
 from core.interpret import trace as analysis

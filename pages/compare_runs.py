@@ -10,12 +10,12 @@ import streamlit as st
 
 from core.serialization import OLD_NAMES
 from core.studies import runs as compute
-from dashboard.draw.curves import Curve
 from dashboard.page import (
     HERE,
     KEEP,
     MINUS,
     Cell,
+    Curve,
     Fields,
     Frames,
     Ink,

@@ -58,7 +58,6 @@ from core.interpret.roles import ROLES
 from core.pretrained.load import maps_bytes
 from core.runs.runs import Run, list_runs
 from core.tasks import reading
-from dashboard.draw.picture_files import csv_file
 from dashboard.inside import (
     KIND_HELP,
     KINDS,
@@ -104,6 +103,7 @@ from dashboard.page import (
     axis_style,
     byte_size,
     caption,
+    csv_file,
     details,
     draw_chart,
     fact,

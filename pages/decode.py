@@ -37,7 +37,6 @@ from core.studies.decode import (
 from core.tasks import Task, task_of
 from core.tokens import token_text
 from dashboard.draw.grids import tiles
-from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.page import (
     HERE,
     Cell,
@@ -50,6 +49,7 @@ from dashboard.page import (
     Values,
     add_script,
     attention_view,
+    begin_before_title,
     between,
     caption,
     duration,
@@ -67,6 +67,8 @@ from dashboard.page import (
     take_link,
     theme,
     title,
+    tree_spots,
+    tree_view,
     write_link,
 )
 from dashboard.server import cache
@@ -78,7 +80,6 @@ from dashboard.ui.decoding import (
     search_fields,
     sources,
 )
-from dashboard.ui.export import begin_before_title
 from dashboard.ui.models import one_thread
 from dashboard.ui.runs import EXAMPLE_RUNS, HERE as RUNS_HERE, LAST, path_code
 

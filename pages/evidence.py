@@ -13,8 +13,6 @@ from core.pretrained.attention_recorder import NO_HEADS, HeadSet
 from core.pretrained.generate import display_names
 from core.pretrained.reading import with_sink
 from core.ranks import kendall
-from dashboard.draw.grids import bar_figure
-from dashboard.draw.picture_files import csv_file
 from dashboard.inside import (
     WRITES,
     ModelChoice,
@@ -24,6 +22,7 @@ from dashboard.inside import (
     Reading,
     answer_cell,
     answer_study,
+    bar_figure,
     baseline_of,
     choose_model,
     effect_chart,
@@ -54,6 +53,7 @@ from dashboard.page import (
     add_script,
     attention_view,
     caption,
+    csv_file,
     details,
     distinct,
     draw_chart,

@@ -30,12 +30,12 @@ from core.pretrained.finetune_run import config_of, make_trainer
 from core.runs.worker import line
 from core.tasks.reading import MAX_SIGNS, read
 from core.training import AUTO, Prediction, devices
-from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
 from dashboard.draw.tables import confusion, html_table
 from dashboard.page import (
     HERE,
     READS,
     Cell,
+    Curve,
     Fields,
     Frames,
     Ink,
@@ -47,6 +47,7 @@ from dashboard.page import (
     Tile,
     Values,
     add_script,
+    balanced_points,
     caption,
     chart_title,
     details,
@@ -55,12 +56,14 @@ from dashboard.page import (
     field_error,
     forget_other_runs,
     link_value,
+    loss_curves,
     multiples,
     number,
     one_of,
     percent,
     placeholder,
     plain,
+    points,
     sources,
     step_of,
     theme,

@@ -24,7 +24,6 @@ from core.pretrained.generate import (
     step_probabilities,
     token_names,
 )
-from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.inside import (
     WRITES,
     AttentionMap,
@@ -74,6 +73,8 @@ from dashboard.page import (
     text_on,
     theme,
     title,
+    tree_spots,
+    tree_view,
     write_linked,
     write_pair,
 )

@@ -17,7 +17,6 @@ from core.seeding import pooled_layer
 from core.studies import heads
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw import formats
-from dashboard.draw.curves import seed_marks
 from dashboard.page import (
     CATEGORIES,
     HERE,
@@ -41,6 +40,7 @@ from dashboard.page import (
     Values,
     add_script,
     attention_import,
+    begin_before_title,
     byte_size,
     cached,
     caption,
@@ -60,6 +60,7 @@ from dashboard.page import (
     predict,
     read_linked,
     read_start,
+    seed_marks,
     shared as shared_result,
     shown_errors,
     source_of,
@@ -71,7 +72,6 @@ from dashboard.page import (
     write_linked,
     write_start,
 )
-from dashboard.ui.export import begin_before_title
 from dashboard.ui.mechanism import D_MODELS, keep_heads, note_heads
 from dashboard.ui.models import EMBEDDED, one_thread, study_of
 

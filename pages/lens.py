@@ -15,7 +15,6 @@ from core.interpret import lens as study
 from core.interpret.evidence import Question
 from core.pretrained.generate import mask_position, output_id, token_names
 from dashboard.draw import figures
-from dashboard.draw.grids import bar_figure
 from dashboard.inside import (
     KINDS,
     NOTHING,
@@ -25,6 +24,7 @@ from dashboard.inside import (
     PretrainedError,
     answer_cell,
     answer_study,
+    bar_figure,
     baseline_of,
     choose_model,
     effect_chart,

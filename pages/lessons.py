@@ -12,10 +12,10 @@ import segno
 import streamlit as st
 
 from core.files import hosted, sentence_of
-from dashboard.draw.picture_files import csv_file
 from dashboard.page import (
     BOUND,
     KEEP,
+    csv_file,
     fragment,
     link_value,
     percent,

@@ -9,8 +9,18 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from core.attention import AXES, AttentionConfig, Choice, Entry, Param, entry
-from core.attention.config import example, example_config, needs, refusals
+from core.attention import (
+    AXES,
+    AttentionConfig,
+    Choice,
+    Entry,
+    Param,
+    entry,
+    example,
+    example_config,
+    needs,
+    refusals,
+)
 from core.attention.cost import parameters
 from core.entries import Value, complete
 from core.interpret import trace as analysis

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.attention import AXES, Choice, entry
-from core.attention.basics import Softmax
+from core.attention import AXES, Choice, Softmax, entry
 from core.attention.normalizers import Entmax, Hard, Sigmoid, Sink, TopK
 from core.entries import refuse_if
 from core.studies.scores import (
@@ -23,13 +22,13 @@ from core.studies.scores import (
     normalizer_of,
     sweep,
 )
-from dashboard.draw.curves import Curve, curve_rows, fixed_chart
 from dashboard.page import (
     HERE,
     PICK,
     SIGNED,
     WEIGHTS,
     Cell,
+    Curve,
     Fields,
     Ink,
     MultiSelect,
@@ -44,9 +43,11 @@ from dashboard.page import (
     cached,
     caption,
     coloured,
+    curve_rows,
     details,
     draw_chart,
     fact,
+    fixed_chart,
     fragment,
     latex,
     latex_signed as signed,

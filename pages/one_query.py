@@ -17,17 +17,16 @@ from core.attention import (
     Choice,
     ConfigError,
     entry,
+    exact,
     heads_that_divide,
     preset,
     reference,
 )
-from core.attention.kernels.exact import exact
 from core.attention.positions import enters, entries_of
 from core.entries import complete
 from core.seeding import seeded_layer
 from core.studies import heads as study
 from core.tokens import SENTENCE, labels, tokenize
-from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.step_view import (
     MAP_CELLS,
     Reading,
@@ -39,6 +38,7 @@ from dashboard.draw.step_view import (
 from dashboard.page import (
     HERE,
     Cell,
+    Curve,
     Fields,
     Ink,
     Move,
@@ -68,6 +68,7 @@ from dashboard.page import (
     latex,
     latex_signed as signed,
     layer,
+    line_chart,
     link_value,
     listed,
     mask_latex,

@@ -22,12 +22,11 @@ from core.attention.positions.rotary import Position
 from core.seeding import seeded_layer
 from core.studies import order as study
 from core.tokens import SENTENCE, labels, tokenize
-from dashboard.draw.curves import Curve, line_chart
-from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
 from dashboard.page import (
     BOUND,
     HERE,
     Cell,
+    Curve,
     Fields,
     Ink,
     Move,
@@ -42,11 +41,13 @@ from dashboard.page import (
     Values,
     add_script,
     attention_import,
+    begin_before_title,
     between,
     cached,
     caption,
     cut,
     details,
+    dials,
     difference_map,
     draw_chart,
     entries_panel,
@@ -54,6 +55,7 @@ from dashboard.page import (
     fragment,
     is_text,
     latex,
+    line_chart,
     link_value,
     listed,
     multiples,
@@ -64,6 +66,7 @@ from dashboard.page import (
     predict,
     read_linked,
     read_start,
+    sample_pairs,
     settings_panel,
     shown_errors,
     source_of,
@@ -71,10 +74,10 @@ from dashboard.page import (
     theme,
     title,
     try_this,
+    wavelength_text,
     write_linked,
     write_start,
 )
-from dashboard.ui.export import begin_before_title
 from dashboard.ui.mechanism import D_MODELS, draw_parts, keep_heads, note_heads, params_of
 from dashboard.ui.models import one_thread
 from dashboard.ui.run_setup import train_with

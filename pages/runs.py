@@ -20,10 +20,10 @@ from core.runs.store import StoreError, bring, copier
 from core.runs.worker import line
 from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES
-from dashboard.draw.curves import Curve, loss_curves, points
 from dashboard.page import (
     CATEGORIES,
     HERE,
+    Curve,
     Fields,
     Number,
     Script,
@@ -41,11 +41,13 @@ from dashboard.page import (
     flash,
     flash_errors,
     link_value,
+    loss_curves,
     number,
     paragraph,
     percent,
     plain,
     plural,
+    points,
     pop_flash,
     source_panel,
     step_of,

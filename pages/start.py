@@ -10,7 +10,6 @@ import numpy as np
 import streamlit as st
 
 from core.studies import start
-from dashboard.draw.page_views import translation_view
 from dashboard.page import (
     BAR,
     HERE,
@@ -39,6 +38,7 @@ from dashboard.page import (
     sync_visits,
     theme,
     title,
+    translation_view,
     try_this,
 )
 from dashboard.ui import bars

@@ -56,8 +56,6 @@ from core.training.sweeps import (
     value_text,
     vary,
 )
-from dashboard.draw.curves import Scale, lines, seeds
-from dashboard.draw.picture_files import csv_file
 from dashboard.page import (
     BOUND,
     HERE,
@@ -65,6 +63,7 @@ from dashboard.page import (
     Cell,
     Fields,
     Number,
+    Scale,
     Script,
     Segmented,
     Select,
@@ -73,11 +72,13 @@ from dashboard.page import (
     by_history,
     caption,
     config_error,
+    csv_file,
     details,
     draw_chart,
     fact,
     field_error,
     flash_errors,
+    lines,
     number,
     paragraph,
     placeholder,
@@ -85,6 +86,7 @@ from dashboard.page import (
     plural,
     room,
     score,
+    seeds,
     shown_errors,
     sources,
     step_of,

@@ -15,11 +15,11 @@ from core.attention import (
     AttentionConfig,
     Choice,
     ConfigError,
+    distinct_names,
     entry,
     heads_that_divide,
     preset,
 )
-from core.attention.presets import distinct_names
 from core.entries import Param, Value
 from core.memory import is_small
 from core.models import (
@@ -58,12 +58,14 @@ from core.training import (
     train,
 )
 from dashboard.draw import grids, tables
-from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
 from dashboard.page import (
+    BUILT,
+    BUILT_THEN,
     HERE,
     KEEP,
     READS,
     Cell,
+    Curve,
     Fields,
     Ink,
     Move,
@@ -76,6 +78,7 @@ from dashboard.page import (
     add_script,
     attention_import,
     attention_view,
+    balanced_points,
     between,
     caption,
     chart_title,
@@ -90,6 +93,7 @@ from dashboard.page import (
     lazy_panel,
     link_param,
     link_value,
+    loss_curves,
     number,
     one_of,
     paragraph,
@@ -99,6 +103,7 @@ from dashboard.page import (
     placeholder,
     plain,
     plural,
+    points,
     predict,
     room,
     score,
@@ -116,7 +121,6 @@ from dashboard.page import (
 from dashboard.server import cache, jobs
 from dashboard.server.jobs import LimitReached, max_run_seconds, max_run_steps, within
 from dashboard.ui import run_setup, runs
-from dashboard.ui.links import BUILT, BUILT_THEN
 from dashboard.ui.mechanism import (
     dated,
     fit_heads,

@@ -26,13 +26,13 @@ from core.pretrained.generate import (
 )
 from core.studies import use_model as study
 from dashboard.draw import figures
-from dashboard.draw.grids import bars
 from dashboard.inside import (
     ModelChoice,
     ModelInputs,
     ModelRef,
     Pretrained,
     PretrainedError,
+    bars,
     baseline_of,
     choose_model,
     import_block,

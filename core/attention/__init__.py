@@ -1,16 +1,50 @@
 """The front door: attend is the function, Attention the layer, AttentionConfig the six choices."""
 
-from core.attention.basics import Cache
-from core.attention.config import AXES, AttentionConfig, check_sizes, entry, heads_that_divide
-from core.attention.kernels.exact import LayerSteps, RecordedSteps, Steps
+from core.attention.basics import Cache, MultiHead, Normalizer, ScoreBlock, Softmax
+from core.attention.config import (
+    AXES,
+    AttentionConfig,
+    check_sizes,
+    entry,
+    example,
+    example_config,
+    heads_that_divide,
+    needs,
+    refusals,
+)
+from core.attention.kernels.exact import OF_QUERIES, LayerSteps, RecordedSteps, Steps, exact
 from core.attention.kernels.softmax import why_not_fused
 from core.attention.layer import Attention, attend
-from core.attention.presets import PRESETS, preset, preset_of
+from core.attention.presets import (
+    LAYER_PATTERNS,
+    PRESETS,
+    LayerPattern,
+    attention_name,
+    choice_name,
+    distinct_names,
+    preset,
+    preset_of,
+)
 from core.attention.presets.base import Preset
 from core.attention.register import register
 from core.entries import Choice, ConfigError, Entry, Param
 
 __all__ = [
+    "distinct_names",
+    "choice_name",
+    "attention_name",
+    "LayerPattern",
+    "LAYER_PATTERNS",
+    "exact",
+    "OF_QUERIES",
+    "refusals",
+    "needs",
+    "example_config",
+    "example",
+    "Softmax",
+    "ScoreBlock",
+    "Normalizer",
+    "MultiHead",
     "AXES",
     "PRESETS",
     "Attention",

@@ -1,6 +1,9 @@
 """Models around the attention layer: each takes any attention that makes sense in it."""
 
 from core.models.base import (
+    BOUNDS,
+    LONGEST,
+    PATTERN_FIELDS,
     RECURRENT,
     STACKED,
     EncoderOutput,
@@ -9,16 +12,22 @@ from core.models.base import (
     ModelOutput,
     Seq2Seq,
     Shape,
+    hooked,
     map_tokens,
     sentence_spans,
 )
-from core.models.recurrent import Hierarchical, HybridSeq2Seq, RecurrentSeq2Seq
+from core.models.recurrent import Hierarchical, HybridSeq2Seq, Level, RecurrentSeq2Seq
 from core.models.transformer import (
     Classifier,
     Decoder,
+    DecoderLayer,
+    DepthAttention,
     Encoder,
+    EncoderLayer,
     Forecaster,
     OneToken,
+    Residual,
+    StreamMixing,
     TransformerSeq2Seq,
     encoder_masks,
     exact_fallbacks,
@@ -43,6 +52,16 @@ def build_model(config: ModelConfig, shape: Shape) -> Model:
 
 
 __all__ = [
+    "StreamMixing",
+    "Residual",
+    "EncoderLayer",
+    "DepthAttention",
+    "DecoderLayer",
+    "Level",
+    "hooked",
+    "PATTERN_FIELDS",
+    "LONGEST",
+    "BOUNDS",
     "MODELS",
     "RECURRENT",
     "STACKED",

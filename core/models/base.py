@@ -15,10 +15,9 @@ from msgspec import Meta
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from core.attention import AttentionConfig, Steps, entry
+from core.attention import AttentionConfig, Steps, distinct_names, entry
 from core.attention.masks import MASKS, build_mask
 from core.attention.positions import POSITIONS
-from core.attention.presets import distinct_names
 from core.entries import Choice, ConfigError, check_fields, find, quote, refuse_if
 from core.serialization import bounds, check_types
 from core.tokens import token_text

@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from core.attention import Attention, AttentionConfig, Steps
-from core.attention.kernels.exact import OF_QUERIES
+from core.attention import OF_QUERIES, Attention, AttentionConfig, Steps
 from core.entries import refuse_if
 from core.models.base import (
     EncoderOutput,

@@ -11,7 +11,10 @@ from core.pretrained.base import (
     wrap_errors,
 )
 from core.pretrained.generate import (
+    SearchSettings,
     answer,
+    decode_text,
+    generate,
     mask_word,
     maskable_words,
     output_id,
@@ -21,6 +24,7 @@ from core.pretrained.generate import (
 from core.pretrained.load import (
     LAB_MODELS,
     MINILM,
+    MINILM_SHA256,
     WRITER,
     lab_models,
     load_folder,
@@ -33,6 +37,10 @@ from core.pretrained.load import (
 from core.pretrained.reading import LayerQKV, encode, forward, layer_qkv, read, sampling_rate
 
 __all__ = [
+    "MINILM_SHA256",
+    "generate",
+    "decode_text",
+    "SearchSettings",
     "Array",
     "ModelInputs",
     "LayerQKV",

@@ -24,8 +24,8 @@ from torch import nn
 
 from core.attention import AttentionConfig, Choice, ConfigError
 from core.entries import quote_name
-from core.models.cards import TABLE
-from core.models.cards.base import (
+from core.models.cards import (
+    TABLE,
     AttentionLayer,
     Block,
     Extra,

@@ -21,8 +21,7 @@ from core.pretrained.load import load_folder
 from core.pretrained.reading import tokenizer_of
 from core.runs.runs import Run, open_run
 from core.runs.worker import line
-from core.tasks import Batch, Task, Vocabulary, make_task, task_entry
-from core.tasks.base import BOS, SPECIALS, UNK
+from core.tasks import BOS, SPECIALS, UNK, Batch, Task, Vocabulary, make_task, task_entry
 from core.training.evaluate import Record
 
 # The model card of an exported run: README.md with the Hub's metadata, written from the run's own records.

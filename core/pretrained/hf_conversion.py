@@ -13,9 +13,7 @@ from torch import Tensor
 
 from core.attention import AXES, Choice
 from core.entries import complete
-from core.models import ModelConfig, Shape, build_model
-from core.models.base import PATTERN_FIELDS
-from core.models.transformer import Decoder
+from core.models import PATTERN_FIELDS, Decoder, ModelConfig, Shape, build_model
 from core.pretrained.base import reject_if
 from core.pretrained.load import LAB_MODELS, WRITER
 from core.seeding import seeded_rng

@@ -30,8 +30,7 @@ from core.models.decoding import (
 from core.pretrained.hf_conversion import SEEDED, TRAINED, encode, load_lab_decoder
 from core.runs.runs import LISTED, Run, list_runs
 from core.studies.efficient import Saved, alone, save
-from core.tasks import Example, Task
-from core.tasks.base import score
+from core.tasks import Example, Task, score
 
 HELD_OUT = 40  # held-out sources offered
 READ, LONGEST = 24, 80  # tokens of a text that are read, that are added

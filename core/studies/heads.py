@@ -26,13 +26,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from core.attention import Attention, AttentionConfig, Choice, ConfigError, Steps, attend
-from core.attention.basics import MultiHead
+from core.attention import Attention, AttentionConfig, Choice, ConfigError, MultiHead, Steps, attend
 from core.attention.projections.combined import Differential
 from core.entries import quote
 from core.interpret import trace as analysis
-from core.pretrained import Pretrained, layer_qkv, load_minilm
-from core.pretrained.load import MINILM, MINILM_SHA256
+from core.pretrained import MINILM, MINILM_SHA256, Pretrained, layer_qkv, load_minilm
 from core.seeding import pooled_layer, seeded_generator, seeded_layer, seeded_normal, seeded_rng
 from core.studies.efficient import Saved, save
 from core.tokens import embed, labels

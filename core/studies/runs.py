@@ -14,9 +14,15 @@ from torch import Tensor, nn
 from core.attention import ConfigError
 from core.entries import refuse_if
 from core.interpret.trace import AttentionMap, AttentionTrace, Head
-from core.models import Model, ModelConfig, map_tokens
-from core.models.base import hooked
-from core.models.transformer import DepthAttention, Residual, StreamMixing
+from core.models import (
+    DepthAttention,
+    Model,
+    ModelConfig,
+    Residual,
+    StreamMixing,
+    hooked,
+    map_tokens,
+)
 from core.runs.runs import Run
 from core.runs.sweeps import MEASURES as SWEEP_MEASURES, Outcome, Sweep, sweep_comparisons
 from core.studies.decode import Checkpoint

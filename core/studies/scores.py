@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.attention import AXES, AttentionConfig, Choice, ConfigError, entry
-from core.attention.basics import Normalizer
+from core.attention import AXES, AttentionConfig, Choice, ConfigError, Normalizer, entry
 from core.attention.cost import Work, peak_bytes, workload
 from core.attention.properties import score_properties
 from core.interpret import trace as analysis

@@ -17,8 +17,7 @@ from core.pretrained.hf_conversion import load_lab_decoder
 from core.pretrained.load import WRITER
 from core.runs.runs import Run
 from core.seeding import seeded_rng
-from core.tasks import Example, Task, TaskConfig, make_task
-from core.tasks.base import PAD, SPECIALS
+from core.tasks import PAD, SPECIALS, Example, Task, TaskConfig, make_task
 from core.training.evaluate import objective, read_example
 
 BATCH, SEEDS, SEEDED = 8, 3, "seeded"

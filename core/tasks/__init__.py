@@ -7,6 +7,7 @@ from core.tasks.base import (
     BOS,
     EOS,
     PAD,
+    SPECIALS,
     UNK,
     Batch,
     Example,
@@ -14,11 +15,15 @@ from core.tasks.base import (
     TaskConfig,
     TaskEntry,
     Vocabulary,
+    balanced_accuracy,
+    bleu,
+    exact_match,
+    score,
 )
-from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT
+from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT, column_choice, column_names
 from core.tasks.recipes import Recipe
 from core.tasks.sequences import ADDITION, COPY, INDUCTION, RECALL, REVERSE, SERIES, SORT
-from core.tasks.tables import IRIS
+from core.tasks.tables import ALL, IRIS
 from core.tasks.text import DOCUMENTS, REPEATS, SENTENCES, STORIES, TOPICS
 from core.tasks.translation import DATES, DIGITS, LANGUAGE, NUMBERS, PICTURES
 
@@ -68,6 +73,14 @@ def task_of(config: TaskConfig) -> Task:
 
 
 __all__ = [
+    "ALL",
+    "column_names",
+    "column_choice",
+    "score",
+    "exact_match",
+    "bleu",
+    "balanced_accuracy",
+    "SPECIALS",
     "BOS",
     "EOS",
     "PAD",

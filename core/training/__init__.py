@@ -3,6 +3,8 @@
 from core.training.config import (
     AUTO,
     BOUNDS,
+    COMPARED_SECONDS,
+    COMPARED_STEPS,
     DEVICES,
     OPTIMIZERS,
     PRECISIONS,
@@ -28,6 +30,8 @@ from core.training.evaluate import (
 from core.training.loop import PASS, Session, prepare, train
 
 __all__ = [
+    "COMPARED_STEPS",
+    "COMPARED_SECONDS",
     "AUTO",
     "BOUNDS",
     "DEVICES",

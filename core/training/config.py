@@ -9,8 +9,7 @@ from msgspec import Meta
 
 from core.attention.presets import LayerPattern
 from core.entries import check_fields, refuse_if
-from core.models import ModelConfig
-from core.models.base import RECURRENT
+from core.models import RECURRENT, ModelConfig
 from core.models.cards.base import ModelCard
 from core.serialization import bounds, check_types, renamed
 from core.tasks import Task, TaskConfig, make_task, reading

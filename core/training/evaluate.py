@@ -18,8 +18,18 @@ from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.models import Model, ModelConfig, map_tokens
 from core.models.decoding import EOS, greedy
 from core.serialization import LARGEST, OLD_NAMES, Count, read, renamed
-from core.tasks import PAD, UNK, Batch, Example, Task, TaskConfig, make_task, task_of
-from core.tasks.base import balanced_accuracy, score
+from core.tasks import (
+    PAD,
+    UNK,
+    Batch,
+    Example,
+    Task,
+    TaskConfig,
+    balanced_accuracy,
+    make_task,
+    score,
+    task_of,
+)
 
 Letters = Annotated[str, msgspec.Meta(pattern=r"^[^\ud800-\udfff]*$")]  # that UTF-8 can write
 

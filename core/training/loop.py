@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from core.attention import Attention
-from core.models import Model, build_model
-from core.models.base import hooked
+from core.models import Model, build_model, hooked
 from core.serialization import renamed
 from core.tasks import Example, Task, make_task
 from core.training.config import RunConfig, resolve_device

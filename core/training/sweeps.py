@@ -4,13 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from core.attention import AXES, AttentionConfig, Choice, ConfigError
+from core.attention import (
+    AXES,
+    LAYER_PATTERNS,
+    AttentionConfig,
+    Choice,
+    ConfigError,
+    LayerPattern,
+    attention_name,
+    choice_name,
+)
 from core.attention.cost import ShapesOnly
-from core.attention.presets import LAYER_PATTERNS, LayerPattern, attention_name, choice_name
 from core.entries import LONGEST_QUOTE, check_fields, complete, quote, refuse_if
 from core.models import ModelConfig, build_model
-from core.models.cards import CARDS
-from core.models.cards.base import ModelCard
+from core.models.cards import CARDS, ModelCard
 from core.serialization import check_types, convert, renamed
 from core.tasks import TaskConfig, make_task, task_entry, task_of
 from core.training.config import (

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.training.seed_stats import Line, SeedStats
 from dashboard.draw.figures import (
     CATEGORIES,
     DASHES,
@@ -39,6 +38,11 @@ from dashboard.draw.formats import byte_size, number, percent, percent as as_per
 
 if TYPE_CHECKING:  # at run time torch would come with them
     from core.training.evaluate import Record
+    from core.training.seed_stats import Line, SeedStats
+
+    SeedRow = tuple[
+        str, SeedStats, str, str
+    ]  # its name, the numbers of its seeds, colour and shape
 
 HEIGHT = 240  # pixels
 FLOOR = 1e-9  # the smallest value that a logarithmic axis shows
@@ -404,9 +408,6 @@ def balanced_points(records: Sequence[Record]) -> Points:
 
 
 # Rows of marks: every seed of a value or condition, over the interval of their mean.
-
-
-SeedRow = tuple[str, SeedStats, str, str]  # its name, the numbers of its seeds, colour and shape
 
 
 def seed_marks(

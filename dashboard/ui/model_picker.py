@@ -42,6 +42,7 @@ from dashboard.page import (
     BOUND,
     CATEGORIES,
     PICKED,
+    Pair,
     Spec,
     byte_size,
     cached,
@@ -62,7 +63,6 @@ from dashboard.page import (
 )
 from dashboard.server.jobs import LimitReached, admit_upload
 from dashboard.server.visitors import MB, at_most, is_local, me
-from dashboard.ui.links import Pair
 from dashboard.ui.models import (
     EMBEDDED,
     SUGGESTED,

@@ -15,15 +15,11 @@ from typing import Any
 
 import streamlit as st
 
-from core.attention import AttentionConfig, Choice, ConfigError
-from core.attention.presets import distinct_names
+from core.attention import AttentionConfig, Choice, ConfigError, distinct_names
 from core.entries import Param, Value
-from core.models import ModelConfig
-from core.models.base import BOUNDS, LONGEST, STACKED
+from core.models import BOUNDS, LONGEST, STACKED, ModelConfig
 from core.models.cards.base import ModelCard
-from core.tasks import TASKS, TaskConfig, make_task, reading
-from core.tasks.own import column_choice, column_names
-from core.tasks.tables import ALL
+from core.tasks import ALL, TASKS, TaskConfig, column_choice, column_names, make_task, reading
 from core.training.config import card_recipe
 from core.training.sweeps import PATTERNS, SAME, value_text
 from dashboard.page import (

@@ -15,8 +15,7 @@ import streamlit as st
 from safetensors import SafetensorError, safe_open
 from streamlit.delta_generator import DeltaGenerator
 
-from core.attention import ConfigError
-from core.attention.config import entry
+from core.attention import ConfigError, entry
 from core.attention.cost import ShapesOnly
 from core.entries import quote_name
 from core.files import folder_bytes, hosted, runs_folder, seconds_of, text_of
@@ -28,18 +27,20 @@ from core.runs.folder import Details, Status, open_index, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs
 from core.tasks import Example, Task, TaskConfig, task_entry, task_of
 from core.training import KINDS, Record, RunConfig, axis_tokens, one_a_step, watched_examples
-from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.page import (
     Cell,
+    Curve,
     Ink,
     about_duration,
     by_history,
     draw_chart,
     flash_errors,
+    legend,
     plain,
     plural,
     pop_flash,
     split_data,
+    step_chart,
     theme,
 )
 from dashboard.server import jobs

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 
-from core.attention import Attention
-from core.attention.basics import ScoreBlock
+from core.attention import Attention, ScoreBlock
 from core.attention.masks.patterns import Mask, causal
 from core.claims.base import (
     Claim,
@@ -30,8 +29,7 @@ from core.claims.base import (
 )
 from core.claims.experiment import Trained, after_training, fit, numbers
 from core.entries import Param
-from core.models import Model, ModelConfig
-from core.models.recurrent import Level
+from core.models import Level, Model, ModelConfig
 from core.ranks import kendall
 from core.seeding import seeded_normal, seeded_rng
 from core.tasks import Batch, Task, TaskConfig, make_task

@@ -37,13 +37,10 @@ from core.claims.experiment import (
     trained_for,
 )
 from core.entries import Param
-from core.models import Model, ModelConfig
-from core.models.base import Seq2Seq
+from core.models import Model, ModelConfig, Residual, Seq2Seq
 from core.models.decoding import Hypothesis, Prompt, beam
-from core.models.transformer import Residual
 from core.seeding import seeded_normal
-from core.tasks import Example, Task, TaskConfig, make_task
-from core.tasks.base import bleu, exact_match
+from core.tasks import Example, Task, TaskConfig, bleu, exact_match, make_task
 from core.tasks.text import TextTask
 from core.training.config import RunConfig
 from core.training.evaluate import objective, until

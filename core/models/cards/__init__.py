@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.attention import AttentionConfig, Choice
-from core.models.cards.base import AttentionLayer, Block, Extra, FeedForward, ModelCard, stack
+from core.models.cards.base import (
+    KINDS as KINDS,
+    AttentionLayer,
+    Block,
+    Extra,
+    FeedForward,
+    Kind as Kind,
+    ModelCard,
+    count_parameters as count_parameters,
+    repeat_of as repeat_of,
+    stack,
+)
 
 TABLE = Path(__file__).with_name("published.json")
 DEFAULTS = "the defaults of its class in transformers"
