@@ -176,7 +176,7 @@ def read_bytes(path: Path) -> bytes | None:
     return None
 
 
-def modified(path: Path, missing: float = 0.0) -> float:
+def modified(path: Path | os.DirEntry[str], missing: float = 0.0) -> float:
     """When a file or folder was last changed, in seconds since 1970; `missing` where there is none."""
     try:
         return path.stat().st_mtime

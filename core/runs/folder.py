@@ -5,29 +5,31 @@ A node reads the status first, then checkpoints, records and frames; the server 
 back is therefore always a state in which a killed worker could have left the folder: no checkpoint without its records,
 no record without its frame.
 
-The index of a folder of runs is one SQLite file beside them, a cache that may be deleted at any time: the folders stay
-the truth. A refresh lists the folder once, and then reads of its runs only what can have changed: new ones, those that
-have not ended, those in the journal (to which whoever changes a run appends its id), and some others in turn, so that
-what another program changed is noticed too. Few runs need no file: their index is in memory.
+The index of a folder of runs is in memory, and of many runs also in one file beside them, from which the next process
+begins. Either is a cache: the folders stay the truth. Whoever changes a run replaces a file of its folder, whose time the
+system then sets.
 """
 
 import json
 import os
 import re
-import sqlite3
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from filelock import FileLock, Timeout
 
 from core.files import (
     folder_bytes,
     is_full,
+    modified,
     read_checked,
     read_object,
     seconds_of,
@@ -42,7 +44,6 @@ ENDED = ("finished", "stopped", "paused", "failed")
 RUN_ID = re.compile(
     r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}([0-9a-f]{32})?"
 )  # the longer one cannot be guessed
-JOURNAL = ".changes"  # in a folder of runs that has an index: the ids of the runs that were changed
 STATUS = {"state", "message", "pid", "at"}
 DAMAGED = (
     "The file of its state was damaged. All that it saved is there; Continue takes it up again."
@@ -120,7 +121,7 @@ class RunFolder:
                 self.path / "status.json", "r+b"
             ) as file:  # in its place, which takes no room
                 file.write(text.ljust(os.fstat(file.fileno()).st_size))
-        self._note_change()
+            os.utime(self.path)
 
     def _write(self, name: str, data: bytes) -> None:
         """Replace a file; FileNotFoundError in words where the run was deleted, whose folder is not made again."""
@@ -137,15 +138,6 @@ class RunFolder:
         data = {**self.metadata(), **values}
         data = {key: value for key, value in data.items() if value is not None}
         self._write("run.json", json.dumps(data, indent=1).encode())
-        self._note_change()
-
-    def _note_change(self) -> None:
-        with suppress(OSError):
-            file = os.open(self.path.parent / JOURNAL, os.O_WRONLY | os.O_APPEND)
-            try:
-                os.write(file, f"{self.id}\n".encode())
-            finally:
-                os.close(file)
 
     def request_stop(self, reason: str = "stop") -> None:
         """Request the worker to stop or (reason = "pause") to pause the run."""
@@ -308,21 +300,12 @@ def _rank(name: str) -> int:
     return 1 if name.endswith((".jsonl", ".f32")) else 2
 
 
-FILE, IN_MEMORY = ".index.sqlite", ":memory:"
-MAX_UNINDEXED = 100  # runs that are read each time
-TURN = 50  # further runs that a refresh compares with their folders
-MAX_JOURNAL = 1_000_000  # bytes
+FILE = ".index.json"
+MAX_UNSAVED = 100  # runs of which no file is written
+SAVE_SECONDS = 60.0  # between two files of an index
+TURN = 100  # further runs that a refresh compares with their folders
 FILL_SECONDS = 0.3
-WAIT_SECONDS = 10.0  # for another process that writes
-VERSION = 1
 STAMPED = ("status.json", "run.json", "metrics.jsonl", "checkpoints")
-TABLES = """
-CREATE TABLE runs(id TEXT PRIMARY KEY, stamp TEXT, state TEXT, at REAL, named INTEGER, bytes INTEGER,
-    text TEXT, task TEXT, config TEXT, score REAL, trained REAL, measured INTEGER) WITHOUT ROWID;
-CREATE INDEX by_state ON runs(state);
-CREATE INDEX by_task ON runs(task, score);
-CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-"""
 
 
 @dataclass(frozen=True)
@@ -337,142 +320,104 @@ class Details:
     trained: float = 0.0
     measured: bool = False
 
+    def has(self, words: Sequence[str]) -> bool:
+        return all(word in self.text for word in words)
 
-@dataclass(frozen=True)
+
+@dataclass
+class Row:
+    """A run as it was read: when its folder was changed, and what changes with its files; its state, since when,
+    and whether it has a name; its details and its bytes once they are known."""
+
+    changed: float
+    stamp: str
+    state: str
+    at: float
+    named: bool
+    details: Details | None = None
+    bytes: int | None = None
+
+
+@dataclass
 class RunIndex:
-    """The runs of a folder as of the last refresh, the newest first."""
+    """The runs of a folder as of the last refresh, by id."""
 
     root: Path
-    database: sqlite3.Connection
-    complete: bool = False  # whether every run was just read
+    rows: dict[str, Row] = field(default_factory=dict)
+    last: str = ""  # the last run of the turn before
+    saved: float = 0.0
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     def unfinished(self) -> list[str]:
         """The runs that wait or are under way."""
-        return self._ids(f"SELECT id FROM runs WHERE state NOT IN {ENDED} ORDER BY id")
+        return sorted(name for name, row in self.rows.items() if row.state not in ENDED)
 
-    def search(self, words: Sequence[str] = (), start: int = 0, count: int = -1) -> list[str]:
-        """The runs that have every word in their text, or as their id, the newest first; `count` from `start` on."""
-        where, values = _matching(words)
-        return self._ids(
-            f"SELECT id FROM runs WHERE {where} ORDER BY id DESC LIMIT ? OFFSET ?",
-            *values,
-            count,
-            start,
-        )
-
-    def count(self, words: Sequence[str] = ()) -> int:
-        """How many runs `search` finds."""
-        where, values = _matching(words)
-        return int(self._value(f"SELECT count(*) FROM runs WHERE {where}", *values))
+    def search(self, words: Sequence[str] = ()) -> list[str]:
+        """The runs that have every word in their text, or as their id, the newest first."""
+        return [
+            name
+            for name, row in sorted(self.rows.items(), reverse=True)
+            if (row.details or Details("")).has([word for word in words if word != name])
+        ]
 
     def best(self, task: str, config: str) -> str | None:
         """The run of this task with the best result among those with another config; of equals the faster."""
-        query = (
-            "SELECT id FROM runs WHERE task = ? AND config != ? AND score IS NOT NULL "
-            "ORDER BY score DESC, trained LIMIT 1"
-        )
-        return next(iter(self._ids(query, task, config)), None)
+        results = [
+            (-one.score, one.trained, name)
+            for name, row in self.rows.items()
+            if (one := row.details) and one.task == task
+            if one.config != config and one.score is not None
+        ]
+        return min(results)[-1] if results else None
 
     def first_measured(self, words: Sequence[str]) -> str | None:
         """The newest run of a search that has measured something."""
-        where, values = _matching(words)
-        query = f"SELECT id FROM runs WHERE measured AND {where} ORDER BY id DESC LIMIT 1"
-        return next(iter(self._ids(query, *values)), None)
-
-    def stamps(self) -> dict[str, str]:
-        """What changes with every run's files."""
-        return dict(self.database.execute("SELECT id, stamp FROM runs"))
+        details = ((name, self.rows[name].details) for name in self.search(words))
+        return next((name for name, one in details if one and one.measured), None)
 
     def sizes(self) -> dict[str, int]:
         """The bytes of every run; those that are not known are counted."""
-        self.database.executemany(
-            "UPDATE runs SET bytes = ? WHERE id = ?",
-            [
-                (folder_bytes(self.root / name), name)
-                for name in self._ids("SELECT id FROM runs WHERE bytes IS NULL")
-            ],
-        )
-        return dict(self.database.execute("SELECT id, bytes FROM runs"))
+        for name, row in self.rows.items():
+            row.bytes = folder_bytes(self.root / name) if row.bytes is None else row.bytes
+        return {name: row.bytes or 0 for name, row in self.rows.items()}
 
     def oldest_first(self) -> list[str]:
         """The ended runs in the order in which they may go: without a name, then with one, each the oldest first."""
-        return self._ids(f"SELECT id FROM runs WHERE state IN {ENDED} ORDER BY named, id")
+        ended = [(row.named, name) for name, row in self.rows.items() if row.state in ENDED]
+        return [name for _, name in sorted(ended)]
 
     def fill(self, describe: Callable[[str], Details], seconds: float = FILL_SECONDS) -> int:
         """Read the details of runs without any, the newest first, for some seconds; returns how many are left."""
-        missing = self._ids("SELECT id FROM runs WHERE text IS NULL ORDER BY id DESC")
-        rows, end = list[tuple[object, ...]](), time.monotonic() + seconds
-        for name in missing:
-            if len(rows) >= MAX_UNINDEXED and time.monotonic() > end:
-                break
-            rows.append((*astuple(describe(name)), name))
-        self.database.executemany(
-            "UPDATE runs SET text = ?, task = ?, config = ?, score = ?, trained = ?, "
-            "measured = ? WHERE id = ?",
-            rows,
-        )
-        return len(missing) - len(rows)
+        end = time.monotonic() + seconds
+        missing = [one for one in sorted(self.rows.items(), reverse=True) if one[1].details is None]
+        for count, (name, row) in enumerate(missing):
+            if count >= MAX_UNSAVED and time.monotonic() > end:
+                return len(missing) - count
+            row.details = describe(name)
+        return 0
 
     def refresh(self) -> None:
-        """Read what has changed in the folder."""
-        names, rows = run_names(self.root), self.stamps()
-        changed, check = self._journal()
-        suspects = rows.keys() if check else {*changed, *self.unfinished()}
-        if not self.complete:  # the next ones in turn
-            last = self._value("SELECT value FROM meta WHERE name = 'turn'") or ""
-            turn = self._ids("SELECT id FROM runs WHERE id > ? ORDER BY id LIMIT ?", last, TURN)
-            self.database.execute(
-                "INSERT OR REPLACE INTO meta VALUES ('turn', ?)", (turn[-1] if turn else "",)
-            )
-            suspects = suspects | set(turn)
-        stale = {
-            name
-            for name in suspects & rows.keys() & names
-            if rows[name] != stamp_of(self.root / name)
-        }
-        for name in stale | (rows.keys() ^ names) | (changed & names):
-            run = RunFolder(self.root / name)
-            stamp = stamp_of(run.path)
-            if not run.exists():
-                self.database.execute("DELETE FROM runs WHERE id = ?", (name,))
+        """Read what has changed: runs that are new or have not ended or whose folder was changed, and the next in turn,
+        so that what other programs change within a file is noticed too."""
+        changed = dict[str, float]()
+        with suppress(OSError), os.scandir(self.root) as entries:
+            changed = {one.name: modified(one) for one in entries if RUN_ID.fullmatch(one.name)}
+        turn = {*[name for name in sorted(changed) if name > self.last][:TURN]}
+        self.last = max(turn) if len(turn) == TURN else ""
+        self.rows = {name: row for name, row in self.rows.items() if name in changed}
+        for name, at in changed.items():
+            row = self.rows.get(name)
+            ended = row is not None and row.state in ENDED
+            if row and ended and row.changed == at and name not in turn:
                 continue
-            status, named = run.status(), bool(run.metadata().get("name"))
-            self.database.execute(
-                "INSERT OR REPLACE INTO runs(id, stamp, state, at, named) VALUES (?, ?, ?, ?, ?)",
-                (name, stamp, status.state, status.at, named),
-            )
-
-    def _journal(self) -> tuple[set[str], bool]:
-        """The runs in the journal since the last refresh; and whether all must be compared with their folders."""
-        path = self.root / JOURNAL
-        start = int(self._value("SELECT value FROM meta WHERE name = 'journal'") or 0)
-        try:
-            with open(path, "rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(start)
-                lines = file.read().decode("ascii", "replace").split("\n") if size > start else []
-        except OSError:
-            return set(), False
-        lost = size < start
-        if lost or size > MAX_JOURNAL:
-            with suppress(OSError):
-                os.truncate(path, 0)  # before the comparison, which finds what is written meanwhile
-            size = 0
-        if size != start:
-            self.database.execute("INSERT OR REPLACE INTO meta VALUES ('journal', ?)", (size,))
-        return {line for line in lines if RUN_ID.fullmatch(line)}, lost or size == 0 < start
-
-    def _ids(self, query: str, *values: object) -> list[str]:
-        return [row[0] for row in self.database.execute(query, values)]
-
-    def _value(self, query: str, *values: object) -> Any:
-        row = self.database.execute(query, values).fetchone()
-        return row[0] if row else None
-
-
-def _matching(words: Sequence[str]) -> tuple[str, list[str]]:
-    where = " AND ".join(["(instr(text, ?) OR id = ?)"] * len(words)) or "1"
-    return where, [value for word in words for value in (word, word)]
+            run, stamp = RunFolder(self.root / name), stamp_of(self.root / name)
+            if row and ended and row.stamp == stamp:
+                row.changed = at
+            elif run.exists():
+                status, named = run.status(), bool(run.metadata().get("name"))
+                self.rows[name] = Row(at, stamp, status.state, status.at, named)
+            else:
+                self.rows.pop(name, None)
 
 
 def unfinished(root: Path) -> list[str]:
@@ -484,53 +429,29 @@ def unfinished(root: Path) -> list[str]:
 def list_statuses(root: Path) -> list[Status]:
     """The state of every run of a folder, and since when."""
     with open_index(root) as index:
-        rows = index.database.execute("SELECT state, at FROM runs")
-        return [Status(state, at=at) for state, at in rows]
+        return [Status(row.state, at=row.at) for row in index.rows.values()]
 
 
 @contextmanager
 def open_index(root: Path) -> Iterator[RunIndex]:
-    """The index of a folder of runs, refreshed; what the block adds to it is saved.
-
-    It is in a file; in memory for few runs, and where there can be no file. A broken file is replaced.
-    """
-    index = None
-    for _ in range(2 if len(run_names(root)) > MAX_UNINDEXED else 0):
-        with suppress(sqlite3.OperationalError, OSError):
-            try:
-                (root / JOURNAL).touch()  # from now on changes are appended
-                index = _load(root, str(root / FILE))
-                break
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):
-                    raise
-                (root / FILE).unlink()
-    index = index or _load(root, IN_MEMORY)
-    try:
-        yield index
-    finally:
-        with suppress(sqlite3.Error):  # a full disk: it is read again next time
-            index.database.commit()
-        index.database.close()
-
-
-def _load(root: Path, path: str) -> RunIndex:
-    database = sqlite3.connect(path, timeout=WAIT_SECONDS)
-    try:
-        database.execute("PRAGMA synchronous = OFF")  # it can be read again from the folders
-        if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-            database.executescript(
-                f"DROP TABLE IF EXISTS runs; DROP TABLE IF EXISTS meta; {TABLES}"
-                f"PRAGMA user_version = {VERSION};"
-            )
-        index = RunIndex(root, database, complete=path == IN_MEMORY)
-        database.execute("BEGIN IMMEDIATE")
+    """The index of a folder of runs, refreshed; nobody else in this process has it during the block. Of many runs it is
+    saved once in SAVE_SECONDS."""
+    index = _index(root)
+    with index.lock:
         index.refresh()
-        database.commit()
-    except BaseException:
-        database.close()
-        raise
-    return index
+        yield index
+        if len(index.rows) > MAX_UNSAVED and time.monotonic() - index.saved > SAVE_SECONDS:
+            index.saved = time.monotonic()
+            with suppress(OSError):
+                write_atomically(root / FILE, msgspec.json.encode(index.rows))
+
+
+@lru_cache(maxsize=1_000)
+def _index(root: Path) -> RunIndex:
+    with suppress(OSError, msgspec.MsgspecError):
+        rows = msgspec.json.decode((root / FILE).read_bytes(), type=dict[str, Row])
+        return RunIndex(root, rows)
+    return RunIndex(root)
 
 
 def run_names(root: Path) -> set[str]:

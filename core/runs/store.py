@@ -161,7 +161,7 @@ def is_id(name: str) -> bool:
 def scan(root: Path) -> tuple[dict[Item, str], list[Item]]:
     """Every item with its stamp, and the runs and measurements that wait or are under way."""
     with open_index(root) as index:
-        stamps = {Item(root, "", name): stamp for name, stamp in index.stamps().items()}
+        stamps = {Item(root, "", name): row.stamp for name, row in index.rows.items()}
         busy = [Item(root, "", name) for name in index.unfinished()]
     names = {home: run_names(root / home) for home in (CORPORA, CLAIMS)}
     busy += [Item(root, home, name) for home in names for name in unfinished(root / home)]

@@ -988,10 +988,11 @@ def indexed_run(root, number: int, state: str = "finished", **more) -> run_index
     return run
 
 
-@pytest.fixture(params=[0, 6], ids=["in a file", "in memory"])
-def root(request, tmp_path, monkeypatch):
-    """A folder of six runs, whose index is a file or in memory; a refresh compares one further run."""
-    monkeypatch.setattr(run_index, "MAX_UNINDEXED", request.param)
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A folder of six runs, of which a refresh compares one further; its index is saved each time."""
+    monkeypatch.setattr(run_index, "MAX_UNSAVED", 0)
+    monkeypatch.setattr(run_index, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(run_index, "TURN", 1)
     for number in range(6):
         indexed_run(tmp_path, number, "queued" if number == 3 else "finished")
@@ -1006,11 +1007,10 @@ def folders(root) -> dict[str, str]:
 
 def indexed(root) -> dict[str, str]:
     with run_index.open_index(root) as index:
-        return dict(index.database.execute("SELECT id, state FROM runs ORDER BY id"))
+        return {name: index.rows[name].state for name in sorted(index.rows)}
 
 
 def test_it_follows_what_the_lab_changes(root):
-    assert (root / run_index.FILE).exists() == (run_index.MAX_UNINDEXED == 0)
     first, second, third = (
         run_index.RunFolder(root / f"20260101-00000{number}-abcdef") for number in (0, 1, 3)
     )
@@ -1026,11 +1026,28 @@ def test_it_follows_what_the_lab_changes(root):
     assert indexed(root) == folders(root)
     states = sorted(status.state for status in run_index.list_statuses(root))
     assert states == sorted(folders(root).values())
-    for spoil in (b"no database" * 999, b""):
-        (root / run_index.FILE).write_bytes(spoil)
-        assert indexed(root) == folders(root), "it is read anew"
-        (root / run_index.FILE).unlink()
-        assert indexed(root) == folders(root)
+
+
+@pytest.mark.parametrize("spoil", [b"", b"no index" * 999, b'{"20260101-000000-abcdef": {}}'])
+def test_the_next_process_begins_with_the_file(root, spoil, monkeypatch):
+    with run_index.open_index(root) as index:
+        index.fill(lambda name: run_index.Details(name))
+    run_index.RunFolder(root / "20260101-000002-abcdef").set_status("paused")
+    run_index._index.cache_clear()
+    with run_index.open_index(root) as index:
+        assert index.fill(lambda name: run_index.Details("read anew")) == 0
+        assert index.search(["read", "anew"]) == [
+            "20260101-000003-abcdef",
+            "20260101-000002-abcdef",
+        ], "what waits or was changed"
+    (root / run_index.FILE).write_bytes(spoil)
+    run_index._index.cache_clear()
+    monkeypatch.setattr(run_index, "write_atomically", refuse_writing)
+    assert indexed(root) == folders(root), "a broken one is read anew, and need not be written"
+
+
+def refuse_writing(*_: object) -> None:
+    raise PermissionError("read-only")
 
 
 def test_what_another_program_changes_is_noticed_in_turn(root):
@@ -1042,32 +1059,6 @@ def test_what_another_program_changes_is_noticed_in_turn(root):
     assert indexed(root) == folders(root) and deleted.name not in indexed(root)
 
 
-def test_a_folder_that_cannot_be_written_has_its_index_in_memory(root, monkeypatch):
-    def refuse(folder, path, load=run_index._load):
-        if path != run_index.IN_MEMORY:
-            raise PermissionError("read-only")
-        return load(folder, path)
-
-    monkeypatch.setattr(run_index, "_load", refuse)
-    assert indexed(root) == folders(root) and run_index.unfinished(root)
-
-
-def test_a_long_journal_is_cut_and_a_cut_one_costs_nothing_but_time(root, monkeypatch):
-    if run_index.MAX_UNINDEXED:
-        return  # has no journal
-    monkeypatch.setattr(run_index, "MAX_JOURNAL", 100)
-    for _ in range(9):
-        run_index.RunFolder(root / "20260101-000002-abcdef").set_status("paused")
-    assert indexed(root) == folders(root) and (root / run_index.JOURNAL).stat().st_size == 0
-    run_index.RunFolder(root / "20260101-000002-abcdef").set_status("stopped")
-    assert indexed(root) == folders(root), "what follows the cut is read"
-    (root / "20260101-000001-abcdef" / "status.json").write_text(
-        '{"state": "failed"}', encoding="utf-8"
-    )
-    os.truncate(root / run_index.JOURNAL, 0)
-    assert indexed(root) == folders(root), "all were compared"
-
-
 def test_a_search_finds_words_and_ids_and_the_best_other_run(root):
     with run_index.open_index(root) as index:
         left = index.fill(
@@ -1076,19 +1067,18 @@ def test_a_search_finds_words_and_ids_and_the_best_other_run(root):
             )
         )
         assert left == 0 and index.search(["run", "é"]) == index.search()
-        assert index.count(["run", "4"]) == 1 and index.search(["%"]) == []
+        assert len(index.search(["run", "4"])) == 1 and index.search(["%"]) == []
         assert index.search(["20260101-000002-abcdef"]) == ["20260101-000002-abcdef"]
-        assert index.search([], 1, 2) == ["20260101-000004-abcdef", "20260101-000003-abcdef"]
         assert index.best("copy", "20260101-000005-abcdef") == "20260101-000004-abcdef"
         assert index.best("other", "") is None
         assert index.first_measured(["3"]) == "20260101-000003-abcdef"
     run_index.RunFolder(root / "20260101-000004-abcdef").set_status("failed")
     with run_index.open_index(root) as index:
-        expected = ["20260101-000004-abcdef"] if run_index.MAX_UNINDEXED == 0 else index.search()
         late = index.fill(lambda name: run_index.Details(f"again {name}"), -1.0)
-        assert late == (1 if run_index.MAX_UNINDEXED == 0 else 0), "it takes no longer than said"
+        assert late == 2, "it takes no longer than said"
         index.fill(lambda name: run_index.Details(f"again {name}"))
-        assert index.search(["again"]) == expected, "what changed is described again, and no more"
+        again = ["20260101-000004-abcdef", "20260101-000003-abcdef"]
+        assert index.search(["again"]) == again, "what changed or waits is described again"
 
 
 def test_the_oldest_go_by_the_index(root):
