@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -157,7 +158,7 @@ def draw_controls(choice: ModelChoice) -> Values:
     if model.head == "none" and model.reads == "text":
         question = replace(question, against=FIELDS.draw("against", into=HERE).against.strip())
     elif model.head != "none":
-        with st.container(horizontal=True, vertical_alignment="top", key="evidence:question"):
+        with st.popover("What is measured", icon=":material/tune:"):
             if model.head == "masked":
                 question = evidence.Question(masked_inputs("evidence", choice))
             elif model.head != "classify":
@@ -311,7 +312,6 @@ def moves(before: float, after: float) -> str:
 def heads_fact(
     controls: Values,
     baseline: evidence.Baseline,
-    effects: Mapping[HeadSet, evidence.Effect],
     alone: Mapping[flow.Head, evidence.Effect],
     picked: flow.Head,
 ) -> str:
@@ -320,20 +320,16 @@ def heads_fact(
     shown = (
         f":primary[**{plain(names[first])}**]" if first == picked else f"**{plain(names[first])}**"
     )
-    text = (
-        f"Without {shown}, {target_text(baseline)} {moves(baseline.value, alone[first].value)}, "
-        + (f"the largest change of {len(ranked)} heads" if len(ranked) > 1 else "its only head")
+    without, target, then = alone[first], target_text(baseline), ""
+    if without.id not in (None, baseline.id) and baseline.is_top:
+        (word,) = display_names(baseline.pretrained, baseline.answer, [without.id])
+        then = f" the model answers **{plain(word)}** instead of **{plain(baseline.word)}**."
+        target = target.replace("the ", "The ", 1)
+    if baseline.quantity == "logit":
+        target = target.replace("logit of", "logit (score before the softmax) of", 1)
+    text = f"Without {shown},{then} {target} {moves(baseline.value, without.value)}, " + (
+        f"the largest change of {len(ranked)} heads. " if len(ranked) > 1 else "its only head. "
     )
-    whole = [
-        (controls.layers[kind, layer], effect)
-        for off, effect in effects.items()
-        for kind, layer, head in off
-        if head is None
-    ]
-    if whole:
-        layer, effect = max(whole, key=lambda pair: abs(pair[1].change))
-        text += f"; without all of {plain(layer)} it is {number(effect.value)}"
-    text += ". "
     if picked != first:
         text += (
             f"Without :primary[**{plain(names[picked])}**] it is {number(alone[picked].value)}, number "
@@ -513,18 +509,21 @@ def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
 
 
 LAYER = "all"  # the column of whole layers
+
+
+def panel(label: str, opened: bool) -> Any:
+    """An expander of what comes after the first sight; open from a link that points into it."""
+    name = f"evidence:open:{label}"
+    return st.expander(label, expanded=st.session_state.setdefault(name, opened))
+
+
 HeadsPair = tuple[evidence.Effect, evidence.Effect]
 Answers = Mapping[int | None, Mapping[str, float]]  # values by WAYS
 TABLE_ROWS = 6
 
 
-def section(
-    controls: Values, baseline: evidence.Baseline
-) -> tuple[flow.Head, HeadsPair, HeadSet, Answers]:
-    """Draw the section.
-
-    Returns the picked head, its effects with uniform weights and off, all heads that are off, and the answers then.
-    """
+def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, HeadSet, Answers]:
+    """Draw the section; the picked head, all heads that are off, and the answers then."""
     todo, alone_fast = evidence.head_sets(controls.reading.trace), len(baseline.source) <= SHORT
     with one_thread(alone_fast):
         effects = measure_with_progress(
@@ -547,20 +546,27 @@ def section(
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         _grid(controls, baseline, effects, list(alone), picked)
-    with right, one_thread(alone_fast):
-        pair, off, answers = _without(controls, baseline, picked, effects)
-    count, shown = len(controls.heads), min(TABLE_ROWS, len(alone))
+    count, shown, name = len(controls.heads), min(TABLE_ROWS, len(alone)), controls.heads[picked]
     of = f" of the {len(alone)} measured so far, out of {count}"
-    if len(alone) == count:
-        of = ""
-        fact(heads_fact(controls, baseline, effects, alone, picked))
+    with right:
+        if len(alone) == count:
+            of = ""
+            fact(heads_fact(controls, baseline, alone, picked))
+        with st.popover("Heads"):
+            _head_field(controls, picked)
+            choices = head_choices(controls)
+            others = FIELDS.draw("off", into=HERE, heads=list(choices), model=controls.ref.name).off
+    others = [other for other in others if other != name]
+    with panel("The likeliest answers without it", bool(others)), one_thread(alone_fast):
+        pair, off, answers = _without(controls, baseline, picked, others, effects)
+        paragraph(even_fact(baseline, name, *pair))
     label = f"The {shown} heads that the answer needs most" if shown > 1 else "The head"
     details(
         f"{label}{of}, as a table",
         partial(_ranking, controls, baseline, alone),
         "evidence:ranking",
     )
-    return picked, pair, off, answers
+    return picked, off, answers
 
 
 def _head(controls: Values, default: flow.Head) -> flow.Head:
@@ -622,26 +628,25 @@ def _grid(
     )
 
 
+def head_choices(controls: Values) -> dict[str, HeadSet]:
+    """What can be switched off, by its name: whole layers, then single heads."""
+    return {
+        f"all of {layer}": frozenset({(*about, None)}) for about, layer in controls.layers.items()
+    } | {name: frozenset({controls.ids[head]}) for head, name in controls.heads.items()}
+
+
 def _without(
     controls: Values,
     baseline: evidence.Baseline,
     picked: flow.Head,
+    others: Sequence[str],
     effects: Mapping[HeadSet, evidence.Effect],
 ) -> tuple[HeadsPair, HeadSet, Answers]:
     """Draw the answer without the picked head and those that a person adds to it.
 
     Returns the effects of the head, all that is off, and the answers.
     """
-    name = controls.heads[picked]
-    options = {
-        f"all of {layer}": frozenset({(*about, None)}) for about, layer in controls.layers.items()
-    } | {name: frozenset({controls.ids[head]}) for head, name in controls.heads.items()}
-    st.markdown(f"**Without {plain(name)}**")
-    bars = st.container()
-    with st.popover("Heads"):
-        _head_field(controls, picked)
-        others = FIELDS.draw("off", into=HERE, heads=list(options), model=controls.ref.name).off
-    others = [other for other in others if other != name]
+    name, options = controls.heads[picked], head_choices(controls)
     alone: HeadSet = options[name]
     off: HeadSet = alone.union(*(options[other] for other in others))
     answers = answer_study(evidence.answers_without, *controls.key, off)
@@ -652,7 +657,7 @@ def _without(
     ) or ["similarity"]
     logits = baseline.id is not None and baseline.quantity != "probability"
     draw_chart(
-        bars,
+        st,
         before_after(
             [
                 {"word": word, "of": way, "p": value, "text": number(value)}
@@ -739,7 +744,7 @@ MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 
 def maps_section(controls: Values, head: flow.Head, cell: Pair) -> evidence.HeadMaps:
-    item, name = controls.maps[head[0]], controls.heads[head]
+    item = controls.maps[head[0]]
     shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
     pinned = settle_pin(
         stores(KEY, None)[0],
@@ -758,6 +763,27 @@ def maps_section(controls: Values, head: flow.Head, cell: Pair) -> evidence.Head
     )
     contributions = contributions_of(controls)
     measures = evidence.head_maps(controls.reading.trace, item, head[1], contributions, flowing)
+    with panel(
+        "Its weights beside other measures", pinned is not None or controls.baseline is None
+    ):
+        draw_measures(controls, head, (row, column), measures, pinned)
+        if flowing is None:
+            st.caption(f"Flow is left out: {max(shape)} tokens are too many for it here.")
+        if contributions.out_of_memory:
+            st.caption(
+                "The gradient is left out: it needs more memory than this computer has free. Use a shorter text."
+            )
+    return measures
+
+
+def draw_measures(
+    controls: Values,
+    head: flow.Head,
+    cell: Pair,
+    measures: evidence.HeadMaps,
+    pinned: Pair | None,
+) -> None:
+    item, name, (row, column) = controls.maps[head[0]], controls.heads[head], cell
     paragraph(f"**{name} on the same tokens**")
     if max(item.weights.shape) > MAX_DRAWN:
         sizes = [np.abs(each[row]) for each in measures.maps.values()]
@@ -775,7 +801,7 @@ def maps_section(controls: Values, head: flow.Head, cell: Pair) -> evidence.Head
             fact=f"One row of head {name}",
         )
         st.caption(
-            f"{shape[0]} × {shape[1]} cells are too many to show side by side, so only row {row} is shown."
+            f"{len(item.queries)} × {len(item.keys)} cells are too many to show side by side, so only row {row} is shown."
         )
     else:
         visible = None if item.mask is None else item.visible[head[1]]
@@ -813,13 +839,19 @@ def maps_section(controls: Values, head: flow.Head, cell: Pair) -> evidence.Head
             fact=f"Head {name} by {len(measures.maps)} measures",
         )
     fact(cell_fact(name, (item.queries[row], item.keys[column]), measures, row, column))
-    if flowing is None:
-        st.caption(f"Flow is left out: {max(shape)} tokens are too many for it here.")
-    if contributions.out_of_memory:
-        st.caption(
-            "The gradient is left out: it needs more memory than this computer has free. Use a shorter text."
+    if measures.lengths is not None and column < measures.lengths.shape[1]:
+        weight, length, rolled = (
+            float(values[row, column])
+            for values in (measures.maps["weights"], measures.lengths, measures.maps["rollout"])
         )
-    return measures
+        st.latex(
+            rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
+            rf"{number(weight * length)}"
+        )
+        st.latex(
+            rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
+            rf"\tilde A_{{{row},{column}}} = {number(rolled)}"
+        )
 
 
 def agreement(measures: evidence.HeadMaps) -> None:
@@ -979,7 +1011,6 @@ def tokens_section(
     the same token first.
     """
     tokens = controls.reading.source.tokens
-    st.markdown("**Which tokens the answer depends on**")
     try:
         with one_thread(len(tokens) <= SHORT):
             effects = measure_with_progress(
@@ -1088,7 +1119,7 @@ PAPERS = r"""**‖α·v·W\_O‖** — the length of the vector that a head writ
 def page() -> None:
     title(
         "Evidence",
-        "A weight shows where a head attends; switching it off shows what the answer needs.",
+        "Switch off one head at a time, and see what the model answers.",
     )
     choice = choose_model(usual=WRITES)
     if choice is not None:
@@ -1115,55 +1146,41 @@ def _view(choice: ModelChoice) -> None:
         controls = draw_controls(choice)
         if controls.reading.note:
             st.caption(plain(controls.reading.note))
-        baseline, pair, off = controls.baseline, None, NO_HEADS
+        baseline, off = controls.baseline, NO_HEADS
         answers: Answers = {}
         if baseline is not None and baseline.pretrained.recordable:
-            head, pair, off, answers = section(controls, baseline)
+            head, off, answers = section(controls, baseline)
         else:
             st.caption(
                 "Only the weights are known here, so the page shows only what follows from them: rollout and flow."
             )
             head = _head(controls, next(iter(controls.heads)))
             _head_field(controls, head)
-        row, column = cell = evidence.default_cell(
+        cell = evidence.default_cell(
             controls.maps[head[0]], head[1], contributions_of(controls), baseline
         )
         measures = maps_section(controls, head, cell)
         add_script(partial(script, controls, head, cell, measures, off, answers))
-        if measures.lengths is not None and column < measures.lengths.shape[1]:
-            weight, length, rolled = (
-                float(values[row, column])
-                for values in (measures.maps["weights"], measures.lengths, measures.maps["rollout"])
-            )
-            st.latex(
-                rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
-                rf"{number(weight * length)}"
-            )
-            st.latex(
-                rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
-                rf"\tilde A_{{{row},{column}}} = {number(rolled)}"
-            )
         details(
             "How the measures of this head agree", lambda: agreement(measures), "evidence:agree"
         )
         if baseline is not None:
-            agreed = tokens_section(controls, baseline)
-            if pair is not None:
-                paragraph(even_fact(baseline, controls.heads[head], *pair))
-            paragraph(can_tell(*agreed))
+            with panel("Which tokens the answer depends on", "strip" in st.query_params):
+                paragraph(can_tell(*tokens_section(controls, baseline)))
         trace = controls.reading.trace
         parts = {
             f"{plain(trace.source)}, {controls.reading.source.count}": True,
             "; fp32, no dropout": baseline is not None,
             ", as uploaded": baseline is None,
-            ", one forward pass per head": pair is not None,
+            ", one forward pass per head": bool(answers),
             ".": True,
             " The paper on rollout and flow covers encoders only; here the decoder's steps follow the "
             "encoder's in one graph, and the part that reaches the source is shown.": len(
                 trace.kinds
             )
             > 1,
-            " A head that changes nothing by itself may be one of several that do the same.": pair
-            is not None,
+            " A head that changes nothing by itself may be one of several that do the same.": bool(
+                answers
+            ),
         }
         caption("".join(filter(parts.get, parts)))

@@ -36,7 +36,7 @@ from tests.tiny_models import save
             "evidence?inside:model=induction",
             "evidence-grid path[aria-label*='L0·H1;']",
             r"head=0\.1",
-            "L0·H1 on the same tokens",
+            "Without L0·H1 it is",
         ),
         (
             "lens?inside:model=induction",

@@ -294,7 +294,7 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     ("pretrained", "", {"inside:text": "Tokenization of unbelievable things.", "pin": "1.2", "pretrained:words": "true"},
      ("Pieces of a word are merged", "tokenization"), ()),
     ("pretrained", "", {"head": "0.2", "pin": "6.8_10.9"}, ("In head L0·H2, it puts", "on because", "cross → street"), ()),
-    ("evidence", "digits", {}, ("the logit of the class 3 falls from", "The most likely has a probability of 0.9"),
+    ("evidence", "digits", {}, ("before the softmax) of the class 3 falls from", "The most likely has a probability of 0.9"),
      ("Minus the logit of",)),
     ("evidence", "digits", {"evidence:quantity": "probability"}, ("the probability of the class 3",), ("changes little",)),
     ("evidence", "digits", {"evidence:quantity": "logit difference", "evidence:output:digits": "5"},
