@@ -11,15 +11,8 @@ from core.interpret.evidence import (
     answering_rows,
 )
 from core.interpret.trace import AttentionTrace, Kind
-from core.pretrained import (
-    ModelInputs,
-    Pretrained,
-    Reading,
-    SearchSettings,
-    decode_text,
-    generate,
-    reject_if,
-)
+from core.pretrained import ModelInputs, Pretrained, Reading, reject_if
+from core.pretrained.generate import SearchSettings, decode_text, generate
 
 MAX_SENTENCES = 12
 

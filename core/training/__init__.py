@@ -30,10 +30,10 @@ from core.training.evaluate import (
 from core.training.loop import PASS, Session, prepare, train
 
 __all__ = [
-    "COMPARED_STEPS",
-    "COMPARED_SECONDS",
     "AUTO",
     "BOUNDS",
+    "COMPARED_SECONDS",
+    "COMPARED_STEPS",
     "DEVICES",
     "KINDS",
     "OPTIMIZERS",
