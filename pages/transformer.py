@@ -85,8 +85,8 @@ from dashboard.page import (
     read_start,
     remembered,
     reruns_alone,
+    room,
     shared,
-    shorten,
     shown_errors,
     source_of,
     sources,
@@ -391,18 +391,18 @@ def of_model(whole: Part) -> str:
 
 
 ABOUT = {
-    "source": "Each input token becomes a vector of d_model numbers, looked up in a learned table: a network "
+    "source": "Each input token becomes a vector, a list of numbers, looked up in a learned table: a network "
     "computes with numbers.",
     "Linear map of the input": "A linear map turns the numbers of each patch of the image, or of each value of the "
-    "series, into a vector of d_model numbers.",
-    "Column embedding": "Each column of the table becomes a vector of d_model numbers: a number by a linear map, a "
+    "series, into a vector: a list of numbers.",
+    "Column embedding": "Each column of the table becomes a vector, a list of numbers: a number by a linear map, a "
     "category by a learned table.",
-    "target": "Each output token so far becomes a vector of d_model numbers, looked up in a learned table. This "
+    "target": "Each output token so far becomes a vector, a list of numbers, looked up in a learned table. This "
     "example has its right output, which begins with a start mark: at each position the model predicts the "
     "token that follows (teacher forcing). A model in use gets its own outputs here, one after the other.",
-    "text": "Each token becomes a vector of d_model numbers, looked up in a learned table. At each position the model "
+    "text": "Each token becomes a vector, a list of numbers, looked up in a learned table. At each position the model "
     "predicts the token that follows.",
-    "both": "Each token becomes a vector of d_model numbers, looked up in a learned table. Input and output are one "
+    "both": "Each token becomes a vector, a list of numbers, looked up in a learned table. Input and output are one "
     "sequence: the input, a start mark, then the right output so far (teacher forcing). From the start mark on "
     "the model predicts the token that follows.",
     "places": "A vector that depends only on the position is added: attention itself ignores the order of tokens.",
@@ -413,12 +413,14 @@ ABOUT = {
     "cross": "Each output token attends to the whole input and takes in the part that it needs: queries come from the "
     "decoder, keys and values from the encoder.",
     "feed_forward": "Attention moves information between tokens. Here each token’s vector is processed on its own: two "
-    "linear maps with an activation between them compute new features.",
-    "add": "The residual connection: the sublayer's input is added to its output, so that it is passed on and "
-    "gradients reach the first layers.",
-    "norm": "Each token's vector is normalized before the sublayer reads it, so that its numbers keep one range.",
-    "add_norm": "The sublayer's input is added to its output (the residual connection), so that it is passed on. Then "
-    "each token's vector is normalized, so that its numbers keep one range in every layer.",
+    "linear maps with an activation between them compute new features. Further layers repeat these blocks, each with "
+    "weights of its own.",
+    "add": "The residual connection: what went into attention, or into feed-forward, is added to what came out, so "
+    "that it is passed on and gradients reach the first layers.",
+    "norm": "Norm is short for normalization: each token's vector is scaled before attention, or feed-forward, reads "
+    "it, so that its numbers keep one range.",
+    "add_norm": "What went into attention, or into feed-forward, is added to what came out (the residual connection), "
+    "so that it is passed on. Then each token's vector is normalized (the norm), so that its numbers keep one range.",
     "last_norm": "Each token's vector is normalized once more after the last layer, so that the output layer reads one "
     "range.",
     "output": "A linear map turns each vector into one logit for each possible answer. Softmax turns logits into "
@@ -517,17 +519,25 @@ def page() -> None:
 
 
 @fragment
-@shown_errors(ValueError)
 def _explore() -> None:
     begin_before_title()
+    title(
+        "The Transformer",
+        "Press **Next** to follow one example up through a whole model.",
+        first=False,
+    )
+    with st.container(width=room(1400)):
+        _model()
+
+
+@shown_errors(ValueError)
+def _model() -> None:
     controls = _header()
     sentence = st.container()
     result = _show(controls)
-    if result.logits is not None:
-        answer = _next_token(result, controls.text)
-        with sentence:
-            fact(answer)
-    fact(of_model(result.tree))
+    answer = None if result.logits is None else _next_token(result)
+    with sentence:
+        fact(answer or of_model(result.tree))
     predict("transformer", question(result.mixes))
     try_this("transformer", MOVES)
     path = _attention_path(result.tree)
@@ -584,7 +594,7 @@ def _explore() -> None:
     details("The norm before or after each sublayer", partial(_depth, controls), NORMS_PANEL)
 
 
-def _next_token(result: Measurements, text: str) -> str:
+def _next_token(result: Measurements) -> str:
     """Draw what comes next at a temperature, and what the residual stream says of it after each layer; the sentence."""
     task = shared(load_lab_decoder, WRITER)[1]
     left, right = st.columns(2, gap="large")
@@ -617,18 +627,13 @@ def _next_token(result: Measurements, text: str) -> str:
     )
     at = f" at temperature {temperature:g}" if temperature != 1 else ""
     return (
-        f"After “{plain(shorten(text))}” the likeliest is **{plain(names[best])}**, with a probability of "
+        f"The likeliest next token is **{plain(names[best])}**, with a probability of "
         f"**{number(float(shares[best]))}**{at}; it leads from **{layer}** on."
     )
 
 
 def _header() -> Controls:
-    """Draw the title and the controls; ConfigError where they are of no model."""
-    title(
-        "The Transformer",
-        "Press **Next** to follow one example through a whole model, from bottom to top.",
-        first=False,
-    )
+    """Draw the controls; ConfigError where they are of no model."""
     first = STARTS[read_start("transformer", *STARTS)]
     row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
     options = weights_on_offer()
@@ -695,6 +700,8 @@ def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> Non
 
 def _numbers(result: Measurements, path: str) -> None:
     whole = result.tree
+    if result.logits is not None:
+        fact(of_model(whole))
     caption(
         f"Measured on one forward and backward pass over {'this text' if result.stream else f'{BATCH} held-out examples'}"
         f"; loss {number(result.loss)}. "

@@ -146,7 +146,7 @@ def residual_stream(
     nostalgebraist 2020, "interpreting GPT: the logit lens": the last norm and the output layer read each.
     """
     parts = {"embedding": "target"} | {
-        f"L{layer}": f"layers.{layer}" for layer in range(len(model.layers))
+        f"layer {layer}": f"layers.{layer}" for layer in range(len(model.layers))
     }
     readings = []
     for name, path in parts.items():

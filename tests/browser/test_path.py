@@ -302,7 +302,7 @@ def test_a_part_opens_a_row_draws_its_maps_and_the_diagram_walks_on(page: Page):
         "line opens chosen"
     )
     drawing = page.locator(".bd[data-ready='1']")
-    expect(drawing.locator(".where")).to_contain_text("1 of ")
+    expect(drawing.locator(".where")).to_contain_text("1 of 9 ")
     block = drawing.locator("[data-path='layers.1.cross']")
     expect(block).to_have_count(0)
     drawing.locator("[data-path='layers.1']").click()
@@ -314,6 +314,7 @@ def test_a_part_opens_a_row_draws_its_maps_and_the_diagram_walks_on(page: Page):
         3
     )  # the vectors, and a map of each of two heads
     expect(page.get_by_text("Cross-attention, every layer and head", exact=True)).to_be_visible()
+    drawing.get_by_role("button", name="Every step").click()
     drawing.get_by_role("button", name="Next").click()
     expect(drawing.locator(".panel h2")).to_have_text("Add and norm")
 
@@ -346,6 +347,8 @@ def test_a_moved_slider_draws_the_new_layers_before_they_are_measured(page: Page
       window.__seen = [];
       new MutationObserver(() => window.__seen.push(seen())).observe(root, { childList: true, subtree: true });
     }""")
+    drawing.get_by_role("button", name="Every step").click()
+    page.evaluate("() => { window.__seen = [] }")
     layers = drawing.locator(".block.layer").count()
     page.get_by_role("slider", name="Layers").press("ArrowRight")
     expect(drawing.locator(".block.layer")).to_have_count(layers + 2)

@@ -17,6 +17,12 @@ test("only the open layer shows its sublayers, and no block overlaps the next", 
   assert.deepEqual(frames.map(({ path }) => path), ["layers.1"]);
 });
 
+test("in short, closed layers that follow each other are one block", () => {
+  const nodes = [...stack.nodes.slice(0, 3), layer(2), layer(3), stack.nodes[3]];
+  const { placed } = layoutOf({ ...stack, nodes }, "layers.0", false, true);
+  assert.deepEqual(placed.slice(-2).map(({ path, title }) => [path, title]), [["layers.1", "Layers 1 to 3"], ["output", "Output"]]);
+});
+
 test("after the sum, the residual path leaves below the sublayer and enters add and norm", () => {
   const { placed, arcs } = layoutOf(stack, "layers.0", false);
   const [block, add] = [placed[1], placed[2]];

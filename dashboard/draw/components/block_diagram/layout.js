@@ -1,15 +1,29 @@
 // Where each block of a stack lies: from the input at the bottom to the output at the top, in px.
 
-/** @import { Placed, Stack, StackLayout } from "./types" */
+/** @import { Node, Placed, Stack, StackLayout } from "./types" */
 
 export const ARC = 16;
-const BOX = 32, SMALL = 24, GAP = 12, PAD = 12, HEAD = 8;
+const BOX = 30, SMALL = 24, GAP = 10, PAD = 10, HEAD = 8;
+
+/** Closed layers of one kind that follow each other as one: "Decoder layers 1 to 5". @param {Node[]} nodes @param {string} open */
+function merge(nodes, open) {
+  const closed = (node) => node?.sublayers && node.path !== open && node.kind === undefined;
+  /** @type {Node[]} */
+  const merged = [];
+  for (const node of nodes) {
+    const last = merged.at(-1);
+    if (!last || !closed(last) || !closed(node)) merged.push(node);
+    else merged.push({ ...merged.pop(), title: `${last.title.replace(/ayers? (\d+).*/, "ayers $1")} to ${node.title.split(" ").at(-1)}` });
+  }
+  return merged;
+}
 
 /**
- * The blocks of one stack, bottom up from y = 0; `open` is the path of the layer that shows its sublayers.
+ * The blocks of one stack, bottom up from y = 0; `open` is the path of the layer that shows its sublayers,
+ * `short` draws the others as one block.
  * @param {Stack} stack @param {string} open @param {boolean} pre @returns {StackLayout}
  */
-export function layoutOf(stack, open, pre) {
+export function layoutOf(stack, open, pre, short = false) {
   /** @type {Placed[]} */
   const placed = [];
   const frames = [], arcs = [];
@@ -18,7 +32,7 @@ export function layoutOf(stack, open, pre) {
     placed.push({ path, title, type, low: y, high: y + height, inset, kind });
     y += height + GAP;
   };
-  for (const node of stack.nodes) {
+  for (const node of short ? merge(stack.nodes, open) : stack.nodes) {
     if (!node.sublayers) put(node.path, node.adds ? `+ ${node.title}` : node.title, node.adds ? "adds" : "box", node.adds ? SMALL : BOX);
     else if (node.path !== open) put(node.path, node.title, "layer", BOX, 0, node.kind);
     else {

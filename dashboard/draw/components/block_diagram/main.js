@@ -26,6 +26,11 @@ function start(view) {
   button("‹ Back", "Previous block", () => { stop(view); walk(view, -1); });
   button("Next ›", "Next block", () => { stop(view); walk(view, 1); });
   view.play = button("▶ Play", "Follow the example through the model", () => (view.timer ? stop(view) : play(view)));
+  view.all = button("Every step", "Stop at every block of every layer", () => {
+    view.all.setAttribute("aria-pressed", String(!isLong(view)));
+    draw(view);
+  });
+  view.all.setAttribute("aria-pressed", "false");
   view.where = element(bar, "span", "where", { "aria-live": "polite" });
   view.about = element(above, "p", "about"); // beside Next, where the panel is below the diagram
   const body = element(root, "div", "body");
@@ -45,11 +50,20 @@ function stop(view) {
 }
 
 function walk(view, by) {
-  const order = walkOrder(view), at = order.indexOf(view.chosen) + by;
-  if (at < 0 || at >= order.length) return false;
-  choose(view, order[at]);
+  const order = walkOrder(view), at = order.indexOf(view.chosen), stops = stopsOf(view).map((path) => order.indexOf(path));
+  const next = by > 0 ? stops.find((index) => index > at) : stops.findLast((index) => index < at);
+  if (next === undefined) return false;
+  choose(view, order[next]);
   reveal(view);
-  return at + 1 < order.length;
+  return next !== stops.at(-1);
+}
+
+const isLong = (view) => view.all.getAttribute("aria-pressed") === "true";
+
+/** Where Next stops: at every block, or at the first of each kind. */
+function stopsOf(view) {
+  const order = walkOrder(view), kinds = order.map((path) => view.data.blocks[path]?.about);
+  return isLong(view) ? order : order.filter((_, at) => kinds.indexOf(kinds[at]) === at);
 }
 
 /** Scroll to the open block where the diagram is higher than the window; on a phone Next and its text stay above it. */
@@ -104,7 +118,7 @@ function drawModel(view) {
   const wide = view.width >= WIDE;
   root.classList.toggle("wide", wide);
   const room = wide ? view.width - PANEL - 40 : view.width;
-  const layouts = data.stacks.map((stack, i) => layoutOf(stack, view.open[i], data.pre));
+  const layouts = data.stacks.map((stack, i) => layoutOf(stack, view.open[i], data.pre, !isLong(view)));
   const gap = layouts.length > 1 ? 44 : 0;
   const width = Math.min(MOST, (room - gap * (layouts.length - 1)) / layouts.length - ARC);
   const height = TOP + Math.max(...layouts.map((one) => one.height)) + 6;
@@ -117,8 +131,8 @@ function drawModel(view) {
   const lefts = layouts.map((_, i) => i * (width + ARC + gap));
   if (layouts.length > 1) drawMemory(view, layouts, lefts, width, height);
   layouts.forEach((layout, i) => drawStack(view, data.stacks[i].name, layout, lefts[i], width, height));
-  const order = walkOrder(view), block = data.blocks[view.chosen];
-  view.where.textContent = block ? `${order.indexOf(view.chosen) + 1} of ${order.length} · ${block.title}` : "";
+  const stops = stopsOf(view), block = data.blocks[view.chosen], at = stops.indexOf(view.chosen);
+  view.where.textContent = `${at < 0 ? "" : `${at + 1} of ${stops.length} · `}${block?.title ?? ""}`;
   view.about.textContent = block?.about ?? "";
   showBlock(view.panel, block, theme);
 }

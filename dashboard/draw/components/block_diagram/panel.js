@@ -13,8 +13,8 @@ export function showBlock(panel, block, theme) {
   if (!block) return;
   element(panel, "h2").textContent = block.title;
   element(panel, "p").textContent = block.about;
-  if (block.vectors) showVectors(panel, block.vectors, theme);
   if (block.maps) showMaps(panel, block.maps, theme);
+  if (block.vectors) showVectors(panel, block.vectors, theme);
   for (const line of block.lines) element(panel, "p", "said").textContent = line;
   const list = element(panel, "dl");
   for (const [name, value] of block.numbers) {
