@@ -60,6 +60,7 @@ from dashboard.page import (
     predict,
     read_linked,
     read_start,
+    room,
     seed_marks,
     shared as shared_result,
     shown_errors,
@@ -123,11 +124,6 @@ FIELDS = Fields(
         "Sentence",
         lambda _: heads.MINILM_TEXT if st.session_state["heads:start"] == "minilm" else SENTENCE,
         key="tokens",
-        # what the other controls leave
-        # what the other controls leave of five columns
-        span=lambda values: (
-            2 if values.idea == "shared" else 2 + is_real(values) + (values.idea == "split")
-        ),
         help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].",
     ),
     layer=SelectSlider(
@@ -227,15 +223,15 @@ FIELDS = Fields(
 
 def draw_controls() -> Values:
     """Draw the controls; returns their values, the tokens with notes about them, and what the layer is read from."""
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        place = st.container()
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        sentence, place = st.container(width=room(480)), st.container()  # a phone stacks them
         with st.popover("More", icon=":material/tune:", help="The idea, the weights, the head"):
             values = FIELDS.draw("idea", "weights", "dim", into=HERE)
             more = st.container()
+    with sentence:
+        values = FIELDS.draw("text", into=HERE, **values)
     with place:
-        values = FIELDS.draw(
-            "text", "layer", "d_model", "heads", "kv_heads", "length", "depth", **values
-        )
+        values = FIELDS.draw("layer", "d_model", "heads", "kv_heads", "length", "depth", **values)
     real = is_real(values)
     if not real:
         note_heads("heads:d_model", values.d_model, values.heads)
@@ -278,7 +274,7 @@ RANDOM = (
     "Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
     "has no meaning before training."
 )
-ENDS = "[CLS] and [SEP] mark where a text starts and ends."
+READER = "MiniLM is a small language model that reads English sentences; [CLS] and [SEP] mark where a text starts and ends."
 
 ABOUT_MINILM = (
     "MiniLM is a small trained model that turns a sentence into a vector, for search. It has "
@@ -315,7 +311,8 @@ def split_fact(
     )
 
 
-def chosen_note(many: heads.Split, chosen: Sequence[int]) -> str:
+def chosen_note(many: heads.Split) -> str:
+    chosen = heads.most_different(many.weights)
     if many.overlap is None or len(chosen) == many.heads:
         return ""
     shares = analysis.overlap(many.weights)
@@ -405,7 +402,7 @@ def draw_split(values: Values, one: heads.Split, many: heads.Split, chosen: Sequ
     """Draw the query's row of one head and of the chosen ones, then their maps; returns the picked cell."""
     large = many.weights[list(chosen)]
     cell = largest_word_cell(one.weights if values.layer is None else large, values.tokens)
-    left, right = st.columns([0.62, 0.38], gap="medium", vertical_alignment="center")
+    left, right = st.columns([0.58, 0.42], gap="medium", vertical_alignment="center")
     dimmed = (0, len(values.tokens) - 1) if values.dim else ()
     pin = draw(
         head_tiles(many, chosen),
@@ -435,8 +432,9 @@ def draw_split(values: Values, one: heads.Split, many: heads.Split, chosen: Sequ
         )
     with right:
         fact(split_fact(values, one, many, chosen, cell))
-        about = ENDS if is_real(values) else RANDOM.format(values.seed)
-        caption(f"{chosen_note(many, chosen)} {about}")
+        about = READER if is_real(values) else RANDOM.format(values.seed)
+        shown = f" Of {many.heads} heads, the {len(chosen)} that differ most are shown."
+        caption(about + shown * (len(chosen) < many.heads))
     return cell
 
 
@@ -591,11 +589,9 @@ show_maps({maps}, qkv.tokens, qkv.tokens)
 
 MEANING = {
     "split": "A head has its own queries, keys and values, so several heads attend to different words at the same "
-    "time. Every head reads the whole vector $x$ of a word. The columns of $W_q$, $W_k$ and $W_v$ are "
-    "divided: each head has $D = C / H$ of the $C$ columns. The outputs of the heads stand side by side, $C$ "
-    "numbers again, and a fourth matrix, $W_o$, mixes them into the word's new vector. $W_{o,h}$ are the $D$ "
-    "rows of $W_o$ that belong to head $h$, so the new vector is a sum with one part from each head. "
-    "$Q_h$, $K_h$ and $V_h$ are the queries, keys and values of head $h$, a row for each word.",
+    "time. Every head reads the whole vector of a word. The layer is not larger for it: its matrices are divided among "
+    "the heads. The outputs of the heads stand side by side, and a last matrix mixes them into the word's new vector, "
+    "a sum with one part from each head.",
     "shared": "This is for later; the path goes on without it. A decoder stores the keys and values of all earlier "
     "tokens, because every new token attends to them. "
     "Query heads that share one head of keys and values make this cache smaller.",
@@ -623,16 +619,17 @@ def explore() -> None:
         "A head that looks hard at one word hardly sees the others, so there are several.",
         first=False,
     )
-    values = draw_controls()
-    with picture("heads"):
-        rest, question = show(values) or (None, None)
+    with st.container(width=room(1400)):  # on a wide screen the maps stay near each other
+        values = draw_controls()
+        with picture("heads"):
+            rest, question = show(values) or (None, None)
     if rest is not None:
         if question is not None:
             predict(f"heads:{values.idea}", question)
         try_this("heads", moves(values.idea))
         paragraph(f"## What it means\n\n{MEANING[values.idea]}", width=560)
         next(rest, None)
-        details("Equation, paper and code", partial(sources, values.idea), "heads:source")
+        details("Equation, paper and code", partial(sources, values), "heads:source")
     write_start("heads")
 
 
@@ -676,13 +673,6 @@ print("heads that differ most", chosen, "largest weight of each", many.max((1, 2
             "lengths": lengths,
         },
     )
-    if many.heads > 1:
-        details(
-            f"All {many.heads} heads",
-            partial(all_heads, values, one, many, cell),
-            "heads:all",
-        )
-    details("One head against four, trained", trained_heads, "heads:trained")
     counts = one.parameters, many.parameters
     same = (
         f"Both have {counts[0]:,} parameters: the matrices $W_q$, $W_k$, $W_v$ and $W_o$ are the same. "
@@ -703,11 +693,6 @@ print("heads that differ most", chosen, "largest weight of each", many.max((1, 2
         if many.heads > 1
         else None
     )
-    equation(
-        r"A_h = \mathrm{softmax}\!\left(\frac{Q_h K_h^\top}{\sqrt{D}}\right),\quad D = C / H",
-        f"= {values.d_model} / {values.heads} = {values.d_model // values.heads}",
-    )
-    equation(r"\mathrm{out} = [A_1 V_1 \cdots A_H V_H]\, W_o = \sum_h A_h V_h\, W_{o,h}", "")
     lengths = lengths[:, row]
     colour, token = CATEGORIES[theme()][0], values.tokens[row]
     bars(
@@ -716,12 +701,15 @@ print("heads that differ most", chosen, "largest weight of each", many.max((1, 2
     )
     max_, min_ = int(lengths.argmax()), int(lengths.argmin())
     paragraph(
-        f"Each bar is the length of $A_h V_h W_{{o,h}}$ in the row of “{plain(token)}”. Head {max_} adds most, "
-        f"{number(lengths[max_])}, and head {min_} least, {number(lengths[min_])}. The sum of the {len(lengths)} "
-        "parts, with a bias, is what attention puts out for this word."
+        f"Head {max_} adds most to the new vector of “{plain(token)}”, a part of length {number(lengths[max_])}, and "
+        f"head {min_} least, {number(lengths[min_])}. The sum of the {len(lengths)} parts, with a bias, is what "
+        "attention puts out for this word."
         if many.heads > 1
         else f"The one head makes the whole new vector of “{plain(token)}”: its part has length {number(lengths[0])}."
     )
+    if many.heads > 1:
+        details(f"All {many.heads} heads", partial(all_heads, values, one, many, cell), "heads:all")
+    details("One head against four, trained", trained_heads, "heads:trained")
     details(
         "How the heads differ, in numbers", partial(differences, values, many), "heads:differences"
     )
@@ -775,7 +763,7 @@ def differences(values: Values, many: heads.Split) -> None:
             "Every row of the table is the same layer, divided into another number of heads. Entropy is in "
             f"nats (uniform weights on {words} words have {number(math.log(words))}), the distance from "
             "query to key in words. Overlap is the weight that two heads put on the same words. "
-            f"{' '.join([conditions(values), *values.notes])}"
+            f"{' '.join([chosen_note(many), conditions(values), *values.notes])}"
         )
         if many.heads > 1:
             table(
@@ -990,12 +978,27 @@ def equation(symbols: str, numbers: str) -> None:
         )
 
 
-def sources(idea: str) -> None:
+def split_equations(values: Values) -> None:
+    equation(
+        r"A_h = \mathrm{softmax}\!\left(\frac{Q_h K_h^\top}{\sqrt{D}}\right),\quad D = C / H",
+        f"= {values.d_model} / {values.heads} = {values.d_model // values.heads}",
+    )
+    equation(r"\mathrm{out} = [A_1 V_1 \cdots A_H V_H]\, W_o = \sum_h A_h V_h\, W_{o,h}", "")
+    caption(
+        "$Q_h$, $K_h$ and $V_h$ are the queries, keys and values of head $h$, a row for each word. Each head has $D$ of "
+        "the $C$ columns of $W_q$, $W_k$ and $W_v$; $W_{o,h}$ are the $D$ rows of $W_o$ that belong to it. A bar above is "
+        "the length of a row of $A_h V_h W_{o,h}$."
+    )
+
+
+def sources(values: Values) -> None:
+    if values.idea == "split":
+        split_equations(values)
     names = {
         "split": ["multi_head"],
         "shared": ["grouped_query", "multi_query", "latent"],
         "subtract": ["differential"],
-    }[idea]
+    }[values.idea]
     entries_panel(entry("projection", name) for name in names)
     layers = [pooled_layer(AttentionConfig(D_MODEL, HEADS, Choice(name)), SEED) for name in names]
     source_panel(*dict.fromkeys(type(layer.projection) for layer in layers))
