@@ -17,6 +17,10 @@ from core.attention.config import example, needs
 C = 24
 # with symbolic lengths it costs more than it saves
 torch._dynamo.config.fake_tensor_cache_enabled = False
+# nobody reads where a node comes from, how fast its guards are, nor waits for memory
+torch.fx.config.do_not_emit_stack_traces = True
+torch._dynamo.config.run_gc_after_compile = False
+torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0
 normalizers.MAX_STEPS = 4  # a graph takes every step of entmax, and the same ones without a graph
 JOINED = {"mask": "or", "position": "and"}  # how several of one axis stand in one row
 NAMES = [f"{axis}-{item.key}" for axis in AXES for item in AXES[axis]]
