@@ -35,7 +35,8 @@ LIMITS = (
     r"(sliding|attention)_window_size|sliding_window|local_attention(_window_len)?|attention_chunk_size"
     r"|keep_window_size|index_topk|index_block_size|indexer_budget"
 )
-SWITCHES = {"use_sliding_window": True, "max_window_layers": 1, "index_topk_blocks": 1}
+SWITCHES = {"use_sliding_window": True, "max_window_layers": 1, "index_topk_blocks": 1, "mamba_chunk_size": 8,
+            "latent_query_num": 8, "loop_num_passes": 2, "rel_extent": 32}  # fmt: skip
 RULES: tuple[tuple[str, int], ...] = (
     (r"num_kv_shared_layers|hidden_size_per_layer_input", 0),
     (r"(\w+_)?vocab_size\w*|num_embeddings|n_vocab|codebook_size", WORDS),
@@ -111,7 +112,10 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "jamba": {"num_hidden_layers": 5, "attn_layer_period": 3, "attn_layer_offset": 1},
     "lfm2": {"num_hidden_layers": 5, "full_attn_idxs": [2, 4]},
     "lilt": {"channel_shrink_ratio": 4, "hidden_size": 48, "num_attention_heads": 4},
-    "longt5": {"local_radius": 3}, "mamba2": {"num_heads": 8, "head_dim": 8},
+    "longt5": {"local_radius": 3}, "mamba2": {"num_heads": 8, "head_dim": 8, "chunk_size": 8},
+    "falcon_h1": {"mamba_d_ssm": 64, **MAMBA},
+    "dots3_note_text": {"swa_num_attention_heads": HEADS, "swa_num_key_value_heads": HEADS, "swa_q_lora_rank": WIDTH,
+                        "swa_kv_lora_rank": WIDTH, "swa_head_dim": 16, "swa_qk_nope_head_dim": 8, "swa_v_head_dim": 8},
     "minimax": HYBRID, "nemotron": {"num_key_value_heads": 4},
     "nemotron_h": {"layers_block_type": ["linear_attention", "full_attention", "moe", "full_attention"],
                    "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 1},
@@ -129,8 +133,9 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "chameleon": {"vocabulary_map": {"<image>": 5}}, "shieldgemma2": {"yes_token_index": 5, "no_token_index": 6},
     "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16},
     "cosmos3_edge_text": SECTIONS, "hunyuan_vl_text": {**SECTIONS, "head_dim": 8},
-    "ernie4_5_vl_moe_text": {**SECTIONS, "hidden_size": 48}, **dict.fromkeys(("vits", "fastspeech2_conformer"), {
-        "vocab_size": WORDS}), "neomme": {"head_dim": 16}, "nemotron_h_omni": {"vision_config": {
+    "ernie4_5_vl_moe_text": {**SECTIONS, "hidden_size": 48}, "fastspeech2_conformer": {"vocab_size": WORDS},
+    "vits": {"vocab_size": WORDS, "upsample_rates": [2, 2], "upsample_kernel_sizes": [4, 4], "resblock_kernel_sizes": [3],
+             "resblock_dilation_sizes": [[1, 3]]}, "neomme": {"head_dim": 16}, "nemotron_h_omni": {"vision_config": {
         "video_temporal_patch_size": 2}}, "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0]}},
     "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 8,
                        "indexer_compress_ratio": 4},
@@ -173,7 +178,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "dinov3_convnext": {"hidden_sizes": [8, 16, 24, 32]}, "mimo_v2_flash": {"num_key_value_heads": 2},
     "hgnet_v2": {"stage_in_channels": [48, 8, 16, 24], "stage_mid_channels": [8, 8, 8, 8],
                  "stage_out_channels": [8, 16, 24, 32]},
-    **dict.fromkeys(("zamba", "zamba2"), {"num_hidden_layers": 5, "layers_block_type": [
+    **dict.fromkeys(("zamba", "zamba2"), {"num_hidden_layers": 5, "chunk_size": 8, "layers_block_type": [
         "linear_attention", "hybrid", "linear_attention", "linear_attention", "hybrid"]}),
 }  # fmt: skip
 
