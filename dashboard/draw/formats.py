@@ -4,10 +4,10 @@ One rule, by the value alone, so that a value has one text wherever it stands on
 
 - Two decimals from 0.1 up to 100 (0.68, −35.48), one up to 1,000, none beyond, with a comma between thousands.
 - Below 0.1 three decimals (0.042); where these would be zeros, one significant digit (0.0004, 3e−6).
-- Just below 1, from 0.995 on, three decimals, or as many as differ from 1 (0.997, 0.9996).
+- Just below 1, from 0.995 on, three decimals, or the four that differ from 1 (0.997, 0.9996); beyond, 0.9999.
 - So 0.00 and 1.00 are written for 0 and 1 alone, up to what float32 can tell.
-- Percentages are whole, with as many decimals below 0.5 and above 99.5 as tell them from 0 and 100; a no-break space
-  stands before the sign.
+- Percentages are whole, with as many decimals below 0.5 and above 99.5 as tell them from 0 and 100 (up to 99.99); a no-break
+  space stands before the sign.
 - Halves are rounded up. The minus is U+2212.
 
 Amounts with a unit (bytes, durations, operations) have three significant digits and the unit of SI that gives at most
@@ -56,9 +56,10 @@ def percent(share: float | None) -> str:
     value = 100 * float(share)
     if not math.isfinite(value):
         return number(value)
-    size, away = abs(value), abs(100 - abs(value))
-    nearly = 99.5 <= size < 100 and away > 100 * EXACT
-    decimals = max(0, _places(size if 0 < size < 0.5 else away if nearly else 1.0))
+    size = abs(value)
+    nearly = 99.5 <= size < 100 * (1 - EXACT)
+    size = min(size, 99.99) if nearly else size
+    decimals = max(0, _places(size if 0 < size < 0.5 else 100 - size if nearly else 1.0))
     return f"{MINUS if value < 0 else ''}{_rounded(size, decimals)}{SPACE}%"
 
 
@@ -121,6 +122,7 @@ def _unsigned(size: float) -> str:
     if size >= 99.995:
         return _rounded(size, 1 if size < 999.95 else 0)
     if 0.995 <= size < 1 - EXACT:
+        size = min(size, 0.9999)
         return _rounded(size, max(3, _places(1 - size)))
     if size >= 0.0995 or size == 0:
         return _rounded(size, 2)

@@ -15,7 +15,10 @@ function unsigned(size) {
     const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
     return Number(size.toFixed(decimals)).toLocaleString("en-US", digits);
   }
-  if (size >= 0.995 && size < 1 - 5e-7) return size.toFixed(Math.max(3, firstDecimal(1 - size)));
+  if (size >= 0.995 && size < 1 - 5e-7) {
+    const near = Math.min(size, 0.9999);
+    return near.toFixed(Math.max(3, firstDecimal(1 - near)));
+  }
   if (size >= 0.0995 || size === 0) return size.toFixed(2);
   if (firstDigit(size) >= 0.00001) return size.toFixed(Math.max(3, firstDecimal(size)));
   const [digit, power] = size.toExponential(0).split("e-");

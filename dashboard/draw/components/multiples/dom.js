@@ -55,8 +55,7 @@ export function showUnder(tile, picked) {
   element(pair, "b", "mark").textContent = tile.queries[picked.i];
   element(pair, "span").textContent = ` → ${tile.keys[picked.j]}`;
   const cell = readCell(tile, picked.i, picked.j);
-  const almost = cell.value > 0.9995 && cell.value < 1; // the tip has every digit
-  value.textContent = cell.masked ? (cell.visible ? "masked" : tile.absent ?? "sees no key") : almost ? "> 0.999" : number(cell.value);
+  value.textContent = cell.masked ? (cell.visible ? "masked" : tile.absent ?? "sees no key") : number(cell.value);
   value.classList.toggle("none", cell.masked);
 }
 
