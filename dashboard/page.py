@@ -138,7 +138,6 @@ from dashboard.ui.links import (
     Fields,
     MultiSelect,
     Number,
-    ParamField,
     Segmented,
     Select,
     SelectSlider,

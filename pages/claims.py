@@ -448,10 +448,9 @@ def draw_guess(claim: Claim, measured: ClaimResult | None) -> dict[str, Guess] |
         return _sketch(claim, claim.guess, measured)
     pick, complete = claim.guess, measured.results.complete(measured.conditions)
     answer = pick.answer(complete)  # seeds that lack a condition cannot answer
-    reasons = [f"The data say: {pick.options[answer][0].lower() + pick.options[answer][1:]}."]
-    reasons *= len(pick.options)
-    reasons[answer] = ""
-    question = Question(plain(pick.question), pick.options, answer, tuple(reasons))
+    reason = f"The data say: {pick.options[answer][0].lower() + pick.options[answer][1:]}."
+    reasons = tuple("" if at == answer else reason for at in range(len(pick.options)))
+    question = Question(plain(pick.question), pick.options, answer, reasons)
     return {} if predict(key(claim.key), question) else None
 
 

@@ -907,12 +907,10 @@ def page() -> None:
     )
     fragment_unless_measuring(_view)
     papers = [
-        f"**{measure.name}** — {plain(measure.meaning)}. {measure.source}" for measure in AXES
-    ]
-    papers.append(
+        *(f"**{measure.name}** — {plain(measure.meaning)}. {measure.source}" for measure in AXES),
         "Queries and keys in one plane: "
-        "[Yeh et al. 2023](https://arxiv.org/abs/2305.03210), AttentionViz."
-    )
+        "[Yeh et al. 2023](https://arxiv.org/abs/2305.03210), AttentionViz.",
+    ]
     details(
         "Papers and source",
         partial(sources, "\n\n".join(papers), measure_texts, Corpus, joint_map),

@@ -580,16 +580,19 @@ def row(
         }
         for index, token in enumerate(tokens)
     ]
-    axis = {**axis_style(ink), "grid": False, "title": None, "labelLimit": 90, "labelFontSize": 12}
-    axis |= (
-        {
-            "values": list(range(len(tokens))),
-            "labelAngle": -90,
-            "labelOverlap": True,
-            "labelExpr": f"[{','.join(map(quoted, tokens))}][datum.value]",
-        }
-        if few
-        else {"tickCount": 8}
+    axis = (
+        axis_style(ink)
+        | {"grid": False, "title": None, "labelLimit": 90, "labelFontSize": 12}
+        | (
+            {
+                "values": list(range(len(tokens))),
+                "labelAngle": -90,
+                "labelOverlap": True,
+                "labelExpr": f"[{','.join(map(quoted, tokens))}][datum.value]",
+            }
+            if few
+            else {"tickCount": 8}
+        )
     )
     at = _across(len(tokens)) | {"axis": axis if named else None}
     y = {

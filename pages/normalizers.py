@@ -32,7 +32,7 @@ from dashboard.page import (
     Fields,
     Ink,
     MultiSelect,
-    ParamField,
+    Number,
     Script,
     Segmented,
     Select,
@@ -85,6 +85,8 @@ MAX_PILLS = 12  # keys; with more their names fit neither in pills nor under the
 MASKED = "x"
 TEMPERATURE = "temperature"
 SINK = entry("normalizer", "sink")
+# the sink starts at 1 on this page
+START: Any = replace(next(one for one in SINK.params if one.key == "start"), default=1.0)
 key = "normalizers:{}".format  # a widget's key, which is also its name in the link
 
 
@@ -115,10 +117,14 @@ FIELDS = Fields(
         help="Normalizers with a temperature divide the scores by it. A small temperature makes the "
         "largest weight larger.",
     ),
-    # starts at 1 on this page
-    sink=ParamField(
+    sink=Number(
         f"{SINK.name} b",
-        replace(next(param for param in SINK.params if param.key == "start"), default=1.0),
+        START.default,
+        START.low,
+        START.high,
+        START.step,
+        slider=True,
+        help=START.help,
     ),
     pill=Segmented(
         "Key",

@@ -214,8 +214,9 @@ alt.Chart(pd.DataFrame(likeliest)).mark_bar().encode(x="probability:Q", y=alt.Y(
 def _ask(
     question: Question, more: str, results: Mapping[str, Any], draw: str = "", picture: str = ""
 ) -> Cell:
-    imports = {f"from core.interpret.evidence import {name}" for name in ("Question", "ask")}
-    imports |= {"from core.pretrained.generate import top_candidates"} if draw else set()
+    imports = {f"from core.interpret.evidence import {name}" for name in ("Question", "ask")} | (
+        {"from core.pretrained.generate import top_candidates"} if draw else set()
+    )
     return Cell(
         "The model's answer, and the likeliest tokens or classes."
         if draw

@@ -260,13 +260,13 @@ def fixed_chart(names: Sequence[str], x_title: str, first: float, last: float, i
 def curve_rows(curves: Sequence[Curve], rule: float | None) -> list[Spec]:
     """The data of `fixed_chart`: kind, name, x and y."""
     ends = [curve.defined_points()[-1] for curve in curves]
-    rows = [("curve", curve.name, x, y) for curve in curves for x, y in curve.defined_points()]
-    rows += [("end", curve.name, *end) for curve, end in zip(curves, ends, strict=True)]
-    rows += [
-        ("label", curve.name, 0.0, height * TOP)
-        for curve, height in zip(curves, separate([y / TOP for _, y in ends]), strict=True)
+    heights = separate([y / TOP for _, y in ends])
+    rows = [
+        *(("curve", curve.name, x, y) for curve in curves for x, y in curve.defined_points()),
+        *(("end", curve.name, *end) for curve, end in zip(curves, ends, strict=True)),
+        *(("label", one.name, 0.0, at * TOP) for one, at in zip(curves, heights, strict=True)),
+        *([] if rule is None else [("rule", "", rule, 0.0)]),
     ]
-    rows += [] if rule is None else [("rule", "", rule, 0.0)]
     return [dict(zip(("kind", "name", "x", "y"), row, strict=True)) for row in rows]
 
 

@@ -20,7 +20,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial, wraps
 from typing import Any, TypeAlias
 
@@ -617,19 +617,6 @@ class MultiSelect(Options):
 
     def allowed(self, value: Any, values: Values) -> bool:
         return all(super(MultiSelect, self).allowed(each, values) for each in value)
-
-
-@dataclass(frozen=True)
-class ParamField(Field):
-    param: Param = field(kw_only=False)
-
-    def start(self, values: Values) -> Any:
-        return self.param.default
-
-    def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
-        return param_widget(
-            replace(self.param, name=_of(self.label, values)), key=shared["key"], keep=BOUND
-        )
 
 
 class Fields:

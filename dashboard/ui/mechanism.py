@@ -296,9 +296,9 @@ def pattern_from_text(text: str, sizes: tuple[int, int] | None) -> tuple[Attenti
 def choice_text(choice: Choice, axis: str) -> str:
     """A choice with the parameters that are not at their entry's default, and its parts."""
     defaults = dict(complete(Choice(choice.key), AXES[axis], axis).params)
-    inside = [choice_text(part, axis) for part in choice.parts]
-    inside += [
-        f"{name}={_value(value)}" for name, value in choice.params if defaults.get(name) != value
+    inside = [
+        *(choice_text(part, axis) for part in choice.parts),
+        *(f"{name}={_value(one)}" for name, one in choice.params if defaults.get(name) != one),
     ]
     return f"{choice.key}({','.join(inside)})" if inside else choice.key
 

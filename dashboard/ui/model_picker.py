@@ -844,8 +844,8 @@ def role_line(roles: HeadRoles, heads: int) -> None:
         for index, role in enumerate(ROLES)
         if count[index]
     ]
-    items.append(f'<span class="quiet">No role {heads - len(roles)}</span>')
-    st.html(f'{STYLE}<div class="role-line">{"".join(items)}</div>')
+    rest = f'<span class="quiet">No role {heads - len(roles)}</span>'
+    st.html(f'{STYLE}<div class="role-line">{"".join(items)}{rest}</div>')
 
 
 # The head that a page shows: that of its link, else the one that was picked on another page.
