@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 import streamlit as st
 
-from core.attention import Attention, Choice
+from core.attention import Attention, Choice, one_thread
 from core.models.cards import (
     FORMS,
     MODELS,
@@ -70,7 +70,6 @@ from dashboard.page import (
     title,
 )
 from dashboard.ui.mechanism import Built, take_built, watch_built
-from dashboard.ui.models import one_thread
 
 # The controls of each part of the page.
 

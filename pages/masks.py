@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.attention import AXES, Choice, ConfigError, entry
+from core.attention import AXES, Choice, ConfigError, entry, one_thread
 from core.attention.masks import COMPOSITIONS, make_mask
 from core.attention.masks.patterns import Rule, parse_drawing
 from core.interpret import trace as analysis
@@ -60,7 +60,6 @@ from dashboard.page import (
     write_linked,
 )
 from dashboard.ui.mechanism import params_in_session
-from dashboard.ui.models import one_thread
 from dashboard.ui.run_setup import train_with
 
 # The controls: the sentence, the mask or two of them joined, their parameters, and the head.

@@ -19,6 +19,7 @@ from core.attention import (
     example,
     example_config,
     needs,
+    one_thread,
     refusals,
 )
 from core.attention.cost import parameters
@@ -62,7 +63,6 @@ from dashboard.page import (
     write_linked,
 )
 from dashboard.ui.mechanism import Built, choice_state, params_of, take_built, watch_built
-from dashboard.ui.models import one_thread
 
 # The page's controls: an axis, a choice on it with its parameters, and the configs with and without it.
 

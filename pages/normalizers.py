@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.attention import AXES, Choice, Softmax, entry
+from core.attention import AXES, Choice, Softmax, entry, one_thread
 from core.attention.normalizers import Entmax, Hard, Sigmoid, Sink, TopK
 from core.entries import refuse_if
 from core.studies.scores import (
@@ -71,7 +71,6 @@ from dashboard.ui.mechanism import (
     params_panel,
     take_built,
 )
-from dashboard.ui.models import one_thread
 
 # The page's controls: typed scores, their factor, the temperature, and the key that is picked.
 

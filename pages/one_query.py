@@ -19,6 +19,7 @@ from core.attention import (
     entry,
     exact,
     heads_that_divide,
+    one_thread,
     preset,
     reference,
 )
@@ -110,7 +111,6 @@ from dashboard.ui.mechanism import (
     take_built,
     watch_built,
 )
-from dashboard.ui.models import one_thread
 
 # The controls: what a link leaves out of them, what they are, and each axis's choice with its parameters and parts.
 

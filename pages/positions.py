@@ -16,6 +16,7 @@ from core.attention import (
     Choice,
     ConfigError,
     heads_that_divide,
+    one_thread,
     properties as measure,
 )
 from core.attention.positions.rotary import Position
@@ -79,7 +80,6 @@ from dashboard.page import (
     write_start,
 )
 from dashboard.ui.mechanism import D_MODELS, draw_parts, keep_heads, note_heads, params_of
-from dashboard.ui.models import one_thread
 from dashboard.ui.run_setup import train_with
 
 # The page's controls: an encoding with its parameters, an idea, and the words or positions it is drawn for.

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 import torch
 
-from core.attention import AXES, Choice, entry
+from core.attention import AXES, Choice, entry, one_thread
 from core.attention.properties import (
     PROBE_DIMS,
     PROBE_TOKENS,
@@ -66,7 +66,6 @@ from dashboard.ui.mechanism import (
     params_panel,
     take_built,
 )
-from dashboard.ui.models import one_thread
 
 # The page's controls: the sentence, the size of a head, the queries' length, and what the cells show.
 

@@ -18,6 +18,7 @@ from core.attention import (
     distinct_names,
     entry,
     heads_that_divide,
+    one_thread,
     preset,
 )
 from core.entries import Param, Value
@@ -133,7 +134,6 @@ from dashboard.ui.mechanism import (
     to_text,
     watch_built,
 )
-from dashboard.ui.models import one_thread
 from dashboard.ui.run_setup import adopt_pattern, attention_key, layer_pattern, pattern_changes
 
 # The sentences of the page Train, and examples as text; makes no st call.

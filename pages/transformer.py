@@ -11,7 +11,7 @@ import numpy as np
 import streamlit as st
 import torch
 
-from core.attention import ConfigError, heads_that_divide
+from core.attention import ConfigError, heads_that_divide, one_thread
 from core.attention.positions import POSITIONS
 from core.interpret.trace import AttentionTrace, Kind
 from core.models import ModelConfig
@@ -102,7 +102,6 @@ from dashboard.page import (
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.mechanism import keep_heads, note_heads
 from dashboard.ui.model_picker import note_unknown_words
-from dashboard.ui.models import one_thread
 from dashboard.ui.run_setup import pattern_label, published
 from dashboard.ui.runs import EXAMPLE_RUNS, path_code
 

@@ -1,6 +1,6 @@
 """The front door: attend is the function, Attention the layer, AttentionConfig the six choices."""
 
-from core.attention.basics import Cache, MultiHead, Normalizer, ScoreBlock, Softmax
+from core.attention.basics import Cache, MultiHead, Normalizer, ScoreBlock, Softmax, one_thread
 from core.attention.config import (
     AXES,
     AttentionConfig,
@@ -61,6 +61,7 @@ __all__ = [
     "example_config",
     "heads_that_divide",
     "needs",
+    "one_thread",
     "preset",
     "preset_of",
     "refusals",

@@ -3,7 +3,8 @@ score and normalizer, each with its plain choice: MultiHead, Dot and Softmax."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -13,6 +14,27 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from core.entries import ConfigError
+
+# Small tensors on one thread: on two busy cores (torch 2.13), a softmax over (4, 6, 6) takes 3 µs, not 4 ms.
+
+
+USUAL = torch.get_num_threads()  # what this process began with
+
+
+@contextmanager
+def one_thread(small: bool = True, *, nested: bool = False) -> Iterator[None]:
+    """Compute what is small on the calling thread alone; then there are as many threads as this process began with,
+    whatever another session is doing, or, where this may be within another such block (`nested`), as the caller had.
+
+    The last bits of a sum depend on the number of threads, and with them all later numbers of a run.
+    """
+    usual = torch.get_num_threads() if nested else USUAL
+    torch.set_num_threads(1 if small else usual)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)
+
 
 # Cache: what a causal layer stores of the tokens it has read, so that each new one computes its own q, k, v alone.
 

@@ -14,7 +14,7 @@ from torch.autograd.profiler_legacy import profile
 from torch.overrides import TorchFunctionMode
 
 from core.attention import AXES, Attention, AttentionConfig, ConfigError, entry
-from core.attention.basics import ScoreBlock
+from core.attention.basics import ScoreBlock, one_thread
 from core.attention.kernels.exact import exact
 from core.attention.masks import make_mask
 from core.entries import Area, Cost
@@ -176,14 +176,12 @@ def peak_bytes(work: Work, device: str = CPU) -> int:
         work()
         wait(device)
         return torch.cuda.max_memory_allocated() - before
-    usual = torch.get_num_threads()
-    torch.set_num_threads(1)
-    _enable_profiler_legacy(profile(profile_memory=True).config())
-    try:
-        work()
-    finally:
-        threads = _disable_profiler_legacy()
-        torch.set_num_threads(usual)
+    with one_thread(nested=True):
+        _enable_profiler_legacy(profile(profile_memory=True).config())
+        try:
+            work()
+        finally:
+            threads = _disable_profiler_legacy()
     held = highest = 0
     for event in (event for thread in threads for event in thread):
         if event.kind() == "memory_alloc":

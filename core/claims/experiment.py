@@ -8,19 +8,20 @@ from typing import Any
 
 import torch
 
+from core.attention import one_thread
 from core.attention.cost import seconds
 from core.claims.base import CellResult, Claim, ClaimSettings, Number, Stop
 from core.models import Model, ModelConfig
 from core.tasks import Task, TaskConfig
 from core.training.config import RunConfig
 from core.training.evaluate import Record, Stopped, never_stop, until
-from core.training.loop import Session, one_thread, prepare, train
+from core.training.loop import Session, prepare, train
 
 Cell = tuple[str, int]  # a condition and a seed
 TEXT_BITS = 2.5  # a character: a model of two layers that has learned the text needs fewer
 
 
-@one_thread()
+@one_thread(nested=True)
 def measure_cell(
     claim: Claim, cell: Cell, settings: ClaimSettings, stop: Stop = never_stop
 ) -> CellResult | None:

@@ -36,7 +36,7 @@ import psutil
 import torch
 
 from core import event_log
-from core.attention import ConfigError
+from core.attention import ConfigError, one_thread
 from core.files import clear_drafts, disk_refused, hosted, lab_path, sentence_of, without_paths
 from core.memory import end_first, total_bytes
 from core.models import ModelConfig
@@ -48,7 +48,7 @@ from core.settings import limits, settings
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
 from core.training.evaluate import Record, cap_reached
-from core.training.loop import Best, one_thread, prepare, train
+from core.training.loop import Best, prepare, train
 
 KINDS = {"threads": int, "torch": str, "device": str, "capability": str, "libraries": str}
 LONGEST, MAX_MACHINES = 100, 5  # characters of a name, and machines, that are read from a file
@@ -379,7 +379,7 @@ def work(
     return state
 
 
-@one_thread()
+@one_thread(nested=True)
 def train_run(
     run: Run, stop: Callable[[], bool], on_record: Callable[[Record], object]
 ) -> tuple[str, str]:

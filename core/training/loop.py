@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from core.attention import Attention
+from core.attention import Attention, one_thread
 from core.models import Model, build_model, hooked
 from core.serialization import renamed
 from core.tasks import Example, Task, make_task
@@ -244,21 +244,7 @@ def load_weights(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) ->
         ) from error
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread; the caller's number is put back afterwards.
-
-    The last bits of a sum depend on the number of threads, and with them all later numbers of a run.
-    """
-    usual = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(usual)
-
-
-@one_thread()
+@one_thread(nested=True)
 def prepare(config: RunConfig) -> Session:
     """Seed torch globally, and build the task, the model and its optimizer on one thread."""
     device = resolve_device(config.device)
@@ -307,7 +293,7 @@ def train(
     records = _records(config, session, stop)
     try:
         while True:
-            with one_thread():
+            with one_thread(nested=True):
                 record = next(records, None)
             if record is None:
                 return

@@ -9,17 +9,16 @@ import pytest
 import torch
 from PIL import Image
 
+from core.attention.basics import USUAL, one_thread
 from core.interpret.evidence import Question
 from core.pretrained import ModelInputs, Reading, model_inputs, sampling_rate
 from core.pretrained.hub import model_folder
 from core.pretrained.model_inputs import read_arrays
 from dashboard.ui.models import (
-    USUAL,
     ModelRef,
     import_block,
     load_model,
     model_code,
-    one_thread,
     question_code,
     reading_of,
     store_upload,
