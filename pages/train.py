@@ -223,18 +223,23 @@ def _scores(record: Record, task: Task, baselines: Sequence[tuple[str, float]]) 
     )
 
 
+def early_end(last: Record, config: RunConfig | None) -> str:
+    """Why a run that finished stopped before its last step; a limit of time is in its message already."""
+    if config is None or last.capped or last.step >= config.steps:
+        return ""
+    why = "the validation loss no longer fell" if config.patience else ""
+    if config.finish_early and (last.sequence_accuracy or 0.0) >= PASS:
+        why = f"at least {percent(PASS)} of the sequences were correct"
+    return why and f" It ended before step {config.steps:,}, since {why}."
+
+
 def ending_text(status: Status, records: Sequence[Record], config: RunConfig | None = None) -> str:
     """How a run ended, why before its last step, and its sequence accuracy."""
     last = next((r for r in reversed(records) if r.sequence_accuracy is not None), None)
     if last is None or status.state == "failed":
         return status.message
-    accuracy, early = last.sequence_accuracy or 0.0, ""
-    # A limit of time is in the message already.
-    if config and status.state == "finished" and not last.capped and last.step < config.steps:
-        why = "the validation loss no longer fell" if config.patience else ""
-        if config.finish_early and accuracy >= PASS:
-            why = f"at least {percent(PASS)} of the sequences were correct"
-        early = why and f" It ended before step {config.steps:,}, since {why}."
+    accuracy = last.sequence_accuracy or 0.0
+    early = early_end(last, config) if status.state == "finished" else ""
     return (
         f"{status.message}{early} Sequence accuracy is {percent(accuracy)} on {last.held_out:,} "
         "held-out items."
@@ -1356,7 +1361,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     model = replace(model, **pattern)
     with cells["size"]:
         caption(
-            f"d_model {width} · {plural(model.layers, 'layer')} · {training['steps']:,} steps · "
+            f"d_model {width} · {plural(model.layers, 'layer')} · at most {training['steps']:,} steps · "
             f"{runs.count_parameters(model, task.shape):,} parameters"
         )
     with cells["summary"]:
@@ -1525,8 +1530,6 @@ def draw(data: runs.RunData) -> None:
     failure = data.status.message if data.status.state == "failed" else ""
     problems = tuple(diagnose(data.until(step), config, task.baseline_loss, failure))
     with right:
-        _draw(data, step, "loss", problems, *loss_chart(data))
-        _draw(data, step, "sequence_accuracy", problems, *score_chart(data))
         # What the step shows; while the run trains, the way back to the latest step
         record = data.at(step)
         index = (head.layer, head.head) if head and head.to_source else best_head(record)
@@ -1541,6 +1544,8 @@ def draw(data: runs.RunData) -> None:
                 disabled=moment.latest,
                 help="All figures show the latest step until you pick one.",
             )
+        _draw(data, step, "loss", problems, *loss_chart(data))
+        _draw(data, step, "sequence_accuracy", problems, *score_chart(data))
     with below:
         # The outputs at the step, correct and wrong, and how fast it went
         if (decoded := data.decoded_at(step)) is not None:
@@ -1823,7 +1828,7 @@ def _continue(run: Run, more: int = 0) -> None:
 def _progress(data: runs.RunData) -> None:
     config = data.config
     if data.is_example:
-        st.caption("An example run. Press Train for your own.")
+        st.caption(f"An example run.{early_end(data.records[-1], config)}")
     elif config is not None or not data.live:
         runs.show_progress(
             data.run,
