@@ -54,6 +54,7 @@ from dashboard.page import (
     add_script,
     attention_view,
     caption,
+    chart_title,
     csv_file,
     details,
     distinct,
@@ -517,7 +518,6 @@ def panel(label: str, opened: bool) -> Any:
     return st.expander(label, expanded=st.session_state.setdefault(name, opened))
 
 
-HeadsPair = tuple[evidence.Effect, evidence.Effect]
 Answers = Mapping[int | None, Mapping[str, float]]  # values by WAYS
 TABLE_ROWS = 6
 
@@ -546,26 +546,20 @@ def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, H
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         _grid(controls, baseline, effects, list(alone), picked)
-    count, shown, name = len(controls.heads), min(TABLE_ROWS, len(alone)), controls.heads[picked]
+    count, shown = len(controls.heads), min(TABLE_ROWS, len(alone))
     of = f" of the {len(alone)} measured so far, out of {count}"
-    with right:
-        if len(alone) == count:
-            of = ""
+    if len(alone) == count:
+        of = ""
+        with right:
             fact(heads_fact(controls, baseline, alone, picked))
-        with st.popover("Heads"):
-            _head_field(controls, picked)
-            choices = head_choices(controls)
-            others = FIELDS.draw("off", into=HERE, heads=list(choices), model=controls.ref.name).off
-    others = [other for other in others if other != name]
-    with panel("The likeliest answers without it", bool(others)), one_thread(alone_fast):
-        pair, off, answers = _without(controls, baseline, picked, others, effects)
-        paragraph(even_fact(baseline, name, *pair))
-    label = f"The {shown} heads that the answer needs most" if shown > 1 else "The head"
-    details(
-        f"{label}{of}, as a table",
-        partial(_ranking, controls, baseline, alone),
-        "evidence:ranking",
-    )
+    key = f"evidence:off:{controls.ref.name}"
+    opened = bool(st.session_state.get(key)) or key in st.query_params
+    with panel("The likeliest answers without it, and other heads", opened), one_thread(alone_fast):
+        off, answers = _without(controls, baseline, picked, effects)
+        chart_title(
+            f"The {shown} heads that the answer needs most{of}" if shown > 1 else f"The head{of}"
+        )
+        _ranking(controls, baseline, alone)
     return picked, off, answers
 
 
@@ -615,7 +609,8 @@ def _grid(
         )
     st.markdown(
         "**Without each head**",
-        help="One forward pass per head, in which its output is zero. The last column is the whole layer.",
+        help="One forward pass per head, in which its output is zero. The last column is the whole layer. A head that "
+        "changes nothing by itself may be one of several that do the same.",
     )
     effect_chart(
         "evidence:grid",
@@ -628,25 +623,21 @@ def _grid(
     )
 
 
-def head_choices(controls: Values) -> dict[str, HeadSet]:
-    """What can be switched off, by its name: whole layers, then single heads."""
-    return {
-        f"all of {layer}": frozenset({(*about, None)}) for about, layer in controls.layers.items()
-    } | {name: frozenset({controls.ids[head]}) for head, name in controls.heads.items()}
-
-
 def _without(
     controls: Values,
     baseline: evidence.Baseline,
     picked: flow.Head,
-    others: Sequence[str],
     effects: Mapping[HeadSet, evidence.Effect],
-) -> tuple[HeadsPair, HeadSet, Answers]:
-    """Draw the answer without the picked head and those that a person adds to it.
-
-    Returns the effects of the head, all that is off, and the answers.
-    """
-    name, options = controls.heads[picked], head_choices(controls)
+) -> tuple[HeadSet, Answers]:
+    """Draw the answer without the picked head and those that a person adds to it; all that is off, and the answers."""
+    name = controls.heads[picked]
+    options = {
+        f"all of {layer}": frozenset({(*about, None)}) for about, layer in controls.layers.items()
+    } | {name: frozenset({controls.ids[head]}) for head, name in controls.heads.items()}
+    with st.popover("Heads"):
+        _head_field(controls, picked)
+        others = FIELDS.draw("off", into=HERE, heads=list(options), model=controls.ref.name).off
+    others = [other for other in others if other != name]
     alone: HeadSet = options[name]
     off: HeadSet = alone.union(*(options[other] for other in others))
     answers = answer_study(evidence.answers_without, *controls.key, off)
@@ -692,14 +683,10 @@ def _without(
                 f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."
             )
         )
-    return (
-        (
-            answer_study(evidence.make_heads_uniform, *controls.key, alone),
-            effects.get(alone) or evidence.ablate_heads(baseline, alone),
-        ),
-        off,
-        answers,
-    )
+    even = answer_study(evidence.make_heads_uniform, *controls.key, alone)
+    without = effects.get(alone) or evidence.ablate_heads(baseline, alone)
+    paragraph(even_fact(baseline, name, even, without))
+    return off, answers
 
 
 def _ranking(
@@ -773,6 +760,7 @@ def maps_section(controls: Values, head: flow.Head, cell: Pair) -> evidence.Head
             st.caption(
                 "The gradient is left out: it needs more memory than this computer has free. Use a shorter text."
             )
+        agreement(measures)
     return measures
 
 
@@ -1161,9 +1149,6 @@ def _view(choice: ModelChoice) -> None:
         )
         measures = maps_section(controls, head, cell)
         add_script(partial(script, controls, head, cell, measures, off, answers))
-        details(
-            "How the measures of this head agree", lambda: agreement(measures), "evidence:agree"
-        )
         if baseline is not None:
             with panel("Which tokens the answer depends on", "strip" in st.query_params):
                 paragraph(can_tell(*tokens_section(controls, baseline)))
@@ -1179,8 +1164,5 @@ def _view(choice: ModelChoice) -> None:
                 trace.kinds
             )
             > 1,
-            " A head that changes nothing by itself may be one of several that do the same.": bool(
-                answers
-            ),
         }
         caption("".join(filter(parts.get, parts)))
