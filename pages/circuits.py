@@ -294,11 +294,9 @@ def _choose(ref: ModelRef, circuits: Circuits) -> None:
 
 
 def draw_controls(ref: ModelRef, circuits: Circuits) -> Values:
-    """Draw the controls in one row; returns the model, the kind of composition (None where heads compose in none), how
-    many edges, a head, and a token with its word."""
+    """Draw the controls in one row; returns the model, a head, and a token with its word."""
     names, state = circuits.names, st.session_state
     with st.container(horizontal=True, vertical_alignment="top", key="circuits:row"):
-        drawn = FIELDS.draw("kind", "edges", into=HERE, circuits=circuits)
         if state.setdefault(OF, ref) != ref or state.get(HEAD) not in names:
             # The head that was picked on another page
             stored = current_head(ref)
@@ -327,7 +325,7 @@ def draw_controls(ref: ModelRef, circuits: Circuits) -> Values:
                             )
                 except PretrainedError as error:
                     field_error(error)
-    return Values(ref=ref, kind=drawn.kind, edges=drawn.edges, head=head, token=token, word=word)
+    return Values(ref=ref, head=head, token=token, word=word)
 
 
 # What the page computes as Python.
@@ -484,9 +482,9 @@ def head_fact(circuits: Circuits, head: Head) -> str:
     if measures.copying is not None:
         score = float(measures.copying[index])
         does = (
-            "copies: attending to a token raises that token"
+            "copies: over all tokens, attending to one raises that one"
             if score > 0.5
-            else "does the opposite of copying: attending to a token lowers that token"
+            else "does the opposite of copying: over all tokens, attending to one lowers that one"
             if score < -0.5
             else "neither copies nor removes what it attends to"
         )
@@ -588,7 +586,7 @@ WEIGHTS = (head_weights,)  # what studies of a model's heads get beside the mode
 def page() -> None:
     title(
         "What a head can do",
-        "A head’s weights say what it can move and where it can look, before any text is read.",
+        "Where a head attends to a word, it makes some words likelier to come next.",
     )
     choice = choose_model(
         ("model", "qkv"), usual=ModelRef("lab", "only-attention"), has_inputs=False
@@ -623,6 +621,19 @@ def _circuits(ref: ModelRef) -> None:
         return
     circuits = Circuits(weights.heads, weights.vocabularies, tuple(measured.values()))
     controls = draw_controls(ref, circuits)
+    row, has_tokens = controls.head[0], circuits.has_tokens(controls.head[0])
+    if has_tokens:
+        _of_token(controls, circuits, "OV")
+    st.markdown("## Every head")
+    _grids(controls, circuits)
+    fact(head_fact(circuits, controls.head))
+    if has_tokens and "QK" in study_of(singular_values, ref, controls.head, given=WEIGHTS):
+        _of_token(controls, circuits, "QK")
+    _page_head(controls, circuits)
+    st.markdown("## Which heads read from which")
+    with st.container(horizontal=True, vertical_alignment="top"):
+        drawn = FIELDS.draw("kind", "edges", into=HERE, circuits=circuits)
+    controls = Values(**controls, kind=drawn.kind, edges=drawn.edges)
     add_script(partial(script, controls, circuits))
     if (kind := controls.kind) is None:
         st.caption(
@@ -639,14 +650,10 @@ def _circuits(ref: ModelRef) -> None:
             "Heads by layer, connected where a later one reads what an earlier one writes",
         )
         fact(edges_fact(circuits, kind))
-    _grids(controls, circuits)
-    fact(head_fact(circuits, controls.head))
-    _page_head(controls, circuits)
+        caption(drawn_lines(circuits, kind, controls.edges))
     for line in equations(circuits, controls.head, circuits.best_into(controls.head)):
         st.latex(line)
-    if kind is not None:
-        caption(drawn_lines(circuits, kind, controls.edges))
-    caption(conditions(circuits, ref.name, controls.head[0]))
+    caption(conditions(circuits, ref.name, row))
     if (circuit := _induction(ref, circuits)) is not None:
         paragraph(twice(circuits, circuit))
     if ref == ModelRef("lab", "names"):
@@ -749,64 +756,74 @@ def _pickable(
     draw_chart(place, spec, key=key, alt=alt, selection_mode=[PICKED], on_select=pick)
 
 
-def _page_head(controls: Values, circuits: Circuits) -> None:
+def _of_token(controls: Values, circuits: Circuits, circuit: str) -> None:
+    """What a circuit of the head makes of the token."""
     head, word = controls.head, controls.word
-    one, study = circuits.heads[head[0]], partial(study_of, given=WEIGHTS)
+    one = circuits.heads[head[0]]
+    moves = circuit == "OV"
+    st.markdown(f"## {'What it moves' if moves else 'What it looks for'}")
+    shown = study_of(extremes, controls.ref, head, circuit, controls.token, given=WEIGHTS)
+    if shown is None:
+        stream = STREAMS[one.reads if moves else one.writes]
+        st.caption(f"The {stream} has no embedding of “{plain(word)}”. Type a word that it reads.")
+        return
+    first, score = shown.most[0]
+    if moves:
+        place = f"**{plain(word)}** itself most"
+        if shown.rank > 1:
+            place = (
+                f"**{plain(first)}** most, and **{plain(word)}** itself more than "
+                f"{shown.count - shown.rank:,} of {shown.count:,} tokens"
+            )
+        says = f"Where {plain(circuits.name(head))} attends to :primary[**{plain(word)}**], it raises {place}."
+        columns = ("raises", "by", "lowers", "by")
+        meaning = f"Tokens that attending to {word} raises and lowers"
+    else:
+        says = (
+            f"By content alone, the query of :primary[**{plain(word)}**] matches the key "
+            f"**{plain(first)}** most, with a score of {signed(score)}."
+        )
+        columns = ("key", "score", "key", "score")
+        meaning = f"Keys that the query of {word} matches most and least"
+    left, right = st.columns([0.56, 0.44], gap="medium")
+    with right:
+        fact(says)
+    with left:
+        rows = [
+            [up, signed(high), down, signed(low)]
+            for (up, high), (down, low) in zip(shown.most, shown.least, strict=True)
+        ]
+        table(columns, rows, markers=False, left=(0, 2), caption=meaning)
+
+
+def _page_head(controls: Values, circuits: Circuits) -> None:
+    head, study = controls.head, partial(study_of, given=WEIGHTS)
     values = study(singular_values, controls.ref, head)
-    for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
-        moves = name == "OV"
-        with column:
-            st.markdown(f"## {'What it moves' if moves else 'What it looks for'}")
-            draw_chart(
-                st,
-                singular_bars(values[name], theme()),
-                key=f"circuits:{name}",
-                alt=f"The singular values of the {name} circuit, largest first",
-                heading=f"Singular values of its {name} circuit",
-            )
-            if not circuits.has_tokens(head[0]):
-                continue
-            # What the circuit makes of one token
-            shown = study(extremes, controls.ref, head, name, controls.token)
-            if shown is None:
-                stream = STREAMS[one.reads if moves else one.writes]
-                st.caption(
-                    f"The {stream} has no embedding of “{plain(word)}”. Type a word that it reads."
+    with st.expander("Its strongest directions"):
+        for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
+            with column:
+                draw_chart(
+                    st,
+                    singular_bars(values[name], theme()),
+                    key=f"circuits:{name}",
+                    alt=f"The singular values of the {name} circuit, largest first",
+                    heading=f"Singular values of its {name} circuit",
                 )
-            else:
-                (first, score), rank = shown.most[0], f"{shown.rank:,} of {shown.count:,}"
-                if moves:
-                    place = f"**{plain(first)}** most, and itself as number {rank}"
-                    place = "itself most" if shown.rank == 1 else place
-                    says = f"Where {plain(circuits.name(head))} attends to :primary[**{plain(word)}**], it raises {place}."
-                    columns = ("raises", "logit", "lowers", "logit")
-                    meaning = f"Tokens that attending to {word} raises and lowers"
-                else:
-                    says = (
-                        f"By content alone, the query of :primary[**{plain(word)}**] matches the key "
-                        f"**{plain(first)}** most, with a score of {signed(score)}."
-                    )
-                    columns = ("key", "score", "key", "score")
-                    meaning = f"Keys that the query of {word} matches most and least"
-                paragraph(says)
+                if not circuits.has_tokens(head[0]):
+                    continue
+                ends = ("reads", "writes") if name == "OV" else ("queries", "keys")
                 rows = [
-                    [up, signed(high), down, signed(low)]
-                    for (up, high), (down, low) in zip(shown.most, shown.least, strict=True)
+                    [number(value), ", ".join(first), ", ".join(second)]
+                    for value, first, second in study(directions, controls.ref, head, name)
                 ]
-                table(columns, rows, markers=False, left=(0, 2), caption=meaning)
-            ends = ("reads", "writes") if moves else ("queries", "keys")
-            rows = [
-                [number(value), ", ".join(first), ", ".join(second)]
-                for value, first, second in study(directions, controls.ref, head, name)
-            ]
-            chart_title(
-                f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}"
-            )
-            table(
-                ["value", *ends],
-                rows,
-                markers=False,
-                left=(1, 2),
-                wrap=True,
-                caption=f"Largest singular directions of the {name} circuit",
-            )
+                chart_title(
+                    f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}"
+                )
+                table(
+                    ["value", *ends],
+                    rows,
+                    markers=False,
+                    left=(1, 2),
+                    wrap=True,
+                    caption=f"Largest singular directions of the {name} circuit",
+                )
