@@ -55,9 +55,7 @@ def layer(length: int, causal: bool) -> dict[str, Callable]:
         return maps.output(out.transpose(1, 2).flatten(2))
 
     def ours() -> Tensor:
-        merged = attention(x, record=False).merged
-        assert merged is not None
-        return merged
+        return attention(x, record=False).merged
 
     return {"ours": with_backward(ours), "bare": with_backward(bare)}
 

@@ -12,7 +12,7 @@ from core.attention.config import (
     needs,
     refusals,
 )
-from core.attention.kernels.exact import OF_QUERIES, LayerSteps, RecordedSteps, Steps, exact
+from core.attention.kernels.exact import OF_QUERIES, Steps, exact
 from core.attention.kernels.softmax import why_not_fused
 from core.attention.layer import Attention, attend
 from core.attention.presets import (
@@ -41,12 +41,10 @@ __all__ = [
     "ConfigError",
     "Entry",
     "LayerPattern",
-    "LayerSteps",
     "MultiHead",
     "Normalizer",
     "Param",
     "Preset",
-    "RecordedSteps",
     "ScoreBlock",
     "Softmax",
     "Steps",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from jaxtyping import Bool, Float
@@ -26,8 +26,6 @@ from core.attention.config import AttentionConfig, Piece, adapt_given, entry
 from core.attention.kernels.compressed import Compressed
 from core.attention.kernels.exact import (
     AttentionInputs,
-    LayerSteps,
-    RecordedSteps,
     Steps,
     compute_scores,
     empty_steps,
@@ -278,36 +276,7 @@ class Attention(nn.Module):
         return replace(steps, merged=self.projection.merge(steps.out, queries))
 
     if TYPE_CHECKING:
-
-        @overload  # nn.Module's own returns Any
-        def __call__(
-            self,
-            x: Tensor,
-            context: Tensor | None = None,
-            *,
-            mask: Tensor | None = None,
-            key_mask: Tensor | None = None,
-            offset: int = 0,
-            record: Literal[True] = True,
-            cache: Cache | None = None,
-            kv: tuple[Tensor, ...] | None = None,
-            shared: dict[str, Tensor] | None = None,
-        ) -> LayerSteps: ...
-        @overload
-        def __call__(
-            self,
-            x: Tensor,
-            context: Tensor | None = None,
-            *,
-            mask: Tensor | None = None,
-            key_mask: Tensor | None = None,
-            offset: int = 0,
-            record: bool,
-            cache: Cache | None = None,
-            kv: tuple[Tensor, ...] | None = None,
-            shared: dict[str, Tensor] | None = None,
-        ) -> Steps: ...
-        def __call__(self, *args: Any, **kwargs: Any) -> Steps: ...
+        __call__ = forward  # nn.Module's own returns Any
 
     def keys_values(
         self,
@@ -515,38 +484,6 @@ class Attention(nn.Module):
             causal=self.config.mask.key == "causal" and mask is None and key_mask is None,
             dropout=self.config.dropout if self.training else 0.0,
         )
-
-
-if TYPE_CHECKING:
-
-    @overload
-    def attend(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None = None,
-        *,
-        scale: float | None = None,
-        temperature: float = 1.0,
-        bias: Tensor | None = None,
-        dropout: float = 0.0,
-        kernel: Literal["exact"] = "exact",
-        normalizer: Normalizer | None = None,
-    ) -> RecordedSteps: ...
-    @overload
-    def attend(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None = None,
-        *,
-        scale: float | None = None,
-        temperature: float = 1.0,
-        bias: Tensor | None = None,
-        dropout: float = 0.0,
-        kernel: str,
-        normalizer: Normalizer | None = None,
-    ) -> Steps: ...
 
 
 def attend(

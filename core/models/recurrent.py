@@ -338,7 +338,6 @@ class Level(nn.Module):
         steps = self.attention(
             queries, states, mask=mask[:, None], key_mask=mask.any(1), record=record
         )
-        assert steps.merged is not None
         return steps.merged, steps
 
 
@@ -385,7 +384,6 @@ class Hierarchical(Model):
         logits = self.output(self.dropout(document[:, 0]))
         if not record:
             return ModelOutput(logits)
-        assert words.weights is not None and sentences.weights is not None
         shares = members / members.sum(2, keepdim=True).clamp(min=1)  # (B, N, S)
         return ModelOutput(
             logits,

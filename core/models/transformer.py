@@ -275,7 +275,6 @@ class EncoderLayer(nn.Module):
         """The stream x after the layer (B, S, C, or as core.models.transformer has it), and the Steps."""
         inner, passed = self.around_attention.enter(x)
         steps = self.attention(inner, key_mask=key_mask, record=record, shared=shared)
-        assert steps.merged is not None
         x = self.around_attention.leave(passed, steps.merged)
         return self.around_feed_forward.wrap(x, self.feed_forward), steps
 
@@ -312,7 +311,6 @@ class DecoderLayer(nn.Module):
         already."""
         inner, passed = self.around_causal.enter(x)
         causal, cache = self.causal.step(inner, past, record, kv, shared)
-        assert causal.merged is not None
         x, steps = self.around_causal.leave(passed, causal.merged), {"causal": causal}
         if memory is not None:
             inner, passed = self.around_cross.enter(x)
@@ -324,7 +322,6 @@ class DecoderLayer(nn.Module):
                 record=record,
                 kv=cross_kv,
             )
-            assert steps["cross"].merged is not None
             x = self.around_cross.leave(passed, steps["cross"].merged)
         return self.around_feed_forward.wrap(x, self.feed_forward), cache, steps
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from core.attention import Attention, AttentionConfig, ConfigError, LayerSteps, Steps, entry
+from core.attention import Attention, AttentionConfig, ConfigError, Steps, entry
 from core.attention.cost import Measurement, race
 from core.interpret import trace as analysis
 from core.pretrained import LayerQKV, Pretrained, layer_qkv
@@ -192,7 +192,6 @@ def _source_error(config: AttentionConfig) -> str | None:
 
 def head_map(steps: Steps, head: int) -> MapResult:
     """One head of a layer's steps, as copies: steps share their memory with each other."""
-    assert steps.weights is not None
     shape, num_heads = steps.weights.shape[-2:], steps.q.shape[1]
     query_head = head * (num_heads // steps.weights.shape[1])  # the first query head of its group
 
@@ -278,7 +277,7 @@ BASELINE = AttentionConfig(16, 4)
 MIN_CHANGE = 5e-4  # a smaller one is not drawn
 
 
-def steps_of(config: AttentionConfig) -> LayerSteps:
+def steps_of(config: AttentionConfig) -> Steps:
     """The steps of the seeded layer on TOKENS; under a padding mask its last ones are padding."""
     real = torch.arange(len(TOKENS)) < len(TOKENS) - PADDING * ("padding" in str(config.mask))
     with torch.inference_mode():

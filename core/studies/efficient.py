@@ -182,9 +182,7 @@ def implied(choice: Choice, tokens: tuple[str, ...], causal: bool) -> Implied:
 def weights_of(config: AttentionConfig, tokens: tuple[str, ...]) -> Tensor:
     """The weights (H, T, T) of the seeded layer on these tokens."""
     with torch.no_grad():
-        weights = seeded_layer(config, SEED)(embed(tokens, D_MODEL, SEED)).weights
-    assert weights is not None
-    return weights[0]
+        return seeded_layer(config, SEED)(embed(tokens, D_MODEL, SEED)).weights[0]
 
 
 @dataclass(frozen=True)

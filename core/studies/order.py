@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.attention import AXES, AttentionConfig, Choice, LayerSteps, entry, properties
+from core.attention import AXES, AttentionConfig, Choice, Steps, entry, properties
 from core.attention.masks import COMPOSITIONS, build_mask
 from core.attention.masks.content import Selection, selection
 from core.attention.masks.patterns import Drawing, layers_needed
@@ -57,7 +57,7 @@ def config_of(mask: Choice) -> AttentionConfig:
     return AttentionConfig(D_MODEL, HEADS, mask=mask)
 
 
-def steps_of(mask: Choice, tokens: tuple[str, ...], real: int | None = None) -> LayerSteps:
+def steps_of(mask: Choice, tokens: tuple[str, ...], real: int | None = None) -> Steps:
     """Every step of the seeded layer on the tokens; from `real` on they are padding."""
     key_mask = None if real is None else (torch.arange(len(tokens)) < real)[None]
     with torch.inference_mode():
@@ -129,7 +129,7 @@ def _head(matrix: torch.Tensor, head: int) -> np.ndarray:
     return matrix[0, head].float().numpy()
 
 
-def allowed_of(steps: LayerSteps, head: int, item: int = 0) -> np.ndarray:
+def allowed_of(steps: Steps, head: int, item: int = 0) -> np.ndarray:
     """The mask of one head as a full bool matrix."""
     return np.ascontiguousarray(whole(steps.mask, *steps.scores.shape)[item, head].numpy())
 
@@ -210,7 +210,7 @@ def shuffle_effect(
     x, order = embed(tokens, config.d_model, seed), shuffle(len(tokens), seed, times)
     back = order.argsort()
 
-    def both(config: AttentionConfig) -> tuple[LayerSteps, LayerSteps, np.ndarray, float]:
+    def both(config: AttentionConfig) -> tuple[Steps, Steps, np.ndarray, float]:
         layer = seeded_layer(config, seed)
         ordered, shuffled = layer(x), layer(x[:, order])
         gap = shuffled.merged[0, back] - ordered.merged[0]
@@ -304,7 +304,7 @@ def score_std(config: AttentionConfig, seed: int, positions: int) -> float:
     return float((steps.raw * steps.scale).std())
 
 
-def _steps_of_words(config: AttentionConfig, seed: int, positions: int) -> LayerSteps:
+def _steps_of_words(config: AttentionConfig, seed: int, positions: int) -> Steps:
     return seeded_layer(config, seed)(
         embed(tuple(f"word {index}" for index in range(positions)), config.d_model, seed)
     )

@@ -53,7 +53,6 @@ def score_maps(
     q, k, v = layer.projection(x, x)
     steps = layer.attend_heads(q * stretch, k, v, x, x)
     scale = float(torch.as_tensor(steps.scale).flatten()[0])
-    assert steps.scores is not None and steps.weights is not None
     queries, keys, scores, weights = (
         each[0, 0].numpy() for each in (steps.q, steps.k, steps.scores, steps.weights)
     )

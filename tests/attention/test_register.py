@@ -20,7 +20,6 @@ from core.attention import (
     Choice,
     ConfigError,
     Entry,
-    LayerSteps,
     Param,
     Steps,
     entry,
@@ -197,7 +196,7 @@ def test_what_is_no_choice_and_what_a_function_returns_are_checked(given, words)
 
 def test_a_layer_returns_steps_to_a_type_checker():
     assert isinstance(
-        assert_type(Attention(AttentionConfig(C, H))(torch.randn(B, T, C)), LayerSteps), Steps
+        assert_type(Attention(AttentionConfig(C, H))(torch.randn(B, T, C)), Steps), Steps
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -17,12 +18,18 @@ from core.attention.masks.patterns import Mask
 from core.attention.positions.rotary import Position
 from core.entries import Choice, ConfigError, LayerConfig
 
+if TYPE_CHECKING:
+    NotComputed = Any  # a call that records has every step, which a type checker cannot see
+else:
+    NotComputed = None
+
 
 @dataclass(frozen=True)
 class Steps:
     """Every intermediate of one attention, by name; B batch, H heads, T queries, S keys, D head size.
 
-    A kernel that never computes `raw`, `scores`, `masked` and `weights` leaves them None. Hs is the number of score
+    A kernel that never computes `raw`, `scores`, `masked` and `weights` leaves them None, and one called without a layer
+    `merged`. Hs is the number of score
     heads, which differs from H where the projection combines heads. k and v are repeated for the heads that share them,
     but for a step of one token that is not recorded, which keeps the G heads as they are stored.
     """
@@ -34,36 +41,25 @@ class Steps:
     bias: Tensor | None  # broadcastable to (B, Hs, T, S)
     mask: Tensor | None  # bool, True = may attend, broadcastable to (B, Hs, T, S)
     out: Float[Tensor, "B H T E"]  # weights · v, plus `position_values` where there are any
-    raw: Float[Tensor, "B Hs T S"] | None = None  # the score of q and k, before scale and bias
-    scores: Float[Tensor, "B Hs T S"] | None = None  # raw · scale + bias
-    masked: Float[Tensor, "B Hs T S"] | None = None  # scores, −∞ where the mask is False
+    raw: Float[Tensor, "B Hs T S"] | NotComputed = (
+        None  # the score of q and k, before scale and bias
+    )
+    scores: Float[Tensor, "B Hs T S"] | NotComputed = None  # raw · scale + bias
+    masked: Float[Tensor, "B Hs T S"] | NotComputed = None  # scores, −∞ where the mask is False
     normalized: Float[Tensor, "B Hs T S"] | None = (
         None  # after the normalizer, where weights differ
     )
-    weights: Float[Tensor, "B H T S"] | None = None  # what multiplies v, before dropout
+    weights: Float[Tensor, "B H T S"] | NotComputed = None  # what multiplies v, before dropout
     position_values: Float[Tensor, "B H T E"] | None = None  # what positions add to weights · v
-    merged: Float[Tensor, "B T C"] | None = None  # heads merged and projected; the layer's output
+    merged: Float[Tensor, "B T C"] | NotComputed = (
+        None  # heads merged and projected; the layer's output
+    )
     cache: Cache | None = None  # what the layer has stored, where it was called with a cache
     state: Float[Tensor, "B H R P"] | None = (
         None  # after the last key, where the kernel carries one
     )
     indexer_loss: Float[Tensor, ""] | None = None  # of a mask with an indexer, in training
     implied: bool = False  # the kernel never computed these weights; they give its output
-
-
-class RecordedSteps(Steps):
-    """For type checkers: the Steps of a recorded call by a kernel that computes scores; at run time they are Steps."""
-
-    raw: Tensor
-    scores: Tensor
-    masked: Tensor
-    weights: Tensor
-
-
-class LayerSteps(RecordedSteps):
-    """For type checkers: the Steps of a layer's recorded call."""
-
-    merged: Tensor
 
 
 @dataclass(frozen=True, eq=False)

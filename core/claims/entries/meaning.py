@@ -74,9 +74,7 @@ class Reader(torch.nn.Module):
     def weights(
         self, states: Float[torch.Tensor, "B S C"], mask: Bool[torch.Tensor, "B S"]
     ) -> Float[torch.Tensor, "B S"]:
-        weights = self.level.attend(states, mask[:, None], record=True)[1].weights
-        assert weights is not None
-        return weights[:, 0, 0]
+        return self.level.attend(states, mask[:, None], record=True)[1].weights[:, 0, 0]
 
     def classify(
         self, states: Float[torch.Tensor, "B S C"], weights: Float[torch.Tensor, "B S"]
