@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from core.attention import OF_QUERIES, Attention, AttentionConfig, Steps
+from core.attention import OF_QUERIES, Attention, Steps
 from core.entries import refuse_if
 from core.models.base import (
     EncoderOutput,
@@ -84,7 +84,10 @@ class RecurrentSeq2Seq(Seq2Seq):
             batch_first=True,
             dropout=dropout,
         )
-        attention = self.decoder_attention(config)
+        # A hybrid's mask and position are those of its self-attention
+        attention = config.attention
+        if config.kind == "hybrid":
+            attention = cross_config(config.required_attention)
         self.attention: Any = None if attention is None else Attention(attention)
         self.readout = (
             nn.Linear(3 * size, 2 * size) if feeding == "bahdanau" else nn.Linear(2 * size, size)
@@ -96,10 +99,6 @@ class RecurrentSeq2Seq(Seq2Seq):
                 self.target.weight, std=size**-0.5
             )  # so that logits begin near zero, too
         self.dropout = nn.Dropout(config.dropout)
-
-    def decoder_attention(self, config: ModelConfig) -> AttentionConfig | None:
-        """The attention of the decoder to the source."""
-        return config.attention
 
     def encode(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False
@@ -238,9 +237,6 @@ class HybridSeq2Seq(RecurrentSeq2Seq):
         self.places, self.norm = Positions(config, shape.longest), nn.LayerNorm(config.d_model)
         self.inner = Attention(inner_config(config.required_attention))
 
-    def decoder_attention(self, config: ModelConfig) -> AttentionConfig | None:
-        return cross_config(config.required_attention)
-
     def encode(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False
     ) -> EncoderOutput:
@@ -254,50 +250,13 @@ class HybridSeq2Seq(RecurrentSeq2Seq):
         return replace(memory, states=states, steps=(steps,) if record else ())
 
 
-@dataclass(frozen=True)
-class Sentences:
-    """Where each token of a padded batch of documents stands: its sentence, and its position in it, both from 0.
-
-    `counts` is the number of sentences of each document, at most N, and `longest` the most words of a sentence. Both
-    numbers of a padding token mean nothing.
-    """
-
-    number: Int[Tensor, "B S"]
-    position: Int[Tensor, "B S"]
-    counts: Int[Tensor, " B"]
-    longest: int
-
-    @classmethod
-    def of(cls, source: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"], end: int) -> Sentences:
-        """A sentence reaches up to its end mark, the last one as far as the document."""
-        starts = F.pad((source == end) & mask, (1, 0), value=True)[
-            :, :-1
-        ]  # the token after an end mark
-        number = starts.cumsum(1) - 1
-        places = torch.arange(source.shape[1], device=source.device)
-        position = places - torch.where(starts, places, 0).cummax(1).values
-        return cls(
-            number,
-            position,
-            number.masked_fill(~mask, -1).amax(1) + 1,
-            int(position.masked_fill(~mask, -1).amax()) + 1,
-        )
-
-    @property
-    def real(self) -> Bool[Tensor, "B N"]:
-        """Which sentences each document has."""
-        return (
-            torch.arange(int(self.counts.max()), device=self.counts.device) < self.counts[:, None]
-        )
-
-    def words_of(self, mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B N S"]:
-        """Which tokens belong to each sentence."""
-        index = torch.arange(int(self.counts.max()), device=mask.device)
-        return (self.number[:, None] == index[:, None]) & mask[:, None]
-
-    def rows(self) -> Int[Tensor, "B S"]:
-        """The number of each token's sentence among all sentences of the batch."""
-        return self.number + (self.counts.cumsum(0) - self.counts)[:, None]
+def sentences_of(
+    source: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"], end: int
+) -> Bool[Tensor, "B N S"]:
+    """Which tokens belong to each sentence: it reaches up to its end mark, the last one as far as the document."""
+    ended = F.pad((source == end) & mask, (1, 0), value=True)[:, :-1]  # by the token before
+    number = (ended.cumsum(1) - 1).masked_fill(~mask, -1)
+    return number[:, None] == torch.arange(int(number.max()) + 1, device=source.device)[:, None]
 
 
 class Level(nn.Module):
@@ -375,12 +334,13 @@ class Hierarchical(Model):
     ) -> ModelOutput:
         """Logits (B, V) of the classes; ValueError for a row without a token, or with padding before its last one."""
         check_lengths(source_mask)
-        where = Sentences.of(source, source_mask, self.sentence_end)
-        members = where.words_of(source_mask)
-        states = self._word_states(self.dropout(self.source(source)), source_mask, where)
+        members = sentences_of(source, source_mask, self.sentence_end)
+        real = members.any(-1)  # (B, N): which sentences each document has
+        x, lengths = self.dropout(self.source(source)), members.sum(-1)[real]
+        states = self._word_states(x, source_mask, lengths)
         vectors, words = self.words.attend(states, members, record)
-        encoded = self.sentences.encode(self.dropout(vectors), where.counts)
-        document, sentences = self.sentences.attend(encoded, where.real[:, None], record)
+        encoded = self.sentences.encode(self.dropout(vectors), real.sum(1))
+        document, sentences = self.sentences.attend(encoded, real[:, None], record)
         logits = self.output(self.dropout(document[:, 0]))
         if not record:
             return ModelOutput(logits)
@@ -389,17 +349,17 @@ class Hierarchical(Model):
             logits,
             {"sentences": [sentences], "words": [words]},
             [sentences.weights @ words.weights],
-            uniform=shares.sum(1, keepdim=True) / where.counts[:, None, None],
+            uniform=shares.sum(1, keepdim=True) / real.sum(1)[:, None, None],
         )
 
     def _word_states(
-        self, x: Float[Tensor, "B S C"], mask: Bool[Tensor, "B S"], where: Sentences
+        self, x: Float[Tensor, "B S C"], mask: Bool[Tensor, "B S"], lengths: Int[Tensor, " M"]
     ) -> Float[Tensor, "B S C"]:
-        """The state of each token; the cells begin anew at each sentence."""
-        rows, positions = where.rows()[mask], where.position[mask]
-        grid = x.new_zeros(int(where.counts.sum()), where.longest, x.shape[-1])
-        grid[rows, positions] = x[mask]
-        states = self.words.encode(grid, torch.bincount(rows))
+        """The state of each token; the cells begin anew at each of M sentences of so many tokens, which are in order."""
+        inside = torch.arange(int(lengths.max()), device=x.device) < lengths[:, None]
+        grid = x.new_zeros(*inside.shape, x.shape[-1])
+        grid[inside] = x[mask]
+        states = self.words.encode(grid, lengths)
         out = states.new_zeros(x.shape)
-        out[mask] = states[rows, positions]
+        out[mask] = states[inside]
         return out

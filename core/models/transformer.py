@@ -52,17 +52,13 @@ def normalization(config: ModelConfig) -> nn.Module:
     )
 
 
-def dropout(config: ModelConfig) -> nn.Module | None:
-    return nn.Dropout(config.dropout) if config.dropout else None
-
-
 class Residual(nn.Module):
     """norm(x + f(x)) for post, x + f(norm(x)) for pre."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.norm, self.pre = normalization(config), config.norm == "pre"
-        self.dropout = dropout(config)
+        self.dropout = nn.Dropout(config.dropout)
 
     def enter(self, stream: Tensor) -> tuple[Float[Tensor, "B T C"], Any]:
         """The input of the sublayer, and what passes it by."""
@@ -70,11 +66,8 @@ class Residual(nn.Module):
 
     def leave(self, passed: Any, change: Float[Tensor, "B T C"]) -> Tensor:
         """The stream after the sublayer, from what passed it by and its output."""
-        x = passed + self.dropped(change)
+        x = passed + self.dropout(change)
         return x if self.pre else self.norm(x)
-
-    def dropped(self, change: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
-        return change if self.dropout is None else self.dropout(change)
 
     def wrap(self, stream: Tensor, sublayer: nn.Module) -> Tensor:
         """The stream after a sublayer that maps x alone."""
@@ -116,7 +109,7 @@ class AttentionResidual(Residual):
 
     def leave(self, passed: Tensor, change: Float[Tensor, "B T C"]) -> Float[Tensor, "B T M C"]:
         """M = N + 1 outputs."""
-        return torch.cat((passed, self.dropped(change)[..., None, :]), dim=-2)
+        return torch.cat((passed, self.dropout(change)[..., None, :]), dim=-2)
 
 
 def sinkhorn(logits: Float[Tensor, "*B n n"]) -> Float[Tensor, "*B n n"]:
@@ -175,7 +168,7 @@ class HyperResidual(Residual):
         self, passed: tuple[Tensor, Tensor], change: Float[Tensor, "B T C"]
     ) -> Float[Tensor, "B T n C"]:
         mixed, write = passed
-        return mixed + write[..., None] * self.dropped(change)[..., None, :]
+        return mixed + write[..., None] * self.dropout(change)[..., None, :]
 
 
 class LastRead(nn.Module):
@@ -236,24 +229,16 @@ class FeedForward(nn.Module):
             nn.Linear(config.d_model, config.d_ff) if config.activation == "swiglu" else None
         )
         self.activation = ACTIVATIONS[config.activation]
-        self.dropout = dropout(config)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
         inner = self.activation(self.inner(x))
-        inner = inner if self.gate is None else inner * self.gate(x)
-        return self.outer(inner if self.dropout is None else self.dropout(inner))
+        return self.outer(self.dropout(inner if self.gate is None else inner * self.gate(x)))
 
 
-class NoSublayer(nn.Module):
-    """In place of a sublayer that a model does without, and of the residual connection around it."""
-
-    def wrap(self, x: Tensor, sublayer: nn.Module) -> Tensor:
-        return x
-
-
-def feed_forward(config: ModelConfig) -> tuple[nn.Module, Residual | NoSublayer]:
-    """A layer's feed-forward network and what is around it; neither does anything with d_ff = 0 (Elhage 2021)."""
-    return (FeedForward(config), residual(config)) if config.d_ff else (NoSublayer(), NoSublayer())
+def feed_forward(config: ModelConfig) -> tuple[Any, Any]:
+    """A layer's feed-forward network and what is around it; None with d_ff = 0 (Elhage 2021)."""
+    return (FeedForward(config), residual(config)) if config.d_ff else (None, None)
 
 
 class EncoderLayer(nn.Module):
@@ -276,7 +261,9 @@ class EncoderLayer(nn.Module):
         inner, passed = self.around_attention.enter(x)
         steps = self.attention(inner, key_mask=key_mask, record=record, shared=shared)
         x = self.around_attention.leave(passed, steps.merged)
-        return self.around_feed_forward.wrap(x, self.feed_forward), steps
+        if self.feed_forward is not None:
+            x = self.around_feed_forward.wrap(x, self.feed_forward)
+        return x, steps
 
 
 class DecoderLayer(nn.Module):
@@ -323,7 +310,9 @@ class DecoderLayer(nn.Module):
                 kv=cross_kv,
             )
             x = self.around_cross.leave(passed, steps["cross"].merged)
-        return self.around_feed_forward.wrap(x, self.feed_forward), cache, steps
+        if self.feed_forward is not None:
+            x = self.around_feed_forward.wrap(x, self.feed_forward)
+        return x, cache, steps
 
 
 def run_layer(layer: nn.Module, recompute: bool, *inputs: Any) -> Any:

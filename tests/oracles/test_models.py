@@ -17,7 +17,7 @@ from core.attention import AttentionConfig, Choice, preset
 from core.attention.config import AXES, example
 from core.entries import ConfigError
 from core.models import ModelConfig, Shape, build_model, map_tokens, sentence_spans
-from core.models.recurrent import Sentences
+from core.models.recurrent import sentences_of
 from core.models.transformer import DepthAttention, StreamMixing, sinkhorn
 from tests.cases import each
 from tests.close import assert_close
@@ -670,14 +670,14 @@ def test_padding_changes_nothing_whatever_it_holds():
 
 def test_where_each_token_stands_and_the_tokens_of_its_maps():
     source, mask, rows = documents()
-    where = Sentences.of(source, mask, END)
-    assert where.counts.tolist() == [len(lines) for lines in rows] and where.longest == 7
+    members = sentences_of(source, mask, END)
     for i, lines in enumerate(rows):
         lengths = [len(line) for line in lines]
-        assert (where.number[i][mask[i]].tolist(), where.position[i][mask[i]].tolist()) == (
+        assert members[i, : len(lines)].nonzero().T.tolist() == [
             [n for n, length in enumerate(lengths) for _ in range(length)],
-            [p for length in lengths for p in range(length)],
-        )
+            list(range(sum(lengths))),
+        ]
+        assert not members[i, len(lines) :].any()
         tokens = ["." if token == END else str(token) for token in torch.cat(lines).tolist()]
         assert [len(span) for span in sentence_spans(tokens)] == lengths
         names, columns = map_tokens(config(), "words", tokens, None)
