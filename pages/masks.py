@@ -82,7 +82,7 @@ def start_drawing() -> None:
 def apply_drawing() -> None:
     """Make the mask the board's drawing, after cells were pressed."""
     state, drawing = st.session_state, page_views.drawing_text(key("board"))
-    before, after = (parse_drawing(text).rows for text in (state[key("shown")], drawing))
+    before, after = (parse_drawing(text).tolist() for text in (state[key("shown")], drawing))
     changed = [
         row for row, (one, other) in enumerate(zip(before, after, strict=False)) if one != other
     ]

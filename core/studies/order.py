@@ -9,7 +9,7 @@ from torch import Tensor
 from core.attention import AXES, AttentionConfig, Choice, Steps, entry, properties
 from core.attention.masks import COMPOSITIONS, build_mask
 from core.attention.masks.content import Selection, selection
-from core.attention.masks.patterns import Drawing, layers_needed
+from core.attention.masks.patterns import drawing_of, layers_needed
 from core.attention.positions import Joined, entries_of
 from core.seeding import seeded_generator, seeded_layer
 from core.tokens import embed, labels, tokenize
@@ -38,7 +38,7 @@ class MaskEffect:
     @property
     def drawing(self) -> str:
         """The mask as the text of a drawing."""
-        return Drawing.of(torch.from_numpy(self.allowed)).text()
+        return drawing_of(torch.from_numpy(self.allowed))
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,11 +46,11 @@ def mask_board(
     """
     import torch
 
-    from core.attention.masks.patterns import Drawing
+    from core.attention.masks.patterns import drawing_of
 
     names = [token_text(str(token)) for token in tokens]
     data = {
-        "cells": Drawing.of(torch.from_numpy(np.ascontiguousarray(allowed))).text(),
+        "cells": drawing_of(torch.from_numpy(np.ascontiguousarray(allowed))),
         "names": names,
         "weights": packed(weights, True),
         "query": query,
@@ -77,9 +77,10 @@ def mask_board(
 
 def drawing_text(key: str) -> str:
     """The board's drawing as validated text; ConfigError when the browser sent anything else."""
-    from core.attention.masks.patterns import parse_drawing
+    from core.attention.masks.patterns import drawing_of, parse_drawing
 
-    return parse_drawing(str(dict(st.session_state[key].get("cells") or {}).get("text", ""))).text()
+    cells = dict(st.session_state[key].get("cells") or {})
+    return drawing_of(parse_drawing(str(cells.get("text", ""))))
 
 
 # Rotations as dials: one for each pair of dimensions and position.

@@ -22,7 +22,7 @@ from core.attention.basics import ScoreBlock
 from core.attention.formula import MAX_NODES, MAX_TEXT, FormulaError, parse
 from core.attention.kernels.exact import slice_inputs
 from core.attention.masks import COMPOSITIONS, MASKS, build_mask, make_mask
-from core.attention.masks.patterns import Drawing, layers_needed, parse_drawing
+from core.attention.masks.patterns import drawing_of, layers_needed, parse_drawing
 from core.attention.positions import POSITIONS, enters
 from core.attention.positions.relative import Learned, Sinusoidal, sinusoids
 from core.attention.positions.rotary import Position, Rotary, yarn
@@ -245,11 +245,9 @@ def test_a_formula_by_head_masks_each_head_in_its_own_way():
 
 @given(st.integers(1, 64), st.integers(1, 64), st.randoms(use_true_random=False))
 def test_a_drawing_comes_back_from_its_text(queries, keys, chance):
-    drawing = Drawing(
-        tuple("".join(chance.choice("01") for _ in range(keys)) for _ in range(queries))
-    )
-    assert parse_drawing(drawing.text()) == drawing == Drawing.of(drawing.tensor())
-    config = AttentionConfig(mask=Choice.of("drawn", drawing=drawing.text()))
+    drawing = torch.tensor([[chance.random() < 0.5 for _ in range(keys)] for _ in range(queries)])
+    assert parse_drawing(drawing_of(drawing)).equal(drawing)
+    config = AttentionConfig(mask=Choice.of("drawn", drawing=drawing_of(drawing)))
     assert AttentionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 

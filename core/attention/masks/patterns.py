@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache, partial, reduce
+from functools import partial, reduce
 from typing import Any, cast
 
 import torch
@@ -351,38 +350,23 @@ def _bigbird_cost(config: LayerConfig, area: Area) -> Cost:
 LARGEST_DRAWING = 64  # rows or columns
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """Cells drawn by hand: one string of 0 and 1 a row, 1 = may attend.
+def drawing_of(allowed: Bool[Tensor, "T S"]) -> str:
+    """Cells drawn by hand as text: rows × columns, then each row in hexadecimal with key 0 as the highest bit.
 
-    As text it is rows × columns, then each row in hexadecimal with key 0 as the highest bit: `3x3:4.6.7` is causal.
+    `3x3:4.6.7` is causal. ConfigError when there are more cells than a drawing may have.
     """
-
-    rows: tuple[str, ...]
-
-    def text(self) -> str:
-        keys = len(self.rows[0])
-        rows = ".".join(f"{int(row, 2):0{-(-keys // 4)}x}" for row in self.rows)
-        return f"{len(self.rows)}x{keys}:{rows}"
-
-    def tensor(self) -> Tensor:
-        """Bool (rows, columns)."""
-        return torch.tensor([[cell == "1" for cell in row] for row in self.rows])
-
-    @classmethod
-    def of(cls, allowed: Tensor) -> Drawing:
-        """From a bool matrix; ConfigError when it is larger than a drawing may be."""
-        queries, keys = allowed.shape
-        refuse_if(
-            not (1 <= queries <= LARGEST_DRAWING and 1 <= keys <= LARGEST_DRAWING),
-            f"a drawing of {queries} × {keys} cells; expected 1 to {LARGEST_DRAWING} each way.",
-        )
-        return cls(tuple("".join("01"[cell] for cell in row) for row in allowed.int().tolist()))
+    queries, keys = allowed.shape
+    refuse_if(
+        not (1 <= queries <= LARGEST_DRAWING and 1 <= keys <= LARGEST_DRAWING),
+        f"a drawing of {queries} × {keys} cells; expected 1 to {LARGEST_DRAWING} each way.",
+    )
+    rows = ("".join("01"[cell] for cell in row) for row in allowed.int().tolist())
+    return f"{queries}x{keys}:{'.'.join(f'{int(row, 2):0{-(-keys // 4)}x}' for row in rows)}"
 
 
-@lru_cache(maxsize=64)
-def parse_drawing(text: str) -> Drawing:
-    """Parse a drawing; ConfigError for an invalid text."""
+@eager_cache(maxsize=64)
+def parse_drawing(text: str) -> Bool[Tensor, "T S"]:
+    """The cells of a drawing, 1 = may attend; ConfigError for an invalid text."""
     size, _, body = text.partition(":")
     sides = [
         int(side)
@@ -410,11 +394,11 @@ def parse_drawing(text: str) -> Drawing:
             f"drawing, row {row}: {quote(word)}; expected {digits} hexadecimal digits "
             f"for {keys} cells.",
         )
-    return Drawing(tuple(f"{int(word, 16):0{keys}b}" for word in words))
+    return torch.tensor([[cell == "1" for cell in f"{int(word, 16):0{keys}b}"] for word in words])
 
 
 def drawn(block: ScoreBlock, drawing: str, beyond: str) -> Tensor:
-    grid = parse_drawing(drawing).tensor().to(block.i.device)
+    grid = parse_drawing(drawing).to(block.i.device)
     rows, columns = grid.shape
     inside = (block.i < rows) & (block.j < columns)
     visible = grid[block.i % rows, block.j % columns]  # (T, S)
