@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from core.attention.basics import repeat_heads
 from core.interpret.evidence import output_matrix
 from core.interpret.lens import attribute_logit
 from core.interpret.patching import pair_of, patch, ranked, states_of, with_states
@@ -26,7 +27,6 @@ from core.pretrained.attention_recorder import (
     AttentionCall,
     numbers_by_layer,
     output_embeddings,
-    repeat_kv,
 )
 from core.pretrained.base import (
     Array,
@@ -216,7 +216,7 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
 
     def matrix(values: Tensor, given: Tensor) -> Tensor | None:
         """The matrix whose rows the unit vectors gave; None where it is not what makes the last row."""
-        made = repeat_kv(values, call.weights.shape[1])[:, :, 0]
+        made = repeat_heads(values, call.weights.shape[1])[:, :, 0]
         made = (made - made[0]).float()
         rows, last = made[1 : given.shape[-1] + 1], made[-1]
         expected = torch.einsum("c,chd->hd", _mixture(given.shape[-1]), rows)

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from core.attention.basics import repeat_heads
 from core.interpret.trace import (
     COREFERENCE,
     AttentionMap,
@@ -31,7 +32,6 @@ from core.pretrained.attention_recorder import (
     HeadSet,
     bool_mask,
     is_transposed,
-    repeat_kv,
 )
 from core.pretrained.base import (
     Line,
@@ -375,7 +375,7 @@ def value_norms(call: AttentionCall) -> Float[np.ndarray, "H T S"] | None:
     matrix = output_matrix(call)
     if matrix is None or call.v is None or call.out is None or call.gated is None:
         return None
-    values = repeat_kv(call.v, len(matrix))[0].detach()
+    values = repeat_heads(call.v, len(matrix))[0].detach()
     out, gated = call.out[0].detach(), call.gated[0].detach()
     if torch.equal(out, gated):
         return to_numpy(torch.einsum("hse,hec->hsc", values, matrix).norm(dim=-1)[:, None])

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.interpret.evidence import Baseline, Question, ask
-from core.interpret.trace import Kind, LayerKey, layer_names, to_numpy
+from core.interpret.trace import LayerKey, layer_names, to_numpy
 from core.models.base import hooked
 from core.pretrained.attention_recorder import STACK, AttentionCall, Patch, numbers_by_layer
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError, reject_if
@@ -31,16 +31,6 @@ from core.pretrained.reading import forward, tokenizer_of
 FEED_FORWARD = ("mlp", "feed_forward", "feedforward", "ffn", "ff", "moe", "block_sparse_moe")
 
 
-@dataclass(frozen=True)
-class Block:
-    """A layer of a stack by the names of its modules; `kind` and `layer` are those of its self-attention."""
-
-    kind: Kind
-    layer: int
-    name: str
-    feed_forward: str | None
-
-
 @dataclass(frozen=True, eq=False)
 class Replacement:
     """The output of a module at one token (None: at all)."""
@@ -50,24 +40,28 @@ class Replacement:
     values: Float[Tensor, "T C"]
 
 
-def blocks_of(model: Any, calls: Sequence[AttentionCall]) -> tuple[Block, ...]:
-    """The layers that attended, in their order; empty where their modules are not in a numbered list.
+def blocks_of(model: Any, calls: Sequence[AttentionCall]) -> dict[LayerKey, tuple[str, str | None]]:
+    """The names of the module of each layer that attended and of its feed-forward network, by its self-attention.
 
-    Cross-attention is in the layer of the decoder's self-attention. A module that runs as several layers (ALBERT) is
-    left out, as its outputs cannot be told apart.
+    Empty where the modules are not in a numbered list. Cross-attention is in the layer of the decoder's self-attention.
+    A module that runs as several layers (ALBERT) is left out, as its outputs cannot be told apart.
     """
-    blocks: dict[str, Block] = {}
+    blocks: dict[str, LayerKey] = {}
     repeated = set()
     for call in calls:
         match = STACK.match(call.name)
         if match is None:
-            return ()
+            return {}
         name = f"{match['stack']}.{match['number']}"
         if name not in blocks:
-            blocks[name] = Block(call.kind, call.layer, name, _feed_forward(model, name, calls))
-        elif call.kind == blocks[name].kind:
+            blocks[name] = call.kind, call.layer
+        elif call.kind == blocks[name][0]:
             repeated.add(name)
-    return tuple(block for name, block in blocks.items() if name not in repeated)
+    return {
+        key: (name, _feed_forward(model, name, calls))
+        for name, key in blocks.items()
+        if name not in repeated
+    }
 
 
 def _feed_forward(model: Any, block: str, calls: Sequence[AttentionCall]) -> str | None:
@@ -180,25 +174,21 @@ class PatchSource:
     pair: TextPair
     base: Baseline
     calls: dict[LayerKey, AttentionCall]
-    blocks: dict[LayerKey, Block]
+    blocks: dict[LayerKey, tuple[str, str | None]]
     states: dict[str, Tensor]
     names: dict[LayerKey, str]
     estimates: dict[LayerKey, np.ndarray] = field(default_factory=dict)
 
     def effect(self, key: LayerKey) -> LayerEffect:
         """The effect of each part of a layer. PretrainedError as in `forward`."""
-        out, block = self.calls[key].replaceable[0], self.blocks.get(key)
+        out, (block, inner) = self.calls[key].replaceable[0], self.blocks.get(key, ("", None))
         heads: list[Patch | Replacement] = [
             (0, *key, head, out) for head in (*range(out.shape[1]), None)
         ]
-        states = out[:0] if block is None else self.states[block.name][0]
-        tokens = [Replacement(block.name, token, states) for token in range(len(states)) if block]
-        inner = [block.feed_forward] if block and block.feed_forward else []
-        parts = [
-            *heads,
-            *tokens,
-            *(Replacement(name, None, self.states[name][0]) for name in inner),
-        ]
+        states = self.states[block][0] if block in self.states else out[:0]
+        tokens = [Replacement(block, token, states) for token in range(len(states))]
+        feeds = [Replacement(inner, None, self.states[inner][0])] if inner in self.states else []
+        parts = [*heads, *tokens, *feeds]
         length = max(len(self.base.source), len(self.base.target or ()))
         try:
             values = rerun_rows(self.base, parts, max(1, min(ROWS, NUMBERS // length**2)))
@@ -210,7 +200,7 @@ class PatchSource:
         return LayerEffect(
             of_heads[:-1],
             float(of_heads[-1]),
-            float(of_inner[0]) if inner else None,
+            float(of_inner[0]) if feeds else None,
             of_tokens,
         )
 
@@ -314,22 +304,14 @@ def patch_source(pair: TextPair, direction: Direction = "denoise") -> PatchSourc
     model, states = other.pretrained.model, dict[str, Tensor]()
     _, recorder = forward(other.pretrained, other.batch, with_qkv=True)
     blocks = blocks_of(model, recorder.calls)
-    names = [name for block in blocks for name in (block.name, block.feed_forward) if name]
+    names = [name for both in blocks.values() for name in both if name]
     forward(other.pretrained, other.batch, hooks=read_outputs(model, names, states))
-    # Experts flatten the tokens
-    whole = {name for name, values in states.items() if values.ndim == 3}
     return PatchSource(
         pair,
         base,
         {(call.kind, call.layer): call for call in recorder.calls},
-        {
-            (block.kind, block.layer): block
-            if block.feed_forward in whole
-            else replace(block, feed_forward=None)
-            for block in blocks
-            if block.name in whole
-        },
-        states,
+        blocks,
+        {name: values for name, values in states.items() if values.ndim == 3},  # experts flatten
         layer_names(numbers_by_layer(model, recorder.calls)),
     )
 

@@ -22,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from core.attention.basics import repeat_heads
 from core.interpret.trace import Kind
 from core.pretrained.base import text_config
 
@@ -87,7 +88,7 @@ class AttentionRecorder:
                options: dict[str, Any]) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Record one call; returns the output and the weights that the model continues with."""
         # Differential attention calls twice a layer, once for each half of the values.
-        twice, values = hasattr(module, "lambda_init"), repeat_kv(v, weights.shape[1])
+        twice, values = hasattr(module, "lambda_init"), repeat_heads(v, weights.shape[1])
         repeated = twice and bool(self.calls) and self.calls[-1].module is module
         if not repeated:
             name, seen = self.names.get(id(module), ""), _less_sink(module, values, out, weights)
@@ -209,11 +210,6 @@ def is_lower_triangular(cells: Tensor) -> bool:
     """Whether weights or a mask are square and zero above the diagonal."""
     rows, columns = cells.shape[-2:]
     return rows == columns > 1 and not bool(cells.triu(1).any())
-
-
-def repeat_kv(values: Float[Tensor, "B G S E"], heads: int) -> Float[Tensor, "B H S E"]:
-    """Repeat key or value heads so that each query head has its own (grouped-query attention)."""
-    return values.repeat_interleave(heads // values.shape[1], dim=1)
 
 
 def _less_sink(

@@ -832,7 +832,7 @@ def test_all_states_after_the_last_layer_are_the_other_run_and_nothing_is_left_o
     assert corrupted[-1] == pytest.approx(0, abs=1e-4) and not hooked(texts.clean.pretrained.model)
     _, recorder = forward(texts.clean.pretrained, texts.clean.batch, with_qkv=True)
     blocks = blocks_of(texts.clean.pretrained.model, recorder.calls)
-    assert [block.name for block in blocks] == ["transformer.h.0", "transformer.h.1"]
+    assert [name for name, _ in blocks.values()] == ["transformer.h.0", "transformer.h.1"]
 
 
 def test_estimates_are_the_effects_where_the_change_is_small():

@@ -20,6 +20,7 @@ import torch
 import transformers
 from transformers.initialization import no_init_weights
 
+from core.attention.basics import repeat_heads
 from core.interpret.circuits import Composer, copying_scores, read_heads, read_vocabularies
 from core.interpret.evidence import (
     Question,
@@ -47,7 +48,7 @@ from core.pretrained import (
     load_folder,
     read,
 )
-from core.pretrained.attention_recorder import record_attention, repeat_kv
+from core.pretrained.attention_recorder import record_attention
 from core.pretrained.base import first_line, text_config
 from core.pretrained.generate import (
     WRONG_CACHES,
@@ -585,7 +586,7 @@ def written(case):
         if (norms := measured.norms.get((call.kind, call.layer))) is not None:
             head, row = len(matrix) - 1, call.weights.shape[2] - 1
             ratio = torch.where(call.out == 0, 0.0, call.gated / call.out)[0, row, head]
-            values = repeat_kv(call.v, len(matrix))[0, head] * ratio
+            values = repeat_heads(call.v, len(matrix))[0, head] * ratio
             vectors = (call.weights[0, head, row, :, None] * values) @ matrix[head]
             close(vectors.sum(0), call.gated[0, row, head] @ matrix[head])
             at = np.broadcast_to(norms[head], (row + 1, norms.shape[-1]))[row]
