@@ -589,7 +589,7 @@ def test_what_a_step_would_not_use_is_refused(name, key, record):
     x = torch.randn(TEXTS, LENGTH, WIDTH)
     for cache in (Cache(), layer.step(x, record=record)[1]):
         with pytest.raises(ValueError, match=name):
-            layer(x, cache=cache, record=record, **{name: UNUSED[name]})  # type: ignore[call-overload]
+            layer(x, cache=cache, record=record, **{name: UNUSED[name]})  # type: ignore[arg-type]
     layer(x, cache=cache, record=record, offset=LENGTH)
 
 

@@ -9,7 +9,7 @@ import torch
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, attend, entry
 from core.attention.cost import attention_cost, peak_bytes
 from core.attention.kernels.approximate import orthogonal_gaussian
-from core.attention.kernels.delta import delta_rule
+from core.attention.kernels.delta import Delta
 from core.attention.kernels.implied import by_chunks
 from core.attention.kernels.softmax import (
     blocks_seen,
@@ -161,7 +161,7 @@ def test_the_gated_delta_rule_overwrites_what_its_key_held():
     # With α = β = 1 a key written twice holds its second value alone, and another key's value stays.
     k, v = torch.eye(2)[[0, 1, 0]][None, None], torch.tensor([4.0, 3.0, 9.0]).reshape(1, 1, 3, 1)
     out, _ = by_chunks(
-        delta_rule,
+        Delta.rule,
         torch.eye(2)[[0, 0, 0, 1]][None, None],
         k,
         v,

@@ -34,13 +34,13 @@ from core.attention import Attention, AttentionConfig, Choice, attend
 from core.attention.kernels.approximate import EPSILON, key_features, query_features
 from core.attention.kernels.delta import (
     STRONGEST,
+    Delta,
+    GatedLinear,
+    KimiDelta,
+    LogLinear,
+    StateSpace,
     by_halves,
     decay_products,
-    delta_rule,
-    gated_linear,
-    kimi_delta,
-    log_linear,
-    state_space,
     tree_levels,
     unit,
 )
@@ -345,12 +345,12 @@ LEVELS = 5  # fewer than T has: the last two are one
 
 
 RULES: dict[str, Callable] = {
-    "gla": gated_linear,
-    "kda": kimi_delta,
-    "ssd": state_space,
-    "delta": delta_rule,
-    "gated_delta": delta_rule,
-    "log_linear": log_linear,
+    "gla": GatedLinear.rule,
+    "kda": KimiDelta.rule,
+    "ssd": StateSpace.rule,
+    "delta": Delta.rule,
+    "gated_delta": Delta.rule,
+    "log_linear": LogLinear.rule,
 }
 FORMS = ("gla", "kda", "ssd", "delta")
 DELTAS = ("kda", "delta", "gated_delta")

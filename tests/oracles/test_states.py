@@ -9,15 +9,15 @@ import torch
 import torch.nn.functional as F
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.attention.kernels.delta import gated_linear, kimi_delta, unit
+from core.attention.kernels.delta import GatedLinear, KimiDelta, unit
 from core.attention.kernels.implied import by_chunks
 from core.attention.kernels.states import (
-    comba,
-    delta_product,
-    erase_and_write,
-    erase_by_another_key,
-    forgotten_keys,
-    trapezoid,
+    AnotherKey,
+    Comba,
+    DeltaProduct,
+    EraseAndWrite,
+    ForgottenKeys,
+    Trapezoid,
 )
 from tests.attention.drawing import read_in_parts
 from tests.cases import each
@@ -25,12 +25,12 @@ from tests.oracles.agreement import agree, fla, put
 
 B, H, T, S, D, E, N, P = 2, 3, 37, 29, 6, 5, 3, 2
 RULES: dict[str, Callable] = {
-    "delta_product": delta_product,
-    "gdn2": erase_and_write,
-    "trapezoid": trapezoid,
-    "rwkv7": erase_by_another_key,
-    "comba": comba,
-    "hgrn2": forgotten_keys,
+    "delta_product": DeltaProduct.rule,
+    "gdn2": EraseAndWrite.rule,
+    "trapezoid": Trapezoid.rule,
+    "rwkv7": AnotherKey.rule,
+    "comba": Comba.rule,
+    "hgrn2": ForgottenKeys.rule,
 }
 OWN_WEIGHTS: dict[str, dict[str, Any]] = {
     "delta_product": {"steps": N},
@@ -220,7 +220,7 @@ def test_two_reflections_are_a_quarter_turn():
     rows = [x.expand(1, 1, 4, -1) for x in (torch.zeros(1), torch.full((2,), 2.0), more)]
     past, v = torch.tensor([[[[1.0], [0]]]]), torch.zeros(1, 1, 4, 1)
     out, state = by_chunks(
-        delta_product,
+        DeltaProduct.rule,
         torch.tensor([0.0, 1]).expand(1, 1, 4, 2),
         k.expand(1, 1, 4, 2),
         v,
@@ -238,7 +238,7 @@ def test_erase_and_write_by_hand():
     q, k = torch.ones(1, 1, 1, 2), torch.tensor([[[[0.6, 0.8]]]])
     decay, erase = torch.tensor([[[[0.5, 1.0]]]]).log(), torch.tensor([[[[1.0, 0]]]])
     past, v = torch.tensor([[[[4.0], [1]]]]), torch.tensor([[[[2.6]]]])
-    out, state = by_chunks(erase_and_write, q, k, v, [decay, erase], 1, 0, past)
+    out, state = by_chunks(EraseAndWrite.rule, q, k, v, [decay, erase], 1, 0, past)
     assert state.flatten().tolist() == pytest.approx([2.84, 2.12]) and out.item() == pytest.approx(
         4.96
     )
@@ -250,7 +250,7 @@ def test_trapezoid_by_hand():
     q = torch.tensor([1.0, 0]).expand(1, 1, 3, 2)
     half, v = torch.full((1, 1, 3, 1), 0.5), torch.tensor([4.0, 6, 8]).reshape(1, 1, 3, 1)
     gates = [half.log(), half, half, torch.full((1, 1, 3, 1), math.pi / 2), torch.ones(1, 1, 3, 1)]
-    out, _ = by_chunks(trapezoid, q, q, v, gates, 2)
+    out, _ = by_chunks(Trapezoid.rule, q, q, v, gates, 2)
     torch.testing.assert_close(out.flatten(), torch.tensor([2.0, 3, 4 - 1]))
 
 
@@ -260,7 +260,7 @@ def test_another_key_by_hand():
     q, k = torch.ones(1, 1, 1, 2), torch.tensor([[[[1.0, 0, 0.6, 0.8]]]])
     gates = [torch.tensor([[[row]]]) for row in ([math.log(0.5), 0.0], [1.0, 0.5], [1.0, 1.0])]
     past, v = torch.tensor([[[[4.0], [1]]]]), torch.tensor([[[[2.0]]]])
-    out, state = by_chunks(erase_by_another_key, q, k, v, gates, 1, 0, past)
+    out, state = by_chunks(AnotherKey.rule, q, k, v, gates, 1, 0, past)
     assert state.flatten().tolist() == pytest.approx([2.08, -0.28]) and out.item() == pytest.approx(
         1.8
     )
@@ -271,7 +271,7 @@ def test_comba_by_hand():
     one = torch.ones(1, 1, 1, 1)
     gates = [0 * one, one, one / 2, one / 2]
     k = torch.tensor([[[[1.0, 1.0]]]])
-    out, state = by_chunks(comba, one, k, 7 * one, gates, 1, 0, 4 * one)
+    out, state = by_chunks(Comba.rule, one, k, 7 * one, gates, 1, 0, 4 * one)
     assert state.item() == pytest.approx(9) and out.item() == pytest.approx(4.5)
 
 
@@ -279,7 +279,7 @@ def test_forgotten_keys_by_hand():
     # Both gates are 1/2, as σ(0), of which the least gate 1/2 keeps half of the rest: α = 3/4, k = 1/4.
     ones = torch.ones(1, 1, 2, 1)
     v = torch.tensor([4.0, 8]).reshape(1, 1, 2, 1)
-    out, _ = by_chunks(forgotten_keys, ones, 0 * ones, v, [ones / 2], 2)
+    out, _ = by_chunks(ForgottenKeys.rule, ones, 0 * ones, v, [ones / 2], 2)
     assert out.flatten().tolist() == pytest.approx([1.0, 2.75])
 
 
@@ -287,7 +287,7 @@ def test_with_one_gate_erase_and_write_is_kimi_delta():
     q, k, v, decay, _ = drawn("gdn2")
     write = 2 * torch.rand(B, H, T, 1, dtype=torch.float64)
     ours = ruled("gdn2", q, k, write * v, decay, write.expand(-1, -1, -1, D), chunk=8)[0]
-    torch.testing.assert_close(ours, by_chunks(kimi_delta, q, k, v, [decay, write], 8)[0])
+    torch.testing.assert_close(ours, by_chunks(KimiDelta.rule, q, k, v, [decay, write], 8)[0])
 
 
 def test_a_trapezoid_that_neither_turns_nor_looks_back_is_a_state_space():
@@ -295,7 +295,7 @@ def test_a_trapezoid_that_neither_turns_nor_looks_back_is_a_state_space():
     still = torch.zeros(B, H, T, P, dtype=torch.float64)
     ours = ruled("trapezoid", q, k, v, decay, step, torch.zeros_like(step), still, chunk=8)[0]
     torch.testing.assert_close(
-        ours, by_chunks(gated_linear, q, k * step, v, [decay.expand(-1, -1, -1, D)], 8)[0]
+        ours, by_chunks(GatedLinear.rule, q, k * step, v, [decay.expand(-1, -1, -1, D)], 8)[0]
     )
 
 

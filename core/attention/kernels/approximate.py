@@ -6,14 +6,13 @@ from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock, Softmax
 from core.attention.kernels.costs import features_cost, linformer_cost, nystrom_cost, summed
-from core.attention.kernels.exact import AttentionInputs, Steps, spans, to_float32
+from core.attention.kernels.exact import AttentionInputs, Steps, refuse_when, spans, to_float32
 from core.attention.kernels.implied import (
-    CAUSAL,
+    CAUSAL_ROWS,
     CHUNK,
-    PADDING_ONLY,
+    PADDED_ROWS,
     Features,
     full_precision,
-    needs_plain_rows,
     pad_tokens,
     real_keys,
     scaled_qk,
@@ -505,7 +504,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="{features} random features",
         traits=frozenset({"implied", "state", "layer only"}),
         cost=features_cost,
-        refuse=needs_plain_rows("performer", *CAUSAL),
+        refuse=refuse_when("performer", *CAUSAL_ROWS),
     ),
     Entry(
         "linformer",
@@ -531,7 +530,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="{rank} projected keys",
         traits=frozenset({"implied", "own positions", "layer only"}),
         cost=linformer_cost,
-        refuse=needs_plain_rows("linformer", *PADDING_ONLY),
+        refuse=refuse_when("linformer", *PADDED_ROWS),
     ),
     Entry(
         "nystrom",
@@ -565,7 +564,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="{landmarks} landmarks",
         traits=frozenset({"implied", "own positions"}),
         cost=nystrom_cost,
-        refuse=needs_plain_rows("nystrom", *PADDING_ONLY),
+        refuse=refuse_when("nystrom", *PADDED_ROWS),
     ),
     Entry(
         "nsa",
@@ -611,6 +610,6 @@ ENTRIES: tuple[Entry, ...] = (
         short="means + best blocks + window",
         traits=frozenset({"implied", "own positions", "layer only"}),
         cost=_cost,
-        refuse=needs_plain_rows("nsa", *CAUSAL),
+        refuse=refuse_when("nsa", *CAUSAL_ROWS),
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -21,7 +20,7 @@ from core.attention.kernels.exact import (
     spans,
     to_float32,
 )
-from core.attention.kernels.implied import CAUSAL, full_precision, needs_plain_rows, real_keys
+from core.attention.kernels.implied import full_precision, plain_rows, real_keys, steps
 from core.attention.masks.content import (
     EPSILON,
     RealBlocks,
@@ -30,7 +29,7 @@ from core.attention.masks.content import (
     rotate_first,
     top_cells,
 )
-from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
+from core.entries import Area, Cost, Entry, LayerConfig, Param
 
 ROWS = 256  # queries at once
 ROTATED = 0.5  # of the indexer's dimensions, as in DeepSeek-V4
@@ -160,21 +159,10 @@ class Compressed(nn.Module):
             return coarse @ self.spread(ready) + fine
 
         out = torch.cat([output(part) for part in parts], dim=2)
-        weights = torch.cat([drawn(part) for part in parts], dim=2) if inputs.record else None
         if self.turned:
             last = inputs.block.offset + out.shape[2] - 1
             out = rotate(inputs, out.flip(2), -last).flip(2)
-        steps = Steps(
-            inputs.q,
-            inputs.k,
-            inputs.v,
-            inputs.score.scale,
-            None,
-            inputs.joined_mask() if inputs.record else None,
-            out.to(inputs.v.dtype),
-            implied=True,
-        )
-        return steps if weights is None else replace(steps, weights=weights.to(inputs.q.dtype))
+        return steps(inputs, out, lambda: torch.cat([drawn(part) for part in parts], dim=2))
 
     def prepare(self, inputs: AttentionInputs) -> Prepared:
         """All that queries meet: keys and values, compressed and single, in at least fp32."""
@@ -312,36 +300,32 @@ _DRAWN = (
 )
 
 
-def _refuse(kernel: str) -> Callable[[LayerConfig], ConfigError | None]:
-    plain = needs_plain_rows(kernel, *CAUSAL, normalizer=_not_one_softmax)
-    own = refuse_when(
-        kernel,
-        Clash(
-            "projection",
-            "has compressed keys that are values too, and projection = {} makes keys and values of two sizes",
-            {"projection": "multi_head"},
-            lambda config: config.qk_dim != config.v_dim,
+_CLASHES = (
+    *plain_rows(
+        "none",
+        "causal",
+        "padding",
+        normalizer=Clash(
+            "normalizer",
+            "computes one softmax over keys and blocks, not normalizer = {}",
+            {"normalizer": "sink"},
+            lambda config: config.normalizer.key not in ("softmax", "softmax_one", "sink"),
         ),
-        Clash(
-            "position",
-            "rotates values and then outputs back, which position = {} cannot do",
-            {"position": "rope"},
-            lambda config: bool(config.kernel["turned"]) and config.position.key in _NO_WAY_BACK,
+    ),
+    Clash(
+        "projection",
+        "has compressed keys that are values too, and projection = {} makes keys and values of two sizes",
+        {"projection": "multi_head"},
+        lambda config: config.qk_dim != config.v_dim,
+    ),
+    Clash(  # which have no rotation by minus the position
+        "position",
+        "rotates values and then outputs back, which position = {} cannot do",
+        {"position": "rope"},
+        lambda config: (
+            bool(config.kernel["turned"]) and config.position.key in ("grid_rope", "pope", "and")
         ),
-    )
-
-    def refuse(config: LayerConfig) -> ConfigError | None:
-        return plain(config) or own(config)
-
-    return refuse
-
-
-_NO_WAY_BACK = ("grid_rope", "pope", "and")  # no rotation by minus the position
-_not_one_softmax = Clash(
-    "normalizer",
-    "computes one softmax over keys and blocks, not normalizer = {}",
-    {"normalizer": "sink"},
-    lambda config: config.normalizer.key not in ("softmax", "softmax_one", "sink"),
+    ),
 )
 
 
@@ -360,7 +344,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="blocks of {size} + window",
         traits=frozenset({"pooled", "own positions", "layer only"}),
         cost=_cost,
-        refuse=_refuse("hca"),
+        refuse=refuse_when("hca", *_CLASHES),
     ),
     Entry(
         "csa",
@@ -400,6 +384,6 @@ ENTRIES: tuple[Entry, ...] = (
         short="{blocks} blocks of {size} + window",
         traits=frozenset({"pooled", "own positions", "layer only"}),
         cost=_cost,
-        refuse=_refuse("csa"),
+        refuse=refuse_when("csa", *_CLASHES),
     ),
 )

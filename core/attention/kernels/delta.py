@@ -24,18 +24,16 @@ from core.attention.kernels.costs import (
     power_of_two,
     ssd_cost,
 )
-from core.attention.kernels.exact import to_float32
+from core.attention.kernels.exact import refuse_when, to_float32
 from core.attention.kernels.implied import (
-    CAUSAL,
+    CAUSAL_ROWS,
     CHUNK,
     STATE_TRAITS,
-    Rule,
     StateKernel,
     head_gates,
     initial_rates,
     initial_steps,
     low_rank,
-    needs_plain_rows,
     softplus_decay,
     states_before,
 )
@@ -60,21 +58,12 @@ def unit(x: Tensor, length: float | Tensor = 1.0) -> Tensor:
     )
 
 
-def delta_rule(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, past: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """S_t q_t and the last Sᵀ; decay = log α and write = β are (B, H, n, c, 1)."""
-    total = decay.cumsum(-2)  # log of the decay since the chunk's start
-    between, since, end = decay_between(total), total.exp(), total[..., -1:, :]
-    weights, rows = [(row @ k.mT) * between for row in (q, k)], [row * since for row in (q, k)]
-    return correct_in_chunks(weights, rows, k * (end - total).exp(), end.exp(), v, write, past)
+# Decayed products of a chunk: weights of rows and keys, rows faded since its start, keys faded to its end, its whole decay
+Faded = tuple[list[Tensor], list[Tensor], Tensor, Tensor]
 
 
 def correct_in_chunks(
-    weights: list[Tensor],
-    rows: list[Tensor],
-    keys: Tensor,
-    remains: Tensor,
+    products: Faded,
     v: Tensor,
     write: Tensor | None,
     past: Tensor | None,
@@ -82,14 +71,14 @@ def correct_in_chunks(
 ) -> tuple[Tensor, Tensor]:
     """The output of each chunk (B, H, n, c, E) and the last state (B, H, D, E) of a delta rule, from decayed products.
 
-    weights are the decayed products of queries and of keys with the keys (B, H, n, c, c); rows the queries and keys
-    faded since their chunk's start, keys those faded to its end (B, H, n, c, D); remains (B, H, n, D or 1, 1) is the
-    decay over a chunk; write = β (B, H, n, c, 1), None where those products hold it. Token t writes β_t(v_t − S′k_t),
-    where S′ is the faded state, which holds what its chunk wrote before: a triangular system, whose inverse meets v_t
-    less what the state at the chunk's start returns for k_t. Yang 2024, section 3.3. There may be several keys a query.
+    These are those of queries and of keys with the keys: weights (B, H, n, c, c), rows and keys (B, H, n, c, D), the decay
+    over a chunk (B, H, n, D or 1, 1). write = β (B, H, n, c, 1), None where the products hold it. Token t writes
+    β_t(v_t − S′k_t), where S′ is the faded state, which holds what its chunk wrote before: a triangular system, whose
+    inverse meets v_t less what the state at the chunk's start returns for k_t. Yang 2024, section 3.3. There may be
+    several keys a query.
     `added` (B, H, n, D, E) enters the state with each chunk, beside what is corrected.
     """
-    (of_queries, of_keys), batch = weights, v.shape[:2]
+    ((of_queries, of_keys), rows, keys, remains), batch = products, v.shape[:2]
     identity = torch.eye(v.shape[-2], dtype=v.dtype, device=v.device)
     inverse = torch.linalg.solve_triangular(
         (of_keys if write is None else of_keys * write).mT,
@@ -129,7 +118,17 @@ class Delta(StateKernel):
     modulo two. Grazzi et al. 2024 (2411.12537), section 4.
     """
 
-    rule: Rule = staticmethod(delta_rule)
+    @staticmethod
+    def rule(
+        q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, past: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """S_t q_t and the last Sᵀ; decay = log α and write = β are (B, H, n, c, 1)."""
+        total = decay.cumsum(-2)  # log of the decay since the chunk's start
+        between, since, end = decay_between(total), total.exp(), total[..., -1:, :]
+        weights, rows = [(row @ k.mT) * between for row in (q, k)], [row * since for row in (q, k)]
+        return correct_in_chunks(
+            (weights, rows, k * (end - total).exp(), end.exp()), v, write, past
+        )
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -168,20 +167,18 @@ class GatedDelta(Delta):
 # State space duality: Mamba-2 as attention, whose mask holds decays that the tokens decide.
 
 
-def state_space(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, step: Tensor, past: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """S_tᵀ q_t and the last S; decay = log a and step = Δ are (B, H, n, c, 1)."""
-    k, total = k * step, decay.cumsum(-2)
-    inside, end = ((q @ k.mT) * decay_between(total)) @ v, total[..., -1:, :]
-    states, state = states_before((k * (end - total).exp()).mT @ v, end.exp(), past)
-    return inside + (q * total.exp()) @ states, state
-
-
 class StateSpace(StateKernel):
     """Δ = softplus(W x + b) and a = e^(−e^A Δ), one of each a head and key, from the keys' own x."""
 
-    rule: Rule = staticmethod(state_space)
+    @staticmethod
+    def rule(
+        q: Tensor, k: Tensor, v: Tensor, decay: Tensor, step: Tensor, past: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """S_tᵀ q_t and the last S; decay = log a and step = Δ are (B, H, n, c, 1)."""
+        k, total = k * step, decay.cumsum(-2)
+        inside, end = ((q @ k.mT) * decay_between(total)) @ v, total[..., -1:, :]
+        states, state = states_before((k * (end - total).exp()).mT @ v, end.exp(), past)
+        return inside + (q * total.exp()) @ states, state
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -198,37 +195,11 @@ class StateSpace(StateKernel):
 # Log-linear attention: Mamba-2's state, of which each query weighs stretches of the past by their distance.
 
 
-LOG_LINEAR_CHUNK = Param(
-    "chunk", "Chunk", 64, 1, 1024, 1, meaning="tokens in a block, rounded up to a power of two"
-)
-
-
 def tree_levels(chunk: int, levels: int, device: torch.device) -> Tensor:
     """The level of key j for query i within a chunk, (c, c): the number of bits of i xor j, at most levels − 1."""
     position = torch.arange(chunk, device=device)
     bits = torch.frexp((position[:, None] ^ position).double()).exponent
     return bits.clamp(max=levels - 1).long()
-
-
-def log_linear(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    decay: Tensor,
-    step: Tensor,
-    weights: Tensor,
-    past: None,
-) -> tuple[Tensor, None]:
-    """Σ_l λ_tl S_tlᵀ q_t, in chunks whose length is a power of two, and no state, as there are many.
-
-    decay = log a and step = Δ are (B, H, n, c, 1), weights = λ (B, H, n, c, L).
-    """
-    k, total = k * step, decay.cumsum(-2)
-    level = tree_levels(q.shape[3], weights.shape[-1], q.device).expand(*q.shape[:4], -1)
-    inside = ((q @ k.mT) * decay_between(total) * weights.gather(-1, level)) @ v
-    end = total[..., -1:, :]
-    before = chunks_before(q * total.exp(), (k * (end - total).exp()).mT @ v, end.exp(), weights)
-    return inside + before, None
 
 
 def chunks_before(q: Tensor, states: Tensor, remains: Tensor, weights: Tensor) -> Tensor:
@@ -270,7 +241,28 @@ def chunks_before(q: Tensor, states: Tensor, remains: Tensor, weights: Tensor) -
 class LogLinear(StateSpace):
     """Mamba-2's Δ and a from the keys' own x, and λ = softplus(r_l · W x) of each level from the queries' own x."""
 
-    rule: Rule = staticmethod(log_linear)
+    @staticmethod
+    def rule(  # type: ignore[override]  # of further gates
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        decay: Tensor,
+        step: Tensor,
+        weights: Tensor,
+        past: None,
+    ) -> tuple[Tensor, None]:
+        """Σ_l λ_tl S_tlᵀ q_t, in chunks whose length is a power of two, and no state, as there are many.
+
+        decay = log a and step = Δ are (B, H, n, c, 1), weights = λ (B, H, n, c, L).
+        """
+        k, total = k * step, decay.cumsum(-2)
+        level = tree_levels(q.shape[3], weights.shape[-1], q.device).expand(*q.shape[:4], -1)
+        inside = ((q @ k.mT) * decay_between(total) * weights.gather(-1, level)) @ v
+        end = total[..., -1:, :]
+        before = chunks_before(
+            q * total.exp(), (k * (end - total).exp()).mT @ v, end.exp(), weights
+        )
+        return inside + before, None
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -300,11 +292,11 @@ def decay_products(
     rows: list[Tensor],
     keys: Tensor,
     decay: Tensor,
-) -> tuple[list[Tensor], list[Tensor], Tensor, Tensor]:
+) -> Faded:
     """Σ_d r_id k_jd α_{j+1,d} ⋯ α_id for j ≤ i within chunks of c tokens, a power of two; zero for j > i.
 
     Each of rows, keys and decay = log α are (B, H, n, c, D). Returns these weights (B, H, n, c, c) for each of the
-    rows, the rows faded since the chunk's start, the keys faded to its end, and the decay over it, (B, H, n, D). A
+    rows, the rows faded since the chunk's start, the keys faded to its end, and the decay over it, (B, H, n, D, 1). A
     chunk that fades by no more than e^(−STRONGEST) takes one product, of rows and keys as they would be in the middle
     of the decay: none grows by more than e^(STRONGEST / 2), which leaves room in fp32 for scores and their gradients.
     """
@@ -318,7 +310,7 @@ def decay_products(
         [(row @ keys.mT).tril_() for row in rows],
         [row * half for row in rows],
         keys * half,
-        half.square().squeeze(-2),
+        half.square().mT,
     )
 
 
@@ -326,7 +318,7 @@ def by_halves(
     rows: list[Tensor],
     keys: Tensor,
     decay: Tensor,
-) -> tuple[list[Tensor], list[Tensor], Tensor, Tensor]:
+) -> Faded:
     """`decay_products` of any decay = α: halves of a chunk are joined, from single tokens up to the whole chunk.
 
     A row in the right half fades since the boundary and a key in the left half up to it, so that factors ≤ 1 are
@@ -345,7 +337,7 @@ def by_halves(
         until = torch.stack((right, torch.ones_like(right)), -2).unsqueeze(-2)
         rows = [(row.unflatten(-2, (-1, 2, size)) * since).flatten(-4, -2) for row in rows]
         keys, total, size = (halves * until).flatten(-4, -2), left * right, 2 * size
-    return weights, rows, keys, total.squeeze(-2)
+    return weights, rows, keys, total.mT
 
 
 def right_of(weights: Tensor, size: int) -> Tensor:
@@ -356,19 +348,17 @@ def right_of(weights: Tensor, size: int) -> Tensor:
     return blocks[..., 1, :, :, 0, :].diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
 
 
-def gated_linear(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, past: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """S_tᵀ q_t and the last S; decay = log α is (B, H, n, c, D)."""
-    (weights,), (since,), until, total = decay_products([q], k, decay)
-    states, state = states_before(until.mT @ v, total.unsqueeze(-1), past)
-    return weights @ v + since @ states, state
-
-
 class GatedLinear(StateKernel):
     """log α = log σ(W_2 W_1 x + b) / τ, one of each head, channel and key, from the keys' own x."""
 
-    rule: Rule = staticmethod(gated_linear)
+    @staticmethod
+    def rule(
+        q: Tensor, k: Tensor, v: Tensor, decay: Tensor, past: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """S_tᵀ q_t and the last S; decay = log α is (B, H, n, c, D)."""
+        (weights,), (since,), until, remains = decay_products([q], k, decay)
+        states, state = states_before(until.mT @ v, remains, past)
+        return weights @ v + since @ states, state
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -382,19 +372,17 @@ class GatedLinear(StateKernel):
 # Kimi delta attention: the delta rule on a state in which each channel of the keys fades at a pace of its own.
 
 
-def kimi_delta(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, past: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """S_tᵀ q_t and the last S; decay = log α is (B, H, n, c, D), write = β (B, H, n, c, 1)."""
-    weights, rows, until, total = decay_products([q, k], k, decay)
-    return correct_in_chunks(weights, rows, until, total.unsqueeze(-1), v, write, past)
-
-
 class KimiDelta(GatedDelta):
     """α = e^(−e^A softplus(W_2 W_1 x + b)) of each channel, through D numbers, and β = β_max σ(W_b x) of each head."""
 
-    rule: Rule = staticmethod(kimi_delta)
     segment = SEGMENT
+
+    @staticmethod
+    def rule(
+        q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, past: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """S_tᵀ q_t and the last S; decay = log α is (B, H, n, c, D), write = β (B, H, n, c, 1)."""
+        return correct_in_chunks(decay_products([q, k], k, decay), v, write, past)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -419,7 +407,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="S(I − βkkᵀ) + βvkᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(delta_cost),
-        refuse=needs_plain_rows("delta", *CAUSAL),
+        refuse=refuse_when("delta", *CAUSAL_ROWS),
     ),
     Entry(
         "gated_delta",
@@ -435,7 +423,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="αS(I − βkkᵀ) + βvkᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(delta_cost),
-        refuse=needs_plain_rows("gated_delta", *CAUSAL),
+        refuse=refuse_when("gated_delta", *CAUSAL_ROWS),
     ),
     Entry(
         "ssd",
@@ -451,7 +439,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="aS + Δkvᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(ssd_cost),
-        refuse=needs_plain_rows("ssd", *CAUSAL),
+        refuse=refuse_when("ssd", *CAUSAL_ROWS),
     ),
     Entry(
         "log_linear",
@@ -476,12 +464,12 @@ ENTRIES: tuple[Entry, ...] = (
                 meaning="stretches with a weight of their own; those farther away share "
                 "the last weight",
             ),
-            LOG_LINEAR_CHUNK,
+            replace(GLA_CHUNK, default=64),
         ),
         short="Σ λ·S of {levels} levels",
         traits=frozenset({"implied", "own positions", "layer only"}),
         cost=cost_in_chunks(log_linear_cost, halved=True),
-        refuse=needs_plain_rows("log_linear", *CAUSAL),
+        refuse=refuse_when("log_linear", *CAUSAL_ROWS),
     ),
     Entry(
         "gla",
@@ -517,7 +505,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="Diag(α)S + kvᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(gla_cost, halved=True),
-        refuse=needs_plain_rows("gla", *CAUSAL),
+        refuse=refuse_when("gla", *CAUSAL_ROWS),
     ),
     Entry(
         "kda",
@@ -534,6 +522,6 @@ ENTRIES: tuple[Entry, ...] = (
         short="(I − βkkᵀ)Diag(α)S + βkvᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(kda_cost, halved=True),
-        refuse=needs_plain_rows("kda", *CAUSAL),
+        refuse=refuse_when("kda", *CAUSAL_ROWS),
     ),
 )

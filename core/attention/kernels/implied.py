@@ -34,17 +34,12 @@ from core.attention.kernels.exact import (
 from core.attention.positions import enters
 from core.entries import ConfigError, Entry, LayerConfig, Param
 
-PADDING_ONLY = ("none", "padding")
-CAUSAL = ("none", "causal", "padding")
 STATE_TRAITS = frozenset({"implied", "state", "own positions", "layer only"})
 
 
-def needs_plain_rows(
-    kernel: str, *masks: str, normalizer: Clash = not_softmax
-) -> Callable[[LayerConfig], ConfigError | None]:
-    """The `refuse` of a kernel that replaces the softmax over dot products, under these masks alone."""
-    return refuse_when(
-        kernel,
+def plain_rows(*masks: str, normalizer: Clash = not_softmax) -> tuple[Clash, ...]:
+    """What a kernel that replaces the softmax over dot products does not go with; it computes these masks alone."""
+    return (
         not_product,
         normalizer,
         Clash(
@@ -68,6 +63,9 @@ def needs_plain_rows(
             lambda config: not {part.key for part in and_parts(config.mask)} <= {*masks},
         ),
     )
+
+
+PADDED_ROWS, CAUSAL_ROWS = plain_rows("none", "padding"), plain_rows("none", "causal", "padding")
 
 
 Result = TypeVar("Result")
@@ -513,7 +511,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="elu + 1",
         traits=frozenset({"implied", "state"}),
         cost=features_cost,
-        refuse=needs_plain_rows("linear", *CAUSAL),
+        refuse=refuse_when("linear", *CAUSAL_ROWS),
     ),
     Entry(
         "retention",
@@ -539,6 +537,6 @@ ENTRIES: tuple[Entry, ...] = (
         short="γ^(i−j)·s",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(retention_cost),
-        refuse=needs_plain_rows("retention", *CAUSAL),
+        refuse=refuse_when("retention", *CAUSAL_ROWS),
     ),
 )

@@ -24,24 +24,22 @@ from core.attention.kernels.delta import (
     DELTA_CHUNK,
     GLA_CHUNK,
     GatedDelta,
+    GatedLinear,
     KimiDelta,
     correct_in_chunks,
     decay_between,
     decay_products,
-    gated_linear,
     unit,
 )
-from core.attention.kernels.exact import to_float32
+from core.attention.kernels.exact import Clash, refuse_when, to_float32
 from core.attention.kernels.implied import (
-    CAUSAL,
+    CAUSAL_ROWS,
     CHUNK,
     STATE_TRAITS,
-    Rule,
     StateKernel,
     head_gates,
     initial_steps,
     low_rank,
-    needs_plain_rows,
     states_before,
 )
 from core.attention.positions import enters
@@ -51,37 +49,6 @@ from core.entries import ConfigError, Entry, LayerConfig, Param, refuse_if
 # Delta products: several corrections a token, whose reflections multiply to any rotation.
 
 
-def delta_product(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    decay: Tensor,
-    write: Tensor,
-    keys: Tensor,
-    past: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """S_t q_t and the last Sᵀ, where each token takes N steps of the delta rule.
-
-    decay = log α is (B, H, n, c, 1), write = β of each step (B, H, n, c, N), keys those of the second step and later ones
-    (B, H, n, c, (N − 1) · D). A state decays before the first step, and is read after the last.
-    """
-    steps = write.shape[-1]
-    keys = torch.cat((k, keys), -1).unflatten(-1, (steps, -1)).flatten(3, 4)  # (B, H, n, c · N, D)
-    total = decay.cumsum(-2)
-    by_step, end = total.repeat_interleave(steps, 3), total[..., -1:, :]
-    between = decay_between(by_step)
-    weights = [(q @ keys.mT) * between[..., steps - 1 :: steps, :], (keys @ keys.mT) * between]
-    return correct_in_chunks(
-        weights,
-        [q * total.exp(), keys * by_step.exp()],
-        keys * (end - by_step).exp(),
-        end.exp(),
-        v.repeat_interleave(steps, 3),
-        write.flatten(3, 4).unsqueeze(-1),
-        past,
-    )
-
-
 class DeltaProduct(GatedDelta):
     """N keys and N shares β = β_max σ(W_b x) a head and token. Siems et al. 2025 (2502.10297), section 3.
 
@@ -89,8 +56,37 @@ class DeltaProduct(GatedDelta):
     token's one value, so that a map of tokens by tokens gives the output; in the paper each step has its own.
     """
 
-    rule: Rule = staticmethod(delta_product)
     segment = SEGMENT
+
+    @staticmethod
+    def rule(  # type: ignore[override]  # of further gates
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        decay: Tensor,
+        write: Tensor,
+        keys: Tensor,
+        past: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """S_t q_t and the last Sᵀ, where each token takes N steps of the delta rule.
+
+        decay = log α is (B, H, n, c, 1), write = β of each step (B, H, n, c, N), keys those of the second step and later ones
+        (B, H, n, c, (N − 1) · D). A state decays before the first step, and is read after the last.
+        """
+        steps = write.shape[-1]
+        # (B, H, n, c · N, D)
+        keys = torch.cat((k, keys), -1).unflatten(-1, (steps, -1)).flatten(3, 4)
+        total = decay.cumsum(-2)
+        by_step, end = total.repeat_interleave(steps, 3), total[..., -1:, :]
+        between = decay_between(by_step)
+        weights = [(q @ keys.mT) * between[..., steps - 1 :: steps, :], (keys @ keys.mT) * between]
+        rows = [q * total.exp(), keys * by_step.exp()]
+        return correct_in_chunks(
+            (weights, rows, keys * (end - by_step).exp(), end.exp()),
+            v.repeat_interleave(steps, 3),
+            write.flatten(3, 4).unsqueeze(-1),
+            past,
+        )
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -107,33 +103,26 @@ class DeltaProduct(GatedDelta):
         return *super().gates(context), keys
 
 
-def refuse_turned_keys(config: LayerConfig) -> ConfigError | None:
-    """What any kernel with a state does not go with, and a position that would turn the first key alone."""
-    refuse_if(
-        "q, k" in enters(config.position),
-        f"kernel = delta_product makes further keys, which position = {config.position.key} does not turn",
-        axes=("kernel", "position"),
-        position="none",
-        kernel=("gated_delta", "exact"),
-    )
-    return needs_plain_rows("delta_product", *CAUSAL)(config)
+turns_first_key = Clash(
+    "position",
+    "makes further keys, which position = {} does not turn",
+    {"position": "none", "kernel": "gated_delta"},
+    lambda config: "q, k" in enters(config.position),
+)
 
 
 # Gated DeltaNet 2: a token reads what it erases by one gate a channel of keys, and writes by one a channel of values.
 
 
-def erase_and_write(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, erase: Tensor, past: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """S_tᵀ q_t and the last S; decay = log α and erase = b are (B, H, n, c, D), v is already w ⊙ v."""
-    weights, rows, until, total = decay_products([q, erase * k], k, decay)
-    return correct_in_chunks(weights, rows, until, total.unsqueeze(-1), v, None, past)
-
-
 class EraseAndWrite(KimiDelta):
     """KDA's α, and b = b_max σ(W_b x) of each channel of keys, w = σ(W_w x) of each channel of values."""
 
-    rule: Rule = staticmethod(erase_and_write)
+    @staticmethod
+    def rule(
+        q: Tensor, k: Tensor, v: Tensor, decay: Tensor, erase: Tensor, past: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """S_tᵀ q_t and the last S; decay = log α and erase = b are (B, H, n, c, D), v is already w ⊙ v."""
+        return correct_in_chunks(decay_products([q, erase * k], k, decay), v, None, past)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -166,53 +155,6 @@ def taken_at(x: Tensor, place: Tensor) -> Tensor:
     return F.pad(x, (0, 0, 0, 1)).gather(2, index)
 
 
-def trapezoid(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    decay: Tensor,
-    now: Tensor,
-    later: Tensor,
-    turn: Tensor,
-    real: Tensor,
-    past: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """S_tᵀ q_t and the last S, with the last real key and value beside it: (B, H, D + 1, E + 1).
-
-    decay = log a, now = λΔ and later = (1 − λ)Δ are (B, H, n, c, 1), turn the angles of each token (B, H, n, c, P), real
-    (B, 1, n, c, 1) is 1 for a token that is no padding and else 0. A token enters the state by its own λΔ, and once more
-    by (1 − λ)Δ of the real token that follows: from there on its weight is the sum of both. S is in the frame of the last
-    token: turned back by all angles so far.
-    """
-    chunks, (dim, width) = q.shape[2:4], (k.shape[-1], v.shape[-1])
-    length = chunks[0] * chunks[1]
-    place = torch.arange(length, device=q.device)
-    known = real.flatten(2, 3).squeeze(-1) > 0  # (B, 1, T)
-    ahead = place.masked_fill(~known, length).flip(-1).cummin(-1).values.flip(-1)  # itself or after
-    follows = taken_at(later.flatten(2, 3), F.pad(ahead[..., 1:], (0, 1), value=length))
-    follows, total = follows.unflatten(2, chunks) * real, decay.cumsum(-2)
-    angle = turn.flatten(2, 3).cumsum(2)
-    last, angle = angle[:, :, -1:], angle.unflatten(2, chunks)
-    turned_q, turned_k = turned(q, angle), turned(k, angle) * (now + follows)
-    end, state = total[..., -1:, :], None
-    if past is not None:
-        state, *newest = past[..., :dim, :width], past[..., :dim, width:], past[..., dim:, :width]
-        state = state + taken_at(later.flatten(2, 3), ahead[..., :1]) * (newest[0] @ newest[1])
-    states, state = states_before((turned_k * (end - total).exp()).mT @ v, end.exp(), state)
-    inside = ((turned_q @ turned_k.mT) * decay_between(total)).tril(-1) @ v
-    itself = (q * k).sum(-1, keepdim=True) * now * v  # which has entered once
-    out = inside + itself + (turned_q * total.exp()) @ states
-    at = place.masked_fill(~known, -1).amax(-1, keepdim=True)  # (B, 1, 1), −1 without a real token
-    key, value = (taken_at(x.flatten(2, 3), at.masked_fill(at < 0, length)) for x in (k, v))
-    if past is not None:
-        key, value = (
-            torch.where(at[..., None] < 0, newest[0].mT, key),
-            torch.where(at[..., None] < 0, newest[1], value),
-        )
-    state = turned(state.mT, last, back=True).mT
-    return out, torch.cat((torch.cat((state, key.mT), -1), F.pad(value, (0, 1))), -2)
-
-
 def refuse_single_channels(config: LayerConfig) -> ConfigError | None:
     """What any kernel with a state does not go with, and heads without a pair of channels."""
     refuse_if(
@@ -222,7 +164,7 @@ def refuse_single_channels(config: LayerConfig) -> ConfigError | None:
         axes=("kernel",),
         kernel="ssd",
     )
-    return needs_plain_rows("trapezoid", *CAUSAL)(config)
+    return refuse_when("trapezoid", *CAUSAL_ROWS)(config)
 
 
 MIN_RATE = 1e-4  # of −A, as in the authors' own code
@@ -234,7 +176,60 @@ class Trapezoid(StateKernel):
     Lahoti et al. 2026 (2603.15569), section 3. Queries and keys get a learned bias a head, which begins at 1.
     """
 
-    rule: Rule = staticmethod(trapezoid)
+    @staticmethod
+    def rule(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        decay: Tensor,
+        now: Tensor,
+        later: Tensor,
+        turn: Tensor,
+        real: Tensor,
+        past: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """S_tᵀ q_t and the last S, with the last real key and value beside it: (B, H, D + 1, E + 1).
+
+        decay = log a, now = λΔ and later = (1 − λ)Δ are (B, H, n, c, 1), turn the angles of each token (B, H, n, c, P), real
+        (B, 1, n, c, 1) is 1 for a token that is no padding and else 0. A token enters the state by its own λΔ, and once more
+        by (1 − λ)Δ of the real token that follows: from there on its weight is the sum of both. S is in the frame of the last
+        token: turned back by all angles so far.
+        """
+        chunks, (dim, width) = q.shape[2:4], (k.shape[-1], v.shape[-1])
+        length = chunks[0] * chunks[1]
+        place = torch.arange(length, device=q.device)
+        known = real.flatten(2, 3).squeeze(-1) > 0  # (B, 1, T)
+        ahead = (
+            place.masked_fill(~known, length).flip(-1).cummin(-1).values.flip(-1)
+        )  # itself or after
+        follows = taken_at(later.flatten(2, 3), F.pad(ahead[..., 1:], (0, 1), value=length))
+        follows, total = follows.unflatten(2, chunks) * real, decay.cumsum(-2)
+        angle = turn.flatten(2, 3).cumsum(2)
+        last, angle = angle[:, :, -1:], angle.unflatten(2, chunks)
+        turned_q, turned_k = turned(q, angle), turned(k, angle) * (now + follows)
+        end, state = total[..., -1:, :], None
+        if past is not None:
+            state, *newest = (
+                past[..., :dim, :width],
+                past[..., :dim, width:],
+                past[..., dim:, :width],
+            )
+            state = state + taken_at(later.flatten(2, 3), ahead[..., :1]) * (newest[0] @ newest[1])
+        states, state = states_before((turned_k * (end - total).exp()).mT @ v, end.exp(), state)
+        inside = ((turned_q @ turned_k.mT) * decay_between(total)).tril(-1) @ v
+        itself = (q * k).sum(-1, keepdim=True) * now * v  # which has entered once
+        out = inside + itself + (turned_q * total.exp()) @ states
+        at = place.masked_fill(~known, -1).amax(
+            -1, keepdim=True
+        )  # (B, 1, 1), −1 without a real token
+        key, value = (taken_at(x.flatten(2, 3), at.masked_fill(at < 0, length)) for x in (k, v))
+        if past is not None:
+            key, value = (
+                torch.where(at[..., None] < 0, newest[0].mT, key),
+                torch.where(at[..., None] < 0, newest[1], value),
+            )
+        state = turned(state.mT, last, back=True).mT
+        return out, torch.cat((torch.cat((state, key.mT), -1), F.pad(value, (0, 1))), -2)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -270,32 +265,6 @@ class Trapezoid(StateKernel):
 # RWKV-7: a token erases by another key than it writes with.
 
 
-def erase_by_another_key(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    decay: Tensor,
-    rate: Tensor,
-    gain: Tensor,
-    past: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """S_tᵀ q_t and the last S.
-
-    decay = log w, rate = a and gain are (B, H, n, c, D); k (B, H, n, c, 2D) holds the key that writes, and κ̂. A token
-    erases what κ̂ reads: of the state at its chunk's start, and of what its chunk erased and wrote before. It is read
-    before the state decays, so κ̂ is divided by w, which is 0.54 or more.
-    """
-    k, erased = k.chunk(2, -1)
-    rows = [q, erased * (-decay).exp()]
-    erases, since, until, total = decay_products(rows, rate * erased, decay)
-    (reads, meets), _, written, _ = decay_products(rows, gain * k, decay)
-    remains, before = total.unsqueeze(-1), meets.tril(-1) @ -v
-    out, state = correct_in_chunks(
-        erases, since, until, remains, before, None, past, written.mT @ v
-    )
-    return out + reads @ v, state
-
-
 SLOWEST = math.exp(-0.5)  # −log of the strongest decay of a channel
 
 
@@ -306,7 +275,28 @@ class AnotherKey(StateKernel):
     section 4.
     """
 
-    rule: Rule = staticmethod(erase_by_another_key)
+    @staticmethod
+    def rule(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        decay: Tensor,
+        rate: Tensor,
+        gain: Tensor,
+        past: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """S_tᵀ q_t and the last S.
+
+        decay = log w, rate = a and gain are (B, H, n, c, D); k (B, H, n, c, 2D) holds the key that writes, and κ̂. A token
+        erases what κ̂ reads: of the state at its chunk's start, and of what its chunk erased and wrote before. It is read
+        before the state decays, so κ̂ is divided by w, which is 0.54 or more.
+        """
+        k, erased = k.chunk(2, -1)
+        rows = [q, erased * (-decay).exp()]
+        faded = decay_products(rows, rate * erased, decay)
+        (reads, meets), _, written, _ = decay_products(rows, gain * k, decay)
+        out, state = correct_in_chunks(faded, meets.tril(-1) @ -v, None, past, written.mT @ v)
+        return out + reads @ v, state
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -331,32 +321,32 @@ class AnotherKey(StateKernel):
 # Comba: the gated delta rule that erases less than it reads, and whose queries leave out their own key.
 
 
-def comba(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    decay: Tensor,
-    write: Tensor,
-    erase: Tensor,
-    correct: Tensor,
-    past: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """S_t(q_t − d k_t) and the last Sᵀ; the gates are (B, H, n, c, 1), k is (B, H, n, c, 2D), as it is and scaled as q."""
-    k, scaled = k.chunk(2, -1)
-    total = decay.cumsum(-2)
-    between, since, end = decay_between(total), total.exp(), total[..., -1:, :]
-    both = [q - correct * scaled, erase * k]
-    weights, rows = [(row @ k.mT) * between for row in both], [row * since for row in both]
-    return correct_in_chunks(weights, rows, k * (end - total).exp(), end.exp(), v, write, past)
-
-
 class Comba(GatedDelta):
     """α and β of the gated delta rule; σ(b) of what is read is erased, and d of its own key leaves each query.
 
     b and d are one a head. Hu et al. 2025 (2506.02475), section 3.
     """
 
-    rule: Rule = staticmethod(comba)
+    @staticmethod
+    def rule(  # type: ignore[override]  # of further gates
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        decay: Tensor,
+        write: Tensor,
+        erase: Tensor,
+        correct: Tensor,
+        past: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """S_t(q_t − d k_t) and the last Sᵀ; the gates are (B, H, n, c, 1), k is (B, H, n, c, 2D), as it is and scaled."""
+        k, scaled = k.chunk(2, -1)
+        total = decay.cumsum(-2)
+        between, since, end = decay_between(total), total.exp(), total[..., -1:, :]
+        both = [q - correct * scaled, erase * k]
+        weights, rows = [(row @ k.mT) * between for row in both], [row * since for row in both]
+        return correct_in_chunks(
+            (weights, rows, k * (end - total).exp(), end.exp()), v, write, past
+        )
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -376,18 +366,16 @@ class Comba(GatedDelta):
 # HGRN2: gated linear attention whose key is what its gate forgets.
 
 
-def forgotten_keys(
-    q: Tensor, k: Tensor, v: Tensor, share: Tensor, past: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """S_tᵀ q_t and the last S, with k = share · σ(−k) and α = 1 − k; share is (B, H, n, c, 1)."""
-    k = share * (-k).sigmoid()
-    return gated_linear(q, k, v, torch.log1p(-k.clamp(max=1 - 1e-6)), past)
-
-
 class ForgottenKeys(StateKernel):
     """The projection's keys are the gates: α = g + (1 − g) σ(k), with g the least gate. Qin et al. 2024 (2404.07904)."""
 
-    rule: Rule = staticmethod(forgotten_keys)
+    @staticmethod
+    def rule(
+        q: Tensor, k: Tensor, v: Tensor, share: Tensor, past: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """S_tᵀ q_t and the last S, with k = share · σ(−k) and α = 1 − k; share is (B, H, n, c, 1)."""
+        k = share * (-k).sigmoid()
+        return GatedLinear.rule(q, k, v, torch.log1p(-k.clamp(max=1 - 1e-6)), past)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -428,7 +416,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="{steps} × S(I − βkkᵀ) + βvkᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(delta_product_cost),
-        refuse=refuse_turned_keys,
+        refuse=refuse_when("delta_product", turns_first_key, *CAUSAL_ROWS),
     ),
     Entry(
         "gdn2",
@@ -455,7 +443,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="(I − k(b⊙k)ᵀ)Diag(α)S + k(w⊙v)ᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(kda_cost, halved=True),
-        refuse=needs_plain_rows("gdn2", *CAUSAL),
+        refuse=refuse_when("gdn2", *CAUSAL_ROWS),
     ),
     Entry(
         "trapezoid",
@@ -514,7 +502,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="(Diag(w) − (a⊙κ̂)κ̂ᵀ)S + k̃vᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(rwkv7_cost, halved=True),
-        refuse=needs_plain_rows("rwkv7", *CAUSAL),
+        refuse=refuse_when("rwkv7", *CAUSAL_ROWS),
     ),
     Entry(
         "comba",
@@ -531,7 +519,7 @@ ENTRIES: tuple[Entry, ...] = (
         short="αS(I − σ(b)βkkᵀ) + βvkᵀ, q − dk",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(delta_cost),
-        refuse=needs_plain_rows("comba", *CAUSAL),
+        refuse=refuse_when("comba", *CAUSAL_ROWS),
     ),
     Entry(
         "hgrn2",
@@ -559,6 +547,6 @@ ENTRIES: tuple[Entry, ...] = (
         short="Diag(α)S + (1 − α)vᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(gla_cost, halved=True),
-        refuse=needs_plain_rows("hgrn2", *CAUSAL),
+        refuse=refuse_when("hgrn2", *CAUSAL_ROWS),
     ),
 )

@@ -176,12 +176,9 @@ class LightningIndexer(Indexer):
             for name in ("x", "context")
         )
         x = x[:, block.i[:, 0] - block.offset]
-        q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, h, T, d)
-        q = rotate_first(q, block.i[:, 0], self.share).transpose(1, 2)  # (B, T, h, d)
+        q = rotate_first(split_heads(self.query(x), self.heads), block.i[:, 0], self.share)
         k, every = self.norm(self.key(context)), torch.arange(context.shape[1], device=x.device)
-        k = rotate_first(k, every, self.share)  # (B, S, d)
-        scores = (q.flatten(1, 2) @ k.mT).unflatten(1, (-1, self.heads)).relu()  # (B, T, h, S)
-        return (self.weight(x)[:, :, None] * self.scale @ scores).squeeze(2)
+        return relu_scores(q, rotate_first(k, every, self.share), self.weight(x) * self.scale)
 
     def loss(self, block: ScoreBlock, weights: Tensor, visible: Tensor) -> Float[Tensor, ""]:
         visible = visible.squeeze(1) if visible.dim() == 4 else visible

@@ -1,6 +1,8 @@
 """Positions that change scores by what tokens say, or by a rule: CoPE, forget gates, PaTH, multi-token, selective, a
 formula."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -147,12 +149,11 @@ def _wall_cost(config: LayerConfig, area: Area) -> Cost:
     return Cost(2.0 * row * area.queries, sums + 8 * rows * row + bias, bias)
 
 
-def _plain_products(config: LayerConfig) -> None:
-    """The `refuse` of a position that fades each product of a query's and a key's numbers."""
-    refuse_if(
+def plain_products(why: str) -> Callable[[LayerConfig], None]:
+    """The `refuse` of a position that needs a dot product of the query and the key; in `why`, {} is another score."""
+    return lambda config: refuse_if(
         config.score.key not in PLAIN_PRODUCTS,
-        f"position = wall fades each product of numbers of a query and a key, and score = {config.score.key} is no "
-        "plain sum of these",
+        why.format(config.score.key),
         axes=("position", "score"),
         score=PLAIN_PRODUCTS,
         position="forgetting",
@@ -231,17 +232,6 @@ def _path_cost(config: LayerConfig, area: Area) -> Cost:
     vectors, cells = 3 * heads * keys * config.qk_dim, heads * area.cells
     held = vectors + 2 * matrix + 2 * cells + max(matrix, 2 * cells)
     return Cost(maps + products + solved, 4 * held, 4 * cells)
-
-
-def _refuse_path(config: LayerConfig) -> None:
-    refuse_if(
-        config.score.key not in PLAIN_PRODUCTS,
-        "position = path sets reflections between the query and the key of a dot product, not of score = "
-        f"{config.score.key}",
-        axes=("position", "score"),
-        score=PLAIN_PRODUCTS,
-        position="forgetting",
-    )
 
 
 # Selective attention (Leviathan 2024): a token may say that later tokens no longer need an earlier one.
@@ -490,7 +480,10 @@ ENTRIES: tuple[Entry, ...] = (
         tables=lambda config, area: (
             Cost(2.0 * config.d_model, 12, 4) * (config.score_heads * config.qk_dim * area.keys)
         ),
-        refuse=_plain_products,
+        refuse=plain_products(
+            "position = wall fades each product of numbers of a query and a key, and score = {} is no plain sum of "
+            "these"
+        ),
     ),
     Entry(
         "path",
@@ -533,7 +526,9 @@ ENTRIES: tuple[Entry, ...] = (
         enters="scores",
         traits=frozenset({"reads x", "reads q", "whole rows"}),
         cost=_path_cost,
-        refuse=_refuse_path,
+        refuse=plain_products(
+            "position = path sets reflections between the query and the key of a dot product, not of score = {}"
+        ),
     ),
     Entry(
         "selective",
