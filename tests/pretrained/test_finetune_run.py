@@ -421,6 +421,7 @@ def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(
         args = running.make_trainer(loop).args
         assert args.use_cpu == (kind == "cpu") and args.disable_tqdm
     assert (args.weight_decay, args.warmup_steps) == (0.01, 60 // 10)
+    assert not args.remove_unused_columns and not args.dataloader_pin_memory
     pytest.raises(FloatingPointError, loop.learned, math.nan).match(
         "take a smaller learning rate"
     )  # a loss that is no number ends it

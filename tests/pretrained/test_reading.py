@@ -21,7 +21,9 @@ from PIL import Image
 from safetensors.numpy import save as save_of_numpy
 from safetensors.torch import save as save_of_torch
 
-from core.entries import ConfigError
+from core import tokens
+from core.entries import ConfigError, refuse_if
+from core.interpret import corpus, head_tests
 from core.interpret.evidence import Question, ask
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.decoding import Sampling, SearchSettings
@@ -31,6 +33,7 @@ from core.pretrained import (
     PretrainedError,
     attention_recorder as seam,
     base,
+    cards,
     encode,
     finetune,
     finetune_run as running,
@@ -80,7 +83,8 @@ from core.pretrained.reading import (
     start_token,
     with_sink,
 )
-from core.tasks import TaskConfig, make_task
+from core.studies import heads, use_model
+from core.tasks import TaskConfig, make_task, own as own_data, reading as table_reading, tables
 from dashboard.draw.picture_files import trace_npz
 from tests.cases import each
 from tests.pretrained.test_attention_recorder import built
@@ -1146,29 +1150,62 @@ WIDE, TWO, LAB = (
 )
 
 
+NINE = "\n".join(f"text {at}.,label {at % 3}" for at in range(9)).replace("label ", "l")
+FORTY = "\n".join(f"{at} {at}\t{'ab'[at % 2]}" for at in range(40))
+CONLLU = "1\ta\t_\tDET\t_\t_\t2\tdet\t_\t_\n2\tdog\t_\tNOUN\t_\t_\t0\troot\t_\t_\n"
+LLAMA = json.dumps(
+    {"model_type": "llama", "num_hidden_layers": 34, "hidden_size": 8, "num_attention_heads": 2}
+)
+
+
 @each(("where", "most", "do"), [
-    ("model_inputs.MAX_BYTES", len(LABELLED), lambda: read_arrays(LABELLED, "a")),
-    ("model_inputs.MAX_NUMBERS", 2 * 4 * 4 + 4 * 5, lambda: read_arrays(LABELLED, "a")),  # two letters are a number
-    ("model_inputs.MAX_NUMBERS", 2 * 4 * 4 + 4 * 5, lambda: read_arrays(FIRST, "a")),
-    ("model_inputs.MAX_NUMBERS", 2 * 2 * 4 * 4 * 2, lambda: read_arrays(WIDE, "a")),
-    ("model_inputs.MAX_NUMBERS", 2 * 2 * 4 * 4, lambda: read_arrays(TWO, "a")),
-    ("model_inputs.MAX_TOKENS", 4, lambda: read_arrays(LABELLED, "a")),
-    ("model_inputs.MAX_TOKENS", 5, lambda: read_arrays(npz(a=SQUARE, x_tokens=np.array("a b c d e".split())), "a")),
-    ("model_inputs.MAX_HEADER", int.from_bytes(TWO[:8], "little"), lambda: read_arrays(TWO, "a")),
-    ("model_inputs.MAX_LETTERS", 9, lambda: read_arrays(LABELLED, "a")),
-    ("base.MAX_PATCHES", 4, lambda: base.picture_line(vision((2, 3), {}), (5, 6))),
-    ("model_inputs.MAX_PIXELS", 35, lambda: examples.decode_picture(
+    ("pretrained.model_inputs.MAX_BYTES", len(LABELLED), lambda: read_arrays(LABELLED, "a")),
+    ("pretrained.model_inputs.MAX_NUMBERS", 2 * 4 * 4 + 4 * 5, lambda: read_arrays(LABELLED, "a")),  # 2 letters: 1 number
+    ("pretrained.model_inputs.MAX_NUMBERS", 2 * 4 * 4 + 4 * 5, lambda: read_arrays(FIRST, "a")),
+    ("pretrained.model_inputs.MAX_NUMBERS", 2 * 2 * 4 * 4 * 2, lambda: read_arrays(WIDE, "a")),
+    ("pretrained.model_inputs.MAX_NUMBERS", 2 * 2 * 4 * 4, lambda: read_arrays(TWO, "a")),
+    ("pretrained.model_inputs.MAX_TOKENS", 4, lambda: read_arrays(LABELLED, "a")),
+    ("pretrained.model_inputs.MAX_TOKENS", 5,
+     lambda: read_arrays(npz(a=SQUARE, x_tokens=np.array("a b c d e".split())), "a")),
+    ("pretrained.model_inputs.MAX_HEADER", int.from_bytes(TWO[:8], "little"), lambda: read_arrays(TWO, "a")),
+    ("pretrained.model_inputs.MAX_LETTERS", 9, lambda: read_arrays(LABELLED, "a")),
+    ("pretrained.base.MAX_PATCHES", 4, lambda: base.picture_line(vision((2, 3), {}), (5, 6))),
+    ("pretrained.model_inputs.MAX_PIXELS", 35, lambda: examples.decode_picture(
         [out := io.BytesIO(), Image.new("RGB", (7, 5)).save(out, "PNG")] and out.getvalue())),  # type: ignore
-    ("load.MAX_CONFIG", (LAB / "config.json").stat().st_size, lambda: load.read_config(LAB / "config.json", "m")),
-    ("load.MAX_BESIDE", max(file.stat().st_size for file in LAB.glob("*.json")), lambda: load.folder_weights(LAB, "m")),
-    ("load.SPARE", 16 - 107_584, lambda: load.load_lab_model("induction")),  # buffers of 16
-    ("finetune.MAX_UNKNOWN", 0.5, lambda: finetune.check_words(tiny("bert").tokenizer, "m", unknown("tired ☃"))),
+    ("pretrained.load.MAX_CONFIG", (LAB / "config.json").stat().st_size, lambda: load.read_config(LAB / "config.json", "m")),
+    ("pretrained.load.MAX_BESIDE", max(file.stat().st_size for file in LAB.glob("*.json")),
+     lambda: load.folder_weights(LAB, "m")),
+    ("pretrained.load.SPARE", 16 - 107_584, lambda: load.load_lab_model("induction")),  # buffers of 16
+    ("pretrained.finetune.MAX_UNKNOWN", 0.5, lambda: finetune.check_words(tiny("bert").tokenizer, "m", unknown("tired ☃"))),
+    ("pretrained.finetune.MAX_ROWS", 9, lambda: finetune.parse.__wrapped__("classify", NINE)),
+    ("pretrained.finetune.MIN_ROWS", 9, lambda: finetune.parse.__wrapped__("classify", NINE)),
+    ("pretrained.finetune.LONGEST", 7, lambda: finetune.parse.__wrapped__("classify", NINE)),
+    ("pretrained.finetune.MAX_LABELS", 3, lambda: finetune.parse.__wrapped__("classify", NINE)),
+    ("pretrained.cards.MAX_CONFIG", len(LLAMA), lambda: cards.parse_card(LLAMA, "m")),
+    ("pretrained.cards.MAX_PARTS", 17, lambda: cards.parse_card(LLAMA, "m")),  # 34 layers, and as many by default
+    ("interpret.head_tests.MAX_CHARACTERS", len(CONLLU), lambda: head_tests.parse_conllu(CONLLU)),
+    ("interpret.head_tests.MAX_WORDS", 2, lambda: head_tests.parse_conllu(CONLLU)),
+    ("interpret.head_tests.MIN_TOKENS", head_tests.LENGTH, lambda: head_tests.random_lines(tiny("gpt2"))),
+    ("interpret.corpus.LONGEST", 5, lambda: refuse_if(corpus.split_texts("a bcd\nb", "lines")[1], "cut")),
+    ("studies.use_model.MAX_SENTENCES", 3, lambda: use_model.sentences("a", "b\nc")),
+    ("studies.heads.MAX_ROWS", 3, lambda: heads.check([[[1.0, 2.0]] * 3] * 3)),
+    ("studies.heads.MAX_COLUMNS", 2, lambda: heads.check([[[1.0, 2.0]] * 3] * 3)),
+    ("tokens.MAX_CHARACTERS", 5, lambda: refuse_if(tokens.tokenize("a bcd").notes, "cut")),
+    ("tokens.LONGEST_LABEL", 5, lambda: refuse_if([one for one in tokens.labels(("abcde",)) if "…" in one], "cut")),
+    ("tasks.own.MIN_PAIRS", 40, lambda: own_data.parse_pairs.__wrapped__(FORTY, "no", "words")),
+    ("tasks.own.MAX_TOKENS", 2, lambda: own_data.parse_pairs.__wrapped__(FORTY, "no", "words")),
+    ("tasks.reading.MAX_SIGNS", 5, lambda: table_reading.validate_text("a bcd")),
+    ("tasks.reading.MAX_SIGNS", 2, lambda: table_reading.decode_text(b"a bcd...")),
+    ("tasks.reading.MAX_LINES", 3, lambda: refuse_if("more" in table_reading.line_numbers([1, 2, 4]), "cut")),
+    ("tasks.reading.MAX_COLUMNS", 2, lambda: table_reading.read_rows(FORTY)),
+    ("tasks.tables.MIN_ROWS", 40, lambda: tables.parse_table.__wrapped__(FORTY, "no", "", "")),
+    ("tasks.tables.MAX_CLASSES", 2, lambda: tables.parse_table.__wrapped__(FORTY, "no", "", "")),
 ])  # fmt: skip
-def test_a_limit_is_the_most_that_is_taken(where, most, do):
+def test_a_limit_is_the_most_or_least_that_is_taken(where, most, do):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"core.pretrained.{where}", most)
+        patch.setattr(f"core.{where}", most)
         do()
-        patch.setattr(f"core.pretrained.{where}", most - 1)
+        patch.setattr(f"core.{where}", most + (1 if "MIN_" in where else -1))
         assert refusal(do)
 
 
