@@ -345,16 +345,19 @@ show_maps({f"Step {step}": weights}, target, source)
 PERCENT = "\u00a0%"
 LEAD = 10.0  # BLEU by which attention leads clearly
 BLEU = (
-    "**BLEU**, 0 to 100: how many word sequences of the translation also occur in the right one, so that a part of "
-    "a sentence counts, too. **general** multiplies the states of the encoder by a learned matrix before they are "
+    "**BLEU**, 0 to 100: how much of a translation is right, by its word sequences; a part of a sentence counts, too. "
+    "**general** multiplies the states of the encoder by a learned matrix before they are "
     "compared with the state of the decoder."
 )
 
 
 def names(learned: Sequence[TrainedModel]) -> dict[Model, str]:
-    """The name of every model; one that is larger than the first has its size in it."""
+    """The name of every model; of one with a larger vector than the first, that."""
     ordered = models(learned)
-    return {model: model.name(with_size=model.d_model != ordered[0].d_model) for model in ordered}
+    return {
+        model: "larger vector" if model.d_model > ordered[0].d_model else model.name()
+        for model in ordered
+    }
 
 
 def pair_of(learned: Sequence[TrainedModel], metric: str = "sequence_accuracy") -> list[Points]:
@@ -604,9 +607,11 @@ def page() -> None:
 def _results(shown: bool, live: Comparison) -> None:
     data = live.shown
     scores = [one.score for one in models(data.learned) if one.score]
-    # The models without attention, and the first one with it.
+    # The models without attention, and the first one with it; before an answer, those that are asked about.
     simple = {
-        label for model, label in names(data.learned).items() if model.score in (None, *scores[:1])
+        label
+        for model, label in names(data.learned).items()
+        if model.score in (None, *scores[:1]) and (shown or model in data.setting.pair)
     }
     lines = [
         (name, index, points if shown else points[:1])
@@ -711,10 +716,11 @@ def _figures(shown: bool, data: Comparison) -> None:
             # measurement
             clock = "seconds" if data.parts else "step"
             ends = [getattr(p, clock) for one in data.learned for p in one.points]
+            caption(BLEU)
             draw_chart(
                 st,
                 _figure(
-                    "BLEU during training",
+                    "Translations during training, in BLEU",
                     {
                         "field": "x",
                         "type": "quantitative",
@@ -738,7 +744,6 @@ def _figures(shown: bool, data: Comparison) -> None:
                 width="stretch",
                 alt=f"BLEU against {clock}, one line a model",
             )
-            caption(BLEU)
     if data.parts:
         caption(conditions(data))
     details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
@@ -809,7 +814,7 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
         frames=list(sentence.frames),
         query=row,
         live=data.live,
-        height=420,
+        height=640,
         pin=read_linked("why", CELL, weights.shape),
         fact=f"{target[row]} puts {number(weights[row, most])} of its weight on {source[most]}",
         title=f"A held-out sentence of {len(source)} words",

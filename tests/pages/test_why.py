@@ -93,7 +93,7 @@ def test_the_page_opens_with_the_kept_measurement():
     app.pills(key="why:predict").set_value(SHOW).run()
     assert "51–60" in html_text(app) and primary(app) == ["Run it"]
     points = drawn(app)
-    assert {row["model"] for row in points} == {"one vector", "attention", "one vector, 256"}
+    assert {row["model"] for row in points} == {"one vector", "attention", "larger vector"}
     attention = {row["name"]: row["y"] for row in points if row["model"] == "attention"}
     assert why.stats_text(
         study.by_length(SAVED, study.models(SAVED)[1], "sequence_accuracy")["51–60"]
@@ -307,7 +307,7 @@ def test_seeds_are_averaged_and_their_spread_told():
     assert len(study.by_length(five, DOT, "sequence_accuracy")["1–10"].values) == 2
 
 
-def test_models_stand_in_one_order_and_the_larger_says_its_size():
+def test_models_stand_in_one_order_and_the_larger_says_so():
     others = [
         learned(study.Model(score, size), 0, (1, 1), (9, 9))
         for score, size in ((None, 16), ("general", 8))
@@ -318,7 +318,7 @@ def test_models_stand_in_one_order_and_the_larger_says_its_size():
         study.Model("general", 8),
         study.Model(None, 16),
     ]
-    names = ["one vector", "attention", "attention, general", "one vector, 16"]
+    names = ["one vector", "attention", "attention, general", "larger vector"]
     assert list(why.names([*FOUR, *others]).values()) == names
 
 
