@@ -119,9 +119,9 @@ example: $(VENV)/.installed
 	  ls $$kept/checkpoints/* | sort | sed '$$d' | xargs rm || exit 1; \
 	done  # the last checkpoint is enough to look at
 	rm -rf $(TUNED)/messages $(TUNED)/numbers
-	$(BIN)/python -m core.pretrained.finetune_run classify $(TUNED)/messages --logged-example "could you tell me why nobody answers the phone"
+	$(BIN)/python -m dashboard finetune classify $(TUNED)/messages --logged-example "could you tell me why nobody answers the phone"
 	rm -r $(TUNED)/messages/*-tuned  # 91 MB; its frames are enough to look at
-	$(BIN)/python -m core.pretrained.finetune_run pairs $(TUNED)/numbers
+	$(BIN)/python -m dashboard finetune pairs $(TUNED)/numbers
 
 SWEEP := core/studies/data/sweeps.json
 sweep: $(VENV)/.installed
@@ -135,10 +135,10 @@ models: $(VENV)/.installed
 	for name in $(LAB_MODELS); do \
 	  work=$$(mktemp -d) && \
 	  $(BIN)/python -m core.training train core/pretrained/lab_models/$$name/run.json $$work/run && \
-	  $(BIN)/python -m core.pretrained.export export $$work/run core/pretrained/lab_models/$$name --license mit && rm -r $$work || exit 1; \
+	  $(BIN)/python -m dashboard export $$work/run core/pretrained/lab_models/$$name --license mit && rm -r $$work || exit 1; \
 	done
-	$(BIN)/python -m core.pretrained.writer core/pretrained/lab_models/writer --ship
-	$(BIN)/python -m core.pretrained.export model-card core/pretrained/lab_models/writer --license mit
+	$(BIN)/python -m dashboard writing core/pretrained/lab_models/writer --ship
+	$(BIN)/python -m dashboard model-card core/pretrained/lab_models/writer --license mit
 
 measured: $(VENV)/.installed
 	$(BIN)/python -c "from core.studies.efficient import main; main()"
@@ -160,9 +160,9 @@ claims: $(VENV)/.installed
 CORPORA := core/studies/data/corpora
 corpus: $(VENV)/.installed
 	rm -rf $(CORPORA)
-	$(BIN)/python -m core.interpret.corpus $(CORPORA)/minilm --ablation
+	$(BIN)/python -m dashboard corpus $(CORPORA)/minilm --ablation
 	for name in numbers:self digits:self induction:causal only-attention:causal names:causal; do \
-	  $(BIN)/python -m core.interpret.corpus $(CORPORA)/$${name%:*} --model $${name%:*} --source training --kind $${name#*:} \
+	  $(BIN)/python -m dashboard corpus $(CORPORA)/$${name%:*} --model $${name%:*} --source training --kind $${name#*:} \
 	    --ablation || exit 1; \
 	done
 	rm -f $(CORPORA)/*/lock

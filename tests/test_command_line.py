@@ -35,6 +35,7 @@ COMMANDS = (
     "corpus",
     "export",
     "model-card",
+    "writing",
 )
 
 

@@ -7,7 +7,6 @@ from a shell, by default MiniLM on the lab's sentences.
 import csv
 import json
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -870,10 +869,6 @@ def texts_of_map(pretrained: Pretrained, folder: str) -> list[ModelInputs]:
 app = command_line.new_app(__doc__)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return command_line.run(app, arguments)
-
-
 @app.command()
 def corpus(
     folder: Path,
@@ -911,7 +906,3 @@ def corpus(
         folder,
     )
     raise typer.Exit(0 if work_on(folder) == "finished" else 1)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

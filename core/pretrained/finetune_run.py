@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -476,10 +475,6 @@ def make_trainer(loop: FineTuneLoop) -> Any:
 app = command_line.new_app(__doc__)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return command_line.run(app, arguments)
-
-
 @app.command()
 def finetune(
     task: Literal["classify", "pairs"],
@@ -528,7 +523,3 @@ def _print_record(record: Record) -> None:
         f"step {record.step:5,}  {loss}  right {record.sequence_accuracy:.1%}{balanced}  {record.elapsed:.1f} s{capped}",
         flush=True,
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

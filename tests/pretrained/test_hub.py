@@ -20,6 +20,7 @@ import transformers
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
+from core import command_line
 from core.attention import Choice
 from core.models import ModelConfig, build_model
 from core.models.decoding import SearchSettings, greedy
@@ -34,13 +35,13 @@ from core.pretrained import (
     read,
 )
 from core.pretrained.export import (
+    app,
     check_logits,
     code_of,
     export,
     export_zip,
     hf_inputs,
     hf_tokenizer,
-    main,
     vocabulary_words,
 )
 from core.pretrained.generate import generate
@@ -732,7 +733,7 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def folder(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("out") / "new" / "two"
-    assert main(["export", str(run.path), str(folder), "--license", "mit"]) == 0
+    assert command_line.run(app, ["export", str(run.path), str(folder), "--license", "mit"]) == 0
     return folder
 
 
@@ -802,7 +803,7 @@ def test_a_zip_holds_the_folder_and_a_run_that_is_not_there_is_told(run, capsys)
     assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "run.json"} <= {
         path.name for path in paths
     } and {path.parent.name for path in paths} == {run.id}
-    assert main(["export", "no-such-run", "out"]) == 1
+    assert command_line.run(app, ["export", "no-such-run", "out"]) == 1
     assert "There is no run no-such-run" in capsys.readouterr().err
 
 
@@ -844,7 +845,7 @@ def test_the_cards_of_the_labs_own_models_run_and_state_what_was_measured(
     assert card.data.license == "mit" and "seconds" not in card.text
     again = tmp_path / name
     shutil.copytree(folder, again, ignore=shutil.ignore_patterns("README.md"))
-    main(["model-card", str(again), "--license", "mit"])
+    command_line.run(app, ["model-card", str(again), "--license", "mit"])
     assert figures((again / "README.md").read_text("utf-8")) == figures(text)
 
 

@@ -40,7 +40,12 @@ from core.claims.experiment import (
     trained_for,
 )
 from core.entries import Param
+from core.interpret.corpus import INDEX, head_changes, measure_text, own_texts
+from core.interpret.roles import ROLES, SENTENCES
 from core.models import Model, ModelConfig
+from core.pretrained.base import ModelInputs
+from core.pretrained.load import load_minilm
+from core.pretrained.reading import read
 from core.ranks import spearman
 from core.tasks import Example, Task, TaskConfig
 from core.training.config import RunConfig
@@ -459,9 +464,6 @@ def measure_roles(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """How well the roles' scores on chosen sentences predict those on other texts, and the effect of ablation."""
-    from core.interpret.corpus import own_texts
-    from core.interpret.roles import SENTENCES
-
     draw, count = Random(seed), int(settings["chosen"])
     texts = own_texts()
     chosen = draw.sample(SENTENCES, count)
@@ -480,19 +482,11 @@ def measure_roles(
     )
 
 
-@lru_cache(maxsize=1)
-def minilm() -> Any:
-    """The pretrained model, read once in a process."""
-    from core.pretrained.load import load_minilm
-
-    return load_minilm()
+minilm = lru_cache(maxsize=1)(load_minilm)  # read once in a process
 
 
 def role_scores(texts: list[str], stop: Stop) -> Scores:
     """The mean score of each acting role with targets, in every head."""
-    from core.interpret.corpus import INDEX, measure_text
-    from core.interpret.roles import ROLES
-
     rows = [INDEX[role.key] for role in ROLES if role.acts and role.key != "induction"]
     scores = over_texts(texts, stop, lambda inputs, reading: measure_text(reading, "self")[0][rows])
     return np.asarray(np.nanmean(scores, 0))
@@ -500,8 +494,6 @@ def role_scores(texts: list[str], stop: Stop) -> Scores:
 
 def effects(texts: list[str], stop: Stop) -> Float[np.ndarray, "L H"]:
     """The mean change of the sentence's embedding, 1 − cosine, where each head is switched off."""
-    from core.interpret.corpus import head_changes
-
     return over_texts(
         texts, stop, lambda inputs, reading: head_changes(minilm(), inputs, reading, "self")
     ).mean(0)
@@ -511,9 +503,6 @@ def over_texts(
     texts: list[str], stop: Stop, measure: Callable[[Any, Any], np.ndarray]
 ) -> np.ndarray:
     """What is measured of the inputs and the reading of each text; Stopped when `stop()` becomes true."""
-    from core.pretrained.base import ModelInputs
-    from core.pretrained.reading import read
-
     every = until(stop, map(ModelInputs, texts))
     return np.stack([measure(inputs, read(minilm(), inputs)) for inputs in every])
 
