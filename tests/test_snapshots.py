@@ -81,7 +81,6 @@ def draws() -> dict[str, Any]:
             ],
             "drawn": str(task.display_tokens(one)),
             "held out": [f"{task.display_tokens(each)}: {task.places(each)}" for each in held[:3]],
-            "expected": str(task.expected(held[-1])),
             "task": f"{task.shape}, {task.max_source}, {task.max_target}, {task.metrics}, {task.notes}, "
             f"{task.baseline_loss:.5f}, {label and task.majority(20)}",
             "trained": str(label and task.display_tokens(task.trained()[-1])),

@@ -13,9 +13,7 @@ from core.attention.cost import seconds
 from core.claims.base import CellResult, Claim, ClaimSettings, Number, Stop
 from core.models import Model, ModelConfig
 from core.tasks import Task, TaskConfig
-from core.training.config import RunConfig
-from core.training.evaluate import Record, Stopped, never_stop, until
-from core.training.loop import Session, prepare, train
+from core.training import Record, RunConfig, Session, Stopped, never_stop, prepare, train, until
 
 Cell = tuple[str, int]  # a condition and a seed
 TEXT_BITS = 2.5  # a character: a model of two layers that has learned the text needs fewer

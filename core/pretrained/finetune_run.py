@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from core import command_line
 from core.command_line import Encoding, Pairs, given, settings, text_of
+from core.entries import refuse_if
 from core.files import is_intact, read_object, runs_folder, seal, write_atomically
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.decoding import eval_mode
@@ -39,8 +40,7 @@ from core.pretrained.finetune import (
 from core.pretrained.reading import TEXT_INPUTS, end_tokens, read
 from core.runs.runs import Run, new_id
 from core.runs.worker import line, record_machine, work
-from core.training.config import refuse_if, resolve_device
-from core.training.evaluate import Prediction, Record, cap_reached, confusion_matrix
+from core.training import Prediction, Record, cap_reached, confusion_matrix, resolve_device
 
 BATCH = 32
 IGNORED = -100  # Hugging Face's target that no loss counts

@@ -33,8 +33,7 @@ from core.pretrained.base import (
     wrap_errors,
 )
 from core.pretrained.reading import KINDS
-from core.tasks import TaskConfig, make_task
-from core.tasks.translation import digits
+from core.tasks import TaskConfig, digits, make_task
 
 TEXT = "The animal didn't cross the street because it was too tired."
 OWN_TEXTS = {

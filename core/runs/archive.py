@@ -36,9 +36,7 @@ from core.models import build_model, map_tokens
 from core.runs.runs import LONGEST_NAME, Run, draft_folder, new_run
 from core.runs.worker import line, valid
 from core.tasks import make_task, reading
-from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
-from core.training.evaluate import Record, axis_tokens
-from core.training.loop import read_counters
+from core.training import BOUNDS, OPTIMIZERS, Record, RunConfig, axis_tokens, read_counters
 
 # Checks of an uploaded run's files raise a ValueError that names the file and the mistake.
 LONGEST_HEADER = 1_000_000  # bytes of a safetensors header; ours have some thousands

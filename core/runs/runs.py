@@ -39,9 +39,7 @@ from core.runs.folder import RUN_ID, RunFolder, open_index, run_names
 from core.runs.store import bring, forget, may_leave
 from core.settings import limits
 from core.tasks import Task, make_task, reading
-from core.training.config import RunConfig
-from core.training.evaluate import Record
-from core.training.loop import Session, load_weights
+from core.training import Record, RunConfig, Session, load_weights
 
 METRICS = "metrics.jsonl"
 STEP = re.compile(r"[0-9]{6}")

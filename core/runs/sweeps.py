@@ -20,10 +20,18 @@ from core.runs.runs import Run, create_run, find_run, new_id
 from core.runs.store import forget
 from core.runs.worker import Worker, executor
 from core.serialization import Count, Finite, read, renamed
-from core.training.config import RunConfig
-from core.training.evaluate import Record, one_a_step
-from core.training.seed_stats import Comparison, compare, seed_stats
-from core.training.sweeps import Cell, SweepConfig, value_text, with_settings
+from core.training import (
+    Cell,
+    Comparison,
+    Record,
+    RunConfig,
+    SweepConfig,
+    compare,
+    one_a_step,
+    seed_stats,
+    value_text,
+    with_settings,
+)
 
 MAX_SWEEPS = 50
 MEASURES = {

@@ -46,9 +46,7 @@ from core.runs.folder import RunFolder
 from core.runs.runs import CHECKPOINTS, Run
 from core.settings import limits, settings
 from core.tasks import TaskConfig
-from core.training.config import RunConfig
-from core.training.evaluate import Record, cap_reached
-from core.training.loop import Best, prepare, train
+from core.training import Best, Record, RunConfig, cap_reached, prepare, train
 
 KINDS = {"threads": int, "torch": str, "device": str, "capability": str, "libraries": str}
 LONGEST, MAX_MACHINES = 100, 5  # characters of a name, and machines, that are read from a file

@@ -27,8 +27,7 @@ from core.runs.runs import Run, create_run
 from core.runs.worker import work
 from core.studies.efficient import machine
 from core.tasks import TaskConfig
-from core.training import COMPARED_SECONDS, COMPARED_STEPS, Bucket, Record, RunConfig
-from core.training.seed_stats import SeedStats
+from core.training import COMPARED_SECONDS, COMPARED_STEPS, Bucket, Record, RunConfig, SeedStats
 
 SIZES = (16, 32, 64, 96, 128, 192, 256)
 LONGEST = (20, 30, 40, 50, 60, 70, 80)

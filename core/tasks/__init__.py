@@ -24,8 +24,8 @@ from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT, column_choice, column
 from core.tasks.recipes import Recipe
 from core.tasks.sequences import ADDITION, COPY, INDUCTION, RECALL, REVERSE, SERIES, SORT
 from core.tasks.tables import ALL, IRIS
-from core.tasks.text import DOCUMENTS, REPEATS, SENTENCES, STORIES, TOPICS
-from core.tasks.translation import DATES, DIGITS, LANGUAGE, NUMBERS, PICTURES
+from core.tasks.text import DOCUMENTS, REPEATS, SENTENCES, STORIES, TOPICS, TextTask
+from core.tasks.translation import DATES, DIGITS, LANGUAGE, NUMBERS, PICTURES, digits
 
 TASKS: tuple[TaskEntry, ...] = (
     REVERSE,
@@ -86,11 +86,13 @@ __all__ = [
     "Task",
     "TaskConfig",
     "TaskEntry",
+    "TextTask",
     "Vocabulary",
     "balanced_accuracy",
     "bleu",
     "column_choice",
     "column_names",
+    "digits",
     "exact_match",
     "make_task",
     "score",

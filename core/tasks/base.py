@@ -332,19 +332,10 @@ class Task:
             pad([[*ids, EOS] for ids in targets]),
         )
 
-    def expected(self, example: Example) -> tuple[int, ...] | None:
-        """For each target token the index of the source token that it should attend to, −1 where there is none; None
-        where the task has no single right one."""
-        return None
-
     def places(self, example: Example) -> tuple[tuple[int, ...], ...] | None:
-        """For each target token all source positions that it may well attend to: by default the expected one."""
-        expected = self.expected(example)
-        return (
-            None
-            if expected is None
-            else tuple((position,) if position >= 0 else () for position in expected)
-        )
+        """For each target token all source positions that it may well attend to, none where no one is right; None where
+        the task expects nothing."""
+        return None
 
     def deciding(self, example: Example) -> tuple[range, tuple[int, ...]] | None:
         """The positions of the sentence that decides a document's class, and of the words in it that do; None where

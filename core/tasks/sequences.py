@@ -46,22 +46,12 @@ class SequenceTask(RowTask):
         source = self.ids[torch.randint(self.letters, (count, self.length), generator=generator)]
         return source, ORDERS[self.key](source)
 
-    def expected(self, example: Example) -> tuple[int, ...]:
-        """−1 for a letter of a sorted sequence that occurs twice."""
-        n = len(example.source)
-        if self.key == "sort":
-            return tuple(
-                positions[0] if len(positions) == 1 else -1 for positions in self.places(example)
-            )
-        return tuple(range(n - 1, -1, -1) if self.key == "reverse" else range(n))
-
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
-        if self.key != "sort":
-            return tuple((position,) for position in self.expected(example))
-        return tuple(
-            tuple(i for i, letter in enumerate(example.source) if letter == target)
-            for target in sorted(example.source)
-        )
+        """The same letter: where it stands, or of a sorted sequence wherever it occurs."""
+        source, positions = example.source, range(len(example.source))
+        if self.key == "sort":
+            return tuple(tuple(i for i in positions if source[i] == one) for one in sorted(source))
+        return tuple((i,) for i in (positions[::-1] if self.key == "reverse" else positions))
 
 
 def check(length: int, vocab: int) -> None:
@@ -413,9 +403,9 @@ class Seasons(Task):
         )
         return Example(values, (0.0,) * self.period)
 
-    def expected(self, example: Example) -> tuple[int, ...]:
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         """One season back."""
-        return tuple(range(len(example.source) - self.period, len(example.source)))
+        return tuple((i,) for i in range(len(example.source) - self.period, len(example.source)))
 
     def _series(
         self, count: int, generator: torch.Generator, held_out: bool

@@ -20,8 +20,7 @@ from core.entries import Param, Value
 from core.models import BOUNDS, LONGEST, STACKED, ModelConfig
 from core.models.cards.base import ModelCard
 from core.tasks import ALL, TASKS, TaskConfig, column_choice, column_names, make_task, reading
-from core.training.config import card_recipe
-from core.training.sweeps import PATTERNS, SAME, value_text
+from core.training import PATTERNS, SAME, card_recipe, value_text
 from dashboard.page import (
     BUILT,
     BUILT_THEN,

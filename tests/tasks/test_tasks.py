@@ -20,7 +20,7 @@ from num2words import num2words
 
 from core.entries import ConfigError
 from core.models import ModelConfig, build_model, sentence_spans
-from core.pretrained import load_folder, writer
+from core.pretrained import export, load_folder
 from core.pretrained.export import hf_tokenizer, vocabulary_words
 from core.pretrained.hf_conversion import convert_to_hf
 from core.tasks import (
@@ -30,7 +30,6 @@ from core.tasks import (
     TASKS,
     UNK,
     Example,
-    Task,
     TaskConfig,
     TaskEntry,
     Vocabulary,
@@ -476,8 +475,8 @@ def test_what_must_be_beaten_and_where_to_look():
     task = make_task(TaskConfig.of("series", period=4, seasons=2))
     assert (
         task.naive([1, 2, 3, 4, 5, 6, 7, 8]),
-        task.expected(Example((0.0,) * 8, (0.0,) * 4)),
-    ) == ([5, 6, 7, 8], (4, 5, 6, 7))
+        task.places(Example((0.0,) * 8, (0.0,) * 4)),
+    ) == ([5, 6, 7, 8], ((4,), (5,), (6,), (7,)))
     held = task.held_out(200)
     spread = [torch.tensor(e.target) - torch.tensor(e.source).mean() for e in held]
     assert task.baseline_loss == pytest.approx(float(torch.stack(spread).square().mean()), rel=1e-5)
@@ -557,8 +556,6 @@ GAVE = "when ann and ben went to the shop , ben gave the red book to ann"
 def test_where_each_output_looks(key, params, source, target, places, why):
     task, example = task_of(TaskConfig.of(key, **params)), Example(tuple(source), tuple(target))
     assert task.places(example) == places, why
-    single = {"copy": places, "reverse": places, "sort": ((), (), (2,), (), ())}
-    assert Task.places(task, example) == single.get(key), "where one position alone is right"
 
 
 @each(
@@ -668,7 +665,7 @@ def test_an_example_is_what_num2words_says_and_a_batch_holds_its_class():
         and UNK not in batch.source
         and torch.equal(batch.source_mask, batch.source != 0)
     )
-    assert task.baseline_loss == pytest.approx(math.log(6)) and task.expected(examples[0]) is None
+    assert task.baseline_loss == pytest.approx(math.log(6)) and task.places(examples[0]) is None
 
 
 # Texts: windows that ask for their next token, and what is typed.
@@ -1326,7 +1323,7 @@ def test_what_a_model_writes_is_measured(tmp_path):
     tokenizer.save_pretrained(tmp_path)
     assert tokenizer.tokenize(WENT) == STORIES.tokens(WENT)
     assert load_folder(tmp_path, "untrained").tokenizer.decode(tokenizer(WENT)["input_ids"]) == WENT
-    figures = writer.measure(tmp_path, 3)
+    figures = export.measure_writing(tmp_path, 3)
     assert (
         figures["whole_continuations"] == figures["next_sentences"] == [0, 0]
         and figures["referents"]
@@ -1339,13 +1336,13 @@ def test_what_a_model_writes_is_measured(tmp_path):
 
 def test_questions_and_continuations():
     text = f"{WENT} Mary put the drink into the jar. She was glad."
-    (name, at, words), (pronoun, where, both) = writer.questions(text)
+    (name, at, words), (pronoun, where, both) = export.questions(text)
     assert (name, text[at:], words) == (
         "indirect_objects",
         text[WENT.rindex("Mary") :],
         ("Mary", "John"),
     )
     assert (pronoun, text[where:], both) == ("referents", "She was glad.", ("He", "She"))
-    assert writer.accepted(text, len(WENT)) == [True, True]
-    assert writer.accepted(text.replace("She", "He"), len(WENT)) == [True, False]
-    assert writer.accepted(f"{WENT} It rained.", len(WENT)) == [False]
+    assert export.accepted(text, len(WENT)) == [True, True]
+    assert export.accepted(text.replace("She", "He"), len(WENT)) == [True, False]
+    assert export.accepted(f"{WENT} It rained.", len(WENT)) == [False]

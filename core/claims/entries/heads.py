@@ -43,14 +43,10 @@ from core.entries import Param
 from core.interpret.corpus import INDEX, head_changes, measure_text, own_texts
 from core.interpret.roles import ROLES, SENTENCES
 from core.models import Model, ModelConfig
-from core.pretrained.base import ModelInputs
-from core.pretrained.load import load_minilm
-from core.pretrained.reading import read
+from core.pretrained import ModelInputs, load_minilm, read
 from core.ranks import spearman
 from core.tasks import Example, Task, TaskConfig
-from core.training.config import RunConfig
-from core.training.evaluate import Stopped, measure_teacher_forced, until
-from core.training.loop import train
+from core.training import RunConfig, Stopped, measure_teacher_forced, train, until
 
 ONE, FOUR, EIGHT = "1 head", "4 heads", "8 heads"
 HEADS_OF = {ONE: 1, FOUR: 4, EIGHT: 8}

@@ -38,8 +38,7 @@ from core.entries import Choice, Param
 from core.models import Model, ModelConfig
 from core.seeding import seeded_normal
 from core.tasks import Task, TaskConfig
-from core.training.config import RunConfig
-from core.training.evaluate import until
+from core.training import RunConfig, until
 
 DOT, SCALED, ADDITIVE = "dot product", "dot product / √d", "additive"
 SCORES = {DOT: "dot", SCALED: "scaled_dot", ADDITIVE: "additive"}

@@ -40,11 +40,8 @@ from core.entries import Param
 from core.models import Model, ModelConfig, Residual, Seq2Seq
 from core.models.decoding import Hypothesis, Prompt, beam
 from core.seeding import seeded_normal
-from core.tasks import Example, Task, TaskConfig, bleu, exact_match, make_task
-from core.tasks.text import TextTask
-from core.training.config import RunConfig
-from core.training.evaluate import objective, until
-from core.training.loop import Session, gradient_norms
+from core.tasks import Example, Task, TaskConfig, TextTask, bleu, exact_match, make_task
+from core.training import RunConfig, Session, gradient_norms, objective, until
 
 # Post-norm needs warm-up, pre-norm does not, and a deep stack without residual connections does not train.
 

@@ -34,9 +34,7 @@ from core.claims.experiment import (
 from core.entries import Param
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
-from core.training.config import RunConfig, recommended
-from core.training.evaluate import until
-from core.training.loop import one_step
+from core.training import RunConfig, one_step, recommended, until
 
 # One vector for a whole sentence is a bottleneck: quality by the length of the source, with attention and without.
 
