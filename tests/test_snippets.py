@@ -1,6 +1,7 @@
 """The documents are true: their code runs, their links lead somewhere, their claims and sources are those of the lab."""
 
 import ast
+import functools
 import os
 import re
 import runpy
@@ -333,7 +334,7 @@ def test_a_script_runs_in_any_folder_where_its_plug_ins_are(keys, tmp_path, monk
 # The catalogue of the documentation has every choice, preset and term, with what its entry says and what it costs.
 
 
-PAGES = catalogue.pages()
+catalogue_pages = functools.cache(catalogue.pages)
 
 
 def sections(page: str) -> dict[str, str]:
@@ -350,7 +351,7 @@ def row(page: str, key: str) -> list[str]:
 
 @each("axis", list(AXES))
 def test_an_axis_has_every_choice(axis):
-    shown = sections(PAGES[f"catalogue/{axis}.md"])
+    shown = sections(catalogue_pages()[f"catalogue/{axis}.md"])
     assert shown.keys() == {item.key for item in AXES[axis]}
     for item in AXES[axis]:
         text = shown[item.key]
@@ -360,18 +361,22 @@ def test_an_axis_has_every_choice(axis):
 
 def test_the_presets_and_terms_are_all_there():
     assert f"\n{catalogue.terms()}".count("\n| ") == len(TERMS) + 2
-    shown = sections(PAGES["catalogue/presets.md"])
+    shown = sections(catalogue_pages()["catalogue/presets.md"])
     assert list(shown) == [item.key for item in PRESETS]
     assert "Grouped-query" in shown["mistral"] and "2310.06825" in shown["mistral"]
 
 
 def test_costs_are_those_of_the_layer():
     config = AttentionConfig(64, 4, kernel="linear")
-    cells = row(PAGES["catalogue/kernel.md"], "linear")
+    cells = row(catalogue_pages()["catalogue/kernel.md"], "linear")
     assert cells[4] == operations(attention_cost(config, 512, 512).flops) and cells[6] == "× 2.0"
     learned = sum(weight.numel() for weight in Attention(AttentionConfig(64, 4)).parameters())
-    assert row(PAGES["catalogue/presets.md"], "self_attention")[2] == f"{learned:,}"
-    assert row(PAGES["catalogue/score.md"], "scaled_dot")[2:5] == ["0", "128", "67.1\u00a0M"]
+    assert row(catalogue_pages()["catalogue/presets.md"], "self_attention")[2] == f"{learned:,}"
+    assert row(catalogue_pages()["catalogue/score.md"], "scaled_dot")[2:5] == [
+        "0",
+        "128",
+        "67.1\u00a0M",
+    ]
 
 
 def test_signs_of_markdown_in_a_name_are_text():

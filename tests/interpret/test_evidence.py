@@ -410,8 +410,10 @@ def test_a_name_that_is_none_is_answered_in_a_sentence(family, text, why):
 # One weight, taken apart, is the model's own; what stands before the rotation is what the model rotated.
 
 
-@each("family", [name for name in READABLE if tiny(name).recordable])
+@each("family", READABLE)
 def test_each_step_leads_to_the_next_and_the_last_is_the_model_s_own(family):
+    if not tiny(family).recordable:
+        return
     layers = layer_attentions(tiny(family), given(family))
     for item in read(tiny(family), given(family)).trace.maps:
         layer = layers[item.kind, item.layer]
