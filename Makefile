@@ -48,7 +48,7 @@ run: $(VENV)/.installed
 # On two cores the tests, which often wait for a process that they started, run beside those that drive a browser, and
 # give way to them: a page that is slow to come is no fault. Both need the node packages: two installations at once would
 # break each other.
-BESIDE := -n 4 --dist worksteal
+BESIDE := -n 3 --dist worksteal
 test: $(VENV)/.installed-dev $(VENV)/.installed-node
 	@failed=$$(mktemp); log=$$(mktemp); before=$$(mktemp); git status --porcelain --untracked-files=all > $$before 2> /dev/null; \
 	for part in check beside; do nice -n 5 $(MAKE) --no-print-directory $$part || echo $$part >> $$failed; done > $$log 2>&1 & \

@@ -1291,37 +1291,39 @@ def test_the_nats_of_a_draw():
     )
 
 
-STORIES = make_task(TaskConfig.of("stories", stories=200, pieces=512, length=160))
+stories = cache(lambda: make_task(TaskConfig.of("stories", stories=200, pieces=512, length=160)))
 
 
 @given(st.text())
 def test_no_text_is_unknown(text):
-    assert STORIES.text_of(STORIES.tokens(text)) == text
-    assert set(STORIES.tokens(text)) <= set(STORIES.source_vocab.tokens)
+    assert stories().text_of(stories().tokens(text)) == text
+    assert set(stories().tokens(text)) <= set(stories().source_vocab.tokens)
 
 
 def test_a_window_begins_with_a_story_and_its_target_is_a_piece_ahead():
-    batch = STORIES.batch(64, torch.Generator().manual_seed(0))
+    batch = stories().batch(64, torch.Generator().manual_seed(0))
     assert batch.source.shape == (64, 160) and torch.equal(
         batch.source[:, 1:], batch.target_out[:, :-1]
     )
     for row in batch.source:
-        text = STORIES.text_of(STORIES.source_vocab.decode(row))
+        text = stories().text_of(stories().source_vocab.decode(row))
         assert any(opening.pattern.match(text) for opening in OPENINGS) or "." not in text
     assert (batch.source == EOS).any()
-    (example,) = STORIES.held_out(1)
+    (example,) = stories().held_out(1)
     assert example.source[1:] == example.target[:-1]
 
 
 def test_what_a_model_writes_is_measured(tmp_path):
     """An untrained model is right by chance alone; its folder has the task's own pieces."""
     torch.manual_seed(0)
-    model = build_model(ModelConfig.from_json(STORIES.recommended["decoder"].model), STORIES.shape)
-    vocabulary = Vocabulary(vocabulary_words(STORIES))
-    convert_to_hf(model, STORIES, vocabulary).save_pretrained(tmp_path)
-    tokenizer = hf_tokenizer(STORIES, vocabulary, 161)
+    model = build_model(
+        ModelConfig.from_json(stories().recommended["decoder"].model), stories().shape
+    )
+    vocabulary = Vocabulary(vocabulary_words(stories()))
+    convert_to_hf(model, stories(), vocabulary).save_pretrained(tmp_path)
+    tokenizer = hf_tokenizer(stories(), vocabulary, 161)
     tokenizer.save_pretrained(tmp_path)
-    assert tokenizer.tokenize(WENT) == STORIES.tokens(WENT)
+    assert tokenizer.tokenize(WENT) == stories().tokens(WENT)
     assert load_folder(tmp_path, "untrained").tokenizer.decode(tokenizer(WENT)["input_ids"]) == WENT
     figures = export.measure_writing(tmp_path, 3)
     assert (
