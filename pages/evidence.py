@@ -10,9 +10,12 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import evidence, trace as flow
-from core.pretrained.attention_recorder import NO_HEADS, HeadSet
-from core.pretrained.generate import display_names
-from core.pretrained.reading import with_sink
+from core.pretrained import (
+    NO_HEADS,
+    HeadSet,
+    display_names,
+    with_sink,
+)
 from core.ranks import kendall
 from dashboard.inside import (
     WRITES,

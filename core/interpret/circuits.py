@@ -22,21 +22,24 @@ from core.interpret.lens import attribute_logit
 from core.interpret.patching import pair_of, patch, ranked, states_of, with_states
 from core.interpret.trace import Head, Kind, layer_names, to_numpy
 from core.models.base import hooked
-from core.pretrained.attention_recorder import (
+from core.pretrained import (
     STACK,
-    AttentionCall,
-    numbers_by_layer,
-    output_embeddings,
-)
-from core.pretrained.base import (
     Array,
+    AttentionCall,
+    Batch,
     ModelInputs,
     Pretrained,
     PretrainedError,
     display_tokens,
+    encode,
+    forward,
+    numbers_by_layer,
+    output_embeddings,
+    read,
     reject_if,
+    tokenized,
+    tokenizer_of,
 )
-from core.pretrained.reading import Batch, encode, forward, read, tokenized, tokenizer_of
 
 # W_Q, W_K, W_V and W_O of every head of any family, with the norms' gains folded in.
 

@@ -48,18 +48,20 @@ from core.interpret.roles import (
     stack_layers,
 )
 from core.interpret.trace import Head, Kind, to_numpy
-from core.pretrained.base import (
+from core.pretrained import (
+    LAB_MODELS,
     Array,
     Line,
     ModelInputs,
     Pretrained,
     PretrainedError,
     Reading,
+    encode,
+    encode_source,
+    load_folder,
     reject_if,
 )
 from core.pretrained.finetune import LAB, MINILM, folder_of, name_of, own_rows, resolve
-from core.pretrained.load import LAB_MODELS, load_folder
-from core.pretrained.reading import encode, encode_source
 from core.runs.folder import Status
 from core.runs.runs import Run, new_id
 from core.runs.worker import work as work_on

@@ -26,31 +26,31 @@ from core.interpret.trace import (
     to_numpy,
 )
 from core.memory import free_bytes
-from core.pretrained.attention_recorder import (
+from core.pretrained import (
+    MINILM,
     NO_HEADS,
+    Answer,
     AttentionCall,
+    Batch,
     HeadSet,
-    bool_mask,
-    is_transposed,
-)
-from core.pretrained.base import (
     Line,
     ModelInputs,
     Pretrained,
     PretrainedError,
     Reading,
-    reject_if,
-)
-from core.pretrained.generate import (
-    Answer,
+    allowed_of,
     answer,
     answer_of,
+    bool_mask,
     check_output,
     display_names,
+    encode,
+    forward,
+    is_transposed,
+    maps_bytes,
+    reject_if,
     top_candidates,
 )
-from core.pretrained.load import MINILM, maps_bytes
-from core.pretrained.reading import Batch, allowed_of, encode, forward
 from core.ranks import spearman
 
 # A question to a model, and its baseline: the full model's answer, with which ablations are compared.

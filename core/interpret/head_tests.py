@@ -24,8 +24,17 @@ from core.interpret.roles import (
     unknown_share,
 )
 from core.interpret.trace import AttentionTrace, Head, Kind, NumberedHeads, to_numpy
-from core.pretrained.base import Line, ModelInputs, Pretrained, Reading, reject_if
-from core.pretrained.reading import read, read_ids, tokenized, tokenizer_of
+from core.pretrained import (
+    Line,
+    ModelInputs,
+    Pretrained,
+    Reading,
+    read,
+    read_ids,
+    reject_if,
+    tokenized,
+    tokenizer_of,
+)
 from core.tasks import reading as stored
 
 # The standard tests of heads on random tokens that repeat: induction, duplicate token, previous token.

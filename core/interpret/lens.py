@@ -31,15 +31,18 @@ from core.interpret.evidence import Baseline, output_matrix
 from core.interpret.patching import FEED_FORWARD, read_outputs, states_of, with_states
 from core.interpret.trace import AttentionMap, LayerKey, layer_names
 from core.models.base import hooked
-from core.pretrained.attention_recorder import (
+from core.pretrained import (
     MIXERS,
     STACK,
     SUBSTITUTES,
     AttentionCall,
+    Pretrained,
+    PretrainedError,
+    Reading,
+    forward,
     output_embeddings,
+    reject_if,
 )
-from core.pretrained.base import Pretrained, PretrainedError, Reading, reject_if
-from core.pretrained.reading import forward
 
 TOP = 5
 CELLS = 2**23  # logits in one pass: 34 MB

@@ -13,8 +13,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
-from core.pretrained.base import Line, Reading, reject_if
-from core.pretrained.reading import sink_line, with_sink
+from core.pretrained import (
+    Line,
+    Reading,
+    reject_if,
+    sink_line,
+    with_sink,
+)
 
 Groups = tuple[tuple[int, ...], ...]
 

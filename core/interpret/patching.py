@@ -20,10 +20,19 @@ from torch import Tensor, nn
 from core.interpret.evidence import Baseline, Question, ask
 from core.interpret.trace import LayerKey, layer_names, to_numpy
 from core.models.base import hooked
-from core.pretrained.attention_recorder import STACK, AttentionCall, Patch, numbers_by_layer
-from core.pretrained.base import ModelInputs, Pretrained, PretrainedError, reject_if
-from core.pretrained.generate import answer_of
-from core.pretrained.reading import forward, tokenizer_of
+from core.pretrained import (
+    STACK,
+    AttentionCall,
+    ModelInputs,
+    Patch,
+    Pretrained,
+    PretrainedError,
+    answer_of,
+    forward,
+    numbers_by_layer,
+    reject_if,
+    tokenizer_of,
+)
 
 # The places of a model whose outputs are read and replaced: layers, and their feed-forward networks.
 

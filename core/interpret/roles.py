@@ -13,8 +13,16 @@ from jaxtyping import Bool, Float, Int, Num
 
 from core.entries import quote
 from core.interpret.trace import Head, Kind, NumberedHeads, to_numpy
-from core.pretrained.base import Array, Line, ModelInputs, Pretrained, Reading
-from core.pretrained.reading import read, tokenized, tokenizer_of
+from core.pretrained import (
+    Array,
+    Line,
+    ModelInputs,
+    Pretrained,
+    Reading,
+    read,
+    tokenized,
+    tokenizer_of,
+)
 
 # The sentences on which roles are measured, written for this project.
 
