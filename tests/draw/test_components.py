@@ -422,8 +422,8 @@ def test_a_notebook_shows_the_same_page_in_a_frame(tmp_path):
     [
         (np.nan, "holds 1 numbers that are not finite"),
         (np.inf, "not finite"),
-        (-0.5, "signed=True"),
-        (3.0, "0 to 1"),
+        (-0.01, "signed=True"),
+        (1.01, "0 to 1"),
     ],
 )
 def test_numbers_that_are_no_weights_are_refused_unless_masked_or_signed(number, words):

@@ -209,6 +209,7 @@ CROSS = np.zeros((1, 2, 7, 6), np.float16)  # six letters, and the end mark
             for data in (b"", b"PK\x03\x04 no", b"x" * 99)
         ),
         *((other(name, None), f"has no {name}") for name in ("run.json", "metrics.jsonl")),
+        (other(f"data/{'0' * 64}.txt", b"a text"), "stored data was changed"),
         *(
             (other("run.json", text.encode("latin1")), "does not describe a run")
             for text in (
