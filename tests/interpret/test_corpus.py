@@ -354,10 +354,10 @@ def test_the_command_measures_a_file(tmp_path, worker_here, capsys):
     path = str(tmp_path / "run")
     more.append(str(tmp_path / "texts.txt"))
     assert (
-        run_command("core.interpret.corpus", path, *more) == 0
+        run_command("dashboard", "corpus", path, *more) == 0
         and "finished: Measured 4 texts." in capsys.readouterr().out
     )
-    assert run_command("core.interpret.corpus", f"{path} 2", *more, "--kind", "self") == 1
+    assert run_command("dashboard", "corpus", f"{path} 2", *more, "--kind", "self") == 1
 
 
 def test_an_older_measurement_lacks_the_measures_that_were_added_since(whole):

@@ -639,7 +639,7 @@ def test_the_shell_keeps_the_labels_of_a_classifier_which_is_as_right_before_tra
 ):
     rows, run = tmp_path / "rows.csv", Run(tmp_path / "run")
     rows.write_text(COLOURS, encoding="utf-8")
-    command = ["core.pretrained.finetune_run", "classify", "--data", str(rows)]
+    command = ["dashboard", "finetune", "classify", "--data", str(rows)]
     more = "--set layers=0 --set epochs=1 --set batch_size=8 --model".split()
     assert run_command(*command, str(run.path), *more, str(classifier)) == 0
     printed = capsys.readouterr().out
