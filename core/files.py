@@ -9,7 +9,7 @@ import re
 import secrets
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -201,13 +201,19 @@ def converted(data: object, kind: type[T]) -> T | None:
         return None
 
 
-def zip_of(folder: Path) -> bytes:
-    """A folder of files as a zip, under the folder's name."""
+def zip_files(folder: str, files: Mapping[str, bytes | Path]) -> bytes:
+    """A zip of files by their names in a folder: each what it holds, or where it is."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        for path in sorted(folder.iterdir()):
-            file.write(path, f"{folder.name}/{path.name}")
+        for name, data in files.items():
+            file.writestr(
+                f"{folder}/{name}", data if isinstance(data, bytes) else data.read_bytes()
+            )
     return out.getvalue()
+
+
+def zip_of(folder: Path) -> bytes:
+    return zip_files(folder.name, {path.name: path for path in sorted(folder.iterdir())})
 
 
 def seconds_of(value: object) -> float:

@@ -1,10 +1,8 @@
 """Claims: classic statements about attention, each measured, with a verdict from the data."""
 
-import io
 import math
 import re
 import time
-import zipfile
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,6 +29,7 @@ from core.claims.base import (
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, find_group
 from core.entries import ConfigError, refuse_if
+from core.files import zip_files
 from core.runs.worker import machine
 from core.training.seed_stats import SeedStats
 from dashboard.draw.pictures import render
@@ -419,19 +418,15 @@ def as_shipped(own: Group) -> claim_runs.Shipped:
 
 
 def archive(result: claim_runs.Shipped) -> bytes:
-    claim, out = result.claim, io.BytesIO()
     figures = {
         f"figure-{at}-{re.sub(r'[^a-z0-9]+', '-', figure.measure.lower()).strip('-')}.{kind}": {
             "spec": results_figure(figure, {"": result}, "light", named=True),
             "format": kind,
         }
-        for at, figure in enumerate(claim.figures, 1)
+        for at, figure in enumerate(result.claim.figures, 1)
         for kind in ("svg", "pdf")
     }
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in (claim_runs.text_files(result) | render(figures)).items():
-            file.writestr(f"claim-{claim.key}/{name}", data)
-    return out.getvalue()
+    return zip_files(f"claim-{result.claim.key}", claim_runs.text_files(result) | render(figures))
 
 
 OPEN, SHOWN = "", "none"  # no guess yet; shown without one

@@ -67,6 +67,7 @@ from dashboard.page import (
     axis_style,
     byte_size,
     caption,
+    cut,
     details,
     distinct,
     draw_chart,
@@ -268,10 +269,6 @@ show(trace, layer={head.index}, head={head.head}, query={head.row})
 # Sentences of the page: the fact of each job, the conditions, and the jobs of other models.
 
 
-def short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
-
-
 def answer_fact(answer: study.Answer, predictions: Sequence[Candidate], head: study.Head) -> str:
     first, count = predictions[0], len(answer.baseline.answer.probabilities)  # type: ignore[arg-type]
     next_best = "".join(
@@ -333,7 +330,7 @@ def pair_fact(
 ) -> str:
     """The similarity of the picked pair, the mean of all pairs, and the head with the largest effect on it."""
     others = table[np.triu_indices(len(names), 1)]
-    first, second = (plain(short(names[index], 40)) for index in pair)
+    first, second = (plain(cut(names[index], 40)) for index in pair)
     out = (
         f":primary[**“{first}”**] is most similar to **“{second}”**: their cosine is "
         f"**{number(float(table[pair]))}**; the mean of all {len(others)} pairs is {number(float(others.mean()))}."
@@ -646,7 +643,7 @@ def similarity_chart(
     """
     ink = Ink.of(theme)
     labels = [f"{i}" for i in range(len(names))]
-    tipped = [short(name, TIP) for name in names]
+    tipped = [cut(name, TIP) for name in names]
     rows = [
         {
             "row": labels[i],
@@ -717,7 +714,7 @@ def similarity_chart(
             layer(
                 "text",
                 [
-                    {"row": label, "name": f"{label}  {short(name, LONGEST)}"}
+                    {"row": label, "name": f"{label}  {cut(name, LONGEST)}"}
                     for label, name in zip(labels, names, strict=True)
                 ],
                 {"y": at["y"], "text": {"field": "name", "type": "nominal"}},

@@ -29,6 +29,7 @@ from core.files import (
     seconds_of,
     sentence_of,
     text_of,
+    zip_files,
     zip_of,
 )
 from core.interpret.trace import Kind
@@ -178,7 +179,6 @@ def pack(run: Run) -> bytes:
 
     ValueError when its config cannot be read, or the rest alone is larger than `unpack` accepts.
     """
-    out, name = io.BytesIO(), run.id
     carried, status = ("name", "created", "parent", "machines"), run.status()
     metadata = {"config": run.config().to_json()}
     metadata |= {key: value for key, value in run.metadata().items() if key in carried}
@@ -206,12 +206,7 @@ def pack(run: Run) -> bytes:
         room -= path.stat().st_size
         if room >= 0:
             files.append(path)
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        for key, data in texts.items():
-            file.writestr(f"{name}/{key}", data)
-        for path in files:
-            file.write(path, f"{name}/{path.parent.name}/{path.name}")
-    return out.getvalue()
+    return zip_files(run.id, texts | {f"{path.parent.name}/{path.name}": path for path in files})
 
 
 def unpack(data: bytes | BinaryIO, root: Path | None = None, max_bytes: int | None = None) -> Run:
