@@ -29,11 +29,10 @@ def begin_hosting() -> None:
             if str(name).startswith(HOSTED):  # where core and the workers find it
                 os.environ.setdefault(str(name), str(value))
     from core.files import hosted
-    from core.settings import check_names, settings
+    from core.settings import check_settings
     from dashboard.server.visitors import PERSON_HEADER, limits, raise_file_limit
 
-    check_names()
-    settings()
+    check_settings()
 
     raise_file_limit()
     if hosted():
