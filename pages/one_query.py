@@ -181,6 +181,7 @@ def change_source() -> None:
         put("mask", "none")
 
 
+STAGES = dict(enumerate(("Project", "Score", "Scale", "Mask", "Normalize", "Weigh values"), 1))
 FIELDS = Fields(
     "one",
     source=Segmented(
@@ -222,14 +223,7 @@ FIELDS = Fields(
     ),
     stage=Segmented(
         "Step of attention",
-        {
-            1: "1 Project",
-            2: "2 Score",
-            3: "3 Scale + bias",
-            4: "4 Mask",
-            5: "5 Normalize",
-            6: "6 Weigh values",
-        },
+        {at: f"{at} {name}" for at, name in STAGES.items()},
         lambda values: start("stage"),
         also={"label_visibility": "collapsed", "wrap": True},
         help="A step of attention for one query.",
@@ -440,7 +434,7 @@ def draw_picks(values: Values, row: DeltaGenerator) -> None:
         stage = FIELDS.draw("stage", into=HERE).stage
         put("shown_stage", stage)
         st.button(
-            "Next",
+            f"Next: {STAGES[stage + 1]}" if stage < 6 else "Last step",
             icon=":material/arrow_forward:",
             # From the server's own stage: a second press that interrupts a run brings the browser's older one.
             on_click=lambda: move_stage(get("shown_stage") + 1),
@@ -531,7 +525,7 @@ def stage_words(
     return (
         ("Project", "q", source + position, "k"),
         ("Score", head, score, head),
-        ("Scale + bias", *scale_words(reading)),
+        ("Scale + bias" if reading.bias is not None else "Scale", *scale_words(reading)),
         ("Mask", "mask", mask, question),
         ("Normalize", name, name + changed + factor + folded, "weight"),
         (
@@ -984,26 +978,21 @@ def normalize_fact(reading: Reading, config: AttentionConfig, whys: dict[int, st
 
 
 def weighted_sum_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
-    i, best = reading.query, reading.best
-    lengths = np.abs(reading.weights[i]) * np.linalg.norm(reading.v, axis=1)
-    most = int(lengths.argmax())
+    i, lengths = reading.query, np.linalg.norm(reading.v, axis=1)
+    most = int((np.abs(reading.weights[i]) * lengths).argmax())
     end = (
-        f"The longest weighted value, weight × length of the value, is that of {token_name(reading.keys[most])}: "
-        f"{number(float(lengths[most]))}."
+        f". It takes most from {token_name(reading.keys[most])}: weight {number(reading.weights[i, most])} × a value "
+        f"of length {number(float(lengths[most]))}."
     )
     if reading.position_values is not None:
         added = number(float(np.linalg.norm(reading.position_values[i])))
-        end = f"What {position(config)} adds to the values has length {added}."
+        end += f" What {position(config)} adds to the values has length {added}."
     return [
         ["The output of ", ""],
         [reading.name, "pick"],
         [" has length ", ""],
         [number(float(np.linalg.norm(reading.out[i]))), "strong"],
-        [
-            f". The largest weight in it, {number(reading.weights[i, best])}, is that of "
-            f"{token_name(reading.keys[best])}. {end}",
-            "",
-        ],
+        [end, ""],
     ]
 
 
@@ -1128,6 +1117,9 @@ STRUT = r"\rule[-1em]{0pt}{2.35em}"
 
 def page() -> None:
     read_start("one", "simple", "layer")
+    if st.query_params.get(key("stage")) == "3 Scale + bias":  # a link of before
+        del st.query_params[key("stage")]
+        put("stage", 3)
     linked = any(name.startswith("one:") for name in st.query_params)
     put(
         "link_errors", link_errors() + sync_link()
@@ -1531,7 +1523,7 @@ def moves(reading: Reading) -> tuple[Move, ...]:
         Move(
             "See the weights",
             {key("stage"): 5},
-            f"The scores of {name} became weights. Press Next to see the values multiplied by them.",
+            f"The scores of {name} became weights. The next step multiplies the values by them.",
         ),
         *([hide] if reading.queries == reading.keys else []),
         Move(

@@ -233,7 +233,7 @@ def test_the_picture_follows_presses_keys_query_stage_and_text(page):
     for name, says in (
         ("5 Normalize", "too gives"),
         ("animal", "animal gives"),
-        ("Next", "The output of animal"),
+        ("Next: Weigh values", "The output of animal"),
     ):
         button = page.get_by_role("button", name=name, exact=True)
         click(button.or_(page.get_by_role("radio", name=name)).first)
