@@ -385,8 +385,12 @@ def distance(values: Values) -> Equation:
     )
     fact(
         f"The vectors of two positions {far} apart have a cosine of **{number(mean[far])}**, those of neighbours "
-        f"{number(mean[min(1, far)])}. It {'depends' if variation < 0.01 else 'does not depend'} only on the distance: "
-        f"at equal distance it varies by at most {number(variation)}."
+        f"{number(mean[min(1, far)])}. "
+        + (
+            "It depends only on the distance."
+            if variation < SAME
+            else f"At equal distance it varies by up to {number(variation)}."
+        )
     )
     return (
         r"\frac{P_i^\top P_j}{\|P_i\|\,\|P_j\|}",
@@ -442,10 +446,14 @@ print("error as a share of the length: closed form, fit, fit on held-out positio
         log=True,
         rule=k,
     )
+    rotation = (
+        "is a rotation of this one"
+        if closed < SAME
+        else f"is not a rotation of this one: the closest one misses it by **{number(closed)}** of its length"
+    )
     fact(
-        f"The vector {k} positions later {'is' if closed < SAME else 'is not'} a rotation of this one: the error of "
-        f"the closed form is **{number(closed)}** of its length, that of P(i) itself {number(still)}. A map fitted by "
-        f"least squares has an error of {number(fit)}, and of {number(unseen)} on held-out positions."
+        f"The vector {k} positions later {rotation}. Without any change, this one misses it by **{number(still)}** of "
+        f"its length; a map fitted by least squares misses it by {number(unseen)} at held-out positions."
     )
     return (
         r"P_{i+k} = M_k P_i,\quad M_k = \begin{pmatrix}\cos k\theta_m & \sin k\theta_m\\ "
@@ -688,8 +696,7 @@ def both_orders(values: Values) -> None:
         link="positions:shuffled",
     )
     caption(
-        f"Without positions the outputs in both orders differ by at most {number(effect.baseline)}: the rounding of "
-        "float32.",
+        "Without positions the outputs in both orders are the same, up to the rounding of float32.",
     )
 
 
@@ -760,12 +767,12 @@ def order_shift(values: Values) -> Equation:
         link="positions:shifted",
         query=len(tokens) - 1,
     )
-    verdict, sign = ("the same", "=") if effect.largest < SAME_SCORE else ("other", r"\neq")
+    verdict, sign = "**the same** scores", "="
+    if effect.largest >= SAME_SCORE:
+        verdict, sign = f"other scores: one changes by **{number(effect.largest)}**", r"\neq"
     fact(
-        f"{k} positions later the same words have {verdict} scores: the largest change in any "
-        f"head is **{number(effect.largest)}**. The scores drawn, those of head 0, lie between "
-        f"{number(effect.first[0].min())} and {number(effect.first[0].max())}. With sinusoids added to the input the "
-        f"largest change is {number(effect.sinusoidal)}."
+        f"{k} positions later the same words have {verdict}. With sinusoids added to the input, one changes by "
+        f"{number(effect.sinusoidal)}."
     )
     return (
         rf"s_{{i+k,\,j+k}} {sign} s_{{ij}}",
@@ -1061,8 +1068,8 @@ def waves(values: Values) -> tuple[Any, Equation]:
     twin = int(close[np.abs(close - example).argmin()])  # the nearest, which a phone shows too
     together = number(float(measure.cosines(table)[example, twin]))
     fact(
-        f"By one hand, position {example} looks like position {twin} (cosine **{number(float(alone[twin]))}**). All "
-        f"{len(pairs)} hands tell them apart: **{together}**."
+        f"One hand shows nearly the same at positions {example} and {twin}: cosine **{number(float(alone[twin]))}**, "
+        f"where 1 is the same. On all {len(pairs)} hands it is **{together}**."
     )
     return table, example_row(values, table.numpy())
 
