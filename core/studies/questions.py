@@ -428,19 +428,18 @@ def causal(rng: random.Random) -> Drawn | None:
     )
 
 
-def attentions(rng: random.Random) -> Drawn | None:
+def additions(rng: random.Random) -> Drawn | None:
     layers = rng.randint(2, 6)
-    each = attentions_of("transformer", layers, Shape(9, 9, 8))
-    right = sum(each.values())
+    right = 2 * attentions_of("decoder", layers, Shape(9, 9, 8))["causal"]
     return make_question(
         rng,
         "transformer",
-        f"A translator has {layers} encoder and {layers} decoder layers, and each of the decoder also reads the encoder. How "
-        "many of its blocks are attention?",
+        f"A decoder has {layers} layers, each with one attention and one feed-forward block. How many times is the "
+        "output of a block added to a token's vector?",
         f"{right}",
-        (f"{layers}", f"{2 * layers}", f"{4 * layers}"),
-        f"{each['attention']} in the encoder, {each['causal']} with a causal mask in the decoder, and "
-        f"{each['cross']} from the decoder to the encoder: {right}.",
+        (f"{layers}", f"{3 * layers}", f"{4 * layers}"),
+        f"Twice in each layer, after its attention and after its feed-forward block: 2 × {layers} = {right}. The norms "
+        "add nothing.",
     )
 
 
@@ -495,7 +494,7 @@ QUESTIONS: tuple[Callable[[random.Random], Drawn | None], ...] = (
     projection,
     rotation,
     causal,
-    attentions,
+    additions,
     reversing,
     stored,
 )

@@ -91,8 +91,9 @@ export function mapSize(cw, ch, cols, rows, ratio) {
 export function closeBox(ctx, view, { x, gutter, room, cap, zoom = 1, growth = 1 }) {
   const { r0, r1, c0, c1 } = view.window;
   const [cw, ch] = cellSizes(room, cap * growth, c1 - c0, r1 - r0, view.ratio, Math.floor(28 * growth));
-  const ticks = closeTicks(cw, ch, zoom);
-  const top = ticks.names ? namesHeight(nameWidth(ctx, view.theme, view.keys.slice(c0, c1)), 10) : 22;
+  const ticks = closeTicks(cw, ch, zoom), wide = nameWidth(ctx, view.theme, view.keys.slice(c0, c1));
+  const flat = ticks.names && wide <= cw - 2;
+  const top = ticks.names && !flat ? namesHeight(wide, 10) : 22;
   const gap = Math.min(cw, ch) >= 8 ? 1 : 0;
-  return { x, y: top, gutter, top, flat: false, gap, ...mapSize(cw, ch, c1 - c0, r1 - r0, view.ratio), ...ticks };
+  return { x, y: top, gutter, top, flat, gap, ...mapSize(cw, ch, c1 - c0, r1 - r0, view.ratio), ...ticks };
 }
