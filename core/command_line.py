@@ -49,7 +49,7 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, lists: Sequenc
         if isinstance(
             stream, TextIOWrapper
         ):  # a terminal that knows no √ gets its escape, not a traceback
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)
     try:
         words = sys.argv[1:] if arguments is None else arguments
         sys.exit(app(args=spread(words, lists)))  # which ends by itself

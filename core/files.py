@@ -7,6 +7,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -93,6 +94,11 @@ def write_atomically(path: Path, data: bytes, new: bool = False) -> None:
     finally:
         with suppress(OSError):
             draft.unlink()
+
+
+def remove_tree(folder: Path) -> None:
+    """Delete a folder, or as much of it as can be deleted."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def clear_drafts(folder: Path) -> None:

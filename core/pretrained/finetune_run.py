@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from torch.nn import functional as F
 from core import command_line
 from core.command_line import Encoding, Pairs, given, settings, text_of
 from core.entries import refuse_if
-from core.files import is_intact, read_object, runs_folder, seal, write_atomically
+from core.files import is_intact, read_object, remove_tree, runs_folder, seal, write_atomically
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.decoding import eval_mode
 from core.pretrained.base import ModelInputs, Reading
@@ -382,7 +381,7 @@ class FineTuneLoop:
                     self.learner, (*self.rows.learned, *self.rows.held_out)
                 ).shape[1]
             self.learner.save(self.run.path)
-        shutil.rmtree(self.run.path / "trainer", ignore_errors=True)
+        remove_tree(self.run.path / "trainer")
         if not self.done:
             return "stopped", f"Stopped; everything up to step {self.step:,} is saved."
         capped = cap_reached(self.config.max_seconds, self.steps) if self.capped else ""
@@ -520,6 +519,5 @@ def _print_record(record: Record) -> None:
     balanced = "" if record.balanced is None else f"  balanced {record.balanced:.1%}"
     capped = "  ended by the time limit" if record.capped else ""
     print(
-        f"step {record.step:5,}  {loss}  right {record.sequence_accuracy:.1%}{balanced}  {record.elapsed:.1f} s{capped}",
-        flush=True,
+        f"step {record.step:5,}  {loss}  right {record.sequence_accuracy:.1%}{balanced}  {record.elapsed:.1f} s{capped}"
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from core.files import folder_bytes, modified, text_of
+from core.files import folder_bytes, modified, remove_tree, text_of
 from core.memory import free_bytes
 from core.pretrained.base import Pretrained, PretrainedError, first_line, reject_if
 from core.pretrained.load import (
@@ -209,10 +209,10 @@ def make_room(need: int) -> None:
     storage_folder().mkdir(parents=True, exist_ok=True)
     for part in storage_folder().glob("*/*.part"):
         if time.time() - modified(part) > STALE_SECONDS:  # its process has ended
-            shutil.rmtree(part, ignore_errors=True)
+            remove_tree(part)
     sizes = {folder: folder_bytes(folder) for folder in sorted(_folders(), key=modified)}
     while sizes and sum(sizes.values()) + need > max_size:
-        shutil.rmtree(oldest := next(iter(sizes)), ignore_errors=True)
+        remove_tree(oldest := next(iter(sizes)))
         del sizes[oldest]
     free = shutil.disk_usage(storage_folder()).free
     reject_if(
@@ -422,7 +422,7 @@ def download(plan: DownloadPlan, *, token: str | None = None, progress: Callable
         if not folder.is_dir():
             part.rename(folder)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        remove_tree(part)
     return folder
 
 

@@ -66,7 +66,7 @@ def connect() -> str:
             chosen, namespace=ray_queue.NAMESPACE, logging_level=logging.ERROR, log_to_driver=False
         )
     except Exception as error:  # Ray has no common class for what can be wrong here
-        print(f"{type(error).__name__}: {error}", flush=True)
+        print(f"{type(error).__name__}: {error}")
         raise ConnectionError(
             f"The Ray cluster at {chosen} cannot be reached; the runs wait for it. The server's "
             ".cluster/driver.log says more."
@@ -93,7 +93,7 @@ def watch(head: str) -> None:
             failures = 0
         except (OSError, ValueError):
             failures += 1
-    print(f"The head {head} does not answer.", flush=True)
+    print(f"The head {head} does not answer.")
     lose(LOST)
     os._exit(3)
 
@@ -151,9 +151,7 @@ class ClusterJob:
             except RayActorError as error:
                 # It died with its node: begin again on another, from what came back.
                 where = self.node or "no node"
-                print(
-                    f"{self.run.id}: attempt {self.entry.attempt} on {where}: {error}", flush=True
-                )
+                print(f"{self.run.id}: attempt {self.entry.attempt} on {where}: {error}")
                 dead, lost = True, f"{self._node_text()} was lost;"
                 if self.run.stop_request():
                     return self._stop(f"{lost} what came back is saved.")
@@ -161,7 +159,7 @@ class ClusterJob:
             except (RpcError, RaySystemError):
                 raise
             except RayError as error:
-                print(f"{self.run.id}: {error}", flush=True)
+                print(f"{self.run.id}: {error}")
                 return self.end(
                     "failed",
                     ray_queue.words(
@@ -309,7 +307,7 @@ def main() -> int:
         lock.acquire(timeout=0)
     except Timeout:
         return 0  # another one was first
-    print(f"Driver {os.getpid()} of {server_folder()}", flush=True)
+    print(f"Driver {os.getpid()} of {server_folder()}")
     while True:
         try:
             head = connect()

@@ -13,7 +13,6 @@ trains nothing itself.
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,7 @@ from core.files import (
     lab_path,
     modified,
     read_object,
+    remove_tree,
     seconds_of,
     server_folder,
     write_atomically,
@@ -215,7 +215,7 @@ def ensure_driver() -> None:
             process = subprocess.Popen(
                 [sys.executable, "-m", "core.runs.ray_driver"],
                 cwd=lab_path(""),
-                env=os.environ.copy(),
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -290,6 +290,7 @@ class NodeWorker:
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",
             "PYTHONUTF8": "1",
+            "PYTHONUNBUFFERED": "1",
         }
         if plugins is not None:
             unpack(self.home / PLUGINS, plugins)
@@ -324,7 +325,7 @@ class NodeWorker:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-        shutil.rmtree(self.home, ignore_errors=True)
+        remove_tree(self.home)
         os._exit(0)
 
     def _give_up(self) -> None:
@@ -340,7 +341,7 @@ def delete_left(folder: Path) -> None:
     for path in folder.glob(f"{HOME}*"):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > YOUNG and not RunFolder(path).alive():
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
 
 
 def pack_plugins(folder: Path | None) -> dict[str, bytes] | None:

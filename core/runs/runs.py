@@ -28,6 +28,7 @@ from core.files import (
     hosted,
     modified,
     read_lines,
+    remove_tree,
     runs_folder,
     sentence_of,
     text_of,
@@ -238,7 +239,7 @@ def create_run(
         run.create(config=config.with_stored_data(run.path).to_json(), **more)
     except OSError:
         if path is None:
-            shutil.rmtree(run.path, ignore_errors=True)  # on a full disk, half a folder
+            remove_tree(run.path)  # on a full disk, half a folder
         raise
     return run
 
@@ -308,17 +309,17 @@ def prune(
     for run in deleted_runs(root):  # the latest first
         room -= folder_bytes(run.path)
         if room < 0 or time.time() - modified(run.path) > GRACE:
-            shutil.rmtree(run.path, ignore_errors=True)
+            remove_tree(run.path)
             forget(root, run.id)
     for path in root.glob(f"{DRAFT}*"):  # left by a server that was killed
         if time.time() - modified(path) > GRACE:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
     reading.prune(root)
     for run in map(Run, (root / name for name in order)):
         if count <= keep and total <= max_bytes:
             return
         if run != source and run.status().ended and not run.alive() and may_leave(run.path):
-            shutil.rmtree(run.path, ignore_errors=True)
+            remove_tree(run.path)
             count, total = count - 1, total - sizes[run.id]
 
 

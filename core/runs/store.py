@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,6 +33,7 @@ from core.files import (
     object_of,
     read_bytes,
     read_object,
+    remove_tree,
     seconds_of,
     server_folder,
     text_of,
@@ -494,7 +494,7 @@ class Copier:
             return
         item = Item(self.root, row.home, name)
         draft, old = (self.root / item.home / f".draft-{mark}{name}" for mark in ("", "old-"))
-        shutil.rmtree(draft, ignore_errors=True)
+        remove_tree(draft)
         stored = item.names() if item.single else self.place.list(item.remote)
         files = [one for one in stored if NAME.fullmatch(one) and one not in LOCAL]
         files.sort(key=lambda one: one != STATUS)  # in the opposite order of writing
@@ -504,7 +504,7 @@ class Copier:
         copied = RunFolder(draft)
         whole = (draft / files[0]).is_file() if item.single else copied.exists()
         if not whole:
-            shutil.rmtree(draft, ignore_errors=True)
+            remove_tree(draft)
             return
         if item.single:
             os.replace(draft / files[0], item.folder / files[0])
@@ -517,7 +517,7 @@ class Copier:
                 item.folder.rename(old)
             draft.rename(item.folder)
         for left in (draft, old):
-            shutil.rmtree(left, ignore_errors=True)
+            remove_tree(left)
         sizes = {file: now for file in files if (now := version(item.folder / file)) is not None}
         item.write_manifest(Manifest(row.server, row.owned, row.stamp, sizes))
 

@@ -322,9 +322,7 @@ def run_sweep(sweep: Sweep, workers: int) -> bool:
             "  ".join(measure_texts([outcome])) if outcome.state == "finished" else outcome.message
         )
         print(
-            f"{value_text(config.axis, config.values[cell[0]])}, seed {cell[1]}: {result}\n",
-            end="",
-            flush=True,
+            f"{value_text(config.axis, config.values[cell[0]])}, seed {cell[1]}: {result}\n", end=""
         )
 
     pool = ThreadPoolExecutor(workers)
@@ -334,7 +332,7 @@ def run_sweep(sweep: Sweep, workers: int) -> bool:
         pool.shutdown(wait=False, cancel_futures=True)
         for child in children:
             child.terminate()
-        print("Stopped; the same command with the name of the sweep continues it.", flush=True)
+        print("Stopped; the same command with the name of the sweep continues it.")
         return False
     return all(outcome.state == "finished" for outcome in sweep.outcomes().values())
 

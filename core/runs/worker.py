@@ -159,6 +159,7 @@ def spawn_worker(
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "PYTHONUTF8": "1",
+        "PYTHONUNBUFFERED": "1",
         "GLIBC_TUNABLES": malloc,
     }
     with open(log or os.devnull, "ab") as out:
@@ -334,7 +335,7 @@ def work(
 
     with run.lock():
         if (status := run.status()).state in ("finished", "stopped", "paused"):
-            print(f"{status.state}: {status.message}", flush=True)
+            print(f"{status.state}: {status.message}")
             return status.state  # another worker had it first, or it was stopped before it began
         run.set_status("running", pid=os.getpid())
         for folder in (run.path, run.path / "frames", run.path / "checkpoints"):
@@ -360,16 +361,16 @@ def work(
                 message = f"The worker met an error: {type(error).__name__}: {error}"
             else:  # a number by which the log has it
                 reference = event_log.reference(error)
-                print(f"reference {reference}", flush=True)
+                print(f"reference {reference}")
                 message = (
                     "The worker met an error of the lab's own. Its number in the server's log is "
                     f"{reference}."
                 )
         if not run.exists():  # somebody deleted the folder
-            print("failed: The run was deleted.", flush=True)
+            print("failed: The run was deleted.")
             return "failed"
         try:
-            print(f"{state}: {message}", flush=True)
+            print(f"{state}: {message}")
         finally:  # a shell that no longer reads closes the pipe
             run.set_status(state, message, pid=os.getpid())
     return state
@@ -393,7 +394,7 @@ def train_run(
                 session.best = Best(best, run.checkpoint(best)[0])
                 break
             except ValueError as error:  # it is damaged: the best that can be read counts
-                print(error, flush=True)
+                print(error)
                 run.checkpoint_path(best).unlink()
                 # The next best must only be better than the weights that are left.
                 left = run.best_step()
@@ -451,7 +452,7 @@ def _memory_limit(run: Run, limit_mb: float) -> Iterator[None]:
                     f"The run needed more than {limit_mb:,.0f} MB of memory; take a smaller model."
                 )
                 with suppress(OSError):  # of a log on a full disk, or a folder that was deleted
-                    print(f"failed: {message}", flush=True)
+                    print(f"failed: {message}")
                 with suppress(OSError):
                     run.set_status("failed", message)
                 os._exit(1)
@@ -494,7 +495,7 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.spare:  # the first steps make the next start fast
         for _ in islice(train(WARM_UP), 2):
             pass
-        print("ready", flush=True)
+        print("ready")
         if not (line := sys.stdin.readline().strip()):
             return 0
         path = Path(line)

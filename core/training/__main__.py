@@ -101,10 +101,10 @@ def train(
     config = with_settings(RunConfig.from_json(data), command_line.settings(set))
     run = create_run(config, path=run_dir)
     where = "" if run_dir else f"; on the Train page it is ?run={run.id}"
-    print(f"Training {run.path}{where}", flush=True)
+    print(f"Training {run.path}{where}")
     torch.set_num_threads(1)  # as in the run
     if sentence := time_needed(config):
-        print(sentence, flush=True)
+        print(sentence)
     _work(run)
 
 
@@ -200,10 +200,7 @@ def sweep(
         to,
         command_line.settings(set),
     )
-    print(
-        f"Sweep {started.id}: {len(started.missing())} runs to train, {workers} at a time",
-        flush=True,
-    )
+    print(f"Sweep {started.id}: {len(started.missing())} runs to train, {workers} at a time")
     done = sweeps.run_sweep(started, workers)
     print(*sweeps.summary(started), sep="\n")
     raise typer.Exit(0 if done else 1)
@@ -212,7 +209,7 @@ def sweep(
 def _work(run: Run) -> None:
     torch.set_num_threads(1)
     config = run.config()
-    state = work(run.path, on_record=lambda record: print(progress(record, config), flush=True))
+    state = work(run.path, on_record=lambda record: print(progress(record, config)))
     if where := line(run.metadata().get("machines")):
         print(f"Trained on {where}")
     raise typer.Exit(0 if state != "failed" else 1)

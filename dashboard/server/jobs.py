@@ -15,7 +15,6 @@ deleted when they ask for it, and when they were not here for some hours. Elsewh
 
 import heapq
 import os
-import shutil
 import subprocess
 import threading
 import time
@@ -42,6 +41,7 @@ from core.files import (
     folder_bytes,
     hosted,
     modified,
+    remove_tree,
     runs_folder,
     server_folder,
 )
@@ -354,7 +354,7 @@ def delete_mine() -> None:
         if run.alive() and (pid := run.status().pid) is not None:
             with suppress(OSError):
                 os.kill(pid, 9)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
     forget_person(folder.name)
 
 
@@ -368,7 +368,7 @@ def delete_old() -> None:
             time.time() - max([modified(folder, time.time()), *(run.status().at for run in runs)])
             > limits()["hours"] * HOUR
         ):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
             forget_person(folder.name)
 
 
