@@ -773,7 +773,6 @@ def _curves(controls: Values, decision: study.Decision, words: dict[int, str], s
 
 def who_section(controls: Values) -> None:
     ref, reading, baseline = controls.ref, controls.reading, controls.baseline
-    assert baseline.id is not None
     passes, run = (
         study.attribute_passes(baseline, baseline.id, controls.contrast),
         list[study.Attribution | None](),

@@ -1874,7 +1874,7 @@ def run_question(data: runs.RunData) -> Question | None:
 def moves() -> tuple[Move, ...]:
     task, name = make_task(TaskConfig.of("reverse")), "train:reverse:transformer"
     base, longer = recommended(task, "transformer"), recommended(task, "recurrent").steps
-    attention = base.model.required_attention
+    attention = base.model.attention
     start = {
         TASK: "reverse",
         "train:reverse:kind": "transformer",

@@ -1,6 +1,14 @@
 """The front door: attend is the function, Attention the layer, AttentionConfig the six choices."""
 
-from core.attention.basics import Cache, MultiHead, Normalizer, ScoreBlock, Softmax, one_thread
+from core.attention.basics import (
+    Absent,
+    Cache,
+    MultiHead,
+    Normalizer,
+    ScoreBlock,
+    Softmax,
+    one_thread,
+)
 from core.attention.config import (
     AXES,
     AttentionConfig,
@@ -34,6 +42,7 @@ __all__ = [
     "LAYER_PATTERNS",
     "OF_QUERIES",
     "PRESETS",
+    "Absent",
     "Attention",
     "AttentionConfig",
     "Cache",

@@ -141,7 +141,6 @@ def loss_of_indexer(inputs: AttentionInputs, indexer: Indexer | Compressed) -> F
     are constants here.
     """
     block = inputs.block
-    assert block.x is not None and block.context is not None
     constant = replace(block, x=block.x.detach(), context=block.context.detach())
     if isinstance(indexer, Compressed):
         return indexer.indexer_loss(replace(inputs, block=constant))
@@ -328,7 +327,6 @@ class Attention(nn.Module):
         steps = self(
             x, cache=cache or Cache(), record=record, kv=kv, shared=shared, key_mask=key_mask
         )
-        assert steps.cache is not None
         return steps, steps.cache
 
     def _extend(

@@ -215,8 +215,6 @@ def _mixture(size: int) -> Float[Tensor, " C"]:
 
 def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: NormCalls,
               inputs: tuple[Tensor, Tensor], output: Tensor) -> HeadMatrices:  # fmt: skip
-    assert call.q is not None and call.k is not None and call.v is not None
-
     def matrix(values: Tensor, given: Tensor) -> Tensor | None:
         """The matrix whose rows the unit vectors gave; None where it is not what makes the last row."""
         made = repeat_heads(values, call.weights.shape[1])[:, :, 0]
@@ -238,7 +236,7 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
             "Llama."
         )
     gated = call.gated
-    assert call.out is not None and gated is not None
+    assert gated is not None
     # A norm of all heads together (N, T, H·E) or of each before W_O, and one after it
     before, given = next(
         (

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from core.attention import Absent
 from core.attention.basics import repeat_heads
 from core.interpret.trace import (
     COREFERENCE,
@@ -92,8 +93,8 @@ class Baseline:
     source: Line
     target: Line | None
     answer: Answer
-    id: int | None
-    reference: Tensor | None
+    id: int | Absent
+    reference: Tensor | Absent
     quantity: Quantity = "probability"
     contrast: int | None = None
 
@@ -112,14 +113,12 @@ class Baseline:
     def target_value(self, answer: Answer) -> Tensor:
         """The target value of an answer: a probability, a logit, a difference of two logits, or a cosine."""
         if answer.logits is not None:
-            assert self.id is not None
             values = quantity_values(answer, self.quantity)
             return (
                 values[self.id]
                 if self.contrast is None
                 else values[self.id] - values[self.contrast]
             )
-        assert answer.vector is not None and self.reference is not None
         return answer.vector @ self.reference
 
     @property
@@ -127,14 +126,14 @@ class Baseline:
         return float(self.target_value(self.answer))
 
     @property
-    def word(self) -> str | None:
+    def word(self) -> str | Absent:
         """The name of the target token or class; None for an embedding."""
         return (
             None if self.id is None else display_names(self.pretrained, self.answer, [self.id])[0]
         )
 
     @property
-    def other(self) -> str | None:
+    def other(self) -> str | Absent:
         """The name of the contrast token or class; None where there is none."""
         return (
             None
@@ -201,14 +200,11 @@ def ask(pretrained: Pretrained, question: Question) -> Baseline:
 
 def quantity_values(answer: Answer, quantity: Quantity) -> Tensor:
     """The probabilities, or the logits, of every class or token (V,)."""
-    values = answer.probabilities if quantity == "probability" else answer.logits
-    assert values is not None
-    return values
+    return answer.probabilities if quantity == "probability" else answer.logits
 
 
 def default_quantity(answer: Answer) -> Quantity:
     """The probability, or the logit where the likeliest has more than 0.95."""
-    assert answer.probabilities is not None
     return "logit" if float(answer.probabilities.max()) > CONFIDENT else "probability"
 
 
@@ -569,7 +565,6 @@ def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) ->
 
 
 def _layer(model: Any, call: AttentionCall) -> LayerAttention:
-    assert call.q is not None and call.k is not None and call.v is not None
     options, keys, bias = call.options, call.k.shape[2], call.options.get("position_bias")
     if call.mask is not None and call.mask.dtype != torch.bool:
         # What a mask adds to the scores that it lets through, as Doge's does

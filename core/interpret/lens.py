@@ -167,7 +167,6 @@ def follow_tokens(
 
     PretrainedError as in `forward`.
     """
-    assert baseline.answer.logits is not None
     size, followed = _part_size(baseline, len(baseline.answer.logits)), list(tokens)
     states = lens.states[:, position - lens.start].split(size)
     read = torch.cat([_readout(baseline, part) for part in states])
@@ -603,7 +602,6 @@ def leaders(baseline: Baseline, lens: LogitLens) -> list[int]:
 
 def followed(baseline: Baseline, lens: LogitLens, tokens: Sequence[int]) -> tuple[int, ...]:
     """The answer, further tokens and the latest leaders: what is followed through the layers."""
-    assert baseline.id is not None
     return tuple(dict.fromkeys([baseline.id, *tokens, *leaders(baseline, lens)[:LEADERS]]))
 
 

@@ -15,7 +15,7 @@ from msgspec import Meta
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from core.attention import AttentionConfig, Steps, distinct_names, entry
+from core.attention import Absent, AttentionConfig, Steps, distinct_names, entry
 from core.attention.masks import MASKS, build_mask
 from core.attention.positions import POSITIONS
 from core.entries import Choice, ConfigError, check_fields, find, quote, refuse_if
@@ -94,7 +94,7 @@ class ModelConfig:
     ]
     d_model: Annotated[int, Meta(ge=1, le=512)]
     num_heads: Annotated[int, Meta(ge=1, le=64)]
-    attention: AttentionConfig | None
+    attention: AttentionConfig | Absent
     layers: Annotated[int, Meta(ge=1, le=12)] = 1
     d_ff: Annotated[int, Meta(ge=0, le=4096)] = 64
     norm: Literal["post", "pre"] = "post"
@@ -126,12 +126,6 @@ class ModelConfig:
         object.__setattr__(self, "following", tuple(self.following))
         check_types(self, "model: ")
         _check(self)
-
-    @property
-    def required_attention(self) -> AttentionConfig:
-        """`attention` of a model that cannot do without."""
-        assert self.attention is not None
-        return self.attention
 
     @property
     def pattern(self) -> tuple[AttentionConfig, ...]:
@@ -603,14 +597,14 @@ class Positions(nn.Module):
     def __init__(self, config: ModelConfig, max_length: int) -> None:
         """ConfigError where a table of positions is shorter than `max_length`."""
         super().__init__()
-        longest = int(dict(config.required_attention.position.params).get("max_len", max_length))
+        longest = int(dict(config.attention.position.params).get("max_len", max_length))
         refuse_if(
             longest < max_length,
             f"position = learned has max_len = {longest}, but the task reaches {max_length}; "
             f"take max_len ≥ {max_length}, or a position without a table (sinusoidal, rope, alibi).",
         )
-        self.position = find(POSITIONS, "position", config.required_attention.position.key).build(
-            config.required_attention
+        self.position = find(POSITIONS, "position", config.attention.position.key).build(
+            config.attention
         )
         self.dropout = nn.Dropout(config.dropout)
 

@@ -87,7 +87,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         # A hybrid's mask and position are those of its self-attention
         attention = config.attention
         if config.kind == "hybrid":
-            attention = cross_config(config.required_attention)
+            attention = cross_config(config.attention)
         self.attention: Any = None if attention is None else Attention(attention)
         self.readout = (
             nn.Linear(3 * size, 2 * size) if feeding == "bahdanau" else nn.Linear(2 * size, size)
@@ -235,15 +235,13 @@ class HybridSeq2Seq(RecurrentSeq2Seq):
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__(config, shape)
         self.places, self.norm = Positions(config, shape.longest), nn.LayerNorm(config.d_model)
-        self.inner = Attention(inner_config(config.required_attention))
+        self.inner = Attention(inner_config(config.attention))
 
     def encode(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False
     ) -> EncoderOutput:
         memory = super().encode(source, source_mask, record)
-        masked = (
-            self.config.required_attention.mask.key != "none"
-        )  # it may read which keys are real
+        masked = self.config.attention.mask.key != "none"  # it may read which keys are real
         key_mask = source_mask if masked or not bool(source_mask.all()) else None
         steps = self.inner(self.places(memory.states), key_mask=key_mask, record=record)
         states = self.norm(memory.states + self.dropout(steps.merged))
@@ -278,7 +276,7 @@ class Level(nn.Module):
             bidirectional=config.bidirectional,
         )
         self.query = nn.Parameter(torch.randn(size))
-        self.attention = Attention(config.required_attention)
+        self.attention = Attention(config.attention)
 
     def encode(
         self, x: Float[Tensor, "M L C"], lengths: Int[Tensor, " M"]

@@ -22,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from core.attention import Absent
 from core.attention.basics import repeat_heads
 from core.interpret.trace import Kind
 from core.pretrained.base import text_config
@@ -52,10 +53,10 @@ class AttentionCall:
     module: Any
     name: str
     weights: Float[Tensor, "B H T S"]
-    q: Float[Tensor, "B H T D"] | None = None
-    k: Float[Tensor, "B G S D"] | None = None
-    v: Float[Tensor, "B G S E"] | None = None
-    out: Float[Tensor, "B T H E"] | None = None
+    q: Float[Tensor, "B H T D"] | Absent = None  # this and the next three: with_qkv alone
+    k: Float[Tensor, "B G S D"] | Absent = None
+    v: Float[Tensor, "B G S E"] | Absent = None
+    out: Float[Tensor, "B T H E"] | Absent = None
     gated: Float[Tensor, "N T H E"] | None = None
     output: Any = None
     mask: Tensor | None = None
@@ -65,9 +66,7 @@ class AttentionCall:
     @property
     def replaceable(self) -> Float[Tensor, "B T H E"]:
         """The heads' outputs as patches replace them: at the input of W_O where it was found."""
-        outputs = self.out if self.gated is None else self.gated
-        assert outputs is not None
-        return outputs
+        return self.out if self.gated is None else self.gated
 
 
 @dataclass(eq=False)

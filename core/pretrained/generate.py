@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from core.attention import Absent
 from core.interpret.trace import AttentionTrace
 from core.models.decoding import Prompt, SearchSettings, Tree, length_power, no_repeat, search_steps
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet, to_device
@@ -54,12 +55,12 @@ class Answer:
     """The answer at one position: logits (V,), or a unit vector (C,) where the model has no head."""
 
     kind: Literal["next", "mask", "class", "embedding"]
-    logits: Float[Tensor, " V"] | None = None
-    vector: Float[Tensor, " C"] | None = None
+    logits: Float[Tensor, " V"] | Absent = None
+    vector: Float[Tensor, " C"] | Absent = None
     position: int = 0
 
     @property
-    def probabilities(self) -> Float[Tensor, " V"] | None:
+    def probabilities(self) -> Float[Tensor, " V"] | Absent:
         """The softmax of the logits; None for an embedding."""
         return None if self.logits is None else self.logits.softmax(-1)
 
@@ -237,7 +238,6 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
 
 def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
     """The number itself; PretrainedError unless the answer has such a logit."""
-    assert answer.logits is not None
     reject_if(
         not 0 <= output < len(answer.logits),
         f"{pretrained.name} has no {'class' if answer.kind == 'class' else 'token'} #{output}; the "

@@ -387,7 +387,6 @@ def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
         f"{len(recorder.calls)} layers whose attention can be read.",
     )
     call = recorder.calls[layer]
-    assert call.q is not None and call.k is not None and call.v is not None
     number = layer_numbers(pretrained.model, [one.name for one in recorder.calls])[layer]
     return LayerQKV(
         output.hidden_states[number], call.q, call.k, call.v, line.tokens, line.special, cut

@@ -252,7 +252,7 @@ def train_with(axis: str, choice: Choice, *, key: str) -> None:
     task, model = _stacked_model(st.session_state.get("train:task", TASKS[0].key))
     recommended = ModelConfig.from_json(
         make_task(TaskConfig.of(task)).recommended[model].model
-    ).required_attention
+    ).attention
     try:
         config = recommended.with_(**{axis: choice})
     except ConfigError as error:
@@ -329,7 +329,7 @@ def layer_pattern(
     """
     if model.kind not in STACKED or model.kind == "one_token":
         return {}
-    first = model.required_attention
+    first = model.attention
     _link(name, model)
     problems: list[str] = []
     panel = lazy_panel("Layers with unlike attentions", f"{name}:pattern", cell)
@@ -394,7 +394,7 @@ def _at(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
 
 
 def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
-    first, state = model.required_attention, st.session_state
+    first, state = model.attention, st.session_state
     key, known = f"{name}:pattern:published", published(model.kind, model.d_model, model.num_heads)
     pattern = (first, *(_resized(one, first) for one in _following(name)))
     same = [
@@ -491,9 +491,7 @@ def _take_published(name: str, model: ModelConfig) -> None:
     key = st.session_state[f"{name}:pattern:published"]
     if key == CUSTOM:
         return
-    attentions = published(model.kind, model.d_model, model.num_heads).get(
-        key, (model.required_attention,)
-    )
+    attentions = published(model.kind, model.d_model, model.num_heads).get(key, (model.attention,))
     st.session_state.update(
         {
             attention_key(name): attentions[0],

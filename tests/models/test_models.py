@@ -762,7 +762,7 @@ TASK = {
     "one_token": "iris",
     "forecaster": "series",
 }
-LOCAL = ModelConfig.transformer(24, 3, kind="decoder", position="alibi").required_attention
+LOCAL = ModelConfig.transformer(24, 3, kind="decoder", position="alibi").attention
 
 
 def measured(config: ModelConfig) -> Part:

@@ -656,7 +656,7 @@ def test_tasks_of_every_form_can_be_swept(task):
         sweep = SweepConfig(base, axis, chosen)
         sweep.try_models()
         runs = [sweep.run(index, seed) for index, seed in sweep.cells[: len(chosen)]]
-        places = [run.model.required_attention if axis == "score" else run for run in runs]
+        places = [run.model.attention if axis == "score" else run for run in runs]
         assert [getattr(place, axis) for place in places] == list(chosen)
         assert {run.task for run in runs} == {base.task}
 

@@ -6,32 +6,26 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from core.attention.basics import Cache, Normalizer, Score, ScoreBlock
+from core.attention.basics import Absent, Cache, Normalizer, Score, ScoreBlock
 from core.attention.masks.patterns import Mask
 from core.attention.positions.rotary import Position
 from core.entries import Choice, ConfigError, LayerConfig
-
-if TYPE_CHECKING:
-    NotComputed = Any  # a call that records has every step, which a type checker cannot see
-else:
-    NotComputed = None
 
 
 @dataclass(frozen=True)
 class Steps:
     """Every intermediate of one attention, by name; B batch, H heads, T queries, S keys, D head size.
 
-    A kernel that never computes `raw`, `scores`, `masked` and `weights` leaves them None, and one called without a layer
-    `merged`. Hs is the number of score
-    heads, which differs from H where the projection combines heads. k and v are repeated for the heads that share them,
-    but for a step of one token that is not recorded, which keeps the G heads as they are stored.
+    A kernel that never computes `raw`, `scores`, `masked` and `weights` leaves them None, and one without a layer
+    `merged`. Hs is the number of score heads, which differs from H where the projection combines heads. k and v are
+    repeated for the heads that share them, but for a step of one token that is not recorded, which keeps the G heads as
+    they are stored.
     """
 
     q: Float[Tensor, "B Hs T D"]  # projected and rotated
@@ -41,20 +35,16 @@ class Steps:
     bias: Tensor | None  # broadcastable to (B, Hs, T, S)
     mask: Tensor | None  # bool, True = may attend, broadcastable to (B, Hs, T, S)
     out: Float[Tensor, "B H T E"]  # weights · v, plus `position_values` where there are any
-    raw: Float[Tensor, "B Hs T S"] | NotComputed = (
-        None  # the score of q and k, before scale and bias
-    )
-    scores: Float[Tensor, "B Hs T S"] | NotComputed = None  # raw · scale + bias
-    masked: Float[Tensor, "B Hs T S"] | NotComputed = None  # scores, −∞ where the mask is False
+    raw: Float[Tensor, "B Hs T S"] | Absent = None  # the score of q and k, before scale and bias
+    scores: Float[Tensor, "B Hs T S"] | Absent = None  # raw · scale + bias
+    masked: Float[Tensor, "B Hs T S"] | Absent = None  # scores, −∞ where the mask is False
     normalized: Float[Tensor, "B Hs T S"] | None = (
         None  # after the normalizer, where weights differ
     )
-    weights: Float[Tensor, "B H T S"] | NotComputed = None  # what multiplies v, before dropout
+    weights: Float[Tensor, "B H T S"] | Absent = None  # what multiplies v, before dropout
     position_values: Float[Tensor, "B H T E"] | None = None  # what positions add to weights · v
-    merged: Float[Tensor, "B T C"] | NotComputed = (
-        None  # heads merged and projected; the layer's output
-    )
-    cache: Cache | None = None  # what the layer has stored, where it was called with a cache
+    merged: Float[Tensor, "B T C"] | Absent = None  # heads merged and projected; the layer's output
+    cache: Cache | Absent = None  # what the layer has stored, where it was called with a cache
     state: Float[Tensor, "B H R P"] | None = (
         None  # after the last key, where the kernel carries one
     )
@@ -83,11 +73,11 @@ class AttentionInputs:
 
     @property
     def q(self) -> Float[Tensor, "B Hs T D"]:
-        return self.block.q  # type: ignore[return-value]  # a block of a kernel always has q and k
+        return self.block.q
 
     @property
     def k(self) -> Float[Tensor, "B Hs S D"]:
-        return self.block.k  # type: ignore[return-value]
+        return self.block.k
 
     @property
     def empty(self) -> bool:

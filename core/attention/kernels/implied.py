@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import Product, ScoreBlock, eager_cache, split_heads
+from core.attention.basics import Product, ScoreBlock, split_heads
 from core.attention.kernels.costs import (
     cost_in_chunks,
     features_cost,
@@ -431,12 +431,6 @@ def lightning_slopes(num_heads: int) -> Tensor:
 SLOPES = {"retnet": retnet_slopes, "lightning": lightning_slopes}
 
 
-@eager_cache(maxsize=32)
-def slopes_of(rule: str, num_heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The slopes by that rule, (H, 1, 1), rounded from fp64."""
-    return SLOPES[rule](num_heads).to(device, dtype)[:, None, None]
-
-
 def retain(
     q: Tensor,
     k: Tensor,
@@ -470,18 +464,15 @@ def decay(slopes: Tensor, distance: Tensor) -> Tensor:
 
 class Retention:
     def __init__(self, config: LayerConfig) -> None:
-        self.chunk, self.rule, self.heads = (
-            int(config.kernel["chunk"]),
-            str(config.kernel["decay"]),
-            config.score_heads,
-        )
+        self.chunk = int(config.kernel["chunk"])
+        self.slopes = SLOPES[str(config.kernel["decay"])](config.score_heads)  # in fp64
 
     @full_precision
     def __call__(self, inputs: AttentionInputs) -> Steps:
         real = real_keys(inputs, "retention")
         q, k, scale = scaled_qk(inputs)
         k, v = k * scale, to_float32(inputs.v)
-        slopes = slopes_of(self.rule, self.heads, q.dtype, q.device)
+        slopes = self.slopes.to(q.device, q.dtype)[:, None, None]
         if real is not None:
             k = k.masked_fill(~real.mT, 0.0)
         out, state = retain(

@@ -481,7 +481,7 @@ def stack(pattern: tuple[bool, ...]) -> ModelConfig:
     plain = ModelConfig.transformer(
         SIZE, 1, len(pattern), kind="decoder", norm="pre", position="rope"
     )
-    full = plain.required_attention
+    full = plain.attention
     local = full.with_(mask=Choice.of("causal_local", lookback=LOOKBACK))
     first, *others = (full if sees_all else local for sees_all in pattern)
     return replace(plain, attention=first, following=tuple(others))

@@ -365,9 +365,7 @@ def model_of(condition: str) -> ModelConfig:
     if condition == SOFTMAX:
         return plain
     first, second = (
-        replace(
-            plain.required_attention, num_heads=1, projection=Choice.of("differential", depth=depth)
-        )
+        replace(plain.attention, num_heads=1, projection=Choice.of("differential", depth=depth))
         for depth in (1, 2)
     )
     return replace(plain, num_heads=1, attention=first, following=(second,))
