@@ -405,7 +405,7 @@ class ScoreBlock:
     offset: int = 0
     low: int = 0
     high: int = 0
-    tables: tuple[Tensor, ...] = ()
+    tables: tuple[Any, ...] = ()
     key_mask: Bool[Tensor, "B 1 1 S"] | None = None  # which keys of this rectangle are real
     real: Bool[Tensor, "B Sx"] | None = None  # which keys of the whole matrix are real
     q: Float[Tensor, "B H T D"] | Absent = None

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from core.attention.basics import ALL, Product, ScoreBlock
 from core.attention.kernels.costs import (
@@ -379,12 +380,15 @@ class _Chunked(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, norm, *read = ctx.saved_tensors
-        inputs, count = ctx.blocks.inputs, len(ctx.blocks.inputs.block.tables)
-        tables = [
-            table.detach().requires_grad_() for table in read[:count]
-        ]  # a block's gradient ends there
-        block = replace(inputs.block, tables=tuple(tables))
-        blocks, learned = replace(ctx.blocks, inputs=replace(inputs, block=block)), read[count:]
+        inputs = ctx.blocks.inputs
+        own, form = tree_flatten(inputs.block.tables)
+        # a block's gradient ends there
+        tables, learned = (
+            [one.detach().requires_grad_() for one in read[: len(own)]],
+            read[len(own) :],
+        )
+        block = replace(inputs.block, tables=tree_unflatten(tables, form))
+        blocks = replace(ctx.blocks, inputs=replace(inputs, block=block))
         inner = (q, k, v, *tables, *learned)
         grads = [torch.zeros_like(x, dtype=to_float32(x).dtype) for x in inner]
         delta = (to_float32(grad) * out).sum(
@@ -463,7 +467,7 @@ def chunked(inputs: AttentionInputs, size: int) -> Steps:
             id(x): x for x in (*weights, inputs.call_bias, block.x, block.context) if x is not None
         }
         learned = [x for x in read.values() if x.requires_grad]
-        out = _Chunked.apply(blocks, q, k, v, *block.tables, *learned)
+        out = _Chunked.apply(blocks, q, k, v, *tree_leaves(block.tables), *learned)
     return Steps(q, k, v, inputs.score.scale, None, None, out)
 
 

@@ -1,9 +1,10 @@
 """Positions: how order enters. An encoding adds to x, rotates q and k, or changes the scores (and what they bring)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -20,40 +21,35 @@ class Joined(Position):
 
     def __init__(self, parts: Sequence[Position]) -> None:
         super().__init__()
-        self.parts = nn.ModuleList(parts)
-        self.table_count = sum(part.table_count for part in parts)
-
-    def positions(self) -> Iterator[Position]:
-        return (part for part in self.parts if isinstance(part, Position))
+        self.parts: Any = nn.ModuleList(parts)
 
     def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
-        return reduce(
-            lambda rotated, part: part.rotate(rotated, offset, length), self.positions(), x
-        )
+        return reduce(lambda rotated, part: part.rotate(rotated, offset, length), self.parts, x)
 
     def rotate_keys(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
         return reduce(
-            lambda rotated, part: part.rotate_keys(rotated, offset, length), self.positions(), x
+            lambda rotated, part: part.rotate_keys(rotated, offset, length), self.parts, x
         )
 
-    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
-        return tuple(table for part in self.positions() for table in part.tables(block))
+    def tables(self, block: ScoreBlock) -> tuple[tuple[Tensor, ...], ...]:
+        """Those of each part."""
+        return tuple(part.tables(block) for part in self.parts)
 
     def bias(self, block: ScoreBlock) -> Tensor | None:
-        biases: list[Tensor] = []
-        tables = iter(block.tables)
-        for part in self.positions():
-            own = tuple(table for _, table in zip(range(part.table_count), tables, strict=False))
-            if (bias := part.bias(replace(block, tables=own))) is not None:
-                biases.append(bias)
+        tables = block.tables or ((),) * len(self.parts)
+        biases = [
+            bias
+            for part, own in zip(self.parts, tables, strict=True)
+            if (bias := part.bias(replace(block, tables=own))) is not None
+        ]
         return reduce(add, biases) if biases else None
 
     def adjust(self, scores: Tensor, block: ScoreBlock) -> Tensor:
-        return reduce(lambda adjusted, part: part.adjust(adjusted, block), self.positions(), scores)
+        return reduce(lambda adjusted, part: part.adjust(adjusted, block), self.parts, scores)
 
     def values(self, weights: Tensor, block: ScoreBlock) -> Tensor | None:
         values = [
-            value for part in self.positions() if (value := part.values(weights, block)) is not None
+            value for part in self.parts if (value := part.values(weights, block)) is not None
         ]
         return reduce(add, values) if values else None
 

@@ -74,7 +74,6 @@ class Forgetting(Position):
     no gate.
     """
 
-    table_count = 1
     name = "position = forgetting"
 
     def __init__(self, d_model: int, num_gates: int, start: float) -> None:

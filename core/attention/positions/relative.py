@@ -303,8 +303,6 @@ class RelativeLogits(Position):
     (Inkling 2) r is multiplied by learned gains, then shortened to a root mean square of `clip` where it is larger.
     """
 
-    table_count = 1
-
     def __init__(self, d_model: int, num_heads: int, size: int, distance: int, clip: float) -> None:
         super().__init__()
         self.num_heads, self.distance, self.clip = num_heads, distance, clip
@@ -330,8 +328,6 @@ class RelativeLogits(Position):
 
 class TransformerXL(Position):
     """(uᵀkⱼ + (qᵢ + v)ᵀ W r) / √D with r the sinusoids of i − j. Dai 2019, section 3.3: its terms b, c and d."""
-
-    table_count = 1
 
     def __init__(self, d_model: int, num_heads: int, qk_dim: int, base: float) -> None:
         super().__init__()
@@ -366,8 +362,6 @@ class Deberta(Position):
     The two new terms are a bias over √D, and `adjust` divides all three by √3. The index of Qʳ is i − j, as in the
     authors' code; the paper's δ(j, i) only reverses the learned table.
     """
-
-    table_count = 2
 
     def __init__(self, d_model: int, num_heads: int, qk_dim: int, distance: int) -> None:
         super().__init__()

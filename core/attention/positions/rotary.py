@@ -22,8 +22,6 @@ from core.entries import Entry, LayerConfig, Param, quote, refuse_if
 class Position(nn.Module):
     """No position: x, q and k pass unchanged, nothing is added to scores or output. An encoding overrides its part."""
 
-    table_count = 0  # how many tables `tables` returns
-
     def add(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B T C"]:
         """x with its positions added; `offset` is the position of x's first token."""
         return x
@@ -43,7 +41,7 @@ class Position(nn.Module):
         """Keys rotated by their positions, as queries are unless an encoding has another way for them."""
         return self.rotate(x, offset, length)
 
-    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
+    def tables(self, block: ScoreBlock) -> tuple[Any, ...]:
         """What `bias` reads that is the same for every block; computed once a call and passed in `block.tables`."""
         return ()
 
