@@ -479,6 +479,22 @@ class Model(nn.Module):
 
     checkpointing = False
 
+    def __init__(
+        self, config: ModelConfig, shape: Shape, inputs: tuple[str, ...], outputs: tuple[str, ...]
+    ) -> None:
+        """ConfigError unless the model can read such an input and give such an output."""
+        super().__init__()
+        for name, value, fitting in (
+            ("reads", shape.input, inputs),
+            ("answers with", shape.output, outputs),
+        ):
+            refuse_if(
+                value not in fitting,
+                f"kind = {config.kind} {name} {' or '.join(fitting)}, and this task has {value}; take "
+                "one of the kinds that the task names.",
+            )
+        self.config = config
+
     def forward(
         self,
         source: Tensor,
@@ -671,21 +687,6 @@ def source_embedding(config: ModelConfig, shape: Shape) -> nn.Module:
     return nn.Linear(
         shape.source, config.d_model
     )  # a patch or a moment is numbers: Dosovitskiy 2021, equation 1
-
-
-def check_shape(
-    config: ModelConfig, shape: Shape, inputs: tuple[str, ...], outputs: tuple[str, ...]
-) -> None:
-    """ConfigError unless the model can read such an input and give such an output."""
-    for name, value, fitting in (
-        ("reads", shape.input, inputs),
-        ("answers with", shape.output, outputs),
-    ):
-        refuse_if(
-            value not in fitting,
-            f"kind = {config.kind} {name} {' or '.join(fitting)}, and this task has {value}; take "
-            "one of the kinds that the task names.",
-        )
 
 
 def concatenate(

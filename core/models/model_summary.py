@@ -64,6 +64,7 @@ NAMES = {
     "words": "Words of each sentence",
     "sentences": "Sentences of the document",
 }
+SOURCES = {TokenEmbedding: "Word embedding", FeatureEmbedding: "Column embedding"}
 OWN_SHARE = {
     "attention": "Scores, softmax, weights · v",
     "causal": "Scores, softmax, weights · v",
@@ -86,14 +87,7 @@ def title(path: str, model: nn.Module) -> str:
     if path == "target" and getattr(model, "source", None) is getattr(model, "target", None):
         return "Word embedding"  # of one sequence, input and output
     if last == "source":
-        module = model.get_submodule(path)
-        if isinstance(module, TokenEmbedding):
-            return "Word embedding"
-        return (
-            "Column embedding"
-            if isinstance(module, FeatureEmbedding)
-            else "Linear map of the input"
-        )
+        return SOURCES.get(type(model.get_submodule(path)), "Linear map of the input")
     if last == "norm" and above in ("", "encoder"):
         return "Last norm"
     if last == "output" and above:

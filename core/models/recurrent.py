@@ -22,7 +22,6 @@ from core.models.base import (
     Positions,
     Seq2Seq,
     Shape,
-    check_shape,
     source_embedding,
 )
 from core.models.transformer import cross_config, inner_config
@@ -58,9 +57,7 @@ class RecurrentSeq2Seq(Seq2Seq):
     """
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
-        super().__init__()
-        check_shape(config, shape, ("tokens",), ("tokens",))
-        self.config = config
+        super().__init__(config, shape, ("tokens",), ("tokens",))
         size, directions, feeding = config.d_model, 2 if config.bidirectional else 1, config.feeding
         cell = {"gru": nn.GRU, "lstm": nn.LSTM}[config.cell]
         dropout = config.dropout if config.layers > 1 else 0.0  # between layers
@@ -85,9 +82,8 @@ class RecurrentSeq2Seq(Seq2Seq):
             dropout=dropout,
         )
         # A hybrid's mask and position are those of its self-attention
-        attention = config.attention
-        if config.kind == "hybrid":
-            attention = cross_config(config.attention)
+        own = config.kind != "hybrid"
+        attention = config.attention if own else cross_config(config.attention)
         self.attention: Any = None if attention is None else Attention(attention)
         self.readout = (
             nn.Linear(3 * size, 2 * size) if feeding == "bahdanau" else nn.Linear(2 * size, size)
@@ -308,14 +304,13 @@ class Hierarchical(Model):
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         """ConfigError for a task that is no classification of tokens, or has no mark at the end of a sentence."""
-        super().__init__()
-        check_shape(config, shape, ("tokens",), ("label",))
+        super().__init__(config, shape, ("tokens",), ("label",))
         refuse_if(
             not shape.sentence_end,
             "kind = hierarchical reads a document sentence by sentence, and this task has no token "
             "that ends a sentence; take kind = classifier.",
         )
-        self.config, self.sentence_end = config, shape.sentence_end
+        self.sentence_end = shape.sentence_end
         self.source = source_embedding(config, shape)
         self.words, self.sentences = Level(config), Level(config)
         self.output, self.dropout = (

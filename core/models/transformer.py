@@ -25,7 +25,6 @@ from core.models.base import (
     Seq2Seq,
     Shape,
     TokenEmbedding,
-    check_shape,
     concatenate,
     gather_positions,
     gather_rows,
@@ -423,7 +422,6 @@ class DecoderState:
 class CausalStack(Seq2Seq):
     """Decoder layers and the logits over them: what an encoder–decoder and a decoder-only model share."""
 
-    config: ModelConfig
     target: TokenEmbedding
 
     def add_layers(self, config: ModelConfig, shape: Shape, cross: bool) -> None:
@@ -470,9 +468,7 @@ class TransformerSeq2Seq(CausalStack):
     """An encoder, and a decoder with cross-attention; over the patches of a picture it is image-to-text."""
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
-        super().__init__()
-        check_shape(config, shape, ("tokens", "patches"), ("tokens",))
-        self.config = config
+        super().__init__(config, shape, ("tokens", "patches"), ("tokens",))
         self.source = source_embedding(config, shape)
         self.source_places = Positions(config, shape.longest)
         self.encoder = Encoder(config)
@@ -532,9 +528,7 @@ class Decoder(CausalStack):
     one_length = True
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
-        super().__init__()
-        check_shape(config, shape, ("tokens", "patches"), ("tokens",))
-        self.config = config
+        super().__init__(config, shape, ("tokens", "patches"), ("tokens",))
         self.target = TokenEmbedding(shape.target, config.d_model)
         self.source = self.target if shape.one_vocabulary else source_embedding(config, shape)
         self.places = Positions(config, 2 * shape.longest)
@@ -612,9 +606,7 @@ class Classifier(Model):
     """
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
-        super().__init__()
-        check_shape(config, shape, ("tokens", "features", "patches"), ("label",))
-        self.config = config
+        super().__init__(config, shape, ("tokens", "features", "patches"), ("label",))
         self.source, self.places = (
             source_embedding(config, shape),
             Positions(config, shape.longest + 1),
@@ -655,9 +647,7 @@ class OneToken(Model):
     are 1, whatever q and k are, and the model is a feed-forward network."""
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
-        super().__init__()
-        check_shape(config, shape, ("features",), ("label",))
-        self.config = config
+        super().__init__(config, shape, ("features",), ("label",))
         self.source, self.places = source_embedding(config, shape), Positions(config, 1)
         self.encoder, self.output = Encoder(config), nn.Linear(config.d_model, shape.target)
 
@@ -691,9 +681,8 @@ class Forecaster(Model):
     """
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
-        super().__init__()
-        check_shape(config, shape, ("series",), ("values",))
-        self.config, self.ahead = config, shape.target
+        super().__init__(config, shape, ("series",), ("values",))
+        self.ahead = shape.target
         self.source, self.places = (
             source_embedding(config, shape),
             Positions(config, shape.longest + shape.target),
