@@ -14,10 +14,8 @@ import torch
 from core.attention import ConfigError, heads_that_divide, one_thread
 from core.attention.positions import POSITIONS
 from core.interpret.trace import AttentionTrace, Kind
-from core.models import ModelConfig
-from core.models.base import STACKED
+from core.models import STACKED, DecoderLayer, EncoderLayer, ModelConfig, Residual
 from core.models.model_summary import Part, with_layers
-from core.models.transformer import DecoderLayer, EncoderLayer, Residual
 from core.pretrained import WRITER
 from core.pretrained.hf_conversion import load_lab_decoder
 from core.pretrained.model_inputs import text_of
@@ -35,7 +33,6 @@ from core.studies.transformer import (
 )
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.training.sweeps import SAME
-from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.glossary import explain_markdown
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import (
@@ -51,6 +48,7 @@ from dashboard.draw.page_views import (
 from dashboard.page import (
     HERE,
     Cell,
+    Curve,
     Fields,
     Ink,
     Move,
@@ -63,6 +61,7 @@ from dashboard.page import (
     add_script,
     attention_import,
     attention_view,
+    begin_before_title,
     byte_size,
     cached,
     caption,
@@ -72,6 +71,7 @@ from dashboard.page import (
     fact,
     fragment,
     is_new,
+    legend,
     link_value,
     number,
     one_of,
@@ -90,6 +90,7 @@ from dashboard.page import (
     shown_errors,
     source_of,
     sources,
+    step_chart,
     table,
     take_link,
     theme,
@@ -99,7 +100,6 @@ from dashboard.page import (
     write_linked,
     write_start,
 )
-from dashboard.ui.export import begin_before_title
 from dashboard.ui.mechanism import keep_heads, note_heads
 from dashboard.ui.model_picker import note_unknown_words
 from dashboard.ui.run_setup import pattern_label, published

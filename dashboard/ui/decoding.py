@@ -31,10 +31,10 @@ from dashboard.page import (
     draw_chart,
     number,
     shorten,
+    sources as sources_panel,
     table,
     theme,
 )
-from dashboard.ui.panels import sources as sources_panel
 
 # The table of outputs and the equation of one step, which Decode and Generate share.
 
