@@ -609,11 +609,15 @@ QUICK = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "OMP_NUM_THREADS": "1",
 }
-# Speaks, and slows training down while there is a file, so that nodes and drivers can be killed meanwhile.
-PLUGIN = """import os, sys, time
+# Speaks, and slows training down while there is a file, so that nodes and drivers can be killed meanwhile: after the
+# first steps of a process so much that no run ends before a slow machine has noticed what was killed.
+PLUGIN = """import itertools, os, sys, time
 from torch.optim.optimizer import register_optimizer_step_post_hook
 print('A plug-in is here.', file=sys.stderr)
-register_optimizer_step_post_hook(lambda *_: os.path.exists(os.environ['SLOW']) and time.sleep(0.1))
+steps = itertools.count()
+register_optimizer_step_post_hook(
+    lambda *_: os.path.exists(os.environ['SLOW']) and time.sleep(0.1 if next(steps) < 25 else 0.5)
+)
 """
 NODE = {
     "num_gpus": 1,
