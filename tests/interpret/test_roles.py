@@ -337,7 +337,7 @@ def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
     # Of rows that are as clear that of the longest words, of which eight letters count, and no piece
     words, back = "<s> fox elephant crocodile alligator lion ##s", np.eye(7, k=-1)
     for back[3, 2], query in ((0.951, 3), (0.949, 4)):
-        made = [reading(words, back[None, None])]
+        made = [reading(words, back[None, None] / 2)]
         assert clearest_example(made, "self", BY_KEY["previous"], 0, 0).query == query
 
 
