@@ -409,10 +409,6 @@ def store_controls(controls: study.Comparison) -> None:
     )
 
 
-def heads_of(d_model: int) -> list[int]:
-    return [heads for heads in heads_that_divide(d_model) if heads <= MAX_HEADS]
-
-
 # The widgets: where queries and keys come from, which mechanisms in which order, and whose difference.
 
 
@@ -469,13 +465,16 @@ WIDGETS = Fields(
         "d_model",
         lambda values: sorted({*WIDTHS, values.now.d_model}),
         lambda values: values.now.d_model,
-        also=OF_PAGE | keep_heads("compare:d_model", "compare:heads:{}".format, heads_of),
+        also=OF_PAGE
+        | keep_heads(
+            "compare:d_model", "compare:heads:{}".format, partial(heads_that_divide, most=MAX_HEADS)
+        ),
         help="How many numbers the vector of each token has.",
     ),
     num_heads=Select(
         "Heads",
-        lambda values: heads_of(values.d_model),
-        lambda values: max(n for n in heads_of(values.d_model) if n <= values.now.num_heads),
+        lambda values: heads_that_divide(values.d_model, MAX_HEADS),
+        lambda values: heads_that_divide(values.d_model, values.now.num_heads)[-1],
         key=lambda values: f"heads:{values.d_model}",
         also=OF_PAGE,
         help="How many heads the layer has; the number divides d_model.",

@@ -92,7 +92,7 @@ MAX_HEADS, MAX_TOKENS = 8, 32
 
 def heads_that_fit(idea: str, d_model: int) -> list[int]:
     """The numbers of heads that divide d_model; for two maps a head, those whose heads have two whole halves."""
-    fits = [heads for heads in heads_that_divide(d_model) if heads <= MAX_HEADS]
+    fits = heads_that_divide(d_model, MAX_HEADS)
     even = [heads for heads in fits if d_model // heads % 2 == 0]
     return even or fits if idea == "subtract" else fits
 

@@ -1093,8 +1093,7 @@ def resize(name: str, key: str, base: RunConfig, before: dict[str, int]) -> None
     fit_heads(f"{name}:d_model", width, f"{name}:heads:{width}", heads_of)
 
 
-def heads_of(d_model: int) -> list[int]:
-    return [heads for heads in heads_that_divide(d_model) if heads <= MAX_HEADS_ON_OFFER]
+heads_of = partial(heads_that_divide, most=MAX_HEADS_ON_OFFER)
 
 
 def nearest_heads(d_model: int, most: int) -> int:

@@ -128,10 +128,7 @@ BLOCKS_OF = (
 )
 
 
-def heads_of(d_model: int) -> list[int]:
-    return [heads for heads in heads_that_divide(d_model) if heads <= 8]
-
-
+heads_of = partial(heads_that_divide, most=8)
 FIELDS = Fields(
     "transformer",
     text=Text(
