@@ -37,8 +37,11 @@ from core.studies.why import (
     sentence,
     training_label,
 )
-from core.training.evaluate import Prediction, Record
-from core.training.seed_stats import SeedStats
+from core.training import (
+    Prediction,
+    Record,
+    SeedStats,
+)
 from dashboard.draw.tables import RIGHT, html_table, marked, missing, wrong_tokens
 from dashboard.page import (
     CATEGORIES,

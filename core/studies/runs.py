@@ -28,16 +28,19 @@ from core.runs.sweeps import MEASURES as SWEEP_MEASURES, Outcome, Sweep, sweep_c
 from core.studies.decode import Checkpoint
 from core.tasks import Example, Task, task_of
 from core.training import (
+    Cell,
     Record,
     RunConfig,
     SourceMaps,
+    SweepConfig,
     axis_tokens,
     best_head,
+    name_of,
     source_maps,
+    value_text,
     watched_examples,
 )
 from core.training.seed_stats import Comparison, Line, SeedStats, line, seed_stats
-from core.training.sweeps import Cell, SweepConfig, name_of, value_text
 
 Value = Callable[[Record], float | None]
 
