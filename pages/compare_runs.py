@@ -34,6 +34,7 @@ from dashboard.page import (
     fact,
     forget_other_runs,
     link_value,
+    lower_name,
     multiples,
     number,
     one_of,
@@ -430,7 +431,7 @@ def fact_text(sides: Sequence[compute.ComparedRun], measure: compute.Measure, st
     at_step = ", ".join(
         f"**{value}** for {plain(side.name)}" for side, value in zip(sides, by_step, strict=True)
     )
-    name = measure.name if measure.key in scores else f"{measure.name[0].lower()}{measure.name[1:]}"
+    name = lower_name(measure.name)
     return (
         f"At step :primary[**{step:,}**], {name}: {at_step}. After {duration(seconds)} of training, it is "
         f"{', '.join(by_time[:-1])} and {by_time[-1]}, in that order."

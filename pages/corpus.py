@@ -114,6 +114,7 @@ from dashboard.page import (
     layer,
     link_value,
     literal,
+    lower_name,
     measure_with_progress,
     number,
     percent,
@@ -791,7 +792,7 @@ def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
     half = float(corpus.interval(measure.key)[head])
     within = f" ± {number(half)}" if np.isfinite(half) else ""
     if role is None:
-        subject = f"its {in_sentence(measure)}"
+        subject = f"its {lower_name(measure.name)}"
     elif role.targets is None:
         subject = "the share of its keys that it uses"
     else:
@@ -814,14 +815,6 @@ def spread_text(measurement: Measurement, measure: Measure, head: Head) -> str:
     return (
         f"{most} The role of {name} is {ROLES[index].name.lower()}: {number(score)} over {scores.rows[index]:,} rows, where "
         f"{baseline} would give {number(chance)}."
-    )
-
-
-def in_sentence(measure: Measure) -> str:
-    return (
-        measure.name
-        if measure.name[:2].isupper()
-        else f"{measure.name[0].lower()}{measure.name[1:]}"
     )
 
 
@@ -1026,7 +1019,7 @@ def _draw(measurement: Measurement, controls: Values) -> None:
             st,
             histogram(values, chosen.measure, f"{noun}s", theme()),
             key=key("histogram"),
-            alt=f"How many {noun}s have which {in_sentence(chosen.measure)} in {name}",
+            alt=f"How many {noun}s have which {lower_name(chosen.measure.name)} in {name}",
             heading=f"{chosen.measure.name} of {name} in every {noun}",
         )
         fact(about(fact_text(measurement, chosen.measure, chosen.head), noun))
@@ -1112,7 +1105,7 @@ def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
         *split_data(titles_as_marks(spec, Ink.of(theme()))),
         key=key("scatter"),
         alt="Every head as a point of two measures",
-        heading=f"{controls.y.name} and {in_sentence(controls.x)} of every head, the mean over {controls.noun}s",
+        heading=f"{controls.y.name} and {lower_name(controls.x.name)} of every head, the mean over {controls.noun}s",
         selection_mode="head",
         on_select=pick,
     )

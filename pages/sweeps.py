@@ -79,6 +79,7 @@ from dashboard.page import (
     field_error,
     flash_errors,
     lines,
+    lower_name,
     number,
     paragraph,
     placeholder,
@@ -1014,7 +1015,7 @@ def _figures(data: SweepData, measure: str, over: str, final: DeltaGenerator) ->
         draw_chart(
             final,
             seeds(
-                f"Final value of every seed: {name if name[:2].isupper() else name[0].lower() + name[1:]}",
+                f"Final value of every seed: {lower_name(name)}",
                 data.names,
                 ends,
                 scale,
