@@ -315,9 +315,8 @@ class RealBlocks:
     def of(cls, block: ScoreBlock, size: int) -> RealBlocks:
         """The blocks of all keys, as this rectangle's queries meet them."""
         keys, device = block.num_keys, block.i.device
-        real = block.real
-        if real is None:
-            real = torch.ones(1, keys, dtype=torch.bool, device=device)
+        every = torch.ones(1, keys, dtype=torch.bool, device=device)
+        real = every if block.real is None else block.real
         ranks = real.cumsum(-1)  # from 1
         order = real.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
         count = (keys + size - 1) // size
@@ -354,7 +353,7 @@ class RealBlocks:
 
 
 class BlockIndexer(Indexer):
-    """The keys of the `blocks` blocks that score highest, and those of the own unfinished block.
+    """The keys of the `count` blocks that score highest, and those of the own unfinished block.
 
     Blocks compete once all of their keys have been read. The choice has no gradient. `loss` trains the indexer's maps:
     the softmax of its scores is to be the weight that attention to all keys gives to each of these blocks.
@@ -362,9 +361,9 @@ class BlockIndexer(Indexer):
 
     groups = 1  # choices for each query; each is that of as many heads
 
-    def __init__(self, config: LayerConfig, heads: int, size: int, blocks: int, dim: int) -> None:
+    def __init__(self, config: LayerConfig, heads: int, size: int, count: int, dim: int) -> None:
         super().__init__()
-        self.heads, self.size, self.blocks, self.scale = heads, size, blocks, dim**-0.5
+        self.heads, self.size, self.count, self.scale = heads, size, count, dim**-0.5
         self.query = nn.Linear(config.d_model, heads * dim, False)
         self.key = nn.Linear(config.d_model, dim, False)
 
@@ -378,11 +377,6 @@ class BlockIndexer(Indexer):
             block.num_heads // self.groups if self.groups > 1 else 1, dim=1
         )
         return shown & causal(block)
-
-    @property
-    def count(self) -> int:
-        """How many blocks are chosen beside those that always are."""
-        return self.blocks
 
     def candidates(self, layout: RealBlocks) -> tuple[Tensor, Tensor]:
         """The blocks that compete for each query, and those that it always attends to, (B or 1, 1, T, N)."""
@@ -421,13 +415,9 @@ class BlockMaxima(BlockIndexer):
     def __init__(
         self, config: LayerConfig, size: int, blocks: int, local: int, dim: int, share: float
     ) -> None:
-        super().__init__(config, config.kv_heads, size, blocks, dim)
+        super().__init__(config, config.kv_heads, size, max(0, blocks - local), dim)
         self.groups, self.local, self.share = config.kv_heads, local, share
         self.query_norm, self.key_norm = nn.RMSNorm(dim, EPSILON), nn.RMSNorm(dim, EPSILON)
-
-    @property
-    def count(self) -> int:
-        return max(0, self.blocks - self.local)
 
     def candidates(self, layout: RealBlocks) -> tuple[Tensor, Tensor]:
         own = (layout.seen - 1).div(self.size, rounding_mode="floor")

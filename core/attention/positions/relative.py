@@ -33,8 +33,7 @@ def sinusoids(
 
     Angles are in fp64, which large positions need; the table has the dtype of the positions.
     """
-    frequencies = plain_frequencies(base, dim).to(positions.device)
-    angle = positions.double()[:, None] * frequencies  # (T, ceil(dim / 2))
+    angle = positions.double()[:, None] * plain_frequencies(base, dim).to(positions.device)
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)[:, :dim].to(positions.dtype)
 
 
