@@ -65,7 +65,7 @@ def test_the_site_reads_on_any_screen_alone(tmp_path, browser):
     page.on("request", lambda request: requests.append(request.url))
     page.on("requestfailed", lambda request: faults.append(request.url))
     page.on("pageerror", lambda error: faults.append(str(error)))
-    names = ("write-a-plugin", "guides/student", "catalogue/score", "api/attention", "index")
+    names = ("write-a-plugin", "guides/student", "catalogue/score", "api/tasks", "index")
     for name, scheme in zip(names, cycle(("light", "dark"))):
         page.set_viewport_size({"width": 390, "height": 844})
         page.emulate_media(color_scheme=scheme)
@@ -116,7 +116,7 @@ def assert_formulas_are_drawn_and_names_documented(site: Path) -> None:
     named = set(re.findall(r'id="core\.attention\.(?:\w+\.)*(\w+)"', text))
     assert {
         name for name in attention.__all__ if getattr(getattr(attention, name), "__doc__", None)
-    } - {"AXES", "PRESETS"} <= named
+    } - {"AXES", "LAYER_PATTERNS", "OF_QUERIES", "PRESETS"} <= named
 
 
 # Files opened without a network: a trace, whose heads are picked, read and pinned, and each page with its views.
