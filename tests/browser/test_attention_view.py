@@ -166,12 +166,6 @@ def test_the_grid_of_144_heads_is_drawn_at_once(open_view):
     assert 0 < float(data(open_view("grid", size=512))["drawMs"]) < 3000
 
 
-def test_maps_of_512_tokens_are_read(board):
-    shown = board("four", size=512)
-    hover_tile(shown, 0, 300, 41)
-    assert values(shown)[0] == pytest.approx(weights(1, 6, 512)[0, 0, 300, 41], abs=2e-5)
-
-
 def test_tokens_are_never_html_signed_maps_hold_negatives_and_views_of_the_same_tokens_share_the_crosshair(
     open_view, page
 ):

@@ -11,7 +11,6 @@ from tests.browser.helpers import (
     box_of,
     cell,
     choose,
-    click_at,
     drag,
     enter,
     open_page,
@@ -98,15 +97,7 @@ def test_cells_are_drawn_by_a_click_a_drag_keys_and_a_typed_rule_and_the_numbers
     expect(page.locator(BOARD)).to_have_attribute("data-cells", "4x4:8.c.a.9")
 
 
-# Scores and Normalizers in a real browser: pictures at once, a pin that moves the equation, typed scores.
-
-
-def test_a_pinned_cell_moves_the_equation(page):
-    open_page(page, "scores", "canvas")
-    equation = page.locator(".katex-mathml")
-    before = equation.last.text_content()
-    click_at(page.locator("canvas:visible").nth(1), 0.95, 0.95)
-    expect(equation.last).not_to_have_text(before)
+# Normalizers in a real browser: pictures at once, typed scores.
 
 
 def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
