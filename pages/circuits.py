@@ -83,6 +83,7 @@ from dashboard.page import (
     pressed_point,
     quoted,
     room,
+    settings_panel,
     signed,
     source_of,
     sources,
@@ -799,7 +800,7 @@ def _of_token(controls: Values, circuits: Circuits, circuit: str) -> None:
 def _page_head(controls: Values, circuits: Circuits) -> None:
     head, study = controls.head, partial(study_of, given=WEIGHTS)
     values = study(singular_values, controls.ref, head)
-    with st.expander("Its strongest directions"):
+    with settings_panel("Its strongest directions"):
         for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
             with column:
                 draw_chart(

@@ -74,6 +74,7 @@ from dashboard.page import (
     read_linked,
     room,
     series_encoding,
+    settings_panel,
     settle_pin,
     shared,
     signed,
@@ -327,7 +328,7 @@ def heads_fact(
     without, target, then = alone[first], target_text(baseline), ""
     if without.id not in (None, baseline.id) and baseline.is_top:
         (word,) = display_names(baseline.pretrained, baseline.answer, [without.id])
-        then = f" the model answers **{plain(word)}** instead of **{plain(baseline.word)}**."
+        then = f" the model answers **{plain(word)}** instead of **{plain(baseline.word or '')}**."
         target = target.replace("the ", "The ", 1)
     if baseline.quantity == "logit":
         target = target.replace("logit of", "logit (score before the softmax) of", 1)
@@ -518,7 +519,7 @@ LAYER = "all"  # the column of whole layers
 def panel(label: str, opened: bool) -> Any:
     """An expander of what comes after the first sight; open from a link that points into it."""
     name = f"evidence:open:{label}"
-    return st.expander(label, expanded=st.session_state.setdefault(name, opened))
+    return settings_panel(label, opened=st.session_state.setdefault(name, opened))
 
 
 Answers = Mapping[int | None, Mapping[str, float]]  # values by WAYS

@@ -271,9 +271,9 @@ def lazy_panel(label: str, key: str | None, into: Any = st) -> Any:
     return into.expander(label, on_change="rerun", key=key)
 
 
-def settings_panel(label: str, key: str | None = None) -> Any:
-    """An expander of controls: they run while it is closed, too, as the link holds their values."""
-    return st.expander(label, key=key)
+def settings_panel(label: str, key: str | None = None, opened: bool = False) -> Any:
+    """An expander of controls or of what a link may open: it runs while it is closed, too."""
+    return st.expander(label, opened, key=key)
 
 
 def placeholder(text: str, height: int = 420) -> None:
