@@ -15,11 +15,10 @@ from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.config import example, needs
 
 C = 24
-# with symbolic lengths it costs more than it saves
-torch._dynamo.config.fake_tensor_cache_enabled = False
-# nobody reads where a node comes from, how fast its guards are, nor waits for memory
+# with symbolic lengths the cache costs more than it saves; memory is not short
+torch._dynamo.config.fake_tensor_cache_enabled = torch._dynamo.config.run_gc_after_compile = False
+# nobody reads where a node comes from, nor how fast its guards are
 torch.fx.config.do_not_emit_stack_traces = True
-torch._dynamo.config.run_gc_after_compile = False
 torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0
 normalizers.MAX_STEPS = 4  # a graph takes every step of entmax, and the same ones without a graph
 JOINED = {"mask": "or", "position": "and"}  # how several of one axis stand in one row

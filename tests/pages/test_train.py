@@ -337,15 +337,14 @@ def controls_of(**state) -> tuple[Any, AppTest]:
 def test_every_task_and_model_asks_for_its_recipe_and_draws_every_option(task):
     for kind in make_task(TaskConfig.of(task)).recommended:
         name, base = f"train:{task}:{kind}", recommended(make_task(TaskConfig.of(task)), kind)
-        panels = {f"{name}:sizes": task == "reverse", f"{name}:training": task == "reverse"}
+        panels = dict.fromkeys((f"{name}:sizes", f"{name}:training"), task == "reverse")
         config, app = controls_of(**{"train:task": task, f"train:{task}:kind": kind}, **panels)
         assert not app.error and config == base
         if task == "reverse":
-            widgets = (app.slider, app.number_input, app.selectbox, app.toggle)
-            drawn = {element.key for group in widgets for element in group}
-            groups = train.of_training(base, "pairs")
-            params = [*train.of_model(base.model), *(p for group in groups.values() for p in group)]
-            assert {train.setting_key(name, param) for param in params} <= drawn
+            groups = train.of_training(base, "pairs").values()
+            params = [*train.of_model(base.model), *(param for group in groups for param in group)]
+            widgets = (*app.slider, *app.number_input, *app.selectbox, *app.toggle)
+            assert {train.setting_key(name, one) for one in params} <= {one.key for one in widgets}
 
 
 def test_what_is_chosen_in_a_popover_is_asked_for_when_it_is_closed():
