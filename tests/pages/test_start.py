@@ -243,7 +243,7 @@ ORACLES: tuple[Callable[[Drawn], float], ...] = (
     lambda one: numbers(one.text)[0] ** 2 / numbers(one.text)[1],
     lambda one: numbers(one.text)[0] - numbers(one.text)[1],
     unmasked,
-    lambda one: 3 * numbers(one.text)[0],
+    lambda one: 2 * numbers(one.text)[0],
     lambda one: int(np.argmax([head[::-1].trace() for head in one.maps[0]])),  # type: ignore[index]
     lambda one: 2 * math.prod(numbers(one.text)) / 16,  # but for the query heads
 )
