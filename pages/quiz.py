@@ -1,5 +1,7 @@
 """Quiz: eight questions about the path, with numbers drawn anew; the end of the tour, and what each stop showed."""
 
+import secrets
+
 import streamlit as st
 
 from core.studies.questions import Drawn, left_out, quiz
@@ -25,6 +27,7 @@ from dashboard.ui.bars import RECAP, STOPS
 key = "quiz:{}".format  # a widget's key, which is also its name in the link
 SEED, ANSWERS, AT, WITHOUT = key("seed"), key("answers"), key("at"), key("without")
 COUNT, OPTIONS, MAX_SEED = 8, 4, 999
+NEXT = ("compare", "pretrained", "train")  # the pages that are offered after eight right answers
 
 
 def given(text: str) -> str:
@@ -40,13 +43,19 @@ def page() -> None:
     details("What each stop of the path showed", recap, RECAP)
 
 
+def new_seed() -> int:
+    return secrets.randbelow(MAX_SEED + 1)
+
+
 @fragment
 def answer_questions() -> None:
-    link_value(SEED, 0, between(0, MAX_SEED, int))
+    state = st.session_state
+    # A link with answers and no seed was written when the first seed was always 0.
+    state.setdefault(SEED, 0 if ANSWERS in st.query_params else new_seed())
+    link_value(SEED, state[SEED], between(0, MAX_SEED, int), always=True)
     link_value(ANSWERS, "", given)
     link_value(AT, 0, between(0, COUNT, int))
-    state = st.session_state
-    seed, answers = state.setdefault(SEED, 0), state.setdefault(ANSWERS, "")
+    seed, answers = state[SEED], state.setdefault(ANSWERS, "")
     at = min(state.setdefault(AT, 0), len(answers))  # one opens once those before it are answered
     if not answers:
         state[WITHOUT] = left_out(sync_visits())
@@ -70,12 +79,13 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
             reads=READS["cross"],
         )
     answered = at < len(answers)
+    own = int(answers[at]) if answered else None
     name = key(f"{seed}:{at}")
     st.pills(
         "Your answer",
         range(OPTIONS),
-        default=int(answers[at]) if answered else None,
-        format_func=question.options.__getitem__,
+        default=own,
+        format_func=lambda option: marked(question, option, own),
         key=name,
         label_visibility="collapsed",
         disabled=answered,
@@ -83,9 +93,7 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
         args=(name,),
     )
     if answered:
-        fact(
-            f"**{'Right.' if int(answers[at]) == question.answer else 'Not right.'}** {question.why}"
-        )
+        fact(f"**{'Right.' if own == question.answer else 'Not right.'}** {question.why}")
         st.button(
             "Next question" if at + 1 < COUNT else "Your result",
             key=key("next"),
@@ -94,6 +102,15 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
             on_click=begin,
             args=(seed, answers, at + 1),
         )
+
+
+def marked(question: Drawn, option: int, own: int | None) -> str:
+    """An option; once one is picked, the right one and one's own say so."""
+    text = question.options[option]
+    if own is None or option not in (own, question.answer):
+        return text
+    sign = "✓" if option == question.answer else "✕"
+    return f":primary[**{sign} {text}{' · yours' if option == own else ''}**]"
 
 
 def take(name: str) -> None:
@@ -111,9 +128,13 @@ def result(drawn: tuple[Drawn, ...], answers: str) -> None:
         for question, answer in zip(drawn, answers, strict=True)
         if int(answer) != question.answer
     ]
-    fact(f"**{COUNT - len(wrong)} of {COUNT}** answers are right.")
-    if wrong:
-        st.markdown("**What to see again**")
+    fact(
+        f"**{COUNT - len(wrong)} of {COUNT}** answers are right{'' if wrong else ': you can follow attention by hand'}."
+    )
+    st.markdown("**What to see again**" if wrong else "**What to do next**")
+    for name in () if wrong else NEXT:
+        step = step_of(name)
+        st.page_link(step.page(), label=step.invite, icon=step.icon)
     for question in wrong:
         step = step_of(question.page)
         st.page_link(step.page(), label=step.title, icon=step.icon)
@@ -123,7 +144,7 @@ def result(drawn: tuple[Drawn, ...], answers: str) -> None:
         key=key("again"),
         icon=":material/shuffle:",
         on_click=begin,
-        args=((st.session_state[SEED] + 1) % (MAX_SEED + 1), "", 0),
+        args=(new_seed(), "", 0),
     )
 
 

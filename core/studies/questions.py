@@ -317,6 +317,15 @@ def make_question(
     return Drawn(page, text, tuple(options), options.index(right), why, maps)
 
 
+def apart(right: float, mistakes: Iterable[float], least: float) -> list[str]:
+    """The first three mistakes that stand at least so far from the right number and from each other, as options."""
+    options = [right]
+    for mistake in mistakes:
+        if all(abs(mistake - option) >= least for option in options):
+            options.append(mistake)
+    return [f"{option:.2f}" for option in options[1:4]]
+
+
 def listed(values: list[float] | list[int]) -> str:
     return f"({', '.join(f'{value:g}' for value in values)})"
 
@@ -352,16 +361,17 @@ def score(rng: random.Random) -> Drawn | None:
 
 def weight(rng: random.Random) -> Drawn | None:
     first, second = (rng.randint(1, 8) / 2 for _ in range(2))
+    if first == second:
+        return None
     right, other = torch.tensor([first, second]).softmax(-1).tolist()
+    alone = torch.tensor(first).sigmoid().item()
     return make_question(
         rng,
         "one_query",
         f"Two keys have the scores {first:g} and {second:g}. Which weight does the softmax give to the first?",
         f"{right:.2f}",
-        (
-            f"{first / (first + second):.2f}",
-            f"{other:.2f}",
-            f"{first**2 / (first**2 + second**2):.2f}",
+        apart(
+            right, (first / (first + second), other, 0.5, alone, 0.9, 0.75, 0.25, 0.65, 0.35), 0.1
         ),
         f"e^{first:g} / (e^{first:g} + e^{second:g}) = {right:.2f}: only the difference, {abs(first - second):g}, counts.",
     )
@@ -375,8 +385,8 @@ def projection(rng: random.Random) -> Drawn | None:
     return make_question(
         rng,
         "heads",
-        f"Attention with d_model = {size} has {heads} heads. How many parameters does W_q have for one head, "
-        "without a bias?",
+        f"Attention reads vectors of {size} numbers (d_model = {size}) with {heads} heads. How many parameters does W_q "
+        "have for one head, without a bias?",
         f"{right:,}",
         (f"{every:,}", f"{head**2:,}", f"{3 * every:,}"),
         f"Each head has D = {size} / {heads} = {head}, and its part of W_q is {size} × {head} = {right:,}.",
@@ -418,10 +428,17 @@ def causal(rng: random.Random) -> Drawn | None:
         f"Without a mask, *{WORDS[asks]}* gives the words of *{' '.join(WORDS)}* the weights "
         f"{', '.join(f'{each:.2f}' for each in before)}. Which does *{WORDS[key]}* get with a causal mask?",
         f"{after[key]:.2f}",
-        (
-            f"{before[key]:.2f}",
-            f"{before[key] + before[-1]:.2f}",
-            f"{before[key] + before[-1] / len(scores[:-1]):.2f}",
+        apart(
+            after[key],
+            (
+                before[key],
+                before[key] + before[-1],
+                before[key] + before[-1] / len(after),
+                0.0,
+                before[-1],
+                1.0,
+            ),
+            0.05,
         ),
         f"The mask hides “{WORDS[-1]}”, which comes later, before the softmax: {before[key]:.2f} / (1 − "
         f"{before[-1]:.2f}) = {after[key]:.2f}, and the others grow by the same factor.",
@@ -464,7 +481,7 @@ def reversing(rng: random.Random) -> Drawn | None:
         heads.pop(best),
         tuple(heads),
         f"Head {best} puts {along[best]:.2f} of its weight on the anti-diagonal, the letter that comes next in "
-        f"reverse; even attention would put {1 / size:.2f}.",
+        f"reverse; attention spread evenly over the letters would put {1 / size:.2f} there.",
         (weights, letters[::-1], letters),
     )
 

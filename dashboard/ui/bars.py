@@ -437,7 +437,7 @@ STOPS = (
     Stop(
         "train",
         "This model learned to reverse letters: an anti-diagonal. Press **Train** to watch one.",
-        "Training forms the weights: the map of reversing is an anti-diagonal.",
+        "Training forms the weights: a map that was even at first shows what the task needs.",
     ),
 )
 

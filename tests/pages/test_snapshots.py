@@ -49,7 +49,10 @@ FOR_A_RUN = (
     "why",
 )  # pages whose controls are those of the next run
 STILL = ("cache:form",)  # which moves the sentence for other models than the first
-OPENED = {"transformer": {"run": "seeded"}}  # the links of pages that open without their fields
+OPENED = {
+    "transformer": {"run": "seeded"},
+    "quiz": {"quiz:seed": "0"},
+}  # the links of pages that open without their fields
 
 
 def another(field: Field, value: Any) -> tuple[str, Any] | None:
