@@ -108,6 +108,7 @@ from dashboard.draw.formats import (
     rounded,
     rule,
     score,
+    share_text,
     shorten,
     signed,
 )

@@ -84,6 +84,7 @@ from dashboard.page import (
     quoted,
     room,
     settings_panel,
+    share_text,
     signed,
     source_of,
     sources,
@@ -665,7 +666,7 @@ def _circuits(ref: ModelRef) -> None:
                 f"After “{plain(one.texts[0])}” the model predicts “{plain(one.answer)}”, after "
                 f"“{plain(one.texts[1])}” it predicts “{plain(one.other)}”. Put back alone, "
                 f"**{plain(circuits.name(one.head))}** brings back {percent(one.effect)} of the difference. It "
-                f"puts {number(one.weight)} of its weight on “{plain(one.key)}”, and directly adds "
+                f"puts {share_text(one.weight)} of its weight on “{plain(one.key)}”, and directly adds "
                 f"{signed(one.adds[0])} to {answers}; in the second text it adds {signed(one.adds[1])}."
             )
         paragraph(" ".join(lines))

@@ -64,6 +64,7 @@ from dashboard.page import (
     read_linked,
     room,
     rule,
+    share_text,
     shared,
     source_of,
     source_panel,
@@ -196,7 +197,7 @@ def _of_cell(
         return f"{query} cannot attend to {key} in either."
     if any(masked):
         blind, weight = (name_a, before) if masked[0] else (name_b, now)
-        return f"{query} cannot attend to {key} under {plain(blind)}; under the other, it gives {key} {number(weight)}."
+        return f"{query} cannot attend to {key} under {plain(blind)}; under the other, it gives {key} {share_text(weight)}."
     if number(now) == number(before):
         return f"{query} gives {key} {number(now)} in both."
     prefers = [int(each.weights[i].argmax()) == j for each in (first, second)]

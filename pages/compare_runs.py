@@ -42,6 +42,7 @@ from dashboard.page import (
     plain,
     room,
     score,
+    share_text,
     source_of,
     source_panel,
     table,
@@ -408,7 +409,9 @@ def _results(side: compute.ComparedRun) -> list[str]:
             MISSING if (reached := last(value)) is None else write(reached)
             for _, value, write in VALUES
         ),
-        MISSING if weight is None or even is None else f"{number(weight)} (uniform {number(even)})",
+        MISSING
+        if weight is None or even is None
+        else f"{share_text(weight)} (uniform {number(even)})",
         MISSING if not speed else f"{speed:,.0f}",
     ]
 

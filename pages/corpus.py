@@ -125,6 +125,7 @@ from dashboard.page import (
     right_margin,
     series_encoding,
     shade,
+    share_text,
     signed,
     source_of,
     sources,
@@ -1172,7 +1173,7 @@ def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, t
         row, tokens, decile = example.row, example.row.line.tokens, ""
         if example.decile is not None:
             decile = f'<td style="{cell}">{round(10 * example.decile)}</td>'
-        note = f"{tokens[row.query]} → {tokens[row.key]} {number(float(row.weights[row.key]))}"
+        note = f"{tokens[row.query]} → {tokens[row.key]} {share_text(float(row.weights[row.key]))}"
         if not np.isnan(row.value) and measure.role is not None:
             note += f"; here {number(row.value)}"
         rows += (
@@ -1208,7 +1209,7 @@ def _tokens(row: MarkedRow, ink: Ink, theme: Theme) -> str:
             style += f";border-bottom:2px dashed {ink.text}"
         joined = index > first and word is not None and word == line.word[index - 1]
         parts += (
-            f'{"" if joined else " "}<span title="{number(weight)}" style="{style}">'
+            f'{"" if joined else " "}<span title="{share_text(weight)}" style="{style}">'
             f"{escape(line.tokens[index].removeprefix('##'))}</span>"
         )
     return f"{'… ' if first else ''}{parts.strip()}{' …' if last < len(line) else ''}"

@@ -76,6 +76,7 @@ from dashboard.page import (
     series_encoding,
     settings_panel,
     settle_pin,
+    share_text,
     shared,
     signed,
     sources,
@@ -371,11 +372,11 @@ def cell_fact(
 ) -> str:
     values = {name: float(each[row, column]) for name, each in measures.maps.items()}
     (query, key), weight, lengths = map(plain, pair), values["weights"], measures.lengths
-    text = f"In **{plain(head)}**, :primary[**{query}**] puts **{number(weight)}** of its weight on **{key}**"
+    text = f"In **{plain(head)}**, :primary[**{query}**] puts **{share_text(weight)}** of its weight on **{key}**"
     if lengths is not None and column < lengths.shape[1]:
         share = values["written"]
         but = "but only" if share < weight - 0.02 else "and"
-        text += f", {but} **{number(share)}** of what it writes comes from there"
+        text += f", {but} **{share_text(share)}** of what it writes comes from there"
         if abs(share - weight) > 0.02:
             text += (
                 f": v·W_O has length {number(float(lengths[row, column]))} there and "

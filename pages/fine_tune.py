@@ -64,6 +64,7 @@ from dashboard.page import (
     placeholder,
     plain,
     points,
+    share_text,
     sources,
     step_of,
     theme,
@@ -133,7 +134,7 @@ def gained(both: BeforeAfter, head: HeadChange) -> str:
     row, column = map(int, np.unravel_index((weights - before).argmax(), weights.shape))
     return (
         f"In head **{head.name}**, :primary[**{plain(now.queries[row])}**] now puts "
-        f"**{number(weights[row, column])}** of its weight on **{plain(now.keys[column])}**, "
+        f"**{share_text(weights[row, column])}** of its weight on **{plain(now.keys[column])}**, "
         f"{number(before[row, column])} before; {number(head.moved)} of the head's weight has moved to other tokens."
     )
 
@@ -793,7 +794,7 @@ def _readings(data: models.FineTuneData, text: str, maps: Any, timeline: Any) ->
             return None
         if traces is None:
             return None
-        shares = [f"{plain(name)} **{number(share)}**" for name, share in data.labels(text)[:4]]
+        shares = [f"{plain(name)} **{share_text(share)}**" for name, share in data.labels(text)[:4]]
         timeline.markdown(f":small[{' · '.join(shares)}]")
         (first, now), step = traces, data.records[-1].step
     kind = FIELDS.draw("kind", into=maps, kinds=now.kinds).kind or now.kinds[0]

@@ -68,6 +68,7 @@ from dashboard.page import (
     read_linked,
     read_pair,
     shade,
+    share_text,
     shorten,
     source_of,
     text_on,
@@ -321,13 +322,13 @@ def token_fact(logits: Tensor, token: int, names: Mapping[int, str], step: int) 
     first, second = shares.topk(2).indices.tolist()
     rank = int((shares > shares[token]).sum()) + 1
     other = second if rank == 1 else first
-    likely, chance = plain(names[other]), number(float(shares[other]))
+    likely, chance = plain(names[other]), share_text(float(shares[other]))
     more = (
         f"; the next most likely, “{likely}”, has {chance}."
         if rank == 1
         else f", its {ordinal(rank)} choice; its first is “{likely}”, with {chance}."
     )
-    return f"At step {step + 1} the model gives **{plain(names[token])}** {number(float(shares[token]))}{more}"
+    return f"At step {step + 1} the model gives **{plain(names[token])}** {share_text(float(shares[token]))}{more}"
 
 
 def ordinal(rank: int) -> str:

@@ -62,6 +62,7 @@ from dashboard.page import (
     read_start,
     room,
     seed_marks,
+    share_text,
     shared as shared_result,
     shown_errors,
     source_of,
@@ -299,15 +300,15 @@ def split_fact(
     row, column = cell
     words = f":primary[{plain(values.tokens[row])}]", f"“{plain(values.tokens[column])}”"
     weight = one.weights[0, row, column]
-    single = number(weight) if weight >= 0.0001 else "less than 0.0001"
+    single = share_text(weight)
     if many.heads == 1:
         return f"One head has one map: {words[0]} gives {words[1]} **{single}**."
     most, least = (
         pick(chosen, key=lambda head: many.weights[head, row, column]) for pick in (max, min)
     )
     return (
-        f"{words[0]} gives {words[1]} **{number(many.weights[most, row, column])}** in head {most} and "
-        f"**{number(many.weights[least, row, column])}** in head {least}. The same layer as one head gives {single}."
+        f"{words[0]} gives {words[1]} **{share_text(many.weights[most, row, column])}** in head {most} and "
+        f"**{share_text(many.weights[least, row, column])}** in head {least}. The same layer as one head gives {single}."
     )
 
 
@@ -326,7 +327,7 @@ def chosen_note(many: heads.Split) -> str:
 def jobs(many: heads.Split, tokens: Sequence[str]) -> str:
     """What MiniLM and a layer are, the column that most heads attend to, and the head that reads the token before."""
     first = many.weights.mean(1).argmax(1) == 0
-    share = number(many.weights[first, :, 0].mean()) if first.any() else "0"
+    share = share_text(many.weights[first, :, 0].mean()) if first.any() else "0"
     sentences = [
         f"The first column is {tokens[0]}, a token that MiniLM puts before every text. In "
         f"{int(first.sum())} of the {many.heads} heads it gets the largest share of any token, mean of all "
@@ -521,10 +522,10 @@ def trained_heads() -> None:
         f"**{percent(four.accuracy.mean)}**, with the same {four.parameters:,} parameters."
     )
     caption(
-        f"The one head gives “{before}” {number(shares[0])} and “{after}” {number(shares[1])}: it reads a mix of both "
-        "letters, which no longer says which of them came first. Of the four heads some read one letter alone. With a "
-        f"feed-forward network behind it, which can take apart a mix of unequal weights ({number(shares[2])} and "
-        f"{number(shares[3])}), one head names {percent(fed.accuracy.mean)}. One layer of attention of width "
+        f"The one head gives “{before}” {share_text(shares[0])} and “{after}” {share_text(shares[1])}: it reads a mix of "
+        "both letters, which no longer says which of them came first. Of the four heads some read one letter alone. With a "
+        f"feed-forward network behind it, which can take apart a mix of unequal weights ({share_text(shares[2])} and "
+        f"{share_text(shares[3])}), one head names {percent(fed.accuracy.mean)}. One layer of attention of width "
         f"{heads.TRAINED_WIDTH} and a linear layer, {heads.STEPS} steps on random letters, {heads.SEEDS} seeds, each "
         f"model at the best of {len(heads.RATES)} learning rates. Saved on {saved.date}, {saved.machine}.",
     )

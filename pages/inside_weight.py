@@ -58,6 +58,7 @@ from dashboard.page import (
     quoted,
     read_linked,
     settled,
+    share_text,
     sources,
     stores,
     text_tip,
@@ -225,7 +226,7 @@ def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
         f"{pair}: their signs agree in {int((one.products > 0).sum())} of {len(one.products)} dimensions, "
         f"and the {TELLING} {extreme} products sum to {number(share)}. The score, {number(one.score)}, is "
         f"{'the largest' if rank == 1 else f'number {rank}'} of {visible} and gives the weight "
-        f"**{number(one.weight)}**; uniform attention would give {number(1 / visible)}."
+        f"**{share_text(one.weight)}**; uniform attention would give {number(1 / visible)}."
     )
 
 

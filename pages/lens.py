@@ -87,6 +87,7 @@ from dashboard.page import (
     pressed_point,
     room,
     series_encoding,
+    share_text,
     signed,
     source_of,
     sources,
@@ -518,19 +519,19 @@ def decided(controls: Values, decision: study.Decision, words: Mapping[int, str]
         best = ranks.index(min(ranks))
         return (
             f"{start}is not the likeliest at the end: its rank is **{ranks[-1]:,}**, with a probability of "
-            f"**{number(shares[-1])}**. It comes closest after **{states[best]}**, as number "
+            f"**{share_text(shares[-1])}**. It comes closest after **{states[best]}**, as number "
             f"{ranks[best]:,}."
         )
-    last = f" there and **{number(shares[-1])}** at the end" if at < len(states) - 1 else ""
+    last = f" there and **{share_text(shares[-1])}** at the end" if at < len(states) - 1 else ""
     text = (
         f"{start}is the likeliest from **{states[at]}** on, with a probability of "
-        f"**{number(shares[at])}**{last}."
+        f"**{share_text(shares[at])}**{last}."
     )
     if at:
         before = plain(words[int(lens.top[at - 1, controls.position - lens.start, 0])])
         text += (
             f" After {states[at - 1]} it was number {ranks[at - 1]:,}, with "
-            f"{number(shares[at - 1])}, and **{before}** led."
+            f"{share_text(shares[at - 1])}, and **{before}** led."
         )
     if first is not None and first < at:
         text += f" It led once before, after {states[first]}."

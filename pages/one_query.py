@@ -86,6 +86,7 @@ from dashboard.page import (
     rule,
     series_encoding,
     settings_panel,
+    share_text,
     source_of,
     source_panel,
     theme,
@@ -951,7 +952,7 @@ def normalize_fact(reading: Reading, config: AttentionConfig, whys: dict[int, st
     parts = [
         [reading.name, "pick"],
         [" gives ", ""],
-        [number(reading.weights[i, best]), "strong"],
+        [share_text(reading.weights[i, best]), "strong"],
         [f" to {target}" + ("." if not target.endswith(".") else ""), ""],
     ]
     end, cost = "", float(reading.raw[i, top] * reading.scale - reading.scores[i, top])
@@ -981,7 +982,7 @@ def weighted_sum_fact(reading: Reading, config: AttentionConfig, whys: dict[int,
     i, lengths = reading.query, np.linalg.norm(reading.v, axis=1)
     most = int((np.abs(reading.weights[i]) * lengths).argmax())
     end = (
-        f". It takes most from {token_name(reading.keys[most])}: weight {number(reading.weights[i, most])} × a value "
+        f". It takes most from {token_name(reading.keys[most])}: weight {share_text(reading.weights[i, most])} × a value "
         f"of length {number(float(lengths[most]))}."
     )
     if reading.position_values is not None:

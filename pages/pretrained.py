@@ -50,6 +50,7 @@ from dashboard.page import (
     plain,
     read_pairs,
     reruns_alone,
+    share_text,
     shared,
     sources,
     title,
@@ -447,12 +448,12 @@ def head_fact(
     order = [int(j) for j in np.argsort(-weights, kind="stable")]
     first = order[0] if pinned is None else pinned
     also = "".join(
-        f" and {number(weights[j])} on {called(keys, j)}"
+        f" and {share_text(weights[j])} on {called(keys, j)}"
         for j in [j for j in order if j != first][:1]
     )
     return (
         f"In head **{trace.name((layer, head))}**, :primary[**{called(item.queries, row)}**] puts "
-        f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
+        f"**{share_text(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
         f"uniform attention would give each key {number(map_transform.even(item, row, head))}."
     )
 
@@ -488,7 +489,7 @@ def pins_fact(item: analysis.AttentionMap, head: int, pins: tuple[tuple[int, int
     if len(pins) < 2:
         return ""
     text = "; ".join(
-        f"{called(item.queries, i)} → {called(item.keys, j)} **{number(item.weights[head, i, j])}**"
+        f"{called(item.queries, i)} → {called(item.keys, j)} **{share_text(item.weights[head, i, j])}**"
         for i, j in reversed(pins[:-1])
     )
     return f"Also pinned: {text}."
@@ -508,7 +509,7 @@ def all_heads_fact(view_: map_transform.TraceView) -> str:
         )
         return (
             f"Of all heads, {view_.trace.name((layer, head))} attends most to the previous token, with "
-            f"{number(value)} of its weight; uniform attention would give it {number(share)}."
+            f"{share_text(value)} of its weight; uniform attention would give it {share_text(share)}."
         )
     if len(item.keys) < 2:
         return "With a single key, every weight is 1."

@@ -50,6 +50,7 @@ from dashboard.page import (
     reruns_alone,
     room,
     settings_panel,
+    share_text,
     shared,
     source_of,
     table,
@@ -167,7 +168,6 @@ for choice, each in zip(choices, properties):
 
 
 MAX_TERMS = 3
-MIN_SHARE = 0.001
 HEAD = (
     "score",
     "rule",
@@ -197,16 +197,11 @@ def fact_text(
     low = min(scores, key=lambda each: float(each.weights[query, column]))
     sentence = (
         f"For the query :primary[{plain(tokens[query])}], {agree} of {len(scores)} scores put most weight on "
-        f"{plain(tokens[column])}: {lower(high)} gives **{number(high.weights[query, column])}**, "
-        f"{lower(low)} ({plain(rule(low))}) **{share(low.weights[query, column])}**. "
+        f"{plain(tokens[column])}: {lower(high)} gives **{share_text(high.weights[query, column])}**, "
+        f"{lower(low)} ({plain(rule(low))}) **{share_text(low.weights[query, column])}**. "
         f"Uniform weights would be {number(1 / len(tokens))}."
     )
     return sentence if stretch == 1.0 else f"{sentence} Each query is multiplied by {stretch:g}."
-
-
-def share(weight: float) -> str:
-    """A weight, where its digits say more than that it is small."""
-    return number(weight) if weight >= MIN_SHARE else f"less than {MIN_SHARE}"
 
 
 def snippet(choice: Choice, dims: int) -> str:

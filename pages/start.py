@@ -33,6 +33,7 @@ from dashboard.page import (
     picture,
     plain,
     shade,
+    share_text,
     source_of,
     step_of,
     sync_visits,
@@ -229,7 +230,7 @@ def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: 
         bar = (
             f'<div style="display:flex;align-items:center;gap:6px"><div style="flex:1;min-width:24px">'
             f'<div style="width:{round(100 * weight, 1)}%;height:12px;background:{BAR[theme]}"></div></div>'
-            f"<span>{number(weight)}</span></div>"
+            f"<span>{share_text(weight)}</span></div>"
         )
         mark = f'<b style="color:{ink.pick}">yes</b>' if equal else "no"
         body += (
@@ -400,7 +401,7 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
             "value is returned."
         )
         terms = " + ".join(
-            f"{number(weight)} · {typed(value)}"
+            f"{share_text(weight)} · {typed(value)}"
             for weight, value in zip(result.weights, values, strict=True)
         )
         st.markdown(f"**Soft look-up: {number(result.output)}** ≈ {terms}")

@@ -108,6 +108,7 @@ from dashboard.page import (
     predict,
     room,
     score,
+    share_text,
     shown_errors,
     source_of,
     source_panel,
@@ -375,7 +376,7 @@ def source_figures(data: runs.RunData, moment: Values, ink: Ink) -> None:
         chart_title(f"What it attends to, step {moment.step:,}")
         st.html(grids.tiles(source, task.shape.grid, outputs, weights, theme(), ink))
         st.caption(
-            f"The largest weight of a patch is {number(weights.max())}; uniform attention gives each patch "
+            f"The largest weight of a patch is {share_text(weights.max())}; uniform attention gives each patch "
             f"{number(1 / weights.shape[1])}."
         )
     decoded = data.decoded_at(moment.step)
@@ -1640,8 +1641,8 @@ def document_figure(data: runs.RunData, moment: Values, ink: Ink) -> None:
         names = " and ".join(f"“{plain(tokens[place])}”" for place in places)
         share = weights.sentences[sentence_spans(tokens).index(span)]
         words.append(
-            f"The outlined sentence decides: it gets {number(share)} of the weight, and "
-            f"{names} {number(sum(weights.words[place] for place in places))} of the weight within it; uniform "
+            f"The outlined sentence decides: it gets {share_text(share)} of the weight, and "
+            f"{names} {share_text(sum(weights.words[place] for place in places))} of the weight within it; uniform "
             f"attention gives {number(1 / len(weights.sentences))} and {number(len(places) / len(span))}."
         )
     decoded = data.decoded_at(moment.step)

@@ -86,6 +86,7 @@ from dashboard.page import (
     remembered,
     reruns_alone,
     room,
+    share_text,
     shared,
     shown_errors,
     source_of,
@@ -610,7 +611,7 @@ def _next_token(result: Measurements) -> str:
         table(
             ["after", "length of the vector", "likeliest token", "probability"],
             [
-                [one.layer, number(one.norm), one.token, number(one.probability)]
+                [one.layer, number(one.norm), one.token, share_text(one.probability)]
                 for one in result.stream
             ],
             caption="The vector of the last token, read by the last norm and the output layer",
@@ -624,7 +625,7 @@ def _next_token(result: Measurements) -> str:
     at = f" at temperature {temperature:g}" if temperature != 1 else ""
     return (
         f"The likeliest next token is **{plain(names[best])}**, with a probability of "
-        f"**{number(float(shares[best]))}**{at}; it leads from **{layer}** on."
+        f"**{share_text(float(shares[best]))}**{at}; it leads from **{layer}** on."
     )
 
 

@@ -77,6 +77,7 @@ from dashboard.page import (
     picture,
     plain,
     read_linked,
+    share_text,
     signed,
     sources,
     table,
@@ -111,7 +112,7 @@ def fact_text(comparison: difference.Comparison, head: difference.HeadChange) ->
     names = [f"{side.name[0].lower()}{side.name[1:]}" for side in sides]
     if sides[0].name == "Trained":
         names = [f"the {name} model" for name in names]
-    first, second = (number(weights[cell]) for weights, _ in difference.maps_of(pair, head))
+    first, second = (share_text(weights[cell]) for weights, _ in difference.maps_of(pair, head))
     return (
         f"{out} In it, :primary[**{plain(pair.queries[cell[0]])}**] puts **{first}** of its weight on "
         f"**{plain(pair.keys[cell[1]])}** in {names[0]} and **{second}** in {names[1]}."

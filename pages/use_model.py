@@ -79,6 +79,7 @@ from dashboard.page import (
     number,
     plain,
     read_linked,
+    share_text,
     source_of,
     source_panel,
     split_data,
@@ -272,13 +273,13 @@ show(trace, layer={head.index}, head={head.head}, query={head.row})
 def answer_fact(answer: study.Answer, predictions: Sequence[Candidate], head: study.Head) -> str:
     first, count = predictions[0], len(answer.baseline.answer.probabilities)  # type: ignore[arg-type]
     next_best = "".join(
-        f", ahead of **{plain(second.word)}** with {number(second.probability)}"
+        f", ahead of **{plain(second.word)}** with {share_text(second.probability)}"
         for second in predictions[1:2]
     )
     subjects = {"mask": "The masked word", "next": "The next token", "class": "The class"}
     return (
         f"{subjects[answer.baseline.answer.kind]} is :primary[**{plain(first.word)}**] with "
-        f"**{number(first.probability)}**{next_best}; chance is 1 in {count:,}. "
+        f"**{share_text(first.probability)}**{next_best}; chance is 1 in {count:,}. "
         f"{head_fact(answer, head, first.word)}"
     )
 
@@ -355,7 +356,7 @@ def _attends(answer: study.Answer, head: study.Head) -> tuple[str, str, str]:
         place = best - (len(answer.baseline.source) - grid[0] * grid[1])
         if 0 <= place < grid[0] * grid[1]:
             key = f"the patch in row {place // grid[1]}, column {place % grid[1]}"
-    return plain(key or keys[best]), number(weights[best]), number(1 / len(keys))
+    return plain(key or keys[best]), share_text(weights[best]), number(1 / len(keys))
 
 
 def conditions(answer: study.Answer, head: study.Head) -> str:

@@ -67,7 +67,6 @@ from dashboard.page import (
     filtered_layer,
     flash_errors,
     latex,
-    number,
     paragraph,
     percent,
     picture,
@@ -81,6 +80,7 @@ from dashboard.page import (
     score,
     separate,
     series_encoding,
+    share_text,
     shared,
     source_panel,
     step_of,
@@ -705,7 +705,7 @@ def _figures(shown: bool, data: Comparison) -> None:
             largest = int(weights[row].argmax())
             paragraph(
                 "Each row is a word of the translation, each column a word of the sentence: "
-                f"**{plain((*sentence.target, '<eos>')[row])}** puts {number(weights[row, largest])} of its weight on "
+                f"**{plain((*sentence.target, '<eos>')[row])}** puts {share_text(weights[row, largest])} of its weight on "
                 f"**{plain(sentence.source[largest])}**."
             )
             details(
@@ -819,7 +819,7 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
         live=data.live,
         height=640,
         pin=read_linked("why", CELL, weights.shape),
-        fact=f"{target[row]} puts {number(weights[row, most])} of its weight on {source[most]}",
+        fact=f"{target[row]} puts {share_text(weights[row, most])} of its weight on {source[most]}",
         title=f"A held-out sentence of {len(source)} words",
         reads="output (row) attends to → input (column)",
     )

@@ -6,6 +6,7 @@ One rule, by the value alone, so that a value has one text wherever it stands on
 - Below 0.1 three decimals (0.042); where these would be zeros, one significant digit (0.0004, 3e−6).
 - Just below 1, from 0.995 on, three decimals, or the four that differ from 1 (0.997, 0.9996); beyond, 0.9999.
 - So 0.00 and 1.00 are written for 0 and 1 alone, up to what float32 can tell.
+- Weights, probabilities and shares below 0.0001 are "under 0.0001" in sentences and under maps, and 0 up to 1e−12.
 - Percentages are whole, with as many decimals below 0.5 and above 99.5 as tell them from 0 and 100 (up to 99.99); a no-break
   space stands before the sign.
 - Halves are rounded up. The minus is U+2212.
@@ -26,6 +27,7 @@ THOUSANDS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 WHOLE = 1e15  # a float above it has no decimals, and is written with a power of ten
 DIGITS = Context(prec=350)  # of the largest float, and more
+NOISE = 1e-12  # of a weight in float: it is written as 0
 EXACT = 5e-7  # the error of a sum of float32 near 1
 
 
@@ -61,6 +63,13 @@ def percent(share: float | None) -> str:
     size = min(size, 99.99) if nearly else size
     decimals = max(0, _places(size if 0 < size < 0.5 else 100 - size if nearly else 1.0))
     return f"{MINUS if value < 0 else ''}{_rounded(size, decimals)}{SPACE}%"
+
+
+def share_text(value: float) -> str:
+    """A weight, a probability or a share of 1 in a sentence or under a map: `number`, without powers of ten."""
+    if abs(value) <= NOISE:
+        return "0"
+    return f"under{SPACE}0.0001" if 0 < value < 0.0001 else number(value)
 
 
 def cell(text: str) -> str:

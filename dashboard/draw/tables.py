@@ -12,7 +12,7 @@ import numpy as np
 from core.models import sentence_spans
 from core.training.evaluate import Bucket, Prediction
 from dashboard.draw.figures import BAR, Ink, Theme, shade, text_on
-from dashboard.draw.formats import cut, number, percent, score
+from dashboard.draw.formats import cut, number, percent, score, share_text
 
 # Held-out examples as HTML tables, errors marked in the accent; everything is escaped here.
 CODE = ";font-family:'Source Code Pro',monospace;font-size:13px"  # for what is compared letter by letter
@@ -216,7 +216,7 @@ def lines(weights: DocumentWeights, deciding: range | None, theme: Theme, ink: I
 
 def _word(token: str, weight: float, sentence: float, theme: Theme) -> str:
     colour = shade(weight, theme)
-    title = f"{number(weight)} of its sentence, {number(weight * sentence)} of the document"
+    title = f"{share_text(weight)} of its sentence, {share_text(weight * sentence)} of the document"
     return (
         f'<span title="{title}" style="background:{colour};color:{text_on(colour, theme)};padding:1px 2px;'
         f'border-radius:3px">{escape(token)}</span>'

@@ -12,7 +12,7 @@ from PIL import Image
 from playwright.sync_api import CDPSession, Locator, Page, expect
 
 from dashboard.draw.components import COMPONENTS
-from dashboard.draw.formats import number
+from dashboard.draw.formats import number, share_text
 from tests.browser.helpers import (
     HOLD,
     LET_GO,
@@ -358,9 +358,10 @@ def test_the_browser_writes_numbers_as_python_does(page: Page):
     values += [draw.choice((-1, 1)) * 10 ** draw.uniform(-9, 5) for _ in range(2000)]
     values += [1 - 10 ** draw.uniform(-8, 0) for _ in range(1000)]
     script = (COMPONENTS / "lib" / "numbers.js").read_text("utf-8").replace("export ", "")
-    assert page.evaluate(f"values => {{ {script}\nreturn values.map(number); }}", values) == [
-        number(value) for value in values
-    ]
+    assert page.evaluate(
+        f"values => {{ {script}\nreturn values.flatMap(value => [number(value), shareText(value)]); }}",
+        values,
+    ) == [write(value) for value in values for write in (number, share_text)]
 
 
 # Small multiples: one crosshair, numbers under each map, a difference, pins, keys, a phone.

@@ -59,6 +59,7 @@ from dashboard.draw.formats import (
     operations,
     percent,
     rule,
+    share_text,
     signed,
 )
 from dashboard.draw.grids import bars
@@ -293,6 +294,11 @@ def test_balanced_accuracy_is_drawn_where_it_is_not_the_accuracy():
         (lambda value: cell(signed(value)), 0.3, "+.30"),
         (lambda value: cell(signed(value)), 10.2, "+10.20"),
         (lambda value: cell(signed(value)), 0, "0.00"),
+        (share_text, 1e-16, "0"),
+        (share_text, 6e-7, "under 0.0001"),
+        (share_text, 0.0001, "0.0001"),
+        (share_text, 0.071, "0.071"),
+        (share_text, -6e-7, "−6e−7"),
         (lambda value: cell(number(value)), 0.28, ".28"),
         (lambda value: cell(number(value)), 0.9996, ".9996"),
         (lambda value: cell(number(value)), 1.0, "1.00"),

@@ -3,8 +3,8 @@
 /** @import { AttentionView, Cell } from "./types" */
 import { element, showLegend, showTable, showTip } from "../lib/dom.js";
 import { nameStop } from "../lib/keys.js";
-import { number, scaleEnd } from "../lib/numbers.js";
-import { largestOf, maskedRowsText, readCell, sortedRow, tipLines } from "../lib/reading.js";
+import { scaleEnd } from "../lib/numbers.js";
+import { cellText, largestOf, maskedRowsText, readCell, sortedRow, tipLines } from "../lib/reading.js";
 import { ownOf, tokensPerCell } from "../lib/tokens.js";
 import { frameName } from "./film.js";
 import { isPinned, newestPin, pickedCell, pinnedCells } from "./state.js";
@@ -98,7 +98,7 @@ export function showStatus(view) {
 
 function pairText(view, { i, j }) {
   const { masked, value } = readCell(view, i, j);
-  return `${view.queries[i]} → ${view.keys[j]}, ${masked ? "masked" : number(value)}`;
+  return `${view.queries[i]} → ${view.keys[j]}, ${masked ? "masked" : cellText(view, value)}`;
 }
 
 // "pinned it → animal, 0.68; tired → street, 0.05. Esc releases all."
@@ -131,6 +131,6 @@ export function showRow(view) {
   rows.replaceChildren();
   if (rows.hidden || view.layout === "grid") return;
   const i = pickedCell(view)?.i ?? 0;
-  const lines = sortedRow(view, i).map(({ j, masked, value }) => [view.keys[j], [masked ? null : number(value)]]);
+  const lines = sortedRow(view, i).map(({ j, masked, value }) => [view.keys[j], [masked ? null : cellText(view, value)]]);
   showTable(rows, [`${view.queries[i]} → key`, nounOf(view)], lines);
 }

@@ -9,6 +9,12 @@ export function number(value) {
   return sign + unsigned(Math.abs(value));
 }
 
+/** A weight, a probability or a share of 1. @param {number} value */
+export function shareText(value) {
+  if (Math.abs(value) <= 1e-12) return "0";
+  return value > 0 && value < 0.0001 ? "under\u00a00.0001" : number(value);
+}
+
 function unsigned(size) {
   if (size >= 99.995) {
     const decimals = size < 999.95 ? 1 : 0;

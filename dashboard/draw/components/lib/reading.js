@@ -1,7 +1,7 @@
 // Cells as words: their value, rank and company, for tooltips, captions, tables and what is read aloud.
 
 /** @import { MapView } from "./types" */
-import { number, ordinal } from "./numbers.js";
+import { number, ordinal, shareText } from "./numbers.js";
 
 const rankText = (rank) => (rank === 1 ? "largest" : `${ordinal(rank)} largest`);
 const keysText = (n) => (n === 1 ? "1 key" : `${n} keys`);
@@ -54,12 +54,15 @@ export function maskedRowsText(view) {
   return `${names}${more} ${one ? "sees no key: its output is" : "see no key: their output is"} 0`;
 }
 
+/** The number of a cell; where none is negative, it is a weight. @param {MapView} view */
+export const cellText = (view, value) => (view.signed ? number(value) : shareText(value));
+
 /** What the live region says. @param {MapView} view */
 export function spoken(view, i, j) {
   const cell = readCell(view, i, j);
   const pair = `${view.queries[i]} to ${view.keys[j]}`;
   if (cell.masked) return cell.visible ? `${pair}, masked` : `${view.queries[i]} sees no key: its output is 0`;
-  return `${pair}, ${number(cell.value)}, ${rankText(cell.rank)} of ${cell.visible}`;
+  return `${pair}, ${cellText(view, cell.value)}, ${rankText(cell.rank)} of ${cell.visible}`;
 }
 
 /** The tooltip: a title, a lead, what follows it, a last line. @param {MapView} view @param {string} noun what a cell holds */
@@ -71,5 +74,5 @@ export function tipLines(view, i, j, noun) {
   const all = !view.edges;
   const company = all ? keysText(cell.visible) : `${cell.visible} in sight`;
   const uniform = noun === "weight" && !view.signed && all ? `uniform would be ${number(1 / cell.visible)}` : "";
-  return [title, `${noun} ${number(cell.value)}`, ` · ${rankText(cell.rank)} of ${company}`, uniform];
+  return [title, `${noun} ${cellText(view, cell.value)}`, ` · ${rankText(cell.rank)} of ${company}`, uniform];
 }

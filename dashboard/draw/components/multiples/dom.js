@@ -3,7 +3,7 @@
 /** @import { Board, Cell, Tile } from "./types" */
 import { buildFoot, buildLegend, buildReading, element, showTable, showTip, svgElement } from "../lib/dom.js";
 import { MINUS, number } from "../lib/numbers.js";
-import { cellValue, readCell, sortedRow, tipLines } from "../lib/reading.js";
+import { cellText, cellValue, readCell, sortedRow, tipLines } from "../lib/reading.js";
 
 /** @param {HTMLElement} root */
 export function build(root) {
@@ -55,7 +55,7 @@ export function showUnder(tile, picked) {
   element(pair, "b", "mark").textContent = tile.queries[picked.i];
   element(pair, "span").textContent = ` → ${tile.keys[picked.j]}`;
   const cell = readCell(tile, picked.i, picked.j);
-  value.textContent = cell.masked ? (cell.visible ? "masked" : tile.absent ?? "sees no key") : number(cell.value);
+  value.textContent = cell.masked ? (cell.visible ? "masked" : tile.absent ?? "sees no key") : cellText(tile, cell.value);
   value.classList.toggle("none", cell.masked);
 }
 
@@ -84,7 +84,7 @@ export function showRow(board, picked) {
   const i = picked?.i ?? 0;
   const texts = (j) => board.visible.map((tile) => {
     const { masked, value } = cellValue(tile, i, j);
-    return masked ? null : number(value);
+    return masked ? null : cellText(tile, value);
   });
   const lines = sortedRow(board.visible[0], i).map(({ j }) => [board.keys[j], texts(j)]);
   showTable(rows, [`${board.queries[i]} → key`, ...board.visible.map(({ name }) => name)], lines);

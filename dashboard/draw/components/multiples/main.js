@@ -8,9 +8,8 @@ import { buildLegend } from "../lib/dom.js";
 import { handleKey, mapKey } from "../lib/keys.js";
 import { cellAt } from "../lib/map.js";
 import { mount, send } from "../lib/mount.js";
-import { number } from "../lib/numbers.js";
 import { onPinch } from "../lib/pinch.js";
-import { cellValue } from "../lib/reading.js";
+import { cellText, cellValue } from "../lib/reading.js";
 import { readTheme } from "../lib/theme.js";
 import { dragTo, endDrag, isZoomed, pointIn, spanUnder, whole } from "../lib/zoom.js";
 import { build, buildTile, showRow } from "./dom.js";
@@ -49,7 +48,7 @@ function togglePin(board, cell) {
 function spoken(board, { i, j }) {
   const values = board.visible.map((tile) => {
     const { masked, value } = cellValue(tile, i, j);
-    return `${tile.name} ${masked ? "masked" : number(value)}`;
+    return `${tile.name} ${masked ? "masked" : cellText(tile, value)}`;
   });
   return `${board.queries[i]} to ${board.keys[j]}: ${values.join(", ")}`;
 }
