@@ -478,14 +478,14 @@ STYLE = """<style>
 abbr.term{text-decoration:underline dotted color-mix(in srgb,currentColor 50%,transparent);text-underline-offset:3px;
   cursor:help;border-radius:2px}
 abbr.term:focus-visible{outline:2px solid var(--st-primary-color,currentColor);outline-offset:2px}
-:is(p,li,td,th):has(abbr.term:is(:hover,:focus)){position:relative}
-[data-testid=stCaptionContainer]:has(abbr.term:is(:hover,:focus)){opacity:1}
-abbr.term:is(:hover,:focus){anchor-name:--term;anchor-scope:--term}
-abbr.term:is(:hover,:focus)::after{content:attr(aria-description)/"";position:absolute;left:0;
+:is(p,li,td,th):has(abbr.term:is(:hover,:focus-visible)){position:relative}
+[data-testid=stCaptionContainer]:has(abbr.term:is(:hover,:focus-visible)){opacity:1}
+abbr.term:is(:hover,:focus-visible){anchor-name:--term;anchor-scope:--term}
+abbr.term:is(:hover,:focus-visible)::after{content:attr(aria-description)/"";position:absolute;left:0;
   bottom:calc(100% + 4px);z-index:20;width:max-content;max-width:min(100%,420px);box-sizing:border-box;padding:6px 10px;
   border-radius:6px;background:#1b2330;color:#fff;font:400 14px/20px 'Source Sans',sans-serif;pointer-events:none;
   white-space:normal;text-align:left;box-shadow:0 2px 8px rgb(0 0 0 / 25%)}
-@supports (anchor-name:--term){abbr.term:is(:hover,:focus)::after{position:fixed;position-anchor:--term;
+@supports (anchor-name:--term){abbr.term:is(:hover,:focus-visible)::after{position:fixed;position-anchor:--term;
   max-width:min(100vw - 32px,420px);left:max(16px,min(anchor(left),100vw - 436px));bottom:calc(anchor(top) + 4px);
   margin-top:60px;position-try-fallbacks:--below}}
 @position-try --below{bottom:auto;top:calc(anchor(bottom) + 4px);margin-top:0}

@@ -1,7 +1,8 @@
 // A press may take its own button away, and a rerun may draw a control anew: the focus then goes to what is in its place.
 
 const MAIN = "[data-testid=stMain]", BLOCK = "[data-testid=stVerticalBlock], [data-testid=stHorizontalBlock]";
-const STOPS = "button:not(:disabled), input:not(:disabled), textarea, a[href], summary, [tabindex='0']";
+// not a term, which would open its explanation
+const STOPS = "button:not(:disabled), input:not(:disabled), textarea, a[href], summary, [tabindex='0']:not(abbr)";
 const WAIT = 250; // ms for the rerun to draw it
 
 /** What had the focus, the key of its element and what it was in. @type {{node: Element, key: string | undefined, around: Element[]} | null} */
