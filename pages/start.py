@@ -465,7 +465,7 @@ def _pictures(data: dict) -> dict:
             icon=":material/tour:",
             type="primary",
             key=key("tour"),
-            help="Each page of the path with one sentence. It sets the page's controls; Skip ends it.",
+            help="Each page of the path with one sentence. It sets the page's controls; End tour ends it.",
         ):
             bars.open_stop(0)
         words = FIELDS.draw("sentence", into=HERE).sentence

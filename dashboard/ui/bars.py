@@ -488,10 +488,10 @@ def tour_bar(page: str) -> None:
         ):
             open_stop(at + 1)
         st.button(
-            "Skip",
+            "End tour",
             key="tour:skip",
             type="tertiary",
-            help="End the tour; this page stays open",
+            help="This page stays open, with its controls",
             on_click=_tour_end,
             args=(page,),
         )
