@@ -922,9 +922,14 @@ def mask_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -
     hidden = len(reading.keys) - reading.sees
     if not hidden:
         allowed = f"all {len(reading.keys)} keys" if len(reading.keys) > 1 else "the only key"
+        hint = (
+            " “Hide later words”, below, does."
+            if config.mask.key == "none" and reading.queries == reading.keys
+            else ""
+        )
         return [
             [reading.name, "pick"],
-            [f" may attend to {allowed}, so the mask removes nothing.", ""],
+            [f" may attend to {allowed}: nothing is hidden here.{hint}", ""],
         ]
     end = "."
     if config.has("normalizer", "softmax"):

@@ -337,7 +337,7 @@ MOVES = (
         "still mixes in the others.",
     ),
     Move(
-        "Make the query ten times longer",
+        "Make the query ten times larger",
         {key("q1"): 10.0, key("q2"): 20.0},
         "the scores are ten times larger, and one weight is nearly 1: the soft look-up has become almost hard.",
     ),

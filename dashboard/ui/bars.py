@@ -377,11 +377,14 @@ RECAP = "quiz:recap"  # the session's key of the panel that says what each stop 
 TOUR_AT = "tour:at"  # the session key of the stop; None or absent while no tour runs
 TOUR_BEFORE = "tour:before"  # the session's values of the stop's page before the tour set them; absent where it set none
 
-# On a phone, where the page is long, the bar stays at the bottom of the window, and is low.
+# On a phone, where the page is long, the bar stays at the bottom of the window, and is low:
+# its sentence is one line, and whole after a tap.
 TOUR_STYLE = """<style>@media (max-width: 640px) and (min-height: 600px) {
 [data-testid=stLayoutWrapper]:has(> .st-key-tour-bar) { position: sticky; bottom: 0; z-index: 11; order: 1;
   background: light-dark(#fff, #12151b); border-radius: 6px }
-.st-key-tour-bar { padding: 8px 12px; gap: 4px; p { line-height: 20px } button { min-height: 36px } }
+.st-key-tour-bar { padding: 8px 12px; gap: 4px;
+  p { line-height: 20px; &:not(:hover) { white-space: nowrap; overflow: hidden; text-overflow: ellipsis } }
+  button { min-height: 36px } }
 .st-key-tour-bar > :first-child { flex: 1 1 100% }}</style>"""
 
 

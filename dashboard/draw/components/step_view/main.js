@@ -152,10 +152,12 @@ function start(view) {
 }
 
 function update(view, data) {
+  const moved = view.data && view.data.stage !== data.stage;
   Object.assign(view, { data, tables: tablesOf(data.palette, view.theme) });
   draw(view);
   showNumbers(view);
   showTexts(view);
+  if (moved && view.root.clientWidth < PHONE) view.dom.fact.scrollIntoView({ block: "nearest" }); // what the press changed
 }
 
 export default (component) => mount(component, { start, update, draw });
