@@ -61,6 +61,7 @@ from dashboard.page import (
     listed,
     multiples,
     number,
+    paragraph,
     param_widget,
     picture as in_picture,
     plain,
@@ -69,6 +70,7 @@ from dashboard.page import (
     read_start,
     sample_pairs,
     settings_panel,
+    share_text,
     shown_errors,
     source_of,
     source_panel,
@@ -114,7 +116,7 @@ FIELDS = Fields(
         span=2,
         help="How the order of the words enters the layer",
     ),
-    idea=Segmented("Picture", IDEAS, help="What the picture shows", also={"wrap": True}),
+    idea=Segmented("What to see", IDEAS, help="What the picture shows", also={"wrap": True}),
     d_model=SelectSlider(
         "d_model",
         [size for size in D_MODELS if 4 <= size <= 128],
@@ -713,27 +715,28 @@ def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: s
     """The words in order and shuffled, each with the change of its output without positions and with them: HTML."""
     rows: list[tuple[str, Sequence[int], np.ndarray | None]] = [
         ("In order", range(len(names)), None),
-        ("Without positions", effect.order, effect.baseline_change),
+        ("Without positions, outputs:", effect.order, effect.baseline_change),
     ]
     if encoding != ENTRIES["none"].name:
-        rows.append((f"With {encoding}", effect.order, effect.change))
+        rows.append((f"With {encoding}, change:", effect.order, effect.change))
 
     def word(index: int, change: np.ndarray | None) -> str:
-        text = f'<span role="listitem" style="min-width:min(84px, 16vw)">{escape(names[index])}'
+        text = f'<span role="listitem" style="flex:1 1 0;min-width:min(84px, 16vw);max-width:240px">{escape(names[index])}'
         if change is not None:
             share = float(change[index])
             below = "same" if share < SAME_OUTPUT else number(share)
             text += (
-                f'<small style="display:block;font-size:14px;opacity:.7">{below}</small><i style="display:block;'
-                f'height:4px;width:{min(share, 1) * 84:.0f}px;max-width:100%;background:currentColor;opacity:.6"></i>'
+                f'<small style="display:block;font-size:14px;line-height:18px;opacity:.7">{below}</small>'
+                f'<i style="display:block;height:4px;width:{min(share, 1) * 84:.0f}px;max-width:100%;'
+                'background:currentColor;opacity:.6"></i>'
             )
         return f"{text}</span>"
 
     return "".join(
-        '<div style="display:flex;flex-wrap:wrap;gap:0 24px;margin-bottom:28px">'
-        f'<span style="flex:0 0 212px;font-size:14px;font-weight:600;line-height:28px">{escape(label)}</span>'
+        '<div style="display:flex;flex-wrap:wrap;gap:0 24px;margin-bottom:8px">'
+        f'<span style="flex:0 0 212px;font-size:14px;font-weight:600;line-height:20px">{escape(label)}</span>'
         f'<div role="list" aria-label="{escape(label)}: change of each output" style="flex:1 1 300px;display:flex;'
-        f'flex-wrap:wrap;gap:8px min(12px, 2vw);font-size:clamp(16px, 4.5vw, 22px);line-height:28px">'
+        f'flex-wrap:wrap;gap:8px min(12px, 2vw);font-size:clamp(16px, 4.5vw, 22px);line-height:26px">'
         f"{''.join(word(i, change) for i in order)}"
         "</div></div>"
         for label, order, change in rows
@@ -931,17 +934,17 @@ def rotation_distance(values: Values) -> Equation:
 
 # The options of the question, each with its reason.
 OPTIONS = {
-    "sinusoidal": (
-        "Sinusoidal, added to the input",
-        "The sinusoids are added to the words before $W_q$ and $W_k$, so the absolute position enters each score.",
-    ),
     "learned": (
-        "Learned, added to the input",
+        "Learned",
         "Each position has its own learned vector, so the absolute position enters each score.",
     ),
     "rope": (
-        "RoPE, which rotates q and k",
+        "RoPE",
         "Query and key are rotated by angles that grow with the position, so only their distance is left in the score.",
+    ),
+    "sinusoidal": (
+        "Sinusoidal",
+        "The sinusoids are added to the words before $W_q$ and $W_k$, so the absolute position enters each score.",
     ),
 }
 
@@ -976,7 +979,7 @@ def explore() -> None:
     link_value(ORDER, 1, between(1, 9999))
     title(
         "Positions",
-        "Does attention read “dog bites man” and “man bites dog” alike?",
+        "Does attention notice the order of the words? Shuffle them and see.",
         first=False,
     )
     controls, picture = st.container(), in_picture("positions")
@@ -1058,7 +1061,9 @@ def hands(values: Values, most: int) -> tuple[Any, tuple[measure.Pair, ...]]:
 
 
 def waves(values: Values) -> tuple[Any, Equation]:
-    st.markdown("**A position, as a clock**")
+    st.markdown(
+        "**Sinusoidal: a position is a set of clock hands, each a pair of numbers. The fastest:**"
+    )
     table, pairs = hands(values, 1)
     count = len(table)
     example = min(EXAMPLE, count - 1)
@@ -1067,7 +1072,7 @@ def waves(values: Values) -> tuple[Any, Equation]:
     close = np.flatnonzero(alone >= alone.max() - 0.05)
     twin = int(close[np.abs(close - example).argmin()])  # the nearest, which a phone shows too
     together = number(float(measure.cosines(table)[example, twin]))
-    fact(
+    paragraph(
         f"One hand shows nearly the same at positions {example} and {twin}: cosine **{number(float(alone[twin]))}**, "
         f"where 1 is the same. On all {len(pairs)} hands it is **{together}**."
     )
@@ -1123,14 +1128,15 @@ def question(changes: Mapping[str, float]) -> Question:
     """Which encoding keeps the scores of a sentence that comes later; `changes` are the largest changes of a score."""
     right = min(OPTIONS, key=changes.__getitem__)
     name, why = OPTIONS[right]
-    answer = f" With {name.partition(',')[0]} it is {number(changes[right])}: {why}"
+    answer = f" With {name} it is {share_text(changes[right])}: {why}"
     return Question(
+        "Sinusoidal adds waves of the position to each word, Learned a trained vector; RoPE rotates each query and key. "
         f"Now {study.GUIDE_SHIFT} other words stand before the sentence. With which encoding do the scores between its "
         "own words stay the same?",
         tuple(name for name, _ in OPTIONS.values()),
         list(OPTIONS).index(right),
         tuple(
-            f"Measured on this sentence, the largest change of a score is {number(changes[key])}. {why}"
+            f"Measured on this sentence, the largest change of a score is {share_text(changes[key])}. {why}"
             f"{answer if key != right else ''}"
             for key, (_, why) in OPTIONS.items()
         ),
