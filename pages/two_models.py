@@ -100,8 +100,12 @@ MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and
 
 def fact_text(comparison: difference.Comparison, head: difference.HeadChange) -> str:
     pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
+    names = [f"{side.name[0].lower()}{side.name[1:]}" for side in sides]
+    if sides[0].name == "Trained":
+        names = [f"the {name} model" for name in names]
     out = (
-        f"Head **{head.name}** puts **{number(head.moved)}** of its weight on other tokens"
+        f"From {names[0]} to {names[1]}, head **{head.name}** moves **{number(head.moved)}** of its weight to other "
+        "tokens, averaged over its rows"
         if comparison.in_place
         else f"Head **{head.name}** of A and the most similar head of B, **{head.other}**, put "
         f"**{number(head.moved)}** of their weight on different tokens"
@@ -109,9 +113,6 @@ def fact_text(comparison: difference.Comparison, head: difference.HeadChange) ->
     out += f"; the median of {len(heads)} heads is {number(float(np.median([item.moved for item in heads])))}."
     if (cell := difference.most_different_cell(pair, head)) is None:
         return out
-    names = [f"{side.name[0].lower()}{side.name[1:]}" for side in sides]
-    if sides[0].name == "Trained":
-        names = [f"the {name} model" for name in names]
     first, second = (share_text(weights[cell]) for weights, _ in difference.maps_of(pair, head))
     return (
         f"{out} In it, :primary[**{plain(pair.queries[cell[0]])}**] puts **{first}** of its weight on "
@@ -265,6 +266,13 @@ SECOND = {
 }
 FINE_TUNED = "Fine-tuned: "
 EXAMPLE = "example"
+LEAST_SCALE = 0.01  # of the heads' grid: rounding alone is not drawn dark
+RELATED = {  # trained on sentences alike: the first model to compare with
+    "writer": "names",
+    "names": "writer",
+    "induction": "only-attention",
+    "only-attention": "induction",
+}
 NOTE_SIGNS = 34  # of a text under a map
 FIELDS = Fields(
     "two_models",
@@ -393,7 +401,10 @@ def _second_model(ref: ModelRef, into: st.delta_generator.DeltaGenerator) -> tup
         own
         | {
             one.written: one
-            for one in (*local_models(), *map(parse_model, downloaded_models()))
+            for one in sorted(
+                (*local_models(), *map(parse_model, downloaded_models())),
+                key=lambda one: one.name != RELATED.get(ref.name),
+            )
             if one != ref and (one.source == "hub" or load_model(one).reads_text)
         }
         | others
@@ -844,6 +855,7 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
     heads = comparison.heads
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
     numbers = {str(item.number): item.layer for item in heads}
+    largest = max(item.moved for item in heads)
 
     with left:
         head_field(
@@ -870,17 +882,18 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
             [str(one) for one in sorted({item.number for item in heads})],
             [str(one) for one in range(max(item.head for item in heads) + 1)],
             (str(head.number), str(head.head)),
-            title="share of the weight on other tokens",
+            title=f"weight moved, darkest: {number(largest)}",
             tips=(("name", "head"), ("to", "compared with"), ("by", "difference")),
             has_sign=False,
-            largest=1.0,
+            largest=max(largest, LEAST_SCALE),
         )
     with right:
         fact(fact_text(comparison, head))
 
 
 def _figures(comparison: difference.Comparison) -> None:
-    moved = [item.moved for item in comparison.heads]
+    pair, heads = comparison.pair, comparison.heads
+    moved = [item.moved for item in heads]
     for column, (name, value, meaning) in zip(
         st.columns(3),
         (
@@ -891,13 +904,13 @@ def _figures(comparison: difference.Comparison) -> None:
             ),
             (
                 "Mean difference",
-                number(float(np.mean([item.difference for item in comparison.heads]))),
+                number(float(np.mean([item.difference for item in heads]))),
                 "The mean absolute difference of a weight, over all cells of all heads.",
             ),
             (
                 "Heads that differ",
-                f"{sum(one >= 0.25 for one in moved)} of {len(moved)}",
-                "Heads with at least a quarter of their weight on other tokens.",
+                f"{sum(difference.largest_change(pair, item) >= 0.25 for item in heads)} of {len(heads)}",
+                "Heads in which one weight at least differs by a quarter or more, between tokens that both sides have.",
             ),
         ),
         strict=True,

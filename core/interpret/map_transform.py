@@ -511,14 +511,27 @@ def maps_of(pair: Aligned, head: HeadChange) -> tuple[tuple[np.ndarray, np.ndarr
 
 
 def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | None:
-    """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
-    (first, _), (second, _) = maps_of(pair, head)
+    """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none.
+
+    A row that may attend to one token alone, such as the first under a causal mask, has no weight to move.
+    """
+    (first, seen), (second, seen_too) = maps_of(pair, head)
+    free = np.minimum(seen.sum(-1), seen_too.sum(-1)) > 1
     rows, columns = (
         [index for index, both in enumerate(line) if None not in both]
         for line in (pair.rows, pair.columns)
     )
+    rows = [row for row in rows if free[row]]
     if not rows or not columns:
         return None
     shared = np.abs(second - first)[np.ix_(rows, columns)]
     row, column = np.unravel_index(shared.argmax(), shared.shape)
     return rows[int(row)], columns[int(column)]
+
+
+def largest_change(pair: Aligned, head: HeadChange) -> float:
+    """How far the two maps are apart in the cell in which they differ most; 0 where they share none."""
+    if (cell := most_different_cell(pair, head)) is None:
+        return 0.0
+    first, second = (float(weights[cell]) for weights, _ in maps_of(pair, head))
+    return abs(first - second)
