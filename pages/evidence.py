@@ -338,10 +338,20 @@ def heads_fact(
     )
     if picked != first:
         text += (
-            f"Without :primary[**{plain(names[picked])}**] it is {number(alone[picked].value)}, number "
-            f"{ranked.index(picked) + 1}. "
+            f"Without :primary[**{plain(names[picked])}**] it is {number(alone[picked].value)}, the change of rank "
+            f"{ranked.index(picked) + 1}{answer_then(baseline, alone[picked])}. "
         )
     return text
+
+
+def answer_then(baseline: evidence.Baseline, effect: evidence.Effect) -> str:
+    """What the model answers without a head, after the rest of a sentence; nothing where it has no likeliest answer."""
+    if effect.id is None or not baseline.is_top:
+        return ""
+    (word,) = display_names(baseline.pretrained, baseline.answer, [effect.id])
+    return (
+        f", and the model {'still ' if effect.id == baseline.id else ''}answers **{plain(word)}**"
+    )
 
 
 def sharpness_text(controls: Values, alone: Mapping[flow.Head, evidence.Effect]) -> str:
@@ -625,6 +635,7 @@ def _grid(
         layers,
         [*map(str, range(max(len(item.weights) for item in controls.maps))), LAYER],
         (layers[picked[0]], str(picked[1])),
+        largest=max(abs(row["change"]) for row in rows),
     )
 
 
@@ -1112,7 +1123,7 @@ PAPERS = r"""**‖α·v·W\_O‖** — the length of the vector that a head writ
 def page() -> None:
     title(
         "Evidence",
-        "Switch off one head at a time, and see what the model answers.",
+        "Why this answer? Press a cell to switch off its head, and read what the model answers then.",
     )
     choice = choose_model(usual=WRITES)
     if choice is not None:
