@@ -66,7 +66,7 @@ WORDS = {
     "cards": "Llama GPT DeepSeek Qwen Mistral Gemma architecture parameters size",
     "pretrained": "MiniLM BERT load open my own model Hugging Face attention map heads",
     "inside_weight": "why is this attention weight large q k product",
-    "head_roles": "previous token induction head pattern what does a head do",
+    "head_roles": "previous token pattern what does a head do",
     "circuits": "OV QK circuit copying induction interpretability",
     "corpus": "statistics many texts",
     "evidence": "is attention an explanation explain importance ablation patching gradient saliency rollout remove a head",
@@ -100,6 +100,13 @@ def collect() -> list[Hit]:
 
     return [
         *((step.title, step.invite, WORDS[step.key], step.key, {}) for step in STEPS),
+        (
+            "Head roles: induction head",
+            "See which heads find what followed before.",
+            "induction heads copy pattern",
+            "head_roles",
+            {"inside:model": "induction", "head_roles:role": "induction"},
+        ),
         *(
             (
                 term.name,

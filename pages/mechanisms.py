@@ -327,8 +327,11 @@ def entry_sentence(
 ) -> str:
     was, now = float(before[query, column]), float(after[query, column])
     if np.abs(before - after).max() <= MIN_CHANGE:
+        name = plain(item.name)
+        if item.key == "fused":
+            name = "Fused (FlashAttention) is faster and needs less memory, and"
         return (
-            f"{plain(item.name)} changes no weight here: :primary[{plain(TOKENS[query])}] gives "
+            f"{name} changes no weight here: :primary[{plain(TOKENS[query])}] gives "
             f"{plain(TOKENS[column])} **{number(now)}** with it and without it."
         )
     total = float(after[query].sum())
