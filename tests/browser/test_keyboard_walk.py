@@ -129,7 +129,7 @@ def why(page: Page, ear: Ear) -> None:
     wait_ready(page)
     ear.tab_to("zwei puts 0.87 of its weight on two. zwei to two, 0.87, largest of 51")
     ear.press("ArrowRight")
-    ear.wait_live("zwei to thousand, 0.00, 16th largest of 51")
+    ear.wait_live("zwei to thousand, 0, 16th largest of 51")
 
 
 def one_query(page: Page, ear: Ear) -> None:
