@@ -281,7 +281,7 @@ def test_opens_with_words_shuffled_then_the_equation():
     blocks = [e.proto.body if e.type == "html" else e.value for e in elements]
     first, equation = (
         next(index for index, text in enumerate(blocks) if words in text)
-        for words in ("Without positions<", "displaystyle")
+        for words in ("Without positions, outputs:<", "displaystyle")
     )
     assert blocks[first].count(">same<") == 3, "one for each of the three words"
     assert first < equation
@@ -377,8 +377,8 @@ def test_the_prediction_is_measured():
     question = positions_page.question(changes)
     assert question.options[question.answer].startswith("RoPE")
     assert changes["rope"] < 1e-4 < changes["learned"]
-    assert positions_page.question(changes | {"learned": 0.0}).answer == 1
-    _, wrong, right = positions_page.question(
+    assert positions_page.question(changes | {"learned": 0.0}).answer == 0
+    wrong, right, _ = positions_page.question(
         {"sinusoidal": 0.5, "learned": 0.75, "rope": 0.0}
     ).reasons
     assert "0.75" in wrong and "With RoPE it is 0.00" in wrong and "With RoPE" not in right
