@@ -381,7 +381,7 @@ def test_the_prediction_is_measured():
     wrong, right, _ = positions_page.question(
         {"sinusoidal": 0.5, "learned": 0.75, "rope": 0.0}
     ).reasons
-    assert "0.75" in wrong and "With RoPE it is 0.00" in wrong and "With RoPE" not in right
+    assert "0.75" in wrong and "With RoPE it is 0:" in wrong and "With RoPE" not in right
 
 
 def test_the_sum_of_an_encoding_that_is_added_and_the_weights_are_one_click_away():
