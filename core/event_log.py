@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from core.files import hosted
-from core.settings import setting
+from core.settings import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 STYLES = ("json", "text")
@@ -32,7 +32,7 @@ def style() -> str:
 
     Raises ValueError for anything else.
     """
-    text = setting("log") or ("json" if hosted() else "")
+    text = settings().log or ("json" if hosted() else "")
     if text and text not in STYLES:
         raise ValueError(f"ATTENTION_LAB_LOG is {text!r}; take json or text.")
     return text

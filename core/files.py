@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from core.settings import hosted as hosted, setting
+from core.settings import hosted as hosted, settings
 
 T = TypeVar("T")
 HOSTED = "ATTENTION_LAB_HOSTED"  # set on a public copy, where each person has a folder of their own
@@ -45,7 +45,7 @@ def lab_path(name: str) -> Path:
 
 def server_folder() -> Path:
     """The folder of all that the server stores: $ATTENTION_LAB_RUNS, or ~/.attention-lab/runs."""
-    return Path(setting("runs") or Path.home() / ".attention-lab" / "runs").expanduser().absolute()
+    return Path(settings().runs or Path.home() / ".attention-lab" / "runs").expanduser().absolute()
 
 
 def runs_folder() -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from core.files import hosted
-from core.settings import setting
+from core.settings import settings
 
 VARIABLE = "ATTENTION_LAB_PLUGINS"
 PACKAGE = "attention_lab_plugins"  # the name under which the folder is imported, so that its files find each other
@@ -27,7 +27,7 @@ undo: list[
 
 def folder() -> Path | None:
     """The folder of plug-ins, or None where the variable is not set, and on a public copy."""
-    name = setting("plugins")
+    name = settings().plugins
     return Path(name).expanduser().resolve() if name and not hosted() else None
 
 

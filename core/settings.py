@@ -1,10 +1,11 @@
-"""Every setting of the lab that the environment has, by name. docs/install.md lists the variables.
+"""Every setting of the lab that the environment has, typed: `settings()`. docs/install.md lists the variables.
 
 A variable is read when it is asked for, so that a test, a secret of Streamlit or a worker may set it. What is no number or
 has another name raises ValueError with the variable's name; the server asks once when it starts.
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 PREFIX = "ATTENTION_LAB_"
@@ -33,33 +34,49 @@ class RayWorker:
     memory_mb: float = 1_000.0
 
 
-SETTINGS = {  # each variable without its prefix
-    "runs": "the folder of runs",
-    "plugins": "the folder of plug-ins",
-    "log": "json or text",
-    "store": "the address of a shared store of runs",
-    "store_name": "this server's name there",
-    "folders": "1 or 0: whether local folders of models may be opened",
-    "frames": "who may show the lab in a frame",
-    "metrics_token": "with which metrics are read",
-    "hosted": "whether this is a public copy",
-    "hosted_limits": "of dashboard.server.visitors.LIMITS",
-    "hosted_models": "of the hub, which a public copy opens",
-    "limits": "of Limits",
-    "ray": "the address of a cluster",
-    "ray_worker": "of RayWorker",
-}
+@dataclass(frozen=True)
+class LabSettings:
+    """The variables ATTENTION_LAB_RUNS and so on; empty where one is not set."""
+
+    runs: str  # the folder of runs
+    plugins: str  # the folder of plug-ins
+    log: str  # json or text
+    store: str  # the address of a shared store of runs
+    store_name: str  # this server's name there
+    folders: str  # 1 or 0: whether local folders of models may be opened
+    frames: str  # who may show the lab in a frame
+    metrics_token: str
+    hosted: bool  # whether this is a public copy
+    hosted_limits: Mapping[str, str]  # of dashboard.server.visitors.LIMITS
+    hosted_models: tuple[str, ...]  # of the hub, which a public copy opens
+    limits: Limits
+    ray: str  # the address of a cluster
+    ray_worker: RayWorker
 
 
-def setting(name: str) -> str:
-    """A variable of SETTINGS as it is now; empty where it is not set."""
-    assert name in SETTINGS
-    return os.environ.get(PREFIX + name.upper(), "").strip()
+def settings() -> LabSettings:
+    """What the environment sets now; ValueError names a variable that cannot be read."""
+    return LabSettings(
+        runs=_text("runs"),
+        plugins=_text("plugins"),
+        log=_text("log"),
+        store=_text("store"),
+        store_name=_text("store_name"),
+        folders=_text("folders"),
+        frames=_text("frames"),
+        metrics_token=_text("metrics_token"),
+        hosted=hosted(),
+        hosted_limits=_pairs("hosted_limits"),
+        hosted_models=tuple(filter(None, map(str.strip, _text("hosted_models").split(",")))),
+        limits=limits(),
+        ray=_text("ray"),
+        ray_worker=RayWorker(**_numbers("ray_worker", RayWorker)),
+    )
 
 
 def hosted() -> bool:
     """Whether this is a public copy, which is asked often."""
-    return setting("hosted").lower() not in OFF
+    return _text("hosted").lower() not in OFF
 
 
 def limits() -> Limits:
@@ -67,13 +84,8 @@ def limits() -> Limits:
     return Limits(**_numbers("limits", Limits))
 
 
-def ray_worker() -> RayWorker:
-    """What a cluster sets aside for a run."""
-    return RayWorker(**_numbers("ray_worker", RayWorker))
-
-
-def check_settings() -> None:
-    """ValueError for a variable that holds no numbers, or that an earlier version had, and this one would not obey."""
+def check_names() -> None:
+    """ValueError for a variable of the lab that an earlier version had, and this one would not obey."""
     moved = {
         field.name: ("", "LIMITS") for field in fields(Limits)
     }  # key: what is dropped, and where it stands
@@ -88,28 +100,28 @@ def check_settings() -> None:
                 f"{name} is now {key.removeprefix(prefix)}=… in {PREFIX}{place}; docs/install.md lists "
                 "the variables."
             )
-    limits()  # which raises it, as do the others
-    ray_worker()
-    pairs("hosted_limits")
 
 
-def pairs(name: str) -> dict[str, str]:
-    """The name=value pairs of a variable; ValueError for anything else."""
-    values = {}
-    for word in setting(name).replace(",", " ").split():
-        key, equals, value = word.partition("=")
-        if not (key and equals and value):
+def _text(key: str) -> str:
+    return os.environ.get(PREFIX + key.upper(), "").strip()
+
+
+def _pairs(key: str) -> dict[str, str]:
+    pairs = {}
+    for word in _text(key).replace(",", " ").split():
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
             raise ValueError(
-                f"{PREFIX}{name.upper()} takes name=value with spaces between, but has {word!r:.60}."
+                f"{PREFIX}{key.upper()} takes name=value with spaces between, but has {word!r:.60}."
             )
-        values[key] = value
-    return values
+        pairs[name] = value
+    return pairs
 
 
 def _numbers(key: str, kind: type) -> dict[str, float]:
     names = [field.name for field in fields(kind)]
     numbers = {}
-    for name, value in pairs(key).items():
+    for name, value in _pairs(key).items():
         if name not in names:
             raise ValueError(f"{PREFIX}{key.upper()} has {', '.join(names)}, but no {name!r:.60}.")
         try:

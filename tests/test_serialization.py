@@ -15,20 +15,10 @@ from core.pretrained.finetune import FineTuneConfig, usual
 from core.runs.runs import max_disk_bytes
 from core.runs.sweeps import Outcome
 from core.serialization import OLD_NAMES, bounds, check_types, read
-from core.settings import (
-    PREFIX,
-    SETTINGS,
-    Limits,
-    RayWorker,
-    check_settings,
-    hosted,
-    limits,
-    ray_worker,
-)
+from core.settings import PREFIX, LabSettings, Limits, RayWorker, check_names, settings
 from core.tasks import TaskConfig
 from core.training import Record, RunConfig
 from core.training.sweeps import with_settings
-from dashboard.ui.models import allowed_models
 from tests.cases import each
 from tests.damage import HOSTILE, deep
 from tests.training.small import small_run
@@ -143,21 +133,23 @@ def test_old_record_and_outcome() -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch):
-    for name in SETTINGS:
-        monkeypatch.delenv(PREFIX + name.upper(), raising=False)
+    for field in fields(LabSettings):
+        monkeypatch.delenv(PREFIX + field.name.upper(), raising=False)
 
 
 def test_without_a_variable_everything_is_usual(monkeypatch):
+    now = settings()
     assert server_folder() == Path.home() / ".attention-lab" / "runs"
-    assert limits() == Limits() and ray_worker() == RayWorker() and not hosted()
+    assert now.limits == Limits() and now.ray_worker == RayWorker() and not now.hosted
+    assert not any((now.runs, now.store, now.frames, now.hosted_limits, now.hosted_models))
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "max_runs=5, disk_mb=1.5  memory_mb=800")
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_MODELS", "a/b, c/d,")
-    assert limits() == Limits(max_runs=5, disk_mb=1.5, memory_mb=800)
+    assert settings().limits == Limits(max_runs=5, disk_mb=1.5, memory_mb=800)
     assert max_disk_bytes() == 1_500_000
-    assert allowed_models() == ("a/b", "c/d")
+    assert settings().hosted_models == ("a/b", "c/d")
     for off in ("", "0", "false", "No"):
         monkeypatch.setenv("ATTENTION_LAB_HOSTED", off)
-        assert not hosted()
+        assert not settings().hosted
 
 
 @pytest.mark.parametrize(
@@ -174,7 +166,7 @@ def test_without_a_variable_everything_is_usual(monkeypatch):
 )
 def test_what_cannot_be_read_is_refused(monkeypatch, text, problem):
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", text)
-    pytest.raises(ValueError, check_settings).match(f"ATTENTION_LAB_LIMITS:? {problem}")
+    pytest.raises(ValueError, settings).match(f"ATTENTION_LAB_LIMITS:? {problem}")
 
 
 @pytest.mark.parametrize(
@@ -187,9 +179,9 @@ def test_what_cannot_be_read_is_refused(monkeypatch, text, problem):
 )
 def test_an_earlier_variable_is_not_passed_over(monkeypatch, name, place):
     monkeypatch.setenv(f"{PREFIX}HOSTED_LIMITS", "steps=5")
-    check_settings()
+    check_names()
     monkeypatch.setenv(PREFIX + name, "5")
-    pytest.raises(ValueError, check_settings).match(re.escape(f"{PREFIX}{name} is now {place}"))
+    pytest.raises(ValueError, check_names).match(re.escape(f"{PREFIX}{name} is now {place}"))
 
 
 def test_every_variable_and_limit_is_documented():
@@ -197,7 +189,7 @@ def test_every_variable_and_limit_is_documented():
         (Path(__file__).resolve().parents[1] / "docs" / name).read_text("utf-8")
         for name in ("install.md", "scaling.md")
     )
-    wanted = {PREFIX + name.upper() for name in SETTINGS}
+    wanted = {PREFIX + field.name.upper() for field in fields(LabSettings)}
     wanted |= {field.name for kind in (Limits, RayWorker) for field in fields(kind)}
     assert not {name for name in wanted if f"`{name}" not in text}
 

@@ -40,7 +40,7 @@ from core.files import (
     write_atomically,
 )
 from core.runs.folder import Changes, RunFolder, Stamp, list_files, read_changes, unpack
-from core.settings import ray_worker, setting
+from core.settings import settings
 
 NAMESPACE = "attention-lab"
 RESOURCES = ("CPU", "GPU", "memory")  # by Ray's names, memory in bytes
@@ -48,7 +48,7 @@ RESOURCES = ("CPU", "GPU", "memory")  # by Ray's names, memory in bytes
 
 def address() -> str:
     """auto, HOST:PORT or ray://HOST:PORT; empty where runs stay on this machine."""
-    return setting("ray")
+    return settings().ray
 
 
 def words(text: str, public: str) -> str:
@@ -87,7 +87,7 @@ def needs(metadata: Mapping[str, Any], cluster_has_gpu: bool) -> Needs:
     config = metadata.get("config") or metadata.get("finetune")
     device = config.get("device", "auto") if isinstance(config, dict) else "cpu"
     on_gpu = device == "cuda" or (device == "auto" and cluster_has_gpu)
-    worker = ray_worker()
+    worker = settings().ray_worker
     return Needs(worker.cpus, worker.gpu if on_gpu else 0.0, worker.memory_mb)
 
 

@@ -52,7 +52,7 @@ from core.runs.folder import (
     unfinished,
     version,
 )
-from core.settings import setting
+from core.settings import settings
 
 FILES = {SWEEPS: ".json", REPORTS: ".json.gz"}
 HOMES = ("", CORPORA, CLAIMS, *FILES)
@@ -309,11 +309,11 @@ class Store:
 
 def store() -> Store | None:
     """The store that is set; None without one, and on a public copy. StoreError for an address that cannot be used."""
-    return _open(setting("store"), setting("store_name") or platform.node()) if in_use() else None
+    return _open(settings().store, settings().store_name or platform.node()) if in_use() else None
 
 
 def in_use() -> bool:
-    return bool(setting("store")) and not hosted()
+    return bool(settings().store) and not hosted()
 
 
 @lru_cache(maxsize=4)
@@ -578,7 +578,7 @@ def begin_copying() -> None:
             copy_now()
             time.sleep(max(PASS_SECONDS, 5 * (time.monotonic() - started)))
 
-    if setting("store"):
+    if settings().store:
         threading.Thread(target=watch, daemon=True, name="store").start()
 
 

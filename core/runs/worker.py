@@ -44,7 +44,7 @@ from core.pretrained.base import PretrainedError
 from core.runs import ray_queue
 from core.runs.folder import RunFolder
 from core.runs.runs import CHECKPOINTS, Run
-from core.settings import limits, ray_worker
+from core.settings import limits, settings
 from core.tasks import TaskConfig
 from core.training import Best, Record, RunConfig, cap_reached, prepare, train
 
@@ -230,7 +230,9 @@ class RayExecutor(Executor):
     def slots(self) -> int:
         """One until the cluster is reached."""
         ray_queue.ensure_driver()
-        return max(1, min(MAX_SLOTS, int(ray_queue.load_state().has[0] / ray_worker().cpus)))
+        return max(
+            1, min(MAX_SLOTS, int(ray_queue.load_state().has[0] / settings().ray_worker.cpus))
+        )
 
     def room(self, free: int) -> int:
         """Every run, once the cluster is reached: the queue is Ray's, except on a public copy, whose own is fair."""

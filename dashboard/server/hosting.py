@@ -29,10 +29,11 @@ def begin_hosting() -> None:
             if str(name).startswith(HOSTED):  # where core and the workers find it
                 os.environ.setdefault(str(name), str(value))
     from core.files import hosted
-    from core.settings import check_settings
+    from core.settings import check_names, settings
     from dashboard.server.visitors import PERSON_HEADER, limits, raise_file_limit
 
-    check_settings()
+    check_names()
+    settings()
 
     raise_file_limit()
     if hosted():

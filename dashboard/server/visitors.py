@@ -38,7 +38,7 @@ from streamlit import config, runtime
 
 from core.event_log import log
 from core.files import hosted, runs_folder, set_person
-from core.settings import pairs, setting
+from core.settings import settings
 from dashboard.draw.formats import byte_size
 from dashboard.navigation import STEPS
 from dashboard.server.streamlit_internals import script_run
@@ -96,7 +96,7 @@ LIMITS = {
 def limits() -> dict[str, int]:
     """The limits as they are set; ValueError names one that is no whole number, or that there is not."""
     values = {name: value for name, (value, _) in LIMITS.items()}
-    for name, text in pairs("hosted_limits").items():
+    for name, text in settings().hosted_limits.items():
         if name not in LIMITS:
             raise ValueError(f"{VARIABLE} has {', '.join(LIMITS)}, but no {name!r:.60}.")
         if not text.isdecimal():
@@ -335,7 +335,7 @@ def frames() -> str:
 
     Raises ValueError where it holds what would end the directive.
     """
-    text = setting("frames")
+    text = settings().frames
     if not text.isprintable() or set(text) & set(",;'\""):
         raise ValueError(
             f"ATTENTION_LAB_FRAMES takes addresses with spaces between, or none, but is {text!r}."
@@ -512,7 +512,7 @@ def known_path(path: str) -> str:
 
 def _may_read_metrics(scope: Scope, headers: Headers) -> bool:
     """A public copy answers its own machine and whoever has the token; a proxy there passes other addresses on."""
-    token = setting("metrics_token")
+    token = settings().metrics_token
     if not token and not hosted():
         return True
     sent, whole = headers.get("authorization", "").encode(), f"Bearer {token}".encode()

@@ -34,7 +34,7 @@ from core.pretrained import (
     top_candidates,
 )
 from core.pretrained.model_inputs import LIMITS, MAX_BYTES, SHAPES
-from core.settings import setting
+from core.settings import settings
 from core.tasks import grammar
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.picture_files import trace_npz
@@ -402,9 +402,9 @@ def folders_allowed() -> bool:
     """Whether a visitor may open folders: by ATTENTION_LAB_FOLDERS (1, 0), else only from the same computer."""
     if hosted():
         return False
-    allowed = setting("folders") or secret("ATTENTION_LAB_FOLDERS")
-    if allowed:
-        return str(allowed).lower() not in ("0", "false", "no")
+    setting = settings().folders or secret("ATTENTION_LAB_FOLDERS")
+    if setting:
+        return str(setting).lower() not in ("0", "false", "no")
     return is_local(st.context.ip_address, st.context.headers)
 
 

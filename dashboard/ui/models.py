@@ -58,7 +58,7 @@ from core.pretrained.finetune import LAB, MINILM as BASE, TASKS, FineTuneConfig,
 from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.pretrained.model_inputs import read_arrays
 from core.runs.runs import Run
-from core.settings import setting
+from core.settings import settings
 from dashboard.page import Cell, model, remembered, shared, source_of, store
 from dashboard.server.jobs import find_run
 from dashboard.server.visitors import at_most, me
@@ -168,7 +168,7 @@ def stored_bytes(ref: ModelRef) -> int:
 
 
 def allowed_models() -> tuple[str, ...]:
-    return tuple(re.findall(r"[^\s,]+", setting("hosted_models"))) or HOSTED_MODELS
+    return settings().hosted_models or HOSTED_MODELS
 
 
 def is_allowed(repo: str) -> bool:
