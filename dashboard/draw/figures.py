@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
+from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
@@ -530,12 +531,17 @@ def enlarged(spec: Any, factor: float, key: str = "") -> Any:
 def separate(heights: Sequence[float]) -> list[float]:
     """Shares of the height moved apart to MIN_GAP or more, in their order and within 0 and 1, each as little as goes.
 
-    Without the gaps below it, each height may be no less than the one before.
+    Without the gaps below it, each height may be no less than the one before: neighbours that would be take their mean.
     """
-    from scipy.optimize import isotonic_regression  # which the first page does not need
-
-    order, gaps = np.argsort(heights, kind="stable"), MIN_GAP * np.arange(len(heights))
-    bases = isotonic_regression(np.array(heights)[order] - gaps).x if heights else gaps
-    result = np.empty(len(heights))
-    result[order] = np.clip(bases, 0.0, max(0.0, 1.0 - MIN_GAP * (len(heights) - 1))) + gaps
-    return result.tolist()
+    order = sorted(range(len(heights)), key=lambda at: heights[at])
+    groups: list[list[float]] = []
+    for rank, at in enumerate(order):
+        groups.append([heights[at] - rank * MIN_GAP])
+        while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    highest = max(0.0, 1.0 - MIN_GAP * (len(heights) - 1))
+    bases = [min(max(fmean(group), 0.0), highest) for group in groups for _ in group]
+    result = [0.0] * len(heights)
+    for rank, (at, base) in enumerate(zip(order, bases, strict=True)):
+        result[at] = base + rank * MIN_GAP
+    return result
