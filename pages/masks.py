@@ -1,14 +1,12 @@
 """Masks: pick, compose, type or draw who may see whom, and watch the same scores become other weights."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import streamlit as st
-from streamlit.errors import StreamlitAPIException
 
 from core.attention import AXES, Choice, ConfigError, entry, one_thread
 from core.attention.masks import COMPOSITIONS, make_mask
@@ -90,10 +88,7 @@ def apply_drawing() -> None:
     ]
     state[key("pressed")] = min(changed, default=None)
     state[key("first")], state[key("join")] = "drawn", "alone"
-    state[name := key("first:drawn:drawing")] = drawing
-    # The browser writes the link of a field that it shows, whose parameter cannot be set; not that of a new one.
-    with suppress(StreamlitAPIException):
-        st.query_params[name] = drawing
+    state[key("first:drawn:drawing")] = drawing
 
 
 FIELDS = Fields(

@@ -25,6 +25,7 @@ from functools import partial, wraps
 from typing import Any, TypeAlias
 
 import streamlit as st
+from streamlit.errors import StreamlitAPIException
 
 from core.entries import ConfigError, Param, Value
 from core.runs.folder import RUN_ID
@@ -103,6 +104,14 @@ def write_link(name: str, text: str | None) -> None:
             del st.query_params[name]
     elif st.query_params.get(name) != text:
         st.query_params[name] = text
+
+
+def write_first_value(key: str, default: Any, text: Callable[[Any], Any]) -> None:
+    """Write a value that was set before its widget is first drawn, which Streamlit 1.67 leaves out of the link."""
+    value = st.session_state.get(key)
+    if value not in (None, default) and key not in st.query_params and not by_history():
+        with suppress(StreamlitAPIException):  # the widget was drawn before: Streamlit writes it
+            st.query_params[key] = text(value)
 
 
 def restore_bound_values() -> None:
@@ -450,6 +459,10 @@ class Field:
         """Whether the field can have that value now."""
         return True
 
+    def text_of(self, value: Any, values: Values) -> str | list[str]:
+        """The text of a value in the link, as its widget writes it."""
+        return as_text(value)
+
 
 @dataclass(frozen=True)
 class Text(Field):
@@ -538,6 +551,10 @@ class Options(Field):
 
     def allowed(self, value: Any, values: Values) -> bool:
         return value in self.texts(values)
+
+    def text_of(self, value: Any, values: Values) -> str | list[str]:
+        texts = self.texts(values)
+        return [texts[each] for each in value] if isinstance(value, list) else texts[value]
 
 
 @dataclass(frozen=True)
@@ -690,6 +707,8 @@ class Fields:
             state[f"{key}:of"] = of
         if held is not None and (other or not each.allowed(held, values)):
             state[key] = start  # else the value belongs to something else, or is no more on offer
+        if not each.hidden:
+            write_first_value(key, start, partial(each.text_of, values=values))
         keep, also = KEEP if each.hidden else BOUND, _of(each.also, values)
         value = each.widget(
             values, start, {"key": key, "help": _of(each.help, values), **keep, **also}
@@ -703,6 +722,8 @@ def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Val
     A free text that cannot be read is returned as typed, with its error below; the config that takes it refuses it.
     """
     shared: dict[str, Any] = {"key": key, "help": param.help, **keep}
+    if keep is BOUND:
+        write_first_value(key, param.default, param.label if param.choices else as_text)
     if param.choices:
         return st.selectbox(
             param.name,

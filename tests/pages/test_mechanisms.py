@@ -64,6 +64,13 @@ def test_every_mask_can_be_picked_with_its_parameters():
         assert parameters <= controls_of(at).keys()
 
 
+def test_what_a_press_sets_before_its_field_is_drawn_is_in_the_link():
+    links = put_masks(open_masks(), "selectbox", "first", "drawn").query_params
+    assert "12x12:800.c00" in str(links["masks:first:drawn:drawing"])
+    tried = open_masks().button(key="masks:try:3").click().run().query_params
+    assert masks_page.FORMULA in str(tried["masks:first:formula:text"])
+
+
 def test_a_rule_that_cannot_be_read_is_pointed_at():
     at = put_masks(
         open_masks(first="Formula"), "text_input", "first:formula:text", "j <= i and k == 0"
