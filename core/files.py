@@ -219,6 +219,7 @@ def zip_files(folder: str, files: Mapping[str, bytes | Path]) -> bytes:
 
 
 def zip_of(folder: Path) -> bytes:
+    """A folder of files as a zip, under the folder's name."""
     return zip_files(folder.name, {path.name: path for path in sorted(folder.iterdir())})
 
 

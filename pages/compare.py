@@ -468,7 +468,9 @@ WIDGETS = Fields(
         lambda values: values.now.d_model,
         also=OF_PAGE
         | keep_heads(
-            "compare:d_model", "compare:heads:{}".format, partial(heads_that_divide, most=MAX_HEADS)
+            "compare:d_model",
+            "compare:heads:{}".format,
+            partial(heads_that_divide, max_heads=MAX_HEADS),
         ),
         help="How many numbers the vector of each token has.",
     ),

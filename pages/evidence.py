@@ -10,12 +10,7 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import evidence, trace as flow
-from core.pretrained import (
-    NO_HEADS,
-    HeadSet,
-    display_names,
-    with_sink,
-)
+from core.pretrained import NO_HEADS, HeadSet, display_names, with_sink
 from core.ranks import kendall
 from dashboard.inside import (
     WRITES,

@@ -1094,7 +1094,7 @@ def resize(name: str, key: str, base: RunConfig, before: dict[str, int]) -> None
     fit_heads(f"{name}:d_model", width, f"{name}:heads:{width}", heads_of)
 
 
-heads_of = partial(heads_that_divide, most=MAX_HEADS_ON_OFFER)
+heads_of = partial(heads_that_divide, max_heads=MAX_HEADS_ON_OFFER)
 
 
 def nearest_heads(d_model: int, most: int) -> int:

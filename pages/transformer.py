@@ -129,7 +129,7 @@ BLOCKS_OF = (
 )
 
 
-heads_of = partial(heads_that_divide, most=8)
+heads_of = partial(heads_that_divide, max_heads=8)
 FIELDS = Fields(
     "transformer",
     text=Text(

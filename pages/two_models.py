@@ -266,7 +266,7 @@ SECOND = {
 }
 FINE_TUNED = "Fine-tuned: "
 EXAMPLE = "example"
-LEAST_SCALE = 0.01  # of the heads' grid: rounding alone is not drawn dark
+MIN_SCALE = 0.01  # of the heads' grid: rounding alone is not drawn dark
 RELATED = {  # trained on sentences alike: the first model to compare with
     "writer": "names",
     "names": "writer",
@@ -885,7 +885,7 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
             title=f"weight moved, darkest: {number(largest)}",
             tips=(("name", "head"), ("to", "compared with"), ("by", "difference")),
             has_sign=False,
-            largest=max(largest, LEAST_SCALE),
+            largest=max(largest, MIN_SCALE),
         )
     with right:
         fact(fact_text(comparison, head))

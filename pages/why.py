@@ -37,11 +37,7 @@ from core.studies.why import (
     sentence,
     training_label,
 )
-from core.training import (
-    Prediction,
-    Record,
-    SeedStats,
-)
+from core.training import Prediction, Record, SeedStats
 from dashboard.draw.tables import RIGHT, html_table, marked, missing, wrong_tokens
 from dashboard.page import (
     CATEGORIES,

@@ -185,9 +185,9 @@ def check_sizes(d_model: int, num_heads: int) -> None:
         )
 
 
-def heads_that_divide(d_model: int, most: int | None = None) -> list[int]:
-    """Every number of heads that divides d_model, from 1 to `most`."""
-    return [n for n in range(1, min(d_model, most or d_model) + 1) if d_model % n == 0]
+def heads_that_divide(d_model: int, max_heads: int | None = None) -> list[int]:
+    """Every number of heads that divides d_model, from 1 to `max_heads`."""
+    return [n for n in range(1, min(d_model, max_heads or d_model) + 1) if d_model % n == 0]
 
 
 # Which choices go together, found by constructing every pair.

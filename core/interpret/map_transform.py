@@ -13,13 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
-from core.pretrained import (
-    Line,
-    Reading,
-    reject_if,
-    sink_line,
-    with_sink,
-)
+from core.pretrained import Line, Reading, reject_if, sink_line, with_sink
 
 Groups = tuple[tuple[int, ...], ...]
 

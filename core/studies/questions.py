@@ -317,11 +317,11 @@ def make_question(
     return Drawn(page, text, tuple(options), options.index(right), why, maps)
 
 
-def apart(right: float, mistakes: Iterable[float], least: float) -> list[str]:
+def apart(right: float, mistakes: Iterable[float], gap: float) -> list[str]:
     """The first three mistakes that stand at least so far from the right number and from each other, as options."""
     options = [right]
     for mistake in mistakes:
-        if all(abs(mistake - option) >= least for option in options):
+        if all(abs(mistake - option) >= gap for option in options):
             options.append(mistake)
     return [f"{option:.2f}" for option in options[1:4]]
 
