@@ -707,12 +707,11 @@ class Fields:
             state[f"{key}:of"] = of
         if held is not None and (other or not each.allowed(held, values)):
             state[key] = start  # else the value belongs to something else, or is no more on offer
-        if not each.hidden:
-            write_first_value(key, start, partial(each.text_of, values=values))
         keep, also = KEEP if each.hidden else BOUND, _of(each.also, values)
-        value = each.widget(
-            values, start, {"key": key, "help": _of(each.help, values), **keep, **also}
-        )
+        shared = {"key": key, "help": _of(each.help, values), **keep, **also}
+        if shared.get("bind"):  # a page may write a link of its own
+            write_first_value(key, start, partial(each.text_of, values=values))
+        value = each.widget(values, start, shared)
         return start if value is None else value
 
 
@@ -722,7 +721,7 @@ def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Val
     A free text that cannot be read is returned as typed, with its error below; the config that takes it refuses it.
     """
     shared: dict[str, Any] = {"key": key, "help": param.help, **keep}
-    if keep is BOUND:
+    if keep.get("bind"):
         write_first_value(key, param.default, param.label if param.choices else as_text)
     if param.choices:
         return st.selectbox(
