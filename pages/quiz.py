@@ -19,8 +19,8 @@ from dashboard.page import (
     paragraph,
     plain,
     step_of,
-    sync_visits,
     title,
+    visited_pages,
 )
 from dashboard.ui.bars import RECAP, STOPS
 
@@ -58,7 +58,7 @@ def answer_questions() -> None:
     seed, answers = state[SEED], state.setdefault(ANSWERS, "")
     at = min(state.setdefault(AT, 0), len(answers))  # one opens once those before it are answered
     if not answers:
-        state[WITHOUT] = left_out(sync_visits())
+        state[WITHOUT] = left_out(visited_pages())
     link_value(WITHOUT, COUNT, between(0, COUNT, int))
     drawn = cached(quiz, seed, state.setdefault(WITHOUT, COUNT))
     if at < COUNT:
@@ -149,7 +149,7 @@ def result(drawn: tuple[Drawn, ...], answers: str) -> None:
 
 
 def recap() -> None:
-    visited = [stop.page for stop in STOPS if stop.page in sync_visits()]
+    visited = [stop.page for stop in STOPS if stop.page in visited_pages()]
     caption(f"{len(visited)} of {len(STOPS)} pages opened.")
     for stop in STOPS:
         step = step_of(stop.page)

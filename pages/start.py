@@ -36,11 +36,11 @@ from dashboard.page import (
     share_text,
     source_of,
     step_of,
-    sync_visits,
     theme,
     title,
     translation_view,
     try_this,
+    visited_pages,
 )
 from dashboard.ui import bars
 
@@ -431,15 +431,14 @@ def page() -> None:
         "Start here",
         "Attention lets a model decide, for each word, how much to take from every other word.",
     )
-    data, visited = start.load(), {*sync_visits()}
+    data, visited = start.load(), visited_pages()
     paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
     dictionary(data, _pictures(data))
     # The path; a tick at each page that was opened
     st.subheader(f"The path: {len(bars.STOPS)} pages, 25 minutes")
     done = sum(stop.page in visited for stop in bars.STOPS)
     st.caption(
-        f"{done} of {len(bars.STOPS)} pages visited, without the tour. Bookmark this page to keep "
-        "them."
+        f"{done} of {len(bars.STOPS)} pages visited. A cookie keeps the count in this browser."
     )
     with st.grid(6, min_column_width=240, gap="medium"):
         for number, (pages, name, sentence) in enumerate(PATH_STOPS, 1):

@@ -477,14 +477,16 @@ def tour_bar(page: str) -> None:
     sentence = (
         STOPS[at].sentence
         if STOPS[at].page == page
-        else f"This page is not part of the tour. {'Finish ends' if at == last else 'Next stop goes on with'} it."
+        else f"This page is not part of the tour. {'Finish ends' if at == last else 'Next goes on with'} it."
     )
     with st.container(border=True, horizontal=True, vertical_alignment="center", key="tour:bar"):
         st.markdown(f":small[**Tour, {at + 1} of {last + 1}.** {sentence}]", width="stretch")
         if st.button("Back", key="tour:back", disabled=at == 0, help="The stop before this one"):
             open_stop(at - 1)
         if st.button(
-            "Finish" if at == last else "Next stop",
+            "Finish"
+            if at == last
+            else f"Next: {step_of(STOPS[at + 1].page).title.partition(',')[0]}",
             key="tour:next",
             icon=":material/arrow_forward:",
             help="End the tour with a quiz" if at == last else "The next stop of the tour",

@@ -89,10 +89,10 @@ def current_report() -> Report | None:
     return report
 
 
-def report_cookie() -> str | None:
-    """The browser's cookie for the report of this session, empty after New report; None where it stays as it is."""
+def report_cookie() -> list[str]:
+    """The browser's cookie for the report of this session, empty after New report; none where it stays as it is."""
     name = st.session_state.get(REPORT)
-    return None if name is None else f"{COOKIE}={name}"
+    return [] if name is None else [f"{COOKIE}={name}"]
 
 
 def read_report(name: str) -> Report | None:

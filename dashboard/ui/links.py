@@ -30,7 +30,7 @@ from streamlit.errors import StreamlitAPIException
 from core.entries import ConfigError, Param, Value
 from core.runs.folder import RUN_ID
 from dashboard.draw.formats import plain
-from dashboard.navigation import PATH
+from dashboard.navigation import STEPS
 from dashboard.server.streamlit_internals import script_run
 
 # What the link holds: bound widgets, and values and pairs of the session that no widget in sight may hold.
@@ -365,24 +365,20 @@ def write_start(page: str) -> None:
     session[f"{page}:has_link"] = True
 
 
-VISITED = "start:visited"  # its name in the session and in the link
+VISITED = "visited"  # the session's key of the pages that this browser has opened
+VISITS = "attention_lab_visits"  # the browser's cookie of them
 
 
 def remember_visit(key: str) -> None:
-    visited = st.session_state.get(VISITED, ())
-    if key not in visited:
-        st.session_state[VISITED] = (*visited, key)
+    """Add a page to those that were opened: in this session, before it in this browser, and by an older link to Start."""
+    stored = f"{st.context.cookies.get(VISITS, '')}.{st.query_params.get('start:visited', '')}"
+    visited = {key, *visited_pages(), *stored.split(".")}
+    st.session_state[VISITED] = [step.key for step in STEPS if step.key in visited]
 
 
-def sync_visits() -> tuple[str, ...]:
-    """Join the session's pages with those of the link, write those of the path there, and return all, these first."""
-    linked = st.query_params.get(VISITED, "").split(".")
-    visited = st.session_state.get(VISITED, ())
-    path = tuple(key for key in PATH if key in linked or key in visited)
-    st.session_state[VISITED] = (*path, *(key for key in visited if key not in path))
-    if path:
-        write_link(VISITED, ".".join(path))
-    return st.session_state[VISITED]
+def visited_pages() -> list[str]:
+    pages: list[str] = st.session_state.get(VISITED, [])
+    return pages
 
 
 # Whether the browser still shows what a fragment drew in the run before.

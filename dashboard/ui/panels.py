@@ -37,11 +37,13 @@ from dashboard.ui import export
 from dashboard.ui.links import (
     BOUND,
     CURRENT,
+    VISITS,
     fragment,
     is_pending,
     link_value,
     one_of,
     request_reset,
+    visited_pages,
 )
 
 # Present: the sidebar away and everything half as large again, for a room that reads from a projector.
@@ -179,7 +181,7 @@ def title(
                     on_present=lambda: st.session_state.update({PRESENT: not presenting()}),
                     on_export=export.request,
                     on_reset=request_reset,
-                    cookie=export.report_cookie(),
+                    cookies=[*export.report_cookie(), f"{VISITS}={'.'.join(visited_pages())}"],
                     label=copy_link,
                 )
         paragraph(lead)

@@ -5,7 +5,6 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.models.cards import CARDS
 from core.studies import start
 from dashboard.draw.formats import number
 from dashboard.ui import bars
@@ -15,6 +14,7 @@ from tests.browser.helpers import (
     enter,
     open_page,
     resize,
+    sees,
     wait_no_sideways_scrolling,
     wait_ready,
 )
@@ -59,12 +59,19 @@ def test_the_picked_word_shows_its_strongest_arrow_and_the_sidebar_the_path_and_
     expect(page.get_by_role("combobox", name="Choice")).to_have_value("Local window · 2015")
 
 
-def test_the_tour_sets_the_controls_of_a_page(page):
+def test_the_tour_sets_the_controls_of_a_page_and_back_leads_through_its_stops(page):
     open_page(page, "")
     bar = page.locator(".st-key-tour-bar")
     click(page.get_by_role("button", name="Take the tour"), "Tour, 1 of")
-    click(bar.get_by_role("button", name="Next stop"), "Tour, 2 of")
+    click(bar.get_by_role("button", name="Next: One query"), "Tour, 2 of")
     expect(page.get_by_role("textbox", name="Sentence")).to_have_value(bars.TOUR_SENTENCE)
+    link = page.url
+    click(page.get_by_test_id("stSidebar").get_by_role("link", name="Heads"), "Tour, 3 of")
+    for text in ("Tour, 2 of", "Tour, 1 of", "3 of 7 pages"):  # one press of Back for each page
+        wait_ready(page)
+        page.go_back()
+        sees(page, text)
+    open_page(page, link)  # by hand: another session of the same browser
     resize(page, 390, "dark")
     for place in ("top", "bottom"):
         page.get_by_test_id("stMain").evaluate(
@@ -74,6 +81,7 @@ def test_the_tour_sets_the_controls_of_a_page(page):
         assert box_of(bar)["height"] <= 110
     click(bar.get_by_role("button", name="End tour"))
     expect(bar).to_have_count(0)
+    open_page(page, "", "text=3 of 7 pages")
 
 
 # Beside a page's title: its link goes to the clipboard, and Reset brings the page back to its start.
@@ -372,6 +380,6 @@ def test_a_moved_slider_draws_the_new_layers_before_they_are_measured(page: Page
 
 def test_the_layers_of_a_card_are_as_high_as_what_they_read(page: Page):
     open_page(page, "cards", ".cards .layers")
-    cells = page.locator(".cards .layers").nth(len(CARDS)).locator("i")
+    cells = page.locator(".cards .layers").first.locator("i")
     heights = cells.evaluate_all("cells => cells.map(cell => cell.offsetHeight)")
     assert heights == 8 * [16, 16, 16, 16, 16, 32]  # five windows, then the whole text

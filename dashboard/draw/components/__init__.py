@@ -11,7 +11,7 @@ import functools
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal, TypeAlias
@@ -477,19 +477,19 @@ def page_actions(
     on_present: Callable[[], None],
     on_export: Callable[[], None],
     on_reset: Callable[[], None],
-    cookie: str | None = None,
+    cookies: Sequence[str] = (),
     label: str = COPY_LINK,
 ) -> None:
     """Draw "Present", "Export" and "Reset", which call back, and the button `label` that copies the link, which the
     browser does alone.
 
-    A `cookie` (NAME=VALUE) is stored for a year, one without a value is deleted. The page runs again once the browser's
-    theme is another than `theme`, which Python draws with.
+    Each of `cookies` (NAME=VALUE) is stored for a year, one without a value is deleted. The page runs again once the
+    browser's theme is another than `theme`, which Python draws with.
     """
     draw(
         "page_actions",
         "pa",
-        {"presenting": presenting, "theme": theme, "cookie": cookie, "label": label},
+        {"presenting": presenting, "theme": theme, "cookies": cookies, "label": label},
         key=key,
         width=WIDTH if label == COPY_LINK else WIDE,
         height=HEIGHT,

@@ -2,6 +2,7 @@
 
 import { element } from "../lib/dom.js";
 import { restoreFocus } from "../lib/focus.js";
+import { addOneEntryAPress } from "../lib/history.js";
 import { mount } from "../lib/mount.js";
 import { hideWhatWaits } from "../lib/waiting.js";
 
@@ -31,6 +32,7 @@ function button(root, label, title) {
 
 function start(view) {
   hideWhatWaits(); // an embedded page has no list of pages
+  addOneEntryAPress();
   restoreFocus();
   view.present = button(view.root, "", "Hide the sidebar and enlarge everything by half, for a projector.");
   view.present.className = "present";
@@ -85,14 +87,14 @@ function followTheme(view, drawn) {
   view.asked = now === drawn ? undefined : now;
 }
 
-/** @param {string | null} cookie NAME=VALUE */
+/** @param {string} cookie NAME=VALUE */
 function storeCookie(cookie) {
-  if (cookie) document.cookie = `${cookie}; path=/; samesite=lax; max-age=${cookie.endsWith("=") ? 0 : YEAR}`;
+  document.cookie = `${cookie}; path=/; samesite=lax; max-age=${cookie.endsWith("=") ? 0 : YEAR}`;
 }
 
-function update(view, { presenting, theme, cookie, label }) {
+function update(view, { presenting, theme, cookies, label }) {
   if (view.label !== label) view.link.textContent = view.label = label;
-  storeCookie(cookie);
+  cookies.forEach(storeCookie);
   openAtTop();
   followTheme(view, theme);
   view.present.textContent = presenting ? "End" : "Present";

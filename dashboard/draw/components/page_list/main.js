@@ -2,12 +2,14 @@
 // own opens a page in another tab.
 
 import { element } from "../lib/dom.js";
+import { addOneEntryAPress } from "../lib/history.js";
 import { mount } from "../lib/mount.js";
 import { hideWhatWaits } from "../lib/waiting.js";
 import { search } from "./search.js";
 
 function start(view) {
   hideWhatWaits();
+  addOneEntryAPress();
   buildSearch(view);
   view.nav = element(view.root, "nav", "", { "aria-label": "Pages" });
   view.nav.onclick = (event) => {
