@@ -433,79 +433,82 @@ def models() -> None:
     with last, st.popover("Read a config", icon=":material/upload_file:", width="stretch"):
         read_config(values.model)
     add_script(partial(script, values))
-    with st.container(gap=None):
-        meanings = {
-            "full": "all tokens",
-            "window": "a window, chunk or blocks",
-            "latent": "small vectors",
-            "linear": "a fixed state",
-            "no positions": "without order",
-            "none": "few tokens or none",
-            "unknown": "not in the lab",
-        }
-        legend = "".join(
-            f'<span><b><i style="{cell_style(kind, theme())}"></i></b>{kind}: {meanings[kind]}</span>'
-            for kind in KINDS
-        )
-        # The style marks a model in the table below, which itself is never sent again.
-        st.html(
-            f"<div class=\"cards\"><p>{legend}</p><style>.cards tr[data-model='{values.model}'] "
-            f"th{{font-weight:600;color:{PICK[theme()]}}}</style></div>"
-        )
-        head = "".join(
-            f'<th scope="col">{words}</th>'
-            for words in (
-                "model",
-                "year",
-                '<span style="float:left">layers</span>',
-                "parameters, 10⁹",
-                "GB at 128k tokens",
+    meanings = {
+        "full": "all tokens",
+        "window": "a window, chunk or blocks",
+        "latent": "small vectors",
+        "linear": "a fixed state",
+        "no positions": "without order",
+        "none": "few tokens or none",
+        "unknown": "not in the lab",
+    }
+    legend = "".join(
+        f'<span><b><i style="{cell_style(kind, theme())}"></i></b>{kind}: {meanings[kind]}</span>'
+        for kind in KINDS
+    )
+    # The style marks a model in the table below, which itself is never sent again.
+    st.html(
+        f"<div class=\"cards\"><p>{legend}</p><style>.cards tr[data-model='{values.model}'] "
+        f"th{{font-weight:600;color:{PICK[theme()]}}}</style></div>"
+    )
+    with st.container():  # the table below keeps its place
+        if wrong := st.session_state.get(WRONG):
+            st.error(plain(wrong))
+        one = shown(values)
+        st.markdown(f"## {plain(one.name)}")
+        if one.key == READ:
+            paragraph(
+                "Read from the config that you gave. Choose a model above to see its card again."
             )
+        else:
+            paragraph(f"{plain(one.different)} [Source]({one.url}) · {plain(one.checkpoint)}")
+        st.html(f'<div class="cards">{strip(one, theme(), large=True)}</div>')
+        table(
+            FIGURES,
+            [figures(one)],
+            caption=f"The figures of {one.name}",
+            left=0,
+            markers=False,
         )
-        body = "".join(
-            f'<tr data-model="{one.key}"><th scope="row">{escape(one.name)}</th><td>{one.year}</td>'
-            f'<td class="strip">{strip(one, theme())}</td><td>{billions(one.parameters)}</td>'
-            f"<td>{billions(cache(one, LONG))}</td></tr>"
-            for one in CARDS
+        fact(fact_text(one))
+        caption(note(one))
+        if values.beside not in (ALONE, one.key):
+            other = card(values.beside)
+            st.markdown(f"### What differs from {other.name}")
+            table(
+                ("", one.name, other.name),
+                differences(one, other),
+                caption=f"What differs between {one.name} and {other.name}",
+                markers=False,
+            )
+    st.markdown("## All models")
+    head = "".join(
+        f'<th scope="col">{words}</th>'
+        for words in (
+            "model",
+            "year",
+            '<span style="float:left">layers</span>',
+            "parameters, 10⁹",
+            "GB at 128k tokens",
         )
-        st.html(
-            f'<div class="cards"><table aria-label="The layers of {len(CARDS)} published models">'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        )
+    )
+    body = "".join(
+        f'<tr data-model="{one.key}"><th scope="row">{escape(one.name)}</th><td>{one.year}</td>'
+        f'<td class="strip">{strip(one, theme())}</td><td>{billions(one.parameters)}</td>'
+        f"<td>{billions(cache(one, LONG))}</td></tr>"
+        for one in CARDS
+    )
+    st.html(
+        f'<div class="cards"><table aria-label="The layers of {len(CARDS)} published models">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
     few, many = card("mamba2"), card(REFERENCE)
     fact(
         f"At {LONG:,} tokens {few.name} stores **{byte_size(few.cache_bytes(LONG))}** of states and {many.name} "
         f"**{byte_size(many.cache_bytes(LONG))}** of keys and values, with about as many parameters."
     )
-    if wrong := st.session_state.get(WRONG):
-        st.error(plain(wrong))
-    one = shown(values)
-    st.markdown(f"## {plain(one.name)}")
-    if one.key == READ:
-        paragraph("Read from the config that you gave. Choose a model above to see its card again.")
-    else:
-        paragraph(f"{plain(one.different)} [Source]({one.url}) · {plain(one.checkpoint)}")
-    st.html(f'<div class="cards">{strip(one, theme(), large=True)}</div>')
-    table(
-        FIGURES,
-        [figures(one)],
-        caption=f"The figures of {one.name}",
-        left=0,
-        markers=False,
-    )
-    fact(fact_text(one))
-    caption(note(one))
-    if values.beside not in (ALONE, one.key):
-        other = card(values.beside)
-        st.markdown(f"### What differs from {other.name}")
-        table(
-            ("", one.name, other.name),
-            differences(one, other),
-            caption=f"What differs between {one.name} and {other.name}",
-            markers=False,
-        )
     attentions(one)
-    st.markdown("### Its cache beside others")
+    st.markdown(f"## The cache of {plain(one.name)} beside others")
     if sizes := drawn_curves(one, values):
         draw_chart(
             st,
@@ -520,7 +523,7 @@ def models() -> None:
 
 
 def attentions(one: ModelCard) -> None:
-    st.markdown("### Its attentions")
+    st.markdown(f"## The attentions of {plain(one.name)}")
     for layer, count in one.distinct.items():
         paragraph(f"- {layer_text(layer, count)}")
     step = step_of("compare")
