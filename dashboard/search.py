@@ -67,7 +67,7 @@ WORDS = {
     "pretrained": "MiniLM BERT load open my own model Hugging Face attention map heads",
     "inside_weight": "why is this attention weight large q k product",
     "head_roles": "previous token pattern what does a head do",
-    "circuits": "OV QK circuit copying induction interpretability",
+    "circuits": "OV QK circuit copying head copies a word composition induction interpretability",
     "corpus": "statistics many texts",
     "evidence": "is attention an explanation explain importance ablation patching gradient saliency rollout remove a head",
     "lens": "logit lens layer by layer prediction",

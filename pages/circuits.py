@@ -315,7 +315,10 @@ def draw_controls(ref: ModelRef, circuits: Circuits) -> Values:
         # The token that is followed; the usual one where nothing was typed, and after an error, which is written below
         token, word = 0, ""
         if circuits.has_tokens(head[0]):
-            token, word = study_of(default_token, ref, circuits.heads[head[0]].reads, given=WEIGHTS)
+            copies = default_head(circuits)  # whose word the others of its stream get, too
+            if circuits.heads[copies[0]].reads != circuits.heads[head[0]].reads:
+                copies = head
+            token, word = study_of(default_token, ref, copies, given=WEIGHTS)
             with st.container(width=room(190)):
                 typed = FIELDS.draw("token", into=HERE, word=word).token.strip()
                 try:
@@ -582,6 +585,7 @@ def conditions(circuits: Circuits, name: str, row: int) -> str:
 # The page What a head can do: composition as a graph, three measures of every head, and the circuits of one.
 
 
+USUAL = ModelRef("lab", "only-attention")
 WEIGHTS = (head_weights,)  # what studies of a model's heads get beside the model
 
 
@@ -590,10 +594,14 @@ def page() -> None:
         "What a head can do",
         "Where a head attends to a word, it makes some words likelier to come next.",
     )
-    choice = choose_model(
-        ("model", "qkv"), usual=ModelRef("lab", "only-attention"), has_inputs=False
-    )
+    choice = choose_model(("model", "qkv"), usual=USUAL, has_inputs=False)
     if choice is not None:
+        if choice.ref == USUAL:
+            caption(
+                f"The page opens with {USUAL.name}: no feed-forward layers stand between a head "
+                "and the output. Choose another above, such as all-MiniLM-L6-v2; the other pages "
+                "then have it, too."
+            )
         fragment_unless_measuring(partial(_circuits, choice.ref))
 
 
@@ -771,7 +779,11 @@ def _of_token(controls: Values, circuits: Circuits, circuit: str) -> None:
         return
     first, score = shown.most[0]
     if moves:
-        place = f"**{plain(word)}** itself most"
+        (second, lower), *_ = shown.most[1:]
+        place = (
+            f"**{plain(word)}** itself most, by {signed(score)}; **{plain(second)}** is next, "
+            f"with {signed(lower)}"
+        )
         if shown.rank > 1:
             place = (
                 f"**{plain(first)}** most, and **{plain(word)}** itself more than "

@@ -606,8 +606,8 @@ def _norms(written: Float[Tensor, "H E C"], read: Float[Tensor, "I C D"]) -> Flo
 # its attention in the order in which they run, and its own.
 
 
-# The first that a stream reads as one token is its default.
-WORDS = ("river", "seven", "sieben", "the")
+# The first that a head raises most is its default, else the first that its stream reads as one token.
+WORDS = ("river", "cold", "king", "house", "seven", "sieben", "the")
 TOP, DIRECTIONS, ENDS = 8, 4, 3
 # Which word stood before which is all that differs, so a head that tells it and one that looks for it must do it.
 PAIR = (
@@ -754,15 +754,21 @@ def token_of(model: Pretrained, typed: str) -> tuple[int, int]:
     return ids[0], len(ids)
 
 
-def default_token(model: Pretrained, weights: HeadWeights, stream: Kind) -> tuple[int, str]:
-    """The first of WORDS that is one token which a stream embeds, else a token in the middle of the vocabulary."""
+def default_token(model: Pretrained, weights: HeadWeights, head: Head) -> tuple[int, str]:
+    """The first of WORDS that the head copies: attending to it raises it most.
+
+    Without one the first that is one token which its stream embeds, else a token in the middle of the vocabulary.
+    """
+    read: list[tuple[int, str]] = []
     for word in WORDS:
         with suppress(PretrainedError):
             token, pieces = token_of(model, word)
-            if pieces == 1 and weights.vocabularies.embeddings[stream][token].any():
-                return token, word
+            if pieces == 1 and (shown := extremes(model, weights, head, "OV", token)):
+                if shown.rank == 1:
+                    return token, word
+                read.append((token, word))
     token = len(tokenizer_of(model)) // 2
-    return token, display_tokens(tokenizer_of(model), [token])[0]
+    return read[0] if read else (token, display_tokens(tokenizer_of(model), [token])[0])
 
 
 def extremes(

@@ -16,7 +16,7 @@ export const HITS = [
 ["Pretrained models", "See what 72 trained heads do with a sentence.", "MiniLM BERT load open my own model Hugging Face attention map heads", "pretrained", {}],
 ["Inside one weight", "Take one weight apart, number by number.", "why is this attention weight large q k product", "inside_weight", {}],
 ["Head roles", "Find what each head attends to.", "previous token pattern what does a head do", "head_roles", {}],
-["What a head can do", "Read from its weights what a head can do.", "OV QK circuit copying induction interpretability", "circuits", {}],
+["What a head can do", "Read from its weights what a head can do.", "OV QK circuit copying head copies a word composition induction interpretability", "circuits", {}],
 ["Heads over a corpus", "Measure every head on hundreds of texts.", "statistics many texts", "corpus", {}],
 ["Evidence", "Measure what the weights do to the answer.", "is attention an explanation explain importance ablation patching gradient saliency rollout remove a head", "evidence", {}],
 ["When it decides", "Read every layer as if it were the last.", "logit lens layer by layer prediction", "lens", {}],
