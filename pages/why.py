@@ -166,6 +166,8 @@ def controls(live_pair: Pair | None) -> Controls:
             start_button(
                 st,
                 "Run it",
+                type="secondary",
+                width="content",
                 key="why:run",
                 on_click=_start,
                 args=(values,),
@@ -453,6 +455,13 @@ def _first_result(setting: Controls) -> str:
     return f"at step {FEW}{'' if setting.seconds == FEW_STEPS else after}"
 
 
+def _bands(data: Comparison) -> str:
+    seeds = len({one.seed for one in data.learned})
+    if seeds == 1:
+        return ""
+    return f" Each line is the mean of {seeds} seeds, its pale band ± their standard deviation."
+
+
 def conditions(data: Comparison) -> str:
     task = (
         f"English number words to German, at most {data.setting.longest} words, 20,000 training pairs; the same "
@@ -474,15 +483,13 @@ def conditions(data: Comparison) -> str:
             f"Trained on this machine: {task}. Training, {training_label(data.setting.seconds)} planned for each: {spent}. "
             f"{scored}"
         )
-    seeds = len({one.seed for one in data.learned})
     ends = sorted({one.points[-1].step for one in data.learned})
     steps = " to ".join(f"{end:,}" for end in dict.fromkeys((ends[0], ends[-1])))
     spent = ", ".join(
         f"{labels[model]} {duration(seconds)}" for model, seconds in data.seconds.items()
     )
-    over = f"Lines are means of {seeds} seeds, bands and ± their standard deviation."
     return (
-        f"Measured by `make bottleneck`: {task}, {steps} steps each. {scored} {over if seeds > 1 else ''} "
+        f"Measured by `make bottleneck`: {task}, {steps} steps each. {scored}{_bands(data)} "
         f"Processor time of a run, with measuring: {spent}; {data.machine}."
     )
 
@@ -563,7 +570,7 @@ def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[lis
 HEIGHT, TOP = 230, 104.0  # pixels of the plot, and the top of its axis in percent
 SHAPES = ("circle", "square", "triangle-up", "diamond")
 
-OPTIONS = ("The model with one vector", "The model with attention", "Both lose the same")
+OPTIONS = ("One vector", "Attention", "Both the same")
 EQUAL = 5.0  # percentage points; losses closer than this are the same
 
 CELL = "why:cell"  # the pinned cell, in the link
@@ -576,10 +583,13 @@ def page() -> None:
     )
     (pair, trouble), saved = linked_pair(), shared(load)
     live = pair is not None and not all(run.status().ended for run in pair)
-    left, right = st.columns([0.6, 0.4], gap="medium")
-    with right:
+    data = partial(load_comparison, pair)
+    left, right = st.columns(2, gap="medium")
+    with left:
         # The charts tell the answer.
         shown = predict("why", question(saved.learned)) or pair is not None
+        with picture("why"):
+            poll(data, partial(_results, shown), live, "why:results")
         try_this("why", moves(saved.learned))
         values = controls(pair if live else None)
         limits_line()
@@ -593,13 +603,14 @@ def page() -> None:
                 f"{setting.d_model} numbers and up to {setting.longest} words. **Run it** trains both models on this "
                 "machine with your settings."
             )
-    with left, picture("why"):
-        poll(lambda: load_comparison(pair), partial(_results, shown), live, "why:results")
+        poll(data, _progress, live, "why:progress")
+    with right:
+        poll(data, _map, live, "why:figures")
     if st.session_state.setdefault("why:seen", False):
         # not on the first run, which has enough to load
         st.session_state[jobs.SPARE] = jobs.warm_up(live)
     st.session_state["why:seen"] = True
-    poll(lambda: load_comparison(pair), partial(_board, shown), live, "why:figures")
+    poll(data, partial(_training, shown), live, "why:training")
     details("Papers, equations and the code of the model", _sources, "why:sources")
 
 
@@ -620,6 +631,7 @@ def _results(shown: bool, live: Comparison) -> None:
     _length_chart(st, "sequence_accuracy", data.lengths, lines)
     if sentence := fact_text(data, shown):
         fact(sentence)
+    caption(f"English number words to German.{_bands(data) if shown else ''}")
     if live is not data:
         caption(
             "This is still the saved measurement. The result of your runs comes "
@@ -655,7 +667,7 @@ def _length_chart(place: Any, metric: str, lengths: Sequence[str], lines: Sequen
     )
 
 
-def _board(shown: bool, data: Comparison) -> None:
+def _progress(data: Comparison) -> None:
     if data.parts:
         for column, part, one in zip(
             st.columns(2, gap="medium"), data.parts, data.learned, strict=True
@@ -687,62 +699,63 @@ def _board(shown: bool, data: Comparison) -> None:
             st.rerun()  # the whole page: this stands in a fragment
         if explanation := too_few_steps(data, shared(load).learned):
             st.info(explanation, icon=":material/lightbulb:")
-    _figures(shown, data.shown)
 
 
-def _figures(shown: bool, data: Comparison) -> None:
+def _learning_chart(data: Comparison) -> None:
+    """BLEU over what both models get equally: seconds of training here, steps in the saved measurement."""
+    clock = "seconds" if data.parts else "step"
+    ends = [getattr(p, clock) for one in data.learned for p in one.points]
+    draw_chart(
+        st,
+        _figure(
+            "Translations during training, in BLEU",
+            {
+                "field": "x",
+                "type": "quantitative",
+                "title": "seconds of training" if clock == "seconds" else "step",
+                "scale": {
+                    "domain": [0, max(1.0, *ends, data.setting.seconds if data.live else 0)],
+                    "nice": False,
+                },
+                "axis": {"grid": False, "tickCount": 5, "labelPadding": 8},
+            },
+            {"field": "x", "title": clock, "format": ",.0f"},
+            "BLEU",
+            theme(),
+        ),
+        rows(_lines(data.learned, "bleu", clock)),
+        theme=None,
+        key="why:learning",
+        width="stretch",
+        alt=f"BLEU against {clock}, one line a model",
+    )
+    caption(BLEU)
+
+
+def _map(live: Comparison) -> None:
+    data = live.shown
     add_script(partial(script, data))
     sentence = data.sentence
-    left, right = st.columns([0.56, 0.44], gap="medium")
-    with left:
-        weights, row = _alignment(data)
-        if weights is not None and sentence is not None:
-            # How to read the map, on its picked row
-            largest = int(weights[row].argmax())
-            paragraph(
-                "Each row is a word of the translation, each column a word of the sentence: "
-                f"**{plain((*sentence.target, '<eos>')[row])}** puts {share_text(weights[row, largest])} of its weight on "
-                f"**{plain(sentence.source[largest])}**."
-            )
-            details(
-                "What an output word reads, as an equation",
-                partial(_equations, equations(data.setting, sentence, weights, row)),
-                "why:equation",
-            )
-    with right:
-        if shown:
-            # BLEU over what both models get equally: seconds of training here, steps in the saved
-            # measurement
-            clock = "seconds" if data.parts else "step"
-            ends = [getattr(p, clock) for one in data.learned for p in one.points]
-            caption(BLEU)
-            draw_chart(
-                st,
-                _figure(
-                    "Translations during training, in BLEU",
-                    {
-                        "field": "x",
-                        "type": "quantitative",
-                        "title": "seconds of training" if clock == "seconds" else "step",
-                        "scale": {
-                            "domain": [
-                                0,
-                                max(1.0, *ends, data.setting.seconds if data.live else 0),
-                            ],
-                            "nice": False,
-                        },
-                        "axis": {"grid": False, "tickCount": 5, "labelPadding": 8},
-                    },
-                    {"field": "x", "title": clock, "format": ",.0f"},
-                    "BLEU",
-                    theme(),
-                ),
-                rows(_lines(data.learned, "bleu", clock)),
-                theme=None,
-                key="why:learning",
-                width="stretch",
-                alt=f"BLEU against {clock}, one line a model",
-            )
+    weights, row = _alignment(data)
+    if weights is not None and sentence is not None:
+        # How to read the map, on its picked row
+        largest = int(weights[row].argmax())
+        paragraph(
+            "A row is a word of the translation, a column one of the sentence: "
+            f"**{plain((*sentence.target, '<eos>')[row])}** puts {share_text(weights[row, largest])} of its weight on "
+            f"**{plain(sentence.source[largest])}**."
+        )
+        details(
+            "What an output word reads, as an equation",
+            partial(_equations, equations(data.setting, sentence, weights, row)),
+            "why:equation",
+        )
+
+
+def _training(shown: bool, live: Comparison) -> None:
+    data = live.shown
+    if shown:
+        _learning_chart(data)
     if data.parts:
         caption(conditions(data))
     details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
@@ -813,7 +826,7 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
         frames=list(sentence.frames),
         query=row,
         live=data.live,
-        height=640,
+        height=700,
         pin=read_linked("why", CELL, weights.shape),
         fact=f"{target[row]} puts {share_text(weights[row, most])} of its weight on {source[most]}",
         title=f"A held-out sentence of {len(source)} words",
@@ -841,19 +854,12 @@ def question(learned: Sequence[TrainedModel]) -> Question:
     ends = [(points[0], points[-1]) for points in pair_of(learned)]
     gap, minus = (first.mean - last.mean for (_, first), (_, last) in ends)
     gap -= minus
-    falls = (
-        f"{name} falls from {percent(first.mean / 100)} to {percent(last.mean / 100)}"
-        for name, ((_, first), (_, last)) in zip(("one vector", "attention"), ends, strict=True)
-    )
-    reason = (
-        f"Measured: {', '.join(falls)}. A vector has the same size for every sentence, while attention has one "
-        "vector for each word."
-    )
     return Question(
         "Sentences grow from 10 to 60 words. Which model loses more exact translations?",
         OPTIONS,
         2 if abs(gap) < EQUAL else 0 if gap > 0 else 1,
-        (reason,) * len(OPTIONS),
+        ("A vector has the same size for every sentence; attention has one vector for each word.",)
+        * len(OPTIONS),
     )
 
 

@@ -669,10 +669,10 @@ def _goes_on(page: str, config: object) -> bool:
     return config == last and run is not None and not run.status().ended
 
 
-def start_button(container: Any, label: str, **options: Any) -> None:
-    container.button(
-        label, icon=":material/play_arrow:", type="primary", width="stretch", **options
-    )
+def start_button(
+    container: Any, label: str, *, type: str = "primary", width: str = "stretch", **options: Any
+) -> None:
+    container.button(label, icon=":material/play_arrow:", type=type, width=width, **options)
 
 
 def stop_button(container: Any, page: str, stop: Callable[..., object], *args: Any) -> None:

@@ -120,9 +120,9 @@ def start(page: Page, ear: Ear) -> None:
 
 def why(page: Page, ear: Ear) -> None:
     # A prediction is picked, and a weight is read in the map.
-    ear.tab_to("The model with one vector")
+    ear.tab_to("One vector")
     picked = ear.press("ArrowRight", "Space")
-    assert picked.name == "The model with attention" and "checked" in picked.state
+    assert picked.name == "Attention" and "checked" in picked.state
     expect(
         page.locator("[aria-label^='BLEU against step']")
     ).to_be_attached()  # what the answer opens is drawn

@@ -91,7 +91,7 @@ def test_the_page_opens_with_the_kept_measurement():
         "longer sentences would tell the answer"
     )
     app.pills(key="why:predict").set_value(SHOW).run()
-    assert "51–60" in html_text(app) and primary(app) == ["Run it"]
+    assert "51–60" in html_text(app) and not primary(app)
     points = drawn(app)
     assert {row["model"] for row in points} == {"one vector", "attention", "larger vector"}
     attention = {row["name"]: row["y"] for row in points if row["model"] == "attention"}
@@ -194,7 +194,7 @@ def test_runs_of_a_few_steps_are_not_compared():
 
 def test_the_prediction_is_computed_from_the_saved_measurement():
     question, two = why.question(SAVED), why.Controls().pair
-    assert question.answer == 0 and "attention falls from" in question.reasons[0]
+    assert question.answer == 0
     swapped = [
         replace(one, model=two[one.model.score is None]) for one in SAVED if one.model in two
     ]
