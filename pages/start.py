@@ -162,18 +162,11 @@ def _transformer(data: dict, ink: Ink, theme: Theme) -> str:
     )
 
 
-def _map(
-    rows: Iterable[Sequence[float]],
-    x: float,
-    y: float,
-    size: float,
-    theme: Theme,
-    signed: bool = False,
-) -> str:
+def _map(rows: Iterable[Sequence[float]], x: float, y: float, size: float, theme: Theme) -> str:
     cells = [list(row) for row in rows]
     high, wide = size / len(cells), size / len(cells[0])
     return "".join(
-        _rect(x + j * wide, y + i * high, wide, high, shade(value, theme, signed=signed))
+        _rect(x + j * wide, y + i * high, wide, high, shade(value, theme))
         for i, row in enumerate(cells)
         for j, value in enumerate(row)
     )
@@ -184,23 +177,22 @@ THUMBNAILS: dict[str, tuple[str, Callable[[dict, Ink, Theme], str]]] = {
         "Exact translations by sentence length: one vector falls, attention falls less",
         lambda data, ink, theme: "".join(
             _curve(enumerate(data["why"][name]), colour)
-            for name, colour in (("one_vector", ink.quiet), ("attention", ink.pick))
+            for name, colour in (("one_vector", ink.quiet), ("attention", BAR[theme]))
         ),
     ),
     "one_query": ("The weights of the worked example, as bars", _one_query),
     "heads": ("The attention of six heads of MiniLM on one sentence", _heads),
     "positions": (
-        "Sinusoids of eight positions, and the causal mask over them",
+        "A sine and a cosine of eight positions",
         lambda data, ink, theme: "".join(
-            _map(
-                data["order"][name],
-                WIDTH / 2 + (column - 1) * (HEIGHT - 2 * PAD) + (column - 0.5) * PAD,
-                PAD,
-                HEIGHT - 2 * PAD,
-                theme,
-                signed=name == "sinusoids",
-            )
-            for column, name in enumerate(("sinusoids", "causal"))
+            _curve(enumerate((row[at] + 1) / 2 for row in data["order"]["sinusoids"]), BAR[theme])
+            for at in (0, 1)
+        ),
+    ),
+    "masks": (
+        "The causal mask over eight positions",
+        lambda data, ink, theme: _map(
+            data["order"]["causal"], WIDTH / 2 - HEIGHT / 2 + PAD, PAD, HEIGHT - 2 * PAD, theme
         ),
     ),
     "transformer": (
@@ -210,7 +202,7 @@ THUMBNAILS: dict[str, tuple[str, Callable[[dict, Ink, Theme], str]]] = {
     "train": (
         "The validation loss of the example run",
         lambda data, ink, theme: _curve(
-            data["train"], ink.pick, max(loss for _, loss in data["train"])
+            data["train"], BAR[theme], max(loss for _, loss in data["train"])
         ),
     ),
 }
@@ -293,30 +285,23 @@ print("weights", steps.weights.flatten().tolist(), "output", float(steps.out))
 
 
 SENTENCES = (
-    "A translator without attention writes from **one vector**; long sentences are lost.",
-    "With **attention**, each step reads every input word again.",
-    "The better a step's **query** matches a word's **key**, the higher its score.",
-    "**Softmax** turns the scores into **weights**, which together are 1.",
-    "The step receives the words' **values**, each times its weight.",
+    "An encoder reads the sentence; a decoder writes its translation.",
+    "Without attention they share **one vector**: long sentences are lost.",
+    "With **attention**, each step of the decoder reads every word again.",
+    "The better its **query** fits a word's **key**, the larger that word's **weight**.",
+    "It takes the words' **values**, each times its weight. Weights sum to 1.",
 )
 
 
-# The path: the pages of each picture in order, its name and its sentence.
+# The pages of the path in order, each with its sentence.
 PATH_STOPS = (
-    (("why",), "Why attention", "One vector loses long sentences; attention keeps them readable."),
-    (
-        ("one_query",),
-        "One query",
-        "Follow one word from its query to its output, number by number.",
-    ),
-    (("heads",), "Heads", "Several heads read the same sentence in different ways."),
-    (
-        ("positions", "masks"),
-        "Order",
-        "Positions give attention the order of words; a mask hides later words.",
-    ),
-    (("transformer",), "The Transformer", "Open a whole model and see where attention is in it."),
-    (("train",), "Train one", "Train a small model and watch its attention form."),
+    ("why", "One vector loses long sentences; attention keeps them readable."),
+    ("one_query", "Follow one word from its query to its output, number by number."),
+    ("heads", "Several heads read the same sentence in different ways."),
+    ("positions", "Positions give attention the order of words."),
+    ("masks", "A mask hides later words."),
+    ("transformer", "Open a whole model and see where attention is in it."),
+    ("train", "Train a small model and watch its attention form."),
 )
 
 
@@ -410,7 +395,8 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
         )
         caption(
             f"**q · k** multiplies number by number and adds: for key {NAMES[-1]}, {products} = "
-            f"{number(result.products[-1])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores."
+            f"{number(result.products[-1])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores. "
+            "**Softmax** turns these scores into the weights, which together are 1."
         )
     try_this(PAGE, MOVES)
 
@@ -429,46 +415,53 @@ def page() -> None:
         st.switch_page(step_of("why").page(), query_params=old)
     title(
         "Start here",
-        "Attention lets a model decide, for each word, how much to take from every other word.",
+        "For each word, attention decides how much to take from every other word.",
     )
     data, visited = start.load(), visited_pages()
-    paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
-    dictionary(data, _pictures(data))
+    with st.container(horizontal=True, gap="small"):  # one below the other but on a wide screen
+        item = _introduction(data)
+        with st.container(width=1500):
+            _translation(item)
+    dictionary(data, item)
     # The path; a tick at each page that was opened
-    st.subheader(f"The path: {len(bars.STOPS)} pages, 25 minutes")
-    done = sum(stop.page in visited for stop in bars.STOPS)
+    st.subheader(f"The path: {len(PATH_STOPS)} pages, 25 minutes")
+    done = sum(name in visited for name, _ in PATH_STOPS)
     st.caption(
-        f"{done} of {len(bars.STOPS)} pages visited. A cookie keeps the count in this browser."
+        f"{done} of {len(PATH_STOPS)} pages visited. A cookie keeps the count in this browser."
     )
-    with st.grid(6, min_column_width=240, gap="medium"):
-        for number, (pages, name, sentence) in enumerate(PATH_STOPS, 1):
-            with st.container(gap="small"):
-                st.html(thumbnail(pages[0], data["thumbnails"], theme()))
-                paragraph(f"**{number}. {name}.** {sentence}")
-                for page in pages:
-                    step, seen = step_of(page), page in visited
-                    st.page_link(
-                        step.page(),
-                        label=f"{step.title}{' (visited)' if seen else ''}",
-                        icon=":material/check_circle:" if seen else step.icon,
-                    )
+    with st.grid(len(PATH_STOPS), min_column_width=160, gap="medium"):
+        for number, (name, sentence) in enumerate(PATH_STOPS, 1):
+            with st.container(gap="xsmall"):
+                st.html(thumbnail(name, data["thumbnails"], theme()))
+                step, seen = step_of(name), name in visited
+                st.page_link(
+                    step.page(),
+                    label=f"**{number}. {step.title.split(',')[0]}**",
+                    icon=":material/check_circle:" if seen else step.icon,
+                )
+                paragraph(f"{sentence}{' (visited)' if seen else ''}")
     details("The addresses of these pages, to copy", _links, key("links"))
     _doors()
 
 
-def _pictures(data: dict) -> dict:
-    """The tour's button, and the translator's two pictures; returns the picked example."""
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        if st.button(
-            f"Take the tour of {len(bars.STOPS)} pages",
-            icon=":material/tour:",
-            type="primary",
-            key=key("tour"),
-            help="Each page of the path with one sentence. It sets the page's controls; End tour ends it.",
-        ):
-            bars.open_stop(0)
-        words = FIELDS.draw("sentence", into=HERE).sentence
-    item = next(each for each in data["translations"] if " ".join(each["source"]) == words)
+def _introduction(data: dict) -> dict:
+    """The sentences, the tour's button and the examples, of which it returns the picked one."""
+    with st.container(width=560):
+        paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
+        with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+            if st.button(
+                f"Take the tour of {len(bars.STOPS)} pages",
+                icon=":material/tour:",
+                type="primary",
+                key=key("tour"),
+                help="Each page of the path with one sentence. It sets the page's controls; End tour ends it.",
+            ):
+                bars.open_stop(0)
+            words = FIELDS.draw("sentence", into=HERE).sentence
+    return next(each for each in data["translations"] if " ".join(each["source"]) == words)
+
+
+def _translation(item: dict) -> None:
     translation_view(
         item["source"],
         item["target"],
@@ -477,12 +470,11 @@ def _pictures(data: dict) -> dict:
         picked=_picked(item["weights"]),
         on_pick=partial(st.session_state.__setitem__, WORD),
     )
-    mean = sum(map(max, item["weights"])) / len(item["weights"])
+    words = item["weights"][:-1]  # without the end mark
     fact(
-        f"The strongest arrows average **{number(mean)}**; uniform weights would be "
-        f"{number(1 / len(item['source']))}."
+        f"On average, an output word puts **{number(sum(map(max, words)) / len(words))}** of its weight on one input "
+        f"word; uniform weights would be {number(1 / len(item['source']))}."
     )
-    return item
 
 
 def _doors() -> None:
@@ -547,6 +539,6 @@ def _picked(weights: list[list[float]]) -> int:
 def _links() -> None:
     base = (st.context.url or "").split("?")[0].rstrip("/")
     st.code(
-        "\n".join(f"{base}/{page}" for pages, *_ in PATH_STOPS for page in pages),
+        "\n".join(f"{base}/{page}" for page, _ in PATH_STOPS),
         language=None,
     )

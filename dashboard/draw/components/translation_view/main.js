@@ -25,7 +25,7 @@ function start(view) {
   view.left.board.setAttribute("role", "img");
   for (const [name, value] of Object.entries({ role: "slider", tabindex: "0", "aria-orientation": "vertical", "aria-valuemin": "1" })) view.right.board.setAttribute(name, value);
   view.right.board.classList.add("pickable");
-  view.again = element(element(view.root, "div", "foot"), "button", "play", { type: "button" });
+  view.again = element(view.left.root, "button", "play", { type: "button" });
   view.again.textContent = "↻ Play again";
   view.again.onclick = () => play(view);
   listen(view, view.right.board);
@@ -92,7 +92,7 @@ function show(view) {
   const row = done ? view.hovered ?? view.picked : written - 1;
   view.showVector({ read: Math.min(time, source.length), vector: time > source.length, written });
   view.showAttention({ read: Math.min(time, source.length), written, row });
-  view.left.line.textContent = done ? `All ${target.length} output words are written from the same vector.` : "";
+  view.left.line.textContent = done ? `All ${target.length - 1} output words and the end mark, <eos>, are written from the same vector.` : "";
   if (row < 0) {
     view.right.line.textContent = "";
     return;

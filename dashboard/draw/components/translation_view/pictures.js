@@ -4,7 +4,7 @@
 import { svgElement } from "../lib/dom.js";
 import { number } from "../lib/numbers.js";
 
-const ROW = 34, TOP = 26, WIDEST = 520, RADIUS = 7; // px; the picture grows beyond WIDEST as a whole
+const ROW = 28, TOP = 22, WIDEST = 520, RADIUS = 7; // px; the picture grows beyond WIDEST as a whole
 const LARGEST = 1.6, LEAST_WEIGHT = 0.015, WORDS = 78;
 
 /** Where the rows and columns are, in a room of so many px. */
