@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-import torch
 
 from core.attention import ConfigError, heads_that_divide, one_thread
 from core.attention.positions import POSITIONS
@@ -17,7 +16,6 @@ from core.interpret.trace import AttentionTrace, Kind
 from core.models import STACKED, DecoderLayer, EncoderLayer, ModelConfig, Residual
 from core.models.model_summary import Part, with_layers
 from core.pretrained import WRITER
-from core.pretrained.hf_conversion import load_lab_decoder
 from core.pretrained.model_inputs import text_of
 from core.runs.runs import Run, find_run, list_runs
 from core.studies.transformer import (
@@ -27,6 +25,7 @@ from core.studies.transformer import (
     Controls,
     Depth,
     Measurements,
+    Stream,
     by_depth,
     measurements,
     writer_controls,
@@ -34,8 +33,8 @@ from core.studies.transformer import (
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.training.sweeps import SAME
 from dashboard.draw.glossary import explain_markdown
-from dashboard.draw.grids import bars
 from dashboard.draw.page_views import (
+    Bars,
     Block,
     block_diagram,
     diagram,
@@ -65,7 +64,6 @@ from dashboard.page import (
     byte_size,
     cached,
     caption,
-    chart_title,
     details,
     draw_chart,
     fact,
@@ -92,7 +90,6 @@ from dashboard.page import (
     source_of,
     sources,
     step_chart,
-    table,
     take_link,
     theme,
     title,
@@ -136,12 +133,6 @@ FIELDS = Fields(
         "Your sentence",
         text_of(WRITER),
         help="What the model reads; it says which token comes next. It knows the words of short stories.",
-    ),
-    temperature=SelectSlider(
-        "Output temperature",
-        (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0),
-        1.0,
-        help="Below 1 the distribution is sharper, above 1 flatter.",
     ),
     task=Select(
         "Task",
@@ -387,6 +378,14 @@ def of_model(whole: Part) -> str:
     )
 
 
+def of_answer(stream: Stream) -> str:
+    return (
+        f"The likeliest next token is **{plain(stream.tokens[0])}**, with a probability of "
+        f"**{share_text(float(stream.shares[-1, 0]))}**; it leads from "
+        f"**{f'layer {(stream.lead - 1) // 2}' if stream.lead else 'the embedding'}** on."
+    )
+
+
 ABOUT = {
     "source": "Each input token becomes a vector, a list of numbers, looked up in a learned table: a network "
     "computes with numbers.",
@@ -397,25 +396,21 @@ ABOUT = {
     "target": "Each output token so far becomes a vector, a list of numbers, looked up in a learned table. This "
     "example has its right output, which begins with a start mark: at each position the model predicts the "
     "token that follows (teacher forcing). A model in use gets its own outputs here, one after the other.",
-    "text": "Each token becomes a vector, a list of numbers, looked up in a learned table. At each position the model "
-    "predicts the token that follows.",
+    "text": "Each token becomes a vector, a list of numbers, looked up in a learned table.",
     "both": "Each token becomes a vector, a list of numbers, looked up in a learned table. Input and output are one "
     "sequence: the input, a start mark, then the right output so far (teacher forcing). From the start mark on "
     "the model predicts the token that follows.",
     "places": "A vector that depends only on the position is added: attention itself ignores the order of tokens.",
     "attention": "Every token attends to every token of the same sequence, so its vector can take in what the "
     "others say. Each head has its own weights.",
-    "causal": "Each token attends to itself and to the tokens before it. The causal mask removes those after "
-    "it, which the model must predict.",
+    "causal": "Each token attends to itself and to the tokens before it, never to those after it.",
     "cross": "Each output token attends to the whole input and takes in the part that it needs: queries come from the "
     "decoder, keys and values from the encoder.",
-    "feed_forward": "Attention moves information between tokens. Here each token’s vector is processed on its own: two "
-    "linear maps with an activation between them compute new features. Further layers repeat these blocks, each with "
-    "weights of its own.",
-    "add": "The residual connection: what went into attention, or into feed-forward, is added to what came out, so "
-    "that it is passed on and gradients reach the first layers.",
+    "feed_forward": "Attention moves information between tokens. Here each token’s vector is processed on its own, by "
+    "two linear maps with an activation between them.",
+    "add": "What came out of attention, or of feed-forward, is added to what went in: the residual connection.",
     "norm": "Norm is short for normalization: each token's vector is scaled before attention, or feed-forward, reads "
-    "it, so that its numbers keep one range.",
+    "it.",
     "add_norm": "What went into attention, or into feed-forward, is added to what came out (the residual connection), "
     "so that it is passed on. Then each token's vector is normalized (the norm), so that its numbers keep one range.",
     "last_norm": "Each token's vector is normalized once more after the last layer, so that the output layer reads one "
@@ -523,7 +518,7 @@ def _explore() -> None:
         "Press **Next** to follow one example up through a whole model.",
         first=False,
     )
-    with st.container(width=room(1400)):
+    with st.container(width=room(2200)):
         _model()
 
 
@@ -532,15 +527,16 @@ def _model() -> None:
     controls = _header()
     sentence = st.container()
     result = _show(controls)
-    answer = None if result.logits is None else _next_token(result)
     with sentence:
-        fact(answer or of_model(result.tree))
+        fact(of_model(result.tree) if result.stream is None else of_answer(result.stream))
     predict("transformer", question(result.mixes))
     try_this("transformer", MOVES)
-    path = _attention_path(result.tree)
+    path = _attention_path(result)
     kind, layer = kind_and_layer(path)
     trace: AttentionTrace = result.trace.of(kind)
-    usual, item = (layer, 0), trace.map(0)
+    usual, cell, item = (layer, 0), None, trace.map(0)
+    if result.stream and layer == result.stream.layer:
+        usual, cell = (layer, result.stream.head), (len(item.queries) - 1, result.stream.key)
     layer, head = read_linked("transformer", HEAD, trace.shape, path) or usual
     weights = {SEEDED: "drawn from a seed", WRITER: "of the lab's writer"}.get(
         controls.run, f"trained for {controls.step:,} steps"
@@ -567,7 +563,8 @@ def _model() -> None:
             link=f"transformer:{kind}",
             pin=read_linked(
                 "transformer", CELL, item.weights.shape[1:], (path, item.queries, item.keys)
-            ),
+            )
+            or (cell if (state.layer, state.head) == usual else None),
             show="matrix",
             height=360,
             title=f"Layer {state.layer}, head {state.head}",
@@ -584,49 +581,11 @@ def _model() -> None:
         HEAD,
         None if (state.layer, state.head) == usual else (state.layer, state.head),
     )
-    write_linked("transformer", CELL, state.pin)
+    write_linked("transformer", CELL, None if state.pin == cell else state.pin)
     details("Every part and its numbers", partial(_numbers, result, path), "transformer:numbers")
     if DEPTH in st.query_params:
         st.session_state.setdefault(NORMS_PANEL, True)
     details("The norm before or after each sublayer", partial(_depth, controls), NORMS_PANEL)
-
-
-def _next_token(result: Measurements) -> str:
-    """Draw what comes next at a temperature, and what the residual stream says of it after each layer; the sentence."""
-    task = shared(load_lab_decoder, WRITER)[1]
-    left, right = st.columns(2, gap="large")
-    with left:
-        chart_title("What comes next")
-        temperature = FIELDS.draw("temperature", into=HERE).temperature
-        shares = (torch.from_numpy(result.logits) / temperature).softmax(-1)
-        best = int(shares.argmax())
-        names = {i: task.shown(token) for i, token in enumerate(task.target_vocab.tokens)}
-        draw_chart(
-            st,
-            bars({"model": shares}, names, best, Ink.of(theme())),
-            alt="The probabilities of the likeliest next tokens",
-        )
-    with right:
-        chart_title("The residual stream at the last token, read after each layer")
-        table(
-            ["after", "length of the vector", "likeliest token", "probability"],
-            [
-                [one.layer, number(one.norm), one.token, share_text(one.probability)]
-                for one in result.stream
-            ],
-            caption="The vector of the last token, read by the last norm and the output layer",
-            markers=False,
-        )
-    layer = next(
-        one.layer
-        for i, one in enumerate(result.stream)
-        if {later.token for later in result.stream[i:]} == {result.stream[-1].token}
-    )
-    at = f" at temperature {temperature:g}" if temperature != 1 else ""
-    return (
-        f"The likeliest next token is **{plain(names[best])}**, with a probability of "
-        f"**{share_text(float(shares[best]))}**{at}; it leads from **{layer}** on."
-    )
 
 
 def _header() -> Controls:
@@ -681,7 +640,7 @@ def outline(controls: Controls) -> Part | None:
 
 
 def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> None:
-    path, pre_norm = _attention_path(tree), controls.config.norm == "pre"
+    path, pre_norm = _attention_path(result or tree), controls.config.norm == "pre"
     with picture("transformer"):
         block_diagram(
             stacks_of(tree),
@@ -691,13 +650,14 @@ def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> Non
             chosen=path if st.session_state.get(PICK) == path else "",
             on_pick=partial(_store_pick, BLOCKS),
             label=of_model(tree),
+            stops=main_steps(result.stream) if result and result.stream else (),
             pending=result is None,
         )
 
 
 def _numbers(result: Measurements, path: str) -> None:
     whole = result.tree
-    if result.logits is not None:
+    if result.stream:
         fact(of_model(whole))
     caption(
         f"Measured on one forward and backward pass over {'this text' if result.stream else f'{BATCH} held-out examples'}"
@@ -738,10 +698,15 @@ def _store_pick(key: str) -> None:
     st.session_state[PICK] = picked(key)
 
 
-def _attention_path(tree: Part) -> str:
-    """The attention whose maps are drawn: the picked one, where this model has it, else the first cross-attention."""
+def _attention_path(of: Measurements | Part) -> str:
+    """The attention whose maps are drawn: the picked one, where this model has it.
+
+    Else it is that of the layer from which the answer leads, or the first cross-attention.
+    """
+    tree, stream = (of, None) if isinstance(of, Part) else (of.tree, of.stream)
     paths = [part.path for part in tree.walk() if is_attention(part.path)]
     default = next((path for path in paths if path.endswith("cross")), paths[0])
+    default = f"layers.{stream.layer}.causal" if stream else default
     take_link(PICK, one_of(paths))
     path = st.session_state.get(PICK, default)
     path = path if path in paths else default
@@ -817,9 +782,9 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
     Without a result they have no vectors and no maps yet.
     """
     made, shown = {}, paths_of(stacks_of(whole))
-    answers = " · ".join(
-        f"{token} {percent(share)}" for token, share in (result.predicted[:24] if result else ())
-    )
+    answers: tuple[Bars, ...] = ()
+    if result and result.predicted:
+        answers = (Bars("Most probable at each position", result.predicted[:24], picked=False),)
     for part in whole.walk():
         if part.path not in shown:
             continue
@@ -836,11 +801,78 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
             _axis_numbers(part, whole),
             *_vectors(result, part.path),
             maps,
-            (f"Most probable at each position: {answers}",)
-            if answers and part.path == "output"
-            else (),
+            answers if part.path == "output" else (),
         )
+    if result and result.stream:
+        made |= {path: _read(block, path, result.stream) for path, block in made.items()}
     return made
+
+
+AFTER = {"around_causal": 0, "causal": 0, "around_causal+": 1, "around_feed_forward": 1}
+LABELLED = ("target", "around_causal+", "around_feed_forward+", "", "output")
+CHANGES = ("around_causal+", "feed_forward", "around_feed_forward+")
+
+
+def main_steps(stream: Stream) -> list[str]:
+    """A layer with the head that writes most towards the answer, where that takes the lead, and both ends."""
+    parts = [f"layers.{stream.layer}.{name}" for name in AFTER if name != "around_feed_forward"]
+    return [
+        *parts,
+        f"layers.{stream.layer}.feed_forward",
+        _lead(stream),
+        "target",
+        "norm",
+        "output",
+    ]
+
+
+def _lead(stream: Stream) -> str:
+    """Where the answer takes the lead for good."""
+    layer, after = divmod(stream.lead - 1, 2)
+    name = ("around_causal+", "around_feed_forward+")[after]
+    return f"layers.{layer}.{name}" if stream.lead else "target"
+
+
+def _read(block: Block, path: str, stream: Stream) -> Block:
+    """A block of the writer with the next token as it is read after it, and what a head attends to before it."""
+    _, layer, name = re.fullmatch(r"(layers\.(\d+)\.?)?(.*)", path).groups()
+    at = len(stream.shares) - 1 if layer is None else 2 * int(layer) + AFTER.get(name, 2)
+    at = 0 if path == "target" else at
+    rows = tuple(zip(stream.tokens, stream.shares[at].tolist(), strict=True))
+    bars = Bars("The next token, if the model ended here", rows)
+    title, about, cell, answer = block.title, block.about, None, stream.tokens[0]
+    if name in CHANGES:
+        before = stream.shares[at - 1].tolist()
+        bars = Bars("The next token, before and after", rows, tuple(before))
+        about += f" {answer} goes from {share_text(before[0])} to {share_text(rows[0][1])}."
+        if path == _lead(stream):
+            title = f"Layer {layer}: {answer} takes the lead"
+    elif path == "output":
+        final = dict(stream.at_temperature)[1.0]
+        bars = Bars(
+            "The next token",
+            tuple(zip(stream.following, final, strict=True)),
+            at_temperature=stream.at_temperature,
+        )
+    (lead, share), first = stream.leader(at), ()
+    if block.maps is not None and int(layer) == stream.layer:
+        cell = stream.head, len(block.tokens) - 1, stream.key
+        row = block.maps[stream.head, -1]
+        query, key = block.tokens[-1], block.tokens[stream.key]
+        title = f"Layer {layer}, head {stream.head}: {query} attends to {key}"
+        about = f"{ABOUT['causal']} This head writes most towards {answer}."
+        order = np.argsort(-row, kind="stable")[:4]
+        first = (
+            Bars(f"{query} attends to", tuple((block.tokens[i], float(row[i])) for i in order)),
+        )
+    return replace(
+        block,
+        title=title,
+        about=about,
+        bars=(*first, bars),
+        cell=cell,
+        label=f"{lead} {share_text(share)}" if name in LABELLED else "",
+    )
 
 
 def _vectors(result: Measurements | None, path: str) -> tuple[tuple[str, ...], np.ndarray | None]:

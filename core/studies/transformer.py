@@ -21,6 +21,8 @@ from core.tasks import PAD, SPECIALS, Example, Task, TaskConfig, make_task
 from core.training.evaluate import objective, read_example
 
 BATCH, SEEDS, SEEDED = 8, 3, "seeded"
+TEMPERATURES = (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0)
+MAX_NEXT = 8  # of the likeliest next tokens
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,27 @@ def writer_controls(text: str) -> Controls:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A vector of the residual stream, read as if no layer followed it (the logit lens)."""
+class Stream:
+    """The next token of a text as a decoder computes it: the last token's vector, read as if no layer followed it.
 
-    layer: str
-    norm: float
-    token: str
-    probability: float
+    nostalgebraist 2020, "interpreting GPT: the logit lens": the last norm and the output layer read each vector.
+    `shares` (1 + 2 × layers, tokens) are the probabilities after the embedding, and after attention and feed-forward of
+    each layer, of the likeliest tokens at the end and of all that lead before, the answer first, which leads from
+    reading `lead` on. Up to there, `head` of `layer` writes most towards its logit, and attends most to `key`.
+    """
+
+    tokens: tuple[str, ...]
+    shares: np.ndarray
+    lead: int
+    layer: int
+    head: int
+    key: int
+    following: tuple[str, ...]  # the likeliest tokens
+    at_temperature: tuple[tuple[float, tuple[float, ...]], ...]  # each with their probabilities
+
+    def leader(self, at: int) -> tuple[str, float]:
+        best = int(self.shares[at].argmax())
+        return self.tokens[best], float(self.shares[at, best])
 
 
 @dataclass(frozen=True)
@@ -77,8 +93,7 @@ class Measurements:
         tuple[str, float], ...
     ]  # for each output position, the most probable token and its probability
     mixes: bool
-    stream: tuple[Reading, ...] = ()  # the last token of a text that a decoder reads
-    logits: np.ndarray | None = None  # (V,) then
+    stream: Stream | None = None  # of a text that the writer reads
 
 
 def seeded(config: ModelConfig, task: Task, seed: int) -> Model:
@@ -120,8 +135,7 @@ def measurements(controls: Controls) -> Measurements:
         {one.kind: one.queries for one in reading.trace.maps},
         reading.predicted,
         mixes_tokens(model, controls),
-        residual_stream(model, task, arrays) if controls.text else (),
-        arrays["output"][-1] if controls.text else None,
+        residual_stream(model, task, arrays, reading.trace) if controls.text else None,
     )
 
 
@@ -139,22 +153,46 @@ def tree_of(model: Model, task: Task, examples: Sequence[Example]) -> tuple[Part
 
 @torch.no_grad()
 def residual_stream(
-    model: Any, task: Task, outputs: Mapping[str, np.ndarray]
-) -> tuple[Reading, ...]:
-    """The vector of the last token, embedded and after each layer of a decoder; `outputs` are (T, C) by part.
-
-    nostalgebraist 2020, "interpreting GPT: the logit lens": the last norm and the output layer read each.
-    """
-    parts = {"embedding": "target"} | {
-        f"layer {layer}": f"layers.{layer}" for layer in range(len(model.layers))
-    }
-    readings = []
-    for name, path in parts.items():
-        vector = torch.from_numpy(outputs[path][-1])
-        share, index = model.output(model.norm(vector)).softmax(-1).max(-1)
-        token = task.shown(task.target_vocab.tokens[int(index)])
-        readings.append(Reading(name, float(vector.norm()), token, float(share)))
-    return tuple(readings)
+    model: Any, task: Task, outputs: Mapping[str, np.ndarray], trace: AttentionTrace
+) -> Stream:
+    """The stream at the last token of a plain decoder with the norm before; `outputs` are (T, C) by part."""
+    states = [outputs["target"][-1]]
+    for layer in range(len(model.layers)):
+        states += [
+            states[-1] + outputs[f"layers.{layer}.causal"][-1],
+            outputs[f"layers.{layer}"][-1],
+        ]
+    shares = model.output(model.norm(torch.from_numpy(np.stack(states)))).softmax(-1)
+    leaders, top = shares.argmax(-1).tolist(), shares[-1].topk(MAX_NEXT).indices.tolist()
+    lead = max((i + 1 for i, leader in enumerate(leaders) if leader != top[0]), default=0)
+    towards = model.norm.weight * model.output.weight[top[0]]  # direct logit attribution
+    written = []
+    for layer in range(max(1, (lead + 1) // 2)):
+        weights = trace.of("causal").map(layer).weights[:, -1]
+        values = outputs[f"layers.{layer}.causal.projection.value"]
+        matrix = model.layers[layer].causal.projection.output.weight
+        matrix = matrix.unflatten(1, (len(weights), -1))
+        values = values.reshape(len(values), -1, matrix.shape[-1])
+        values = np.repeat(values, len(weights) // values.shape[1], axis=1)  # a group shares them
+        mixed = torch.from_numpy(np.einsum("hs,shd->hd", weights, values))
+        written.append(torch.einsum("chd,hd,c->h", matrix, mixed, towards).numpy())
+    layer, head = map(int, np.unravel_index(np.argmax(written), np.shape(written)))
+    names = [task.shown(token) for token in task.target_vocab.tokens]
+    following = list(dict.fromkeys([*top[:2], *reversed(leaders)]))
+    logits = torch.from_numpy(outputs["output"][-1])
+    return Stream(
+        tuple(names[i] for i in following),
+        shares[:, following].numpy(),
+        lead,
+        layer,
+        head,
+        int(trace.of("causal").map(layer).weights[head, -1].argmax()),
+        tuple(names[i] for i in top),
+        tuple(
+            (temperature, tuple((logits / temperature).softmax(-1)[top].tolist()))
+            for temperature in TEMPERATURES
+        ),
+    )
 
 
 @torch.no_grad()

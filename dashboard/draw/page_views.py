@@ -15,7 +15,7 @@ from core.tokens import token_text
 from dashboard.draw.attention_view import READS, encode, packed
 from dashboard.draw.components import add, draw
 from dashboard.draw.figures import LIGHT_INK, WEIGHTS, Ink, Theme, text_on
-from dashboard.draw.formats import byte_size, number, operations
+from dashboard.draw.formats import byte_size, number, operations, signed
 from dashboard.draw.pictures import DrawnPicture, MapsPicture, PictureMap, svg_of, text
 
 if TYPE_CHECKING:  # at run time torch would come with them
@@ -496,9 +496,47 @@ def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
 MAX_ROWS, MAX_COLUMNS = 24, 128  # of the vectors that are drawn
 
 
+def _short(share: float) -> str:
+    return "<0.0001" if 0 < share < 1e-4 else number(share)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Names with a bar each, the first one in the accent where it is `picked`; with `before`, also what changed.
+
+    `at_temperature` has the shares of the same names by the temperature of the softmax, which is then a control.
+    """
+
+    heading: str
+    rows: tuple[tuple[str, float], ...]
+    before: tuple[float, ...] = ()
+    at_temperature: tuple[tuple[float, tuple[float, ...]], ...] = ()
+    picked: bool = True
+
+    def payload(self) -> dict[str, Any]:
+        changes = [
+            (_short(old), signed(share - old) if abs(share - old) >= 1e-4 else "0")
+            for (_, share), old in zip(self.rows, self.before, strict=False)
+        ]
+        return {
+            "heading": self.heading,
+            "names": [name for name, _ in self.rows],
+            "shares": [(share, _short(share)) for _, share in self.rows],
+            "changes": changes,
+            "temperatures": [
+                (temperature, [(share, _short(share)) for share in shares])
+                for temperature, shares in self.at_temperature
+            ],
+            "picked": self.picked,
+        }
+
+
 @dataclass(frozen=True)
 class Block:
-    """What the panel beside the diagram says of one block; `vectors` (T, C) with T tokens, `maps` (H, T, S)."""
+    """What the panel beside the diagram says of one block; `vectors` (T, C) with T tokens, `maps` (H, T, S).
+
+    `cell` is the head, row and column of its maps that the panel shows, `label` stands beside the block.
+    """
 
     title: str
     about: str
@@ -506,14 +544,19 @@ class Block:
     tokens: tuple[str, ...] = ()
     vectors: np.ndarray | None = None
     maps: np.ndarray | None = None
-    lines: tuple[str, ...] = ()
+    bars: tuple[Bars, ...] = ()
+    cell: tuple[int, int, int] | None = None
+    label: str = ""
 
     def payload(self) -> dict[str, Any]:
         data: dict[str, Any] = {
             "title": self.title,
             "about": self.about,
             "numbers": self.numbers,
-            "lines": self.lines,
+            "tokens": self.tokens,
+            "bars": [one.payload() for one in self.bars],
+            "cell": self.cell,
+            "label": self.label,
         }
         if self.vectors is not None:
             values = self.vectors[:MAX_ROWS, :MAX_COLUMNS]
@@ -522,7 +565,6 @@ class Block:
                 "rows": values.shape[0],
                 "cols": values.shape[1],
                 "largest": largest,
-                "tokens": self.tokens[:MAX_ROWS],
                 "whole": self.vectors.shape,
                 "bytes": _bytes((values / largest + 1) / 2),
             }
@@ -545,9 +587,12 @@ def block_diagram(
     chosen: str,
     on_pick: Callable[[], None],
     label: str,
+    stops: Sequence[str] = (),
     pending: bool = False,
 ) -> None:
     """Draw the stacks; `chosen` is the block that is open first ("": the input), `label` is read aloud.
+
+    The main steps are `stops`, whose first layer is open at first; without them, the first block of each kind.
 
     `on_pick` is called when a block with maps is opened; `model_diagram.picked(key)` is its path. While vectors and
     maps are `pending`, the panel stays as high as it is.
@@ -558,6 +603,7 @@ def block_diagram(
         "pre": pre_norm,
         "chosen": chosen,
         "label": label,
+        "stops": list(stops),
         "pending": pending,
     }
     add(

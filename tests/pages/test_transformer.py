@@ -10,7 +10,7 @@ from core.models.model_summary import Part
 from core.studies.transformer import BATCH, Controls, Depth, measurements, writer_controls
 from core.tasks import TaskConfig, make_task
 from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
-from pages.transformer import blocks
+from pages.transformer import blocks, main_steps
 from tests.pages.app import Case, app_at, captions, html_text, page_cases, query_value, set_state
 
 
@@ -97,12 +97,11 @@ test_a_link_opens_on_its_weights = page_cases(
     "transformer",
     {
         "a text of one's own": Case(
-            {
-                "transformer:start": "writer",
-                "transformer:text": GAVE,
-                "transformer:temperature": "3.0",
-            },
-            ["John</b>, with a probability", "at temperature 3"],
+            {"transformer:start": "writer", "transformer:text": GAVE},
+            [
+                "John</b>, with a probability",
+                "Layer 3, head 0: to attends to John",
+            ],
             controls={"transformer:weights": "writer"},
         ),
         "words that no story has": Case(
@@ -137,17 +136,21 @@ test_a_link_opens_on_its_weights = page_cases(
 
 def test_the_writers_last_token_goes_through_the_residual_stream():
     result = measurements(writer_controls(GAVE))
-    embedding, *layers = result.stream
-    assert embedding.token == "to" and len(layers) == 6, "a token says itself at first"
-    answer, share = result.predicted[-1]
-    assert (layers[-1].token, answer) == ("John", "John")
-    assert layers[-1].probability == pytest.approx(share, abs=1e-5)
+    stream = result.stream
+    assert stream.leader(0)[0] == "to" and len(stream.shares) == 13, "a token says itself at first"
+    assert stream.leader(-1) == pytest.approx(result.predicted[-1], abs=1e-5)
+    assert [name for name, _ in map(stream.leader, range(7, 10))] == ["to", "John", "John"]
+    drawn = blocks(result.tree, result, pre_norm=True)
+    assert drawn["layers.3.around_feed_forward+"].title == "Layer 3: John takes the lead"
+    bars = drawn["layers.3.around_feed_forward+"].bars[0]
     assert (
-        result.logits.argmax()
-        == make_task(TaskConfig.of("stories", pieces=4096, length=192)).target_vocab.encode(
-            ["ĠJohn"]
-        )[0]
+        bars.before == tuple(stream.shares[7].tolist()) and bars.rows[0][1] == stream.shares[8, 0]
     )
+    head, row, key = drawn["layers.3.causal"].cell
+    assert result.trace.of("causal").map(3).weights[head, row, key] > 0.9
+    temperatures = dict(drawn["output"].bars[0].at_temperature)
+    assert temperatures[3.0][0] < temperatures[1.0][0] == pytest.approx(stream.shares[-1, 0])
+    assert set(main_steps(stream)) <= set(drawn)
     assert "places" not in [
         node["path"] for stack in stacks_of(result.tree) for node in stack["nodes"]
     ], "rotary positions add nothing to a vector"

@@ -3,7 +3,8 @@
 /** @import { Node, Placed, Stack, StackLayout } from "./types" */
 
 export const ARC = 16;
-const BOX = 30, SMALL = 24, GAP = 10, PAD = 10, HEAD = 8;
+const HEAD = 8;
+const SIZES = [{ BOX: 30, SMALL: 24, GAP: 10, PAD: 10 }, { BOX: 27, SMALL: 22, GAP: 7, PAD: 7 }, { BOX: 24, SMALL: 20, GAP: 6, PAD: 6 }];
 
 /** Closed layers of one kind that follow each other as one: "Decoder layers 1 to 5". @param {Node[]} nodes @param {string} open */
 function merge(nodes, open) {
@@ -20,10 +21,11 @@ function merge(nodes, open) {
 
 /**
  * The blocks of one stack, bottom up from y = 0; `open` is the path of the layer that shows its sublayers,
- * `short` draws the others as one block.
+ * `short` draws the others as one block, `tight`, 1 or 2, takes less room.
  * @param {Stack} stack @param {string} open @param {boolean} pre @returns {StackLayout}
  */
-export function layoutOf(stack, open, pre, short = false) {
+export function layoutOf(stack, open, pre, short = false, tight = 0) {
+  const { BOX, SMALL, GAP, PAD } = SIZES[tight];
   /** @type {Placed[]} */
   const placed = [];
   const frames = [], arcs = [];

@@ -7,7 +7,8 @@ import { showBlock } from "./panel.js";
 
 /** @import { Placed, StackLayout } from "./types" */
 
-const WIDE = 700, PANEL = 320, TOP = 26, MOST = 250, INSET = 14, PLAY_MS = 1400;
+const WIDE = 700, PANEL = 320, TOP = 26, MOST = 250, INSET = 14, LABELS = 98, TITLE = 60, PLAY_MS = 1400;
+const FULL = 1050, HIGH = 620, LARGEST = 1.6; // px of a picture at its own size; how far a larger screen enlarges it
 
 const layerOf = (path) => path.match(/^(.*?layers\.\d+)\./)?.[1];
 const isLayer = (path) => /layers\.\d+$/.test(path);
@@ -60,19 +61,23 @@ function walk(view, by) {
 
 const isLong = (view) => view.all.getAttribute("aria-pressed") === "true";
 
-/** Where Next stops: at every block, or at the first of each kind. */
+/** Where Next stops: at every block, at those that the page names, or at the first of each kind. */
 function stopsOf(view) {
-  const order = walkOrder(view), kinds = order.map((path) => view.data.blocks[path]?.about);
+  const order = walkOrder(view), kinds = order.map((path) => view.data.blocks[path]?.about), { stops } = view.data;
+  if (!isLong(view) && stops.length) return order.filter((path) => stops.includes(path));
   return isLong(view) ? order : order.filter((_, at) => kinds.indexOf(kinds[at]) === at);
 }
 
 /** Scroll to the open block where the diagram is higher than the window; on a phone Next and its text stay above it. */
-function reveal({ root, svg, chosen }) {
+function reveal(view) {
+  const { root, svg, chosen } = view;
   const block = svg.querySelector(`[data-path="${CSS.escape(chosen)}"]`);
   const { top = 0, bottom = 0 } = block?.getBoundingClientRect() ?? {};
   if (top >= root.querySelector(".above").getBoundingClientRect().bottom && bottom <= innerHeight) return;
-  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  block?.scrollIntoView({ block: root.classList.contains("wide") ? "nearest" : "center", behavior: still ? "auto" : "smooth" });
+  const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth", wide = root.classList.contains("wide");
+  const fits = root.querySelector(".above").clientHeight + svg.clientHeight + TITLE <= innerHeight;
+  if (!wide && fits) root.scrollIntoView({ block: "start", behavior }); // all of a phone for buttons and picture
+  else block?.scrollIntoView({ block: wide ? "nearest" : "center", behavior });
 }
 
 /** Every block, as if all layers were open. */
@@ -95,13 +100,14 @@ function choose(view, path) {
 const firstOf = (view, layer) => walkOrder(view).find((path) => path.startsWith(`${layer}.`)) ?? layer;
 
 function update(view, data) {
-  const shape = JSON.stringify(data.stacks);
+  const shape = JSON.stringify([data.stacks, data.stops]);
   const same = view.shape === shape, opened = view.shape === undefined;
   Object.assign(view, { data, shape });
   view.panel.style.minHeight = data.pending ? `${view.panel.offsetHeight}px` : ""; // what is below does not jump
   if (!same) {
     stop(view);
-    view.open = data.stacks.map((stack) => stack.nodes.find((node) => node.sublayers)?.path ?? "");
+    const first = (stack) => stack.nodes.find((node) => node.path === layerOf(data.stops[0] ?? "")) ?? stack.nodes.find((node) => node.sublayers);
+    view.open = data.stacks.map((stack) => first(stack)?.path ?? "");
     view.chosen = (opened && data.chosen) || walkOrder(view)[0]; // another model is walked from its input
     const layer = layerOf(view.chosen);
     view.open = view.open.map((open, i) => (data.stacks[i].nodes.some((node) => node.path === layer) ? layer : open));
@@ -115,15 +121,17 @@ function drawModel(view) {
   const { root, data, svg, theme } = view;
   view.width = root.clientWidth;
   root.dataset.ready = "1";
-  const wide = view.width >= WIDE;
+  const wide = view.width >= WIDE, labels = data.stops.length ? LABELS : 0;
+  const scale = wide ? Math.max(1, Math.min(LARGEST, view.width / FULL, innerHeight / HIGH)) : 1;
+  for (const part of root.children) /** @type {HTMLElement} */ (part).style.zoom = String(scale);
   root.classList.toggle("wide", wide);
-  const room = wide ? view.width - PANEL - 40 : view.width;
-  const layouts = data.stacks.map((stack, i) => layoutOf(stack, view.open[i], data.pre, !isLong(view)));
+  const room = (wide ? view.width / scale - PANEL - 40 : view.width) - labels;
+  const layouts = data.stacks.map((stack, i) => layoutOf(stack, view.open[i], data.pre, !isLong(view) && !labels, wide ? Number(labels > 0) : 2));
   const gap = layouts.length > 1 ? 44 : 0;
   const width = Math.min(MOST, (room - gap * (layouts.length - 1)) / layouts.length - ARC);
   const height = TOP + Math.max(...layouts.map((one) => one.height)) + 6;
   svg.replaceChildren();
-  svg.setAttribute("width", String(layouts.length * (width + ARC) + gap * (layouts.length - 1)));
+  svg.setAttribute("width", String(layouts.length * (width + ARC) + gap * (layouts.length - 1) + labels));
   svg.setAttribute("height", String(height));
   svg.setAttribute("aria-label", data.label);
   const defs = svgElement(svgElement(svg, "defs"), "marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse" });
@@ -140,6 +148,7 @@ function drawModel(view) {
 function drawStack(view, name, layout, left, width, height) {
   const { svg } = view, base = height - 2, middle = left + width / 2;
   svgElement(svg, "text", { x: middle, y: 14, class: "stack" }, name);
+  if (view.data.stops.length) svgElement(svg, "text", { x: left + width + ARC + 8, y: 14, class: "label" }, "next token");
   svgElement(svg, "line", { x1: middle, x2: middle, y1: base, y2: base - layout.height, class: "flow" });
   for (const frame of layout.frames) {
     svgElement(svg, "rect", { x: left + 0.5, y: base - frame.high, width: width - 1 + ARC, height: frame.high - frame.low, rx: 8, class: "frame" });
@@ -166,6 +175,8 @@ function drawBlock(view, block, left, width, base, order) {
   svgElement(group, "rect", { x: left + inset, y: base - block.high, width: wide, height, rx: 6 });
   markKind(view, group, block.kind, left + inset, base - block.high, height);
   drawTitle(group, block.title, left + width / 2, base - block.low - height / 2 + 4.5, wide);
+  const label = view.data.blocks[block.path]?.label;
+  if (label) svgElement(view.svg, "text", { x: left + width + ARC + 8, y: base - block.low - height / 2 + 4.5, class: `label${chosen ? " at" : ""}` }, label);
   const press = () => { stop(view); choose(view, block.path); };
   group.onclick = press;
   group.onkeydown = (event) => {

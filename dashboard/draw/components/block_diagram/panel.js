@@ -5,7 +5,9 @@ import { element, pixels } from "../lib/dom.js";
 import { lookup } from "../lib/theme.js";
 
 /** @import { Theme } from "../lib/types" */
-/** @import { BlockData } from "./types" */
+/** @import { Bars, BlockData, Maps } from "./types" */
+
+const MAP = 200; // px of a head's map
 
 /** @param {HTMLElement} panel @param {BlockData | undefined} block @param {Theme} theme */
 export function showBlock(panel, block, theme) {
@@ -13,18 +15,60 @@ export function showBlock(panel, block, theme) {
   if (!block) return;
   element(panel, "h2").textContent = block.title;
   element(panel, "p").textContent = block.about;
-  if (block.maps) showMaps(panel, block.maps, theme);
-  if (block.vectors) showVectors(panel, block.vectors, theme);
-  for (const line of block.lines) element(panel, "p", "said").textContent = line;
-  const list = element(panel, "dl");
+  const box = element(panel, "div", "pair");
+  if (block.cell && block.maps) showMap(box, block.maps, block.tokens, theme, block.cell);
+  for (const bars of block.bars) showBars(box, bars);
+  const more = element(panel, "details");
+  more.open = !block.bars.length || panel.dataset.more === "1";
+  more.ontoggle = () => { if (block.bars.length) panel.dataset.more = more.open ? "1" : ""; };
+  element(more, "summary").textContent = "Its vectors and numbers";
+  if (block.maps) showMaps(more, block.maps, theme);
+  if (block.vectors) showVectors(more, block.vectors, block.tokens, theme);
+  const list = element(more, "dl");
   for (const [name, value] of block.numbers) {
     element(list, "dt").textContent = name;
     element(list, "dd").textContent = value;
   }
+  more.hidden = !block.maps && !block.vectors && !block.numbers.length;
+}
+
+/** Names with a bar each; with changes, what each was before; with temperatures, a slider. @param {HTMLElement} box @param {Bars} bars */
+function showBars(box, { heading, names, shares, changes, temperatures, picked }) {
+  const table = element(box, "table", "bars");
+  element(table, "caption").textContent = heading;
+  if (changes.length) {
+    const header = element(table, "tr");
+    for (const name of ["token", "before", "change", "after"]) element(header, "th", "", { scope: "col" }).textContent = name;
+  }
+  const rows = names.map((name, at) => {
+    const line = element(table, "tr", picked && at === 0 ? "picked" : "");
+    element(line, "th", "", { scope: "row" }).textContent = name;
+    for (const text of changes[at] ?? []) element(line, "td").textContent = text;
+    const cell = element(line, "td", "share");
+    return { bar: element(element(cell, "span", "room"), "span", "bar"), text: element(cell, "span") };
+  });
+  const draw = (all) => all.forEach(([share, text], at) => {
+    rows[at].bar.style.width = `${100 * share}%`;
+    rows[at].text.textContent = text;
+  });
+  draw(shares);
+  if (!temperatures.length) return;
+  const label = element(box, "label", "temperature"), name = element(label, "span");
+  const middle = temperatures.findIndex(([one]) => one === 1);
+  const slider = element(label, "input", "", { type: "range", min: "0", max: String(temperatures.length - 1), value: String(middle) });
+  const move = () => {
+    const [temperature, all] = temperatures[Number(slider.value)];
+    name.textContent = `Temperature ${temperature}`;
+    slider.setAttribute("aria-valuetext", String(temperature));
+    draw(all);
+  };
+  slider.oninput = move;
+  move();
+  element(label, "span", "note").textContent = "Below 1 the likeliest token gets more, above 1 less.";
 }
 
 /** One row a token, one column a dimension; purple below zero, green above. */
-function showVectors(panel, { rows, cols, largest, tokens, whole, bytes }, theme) {
+function showVectors(panel, { rows, cols, largest, whole, bytes }, tokens, theme) {
   const table = lookup(theme.signed), raw = fromBase64(bytes);
   const box = element(panel, "div", "vectors");
   const names = element(box, "div", "tokens");
@@ -39,8 +83,26 @@ function showVectors(panel, { rows, cols, largest, tokens, whole, bytes }, theme
     `A row is a token, a column one of its ${whole[1]} numbers: purple negative, green positive, up to ±${largest.toPrecision(2)}${cut}.`;
 }
 
+/** One head's weights with a row framed, and the cell of a key in it. */
+function showMap(parent, /** @type {Maps} */ { rows, cols, heads, bytes }, tokens, theme, [head, row, col]) {
+  const raw = fromBase64(bytes), figure = element(parent, "figure", "one"), cell = Math.max(1, Math.min(14, Math.floor(MAP / rows)));
+  const line = element(figure, "div", "vectors"), names = element(line, "div", "tokens"), box = element(line, "div", "map");
+  names.style.setProperty("--row", `${cell}px`);
+  for (const token of cell > 11 ? tokens : []) element(names, "span").textContent = token;
+  const canvas = pixels(cols, rows, theme.table, (at) => raw[head * rows * cols + at]);
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", `Weights of head ${head} of ${heads}`);
+  Object.assign(canvas.style, { width: `${cell * cols}px`, height: `${cell * rows}px` });
+  box.appendChild(canvas);
+  const frame = (name, left, width) => Object.assign(element(box, "i", name).style,
+    { left: `${left}px`, top: `${cell * row}px`, width: `${width}px`, height: `${cell}px` });
+  frame("row", 0, cell * cols);
+  frame("cell", cell * col, cell);
+  element(figure, "figcaption", "note").textContent = "A row is a query, a column a key.";
+}
+
 /** Each head's weights, query by row, key by column. */
-function showMaps(panel, { heads, rows, cols, bytes }, theme) {
+function showMaps(panel, /** @type {Maps} */ { heads, rows, cols, bytes }, theme) {
   const raw = fromBase64(bytes), box = element(panel, "div", "maps");
   for (let head = 0; head < heads; head++) {
     const canvas = pixels(cols, rows, theme.table, (at) => raw[head * rows * cols + at]);
@@ -50,5 +112,5 @@ function showMaps(panel, { heads, rows, cols, bytes }, theme) {
     figure.appendChild(canvas);
     element(figure, "figcaption").textContent = `head ${head}`;
   }
-  element(panel, "p", "note").textContent = "A row is a query, a column a key; the stronger the color, the larger the weight.";
+  element(panel, "p", "note").textContent = "A row is a query, a column a key; the stronger the colour, the larger the weight.";
 }

@@ -11,11 +11,26 @@ export interface StackLayout {
   height: number;
 }
 
+export interface Maps { heads: number; rows: number; cols: number; bytes: string }
+
+/** Shares with their texts; what each was before and how it changed; the shares by temperature. */
+export interface Bars {
+  heading: string;
+  names: string[];
+  shares: [number, string][];
+  changes: [string, string][];
+  temperatures: [number, [number, string][]][];
+  picked: boolean;
+}
+
 export interface BlockData {
   title: string;
   about: string;
   numbers: [string, string][];
-  lines: string[];
-  vectors?: { rows: number; cols: number; largest: number; tokens: string[]; whole: number[]; bytes: string };
-  maps?: { heads: number; rows: number; cols: number; bytes: string };
+  tokens: string[];
+  bars: Bars[];
+  cell: [number, number, number] | null;
+  label: string;
+  vectors?: { rows: number; cols: number; largest: number; whole: number[]; bytes: string };
+  maps?: Maps;
 }
