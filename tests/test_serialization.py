@@ -145,8 +145,7 @@ def test_without_a_variable_everything_is_usual(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "max_runs=5, disk_mb=1.5  memory_mb=800")
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_MODELS", "a/b, c/d,")
     assert settings().limits == Limits(max_runs=5, disk_mb=1.5, memory_mb=800)
-    assert max_disk_bytes() == 1_500_000
-    assert settings().hosted_models == ("a/b", "c/d")
+    assert max_disk_bytes() == 1_500_000 and settings().hosted_models == ("a/b", "c/d")
     for off in ("", "0", "false", "No"):
         monkeypatch.setenv("ATTENTION_LAB_HOSTED", off)
         assert not settings().hosted

@@ -402,9 +402,7 @@ def in_held_out(rows: Int[torch.Tensor, "N K"]) -> Bool[torch.Tensor, " N"]:
     """Whether rows are in the held-out tenth; a hash of their ids decides, so the split does not depend on the seed."""
     # A polynomial in the ids modulo 2^64 (int64 wraps around), its high bits then mixed into the low ones.
     powers = [pow(_ODD, i + 1, 2**64) for i in range(rows.shape[1])]
-    mixed = (
-        rows * torch.tensor([power - 2**64 if power >= 2**63 else power for power in powers])
-    ).sum(1) * _MIX
+    mixed = (rows * torch.tensor(powers, dtype=torch.uint64).view(torch.int64)).sum(1) * _MIX
     return (mixed >> 32) % 10 == 0
 
 

@@ -52,8 +52,7 @@ from tests.oracles.agreement import agree
 
 def finite(x, context, steps):
     assert isinstance(steps, Steps)
-    assert steps.merged.shape == (B, T, C)
-    assert steps.merged.isfinite().all()
+    assert steps.merged.shape == (B, T, C) and steps.merged.isfinite().all()
     steps.merged.sum().backward()
     grads = [one.grad for one in (x, context) if one is not None and one.grad is not None]
     assert grads and all(grad.isfinite().all() for grad in grads)
@@ -146,8 +145,7 @@ def test_an_entry_says_everything_and_has_its_key_alone(axis, key):
         and (not item.url or item.url.startswith("https://"))
     )
     for param in item.params:
-        assert param.meaning and param.name
-        assert param.check(param.default, key) == param.default
+        assert param.meaning and param.name and param.check(param.default, key) == param.default
         if not param.choices and not isinstance(param.default, bool | str):
             assert param.low <= param.default <= param.high and param.step
             for beyond in (param.low - 1, param.high + 1, float("nan"), "x", None):

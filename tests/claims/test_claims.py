@@ -438,8 +438,7 @@ def test_plug_ins_claims_are_measured_from_the_page_and_by_the_command(
     monkeypatch.setattr(
         command, "measure", lambda group: [worker.work(run.path) for run in group.runs]
     )
-    assert command.main(["run", sweep.key, *words]) == 0
-    assert "Verdict: " in capsys.readouterr().out
+    assert command.main(["run", sweep.key, *words]) == 0 and "Verdict: " in capsys.readouterr().out
     wait_for(lambda: not find_group(group.id).live)
     log = (group.runs[0].path / "worker.log").read_text("utf-8")
     assert "could not" not in log and "Plug-in" not in log

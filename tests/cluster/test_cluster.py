@@ -158,8 +158,7 @@ def test_a_name_that_leads_out_of_the_folder_is_ignored(tmp_path):
     names = ["../away.txt", "/tmp/away.txt", "a/../../away.txt", ".hidden", "a/.hidden"]
     files = tuple((name, 0, b"x") for name in (*names, "run.json", "lock", "stop", ""))
     apply(folder, Changes(files, ("../kept.txt", "lock", "gone.txt"), {}, {}, {}, False))
-    assert unpack(folder, dict.fromkeys(names, b"x")) == {}
-    assert list_files(tmp_path) == ["kept.txt"]
+    assert unpack(folder, dict.fromkeys(names, b"x")) == {} and list_files(tmp_path) == ["kept.txt"]
 
 
 # The worker of a run on a node, called as the driver calls it, without Ray.
@@ -340,8 +339,7 @@ def test_a_shell_waits_for_the_end(no_bridge):
     worker = RayExecutor().start(run)
     pytest.raises(subprocess.TimeoutExpired, worker.wait, timeout=0.01)
     worker.terminate()
-    assert run.stop_request() == "stop"
-    assert isinstance(worker, ClusterWorker)
+    assert run.stop_request() == "stop" and isinstance(worker, ClusterWorker)
     threading.Timer(0.05, ray_queue.remove, [run]).start()
     worker.wait(timeout=60)
     ray_queue.remove(run)

@@ -168,8 +168,7 @@ def test_every_preset_is_known_again_and_survives_its_link(item):
 def test_what_cannot_go_together_is_said_beside_the_control_with_a_button_that_mends_it(app):
     select(app.run(), "score", "additive")
     select(app, "kernel", "fused")
-    assert shown_text(app) == "nothing"
-    assert "additive" in app.error[0].value
+    assert shown_text(app) == "nothing" and "additive" in app.error[0].value
     words = [button.label for button in app.button]
     assert "Use kernel = exact" in words and "Use score = scaled_dot" in words
     app.button(key="demo:repair:kernel:exact").click().run()
@@ -190,8 +189,7 @@ def test_the_editor_lists_what_does_not_go_with_the_rest_and_offers_repairs_that
 
 
 def test_a_mechanism_reads_as_what_it_is():
-    assert to_text(AttentionConfig(64, 4)) == "d=64 h=4"
-    assert from_text("") == AttentionConfig()
+    assert to_text(AttentionConfig(64, 4)) == "d=64 h=4" and from_text("") == AttentionConfig()
     config = AttentionConfig(24, 3, score=Choice("dot"))
     assert to_text(config, sizes=False) == "score=dot"
     assert from_text("score=dot", sizes=(24, 3)) == config
@@ -319,8 +317,7 @@ def open_fields(closed: bool = False, **link: Any) -> AppTest:
 def test_fields_start_where_they_say_and_depend_on_those_before():
     app = open_fields()
     assert app.session_state["values"] == {**START, "reach": None}
-    assert app.selectbox(key="page:mask").options == ["No mask", "Causal"]
-    assert not app.query_params
+    assert app.selectbox(key="page:mask").options == ["No mask", "Causal"] and not app.query_params
     app.select_slider(key="page:width").set_value(4).run()
     assert app.select_slider(key="page:heads:4").value == 2
 

@@ -542,8 +542,7 @@ def test_the_loss_reaches_the_indexer_alone_and_teaches_it():
     x = torch.randn(4, TOKENS, WIDTH, dtype=torch.float64, requires_grad=True)
     first = layer(x).indexer_loss
     first.backward()
-    assert x.grad is None
-    assert kernel.indexer is not None
+    assert x.grad is None and kernel.indexer is not None
     own = {id(weight) for weight in kernel.indexer.parameters()}
     assert all((weight.grad is not None) == (id(weight) in own) for weight in layer.parameters())
     optimizer = torch.optim.Adam(kernel.indexer.parameters(), 0.05)

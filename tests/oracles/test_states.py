@@ -214,6 +214,29 @@ def test_hidden_tokens_are_not_there(key, record):
         torch.testing.assert_close(stepped[text, real[text]], alone)
 
 
+LOG2 = math.log(2)
+
+
+@each(
+    ("key", "gates"),
+    [
+        ("delta_product", [-LOG2, 1, 0]),
+        ("gdn2", [-LOG2, 0.5]),
+        ("trapezoid", [-(LOG2**2), LOG2 / 2, LOG2 / 2, 0, 1]),
+        ("rwkv7", [-math.exp(-0.5) / 2, 0.5, 1]),
+        ("comba", [-LOG2, 0.5, 0.5, 0]),
+        ("hgrn2", [0.7]),
+    ],
+)
+def test_the_gates_of_weights_of_zero_by_hand(key, gates):
+    # σ(0) is 1/2 and softplus(0) is log 2, for every token, head and channel.
+    kernel = layer_of(key).kernel
+    put(*((weight, torch.zeros_like(weight)) for weight in kernel.parameters()))
+    assert [gate.unique().tolist() for gate in kernel.gates(torch.randn(B, T, H * D).double())] == [
+        [pytest.approx(gate)] for gate in gates
+    ]
+
+
 def test_two_reflections_are_a_quarter_turn():
     # Along (1, 0), then along (1, 1)/√2, both with β = 2: (1, 0) → (−1, 0) → (0, 1), and four tokens turn it back.
     k, more = torch.tensor([1.0, 0]), torch.tensor([1.0, 1]) / math.sqrt(2)

@@ -159,8 +159,7 @@ def test_a_finished_pair_says_so_and_leads_back():
     app.switch_page("../pages/why.py").run()  # the pair is there when one comes back
     assert query_value(app, "runs") == link and "Trained on this machine" in plain_text(app)
     app.button(key="why:kept").click().run()
-    assert "runs" not in app.query_params
-    assert "Trained on this machine" not in plain_text(app)
+    assert "runs" not in app.query_params and "Trained on this machine" not in plain_text(app)
     assert not app.info, "the saved measurement needs no excuse"
 
 
