@@ -1,4 +1,4 @@
-"""The checker that tests/conftest.py puts on every function of core with a shape in its annotations.
+"""The checker that tests/every_test.py puts on every function of core with a shape in its annotations.
 
 Shapes alone are checked, and each combination of them once per function. Other hints are left to mypy: a config made
 from a link or a file must be free to refuse a value in its own words.

@@ -20,7 +20,6 @@ from tests.browser.helpers import (
     save_screenshot,
 )
 from tests.browser.other_browsers import OPENERS, installed
-from tests.cases import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 # Without these Chromium asks for hosts of its own at each start, and as root it needs --no-sandbox.
@@ -52,6 +51,8 @@ APP = ROOT / "streamlit_app.py"
 
 def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Server]:
     """Starts `streamlit run` on a free loopback port and waits until it answers."""
+    from tests.cases import wait_for  # which imports PyTorch
+
     port, runs, log = free_port(), folder / "runs", folder / "server.log"
     runs.mkdir(parents=True, exist_ok=True)
     command = [

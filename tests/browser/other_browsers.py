@@ -20,7 +20,6 @@ from typing import Any
 from websockets.sync.client import connect
 
 from tests.browser.helpers import ending, free_port
-from tests.cases import wait_for
 
 KEYS = {
     "Tab": "\ue004",
@@ -178,6 +177,8 @@ def open_firefox(folder: Path) -> Iterator[OtherBrowser]:
 @contextlib.contextmanager
 def open_webkit(folder: Path) -> Iterator[OtherBrowser]:
     """WebKitGTK's own small browser on a virtual screen."""
+    from tests.cases import wait_for  # which imports PyTorch
+
     with _process(
         "Xvfb",
         "-displayfd",

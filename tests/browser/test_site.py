@@ -82,8 +82,7 @@ def test_the_site_reads_on_any_screen_alone(tmp_path, browser):
     page.keyboard.type("sparsemax")
     first = page.locator(".md-search-result__item").first
     expect(first).to_contain_text("nearest point of the simplex")
-    assert "frac" not in first.inner_text() and "textstyle" not in first.inner_text()
-    assert not faults
+    assert "frac" not in first.inner_text() and "textstyle" not in first.inner_text() and not faults
     assert not [url for url in requests if not url.startswith((address, "data:", "blob:"))]
     context.close()
 

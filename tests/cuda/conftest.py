@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from core.attention.cost import CUDA, devices
-
 
 @pytest.fixture(autouse=True)
 def _on_a_gpu(monkeypatch, tmp_path):
     """Skips where there is none. float32 is not rounded to TF32, there is one seed, and a run ends after 20 items."""
+    from core.attention.cost import CUDA, devices  # which must not come before the check of shapes
+
     if CUDA not in devices():
         pytest.skip("no CUDA device")
     torch.manual_seed(86)

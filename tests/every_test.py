@@ -1,0 +1,129 @@
+"""What holds for every test: annotated shapes are checked, nothing is fetched, nothing is random."""
+
+import functools
+import gc
+import itertools
+import locale
+import os
+import signal
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+from streamlit.components.v2 import manifest_scanner
+from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+from streamlit.testing.v1 import app_test, local_script_runner
+from streamlit.testing.v1.local_script_runner import LocalScriptRunner
+from streamlit.util import calc_hash
+
+from tests import typecheck
+from tests.weather import noise
+
+if os.environ.get("ATTENTION_LAB_WEATHER"):
+    locale.setlocale(
+        locale.LC_ALL, ""
+    )  # as any library may: numbers are read and written by C with it
+if os.environ.get("ATTENTION_LAB_NOISE"):
+    noise.install()
+
+gc.disable()  # until all is collected
+typecheck.install()
+
+
+# Each AppTest reads the metadata of every installed package (0.2 s), and each of its runs parses and compiles the
+# script (10 ms); once for all of them is enough.
+manifest_scanner.scan_component_manifests = functools.cache(
+    manifest_scanner.scan_component_manifests
+)
+app_test.ScriptCache = local_script_runner.ScriptCache = functools.cache(ScriptCache)  # type: ignore[misc,assignment]
+
+
+def _switch_page(self: app_test.AppTest, page_path: str) -> app_test.AppTest:
+    """Switch to a page by the file that holds it: AppTest finds no page that is a function, as the lab's are."""
+    self._page_hash = calc_hash(Path(page_path).stem)
+    return self
+
+
+app_test.AppTest.switch_page = _switch_page  # type: ignore[method-assign]
+
+_poll = local_script_runner.require_widgets_deltas
+
+
+def _join(runner: LocalScriptRunner, timeout: float = 3) -> None:
+    """Wait for a page's run without a look every millisecond, each of which stops the run for a moment."""
+    assert runner._script_thread is not None
+    runner._script_thread.join(timeout)
+    _poll(runner, timeout)  # ends at once, or raises
+
+
+local_script_runner.require_widgets_deltas = _join
+
+settings.register_profile(
+    "lab",
+    deadline=None,
+    derandomize=True,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("lab")
+
+
+@pytest.fixture(scope="session")
+def _labs(tmp_path_factory):
+    """Names of folders that do not exist yet, each for the runs of one test."""
+    base = tmp_path_factory.mktemp("labs")
+    return (str(base / str(number)) for number in itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def _alone(_labs, monkeypatch):
+    """Each test has one seed, the threads that were asked for, and its own runs; a run ends after 20 items.
+
+    The last record of a run measures 1,000 held-out items elsewhere: that takes a second.
+    """
+    torch.default_generator.manual_seed(
+        86
+    )  # torch.manual_seed would note the call for a GPU, with its whole stack
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    monkeypatch.setattr("core.training.loop.FINAL", 20)
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", next(_labs))
+    monkeypatch.delenv(
+        "PYTHONWARNDEFAULTENCODING", raising=False
+    )  # what a process says is read here, its warnings too
+
+
+@pytest.fixture
+def worker_here(monkeypatch):
+    """A worker may run in this process: nothing limits its memory, and its signals end with the test."""
+    monkeypatch.setattr("core.runs.worker._memory_limit", lambda *_: nullcontext())
+    before = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for name, handler in before.items():
+        signal.signal(name, handler)
+
+
+@pytest.fixture
+def without_new_entries():
+    """What is registered goes with the test."""
+    from core.attention import AXES  # which must not come before the check of shapes
+    from core.claims.catalogue import CLAIMS
+
+    before: list[list] = [*AXES.values(), CLAIMS]
+    entries = [list(one) for one in before]
+    yield
+    for one, those in zip(before, entries, strict=True):
+        one[:] = those
+
+
+def pytest_collection_finish():
+    """What was imported stays: no garbage collection goes through it again."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
+
+
+def pytest_sessionfinish():
+    """What is left ends with the process: pytest's own collections go through none of it."""
+    gc.freeze()
