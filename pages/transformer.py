@@ -534,7 +534,8 @@ def _model() -> None:
     path = _attention_path(result)
     kind, layer = kind_and_layer(path)
     trace: AttentionTrace = result.trace.of(kind)
-    usual, cell, item = (layer, 0), None, trace.map(0)
+    usual, item = (layer, 0), trace.map(0)
+    cell: tuple[int, int] | None = None
     if result.stream and layer == result.stream.layer:
         usual, cell = (layer, result.stream.head), (len(item.queries) - 1, result.stream.key)
     layer, head = read_linked("transformer", HEAD, trace.shape, path) or usual
@@ -835,12 +836,15 @@ def _lead(stream: Stream) -> str:
 
 def _read(block: Block, path: str, stream: Stream) -> Block:
     """A block of the writer with the next token as it is read after it, and what a head attends to before it."""
-    _, layer, name = re.fullmatch(r"(layers\.(\d+)\.?)?(.*)", path).groups()
-    at = len(stream.shares) - 1 if layer is None else 2 * int(layer) + AFTER.get(name, 2)
+    _, layer, name = [*path.split(".", 2), "", ""][:3]
+    name = name if layer else path
+    at = 2 * int(layer) + AFTER.get(name, 2) if layer else len(stream.shares) - 1
     at = 0 if path == "target" else at
     rows = tuple(zip(stream.tokens, stream.shares[at].tolist(), strict=True))
     bars = Bars("The next token, if the model ended here", rows)
-    title, about, cell, answer = block.title, block.about, None, stream.tokens[0]
+    title, about, answer = block.title, block.about, stream.tokens[0]
+    cell: tuple[int, int, int] | None = None
+    first: tuple[Bars, ...] = ()
     if name in CHANGES:
         before = stream.shares[at - 1].tolist()
         bars = Bars("The next token, before and after", rows, tuple(before))
@@ -854,7 +858,7 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
             tuple(zip(stream.following, final, strict=True)),
             at_temperature=stream.at_temperature,
         )
-    (lead, share), first = stream.leader(at), ()
+    lead, share = stream.leader(at)
     if block.maps is not None and int(layer) == stream.layer:
         cell = stream.head, len(block.tokens) - 1, stream.key
         row = block.maps[stream.head, -1]
