@@ -12,6 +12,7 @@ import streamlit as st
 from core.entries import ConfigError
 from core.interpret import map_transform as difference, patching
 from core.interpret.evidence import Question
+from core.interpret.trace import Kind
 from core.pretrained.finetune import name_of
 from core.pretrained.finetune_run import config_of, result
 from core.runs.runs import LISTED, Run, list_runs
@@ -78,6 +79,7 @@ from dashboard.page import (
     plain,
     read_linked,
     share_text,
+    shared,
     signed,
     sources,
     table,
@@ -820,13 +822,20 @@ def _view(choice: ModelChoice) -> None:
             horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"
         ):
             both = difference.kinds(*sides)
-            pair, merged = difference.align_sides(
-                sides, (FIELDS.draw("kind", into=HERE, kinds=both).kind or both[0])
+            compared = partial(
+                shared,
+                _compared,
+                tuple((side.name, side.note) for side in sides),
+                ((choice.ref, inputs if mode == "untrained" else choice.inputs), (ref, inputs)),
+                FIELDS.draw("kind", into=HERE, kinds=both).kind or both[0],
             )
-            in_place = pair.same_shape
+            comparison = compared(False)
+            in_place = comparison.pair.same_shape
             if in_place and mode == "models":
                 in_place = not FIELDS.draw("nearest", into=HERE, second=sides[1]).nearest
-        comparison = difference.Comparison(sides, pair, merged, in_place)
+        if in_place:
+            comparison = compared(True)
+        pair = comparison.pair
         by_pair = {(item.layer, item.head): item for item in comparison.heads}
         picked = link_head(
             "two_models",
@@ -849,6 +858,20 @@ def _view(choice: ModelChoice) -> None:
             st.caption(conditions(comparison, mode))
         if mode == "texts" and model.reads_text:
             section(choice, replace(choice.inputs, text=inputs.text))
+
+
+def _compared(
+    names: Sequence[tuple[str, str]],
+    read: Sequence[tuple[ModelRef, ModelInputs]],
+    kind: Kind,
+    in_place: bool,
+) -> difference.Comparison:
+    """Both sides, by name and note, and by model and inputs."""
+    first, second = (
+        difference.Side(*name, reading_of(*one)) for name, one in zip(names, read, strict=True)
+    )
+    pair, merged = difference.align_sides((first, second), kind)
+    return difference.Comparison((first, second), pair, merged, in_place)
 
 
 def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange) -> None:
@@ -892,7 +915,7 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
 
 
 def _figures(comparison: difference.Comparison) -> None:
-    pair, heads = comparison.pair, comparison.heads
+    heads = comparison.heads
     moved = [item.moved for item in heads]
     for column, (name, value, meaning) in zip(
         st.columns(3),
@@ -909,7 +932,7 @@ def _figures(comparison: difference.Comparison) -> None:
             ),
             (
                 "Heads that differ",
-                f"{sum(difference.largest_change(pair, item) >= 0.25 for item in heads)} of {len(heads)}",
+                f"{sum(change >= 0.25 for change in comparison.largest_changes)} of {len(heads)}",
                 "Heads in which one weight at least differs by a quarter or more, between tokens that both sides have.",
             ),
         ),

@@ -468,6 +468,11 @@ class Comparison:
     def heads(self) -> list[HeadChange]:
         return self.pair.changes(self.in_place)
 
+    @cached_property
+    def largest_changes(self) -> list[float]:
+        """How far the two maps of each head are apart in the cell in which they differ most."""
+        return [largest_change(self.pair, head)[0] for head in self.heads]
+
 
 def kinds(first: Side, second: Side) -> list[Kind]:
     """The kinds of attention that both have; where they share none, the first of the first one."""
@@ -505,7 +510,14 @@ def maps_of(pair: Aligned, head: HeadChange) -> tuple[tuple[np.ndarray, np.ndarr
 
 
 def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | None:
-    """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none.
+    """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
+    return largest_change(pair, head)[1]
+
+
+def largest_change(pair: Aligned, head: HeadChange) -> tuple[float, tuple[int, int] | None]:
+    """How far the two maps of a head are apart in the cell of two shared tokens in which they differ most, and that cell.
+
+    0 and None where they share none.
 
     A row that may attend to one token alone, such as the first under a causal mask, has no weight to move.
     """
@@ -517,15 +529,7 @@ def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | No
     )
     rows = [row for row in rows if free[row]]
     if not rows or not columns:
-        return None
+        return 0.0, None
     shared = np.abs(second - first)[np.ix_(rows, columns)]
     row, column = np.unravel_index(shared.argmax(), shared.shape)
-    return rows[int(row)], columns[int(column)]
-
-
-def largest_change(pair: Aligned, head: HeadChange) -> float:
-    """How far the two maps are apart in the cell in which they differ most; 0 where they share none."""
-    if (cell := most_different_cell(pair, head)) is None:
-        return 0.0
-    first, second = (float(weights[cell]) for weights, _ in maps_of(pair, head))
-    return abs(first - second)
+    return float(shared.max()), (rows[int(row)], columns[int(column)])
