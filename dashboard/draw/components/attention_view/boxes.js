@@ -8,10 +8,10 @@ import { pictureBox } from "./patches.js";
 const HEADED = 44; // px: the lines have names over their columns, and the legend stands over those
 
 /** The map's box: gutter for row names, room above for column names, the cells. @param {AttentionView} view */
-function mapBox(ctx, view, width, height, above) {
+function mapBox(ctx, view, width, height, above, growth) {
   const { theme, ratio, window: { r0, r1, c0, c1 } } = view;
   const gutter = gutterOf(ctx, theme, view.queries.slice(r0, r1));
-  const [cw, ch] = cellSizes(width - gutter - 2, height, c1 - c0, r1 - r0, ratio);
+  const [cw, ch] = cellSizes(width - gutter - 2, height, c1 - c0, r1 - r0, ratio, Math.floor(28 * growth));
   const nameWide = nameWidth(ctx, theme, view.keys.slice(c0, c1));
   const flat = cw >= NAMES_FROM && nameWide <= cw - 2;
   const top = Math.max(above, cw < NAMES_FROM || flat ? 22 : namesHeight(nameWide, 8));
@@ -37,16 +37,16 @@ function linesBox(ctx, view, x, y, width, pitch, room) {
   };
 }
 
-/** Boxes for the layouts "one" and "frames". @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {number} width px */
-export function layoutOne(ctx, view, width) {
-  const cap = view.height ?? Math.max(360, Math.min(640, width));
+/** Boxes for the layouts "one" and "frames", `growth` times as large. @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {number} width px */
+export function layoutOne(ctx, view, width, growth = 1) {
+  const cap = (view.height ?? Math.max(360, Math.min(640, width))) * growth;
   const { show } = view, narrow = width < NARROW;
   /** @type {Boxes} */
   const box = { map: null, lines: null, picture: null, width, height: 0 };
   const keys = view.window.c1 - view.window.c0;
   if (show !== "lines") {
     const share = show === "both" && !narrow ? (keys <= 24 ? 0.39 : 0.5) : 1;
-    box.map = mapBox(ctx, view, Math.floor(width * share), cap, show === "both" && !narrow ? HEADED : 22);
+    box.map = mapBox(ctx, view, Math.floor(width * share), cap, show === "both" && !narrow ? HEADED : 22, growth);
     box.height = box.map.y + box.map.h + 3;
   }
   if (show === "both" && view.patches) {
@@ -58,7 +58,7 @@ export function layoutOne(ctx, view, width) {
   } else if (show !== "matrix") {
     if (box.map && !narrow) {
       const x = Math.min(Math.floor(width * 0.62), Math.max(box.map.x + box.map.w + 32, Math.floor(width * 0.45)));
-      box.lines = linesBox(ctx, view, x, box.map.y, Math.min(width - x, 520), box.map.ch, box.map.h);
+      box.lines = linesBox(ctx, view, x, box.map.y, Math.min(width - x, 520 * growth), box.map.ch, box.map.h);
     } else {
       const y = box.map ? box.height + 32 : narrow ? 24 : HEADED;
       box.lines = linesBox(ctx, view, 0, y, Math.min(width, 640), null, cap);

@@ -1,7 +1,7 @@
 // Draw a view: the cells on the base canvas, what follows the pointer on the canvas over it.
 
 /** @import { AttentionView } from "./types" */
-import { pixelRatio, resized } from "../lib/dom.js";
+import { growthOf, pixelRatio, resized } from "../lib/dom.js";
 import { drawColNames, drawCrosshair, drawMap, drawPin, drawRowNames, outline } from "../lib/map.js";
 import { isZoomed, outlineDrag } from "../lib/zoom.js";
 import { layoutOne } from "./boxes.js";
@@ -20,7 +20,7 @@ export function drawAll(view) {
   if (!view.width) return;
   view.ratio = pixelRatio(dom.root);
   const grid = view.layout === "grid";
-  view.box = grid ? layoutGrid(view, view.width) : layoutOne(dom.over.getContext("2d"), view, view.width);
+  view.box = grid ? layoutGrid(view, view.width) : layoutOne(dom.over.getContext("2d"), view, view.width, growthOf(dom.root));
   const ctx = resized(dom.base, view.width, view.box.height, view.ratio);
   drawBase(ctx, view);
   if (view.layout === "frames") drawSlider(view);

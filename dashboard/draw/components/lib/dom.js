@@ -118,7 +118,7 @@ export function keepFocus(root, draw) {
 export const zoomOf = (node) => node.currentCSSZoom ?? 1;
 
 /** How much larger than on a laptop a map may be drawn in a wide window. @param {Element} node */
-export const growthOf = (node) => Math.min(1.2, Math.max(1, innerWidth / zoomOf(node) / 1700));
+export const growthOf = (node) => Math.min(1.6, Math.max(1, innerWidth / zoomOf(node) / 1700));
 
 /** The screen's own pixels in a CSS pixel of an element. @param {Element} node */
 export const pixelRatio = (node) => (window.devicePixelRatio || 1) * zoomOf(node);

@@ -64,7 +64,8 @@ function layTile(tile, width) {
   root.style.width = `${width}px`;
   foot.style.paddingLeft = `${tile.box.x}px`;
   heading.style.paddingLeft = tile.operands ? "0" : foot.style.paddingLeft;
-  foot.style.width = `${tile.box.w}px`;
+  foot.style.minWidth = `${tile.box.w}px`;
+  foot.style.maxWidth = `${width - tile.box.x}px`; // more than a small map has: a pair of long words
 }
 
 function showTexts(board) {

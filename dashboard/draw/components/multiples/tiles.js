@@ -48,7 +48,7 @@ export function arrange(board) {
 }
 
 /** Whether one map is shown at a time, with its names. @param {Board} board */
-export const isPhone = ({ width, tiles, alone }) => tiles.length > 1 && !alone && width < Math.min(NARROW, 270 * tiles.length);
+export const isPhone = ({ width, tiles, alone }) => tiles.length > 1 && !alone && width < Math.min(NARROW, 210 * tiles.length);
 
 /** The box of one tile; `lead` is the gutter's width where the tile has one, 0 elsewhere. @param {Board} board @param {Tile} tile */
 export function placeTile(board, tile, room, lead) {

@@ -5,7 +5,7 @@ import { clamp } from "../lib/layout.js";
 import { mount } from "../lib/mount.js";
 import { pointIn } from "../lib/zoom.js";
 
-const GUTTER = 58, TAIL = 104, TOP = 24, LEAST = 22, MOST = 40; // px
+const GUTTER = 58, TAIL = 104, TOP = 24, LEAST = 22, MOST = 72; // px
 const MOST_TEXTS = 4;
 
 const degrees = (angle) => ((((angle * 180) / Math.PI) % 360) + 360) % 360;
