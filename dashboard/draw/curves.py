@@ -361,7 +361,8 @@ def step_chart(
             ),
         ]
     named = [(curve.name, *style) for curve, style in zip(curves, styles, strict=True)]
-    return figure(layers, height) | (names(named) if len(named) > 1 else {})
+    drawn = figure(layers, height) | right_margin(12)  # the last tick may stand close to the end
+    return drawn | (names(named) if len(named) > 1 else {})
 
 
 def legend(curves: Sequence[Curve], ink: Ink, least: int = 2) -> str:
