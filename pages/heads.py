@@ -12,6 +12,7 @@ import streamlit as st
 
 from core.attention import AttentionConfig, Choice, entry, heads_that_divide
 from core.interpret import trace as analysis
+from core.interpret.trace import head_name
 from core.pretrained import PretrainedError
 from core.seeding import pooled_layer
 from core.studies import heads
@@ -131,6 +132,7 @@ FIELDS = Fields(
         "MiniLM's layer",
         range(heads.MINILM_LAYERS),
         LAYER,
+        span=2,
         when=is_real,
         help="Layers are counted from 0, the first",
     ),
@@ -275,7 +277,7 @@ RANDOM = (
     "Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
     "has no meaning before training."
 )
-READER = "MiniLM is a small language model that reads English sentences; [CLS] and [SEP] mark where a text starts and ends."
+READER = "MiniLM is a small language model; [CLS] and [SEP] mark where a text starts and ends."
 
 ABOUT_MINILM = (
     "MiniLM is a small trained model that turns a sentence into a vector, for search. It has "
@@ -299,32 +301,46 @@ def split_fact(
 ) -> str:
     row, column = cell
     words = f":primary[{plain(values.tokens[row])}]", f"“{plain(values.tokens[column])}”"
-    weight = one.weights[0, row, column]
-    single = share_text(weight)
+    single = share_text(one.weights[0, row, column])
     if many.heads == 1:
         return f"One head has one map: {words[0]} gives {words[1]} **{single}**."
     most, least = (
         pick(chosen, key=lambda head: many.weights[head, row, column]) for pick in (max, min)
     )
+    layer = values.layer or 0
+    task = f" {job(many, values.tokens, layer, most)}" if is_real(values) else ""
     return (
-        f"{words[0]} gives {words[1]} **{share_text(many.weights[most, row, column])}** in head {most} and "
-        f"**{share_text(many.weights[least, row, column])}** in head {least}. The same layer as one head gives {single}."
+        f"{words[0]} gives {words[1]} **{share_text(many.weights[most, row, column])}** in {head_name(layer, most)} "
+        f"(layer {layer}, head {most}) and **{share_text(many.weights[least, row, column])}** in "
+        f"{head_name(layer, least)}.{task}"
     )
 
 
-def chosen_note(many: heads.Split) -> str:
+def job(many: heads.Split, tokens: Sequence[str], layer: int, head: int) -> str:
+    """Which gets most of a head's weight on average: the first token, the last one, or the one before."""
+    weights = many.weights[head]
+    shares = {
+        plain(tokens[0]): weights[:, 0].mean(),
+        plain(tokens[-1]): weights[:, -1].mean(),
+        "the token before": analysis.previous_token(weights[None])[0],
+    }
+    name = max(shares, key=shares.__getitem__)
+    return f"On average {head_name(layer, head)} gives {share_text(shares[name])} of its weight to {name}."
+
+
+def chosen_note(many: heads.Split, layer: int) -> str:
     chosen = heads.most_different(many.weights)
     if many.overlap is None or len(chosen) == many.heads:
         return ""
     shares = analysis.overlap(many.weights)
     mean = np.mean([shares[pair] for pair in combinations(chosen, 2)])
     return (
-        f"Heads {', '.join(map(str, chosen))} of {many.heads} differ most: two of them put {number(mean)} of their weight "
-        f"on the same words; any two heads, {number(many.overlap)}."
+        f"{', '.join(head_name(layer, head) for head in chosen)} differ most: two of them put {number(mean)} of their "
+        f"weight on the same words; any two of the {many.heads} heads, {number(many.overlap)}."
     )
 
 
-def jobs(many: heads.Split, tokens: Sequence[str]) -> str:
+def jobs(many: heads.Split, tokens: Sequence[str], layer: int) -> str:
     """What MiniLM and a layer are, the column that most heads attend to, and the head that reads the token before."""
     first = many.weights.mean(1).argmax(1) == 0
     share = share_text(many.weights[first, :, 0].mean()) if first.any() else "0"
@@ -333,10 +349,10 @@ def jobs(many: heads.Split, tokens: Sequence[str]) -> str:
         f"{int(first.sum())} of the {many.heads} heads it gets the largest share of any token, mean of all "
         f"rows ({share} on average in these heads): a head often attends to it when no word fits."
     ]
-    before = np.diagonal(many.weights, -1, 1, 2).mean(1)
+    before = analysis.previous_token(many.weights)
     if before.max() > 0.5:
         sentences.append(
-            f"Head {int(before.argmax())} attends to the token before ({number(before.max())})."
+            f"{head_name(layer, int(before.argmax()))} attends to the token before ({number(before.max())})."
         )
     return " ".join([ABOUT_MINILM, *sentences])
 
@@ -377,7 +393,7 @@ def _optional(value: float | None) -> str:
 # The maps of each idea, under one crosshair and with one pin, which is also in the link.
 
 
-SMALL, LARGE = 260, 360  # pixels of a map: of one of many heads, and of three maps in a row
+SMALL, LARGE = 260, 420  # pixels of a map: of one of many heads, and of three maps in a row
 ROW = 24  # pixels of a row of weights
 CELL = 28  # pixels, which two digits fill at the smallest size
 
@@ -406,7 +422,7 @@ def draw_split(values: Values, one: heads.Split, many: heads.Split, chosen: Sequ
     left, right = st.columns([0.58, 0.42], gap="medium", vertical_alignment="center")
     dimmed = (0, len(values.tokens) - 1) if values.dim else ()
     pin = draw(
-        head_tiles(many, chosen),
+        head_tiles(many, chosen, values),
         values,
         "chosen",
         query=cell[0],
@@ -421,7 +437,7 @@ def draw_split(values: Values, one: heads.Split, many: heads.Split, chosen: Sequ
         rows = np.concatenate([one.weights[:, row], large[:, row]])
         multiples(
             [Tile(f"What “{values.tokens[row]}” attends to", "", rows, marker=-1)],
-            ["One head", *[f"Head {head}" for head in chosen]],
+            ["One head", *(head_name(values.layer or 0, head) for head in chosen)],
             values.tokens,
             key="heads:row",
             query=1 + int(large[:, row, column].argmax()),  # which the sentence names
@@ -435,14 +451,20 @@ def draw_split(values: Values, one: heads.Split, many: heads.Split, chosen: Sequ
         fact(split_fact(values, one, many, chosen, cell))
         about = READER if is_real(values) else RANDOM.format(values.seed)
         shown = f" Of {many.heads} heads, the {len(chosen)} that differ most are shown."
-        caption(about + shown * (len(chosen) < many.heads))
+        whole = f" “One head” is the same layer, not divided: it gives {share_text(one.weights[0, row, column])}."
+        caption(about + shown * (len(chosen) < many.heads) + whole * (many.heads > 1))
     return cell
 
 
-def head_tiles(many: heads.Split, chosen: Sequence[int]) -> list[Tile]:
+def head_tiles(many: heads.Split, chosen: Sequence[int], values: Values) -> list[Tile]:
     marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
     return [
-        Tile(f"Head {head}", "", many.weights[head], marker=head if marked else -1)
+        Tile(
+            head_name(values.layer or 0, head),
+            "",
+            many.weights[head],
+            marker=head if marked else -1,
+        )
         for head in chosen
     ]
 
@@ -460,10 +482,10 @@ def all_heads(values: Values, one: heads.Split, many: heads.Split, cell: Pair) -
             **options,
         )
     with right:
-        draw(head_tiles(many, range(many.heads)), values, "many", **options)
+        draw(head_tiles(many, range(many.heads), values), values, "many", **options)
     if is_real(values):
         caption(
-            f"{jobs(many, values.tokens)} MiniLM was trained with {many.heads} heads, not with one."
+            f"{jobs(many, values.tokens, values.layer)} MiniLM was trained with {many.heads} heads, not with one."
         )
 
 
@@ -620,10 +642,9 @@ def explore() -> None:
         "A head that looks hard at one word hardly sees the others, so there are several.",
         first=False,
     )
-    with st.container(width=room(1400)):  # on a wide screen the maps stay near each other
-        values = draw_controls()
-        with picture("heads"):
-            rest, question = show(values) or (None, None)
+    values = draw_controls()
+    with picture("heads"):
+        rest, question = show(values) or (None, None)
     if rest is not None:
         if question is not None:
             predict(f"heads:{values.idea}", question)
@@ -696,14 +717,18 @@ print("heads that differ most", chosen, "largest weight of each", many.max((1, 2
     )
     lengths = lengths[:, row]
     colour, token = CATEGORIES[theme()][0], values.tokens[row]
+    names = [head_name(values.layer or 0, head) for head in range(many.heads)]
     bars(
         f"Length of what each head adds to “{token}”",
-        [(f"head {head}", float(each), number(each), colour) for head, each in enumerate(lengths)],
+        [
+            (name, float(each), number(each), colour)
+            for name, each in zip(names, lengths, strict=True)
+        ],
     )
     max_, min_ = int(lengths.argmax()), int(lengths.argmin())
     paragraph(
-        f"Head {max_} adds most to the new vector of “{plain(token)}”, a part of length {number(lengths[max_])}, and "
-        f"head {min_} least, {number(lengths[min_])}. The sum of the {len(lengths)} parts, with a bias, is what "
+        f"{names[max_]} adds most to the new vector of “{plain(token)}”, a part of length {number(lengths[max_])}, and "
+        f"{names[min_]} least, {number(lengths[min_])}. The sum of the {len(lengths)} parts, with a bias, is what "
         "attention puts out for this word."
         if many.heads > 1
         else f"The one head makes the whole new vector of “{plain(token)}”: its part has length {number(lengths[0])}."
@@ -764,13 +789,13 @@ def differences(values: Values, many: heads.Split) -> None:
             "Every row of the table is the same layer, divided into another number of heads. Entropy is in "
             f"nats (uniform weights on {words} words have {number(math.log(words))}), the distance from "
             "query to key in words. Overlap is the weight that two heads put on the same words. "
-            f"{' '.join([chosen_note(many), conditions(values), *values.notes])}"
+            f"{' '.join([chosen_note(many, values.layer or 0), conditions(values), *values.notes])}"
         )
         if many.heads > 1:
             table(
                 ["head", "entropy", "distance"],
                 [
-                    [str(head), number(entropy), number(distance)]
+                    [head_name(values.layer or 0, head), number(entropy), number(distance)]
                     for head, (entropy, distance) in enumerate(
                         zip(
                             analysis.entropy(many.weights).mean(1),
@@ -1009,7 +1034,7 @@ MOVES = {
     "minilm": Move(
         "MiniLM's first layer",
         {"heads:weights": "minilm", "heads:layer": 0},
-        "In head 2 of layer 0 nearly all weight is on the token before.",
+        "L0·H2 gives nearly all of its weight to the token before.",
     ),
     "random": Move(
         "Random weights",

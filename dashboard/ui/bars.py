@@ -412,7 +412,7 @@ STOPS = (
     ),
     Stop(
         "heads",
-        "In Head 1 of layer 3, **it** attends most to **animal**. Move **MiniLM's layer** to see others.",
+        "In L3·H1, head 1 of layer 3, **it** attends most to **animal**. Move **MiniLM's layer** to see others.",
         "Each head has its own map, and can follow its own relation.",
         {"heads:start": "minilm", "heads:pin": "10.2"},  # it, animal: also at other layers
     ),

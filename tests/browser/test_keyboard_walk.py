@@ -150,13 +150,13 @@ def one_query(page: Page, ear: Ear) -> None:
 
 def heads(page: Page, ear: Ear) -> None:
     # The same cell is read in all heads, and pinned.
-    ear.tab_to("3 of 12 heads of 32 numbers. it to animal: Head 1")
+    ear.tab_to("3 of 12 heads of 32 numbers. it to animal: L3·H1")
     ear.press("ArrowUp")
-    ear.wait_live("because to animal: Head 1 ")
+    ear.wait_live("because to animal: L3·H1 ")
     ear.press("Enter")
     expect(page).to_have_url(re.compile("pin="))
     wait_ready(page)
-    assert "Pinned: because to animal: Head 1 " in ear.listen().name
+    assert "Pinned: because to animal: L3·H1 " in ear.listen().name
     ear.wait_live("Pinned: because to animal")
 
 

@@ -160,11 +160,11 @@ def test_the_parts_of_the_heads_add_up_to_the_layers_output():
 
 def test_the_heads_with_another_task_are_named_by_their_weights():
     for layer, named in (
-        (0, "Head 2 attends to the token before (0.9999)"),
+        (0, "L0·H2 attends to the token before (0.9999)"),
         (3, "The first column is [CLS]"),
     ):
         many = compute.split(compute.saved_qkv(layer), 12)
-        sentence = heads.jobs(many, compute.saved_qkv(layer).tokens).replace("\\", "")
+        sentence = heads.jobs(many, compute.saved_qkv(layer).tokens, layer).replace("\\", "")
         assert named in sentence
         first = sum(int(weights.mean(0).argmax() == 0) for weights in many.weights)
         assert f"In {first} of the 12 heads" in sentence
