@@ -46,11 +46,12 @@ from dashboard.page import (
     percent,
     picture,
     plain,
+    plural,
     predict,
     read_linked,
-    room,
     rule,
     settings_panel,
+    share_text,
     source_of,
     source_panel,
     table,
@@ -86,7 +87,7 @@ def apply_drawing() -> None:
     changed = [
         row for row, (one, other) in enumerate(zip(before, after, strict=False)) if one != other
     ]
-    state[key("pressed")] = min(changed, default=None)
+    state[key("pressed")], state[key("before")] = min(changed, default=None), state[key("shown")]
     state[key("first")], state[key("join")] = "drawn", "alone"
     state[key("first:drawn:drawing")] = drawing
 
@@ -227,7 +228,8 @@ print(allowed.sum(), "of", allowed.size, "cells are allowed;", needed.max(), "la
 MAX_KEYS = 8  # columns of the table of PyTorch
 
 
-def fact_text(effect: order.MaskEffect) -> str:
+def fact_text(effect: order.MaskEffect, row: int | None = None) -> str:
+    """What the mask hides in all, and in a row of its own what becomes of that weight."""
     visible, cells = int(effect.allowed.sum()), effect.allowed.size
     if visible == cells:
         return f"Nothing is masked: all **{cells}** cells are allowed, and no weight changes."
@@ -237,7 +239,14 @@ def fact_text(effect: order.MaskEffect) -> str:
             f" It chose {number(picked.keys)} keys a query by their content: among them are {percent(picked.recall)} "
             f"of the keys with the largest weights of causal attention, and {percent(picked.weight)} of its weight."
         )
-    if effect.factor is None:
+    hidden = [] if row is None else np.flatnonzero(~effect.allowed[row])
+    if effect.factor is None and row is not None and 0 < len(hidden) < len(effect.names):
+        name, its = plain(effect.names[row]), "its" if len(hidden) == 1 else "their"
+        text += (
+            f" It hides {plural(len(hidden), 'key')} from :primary[{name}]: {its} weight, "
+            f"**{share_text(effect.before[row, hidden].sum())}**, goes to the keys that are left."
+        )
+    elif effect.factor is None:
         text += " A hidden key gets the weight 0; the others share the row."
     blind = np.flatnonzero(~effect.allowed.any(1))
     if blind.size:
@@ -245,6 +254,28 @@ def fact_text(effect: order.MaskEffect) -> str:
         more = f" and {len(blind) - 4} more" if len(blind) > 4 else ""
         text += f" No key is left for {names}{more}, so {'its output is' if len(blind) == 1 else 'their outputs are'} 0."
     return text
+
+
+def press_text(before: order.MaskEffect, after: order.MaskEffect) -> str:
+    """What a press on the board did to the first row that it changed; empty where it changed none."""
+    changed, names = np.argwhere(before.allowed != after.allowed), [*map(plain, after.names)]
+    if not changed.size:
+        return ""
+    i, j = map(int, changed[0])
+    sign = (
+        1 if after.allowed[i, j] else -1
+    )  # of the weight that the key gets; the others get the opposite
+    old, new = before.after[i], after.after[i]
+    other = int((sign * (new - old)).argmin())
+    most = f"“{names[other]}” ({share_text(old[other])} → {share_text(new[other])})"
+    if not after.allowed[i].any():
+        rest = "no key is left"
+    elif sign > 0:
+        rest = f"it gets **{share_text(new[j])}**, most of it from {most}"
+    else:
+        rest = f"its weight **{share_text(old[j])}** goes to the others, most of it to {most}"
+    also = f" {len(changed)} cells have changed." * (len(changed) > 1)
+    return f":primary[{names[i]}] may {'now' if sign > 0 else 'no longer'} attend to “{names[j]}”: {rest}.{also} "
 
 
 rule_of = partial(rule, "mask", changed=False, length="length")
@@ -357,8 +388,7 @@ def page() -> None:
 
 @fragment
 def explore() -> None:
-    # on a wide screen the boards stay near each other
-    figure, below, words = st.container(width=room(1400)), st.container(), st.container()
+    figure, below, words = st.container(), st.container(), st.container()
     settings = settings_panel("All settings", key("settings"))
     with figure:
         controls = draw_controls(below, settings)
@@ -448,11 +478,17 @@ def show(
         st.error(plain(str(error)))
         return None
     st.session_state[key("shown")] = effect.drawing  # from which a drawing would start
-    cell = maps(effect, controls.mask)
+    cell, before, press = maps(effect, controls.mask), st.session_state.get(key("before")), ""
+    if controls.mask.key == "drawn" and before:
+        drawn = Choice.of("drawn", drawing=before)
+        press = press_text(
+            cached(order.mask_effect, drawn, controls.tokens, controls.real, controls.head), effect
+        )
     with words:
-        fact(fact_text(effect))
-        rules = f"i is the query's position, j the key's. The layer is random (seed {order.SEED}), not trained."
-        caption(" ".join([rules, *controls.notes]))
+        fact(press + fact_text(effect, None if press else cell[0]))
+        caption(
+            " ".join([f"The layer is random (seed {order.SEED}), not trained.", *controls.notes])
+        )
     return effect, cell
 
 
@@ -478,7 +514,7 @@ def maps(effect: order.MaskEffect, mask: Choice) -> tuple[int, int]:
             on_draw=apply_drawing,
             query=query,
             title=name,
-            note=note,
+            note=f"query i, key j: {note}",
             fact=f"{name}: {int(effect.allowed.sum())} of {effect.allowed.size} cells are allowed.",
         )
     column = int(effect.after[query].argmax())
