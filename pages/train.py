@@ -162,11 +162,11 @@ def fact_text(
     text, step = _scores(record, task, baselines), f"At step :primary[**{record.step:,}**], "
     if not record.expected or head is None or record.even is None:
         return text and step + text
-    only = len(record.expected) * len(record.expected[0]) == 1
+    only, (layer, at) = len(record.expected) * len(record.expected[0]) == 1, head
     return (
         f"{step}{f'the correct {task.unit}' if task.form == 'pairs' else task.expected_name} gets "
-        f"**{number(record.expected[head[0]][head[1]])}** of the weight"
-        f"{'' if only else f' in head L{head[0]}·H{head[1]}'}; uniform attention gives {number(record.even)}. "
+        f"**{number(record.expected[layer][at])}** of the weight"
+        f"{'' if only else f' in L{layer}·H{at} (layer {layer}, head {at})'}; uniform attention gives {number(record.even)}. "
         f"{text[:1].upper()}{text[1:]}"
     )
 
@@ -308,7 +308,7 @@ def attention_over_time(data: runs.RunData) -> Values:
             frame=start,
             frames=frames,
             live=data.live,
-            title=f"Held-out example, {head_name(head.layer, head.head, head.shape)}",
+            title=f"Held-out example, L{head.layer}·H{head.head}",
             reads=READS[head.kind],
             height=300,
         )
@@ -1456,12 +1456,18 @@ def page() -> None:
         if data.config is not None and not is_new(TASK):  # else the link has a set-up
             adopt(data.config)
     with st.container(key="train:board"):
-        # On a phone the run bar comes first, then the figures, then the settings, which Streamlit would put second.
+        # On a phone the run bar comes first, then the sentence, the map and the curves, then the settings, which
+        # Streamlit would put second. The sentence keeps its height, so that the map stays where it is.
         st.html("""<style>@media (max-width: 640px) {
 .st-key-train-board > * > [data-testid=stHorizontalBlock] {
   > :first-child, > :first-child > [data-testid=stVerticalBlock] { display: contents }
   > :last-child { order: 1 }
   > :first-child > [data-testid=stVerticalBlock] > :not(:first-child) { order: 2; flex: 1 1 100% }
+}
+.st-key-train-now > * > [data-testid=stHorizontalBlock] > :last-child {
+  &, > [data-testid=stVerticalBlock] { display: contents }
+  > [data-testid=stVerticalBlock] > :not(:first-child) { order: 1; flex: 1 1 100% }
+  > [data-testid=stVerticalBlock] > :first-child { order: -1; flex: 1 1 100%; min-height: 140px }
 }}</style>""")
         left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # before the controls: the browser gets the figures first
@@ -1519,7 +1525,7 @@ def _figures(data: runs.RunData) -> None:
 def draw(data: runs.RunData) -> None:
     ink, task, config = Ink.of(theme()), data.task(), data.required_config
     paragraph(f"**{task.name}.** {task_entry(task.key).meaning}")
-    with st.container(gap="small"):
+    with st.container(gap="small", key="train:now"):
         left, right = st.columns(2, gap="medium")
         below = st.container()
     with left, picture("train"):
