@@ -68,6 +68,7 @@ from dashboard.page import (
     predict,
     read_linked,
     read_start,
+    room,
     sample_pairs,
     settings_panel,
     share_text,
@@ -628,8 +629,13 @@ def shuffled(values: Values) -> Equation:
         "effect.change": effect.change,
         "effect.restored - effect.ordered": effect.restored - effect.ordered,
     }
-    st.html(sentence_rows(tokens, effect, values.item.name))
-    fact(sentence(tokens, row, effect))
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        with st.container(
+            width=room(1100)
+        ):  # beside it, on a wide screen, is room for the sentence
+            st.html(sentence_rows(tokens, effect, values.item.name))
+        with st.container(width=room(560)):
+            fact(sentence(tokens, row, effect))
     if added:
         cells.append(
             called(
@@ -720,8 +726,10 @@ def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: s
     if encoding != ENTRIES["none"].name:
         rows.append((f"With {encoding}, change:", effect.order, effect.change))
 
+    basis = min(70 * len(names), 300)  # three words stand beside their label also on a phone
+
     def word(index: int, change: np.ndarray | None) -> str:
-        text = f'<span role="listitem" style="flex:1 1 0;min-width:min(84px, 16vw);max-width:240px">{escape(names[index])}'
+        text = f'<span role="listitem" style="flex:1 1 0;min-width:min(84px, 16vw);max-width:280px">{escape(names[index])}'
         if change is not None:
             share = float(change[index])
             below = "same" if share < SAME_OUTPUT else number(share)
@@ -734,8 +742,8 @@ def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: s
 
     return "".join(
         '<div style="display:flex;flex-wrap:wrap;gap:0 24px;margin-bottom:8px">'
-        f'<span style="flex:0 0 212px;font-size:14px;font-weight:600;line-height:20px">{escape(label)}</span>'
-        f'<div role="list" aria-label="{escape(label)}: change of each output" style="flex:1 1 300px;display:flex;'
+        f'<span style="flex:1 0 min(212px, 28vw);font-size:14px;font-weight:600;line-height:20px">{escape(label)}</span>'
+        f'<div role="list" aria-label="{escape(label)}: change of each output" style="flex:99 1 {basis}px;display:flex;'
         f'flex-wrap:wrap;gap:8px min(12px, 2vw);font-size:clamp(16px, 4.5vw, 22px);line-height:26px">'
         f"{''.join(word(i, change) for i in order)}"
         "</div></div>"
@@ -979,7 +987,7 @@ def explore() -> None:
     link_value(ORDER, 1, between(1, 9999))
     title(
         "Positions",
-        "Does attention notice the order of the words? Shuffle them and see.",
+        "Does attention notice the order of words? Shuffle them and see.",
         first=False,
     )
     controls, picture = st.container(), in_picture("positions")
@@ -1061,9 +1069,7 @@ def hands(values: Values, most: int) -> tuple[Any, tuple[measure.Pair, ...]]:
 
 
 def waves(values: Values) -> tuple[Any, Equation]:
-    st.markdown(
-        "**Sinusoidal: a position is a set of clock hands, each a pair of numbers. The fastest:**"
-    )
+    st.markdown("**Sinusoidal positions are clock hands, each a pair of numbers. The fastest:**")
     table, pairs = hands(values, 1)
     count = len(table)
     example = min(EXAMPLE, count - 1)
@@ -1073,8 +1079,8 @@ def waves(values: Values) -> tuple[Any, Equation]:
     twin = int(close[np.abs(close - example).argmin()])  # the nearest, which a phone shows too
     together = number(float(measure.cosines(table)[example, twin]))
     paragraph(
-        f"One hand shows nearly the same at positions {example} and {twin}: cosine **{number(float(alone[twin]))}**, "
-        f"where 1 is the same. On all {len(pairs)} hands it is **{together}**."
+        f"This hand is nearly the same at positions {example} and {twin}: cosine **{number(float(alone[twin]))}** of 1. "
+        f"On all {len(pairs)} hands it is **{together}**."
     )
     return table, example_row(values, table.numpy())
 
