@@ -1,12 +1,14 @@
 """Quiz: eight questions about the path, with numbers drawn anew; the end of the tour, and what each stop showed."""
 
 import secrets
+from html import escape
 
 import streamlit as st
 
 from core.studies.questions import Drawn, left_out, quiz
 from dashboard.page import (
     READS,
+    Ink,
     Tile,
     between,
     cached,
@@ -19,6 +21,7 @@ from dashboard.page import (
     paragraph,
     plain,
     step_of,
+    theme,
     title,
     visited_pages,
 )
@@ -61,6 +64,7 @@ def answer_questions() -> None:
         state[WITHOUT] = left_out(visited_pages())
     link_value(WITHOUT, COUNT, between(0, COUNT, int))
     drawn = cached(quiz, seed, state.setdefault(WITHOUT, COUNT))
+    st.html(path(drawn, answers, at))
     if at < COUNT:
         answer_question(drawn[at], seed, answers, at)
     else:
@@ -68,7 +72,7 @@ def answer_questions() -> None:
 
 
 def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
-    paragraph(f"**{at + 1} of {COUNT}.** {question.text}")
+    paragraph(f"### {at + 1} of {COUNT}. {question.text}", width=720)
     if question.maps is not None:
         weights, rows, columns = question.maps
         multiples(
@@ -102,6 +106,25 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
             on_click=begin,
             args=(seed, answers, at + 1),
         )
+
+
+def path(drawn: tuple[Drawn, ...], answers: str, at: int) -> str:
+    """The questions in a row, each by the page that it is about, with what became of it: HTML."""
+    cells = []
+    for index, question in enumerate(drawn):
+        answer = answers[index : index + 1]
+        sign = "" if not answer else " ✓" if int(answer) == question.answer else " ✕"
+        look = (
+            f"border-color:{Ink.of(theme()).pick};font-weight:600" if index == at else "opacity:.7"
+        )
+        cells.append(
+            f'<li style="border-top:3px solid;padding-top:4px;{look}">{index + 1}{sign}<br>'
+            f"{escape(step_of(question.page).title)}</li>"
+        )
+    return (
+        '<ol style="display:grid;grid-template-columns:repeat(auto-fit,minmax(84px,1fr));gap:8px;list-style:none;'
+        f'margin:0;padding:0;font-size:14px;line-height:18px" aria-label="{at + 1} of {COUNT}">{"".join(cells)}</ol>'
+    )
 
 
 def marked(question: Drawn, option: int, own: int | None) -> str:
