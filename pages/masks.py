@@ -239,7 +239,7 @@ def fact_text(effect: order.MaskEffect, row: int | None = None) -> str:
             f" It chose {number(picked.keys)} keys a query by their content: among them are {percent(picked.recall)} "
             f"of the keys with the largest weights of causal attention, and {percent(picked.weight)} of its weight."
         )
-    hidden = [] if row is None else np.flatnonzero(~effect.allowed[row])
+    hidden = np.flatnonzero(~effect.allowed[row]) if row is not None else np.arange(0)
     if effect.factor is None and row is not None and 0 < len(hidden) < len(effect.names):
         name, its = plain(effect.names[row]), "its" if len(hidden) == 1 else "their"
         text += (
