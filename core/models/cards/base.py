@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
 from math import lcm
 from typing import Any, Literal
 
-from core.attention import AXES, AttentionConfig, Choice, entry
+import msgspec
+
+from core.attention import AttentionConfig, Choice, entry
 from core.attention.cost import meta_layer
 from core.entries import refuse_if
 
@@ -385,75 +387,18 @@ class ModelCard:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Each layer and each feed-forward layer once; `blocks` are runs: how many, and which of them they have."""
-        layers, feeds = (
-            list(self.distinct),
-            list(dict.fromkeys(one.feed_forward for one in self.blocks)),
-        )
-        rows = [
-            [
-                layers.index(block.attention),
-                feeds.index(block.feed_forward),
-                block.norms,
-                None if block.second is None else layers.index(block.second),
-            ]
-            for block in self.blocks
-        ]
-        return {
-            **_changed(self, ("blocks", "extras")),
-            "layers": [_layer_json(layer) for layer in layers],
-            "feeds": [list(vars(one).values()) for one in feeds],
-            "blocks": [[len(list(run)), *row] for row, run in groupby(rows)],
-            "extras": [list(vars(one).values()) for one in self.extras],
+        """Each different block once; `order` are runs: how many, and which of them they have."""
+        different = list(dict.fromkeys(self.blocks))
+        runs = groupby(map(different.index, self.blocks))
+        return msgspec.to_builtins(replace(self, blocks=tuple(different))) | {
+            "order": [(len(list(run)), at) for at, run in runs]
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelCard:
-        layers = [_layer_from_json(one) for one in data["layers"]]
-        feeds = [FeedForward(*one) for one in data["feeds"]]
-        blocks = tuple(
-            block
-            for count, layer, feed, norms, second in data["blocks"]
-            for block in count
-            * [Block(layers[layer], feeds[feed], norms, None if second is None else layers[second])]
-        )
-        own = {key: value for key, value in data.items() if key not in ("layers", "feeds")}
-        extras = tuple(Extra(*one) for one in data["extras"])
-        return cls(**{**own, "blocks": blocks, "extras": extras})
-
-
-def _changed(value: Any, without: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of a dataclass that differ from their defaults."""
-    return {
-        one.name: own
-        for one in fields(value)
-        if one.name not in without and (own := getattr(value, one.name)) != one.default
-    }
-
-
-def _layer_json(layer: AttentionLayer) -> dict[str, Any]:
-    usual = AttentionConfig()
-    config = layer.config
-    return {
-        **_changed(layer, ("config", "extras")),
-        "extras": [list(vars(one).values()) for one in layer.extras],
-        "config": config
-        and {
-            "d_model": config.d_model,
-            "num_heads": config.num_heads,
-            **{
-                axis: getattr(config, axis).to_json()
-                for axis in AXES
-                if getattr(config, axis) != getattr(usual, axis)
-            },
-        },
-    }
-
-
-def _layer_from_json(data: Mapping[str, Any]) -> AttentionLayer:
-    config = data["config"] and AttentionConfig.from_json(data["config"])
-    extras = tuple(Extra(*one) for one in data["extras"])
-    return AttentionLayer(**{**data, "config": config, "extras": extras})
+        card = msgspec.convert(data, cls)
+        blocks = (card.blocks[at] for count, at in data["order"] for _ in range(count))
+        return replace(card, blocks=tuple(blocks))
 
 
 @lru_cache(maxsize=512)
