@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 import streamlit as st
 
-from core.attention import Attention, Choice, one_thread
+from core.attention import Attention, Choice
 from core.models.cards import (
     FORMS,
     MODELS,
@@ -384,9 +384,8 @@ def adopt(built: Built) -> None:
 def draw_steps() -> None:
     left, middle, right = st.columns([2, 2, 1], gap="medium", vertical_alignment="bottom")
     typed = FIELDS.draw("prompt", into=left).prompt
-    with one_thread():
-        result = shared(study.decode_steps, typed)
-        changes = cached(study.changes, study.PROMPT)
+    result = shared(study.decode_steps, typed)
+    changes = cached(study.changes, study.PROMPT)
     step = FIELDS.draw("step", into=middle).step
     head = FIELDS.draw("head", into=right, decoding=result).head
     add_script(partial(steps, typed, result, step, head), "steps")
@@ -425,11 +424,10 @@ def draw_race() -> None:
         key=key("measure"),
         help=f"Writes the tokens both ways, at most {study.LIMIT:g} s.",
     ):
-        with st.spinner("Writing both ways"), one_thread():
+        with st.spinner("Writing both ways"):
             st.session_state[MEASURED] = (name, count), study.measure(name, count)
     if st.session_state.get(MEASURED, (None,))[0] == (name, count):
-        with one_thread():
-            where, pair = f"Measured here: {machine()}.", st.session_state[MEASURED][1]
+        where, pair = f"Measured here: {machine()}.", st.session_state[MEASURED][1]
     count = min(count, pair.count)
     add_script(partial(race, name, count, saved.measured[name]), "race")
     cached_seconds, whole_seconds = (

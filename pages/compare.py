@@ -30,7 +30,6 @@ from core.interpret import trace as analysis
 from core.models.cards import CARDS, card
 from core.pretrained import PretrainedError
 from core.studies import compare as study
-from core.tokens import tokenize
 from dashboard.page import (
     HERE,
     Cell,
@@ -84,7 +83,7 @@ from dashboard.ui.mechanism import (
     take_built,
     to_text,
 )
-from dashboard.ui.models import EMBEDDED, one_thread, study_of
+from dashboard.ui.models import EMBEDDED, study_of
 
 # Names of mechanisms, the measured fact, the conditions under which it holds, and a cell's equation.
 
@@ -807,19 +806,15 @@ def page() -> None:
 def _compute_maps(controls: study.Comparison) -> study.Maps | None:
     shown = replace(controls, minus=(1, 0), length=LENGTHS[0])  # on which no map depends
     try:
-        # one thread is enough for a short text
-        with one_thread(len(tokenize(controls.text).tokens) <= 64):
-            if controls.seeded:
-                maps = shared(study.compare, shown)
-            else:
-                new = not st.session_state.get(LOADED)
-                with (
-                    st.spinner("Loading the model, 91 MB, first time only")
-                    if new
-                    else nullcontext(),
-                    st.skeleton(height=380) if new else nullcontext(),
-                ):
-                    maps = study_of(study.compare_pretrained, EMBEDDED, shown)
+        if controls.seeded:
+            maps = shared(study.compare, shown)
+        else:
+            new = not st.session_state.get(LOADED)
+            with (
+                st.spinner("Loading the model, 91 MB, first time only") if new else nullcontext(),
+                st.skeleton(height=380) if new else nullcontext(),
+            ):
+                maps = study_of(study.compare_pretrained, EMBEDDED, shown)
     except PretrainedError as error:
         st.info(str(error), icon=":material/edit:")
         return None

@@ -73,11 +73,9 @@ from dashboard.inside import (
     config_name,
     current_head_of,
     input_errors,
-    is_small,
     load_model,
     model_cell,
     model_inputs,
-    one_thread,
     reading_of,
     reject_if,
     role_line,
@@ -1123,15 +1121,14 @@ def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> Head
     ref, path, kind = controls.ref, str(measurement.run.path), measurement.config.kind
     with st.spinner("Reading queries and keys"):
         short, texts = shorten(load_model(ref)), study_of(texts_of_map, ref, path)
-    with one_thread(is_small(short)):
-        read = measure_with_progress(
-            VECTORS,
-            (ref, path, kind),
-            range(len(texts)),
-            lambda text: text_vectors(short, texts[text], kind),
-            f"{controls.noun}s",
-            UNASKED,
-        )
+    read = measure_with_progress(
+        VECTORS,
+        (ref, path, kind),
+        range(len(texts)),
+        lambda text: text_vectors(short, texts[text], kind),
+        f"{controls.noun}s",
+        UNASKED,
+    )
     if not read:
         return None
     vectors = join_vectors(list(read.values()))

@@ -80,7 +80,6 @@ from dashboard.ui.decoding import (
     search_fields,
     sources,
 )
-from dashboard.ui.models import one_thread
 from dashboard.ui.runs import EXAMPLE_RUNS, HERE as RUNS_HERE, LAST, path_code
 
 T = TypeVar("T")
@@ -162,8 +161,7 @@ def study(function: Callable[..., T], checkpoint: Checkpoint, *args: Hashable) -
 
 
 def _with_model(function: Callable[..., T], checkpoint: Checkpoint, *args: Hashable) -> T:
-    with one_thread():
-        return function(*load(checkpoint), *args)
+    return function(*load(checkpoint), *args)
 
 
 key = "decode:{}".format  # a widget's key, which is also its name in the link

@@ -39,10 +39,8 @@ from dashboard.inside import (
     current_head_of,
     induction,
     input_errors,
-    is_small,
     model_cell,
     most_informative_head,
-    one_thread,
     study_of,
     to_numpy,
 )
@@ -426,8 +424,7 @@ def page() -> None:
             search = current_search(Controls(choice.ref, choice.inputs, settings), pretrained)
             slot = st.empty()  # the progress takes the place of the results, so that nothing moves
             if not search.done:
-                with one_thread(is_small(pretrained)):
-                    run(search, partial(_progress, pretrained, slot, []))
+                run(search, partial(_progress, pretrained, slot, []))
                 if search.done and len(search.tree.candidates) <= 2000:  # give it to all sessions
                     measurements(FINISHED, search.controls).setdefault(
                         "search", (search.start, search.tree)

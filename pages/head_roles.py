@@ -73,10 +73,8 @@ from dashboard.inside import (
     head_bars,
     input_errors,
     inputs_of,
-    is_small,
     load_model,
     model_cell,
-    one_thread,
     query_lines,
     reading_of,
     readings_of,
@@ -644,15 +642,14 @@ def draw_syntax(choice: ModelChoice) -> None:
     model, known = load_model(choice.ref), study_of(known_sentences, choice.ref, reference)
 
     about = choice.ref, reference, kind
-    with one_thread(is_small(model)):
-        read = measure_with_progress(
-            READ,
-            about,
-            range(len(known)),
-            lambda index: reduce_parse(model, known[index], kind),
-            "sentences",
-            UNASKED,
-        )
+    read = measure_with_progress(
+        READ,
+        about,
+        range(len(known)),
+        lambda index: reduce_parse(model, known[index], kind),
+        "sentences",
+        UNASKED,
+    )
     result = shared(_score_syntax, *about, len(read))
     if not any(result.scores):
         if len(read) == len(known):
@@ -902,15 +899,14 @@ def draw_tests(choice: ModelChoice) -> None:
     ref = choice.ref
     # Read the lines of random tokens one by one; of fewer than two there is no interval
     model, lines = load_model(ref), study_of(random_lines, ref)
-    with one_thread(is_small(model)):
-        read = measure_with_progress(
-            LINES,
-            (ref, kind),
-            range(len(lines)),
-            lambda index: line_scores(read_line(model, kind, lines[index]), kind),
-            "lines of random tokens",
-            UNASKED,
-        )
+    read = measure_with_progress(
+        LINES,
+        (ref, kind),
+        range(len(lines)),
+        lambda index: line_scores(read_line(model, kind, lines[index]), kind),
+        "lines of random tokens",
+        UNASKED,
+    )
     if len(read) < 2:  # of one there is no interval
         return
     scores = join_lines(kind, study_of(read_line, ref, kind, tuple(lines[0])), list(read.values()))

@@ -30,11 +30,9 @@ from dashboard.inside import (
     effect_chart,
     head_field,
     input_errors,
-    is_small,
     link_head,
     masked_inputs,
     model_cell,
-    one_thread,
     output_field,
     output_names,
     position_field,
@@ -592,15 +590,14 @@ def section(controls: Values) -> None:
             baseline_of(*key),
             answer_study(study.read_stream, *key, start, start + study.WINDOW),
         )
-    with one_thread(is_small(baseline.pretrained)):
-        parts, read = (
-            range(study.count_parts(first, stream)),
-            partial(study.read_part, first, stream),
-        )
-        values = measure_with_progress(LENS_PARTS, (*key, start), parts, read, "parts", UNASKED)
-        if len(values) < len(parts):
-            return
-        lens = study.join_parts(baseline.pretrained, stream, [*values.values()])
+    parts, read = (
+        range(study.count_parts(first, stream)),
+        partial(study.read_part, first, stream),
+    )
+    values = measure_with_progress(LENS_PARTS, (*key, start), parts, read, "parts", UNASKED)
+    if len(values) < len(parts):
+        return
+    lens = study.join_parts(baseline.pretrained, stream, [*values.values()])
     view = st.container()
     with st.popover("More", help="Further tokens, and the layer whose attention is shown"):
         # Further tokens, of which those that lead in some layer are offered
@@ -627,8 +624,7 @@ def section(controls: Values) -> None:
                 field_error(error)
         name = FIELDS.draw("layer", into=HERE, names=lens.names[1:], ref=ref).layer
     chosen = study.followed(baseline, lens, tokens)
-    with one_thread(is_small(baseline.pretrained)):
-        followed = study.follow_tokens(baseline, lens, controls.position, chosen)
+    followed = study.follow_tokens(baseline, lens, controls.position, chosen)
     decision = study.Decision(lens, chosen, followed)
     words = study_of(
         token_names, ref, tuple(dict.fromkeys([*chosen, *lens.top.flatten().tolist()]))
@@ -783,15 +779,14 @@ def who_section(controls: Values) -> None:
         run.extend(islice(passes, index + 1 - len(run)))
         return run[index]
 
-    with one_thread(is_small(baseline.pretrained)):
-        results = measure_with_progress(
-            ATTRIBUTED,
-            (ref, controls.question, controls.contrast),
-            range(study.PASSES),
-            attribute,
-            "passes",
-            UNASKED,
-        )
+    results = measure_with_progress(
+        ATTRIBUTED,
+        (ref, controls.question, controls.contrast),
+        range(study.PASSES),
+        attribute,
+        "passes",
+        UNASKED,
+    )
     if (attribution := results.get(study.PASSES - 1)) is None:
         return
     add_script(partial(who_script, controls, attribution))

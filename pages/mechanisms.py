@@ -19,7 +19,6 @@ from core.attention import (
     example,
     example_config,
     needs,
-    one_thread,
     refusals,
 )
 from core.attention.cost import parameters
@@ -211,8 +210,7 @@ def explore(axis: str) -> None:
     with shown_errors(ValueError):
         config = config_of(axis, item.key, params)
         watch_built("mechanisms", {name: getattr(config, name) for name in AXES})
-        with one_thread():
-            conditions = maps(axis, item, config, *cached(beside_baseline, config))
+        conditions = maps(axis, item, config, *cached(beside_baseline, config))
     st.latex(item.latex)
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
     paragraph(f"{item.meaning}{paper}")

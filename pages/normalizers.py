@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.attention import AXES, Choice, Softmax, entry, one_thread
+from core.attention import AXES, Choice, Softmax, entry
 from core.attention.normalizers import Entmax, Hard, Sigmoid, Sink, TopK
 from core.entries import refuse_if
 from core.studies.scores import (
@@ -523,11 +523,10 @@ def adopt(built: Built) -> None:
 @shown_errors()
 def explore() -> None:
     controls = draw_controls()
-    with one_thread():
-        rows = [
-            cached(normalize_row, choice, controls.scores, controls.factor)
-            for choice in controls.choices
-        ]
+    rows = [
+        cached(normalize_row, choice, controls.scores, controls.factor)
+        for choice in controls.choices
+    ]
     shown = [row for row in rows if row.key in controls.shown]
     with controls.picture:
         bars(controls, shown)

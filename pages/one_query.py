@@ -19,7 +19,6 @@ from core.attention import (
     entry,
     exact,
     heads_that_divide,
-    one_thread,
     preset,
     reference,
 )
@@ -1226,8 +1225,7 @@ def picture(values: Values) -> tuple[Reading | None, Made | None]:
     given, stage, seed = values.given, values.stage, values.seed
     config: AttentionConfig = values.config.with_(kernel=EXACT)  # which alone makes every step
     try:
-        with one_thread(len(given.queries) * len(given.keys) * config.d_model <= 2**20):
-            steps = study.run(config, given, seed, values.real)
+        steps = study.run(config, given, seed, values.real)
     except (ConfigError, ValueError) as error:
         st.error(plain(str(error)))
         return None, None

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 import torch
 
-from core.attention import AXES, Choice, entry, one_thread
+from core.attention import AXES, Choice, entry
 from core.attention.properties import (
     PROBE_DIMS,
     PROBE_TOKENS,
@@ -351,7 +351,7 @@ def explore() -> None:
     )
     size = study.TIMED_WIDTH // study.TIMED_HEADS
     where = (
-        f"measured on this machine, {torch.get_num_threads()} threads"
+        f"measured on this machine, {plural(torch.get_num_threads(), 'thread')}"
         if repetition
         else f"saved on {saved.date}, {saved.machine}"
     )
@@ -388,8 +388,7 @@ def explore() -> None:
 def show(controls: Values) -> None:
     if not reruns_alone():
         compute_stretches(controls)
-    with one_thread():
-        scores = score_maps(controls)
+    scores = score_maps(controls)
     add_script(partial(script, controls, scores))
     cell = maps(scores, controls, most_different_query(scores))
     fact(fact_text(scores, controls.names, cell[0], controls.stretch))
@@ -433,9 +432,8 @@ def stretches(controls: Values) -> list[Values]:
 
 
 def compute_stretches(controls: Values) -> None:
-    with one_thread():
-        for each in stretches(controls):
-            score_maps(each)
+    for each in stretches(controls):
+        score_maps(each)
 
 
 def frames(controls: Values) -> list[list[Tile]]:

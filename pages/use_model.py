@@ -39,11 +39,9 @@ from dashboard.inside import (
     input_errors,
     inputs_lines,
     is_allowed,
-    is_small,
     linked_number,
     model_cell,
     model_inputs,
-    one_thread,
     question_code,
     read_inputs,
     reading_of,
@@ -572,14 +570,13 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[study.
     answer = answer_question(choice.ref, question)
     baseline, heads = answer.baseline, answer.heads
     if baseline.pretrained.recordable:  # else heads cannot be switched off
-        with one_thread(is_small(baseline.pretrained)):
-            effects = measure_with_progress(
-                WITHOUT_HEADS,
-                (choice.ref, question),
-                heads,
-                lambda head: ablate_heads(baseline, frozenset({head})),
-                "heads",
-            )
+        effects = measure_with_progress(
+            WITHOUT_HEADS,
+            (choice.ref, question),
+            heads,
+            lambda head: ablate_heads(baseline, frozenset({head})),
+            "heads",
+        )
         if len(effects) == len(heads):
             answer = replace(answer, effects=effects)
     patches, first = Patches.of(choice.inputs.picture, baseline.source), study.default_head(answer)

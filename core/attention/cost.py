@@ -176,7 +176,7 @@ def peak_bytes(work: Work, device: str = CPU) -> int:
         work()
         wait(device)
         return torch.cuda.max_memory_allocated() - before
-    with one_thread(nested=True):
+    with one_thread():
         _enable_profiler_legacy(profile(profile_memory=True).config())
         try:
             work()

@@ -19,7 +19,7 @@ Cell = tuple[str, int]  # a condition and a seed
 TEXT_BITS = 2.5  # a character: a model of two layers that has learned the text needs fewer
 
 
-@one_thread(nested=True)
+@one_thread()
 def measure_cell(
     claim: Claim, cell: Cell, settings: ClaimSettings, stop: Stop = never_stop
 ) -> CellResult | None:

@@ -378,7 +378,7 @@ def work(
     return state
 
 
-@one_thread(nested=True)
+@one_thread()
 def train_run(
     run: Run, stop: Callable[[], bool], on_record: Callable[[Record], object]
 ) -> tuple[str, str]:

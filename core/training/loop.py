@@ -244,7 +244,7 @@ def load_weights(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) ->
         ) from error
 
 
-@one_thread(nested=True)
+@one_thread()
 def prepare(config: RunConfig) -> Session:
     """Seed torch globally, and build the task, the model and its optimizer on one thread."""
     device = resolve_device(config.device)
@@ -293,7 +293,7 @@ def train(
     records = _records(config, session, stop)
     try:
         while True:
-            with one_thread(nested=True):
+            with one_thread():
                 record = next(records, None)
             if record is None:
                 return

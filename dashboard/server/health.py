@@ -305,12 +305,14 @@ def wait_until_idle() -> None:
 def begin() -> None:
     """Import what the first page needs, and return memory from then on, in a thread of its own.
 
-    What these libraries hold is left out of full collections, of which each would spend 0.1 s on it.
+    What these libraries hold is left out of full collections, of which each would spend 0.1 s on it. From then on PyTorch
+    computes on one thread (see core.attention.basics).
     """
     # Threads spread over eight arenas for each core, and what is free in one is of no use to a thread of another.
     set_malloc(M_ARENA_MAX=2)
     for name in AT_START:
         importlib.import_module(name)
+    importlib.import_module("torch").set_num_threads(1)
     gc.collect()
     gc.freeze()
     threading.Thread(target=_watch, daemon=True, name="idle_memory").start()

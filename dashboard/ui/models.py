@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import streamlit as st
 
-from core.attention import one_thread
+from core.attention import one_thread as one_thread
 from core.files import hosted, runs_folder, sentence_of
 from core.interpret.evidence import Baseline, Question, ask
 from core.interpret.roles import (
@@ -102,7 +102,7 @@ T = TypeVar("T")
 Source = Literal["embedded", "lab", "hub", "folder", "array"]
 Lines = tuple[set[str], str]  # imports, and the code that needs them
 
-SMALL, SHORT = 1e8, 600  # parameters and characters up to which one thread is the faster
+SMALL = 1e8  # parameters up to which one thread is the faster
 UPLOAD_NAME = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
 SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
 # What a public copy opens of the hub, unless ATTENTION_LAB_HOSTED_MODELS names others.
@@ -235,6 +235,11 @@ def is_loaded(ref: ModelRef) -> bool:
 
 
 def _load(ref: ModelRef) -> Pretrained:
+    pretrained = _stored(ref)
+    return replace(pretrained, all_cores=not is_small(pretrained))
+
+
+def _stored(ref: ModelRef) -> Pretrained:
     if ref.seed is not None:
         return untrained(load_model(replace(ref, seed=None)), ref.seed)
     if ref.source == "embedded":
@@ -274,9 +279,7 @@ def study_of(
 def _study(
     function: Callable[..., T], ref: ModelRef, given: tuple[Any, ...], args: tuple[Hashable, ...]
 ) -> T:
-    pretrained, results = load_model(ref), [study_of(one, ref) for one in given]
-    with one_thread(is_small(pretrained)):
-        return function(pretrained, *results, *args)
+    return function(load_model(ref), *(study_of(one, ref) for one in given), *args)
 
 
 def reading_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
@@ -285,14 +288,8 @@ def reading_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
 
 
 def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
-    with wrap_errors(f"{ref.name} cannot read this"), one_thread(_is_quick(ref, inputs)):
+    with wrap_errors(f"{ref.name} cannot read this"):
         return read(load_model(ref), inputs)
-
-
-def _is_quick(ref: ModelRef, inputs: ModelInputs) -> bool:
-    is_text = inputs.picture is None and inputs.sound is None
-    short = max(len(inputs.text), len(inputs.target or "")) <= SHORT
-    return is_text and short and is_small(load_model(ref))
 
 
 def baseline_of(ref: ModelRef, question: Question) -> Baseline:
@@ -301,9 +298,8 @@ def baseline_of(ref: ModelRef, question: Question) -> Baseline:
 
 
 def _baseline(ref: ModelRef, question: Question) -> Baseline:
-    with one_thread(_is_quick(ref, question.inputs)):
-        # without its model, so that a cached result does not keep the model in memory
-        return replace(ask(load_model(ref), question), pretrained=None)  # type: ignore[arg-type]
+    # without its model, so that a cached result does not keep the model in memory
+    return replace(ask(load_model(ref), question), pretrained=None)  # type: ignore[arg-type]
 
 
 def answer_study(
@@ -316,9 +312,7 @@ def answer_study(
 def _answer_study(
     function: Callable[..., T], ref: ModelRef, question: Question, args: tuple[Hashable, ...]
 ) -> T:
-    baseline = baseline_of(ref, question)
-    with one_thread(is_small(baseline.pretrained)):
-        return function(baseline, *args)
+    return function(baseline_of(ref, question), *args)
 
 
 # A model and its inputs as Python.
