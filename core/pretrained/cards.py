@@ -35,7 +35,7 @@ from core.models.cards import (
     repeat_of,
 )
 from core.pretrained.base import PretrainedError, format_count, reject_if, wrap_errors
-from core.pretrained.load import MAX_CONFIG, MAX_PARTS, counts, import_transformers, no_compiler
+from core.pretrained.load import MAX_CONFIG, MAX_PARTS, counts
 
 # By the names of classes. A norm is neither.
 MIXER = re.compile(r"\w*(Attention|Attn|Mixer|Mamba\w*|DeltaNet|ShortConv|RecurrentBlock)")
@@ -144,7 +144,7 @@ def _remark(text: Any, card: ModelCard) -> str:
 
 def empty_model(config: Mapping[str, Any], name: str) -> tuple[Any, Any]:
     """The config of the model's text part, and that model on the meta device; PretrainedError where there is none."""
-    transformers = import_transformers()
+    import transformers
     from transformers.initialization import no_init_weights
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
@@ -177,7 +177,7 @@ def empty_model(config: Mapping[str, Any], name: str) -> tuple[Any, Any]:
             f"{name} has a config.json with {field} = {format_count(count)}, more than any model has.",
         )
     cannot = wrap_errors(f"{name} cannot be built from its config.json")
-    with cannot, no_compiler(), torch.device("meta"), no_init_weights():
+    with cannot, torch.device("meta"), no_init_weights():
         for auto in (transformers.AutoModelForCausalLM, transformers.AutoModel):
             if type(text) in auto._model_mapping:
                 model = auto.from_config(text)

@@ -4,19 +4,15 @@ import json
 import math
 import os
 import re
-import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Self
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -337,11 +333,6 @@ VOCABULARY = re.compile(
 # While it loads a model, transformers replaces `tie_weights` of every model, and then puts back what it found: two
 # threads at once would leave all later models of the process without their tied weights.
 BUILDING = threading.RLock()
-# By which transformers asks whether a library is there.
-OPTIONAL: dict[str, Any] = dict.fromkeys(
-    ("is_accelerate_available", "is_scipy_available", "is_torch_distributed_available"),
-    lambda *_: False,
-)
 SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -362,47 +353,6 @@ def verify(file: Path, sha256: str) -> None:
         f"{file.name} has sha256 {digest[:12]}…, expected {sha256[:12]}…; "
         "the file is not the official model, so it is not loaded. Reinstall the package.",
     )
-
-
-def import_transformers() -> Any:
-    """transformers with its code of models, without the libraries that this imports for other uses alone.
-
-    accelerate and torch.distributed spread a model over devices, and scipy.optimize matches detected objects.
-    """
-    # The library replaces itself while it is imported: the statement gives a thread that waits for it the empty one.
-    library = import_module("transformers")
-    with (
-        no_compiler(),
-        patch.multiple("transformers.utils", **OPTIONAL),
-        patch.multiple("transformers.utils.import_utils", **OPTIONAL),
-    ):
-        import_module("transformers.modeling_utils")
-        import_module("transformers.generation.utils")
-    return library
-
-
-@contextmanager
-def no_compiler() -> Iterator[None]:
-    """Hold BUILDING, with an empty torch._dynamo in place of the true one, which takes a second and 60 MB to import.
-
-    Where models are built, torch and transformers only mark functions for it. Whoever compiles imports it later.
-    """
-    with BUILDING:
-        if "torch._dynamo" in sys.modules:
-            yield
-            return
-        empty: Any = ModuleType("torch._dynamo")
-        empty.__path__ = [f"{torch.__path__[0]}/_dynamo"]  # for its parts
-        empty.allow_in_graph = empty.assume_constant_result = empty.disable = _unmarked
-        sys.modules["torch._dynamo"] = torch._dynamo = empty
-        try:
-            yield
-        finally:
-            del sys.modules["torch._dynamo"], torch._dynamo
-
-
-def _unmarked(function: Any = None, *_: Any, **__: Any) -> Any:
-    return function or _unmarked
 
 
 def load_minilm() -> Pretrained:
@@ -434,10 +384,11 @@ def load_folder(folder: Path | str, name: str) -> Pretrained:
     PretrainedError when the folder holds no such model, or one without attention that could be drawn.
     """
     folder = Path(folder)
-    transformers = import_transformers()
+    # The library replaces itself while it is imported: the statement gives a thread that waits for it the empty one.
+    transformers = import_module("transformers")
     read_config(folder / "config.json", name)
     folder_weights(folder, name)
-    with no_compiler(), wrap_errors(f"{name} cannot be loaded"):
+    with BUILDING, wrap_errors(f"{name} cannot be loaded"):
         config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
         kind = model_class(config)
         check_sizes(config, kind, folder, name)

@@ -259,12 +259,11 @@ def test_the_pattern_in_small_runs(key, sizes):
         assert out.shape == x.shape and out.isfinite().all() and grad.isfinite().all()
 
 
-def test_counting_and_loading_import_no_compiler():
-    # Its import takes seconds and 60 MB, and the page Model cards counts before it draws.
+def test_counting_imports_no_compiler():
+    # Its import takes seconds, and the page Model cards counts before it draws.
     code = (
-        "import sys\nfrom core.models.cards import CARDS\nfrom core.pretrained import load_minilm\n"
-        "load_minilm()\nprint(sum(one.parameters > 0 for one in CARDS), "
-        "any(name in sys.modules for name in ('torch._dynamo', 'accelerate', 'scipy.optimize')))"
+        "import sys\nfrom core.models.cards import CARDS\nprint(sum(one.parameters > 0 for one in CARDS), "
+        "'torch._dynamo' in sys.modules)"
     )
     assert subprocess.run(
         [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True
