@@ -41,10 +41,8 @@ from dashboard.inside import (
     current_head,
     effect_grid,
     input_errors,
-    is_small,
     load_model,
     model_cell,
-    one_thread,
     study_of,
     to_numpy,
 )
@@ -618,15 +616,14 @@ def _circuits(ref: ModelRef) -> None:
     with st.spinner("Reading the weights of every head, once per model"):
         weights = study_of(head_weights, ref)
     composer = Composer(weights.heads)  # which keeps what the next ones need
-    with one_thread(is_small(load_model(ref))):
-        measured = measure_with_progress(
-            MEASURED,
-            ref,
-            range(len(weights.heads)),
-            partial(measure_attention, weights, composer),
-            "layers",
-            UNASKED,
-        )
+    measured = measure_with_progress(
+        MEASURED,
+        ref,
+        range(len(weights.heads)),
+        partial(measure_attention, weights, composer),
+        "layers",
+        UNASKED,
+    )
     if len(measured) < len(weights.heads):
         return
     circuits = Circuits(weights.heads, weights.vocabularies, tuple(measured.values()))

@@ -30,7 +30,6 @@ from dashboard.inside import (
     link_head,
     masked_inputs,
     model_cell,
-    one_thread,
     output_field,
     position_field,
     reading_of,
@@ -88,7 +87,6 @@ from dashboard.page import (
 
 
 WITHOUT_HEADS, WITHOUT_TOKENS = "evidence:heads", "evidence:tokens"  # names of measurements
-SHORT = 128  # tokens up to which a second thread costs a forward pass more than it saves
 QUANTITIES: dict[str, evidence.Quantity | None] = {
     "automatic": None,
     "probability": "probability",
@@ -535,15 +533,14 @@ TABLE_ROWS = 6
 
 def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, HeadSet, Answers]:
     """Draw the section; the picked head, all heads that are off, and the answers then."""
-    todo, alone_fast = evidence.head_sets(controls.reading.trace), len(baseline.source) <= SHORT
-    with one_thread(alone_fast):
-        effects = measure_with_progress(
-            WITHOUT_HEADS,
-            controls.key,
-            todo,
-            lambda off: evidence.ablate_heads(baseline, off),
-            "heads and layers",
-        )
+    todo = evidence.head_sets(controls.reading.trace)
+    effects = measure_with_progress(
+        WITHOUT_HEADS,
+        controls.key,
+        todo,
+        lambda off: evidence.ablate_heads(baseline, off),
+        "heads and layers",
+    )
     alone = dict(
         sorted(
             {
@@ -565,7 +562,7 @@ def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, H
             fact(heads_fact(controls, baseline, alone, picked))
     key = f"evidence:off:{controls.ref.name}"
     opened = bool(st.session_state.get(key)) or key in st.query_params
-    with panel("The likeliest answers without it, and other heads", opened), one_thread(alone_fast):
+    with panel("The likeliest answers without it, and other heads", opened):
         off, answers = _without(controls, baseline, picked, effects)
         chart_title(
             f"The {shown} heads that the answer needs most{of}" if shown > 1 else f"The head{of}"
@@ -1012,14 +1009,13 @@ def tokens_section(
     """
     tokens = controls.reading.source.tokens
     try:
-        with one_thread(len(tokens) <= SHORT):
-            effects = measure_with_progress(
-                WITHOUT_TOKENS,
-                controls.key,
-                range(len(tokens)),
-                lambda token: evidence.hide_token(baseline, token),
-                "tokens",
-            )
+        effects = measure_with_progress(
+            WITHOUT_TOKENS,
+            controls.key,
+            range(len(tokens)),
+            lambda token: evidence.hide_token(baseline, token),
+            "tokens",
+        )
     except PretrainedError as error:
         st.caption(plain(str(error)))
         return None, False

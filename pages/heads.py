@@ -76,7 +76,7 @@ from dashboard.page import (
     write_start,
 )
 from dashboard.ui.mechanism import D_MODELS, keep_heads, note_heads
-from dashboard.ui.models import EMBEDDED, one_thread, study_of
+from dashboard.ui.models import EMBEDDED, study_of
 
 # The page's controls: an idea, the weights, the words, and the sizes of the layer.
 
@@ -664,9 +664,8 @@ def show(values: Values) -> tuple[Shown, Question | None] | None:
     if is_real(values):
         with st.spinner("MiniLM (91\u00a0MB) reads the words."):
             values["tokens"] = qkv_of(values.source).tokens
-    with one_thread():
-        rest = {"split": split, "shared": shared, "subtract": subtract}[values.idea](values)
-        return rest, next(rest)
+    rest = {"split": split, "shared": shared, "subtract": subtract}[values.idea](values)
+    return rest, next(rest)
 
 
 def split(values: Values) -> Shown:

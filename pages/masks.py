@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.attention import AXES, Choice, ConfigError, entry, one_thread
+from core.attention import AXES, Choice, ConfigError, entry
 from core.attention.masks import COMPOSITIONS, make_mask
 from core.attention.masks.patterns import Rule, parse_drawing
 from core.interpret import trace as analysis
@@ -470,10 +470,9 @@ def show(
             f"The maps show the last rule that could be read: {plain(rule_of(controls.mask))}."
         )
     try:
-        with one_thread():
-            effect = cached(
-                order.mask_effect, controls.mask, controls.tokens, controls.real, controls.head
-            )
+        effect = cached(
+            order.mask_effect, controls.mask, controls.tokens, controls.real, controls.head
+        )
     except ConfigError as error:
         st.error(plain(str(error)))
         return None

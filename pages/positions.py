@@ -16,7 +16,6 @@ from core.attention import (
     Choice,
     ConfigError,
     heads_that_divide,
-    one_thread,
     properties as measure,
 )
 from core.attention.positions.rotary import Position
@@ -1102,8 +1101,7 @@ def show(values: Values) -> Equation | None:
         )
     else:
         draw = shuffled if values.idea == "shuffle" else PICTURES[values.item.enters][values.idea]
-        with one_thread():
-            parts = draw(values)
+        parts = draw(values)
     caption(" ".join([f"Layer and word vectors are random (seed {values.seed}).", *values.notes]))
     return parts
 

@@ -18,7 +18,6 @@ from core.attention import (
     distinct_names,
     entry,
     heads_that_divide,
-    one_thread,
     preset,
 )
 from core.entries import Param, Value
@@ -1479,7 +1478,7 @@ def page() -> None:
             run_bar(data, config)
             if config is not None:
                 # last, because it times a few steps
-                with st.spinner("Timing a few steps"), one_thread():  # as the run has
+                with st.spinner("Timing a few steps"):
                     sentence = time_needed(config)
                 if sentence:
                     st.caption(plain(sentence))
@@ -1604,8 +1603,7 @@ def depth_figure(data: runs.RunData, moment: Values) -> None:
         st.caption("The map needs the model's weights, which are not saved yet.")
         return
     step = max((one for one in saved if one <= moment.step), default=saved[0])
-    with one_thread():
-        maps = cache.shared(trained.of_checkpoint, Checkpoint.of(data.run, step), moment.example)
+    maps = cache.shared(trained.of_checkpoint, Checkpoint.of(data.run, step), moment.example)
     row = st.container(horizontal=True)
     values = FIELDS.draw("stack", into=row, stacks={one.stack: one for one in maps}, data=data)
     shown = values.stacks[values.stack or maps[0].stack]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.attention import ConfigError, heads_that_divide, one_thread
+from core.attention import ConfigError, heads_that_divide
 from core.attention.positions import POSITIONS
 from core.interpret.trace import AttentionTrace, Kind
 from core.models import STACKED, DecoderLayer, EncoderLayer, ModelConfig, Residual
@@ -616,11 +616,10 @@ def _header() -> Controls:
 
 
 def _show(controls: Controls) -> Measurements:
-    with one_thread():
-        new = outline(controls) if reruns_alone() else None
-        if new is not None:
-            _diagram(new, None, controls)
-        result = shared(measurements, controls)
+    new = outline(controls) if reruns_alone() else None
+    if new is not None:
+        _diagram(new, None, controls)
+    result = shared(measurements, controls)
     if new is not None:
         st.rerun(scope="fragment")
     _diagram(result.tree, result, controls)
@@ -720,10 +719,9 @@ def _depth(controls: Controls) -> None:
     layers = FIELDS.draw("depth", into=row[0]).depth
     row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
     row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
-    with one_thread():
-        depths: dict[str, Depth] = {
-            norm: cached(by_depth, controls.config, controls.task, layers, norm) for norm in NORMS
-        }
+    depths: dict[str, Depth] = {
+        norm: cached(by_depth, controls.config, controls.task, layers, norm) for norm in NORMS
+    }
     _two_charts(
         {NORMS[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth"
     )

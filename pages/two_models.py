@@ -41,7 +41,6 @@ from dashboard.inside import (
     model_cell,
     model_inputs,
     model_lines,
-    one_thread,
     output_field,
     parse_model,
     reading_of,
@@ -613,7 +612,7 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
     model, ref = choice.model, choice.ref
     answers: list[int | None] = [None, None]
     with input_errors():
-        with one_thread(), st.container(horizontal=True, vertical_alignment="bottom"):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
             direction: patching.Direction = FIELDS.draw("direction", into=HERE).direction
             if model.head != "none":
                 answers = [
@@ -627,11 +626,10 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
                     for side, inputs in (("A", choice.inputs), ("B", second))
                 ]
         about = ref, choice.inputs, second, tuple(answers), direction
-        with one_thread():
-            source = patching.with_model(study_of(patching.patch_texts, *about), model)
-            effects = measure_with_progress(
-                "two_models:patch", about, tuple(source.names), source.effect, "layers"
-            )
+        source = patching.with_model(study_of(patching.patch_texts, *about), model)
+        effects = measure_with_progress(
+            "two_models:patch", about, tuple(source.names), source.effect, "layers"
+        )
         if effects:
             add_script(
                 partial(

@@ -7,7 +7,7 @@ from core.attention.basics import (
     Normalizer,
     ScoreBlock,
     Softmax,
-    one_thread,
+    num_threads,
 )
 from core.attention.config import (
     AXES,
@@ -68,7 +68,7 @@ __all__ = [
     "example_config",
     "heads_that_divide",
     "needs",
-    "one_thread",
+    "num_threads",
     "preset",
     "preset_of",
     "refusals",

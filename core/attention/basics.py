@@ -28,14 +28,13 @@ CORES = torch.get_num_threads()  # what this process began with
 
 
 @contextmanager
-def one_thread(small: bool = True) -> Iterator[None]:
-    """Compute what is small on the calling thread alone, other work on all cores; then there are as many threads as
-    before.
+def num_threads(count: int) -> Iterator[None]:
+    """Compute on `count` threads; then there are as many as before.
 
     The last bits of a sum depend on the number of threads, and with them all later numbers of a run.
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if small else CORES)
+    torch.set_num_threads(count)
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ from torch.autograd.profiler_legacy import profile
 from torch.overrides import TorchFunctionMode
 
 from core.attention import AXES, Attention, AttentionConfig, ConfigError, entry
-from core.attention.basics import ScoreBlock, one_thread
+from core.attention.basics import ScoreBlock, num_threads
 from core.attention.kernels.exact import exact
 from core.attention.masks import make_mask
 from core.entries import Area, Cost
@@ -176,7 +176,7 @@ def peak_bytes(work: Work, device: str = CPU) -> int:
         work()
         wait(device)
         return torch.cuda.max_memory_allocated() - before
-    with one_thread():
+    with num_threads(1):
         _enable_profiler_legacy(profile(profile_memory=True).config())
         try:
             work()

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from core.attention import one_thread
+from core.attention import num_threads
 from core.attention.cost import seconds
 from core.claims.base import CellResult, Claim, ClaimSettings, Number, Stop
 from core.models import Model, ModelConfig
@@ -19,7 +19,7 @@ Cell = tuple[str, int]  # a condition and a seed
 TEXT_BITS = 2.5  # a character: a model of two layers that has learned the text needs fewer
 
 
-@one_thread()
+@num_threads(1)
 def measure_cell(
     claim: Claim, cell: Cell, settings: ClaimSettings, stop: Stop = never_stop
 ) -> CellResult | None:

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from core.attention.basics import one_thread
+from core.attention.basics import CORES, num_threads
 from core.entries import quote
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy
 from core.models.decoding import Rules, SearchSettings
@@ -243,7 +243,7 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
     with (
         pretrained.lock,
         hooks or nullcontext(),
-        one_thread(small=False) if pretrained.all_cores else nullcontext(),
+        num_threads(CORES) if pretrained.all_cores else nullcontext(),
         record_attention(pretrained.model, with_qkv, off, probe, uniform, patches) as recorder,
         torch.set_grad_enabled(probe),
     ):

@@ -36,7 +36,7 @@ import psutil
 import torch
 
 from core import event_log
-from core.attention import ConfigError, one_thread
+from core.attention import ConfigError, num_threads
 from core.files import clear_drafts, disk_refused, hosted, lab_path, sentence_of, without_paths
 from core.memory import end_first, total_bytes
 from core.models import ModelConfig
@@ -378,7 +378,7 @@ def work(
     return state
 
 
-@one_thread()
+@num_threads(1)
 def train_run(
     run: Run, stop: Callable[[], bool], on_record: Callable[[Record], object]
 ) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from core.attention import Attention, one_thread
+from core.attention import Attention, num_threads
 from core.models import Model, build_model, hooked
 from core.serialization import renamed
 from core.tasks import Example, Task, make_task
@@ -244,7 +244,7 @@ def load_weights(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) ->
         ) from error
 
 
-@one_thread()
+@num_threads(1)
 def prepare(config: RunConfig) -> Session:
     """Seed torch globally, and build the task, the model and its optimizer on one thread."""
     device = resolve_device(config.device)
@@ -293,7 +293,7 @@ def train(
     records = _records(config, session, stop)
     try:
         while True:
-            with one_thread():
+            with num_threads(1):
                 record = next(records, None)
             if record is None:
                 return

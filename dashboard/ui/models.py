@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import streamlit as st
 
-from core.attention import one_thread as one_thread
 from core.files import hosted, runs_folder, sentence_of
 from core.interpret.evidence import Baseline, Question, ask
 from core.interpret.roles import (

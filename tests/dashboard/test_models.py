@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from core.attention.basics import CORES, one_thread
+from core.attention.basics import CORES, num_threads
 from core.interpret.evidence import Question
 from core.pretrained import ModelInputs, Reading, model_inputs, sampling_rate
 from core.pretrained.hub import model_folder
@@ -132,11 +132,11 @@ def test_imports_are_sorted_and_each_module_stands_once():
     )
 
 
-def test_small_work_runs_on_one_thread_and_the_rest_gets_its_threads_back_even_after_an_error():
+def test_the_number_of_threads_is_put_back_even_after_an_error():
     before = torch.get_num_threads()
-    with pytest.raises(ValueError, match="broken"), one_thread():
+    with pytest.raises(ValueError, match="broken"), num_threads(1):
         assert torch.get_num_threads() == 1
-        with one_thread(small=False):
+        with num_threads(CORES):
             assert torch.get_num_threads() == CORES
         assert torch.get_num_threads() == 1
         raise ValueError("broken")
