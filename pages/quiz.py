@@ -72,7 +72,7 @@ def answer_questions() -> None:
 
 
 def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
-    paragraph(f"### {at + 1} of {COUNT}. {question.text}", width=720)
+    paragraph(f"## {at + 1} of {COUNT}. {question.text}", width=720)
     if question.maps is not None:
         weights, rows, columns = question.maps
         multiples(
