@@ -45,6 +45,7 @@ from dashboard.page import (
     name,
     number,
     plain,
+    plural,
     read_linked,
     remembered,
     reruns_alone,
