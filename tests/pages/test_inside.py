@@ -317,7 +317,7 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
                       "circuits:token": "King"},
      ("Where L0·H1 attends to King", "the query of King matches", "No head that it reads comes before it",
       "No head takes its values from an earlier one more than random matrices would"), ()),
-    ("circuits", "", {"circuits:token": "zyzzyva"}, ("has no token for “zyzzyva”", "attends to river"), ()),
+    ("circuits", "", {"circuits:token": "zyzzyva"}, ("has no token for “zyzzyva”", "attends to cold"), ()),
     ("circuits", "names", {"circuits:kind": "K: keys"},
      ("L1·H0 brings back 100\u00a0% of the difference. It puts 0.97 of its weight on “ben”",
       "L0·H1 brings back 88\u00a0% of the difference. It puts 0.99 of its weight on “dogs”",

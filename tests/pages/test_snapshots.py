@@ -89,10 +89,10 @@ def view(app: AppTest) -> list[str]:
     """What a page says, without tags, then the digests of its pictures and of its script's results."""
     said = (app.markdown, app.caption, app.latex, app.info, app.warning, app.error, app.success)
     texts = [str(one.value) for kind in said for one in kind]
-    bodies = [
-        re.sub(r"<style>.*?</style>", " ", one.proto.body, flags=re.S) for one in app.get("html")
+    texts += [
+        re.sub(r"(?s)<style>.*?</style>|<[^>]+>", " ", without_terms(one.proto.body))
+        for one in app.get("html")
     ]
-    texts += [re.sub(r"<[^>]+>", " ", without_terms(body)) for body in bodies]
     plain = [" ".join(without_terms(text).replace("\\", "").split()) for text in texts]
     lines = [ROUNDING.sub("0", SHORT_TIME.sub("s", TIMES.sub(r"?\1", line))) for line in plain]
     for key, picture in pictures_of(app).items():
