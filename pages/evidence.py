@@ -150,15 +150,14 @@ def controls_of(
     )
 
 
-def draw_controls(choice: ModelChoice, below: st.delta_generator.DeltaGenerator) -> Values:
-    """Draw what is measured; of an answer `below`, the room after the picture of its heads."""
+def draw_controls(choice: ModelChoice) -> Values:
     model, ref, question = choice.pretrained, choice.ref, evidence.Question(choice.inputs)
     if model is None:
         return controls_of(ref, choice.reading, question, None)
     if model.head == "none" and model.reads == "text":
         question = replace(question, against=FIELDS.draw("against", into=HERE).against.strip())
     elif model.head != "none":
-        with below, st.popover("What is measured", icon=":material/tune:"):
+        with st.popover("What is measured", icon=":material/tune:"):
             if model.head == "masked":
                 question = evidence.Question(masked_inputs("evidence", choice))
             elif model.head != "classify":
@@ -1139,42 +1138,38 @@ def page() -> None:
 
 def _view(choice: ModelChoice) -> None:
     with input_errors():
-        picture, rest, below = (st.container() for _ in range(3))
-        with picture:
-            controls = draw_controls(choice, below)
-            if controls.reading.note:
-                st.caption(plain(controls.reading.note))
-        with rest:
-            baseline, off = controls.baseline, NO_HEADS
-            answers: Answers = {}
-            if baseline is not None and baseline.pretrained.recordable:
-                with picture:
-                    head, off, answers = section(controls, baseline)
-            else:
-                st.caption(
-                    "Only the weights are known here, so the page shows only what follows from them: rollout and flow."
-                )
-                head = _head(controls, next(iter(controls.heads)))
-                _head_field(controls, head)
-            cell = evidence.default_cell(
-                controls.maps[head[0]], head[1], contributions_of(controls), baseline
+        controls = draw_controls(choice)
+        if controls.reading.note:
+            st.caption(plain(controls.reading.note))
+        baseline, off = controls.baseline, NO_HEADS
+        answers: Answers = {}
+        if baseline is not None and baseline.pretrained.recordable:
+            head, off, answers = section(controls, baseline)
+        else:
+            st.caption(
+                "Only the weights are known here, so the page shows only what follows from them: rollout and flow."
             )
-            measures = maps_section(controls, head, cell)
-            add_script(partial(script, controls, head, cell, measures, off, answers))
-            if baseline is not None:
-                with panel("Which tokens the answer depends on", "strip" in st.query_params):
-                    paragraph(can_tell(*tokens_section(controls, baseline)))
-            trace = controls.reading.trace
-            parts = {
-                f"{plain(trace.source)}, {controls.reading.source.count}": True,
-                "; fp32, no dropout": baseline is not None,
-                ", as uploaded": baseline is None,
-                ", one forward pass per head": bool(answers),
-                ".": True,
-                " The paper on rollout and flow covers encoders only; here the decoder's steps follow the "
-                "encoder's in one graph, and the part that reaches the source is shown.": len(
-                    trace.kinds
-                )
-                > 1,
-            }
-            caption("".join(filter(parts.get, parts)))
+            head = _head(controls, next(iter(controls.heads)))
+            _head_field(controls, head)
+        cell = evidence.default_cell(
+            controls.maps[head[0]], head[1], contributions_of(controls), baseline
+        )
+        measures = maps_section(controls, head, cell)
+        add_script(partial(script, controls, head, cell, measures, off, answers))
+        if baseline is not None:
+            with panel("Which tokens the answer depends on", "strip" in st.query_params):
+                paragraph(can_tell(*tokens_section(controls, baseline)))
+        trace = controls.reading.trace
+        parts = {
+            f"{plain(trace.source)}, {controls.reading.source.count}": True,
+            "; fp32, no dropout": baseline is not None,
+            ", as uploaded": baseline is None,
+            ", one forward pass per head": bool(answers),
+            ".": True,
+            " The paper on rollout and flow covers encoders only; here the decoder's steps follow the "
+            "encoder's in one graph, and the part that reaches the source is shown.": len(
+                trace.kinds
+            )
+            > 1,
+        }
+        caption("".join(filter(parts.get, parts)))
