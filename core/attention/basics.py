@@ -28,17 +28,17 @@ CORES = torch.get_num_threads()  # what this process began with
 
 
 @contextmanager
-def num_threads(count: int) -> Iterator[None]:
-    """Compute on `count` threads; then there are as many as before.
+def num_threads(count: int, after: int | None = None) -> Iterator[None]:
+    """Compute on `count` threads; then there are as many as before, or `after`, whatever another thread is doing.
 
     The last bits of a sum depend on the number of threads, and with them all later numbers of a run.
     """
-    before = torch.get_num_threads()
+    after = after or torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(after)
 
 
 # Cache: what a causal layer stores of the tokens it has read, so that each new one computes its own q, k, v alone.

@@ -243,7 +243,7 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
     with (
         pretrained.lock,
         hooks or nullcontext(),
-        num_threads(CORES) if pretrained.all_cores else nullcontext(),
+        num_threads(CORES, after=1) if pretrained.all_cores else nullcontext(),
         record_attention(pretrained.model, with_qkv, off, probe, uniform, patches) as recorder,
         torch.set_grad_enabled(probe),
     ):

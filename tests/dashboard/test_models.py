@@ -136,8 +136,8 @@ def test_the_number_of_threads_is_put_back_even_after_an_error():
     before = torch.get_num_threads()
     with pytest.raises(ValueError, match="broken"), num_threads(1):
         assert torch.get_num_threads() == 1
-        with num_threads(CORES):
+        with num_threads(CORES, after=3):
             assert torch.get_num_threads() == CORES
-        assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3, "whatever there was before"
         raise ValueError("broken")
     assert torch.get_num_threads() == before
