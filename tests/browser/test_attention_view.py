@@ -228,7 +228,9 @@ def test_the_picture_saves_itself_several_cells_are_pinned_and_a_threshold_takes
     view.locator(".stage").press("Escape")
     expect(page.get_by_text("pins []")).to_be_visible()
     view = open_view("pins", threshold=0.6)
-    assert ink(view) < all_of_it and "below 0.60 not" in view.locator(".reads").first.inner_text()
+    assert ink(view) < all_of_it and (
+        "below 0.60 not drawn" in view.locator(".reads").first.inner_text()
+    )
     hover(view, 1, 2)
     assert float(data(view)["value"]) == pytest.approx(head[1, 2], abs=1e-5) and head[1, 2] < 0.6
 
