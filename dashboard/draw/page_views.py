@@ -15,7 +15,7 @@ from core.tokens import token_text
 from dashboard.draw.attention_view import READS, encode, packed
 from dashboard.draw.components import add, draw
 from dashboard.draw.figures import LIGHT_INK, WEIGHTS, Ink, Theme, text_on
-from dashboard.draw.formats import byte_size, number, operations, signed
+from dashboard.draw.formats import byte_size, number, operations, share_text, signed
 from dashboard.draw.pictures import DrawnPicture, MapsPicture, PictureMap, svg_of, text
 
 if TYPE_CHECKING:  # at run time torch would come with them
@@ -496,10 +496,6 @@ def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
 MAX_ROWS, MAX_COLUMNS = 24, 128  # of the vectors that are drawn
 
 
-def _short(share: float) -> str:
-    return "<0.0001" if 0 < share < 1e-4 else number(share)
-
-
 @dataclass(frozen=True)
 class Bars:
     """Names with a bar each, the first one in the accent where it is `picked`; with `before`, also what changed.
@@ -515,16 +511,16 @@ class Bars:
 
     def payload(self) -> dict[str, Any]:
         changes = [
-            (_short(old), signed(share - old) if abs(share - old) >= 1e-4 else "0")
+            (share_text(old), signed(share - old) if abs(share - old) >= 1e-4 else "0")
             for (_, share), old in zip(self.rows, self.before, strict=False)
         ]
         return {
             "heading": self.heading,
             "names": [name for name, _ in self.rows],
-            "shares": [(share, _short(share)) for _, share in self.rows],
+            "shares": [(share, share_text(share)) for _, share in self.rows],
             "changes": changes,
             "temperatures": [
-                (temperature, [(share, _short(share)) for share in shares])
+                (temperature, [(share, share_text(share)) for share in shares])
                 for temperature, shares in self.at_temperature
             ],
             "picked": self.picked,
