@@ -21,6 +21,7 @@ from core.attention import (
     preset,
 )
 from core.entries import Param, Value
+from core.interpret.trace import head_name
 from core.memory import is_small
 from core.models import (
     RECURRENT,
@@ -165,7 +166,8 @@ def fact_text(
     return (
         f"{step}{f'the correct {task.unit}' if task.form == 'pairs' else task.expected_name} gets "
         f"**{number(record.expected[layer][at])}** of the weight"
-        f"{'' if only else f' in L{layer}·H{at} (layer {layer}, head {at})'}; uniform attention gives {number(record.even)}. "
+        f"{'' if only else f' in {head_name(*head)} (layer {layer}, head {at})'}; uniform attention "
+        f"gives {number(record.even)}. "
         f"{text[:1].upper()}{text[1:]}"
     )
 
@@ -263,8 +265,8 @@ def pace(record: Record, machine: str = "") -> str:
 # whether outputs attend to their source by it, so that records measure it.
 
 
-def head_name(layer: int, head: int, shape: tuple[int, int]) -> str:
-    return f"head {head}" if shape[0] == 1 else f"head L{layer}·H{head}"
+def head_label(layer: int, head: int, shape: tuple[int, int]) -> str:
+    return f"head {head if shape[0] == 1 else head_name(layer, head)}"
 
 
 def attention_over_time(data: runs.RunData) -> Values:
@@ -307,7 +309,7 @@ def attention_over_time(data: runs.RunData) -> Values:
             frame=start,
             frames=frames,
             live=data.live,
-            title=f"Held-out example, L{head.layer}·H{head.head}",
+            title=f"Held-out example, {head_name(head.layer, head.head)}",
             reads=READS[head.kind],
             height=300,
         )
@@ -1159,7 +1161,7 @@ FIELDS = Fields(
     head=Select(
         "Head",
         lambda values: {
-            (layer, head): head_name(layer, head, values.shape)
+            (layer, head): head_label(layer, head, values.shape)
             for layer in range(values.shape[0])
             for head in range(values.shape[1])
         },
