@@ -560,8 +560,8 @@ def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, H
         with right:
             fact(heads_fact(controls, baseline, alone, picked))
     key = f"evidence:off:{controls.ref.name}"
-    opened = bool(st.session_state.get(key)) or key in st.query_params
-    with panel("The likeliest answers without it, and other heads", opened):
+    expanded = bool(st.session_state.get(key)) or key in st.query_params
+    with panel("The likeliest answers without it, and other heads", expanded):
         off, answers = _without(controls, baseline, picked, effects)
         chart_title(
             f"The {shown} heads that the answer needs most{of}" if shown > 1 else f"The head{of}"

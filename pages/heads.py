@@ -304,15 +304,15 @@ def split_fact(
     single = share_text(one.weights[0, row, column])
     if many.heads == 1:
         return f"One head has one map: {words[0]} gives {words[1]} **{single}**."
-    most, least = (
+    highest, lowest = (
         pick(chosen, key=lambda head: many.weights[head, row, column]) for pick in (max, min)
     )
     layer = values.layer or 0
-    task = f" {job(many, values.tokens, layer, most)}" if is_real(values) else ""
+    task = f" {job(many, values.tokens, layer, highest)}" if is_real(values) else ""
     return (
-        f"{words[0]} gives {words[1]} **{share_text(many.weights[most, row, column])}** in {head_name(layer, most)} "
-        f"(layer {layer}, head {most}) and **{share_text(many.weights[least, row, column])}** in "
-        f"{head_name(layer, least)}.{task}"
+        f"{words[0]} gives {words[1]} **{share_text(many.weights[highest, row, column])}** in {head_name(layer, highest)} "
+        f"(layer {layer}, head {highest}) and **{share_text(many.weights[lowest, row, column])}** in "
+        f"{head_name(layer, lowest)}.{task}"
     )
 
 

@@ -264,16 +264,16 @@ def press_text(before: order.MaskEffect, after: order.MaskEffect) -> str:
     i, j = map(int, changed[0])
     sign = (
         1 if after.allowed[i, j] else -1
-    )  # of the weight that the key gets; the others get the opposite
+    )  # the key gets weight or loses it, the others the opposite
     old, new = before.after[i], after.after[i]
     other = int((sign * (new - old)).argmin())
-    most = f"“{names[other]}” ({share_text(old[other])} → {share_text(new[other])})"
+    largest = f"“{names[other]}” ({share_text(old[other])} → {share_text(new[other])})"
     if not after.allowed[i].any():
         rest = "no key is left"
     elif sign > 0:
-        rest = f"it gets **{share_text(new[j])}**, most of it from {most}"
+        rest = f"it gets **{share_text(new[j])}**, most of it from {largest}"
     else:
-        rest = f"its weight **{share_text(old[j])}** goes to the others, most of it to {most}"
+        rest = f"its weight **{share_text(old[j])}** goes to the others, most of it to {largest}"
     also = f" {len(changed)} cells have changed." * (len(changed) > 1)
     return f":primary[{names[i]}] may {'now' if sign > 0 else 'no longer'} attend to “{names[j]}”: {rest}.{also} "
 
