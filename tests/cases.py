@@ -20,7 +20,7 @@ def instance(value: object, type_: type[T]) -> T:
     return value
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 120) -> Any:
+def wait_for(what: Callable[[], Any], seconds: float = 600) -> Any:
     """The answer once it is true, which it must be within so many seconds."""
     end = time.monotonic() + seconds
     while not (answer := what()):

@@ -1222,7 +1222,10 @@ def trains(monkeypatch) -> tuple[dict[str, float], list[ModelConfig]]:
 
     monkeypatch.setattr(heads, "train", lambda config, *_: noted(config))
     ticks = iter(range(100_000))
-    monkeypatch.setattr("time.process_time", lambda: next(ticks) ** 2)
+    # other threads read the real clock
+    clock = SimpleNamespace(process_time=lambda: next(ticks) ** 2)
+    for module in (cost, experiment, scores, why):
+        monkeypatch.setattr(module, "time", clock)
     for module in (experiment, training):
         monkeypatch.setattr(module, "train_whole", whole)
     for module in (meaning, positions, training):
