@@ -377,15 +377,14 @@ RECAP = "quiz:recap"  # the session's key of the panel that says what each stop 
 TOUR_AT = "tour:at"  # the session key of the stop; None or absent while no tour runs
 TOUR_BEFORE = "tour:before"  # the session's values of the stop's page before the tour set them; absent where it set none
 
-# On a phone, where the page is long, the bar stays at the bottom of the window, and is low:
-# its sentence is one line, and whole after a tap.
-TOUR_STYLE = """<style>@media (max-width: 640px) and (min-height: 600px) {
+# Task and buttons share a line; on a phone, where the page is long, the bar stays at the bottom of the window.
+TOUR_STYLE = """<style>.st-key-tour-bar { flex-wrap: nowrap; > :first-child { flex: 1; min-width: 0 } }
+@media (max-width: 640px) {
+.st-key-tour-bar { flex-wrap: wrap; padding: 8px 12px; gap: 4px; > :first-child { flex: 1 1 100% }
+  p { line-height: 20px } button { min-height: 36px } } }
+@media (max-width: 640px) and (min-height: 600px) {
 [data-testid=stLayoutWrapper]:has(> .st-key-tour-bar) { position: sticky; bottom: 0; z-index: 11; order: 1;
-  background: light-dark(#fff, #12151b); border-radius: 6px }
-.st-key-tour-bar { padding: 8px 12px; gap: 4px;
-  p { line-height: 20px; &:not(:hover) { white-space: nowrap; overflow: hidden; text-overflow: ellipsis } }
-  button { min-height: 36px } }
-.st-key-tour-bar > :first-child { flex: 1 1 100% }}</style>"""
+  background: light-dark(#fff, #12151b); border-radius: 6px } }</style>"""
 
 
 @dataclass(frozen=True)
@@ -401,24 +400,24 @@ class Stop:
 STOPS = (
     Stop(
         "why",
-        "Which translator fails at long sentences? **Predict first**, and see its curve.",
+        "**Predict first**: which translator fails at long sentences?",
         "One vector forgets long sentences; attention reads every word again.",
     ),
     Stop(
         "one_query",
-        "Press **Next** up to **6 Weigh values**: so **cat** gets its output, step by step.",
+        "Press **Next: Score** and go on to step 6, where **cat** gets its output.",
         "A query is compared with every key; the softmax makes weights of the scores.",
         {"one:start": "simple", "one:tokens": TOUR_SENTENCE, "one:query": "cat"},
     ),
     Stop(
         "heads",
-        "In L3·H1, head 1 of layer 3, **it** attends most to **animal**. Move **MiniLM's layer** to see others.",
+        "Move **MiniLM's layer**: in which layers does **it** attend to **animal**?",
         "Each head has its own map, and can follow its own relation.",
         {"heads:start": "minilm", "heads:pin": "10.2"},  # it, animal: also at other layers
     ),
     Stop(
         "positions",
-        "Press **Shuffle again**: without positions, each word's output stays the same.",
+        "Press **Shuffle again**: do the outputs of the words change?",
         "Without positions, attention does not see the order of words.",
         {
             "positions:position": "Sinusoidal · 2017",
@@ -428,18 +427,18 @@ STOPS = (
     ),
     Stop(
         "masks",
-        "Press a ✕ or a ✓: where a word may attend to changes its row of weights.",
+        "Press a ✕ or a ✓, and watch that row of weights.",
         "A causal mask hides the words that come later.",
         {"masks:tokens": TOUR_SENTENCE},
     ),
     Stop(
         "transformer",
-        "Press **Next ›**, or a block: each step from the input, at the bottom, to the output.",
+        "Press **Next ›**: go from the input, at the bottom, to the output.",
         "A Transformer stacks attention and feed-forward blocks.",
     ),
     Stop(
         "train",
-        "This model learned to reverse letters: an anti-diagonal. Press **Train** to watch one.",
+        "This model learned to reverse letters. Press **Train** to watch one learn.",
         "Training forms the weights: a map that was even at first shows what the task needs.",
     ),
 )
@@ -477,7 +476,7 @@ def tour_bar(page: str) -> None:
     sentence = (
         STOPS[at].sentence
         if STOPS[at].page == page
-        else f"This page is not part of the tour. {'Finish ends' if at == last else 'Next goes on with'} it."
+        else f"This page is not part of the tour. {'Finish ends' if at == last else 'Next continues'} it."
     )
     with st.container(border=True, horizontal=True, vertical_alignment="center", key="tour:bar"):
         st.markdown(f":small[**Tour, {at + 1} of {last + 1}.** {sentence}]", width="stretch")
@@ -492,14 +491,15 @@ def tour_bar(page: str) -> None:
             help="End the tour with a quiz" if at == last else "The next stop of the tour",
         ):
             open_stop(at + 1)
-        st.button(
-            "End tour",
-            key="tour:skip",
-            type="tertiary",
-            help="This page stays open, with its controls",
-            on_click=_tour_end,
-            args=(page,),
-        )
+        if at < last:
+            st.button(
+                "End tour",
+                key="tour:skip",
+                type="tertiary",
+                help="This page stays open, with its controls",
+                on_click=_tour_end,
+                args=(page,),
+            )
     st.html(TOUR_STYLE)
 
 

@@ -294,16 +294,16 @@ def reset_page(target: st.Page, query: Mapping[str, Any]) -> None:
         return
     page, link, values = st.session_state[PENDING]
     del st.session_state[PENDING], st.session_state[EMPTIED]
-    forget_page(page, link)
+    forget_page(page, link, predictions=not values)
     st.session_state.pop(BUILT, None)
     st.session_state.update(values)
     st.switch_page(target, query_params=query)
 
 
-def forget_page(page: str, link: Iterable[str]) -> dict[str, Any]:
+def forget_page(page: str, link: Iterable[str], predictions: bool = False) -> dict[str, Any]:
     """Clear the page's values, also those of these names in a link: the session's would win over a link's default.
 
-    Returns what was cleared, by key.
+    What the reader predicted stays, unless `predictions`. Returns what was cleared, by key.
     """
     state, prefixes, linked = (
         st.session_state,
@@ -314,7 +314,8 @@ def forget_page(page: str, link: Iterable[str]) -> dict[str, Any]:
     return {
         name: state.pop(name)
         for name in list(map(str, state))
-        if name.startswith(prefixes) or name in linked
+        if (name.startswith(prefixes) or name in linked)
+        and (predictions or not name.endswith(":predict"))
     }
 
 
