@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.attention import AXES, Choice, ConfigError, entry
 from core.attention.masks import COMPOSITIONS, make_mask
-from core.attention.masks.patterns import Rule, parse_drawing
+from core.attention.masks.patterns import Rule
 from core.interpret import trace as analysis
 from core.studies import order
 from core.tokens import tokenize
@@ -42,11 +42,11 @@ from dashboard.page import (
     multiples,
     name as latex_name,
     number,
+    paragraph,
     param_widget,
     percent,
     picture,
     plain,
-    plural,
     predict,
     read_linked,
     rule,
@@ -82,14 +82,11 @@ def start_drawing() -> None:
 
 def apply_drawing() -> None:
     """Make the mask the board's drawing, after cells were pressed."""
-    state, drawing = st.session_state, page_views.drawing_text(key("board"))
-    before, after = (parse_drawing(text).tolist() for text in (state[key("shown")], drawing))
-    changed = [
-        row for row, (one, other) in enumerate(zip(before, after, strict=False)) if one != other
-    ]
-    state[key("pressed")], state[key("before")] = min(changed, default=None), state[key("shown")]
+    state = st.session_state
+    state[key("first:drawn:drawing")] = page_views.drawing_text(key("board"))
+    state[key("before")] = state[key("shown")]
     state[key("first")], state[key("join")] = "drawn", "alone"
-    state[key("first:drawn:drawing")] = drawing
+    write_linked("masks", key("cell"), None)  # the maps follow the pressed cell
 
 
 FIELDS = Fields(
@@ -242,8 +239,9 @@ def fact_text(effect: order.MaskEffect, row: int | None = None) -> str:
     hidden = np.flatnonzero(~effect.allowed[row]) if row is not None else np.arange(0)
     if effect.factor is None and row is not None and 0 < len(hidden) < len(effect.names):
         name, its = plain(effect.names[row]), "its" if len(hidden) == 1 else "their"
+        keys = " and ".join(f"“{plain(effect.names[j])}”" for j in hidden)
         text += (
-            f" It hides {plural(len(hidden), 'key')} from :primary[{name}]: {its} weight, "
+            f" It hides {keys if len(hidden) < 3 else f'{len(hidden)} words'} from :primary[{name}]: {its} weight, "
             f"**{share_text(effect.before[row, hidden].sum())}**, goes to the keys that are left."
         )
     elif effect.factor is None:
@@ -256,12 +254,9 @@ def fact_text(effect: order.MaskEffect, row: int | None = None) -> str:
     return text
 
 
-def press_text(before: order.MaskEffect, after: order.MaskEffect) -> str:
-    """What a press on the board did to the first row that it changed; empty where it changed none."""
-    changed, names = np.argwhere(before.allowed != after.allowed), [*map(plain, after.names)]
-    if not changed.size:
-        return ""
-    i, j = map(int, changed[0])
+def press_text(before: order.MaskEffect, after: order.MaskEffect, cell: tuple[int, int]) -> str:
+    """What a press on the board, which changed that cell first, did to its row."""
+    (i, j), names = cell, [*map(plain, after.names)]
     sign = (
         1 if after.allowed[i, j] else -1
     )  # the key gets weight or loses it, the others the opposite
@@ -274,7 +269,8 @@ def press_text(before: order.MaskEffect, after: order.MaskEffect) -> str:
         rest = f"it gets **{share_text(new[j])}**, most of it from {largest}"
     else:
         rest = f"its weight **{share_text(old[j])}** goes to the others, most of it to {largest}"
-    also = f" {len(changed)} cells have changed." * (len(changed) > 1)
+    count = int((before.allowed != after.allowed).sum())
+    also = f" {count} cells have changed." * (count > 1)
     return f":primary[{names[i]}] may {'now' if sign > 0 else 'no longer'} attend to “{names[j]}”: {rest}.{also} "
 
 
@@ -292,9 +288,10 @@ def equation(
     first = rf"M_i = \{{\, j : {mask_latex(mask)} \,\}} \quad"
     second = rf"{{M_{{{pick(query)}}} = {index_set(keys)} \quad}}"
     weight = pick(f"w_{{{query},\\,{key}}}")
+    unmasked = rf"\quad \text{{without the mask }} {latex(effect.before[i, j])}"
     if j not in keys:
         zero = pick(r"\mathbf{0}")
-        return first, second, rf"{weight} = {zero}\quad (j = {j} \notin M_i)"
+        return first, second, rf"{weight} = {zero}\quad (j = {j} \notin M_i)", rf"{{{unmasked}}}"
     powers = effect.scores[i]
     terms = sorted(sorted(keys, key=lambda m: (m != j, -powers[m]))[:3])
     below = " + ".join(f"e^{{{latex(powers[m])}}}" for m in terms) + (
@@ -303,7 +300,6 @@ def equation(
     fraction = rf"\frac{{e^{{{latex(powers[j])}}}}}{{{below}}}"
     factor = "" if effect.factor is None else rf" \cdot {latex(effect.factor[i, j])}"
     result = pick(rf"\mathbf{{{latex(effect.after[i, j])}}}")
-    unmasked = rf"\quad \text{{without the mask }} {latex(effect.before[i, j])}"
     # A part in braces never breaks over two lines.
     return first, second, weight, rf"{{= {fraction}{factor}}}", rf"{{= {result}{unmasked}}}"
 
@@ -372,6 +368,7 @@ def torch_fact(check: order.TorchCheck | None) -> str:
 # The page: the mask as a board, weights with and without it, the guide, one equation, a batch; then the details.
 
 
+CELL = 64  # px of a cell on a laptop, at most: of a few words all are as large as the width allows
 PADDED = 2  # tokens of the question
 FORMULA = "j <= i and i - j < 2 or j == 0"  # to try
 
@@ -379,7 +376,7 @@ FORMULA = "j <= i and i - j < 2 or j == 0"  # to try
 def page() -> None:
     title(
         "Masks",
-        "A model that predicts the next word must not see it: a mask hides the words that come later.",
+        "A model learns to predict the next word. If it saw that word, it could copy it: a mask hides the later words.",
     )
     for sentence in FIELDS.refused():
         st.warning(sentence)
@@ -427,6 +424,10 @@ def explore() -> None:
         ),
     )
     st.markdown("## What the mask does to one weight")
+    paragraph(
+        "A mask sets the scores that it hides to −∞. Softmax then gives them the weight 0, and the other keys of the "
+        "row share all of the weight."
+    )
     st.markdown(
         " ".join(
             rf"$\displaystyle {part}$"
@@ -435,7 +436,8 @@ def explore() -> None:
         text_alignment="center",
     )
     caption(
-        "$M_i$ is the set of keys that query $i$ may attend to, and $w_{i,j}$ is its weight on key $j$.",
+        "$M_i$ is the set of keys that query $i$, the word of row $i$, may attend to; $w_{i,j}$ is its weight on key "
+        "$j$, the word of column $j$. Rows and columns count from 0.",
     )
     train_with("mask", controls.mask, key=key("train"))
     for pin, panel in (
@@ -477,12 +479,16 @@ def show(
         st.error(plain(str(error)))
         return None
     st.session_state[key("shown")] = effect.drawing  # from which a drawing would start
-    cell, before, press = maps(effect, controls.mask), st.session_state.get(key("before")), ""
+    before, press = st.session_state.get(key("before")), ""
+    pressed: tuple[int, int] | None = None
     if controls.mask.key == "drawn" and before:
         drawn = Choice.of("drawn", drawing=before)
-        press = press_text(
-            cached(order.mask_effect, drawn, controls.tokens, controls.real, controls.head), effect
-        )
+        earlier = cached(order.mask_effect, drawn, controls.tokens, controls.real, controls.head)
+        for i, j in np.argwhere(earlier.allowed != effect.allowed)[:1].tolist():
+            pressed = i, j
+    cell = maps(effect, controls.mask, pressed)
+    if cell == pressed:
+        press = press_text(earlier, effect, cell)
     with words:
         fact(press + fact_text(effect, None if press else cell[0]))
         caption(
@@ -491,32 +497,32 @@ def show(
     return effect, cell
 
 
-def maps(effect: order.MaskEffect, mask: Choice) -> tuple[int, int]:
+def maps(
+    effect: order.MaskEffect, mask: Choice, pressed: tuple[int, int] | None
+) -> tuple[int, int]:
     # The query whose weights the mask changes most, of those that see at least the median number
     # of keys
     keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
     min_keys = min(max(float(np.median(keys)), 2.0), keys.max())
     query = int(np.where(keys >= min_keys, change, -1.0).argmax())
-    pressed = st.session_state.get(key("pressed"))
-    if mask.key == "drawn" and pressed is not None and pressed < len(keys):
-        query = pressed  # what a press changed is seen in its row
+    query, column = pressed or (query, int(effect.after[query].argmax()))
     name, note = choice_name("mask", mask), rule_of(mask)
     # Of more tokens the cells of a board in a column are too small to click; from 600 px on the maps keep their names.
     beside = len(effect.names) <= 24
-    left, right = st.columns([1, 1.84], gap="small") if beside else (st.container(), st.container())
+    left, right = st.columns([1, 1.89], gap="small") if beside else (st.container(), st.container())
     with left:
         page_views.mask_board(
             effect.allowed,
             effect.names,
             key=key("board"),
             weights=effect.after,
+            cell=CELL,
             on_draw=apply_drawing,
             query=query,
             title=name,
-            note=f"query i, key j: {note}",
+            note=f"{note} (i: row, j: column)" if "j" in note else note,
             fact=f"{name}: {int(effect.allowed.sum())} of {effect.allowed.size} cells are allowed.",
         )
-    column = int(effect.after[query].argmax())
     tiles = [
         Tile(
             "Weights with the mask", note, effect.after, effect.allowed
@@ -530,7 +536,8 @@ def maps(effect: order.MaskEffect, mask: Choice) -> tuple[int, int]:
             tiles,
             effect.names,
             fact_text(effect),
-            height=420,  # as the board has
+            height=420,  # and cells, as the board has
+            cell=CELL,
             query=query,
             column=column,
         )

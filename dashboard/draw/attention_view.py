@@ -717,6 +717,7 @@ def multiples(
     fact: str = "",
     reads: str = READS["self"],
     height: int | None = None,
+    cell: int = 28,
     link: str | None = None,
     absent: str | None = None,
     legend: bool = True,
@@ -730,7 +731,8 @@ def multiples(
     ``query`` is the row drawn in the accent while nothing is picked, ``column`` the key whose numbers stand under the
     maps (the largest of that row in the first map when None). ``pin`` is the page's value: it holds until a person
     pins another cell. ``difference`` = (a, b) adds the map of tile a minus tile b. ``noun`` is what a cell holds.
-    ``fact`` is what a screen reader hears first, ``reads`` the words over the maps, ``height`` caps a map in pixels.
+    ``fact`` is what a screen reader hears first, ``reads`` the words over the maps; ``height`` caps a map, ``cell`` a
+    cell, in pixels.
     ``absent`` says what a row is that may attend to nothing, where that means something else than being masked.
     ``legend=False`` leaves out the scale, where maps on the same scale are beside these.
     ``first`` is the map that a phone, which has room for one, shows first. ``frames`` are the maps at each value of a
@@ -760,6 +762,7 @@ def multiples(
         "fact": fact,
         "reads": reads,
         "height": height,
+        "cell": cell,
         "noun": noun,
         "alone": alone,
         "dimmed": list(dimmed),

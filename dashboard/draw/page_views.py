@@ -34,6 +34,7 @@ def mask_board(
     key: str,
     on_draw: Callable[[], None],
     weights: np.ndarray,
+    cell: int,
     query: int | None = None,
     title: str = "",
     note: str = "",
@@ -42,6 +43,7 @@ def mask_board(
     """Draw the cells `allowed` (T, T), True = may attend, T at most 64, which a person may switch on and off.
 
     A phone shows in them the `weights` (T, T), for which it has no room beside the board.
+    `cell` is the largest size of a cell in pixels.
     `query` is the row in the accent while nothing is under the pointer; `fact` is what a screen reader hears first.
     """
     import torch
@@ -53,6 +55,7 @@ def mask_board(
         "cells": drawing_of(torch.from_numpy(np.ascontiguousarray(allowed))),
         "names": names,
         "weights": packed(weights, True),
+        "cell": cell,
         "query": query,
         "title": title,
         "note": note,

@@ -84,8 +84,8 @@ def test_cells_are_drawn_by_a_click_a_drag_keys_and_a_typed_rule_and_the_numbers
     drawing(page, "4x4:f.c.f.6")
     page.mouse.move(5, 5)
     expect(
-        page.get_by_text(re.compile("^blue → ")).first
-    ).to_be_visible()  # the row that was pressed
+        page.get_by_text(re.compile("^blue → grey")).first
+    ).to_be_visible()  # the cell that was pressed
 
     # A rule is drawn as it is typed.
     open_board(page, LINK + "&masks:first=Formula")

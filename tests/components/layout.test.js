@@ -54,7 +54,7 @@ test("the gutter holds the longest name between its bounds", () => {
 
 test("a map among others leaves room for its upright names", () => {
   const view = { window: { r0: 0, r1: 4, c0: 0, c1: 4 }, keys: ["a", "bb", "ccc", "dddd"], theme, ratio: 1 };
-  const box = closeBox(ctx, view, { x: 50, gutter: 50, room: 100, cap: 420 });
+  const box = closeBox(ctx, view, { x: 50, gutter: 50, room: 100, cap: 420, cell: 28 });
   assert.deepEqual([box.x, box.y, box.cw, box.ch, box.w, box.h, box.gap], [50, 38, 25, 25, 100, 100, 1]);
-  assert.ok(!box.flat && closeBox(ctx, { ...view, keys: ["p", "q", "d", "b"] }, { x: 50, gutter: 50, room: 100, cap: 420 }).flat);
+  assert.ok(!box.flat && closeBox(ctx, { ...view, keys: ["p", "q", "d", "b"] }, { x: 50, gutter: 50, room: 100, cap: 420, cell: 28 }).flat);
 });

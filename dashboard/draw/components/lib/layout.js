@@ -88,9 +88,9 @@ export function mapSize(cw, ch, cols, rows, ratio) {
 }
 
 /** The box of a map among others, its names close; all of it may be `growth` times as large, the cells of a short text more. @param {CanvasRenderingContext2D} ctx @param {MapView} view */
-export function closeBox(ctx, view, { x, gutter, room, cap, zoom = 1, growth = 1 }) {
+export function closeBox(ctx, view, { x, gutter, room, cap, cell, zoom = 1, growth = 1 }) {
   const { r0, r1, c0, c1 } = view.window;
-  const [cw, ch] = cellSizes(room, cap * growth, c1 - c0, r1 - r0, view.ratio, Math.floor(28 * growth ** 2));
+  const [cw, ch] = cellSizes(room, cap * growth, c1 - c0, r1 - r0, view.ratio, Math.floor(cell * growth ** 2));
   const ticks = closeTicks(cw, ch, zoom), wide = nameWidth(ctx, view.theme, view.keys.slice(c0, c1));
   const flat = ticks.names && wide <= cw - 2;
   const top = ticks.names && !flat ? namesHeight(wide, 10) : 22;

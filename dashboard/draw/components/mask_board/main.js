@@ -58,7 +58,7 @@ function draw(board) {
   if (!board.width) return;
   board.ratio = pixelRatio(board.root);
   const view = mapView(board), measure = dom.over.getContext("2d"), gutter = gutterOf(measure, board.theme, board.names);
-  board.box = closeBox(measure, view, { x: gutter, gutter, room: board.width - gutter - 3, cap: HEIGHT, zoom: zoomOf(board.root), growth: growthOf(board.root) });
+  board.box = closeBox(measure, view, { x: gutter, gutter, room: board.width - gutter - 3, cap: HEIGHT, cell: board.cell, zoom: zoomOf(board.root), growth: growthOf(board.root) });
   dom.hint.textContent = isPhone() ? `${HINT} Colour: weight.` : HINT;
   const width = board.box.x + board.box.w + 3, height = board.box.y + board.box.h + 4;
   const base = resized(dom.base, width, height, board.ratio);

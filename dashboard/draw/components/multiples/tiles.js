@@ -55,7 +55,7 @@ export function placeTile(board, tile, room, lead) {
   tile.ratio = board.ratio;
   const x = lead || EDGE, cap = board.height ?? HEIGHT;
   const { root } = board, [zoom, growth] = [zoomOf(root), growthOf(root)];
-  const box = closeBox(board.measure, tile, { x, gutter: lead, room: room - 2 * EDGE, cap, zoom, growth });
+  const box = closeBox(board.measure, tile, { x, gutter: lead, room: room - 2 * EDGE, cap, cell: board.cell, zoom, growth });
   tile.box = box;
   tile.named = lead > 0;
   tile.width = box.x + box.w + EDGE;

@@ -24,6 +24,7 @@ export interface Board extends Pointed {
   tiles: Tile[];
   visible: Tile[]; // the tiles and their difference, or that alone
   alone: boolean;
+  cell: number; // px, at most
   dimmed?: number[]; // keys whose columns are drawn faintly
   signedTheme: Theme;
   pin: [number, number] | null;
