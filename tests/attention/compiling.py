@@ -1,6 +1,6 @@
 """Which choices torch.compile and torch.export take, as JSON; run alone, without the hook that checks shapes.
 
-What is expected to pass is traced several axes at a time, and choice by choice only where that fails.
+What is expected to pass is traced several axes at a time: choices that pass alone pass together.
 """
 
 import gc
@@ -131,8 +131,7 @@ def main(failing):
         rows = [*together([name for name in NAMES if not split[name]])]
         for config, names in rows + [(alone(name), [name]) for name in NAMES if split[name]]:
             wrong = fault(run, config)
-            for name in names:
-                report[name][way] = fault(run, alone(name)) if (wrong and len(names) > 1) else wrong
+            report |= {name: report[name] | {way: wrong} for name in names}
     print(json.dumps(report))
 
 

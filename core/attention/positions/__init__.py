@@ -1,6 +1,6 @@
 """Positions: how order enters. An encoding adds to x, rotates q and k, or changes the scores (and what they bring)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -37,21 +37,22 @@ class Joined(Position):
 
     def bias(self, block: ScoreBlock) -> Tensor | None:
         tables = block.tables or ((),) * len(self.parts)
-        biases = [
-            bias
+        return _sum(
+            part.bias(replace(block, tables=own))
             for part, own in zip(self.parts, tables, strict=True)
-            if (bias := part.bias(replace(block, tables=own))) is not None
-        ]
-        return reduce(add, biases) if biases else None
+        )
 
     def adjust(self, scores: Tensor, block: ScoreBlock) -> Tensor:
         return reduce(lambda adjusted, part: part.adjust(adjusted, block), self.parts, scores)
 
     def values(self, weights: Tensor, block: ScoreBlock) -> Tensor | None:
-        values = [
-            value for part in self.parts if (value := part.values(weights, block)) is not None
-        ]
-        return reduce(add, values) if values else None
+        return _sum(part.values(weights, block) for part in self.parts)
+
+
+def _sum(terms: Iterable[Tensor | None]) -> Tensor | None:
+    """The sum of the terms that exist; None without any."""
+    left = [term for term in terms if term is not None]
+    return reduce(add, left) if left else None
 
 
 def entries_of(choice: Choice) -> list[Entry]:
