@@ -54,7 +54,7 @@ WORDS = {
     "positions": "order of words positional encoding sinusoidal RoPE shuffle",
     "masks": "causal mask padding future hide later words",
     "transformer": "attention is all you need architecture encoder decoder block layer residual feed-forward diagram",
-    "train": "train a model on your own data learn loss GPU tasks upload backpropagation",
+    "train": "train a small model on your own data learn loss GPU tasks upload backpropagation",
     "own_text": "upload a file of text",
     "own_pairs": "upload a file of pairs translation",
     "own_table": "upload a file CSV spreadsheet data",
@@ -97,6 +97,7 @@ def collect() -> list[Hit]:
     from core.studies.questions import ANSWERS
     from core.tasks import TASKS
     from dashboard.draw.glossary import TERMS
+    from dashboard.ui.models import ABOUT
 
     return [
         *((step.title, step.invite, WORDS[step.key], step.key, {}) for step in STEPS),
@@ -106,6 +107,27 @@ def collect() -> list[Hit]:
             "induction heads copy pattern",
             "head_roles",
             {"inside:model": "induction", "head_roles:role": "induction"},
+        ),
+        (
+            "Your own mechanism: type a formula",
+            "Write the score of a query and a key as a rule of your own.",
+            "make my own score mask normalizer custom design invent build",
+            "mechanisms",
+            {"mechanisms:axis": "position", "mechanisms:position": "formula"},
+        ),
+        (
+            "Temperature (Generate text)",
+            "Sample a text, less or more at random.",
+            "",
+            "generate",
+            {"generate:strategy": "Sampling"},
+        ),
+        (
+            "BERT: its heads",
+            "See the 72 heads of MiniLM, a small BERT.",
+            "attention maps",
+            "pretrained",
+            {"inside:model": MINILM},
         ),
         *(
             (
@@ -148,7 +170,7 @@ def collect() -> list[Hit]:
             for entry in TASKS
         ),
         *(
-            (name, "model", "", "pretrained", {"inside:model": name})
+            (name, f"model · {ABOUT[name]}", "", "pretrained", {"inside:model": name})
             for name in (MINILM, *lab_models())
         ),
         *(

@@ -63,8 +63,11 @@ from dashboard.page import (
 )
 from dashboard.server.jobs import LimitReached, admit_upload
 from dashboard.server.visitors import MB, at_most, is_local, me
+from dashboard.ui.links import CURRENT
 from dashboard.ui.models import (
+    ABOUT,
     EMBEDDED,
+    SAYS,
     SUGGESTED,
     WRITES,
     HeadRoles,
@@ -95,16 +98,13 @@ MISSING = {
     "generate": "generates no text; this page needs a model that does.",
 }
 
-HELP = (
-    "The lab's own models: **writer** writes short stories, **numbers** translates English number words into German, "
-    "**induction** continues a passage that repeats, **only-attention** does so without feed-forward layers, **names** "
-    "ends sentences with the right one of two names, **digits** reads handwritten digits. "
-)
 MODEL, IS_PICKED = (
     "inside:model",
     "inside:picked",
 )  # the picker's key; whether a user or a link set it
 USUAL, BEFORE = "inside:usual", "inside:before"  # the page's own model; the name before the last
+# A page and the name that it could not open; the last name that opened, "" if nobody picked it
+FAILED, OPENED = "inside:failed", "inside:opened"
 TYPED, LOOKUP = "inside:typed", "inside:looked"
 FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
 OTHER = "Another model…"
@@ -147,6 +147,7 @@ def choose_model(
     with st.container():  # which keeps its place, whatever it says of the model
         left, right = columns or st.columns([1, 2])
         name = model_box(left, usual, tuple(PANELS) if has_inputs else (OTHER,))
+        st.session_state[FAILED] = st.session_state.get(CURRENT), name  # until it opens
         with input_errors():
             if (opened := _open(name, needs, right)) is None:
                 return None
@@ -182,6 +183,11 @@ def input_errors() -> Iterator[None]:
 def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,)) -> str:
     """A select box of the local models that takes any other name; returns the name, or one of `panels`."""
     state, names = st.session_state, [ref.name for ref in local_models()]
+    page, failed = state.get(FAILED, (None, ""))
+    if page != state.get(CURRENT) and failed == state.get(MODEL) and MODEL not in st.query_params:
+        # what another page could not open gives way
+        state[MODEL] = state.get(OPENED) or usual.name
+        state[IS_PICKED] = bool(state.get(OPENED))
     state[IS_PICKED] = state.get(IS_PICKED, False) or MODEL in st.query_params
     if not state[IS_PICKED] and state.get(MODEL) and state[MODEL] == state.get(USUAL):
         state[MODEL] = usual.name  # another page's default, not the user's choice
@@ -192,23 +198,34 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
         if typed := state.get(MODEL):
             state[MODEL] = full_name(state.get(BEFORE, ""), typed)
 
-    current = filter(None, [state.get(MODEL) or st.query_params.get(MODEL)])
+    current = filter(None, [state.get(MODEL) or name_in(st.query_params.get(MODEL, ""))])
     some = f"one of these models of the Hugging Face hub: {', '.join(allowed_models())}."
-    more = some if hosted() else "the name of any model of the Hugging Face hub, owner/name."
+    more = some if hosted() else "any BERT, GPT-2, T5 … of the Hugging Face hub, as owner/name."
+    options = list(dict.fromkeys([OTHER, *names, *downloaded_models(), *panels, *current]))
     choice = container.selectbox(
         "Model",
-        list(dict.fromkeys([*names, *downloaded_models(), *panels, *current])),
-        names.index(usual.name),
+        options,
+        options.index(usual.name),
         key=MODEL,
+        format_func=model_label,
         accept_new_options=True,
         **BOUND,
         on_change=changed,
-        help=f"{HELP}You can also type {more}",
+        help=f"The models of the list are on this computer. You can also type {more}",
     )
     state[BEFORE] = name = str(choice or usual.name)
     if name not in panels:
         describe(model=name.rstrip("/").rpartition("/")[2])
     return name
+
+
+def model_label(name: str) -> str:
+    """A model's name with what it does, as the list shows it and links hold it."""
+    return f"{name}{SAYS}{ABOUT[name]}" if name in ABOUT else name
+
+
+def name_in(label: str) -> str:
+    return label.partition(SAYS)[0]
 
 
 def select_model(name: str) -> None:
@@ -249,6 +266,9 @@ def _open(
         ):
             pretrained = load_model(ref)
         place.empty()
+    state = st.session_state
+    state.pop(FAILED, None)
+    state[OPENED] = name if state.get(IS_PICKED) else ""
     if not (missing := missing_feature(pretrained, needs)):
         return ref, pretrained
     # What the model lacks, and up to three models that have it.
@@ -421,6 +441,7 @@ def _hub_model(ref: ModelRef) -> ModelRef | None:
         return replace(ref, revision=revision)
     on_way = downloads.get(ref.name)
     if on_way is not None and not on_way.ended:
+        st.session_state.pop(FAILED, None)  # every page waits for it
         _poll_download(ref.name)
         return None
     plan: hub.DownloadPlan | str | None = None if on_way is None else on_way.error

@@ -101,6 +101,17 @@ T = TypeVar("T")
 Source = Literal["embedded", "lab", "hub", "folder", "array"]
 Lines = tuple[set[str], str]  # imports, and the code that needs them
 
+# What the models of the list do, in a few words; what stands between that and the name
+SAYS = " · "
+ABOUT = {
+    MINILM: "a small BERT",
+    WRITER: "stories of 3,000 words",
+    "numbers": "English to German",
+    "induction": "repeats a passage",
+    "only-attention": "no feed-forward",
+    "names": "one of two names",
+    "digits": "handwritten digits",
+}
 SMALL = 1e8  # parameters up to which one thread is the faster
 UPLOAD_NAME = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
 SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
@@ -139,7 +150,7 @@ def parse_model(text: str) -> ModelRef:
     """The model that a typed name or a link refers to; PretrainedError when it is none."""
     text = text.strip()
     for ref in local_models():
-        if text == ref.name:
+        if text.partition(SAYS)[0] == ref.name:
             return ref
     if UPLOAD_NAME.fullmatch(text):
         return ModelRef("array", text)

@@ -14,7 +14,8 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import PretrainedError
 from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays
 from dashboard.server.visitors import is_local
-from dashboard.ui.model_picker import example_arrays, full_name
+from dashboard.ui.links import CURRENT
+from dashboard.ui.model_picker import OTHER, example_arrays, full_name
 from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, downloads, stored_bytes
 from tests.cases import wait_for
 from tests.pages.app import set_state
@@ -97,6 +98,10 @@ def test_a_page_begins_with_its_own_model_and_refuses_others_in_words(app):
         app.session_state["needs"] = (need,)
         assert code_text(choose(app, name)).startswith(starts) and says in message_text(app)
     assert code_text(press(app, "Use names")).startswith("lab names")
+    # what one page could not open, the next one leaves
+    assert code_text(choose(app, OTHER)) == "nothing"
+    app.query_params.clear()
+    assert code_text(set_state(app, CURRENT, "lens")).startswith("lab names")
 
 
 def test_the_writer_says_which_words_it_never_read(app):
@@ -230,7 +235,7 @@ def settle(app: AppTest) -> None:
 
 
 def test_a_model_of_the_hub_is_looked_up_weighed_fetched_and_read(app, there):
-    choose(app.run(), "Another model…")
+    choose(app.run(), OTHER)
     assert code_text(app) == "nothing" and "at most 600 MB" in message_text(app)
     write(app, "lab/bert", "typed")
     message = message_text(app).replace("*", "")
