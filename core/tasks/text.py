@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any
 
@@ -72,6 +72,11 @@ class Corpus:
         known = [token for token, _ in Counter(first).most_common(MAX_WORDS)]
         return cls(unit, tuple(first), tuple(second), Vocabulary(known))
 
+    @cached_property
+    def ids(self) -> Int[torch.Tensor, " N"]:
+        """The training text by the vocabulary; never change them: all tasks of the corpus read them."""
+        return torch.tensor(self.vocab.encode(self.trained))
+
     @property
     def unknown(self) -> float:
         """The share of held-out tokens that are not in the vocabulary."""
@@ -117,7 +122,7 @@ class TextTask(NextToken):
         recommended = recipes.text(self.length, len(corpus.trained))
         super().__init__(config, entry, recommended, (self.length, self.length), corpus.vocab)
         self.unit = corpus.unit.removesuffix("s")
-        self.ids = torch.tensor(corpus.vocab.encode(corpus.trained))
+        self.ids = corpus.ids
 
     def tokens(self, text: str) -> list[str]:
         return split(text, self.corpus.unit)
