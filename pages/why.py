@@ -22,6 +22,7 @@ from core.studies.why import (
     FEW_STEPS,
     LONGEST,
     METRICS,
+    MODELS,
     SCORES,
     SECONDS,
     SIZES,
@@ -153,13 +154,30 @@ FIELDS = Fields(
         hidden=True,
         help="Another seed gives other random parameters and sentences",
     ),
+    chart=Select(
+        "Chart",
+        {
+            "two": "Two models",
+            "larger": "A larger vector",
+            "learned": "A learned score",
+            "bleu": "Partly right translations",
+        },
+        hidden=True,
+        help="What the chart of the saved measurement shows",
+    ),
 )
 
 
-def controls(live_pair: Pair | None) -> Controls:
-    with st.container(horizontal=True, gap="small"):
+def controls(live_pair: Pair | None, saved: bool) -> tuple[str, Controls]:
+    """What the chart of the saved measurement shows, and what the next two runs train."""
+    chart = "two"
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        if saved:
+            chart = FIELDS.draw("chart", into=HERE).chart
         with st.popover("Settings", icon=":material/tune:", help="What the next two runs train"):
-            values = Controls(**FIELDS.draw(into=HERE))
+            values = Controls(
+                **FIELDS.draw("d_model", "longest", "score", "seconds", "seed", into=HERE)
+            )
         if live_pair and jobs.mine(live_pair[0]):
             stop_button(st, PAGE, _stop, live_pair)
         else:
@@ -173,7 +191,7 @@ def controls(live_pair: Pair | None) -> Controls:
                 args=(values,),
                 help="Trains two models on this machine at the same time: one without attention, one with it.",
             )
-    return values
+    return chart, values
 
 
 def _start(values: Controls) -> None:
@@ -271,7 +289,7 @@ def load_comparison(pair: Pair | None) -> Comparison:
 # What the page computes as Python.
 
 
-def script(data: Comparison) -> Script:
+def script(data: Comparison, metric: str) -> Script:
     source = """
 from core.studies.why import by_length, load, models
 
@@ -289,35 +307,32 @@ learned = [TrainedModel.of(run.config(), run.records()) for run in runs]
 sentence = read_sentence({{one.model: (run, run.records()) for one, run in zip(learned, runs)}})
 """
     results = {
-        "exact.to_numpy()": np.array(
+        "scores.to_numpy()": np.array(
             [
-                [
-                    stats.mean
-                    for stats in by_length(data.learned, model, "sequence_accuracy").values()
-                ]
+                [stats.mean for stats in by_length(data.learned, model, metric).values()]
                 for model in models(data.learned)
             ]
         )
     }
     cells = [
         Cell(
-            "Exact match in percent by the words in the source: the mean over the seeds of each model.",
+            f"{HEADINGS[metric][0]} by the words in the source: the mean over the seeds of each model.",
             f"""
 import pandas as pd
 {source}
 rows = pd.DataFrame([
-    {{"model": model.name(with_size=True), "words": words, "exact": stats.mean}}
+    {{"model": model.name(with_size=True), "words": words, "score": stats.mean}}
     for model in models(learned)
-    for words, stats in by_length(learned, model, "sequence_accuracy").items()])
-exact = rows.pivot_table(index="model", columns="words", values="exact", sort=False)
-print(exact.round(1))
+    for words, stats in by_length(learned, model, {metric!r}).items()])
+scores = rows.pivot_table(index="model", columns="words", values="score", sort=False)
+print(scores.round(1))
 """,
             """
 import altair as alt
 
-alt.Chart(rows).mark_line(point=True).encode(x=alt.X("words", sort=None), y="exact", color="model")
+alt.Chart(rows).mark_line(point=True).encode(x=alt.X("words", sort=None), y="score", color="model")
 """,
-            "why:sequence_accuracy",
+            f"why:{metric}",
         )
     ]
     if data.sentence is not None and data.sentence.frames:
@@ -345,11 +360,15 @@ show_maps({f"Step {step}": weights}, target, source)
 
 PERCENT = "\u00a0%"
 LEAD = 10.0  # BLEU by which attention leads clearly
-BLEU = (
-    "**BLEU**, 0 to 100: how much of a translation is right, by its word sequences; a part of a sentence counts, too. "
+BLEU = "**BLEU**, 0 to 100: how much of a translation is right, by its word sequences; a part of a sentence counts, too."
+LEARNED = (
     "**general** multiplies the states of the encoder by a learned matrix before they are "
     "compared with the state of the decoder."
 )
+HEADINGS = {
+    "bleu": ("BLEU", "BLEU, by the length of the source"),
+    "sequence_accuracy": ("Exact match, %", "Sentences translated without a mistake, %"),
+}
 
 
 def names(learned: Sequence[TrainedModel]) -> dict[Model, str]:
@@ -589,9 +608,12 @@ def page() -> None:
         # The charts tell the answer.
         shown = predict("why", question(saved.learned)) or pair is not None
         with picture("why"):
-            poll(data, partial(_results, shown), live, "why:results")
-        try_this("why", moves(saved.learned))
-        values = controls(pair if live else None)
+            place = st.container()
+        if pair is None:
+            try_this("why", moves(saved.learned))
+        chart, values = controls(pair if live else None, pair is None)
+        with place:
+            poll(data, partial(_results, shown or chart != "two", chart), live, "why:results")
         limits_line()
         for message in filter(None, (trouble, pop_flash(PAGE))):
             st.warning(message)
@@ -605,7 +627,12 @@ def page() -> None:
             )
         poll(data, _progress, live, "why:progress")
     with right:
-        poll(data, _map, live, "why:figures")
+        poll(
+            data,
+            partial(_map, "bleu" if chart == "bleu" else "sequence_accuracy"),
+            live,
+            "why:figures",
+        )
     if st.session_state.setdefault("why:seen", False):
         # not on the first run, which has enough to load
         st.session_state[jobs.SPARE] = jobs.warm_up(live)
@@ -614,24 +641,25 @@ def page() -> None:
     details("Papers, equations and the code of the model", _sources, "why:sources")
 
 
-def _results(shown: bool, live: Comparison) -> None:
-    data = live.shown
-    scores = [one.score for one in models(data.learned) if one.score]
-    # The models without attention, and the first one with it; before an answer, those that are asked about.
-    simple = {
+def _results(shown: bool, chart: str, live: Comparison) -> None:
+    data, metric = live.shown, "bleu" if chart == "bleu" else "sequence_accuracy"
+    visible = {
         label
         for model, label in names(data.learned).items()
-        if model.score in (None, *scores[:1]) and (shown or model in data.setting.pair)
+        if model in data.setting.pair
+        or (chart == "larger" and model.score is None)
+        or (chart == "learned" and model.score)
     }
     lines = [
         (name, index, points if shown else points[:1])
-        for name, index, points in _lines(data.learned, "sequence_accuracy")
-        if name in simple
+        for name, index, points in _lines(data.learned, metric)
+        if name in visible
     ]
-    _length_chart(st, "sequence_accuracy", data.lengths, lines)
+    _length_chart(metric, data.lengths, lines)
     if sentence := fact_text(data, shown):
         fact(sentence)
-    caption(f"English number words to German.{_bands(data) if shown else ''}")
+    more = {"bleu": BLEU, "learned": LEARNED}.get(chart, "")
+    caption(f"English number words to German.{_bands(data) if shown else ''} {more}")
     if live is not data:
         caption(
             "This is still the saved measurement. The result of your runs comes "
@@ -639,13 +667,10 @@ def _results(shown: bool, live: Comparison) -> None:
         )
 
 
-def _length_chart(place: Any, metric: str, lengths: Sequence[str], lines: Sequence[Line]) -> None:
-    name, heading = {
-        "bleu": ("BLEU", "BLEU, by the length of the source"),
-        "sequence_accuracy": ("Exact match, %", "Sentences translated without a mistake, %"),
-    }[metric]
+def _length_chart(metric: str, lengths: Sequence[str], lines: Sequence[Line]) -> None:
+    name, heading = HEADINGS[metric]
     draw_chart(
-        place,
+        st,
         _figure(
             heading,
             {
@@ -729,22 +754,23 @@ def _learning_chart(data: Comparison) -> None:
         width="stretch",
         alt=f"BLEU against {clock}, one line a model",
     )
-    caption(BLEU)
+    caption(f"{BLEU} {LEARNED}")
 
 
-def _map(live: Comparison) -> None:
+def _map(metric: str, live: Comparison) -> None:
     data = live.shown
-    add_script(partial(script, data))
-    sentence = data.sentence
+    add_script(partial(script, data, metric))
+    sentence, words = data.sentence, st.container()
     weights, row = _alignment(data)
     if weights is not None and sentence is not None:
         # How to read the map, on its picked row
         largest = int(weights[row].argmax())
-        paragraph(
-            "A row is a word of the translation, a column one of the sentence: "
-            f"**{plain((*sentence.target, '<eos>')[row])}** puts {share_text(weights[row, largest])} of its weight on "
-            f"**{plain(sentence.source[largest])}**."
-        )
+        with words:
+            paragraph(
+                "A row is a word of the translation, a column one of a held-out sentence: "
+                f"**{plain((*sentence.target, '<eos>')[row])}** puts {share_text(weights[row, largest])} of its weight "
+                f"on **{plain(sentence.source[largest])}**. The slider shows earlier steps of training."
+            )
         details(
             "What an output word reads, as an equation",
             partial(_equations, equations(data.setting, sentence, weights, row)),
@@ -780,7 +806,6 @@ def _numbers(data: Comparison) -> None:
             "This is one held-out sentence. The number of wrong words varies from sentence to sentence, so a model "
             "that is better over all of them can be worse here."
         )
-    _length_chart(st.container(), "bleu", data.lengths, _lines(data.learned, "bleu"))
     caption(
         f"{BLEU} **Exact match**: the share of held-out sentences that are translated without a mistake."
     )
@@ -826,10 +851,10 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
         frames=list(sentence.frames),
         query=row,
         live=data.live,
-        height=700,
+        height=420,
         pin=read_linked("why", CELL, weights.shape),
         fact=f"{target[row]} puts {share_text(weights[row, most])} of its weight on {source[most]}",
-        title=f"A held-out sentence of {len(source)} words",
+        title=f"A sentence of {len(source)} words",
         reads="output (row) attends to → input (column)",
     )
     pin = write_linked("why", CELL, state.pin)
@@ -864,38 +889,38 @@ def question(learned: Sequence[TrainedModel]) -> Question:
 
 
 def moves(learned: Sequence[TrainedModel]) -> tuple[Move, ...]:
-    """Runs to try; `learned` are the models of the saved measurement, with which a run is compared."""
-    without, attention = pair_of(learned)
-    short, long = (
-        f"{percent(attention[at][1].mean / 100)} against {percent(without[at][1].mean / 100)} of sentences of "
-        f"{attention[at][0]} words"
-        for at in (0, -1)
+    """Other charts of the saved measurement, whose models `learned` are, and what they show of its sentences."""
+    without, attention, *others = (
+        by_length(learned, model, "sequence_accuracy")
+        for model in (*Controls().pair, MODELS[0], MODELS[-1])
     )
-    slow, fast = (over_time(learned, model, "bleu", "step") for model in Controls().pair)
-    step, half = slow[len(slow) // 2]
+    larger, general = others
+    bleu = [points[-1][1].mean for points in pair_of(learned, "bleu")]
+    middle, long = (list(without)[at] for at in (1, -1))
+
+    def exact(model: Mapping[str, SeedStats], length: str) -> str:
+        return percent(model[length].mean / 100)
+
     return (
         Move(
-            "A smaller vector",
-            {"why:d_model": 32, "why:longest": 60, "why:seconds": 45},
-            "**Run it** trains with a vector of 32 numbers. Compare the two lines at short sentences: how long may a "
-            "sentence be before the vector fails?",
+            "A larger vector",
+            {"why:chart": "larger"},
+            f"A vector twice as large translates {exact(larger, middle)} of the sentences of {middle} words without a "
+            f"mistake, the smaller one {exact(without, middle)}. Of {long} words it is {exact(larger, long)}, with "
+            f"attention {exact(attention, long)}.",
         ),
         Move(
-            "Short sentences",
-            {"why:d_model": 128, "why:longest": 20, "why:seconds": 20},
-            (
-                f"In the saved measurement attention translates {short} and {long} without a mistake. **Run it** "
-                "trains on sentences of at most 20 words: compare the two lines there. After few steps the lead can "
-                f"be larger, because the model with one vector learns more slowly: at step {step:,.0f} its BLEU is "
-                f"{score(half.mean)}, with attention {score(dict(fast)[step].mean)}."
-            ),
+            "A learned score",
+            {"why:chart": "learned"},
+            "The second line with attention compares words by a learned matrix instead of a plain dot product. Of the "
+            f"sentences of {long} words it translates {exact(general, long)} without a mistake, the dot product "
+            f"{exact(attention, long)}.",
         ),
         Move(
-            "Too little training",
-            {"why:d_model": 128, "why:longest": 60, "why:seconds": FEW_STEPS},
-            f"**Run it** trains each model for {FEW} steps: attention must first learn which words belong together, "
-            "so its lead is small or does not show yet. Then press **Back to the saved measurement**, whose models "
-            "were trained longer, and compare.",
+            "Partly right translations",
+            {"why:chart": "bleu"},
+            f"A translation with mistakes counts, too, for its right parts. For {long} words one vector reaches "
+            f"{score(bleu[0])} of 100, attention {score(bleu[1])}.",
         ),
     )
 

@@ -140,6 +140,7 @@ def training_label(seconds: float) -> str:
 
 
 METRICS = ("bleu", "sequence_accuracy")
+WORDS = 25  # of the sentence whose alignment is drawn, at most: all can be read beside a map
 FRAMES = 10  # of the alignment over training, and the last one
 
 
@@ -202,12 +203,18 @@ class Sentence:
 
 
 def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | None:
-    """The longest watched sentence of some runs, with FRAMES frames at most; None before the first decode."""
+    """A watched sentence of some runs, with FRAMES frames at most; None before the first decode.
+
+    It is the longest of at most WORDS words, else the shortest.
+    """
     outputs, frames, first = {}, [], None
     for model, (run, records) in runs.items():
         if not (decoded := [r.examples for r in records if r.examples]):
             continue
-        index = max(range(len(decoded[0])), key=lambda i: len(decoded[0][i].source))
+        lengths = [len(example.source) for example in decoded[0]]
+        index = max(
+            range(len(lengths)), key=lambda i: (lengths[i] <= WORDS) * 2 * lengths[i] - lengths[i]
+        )
         first, outputs[model] = decoded[0][index], decoded[-1][index].predicted
         if model.score is not None:
             recorded = {r.step for r in records}
