@@ -419,8 +419,9 @@ def page() -> None:
     )
     data, visited = start.load(), visited_pages()
     with st.container(horizontal=True, gap="small"):  # one below the other but on a wide screen
+        place = st.container(width=1500)  # the picture stands first, on a phone too
         item = _introduction(data)
-        with st.container(width=1500):
+        with place:
             _translation(item)
     dictionary(data, item)
     # The path; a tick at each page that was opened
@@ -445,7 +446,7 @@ def page() -> None:
 
 
 def _introduction(data: dict) -> dict:
-    """The sentences, the tour's button and the examples, of which it returns the picked one."""
+    """The sentences, the tour's button, and the examples, of which it returns the picked one, with its fact."""
     with st.container(width=560):
         paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
@@ -458,7 +459,13 @@ def _introduction(data: dict) -> dict:
             ):
                 bars.open_stop(0)
             words = FIELDS.draw("sentence", into=HERE).sentence
-    return next(each for each in data["translations"] if " ".join(each["source"]) == words)
+        item = next(each for each in data["translations"] if " ".join(each["source"]) == words)
+        weights = item["weights"][:-1]  # without the end mark
+        fact(
+            f"On average, an output word puts **{number(sum(map(max, weights)) / len(weights))}** of its weight on one "
+            f"input word; uniform weights would be {number(1 / len(item['source']))}."
+        )
+    return item
 
 
 def _translation(item: dict) -> None:
@@ -469,11 +476,6 @@ def _translation(item: dict) -> None:
         key=key("translation"),
         picked=_picked(item["weights"]),
         on_pick=partial(st.session_state.__setitem__, WORD),
-    )
-    words = item["weights"][:-1]  # without the end mark
-    fact(
-        f"On average, an output word puts **{number(sum(map(max, words)) / len(words))}** of its weight on one input "
-        f"word; uniform weights would be {number(1 / len(item['source']))}."
     )
 
 

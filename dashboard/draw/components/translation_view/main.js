@@ -1,4 +1,4 @@
-// Two pictures of one translation. They play once when they are first seen; the reader then picks an output word.
+// Two pictures of one translation, whole at first; they play on demand, and the reader picks an output word.
 
 import { element } from "../lib/dom.js";
 import { clamp } from "../lib/layout.js";
@@ -26,7 +26,7 @@ function start(view) {
   for (const [name, value] of Object.entries({ role: "slider", tabindex: "0", "aria-orientation": "vertical", "aria-valuemin": "1" })) view.right.board.setAttribute(name, value);
   view.right.board.classList.add("pickable");
   view.again = element(view.left.root, "button", "play", { type: "button" });
-  view.again.textContent = "↻ Play again";
+  view.again.textContent = "▶ Play";
   view.again.onclick = () => play(view);
   listen(view, view.right.board);
 }
@@ -127,9 +127,9 @@ function update(view, { source, target, weights, picked }) {
   view.right.board.setAttribute("aria-label",
     `The same with attention from each output word to every input word: ${words}. The picked output word`);
   if (!other) return show(view);
+  clearTimeout(view.timer);
   view.time = end(view);
-  draw(view);
-  return play(view);
+  return draw(view);
 }
 
 function stop(view) {
