@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -652,6 +653,7 @@ def words(text: str) -> list[str]:
 
 
 FOR_PIECES = 2_000  # stories from which the pieces are learned
+WRITER_TOKENIZER = Path(__file__).parents[1] / "pretrained/lab_models/writer/tokenizer.json"
 HELD_OUT_STORIES = 1_500
 HELD_OUT_SEED = 2**32
 
@@ -665,7 +667,22 @@ def stories(count: int, seed: int) -> tuple[str, ...]:
 
 @lru_cache(maxsize=2)
 def byte_pairs(pieces: int) -> Any:
-    """A tokenizer of byte pairs (Sennrich 2016) over bytes (Radford 2019), so that no text is unknown to it."""
+    """A tokenizer of byte pairs (Sennrich 2016) over bytes (Radford 2019), so that no text is unknown to it.
+
+    That of the lab's writer is read from its folder: to learn it takes seconds.
+    """
+    from tokenizers import Tokenizer
+
+    shipped = json.loads(WRITER_TOKENIZER.read_text("utf-8")) if WRITER_TOKENIZER.exists() else {}
+    if shipped and len(shipped["model"]["vocab"]) == pieces + len(SPECIALS):
+        return Tokenizer.from_str(
+            json.dumps(shipped | {"added_tokens": [], "post_processor": None})
+        )
+    return learn_byte_pairs(pieces)
+
+
+def learn_byte_pairs(pieces: int) -> Any:
+    """That many pieces, learned from stories."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())

@@ -37,6 +37,7 @@ from core.tasks import (
     task_of,
 )
 from core.tasks.base import (
+    SPECIALS,
     balanced_accuracy,
     bleu,
     chrf,
@@ -72,6 +73,8 @@ from core.tasks.text import (
     Corpus,
     Documents,
     TextTask,
+    byte_pairs,
+    learn_byte_pairs,
     split,
     topics,
 )
@@ -1298,6 +1301,14 @@ stories = cache(lambda: make_task(TaskConfig.of("stories", stories=200, pieces=5
 def test_no_text_is_unknown(text):
     assert stories().text_of(stories().tokens(text)) == text
     assert set(stories().tokens(text)) <= set(stories().source_vocab.tokens)
+
+
+def test_the_pieces_that_the_writer_ships_are_those_that_the_stories_give():
+    learned, shipped = (
+        json.loads(pieces(4_096).to_str())["model"] for pieces in (learn_byte_pairs, byte_pairs)
+    )
+    assert learned["merges"] == shipped["merges"]
+    assert learned["vocab"].keys() == shipped["vocab"].keys() - set(SPECIALS)
 
 
 def test_a_window_begins_with_a_story_and_its_target_is_a_piece_ahead():
