@@ -427,7 +427,6 @@ WIDGETS = Fields(
             study.SEEDED: "A seeded layer",
             **{name: "MiniLM, layer {}, head {}".format(*name.split(".")) for name in MINILM},
         },
-        span=2,
         also=OF_PAGE,
         help="A head of the model MiniLM, or a layer with random parameters.",
     ),
@@ -435,15 +434,14 @@ WIDGETS = Fields(
         "Difference",
         lambda values: dict(enumerate(values.names)),
         lambda values: values.now.minus[0],
-        span=2,
         also=OF_PAGE,
-        help="The mechanism from whose map the other map is subtracted.",
+        help="The difference is this mechanism's map minus the other one's: green where it gives the key more weight, "
+        "purple where it gives less.",
     ),
     subtrahend=Select(
         "minus",
         lambda values: dict(enumerate(values.names)),
         lambda values: values.now.minus[1],
-        span=2,
         also=OF_PAGE,
         help="The mechanism whose map is subtracted.",
     ),
@@ -506,8 +504,26 @@ def tokens_panel(controls: study.Comparison) -> None:
         note_heads("compare:d_model", sizes.d_model, sizes.num_heads)
 
 
+def mechanisms_row(names: Sequence[str]) -> None:
+    """Draw the list that adds a mechanism, and a popover whose lines move, change or remove one."""
+    full = len(names) >= MAX_MECHANISMS
+    st.selectbox(
+        "Add a mechanism",
+        addable(),
+        None,
+        key="compare:add",
+        format_func=addable().__getitem__,
+        disabled=full,
+        on_change=_take,
+        args=("add",),
+        placeholder=f"At most {MAX_MECHANISMS} mechanisms" if full else "A preset, or one choice",
+        help="A published mechanism, or dot-product attention with one part changed.",
+    )
+    with st.popover("Change or remove", icon=":material/tune:", width="stretch"):
+        mechanisms_panel(names)
+
+
 def mechanisms_panel(names: Sequence[str]) -> None:
-    """The list: every line moves, changes or removes its mechanism, and two lists add others."""
     count, full = len(names), len(names) >= MAX_MECHANISMS
     for index, name in enumerate(names):
         possible = {
@@ -525,18 +541,6 @@ def mechanisms_panel(names: Sequence[str]) -> None:
             on_click=_act,
             args=(index,),
         )
-    st.selectbox(
-        "Add a mechanism",
-        addable(),
-        None,
-        key="compare:add",
-        format_func=addable().__getitem__,
-        disabled=full,
-        on_change=_take,
-        args=("add",),
-        placeholder=f"At most {MAX_MECHANISMS} mechanisms" if full else "A preset, or one choice",
-        help="A published mechanism, or dot-product attention with one part changed.",
-    )
     st.selectbox(
         "Compare the layers of a model",
         [one.key for one in CARDS if one.pattern > 1 and not one.untrained],
@@ -632,6 +636,9 @@ def adopt(built: Built) -> None:
     except ConfigError as error:
         st.session_state["compare:refused"] = f"Your mechanism is not compared. {plain(str(error))}"
         built = {}
+    if built and not controls.seeded and study.source_error(config):
+        # it makes queries and keys of its own, which only the seeded layer leaves to it
+        controls = replace(controls, source=study.SEEDED)
     first, *rest = old = controls.mechanisms
     if built and config not in old:
         # four maps stand in one row
@@ -773,27 +780,21 @@ def page() -> None:
             st.query_params[name] = value
     st.session_state[WRITTEN] = query
     errors += filter(None, [st.session_state.pop("compare:refused", None)])
-    count = ("two", "three", "four", "five", "six")[len(names) - 2]
     with head:
         title(
             "Side by side",
-            f"Compare the attention maps of {count} mechanisms on the same "
-            + ("tokens. Shared parameters are equal." if controls.seeded else "queries and keys."),
+            "Compare attention maps on the same "
+            + ("tokens and shared parameters." if controls.seeded else "queries and keys."),
         )
     for sentence in errors:
         st.warning(sentence)
-    WIDGETS.draw(
-        "source",
-        "minuend",
-        "subtrahend",
-        into=st.grid(6, min_column_width=120, vertical_alignment="bottom"),
-        names=names,
-        now=controls,
-    )
+    with st.grid(3, min_column_width=200, vertical_alignment="bottom"):
+        WIDGETS.draw("source", into=HERE, now=controls)
+        mechanisms_row(names)
     maps = _compute_maps(controls)
     measure = None
     if maps is None:
-        panels(controls, names)
+        tokens_details(controls)
     else:
         measure = _draw_result(controls, names, *maps)
     index = st.session_state.pop(EDITING, None)
@@ -847,20 +848,27 @@ def _draw_result(
         if not each.error
     }
     measure = None
+    errors = {name: each.error for name, each in zip(names, results, strict=True) if each.error}
+    room_of_maps, rest = st.container(), None
+    if errors and tiles:
+        room_of_maps, rest = st.columns([len(tiles), 1], gap="medium")
+    with rest or st.container():
+        _no_map(controls, errors)
     if tiles:
         # The maps under one crosshair; its pinned cell, else the default one
         drawn, size = list(tiles.values()), len(tokens.names)
         row, column = cell = study.default_cell(drawn[0].weights, tokens.special)
-        pin = multiples(
-            drawn,
-            tokens.names,
-            key="compare:maps",
-            query=row,
-            column=column,
-            pin=read_linked("compare", "pin", (size, size)),
-            link="compare",
-            fact=f"{len(tiles)} maps of {size} tokens; the picked query is {tokens.names[row]}",
-        )
+        with room_of_maps:
+            pin = multiples(
+                drawn,
+                tokens.names,
+                key="compare:maps",
+                query=row,
+                column=column,
+                pin=read_linked("compare", "pin", (size, size)),
+                link="compare",
+                fact=f"{len(tiles)} maps of {size} tokens; the picked query is {tokens.names[row]}",
+            )
         cell = write_linked("compare", "pin", pin) or cell
         add_script(partial(script, controls, results, names))
         _difference(controls, results, names, tokens, cell, tiles)
@@ -879,12 +887,15 @@ def _draw_result(
             "compare:sources",
         )
     else:
-        panels(controls, names)
-    # Why a mechanism has no map, and the way out where MiniLM's queries and keys are the reason.
-    for name, each in zip(names, results, strict=True):
-        if each.error:
-            st.error(f"**{plain(name)}** cannot be drawn here. {plain(each.error)}")
-    if any(each.error for each in results) and not controls.seeded:
+        tokens_details(controls)
+    return measure
+
+
+def _no_map(controls: study.Comparison, errors: Mapping[str, str]) -> None:
+    """Say why mechanisms have no map, with the way out where MiniLM's queries and keys are the reason."""
+    for name, error in errors.items():
+        st.error(f"**{plain(name)}** has no map here. {plain(error)}")
+    if errors and not controls.seeded:
         st.button(
             "Use the seeded layer",
             key="compare:seeded",
@@ -893,12 +904,10 @@ def _draw_result(
             ),
             help="A layer with random parameters, which every mechanism can change.",
         )
-    return measure
 
 
-def panels(controls: study.Comparison, names: Sequence[str]) -> None:
-    """What is compared, and on what: below the maps, which stay in sight while these change."""
-    details("Mechanisms", partial(mechanisms_panel, names), "compare:list")
+def tokens_details(controls: study.Comparison) -> None:
+    """What the mechanisms read: below the maps, which stay in sight while it changes."""
     details("Tokens", partial(tokens_panel, controls), "compare:tokens")
 
 
@@ -912,8 +921,15 @@ def _difference(
 ) -> None:
     a, b = controls.minus
     both = a != b and a in tiles and b in tiles
-    left, right = st.columns([0.34, 0.66], gap="medium")
+    left, right = st.columns([0.38, 0.62], gap="medium")
     with left:
+        WIDGETS.draw(
+            "minuend",
+            "subtrahend",
+            into=st.grid(2, min_column_width=120, vertical_alignment="bottom"),
+            names=names,
+            now=controls,
+        )
         if both:
             difference = number(float(results[a].weights[cell] - results[b].weights[cell]))
             difference_map(
@@ -928,11 +944,15 @@ def _difference(
                 fact=f"{names[a]} minus {names[b]}: {difference} there",
             )
         else:
-            st.caption("Choose two different mechanisms above to see the difference of their maps.")
+            st.caption(
+                "Choose two different mechanisms to see the difference of their maps."
+                if a == b
+                else "A mechanism without a map has no difference."
+            )
     with right:
         if both:
             fact(fact_text(controls, names, results, tokens, cell))
-        panels(controls, names)
+        tokens_details(controls)
 
 
 # The table under the fact: a row a mechanism with the marker of its map, what it measures and what it costs.

@@ -203,8 +203,10 @@ def adopt(built: Built) -> None:
 
 @fragment
 def explore(axis: str) -> None:
-    with st.grid(min_column_width=210, gap="small"):
+    grid = st.grid(min_column_width=210, gap="small")
+    with grid:
         item = entry(axis, FIELDS.draw(axis, into=HERE)[axis])
+    with st.container() if item.key == "formula" else grid:  # a formula may be long
         params = params_of(item, key=key(axis))
     config, conditions = None, ""
     with shown_errors(ValueError):
@@ -247,10 +249,10 @@ def maps(
         result.implied and "implied weights",
     )
     tiles = [
-        Tile("Scaled dot product", "softmax · baseline", before),
+        Tile("Dot product", "softmax · baseline", before),
         Tile(
             item.name,
-            " · ".join(part for part in parts if part),
+            " · ".join(part for part in parts if part) or axis,
             after,
             result.mask,
         ),

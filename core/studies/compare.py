@@ -163,7 +163,7 @@ def compute_map(
     """The map of one mechanism, or its error."""
     try:
         sized = comparison.sized(config)
-        if recorded is not None and (reason := _source_error(sized)):
+        if recorded is not None and (reason := source_error(sized)):
             return MapResult(error=reason)
         steps = _steps(comparison, sized, recorded)
     except (ConfigError, ValueError) as error:
@@ -175,7 +175,7 @@ def compute_map(
     return head_map(steps, comparison.layer_head[1])
 
 
-def _source_error(config: AttentionConfig) -> str | None:
+def source_error(config: AttentionConfig) -> str | None:
     """Why a mechanism cannot have MiniLM's own queries and keys, or None."""
     if config.projection.key not in ("multi_head", "identity"):
         return (

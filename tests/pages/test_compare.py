@@ -25,7 +25,7 @@ from dashboard.ui.models import EMBEDDED, load_model
 from pages import compare
 from tests.attention import drawing
 from tests.cases import each
-from tests.pages.app import Case, captions, html_text, open_at, page_cases, set_state
+from tests.pages.app import Case, captions, html_text, open_at, page_cases
 
 TIME = r"<td>[\d.]+\u00a0[mµ]?s"
 
@@ -131,12 +131,7 @@ def order(app: AppTest) -> list[str]:
 
 
 def press(app: AppTest, what: str, place: int) -> None:
-    with_list(app)
     app.menu_button(key=f"compare:line:{place}").click(what).run()
-
-
-def with_list(app: AppTest) -> AppTest:
-    return set_state(app, "compare:list")
 
 
 def test_first_sight_measures_something_with_nothing_pressed(monkeypatch):
@@ -166,16 +161,16 @@ def test_the_list_moves_duplicates_and_removes(what, place, after):
 
 
 def test_the_list_adds_and_takes_the_layers_of_a_model():
-    app = with_list(open_page(m=["", "position=alibi"]))
+    app = open_page(m=["", "position=alibi"])
     assert app.menu_button(key="compare:line:0").options == ["Change", "Move after", "Duplicate"]
     app.selectbox(key="compare:add").set_value("score=cosine").run()
     assert len(order(app)) == 3 and "score=cosine" in app.query_params["m"]
-    assert with_list(app).selectbox(key="compare:add").value is None
+    assert app.selectbox(key="compare:add").value is None
     app.selectbox(key="compare:layers").set_value("gpt_oss").run()
     texts = app.query_params["m"]
     assert len(order(app)) == 2 and not app.error
     assert all("causal" in text for text in texts) and "causal_local" in "".join(texts)
-    app = with_list(open_page(m=["", "position=alibi"] * 3))
+    app = open_page(m=["", "position=alibi"] * 3)
     assert app.selectbox(key="compare:add").disabled
     assert "Duplicate" not in app.menu_button(key="compare:line:0").options
 
@@ -194,7 +189,7 @@ def test_the_dialog_changes_one_mechanism():
 def test_what_changes_is_measured_on_a_press():
     app = open_page()
     assert len(re.findall(TIME, html_text(app))) == 4
-    with_list(app).selectbox(key="compare:add").set_value("score=cosine").run()
+    app.selectbox(key="compare:add").set_value("score=cosine").run()
     assert len(re.findall(TIME, html_text(app))) == 4
     app.button(key="compare:measure").click().run()
     assert len(re.findall(TIME, html_text(app))) == 5
