@@ -90,6 +90,7 @@ from dashboard.page import (
     source_of,
     sources,
     step_chart,
+    step_of,
     take_link,
     theme,
     title,
@@ -380,7 +381,7 @@ def of_model(whole: Part) -> str:
 
 def of_answer(stream: Stream) -> str:
     return (
-        f"The likeliest next token is **{plain(stream.tokens[0])}**, with a probability of "
+        f"Next comes **{plain(stream.tokens[0])}**, with a probability of "
         f"**{share_text(float(stream.shares[-1, 0]))}**; it leads from "
         f"**{f'layer {(stream.lead - 1) // 2}' if stream.lead else 'the embedding'}** on."
     )
@@ -408,11 +409,10 @@ ABOUT = {
     "decoder, keys and values from the encoder.",
     "feed_forward": "Attention moves information between tokens. Here each token’s vector is processed on its own, by "
     "two linear maps with an activation between them.",
-    "add": "What came out of attention, or of feed-forward, is added to what went in: the residual connection.",
-    "norm": "Norm is short for normalization: each token's vector is scaled before attention, or feed-forward, reads "
-    "it.",
-    "add_norm": "What went into attention, or into feed-forward, is added to what came out (the residual connection), "
-    "so that it is passed on. Then each token's vector is normalized (the norm), so that its numbers keep one range.",
+    "add": "What {} wrote is added to what went in: the residual connection.",
+    "norm": "Norm is short for normalization: each token's vector is scaled before {} reads it.",
+    "add_norm": "What went into {} is added to what came out (the residual connection), so that it is passed on. Then "
+    "each token's vector is normalized (the norm), so that its numbers keep one range.",
     "last_norm": "Each token's vector is normalized once more after the last layer, so that the output layer reads one "
     "range.",
     "output": "A linear map turns each vector into one logit for each possible answer. Softmax turns logits into "
@@ -439,7 +439,11 @@ def about(part: Part, of_text: bool = False) -> str:
     ]
     kinds += [part.title, part.path.rpartition(".")[2]]
     kind = next((kind for kind in kinds if kind in ABOUT), "")
-    return ABOUT.get("text" if of_text and kind == "both" else kind, "")
+    return ABOUT.get("text" if of_text and kind == "both" else kind, "").format(sublayer(part.path))
+
+
+def sublayer(path: str) -> str:
+    return "feed-forward" if "feed_forward" in path else "attention"
 
 
 # The page: controls, the diagram, attention layer by layer, norms against depth, and the sources.
@@ -576,6 +580,14 @@ def _model() -> None:
             f"A row is named after the token that the model predicts there. The decoder reads the token before it: its "
             f"input is the output shifted by one, with {plain('<bos>')} in front, so row 0 reads {plain('<bos>')} and "
             f"predicts {plain(item.queries[0])}."
+        )
+    if result.stream:
+        step = step_of("evidence")
+        st.page_link(
+            step.page(),
+            label="Evidence: take heads and words out, and see what the answer needs",
+            icon=step.icon,
+            query_params={"inside:model": WRITER, "inside:text": controls.text},
         )
     write_linked(
         "transformer",
@@ -789,14 +801,18 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
             continue
         is_norm = pre_norm and part.path.rpartition(".")[2].startswith("around_")
         if is_norm:
-            made[f"{part.path}+"] = Block("Add", ABOUT["add"])
+            path = f"{part.path}+"
+            text = ABOUT["add"].format(sublayer(path))
+            made[path] = Block("Add", text, (), *_vectors(result, path))
         maps = None
         if result and is_attention(part.path):
             kind, layer = kind_and_layer(part.path)
             maps = result.trace.of(kind).map(layer).weights
         made[part.path] = Block(
             "Norm" if is_norm else part.title,
-            ABOUT["norm"] if is_norm else about(part, bool(result and result.stream)),
+            ABOUT["norm"].format(sublayer(part.path))
+            if is_norm
+            else about(part, bool(result and result.stream)),
             _axis_numbers(part, whole),
             *_vectors(result, part.path),
             maps,
@@ -841,10 +857,27 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
     rows = tuple(zip(stream.tokens, stream.shares[at].tolist(), strict=True))
     bars = Bars("The next token, if the model ended here", rows)
     title, about, answer = block.title, block.about, stream.tokens[0]
+    here = int(layer or -1) == stream.layer
     cell: tuple[int, int, int] | None = None
     first: tuple[Bars, ...] = ()
-    if name in CHANGES:
+    if path == "target":
+        about += (
+            f" The vector of “{block.tokens[-1]}” goes up from here; what it is at the end says which of "
+            f"{stream.choices:,} tokens comes next."
+        )
+    elif name == "around_causal" and here:
+        about += (
+            f" Of the heads up to layer {max(0, stream.lead - 1) // 2}, head {stream.head} of this layer writes most "
+            f"towards {answer}. “Every step” also stops in the other layers."
+        )
+    elif name in CHANGES:
         before = stream.shares[at - 1].tolist()
+        if name != "feed_forward":
+            added, to = stream.lengths[at - 1].tolist()
+            about = (
+                f"What {sublayer(name)} in layer {layer} wrote, a vector of length {number(added)}, is added to what "
+                f"went in, one of length {number(to)}: the residual connection."
+            )
         bars = Bars("The next token, before and after", rows, tuple(before))
         about += f" {answer} goes from {share_text(before[0])} to {share_text(rows[0][1])}."
         if path == _lead(stream):
@@ -852,21 +885,26 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
     elif path == "output":
         final = dict(stream.at_temperature)[1.0]
         bars = Bars(
-            "The next token",
+            f"The next token, the likeliest of {stream.choices:,}",
             tuple(zip(stream.following, final, strict=True)),
             at_temperature=stream.at_temperature,
         )
-    lead, share = stream.leader(at)
-    if block.maps is not None and int(layer) == stream.layer:
+    if block.maps is not None and here:
         cell = stream.head, len(block.tokens) - 1, stream.key
         row = block.maps[stream.head, -1]
         query, key = block.tokens[-1], block.tokens[stream.key]
-        title = f"Layer {layer}, head {stream.head}: {query} attends to {key}"
-        about = f"{ABOUT['causal']} This head writes most towards {answer}."
+        title = f"Layer {layer}, head {stream.head}: “{query}” attends to {key}"
+        share, new, its = stream.without
+        about = (
+            f"{ABOUT['causal']} A weight shows where a head reads, not whether the answer needs it: with the output of "
+            f"this head set to 0, {answer} goes from {share_text(float(stream.shares[-1, 0]))} to {share_text(share)}"
+            + (f", and {new} leads with {share_text(its)}." if new != answer else ".")
+        )
         order = np.argsort(-row, kind="stable")[:4]
         first = (
-            Bars(f"{query} attends to", tuple((block.tokens[i], float(row[i])) for i in order)),
+            Bars(f"“{query}” attends to", tuple((block.tokens[i], float(row[i])) for i in order)),
         )
+    lead, share = stream.leader(at)
     return replace(
         block,
         title=title,

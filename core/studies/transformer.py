@@ -1,6 +1,6 @@
 """A model's parts and gradients on eight held-out examples, its attention on the first, and gradients by depth."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ import torch
 from core.entries import refuse_if
 from core.interpret.trace import AttentionTrace, Kind
 from core.models import Model, ModelConfig, build_model
+from core.models.base import hooked
 from core.models.model_summary import Part, record_outputs, summarize
 from core.pretrained.hf_conversion import load_lab_decoder
 from core.pretrained.load import WRITER
@@ -59,8 +60,9 @@ class Stream:
 
     nostalgebraist 2020, "interpreting GPT: the logit lens": the last norm and the output layer read each vector.
     `shares` (1 + 2 × layers, tokens) are the probabilities after the embedding, and after attention and feed-forward of
-    each layer, of the likeliest tokens at the end and of all that lead before, the answer first, which leads from
+    each layer, of the answer, the likeliest other token of the text, and all that lead before; the answer leads from
     reading `lead` on. Up to there, `head` of `layer` writes most towards its logit, and attends most to `key`.
+    `lengths` (2 × layers, 2) are the norms of what each sublayer adds, and of the vector that it is added to.
     """
 
     tokens: tuple[str, ...]
@@ -69,6 +71,9 @@ class Stream:
     layer: int
     head: int
     key: int
+    lengths: np.ndarray
+    without: tuple[float, str, float]  # the head: the answer's probability, the likeliest token's
+    choices: int  # the tokens of the vocabulary
     following: tuple[str, ...]  # the likeliest tokens
     at_temperature: tuple[tuple[float, tuple[float, ...]], ...]  # each with their probabilities
 
@@ -87,7 +92,7 @@ class Measurements:
     tree: Part
     trace: AttentionTrace
     loss: float
-    outputs: dict[str, np.ndarray]  # of each part, for the first example: (T, C)
+    outputs: dict[str, np.ndarray]  # of each part, (T, C) of the first example; "…+": the sums
     tokens: dict[Kind, tuple[str, ...]]  # the rows of each kind of attention
     predicted: tuple[
         tuple[str, float], ...
@@ -135,7 +140,7 @@ def measurements(controls: Controls) -> Measurements:
         {one.kind: one.queries for one in reading.trace.maps},
         reading.predicted,
         mixes_tokens(model, controls),
-        residual_stream(model, task, arrays, reading.trace) if controls.text else None,
+        residual_stream(model, task, examples[0], arrays, reading.trace) if controls.text else None,
     )
 
 
@@ -153,16 +158,23 @@ def tree_of(model: Model, task: Task, examples: Sequence[Example]) -> tuple[Part
 
 @torch.no_grad()
 def residual_stream(
-    model: Any, task: Task, outputs: Mapping[str, np.ndarray], trace: AttentionTrace
+    model: Any,
+    task: Task,
+    example: Example,
+    outputs: dict[str, np.ndarray],
+    trace: AttentionTrace,
 ) -> Stream:
-    """The stream at the last token of a plain decoder with the norm before; `outputs` are (T, C) by part."""
-    states = [outputs["target"][-1]]
+    """The stream at the last token of a plain decoder with the norm before; `outputs` are (T, C) by part.
+
+    They get those of the sums after each sublayer.
+    """
+    states = [outputs["target"]]
     for layer in range(len(model.layers)):
-        states += [
-            states[-1] + outputs[f"layers.{layer}.causal"][-1],
-            outputs[f"layers.{layer}"][-1],
-        ]
-    shares = model.output(model.norm(torch.from_numpy(np.stack(states)))).softmax(-1)
+        states += [states[-1] + outputs[f"layers.{layer}.causal"], outputs[f"layers.{layer}"]]
+        sums = (f"layers.{layer}.around_{part}+" for part in ("causal", "feed_forward"))
+        outputs.update(zip(sums, states[-2:], strict=True))
+    stream = np.stack(states)[:, -1]
+    shares = model.output(model.norm(torch.from_numpy(stream))).softmax(-1)
     leaders, top = shares.argmax(-1).tolist(), shares[-1].topk(MAX_NEXT).indices.tolist()
     lead = max((i + 1 for i, leader in enumerate(leaders) if leader != top[0]), default=0)
     towards = model.norm.weight * model.output.weight[top[0]]  # direct logit attribution
@@ -178,8 +190,12 @@ def residual_stream(
         written.append(torch.einsum("chd,hd,c->h", matrix, mixed, towards).numpy())
     layer, head = map(int, np.unravel_index(np.argmax(written), np.shape(written)))
     names = [task.shown(token) for token in task.target_vocab.tokens]
-    following = list(dict.fromkeys([*top[:2], *reversed(leaders)]))
+    others = [i for i in task.target_vocab.encode(example.source) if i != top[0]]
+    other = max(others, key=shares[-1].__getitem__, default=top[1])
+    following = list(dict.fromkeys([top[0], other, *reversed(leaders)]))
     logits = torch.from_numpy(outputs["output"][-1])
+    ablated = without_head(model, task, example, layer, head)
+    new = int(ablated.argmax())
     return Stream(
         tuple(names[i] for i in following),
         shares[:, following].numpy(),
@@ -187,12 +203,31 @@ def residual_stream(
         layer,
         head,
         int(trace.of("causal").map(layer).weights[head, -1].argmax()),
+        np.linalg.norm([stream[1:] - stream[:-1], stream[:-1]], axis=-1).T,
+        (float(ablated[top[0]]), names[new], float(ablated[new])),
+        len(names),
         tuple(names[i] for i in top),
         tuple(
             (temperature, tuple((logits / temperature).softmax(-1)[top].tolist()))
             for temperature in TEMPERATURES
         ),
     )
+
+
+@torch.no_grad()
+def without_head(model: Any, task: Task, example: Example, layer: int, head: int) -> torch.Tensor:
+    """The probabilities (V,) of the next token of a decoder with the output of one head set to 0."""
+    attention = model.layers[layer].causal
+
+    def silence(module: object, inputs: tuple[torch.Tensor]) -> torch.Tensor:
+        mixed = inputs[0].unflatten(-1, (attention.config.num_heads, -1)).clone()
+        mixed[..., head, :] = 0
+        return mixed.flatten(-2)
+
+    batch = task.collate([example])
+    with hooked([attention.projection.output.register_forward_pre_hook(silence)]):
+        output = model(batch.source, batch.source_mask, batch.target_in)
+    return output.logits[0, -1].softmax(-1)
 
 
 @torch.no_grad()

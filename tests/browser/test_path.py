@@ -318,7 +318,7 @@ def test_a_part_opens_a_row_draws_its_maps_and_the_diagram_walks_on(page: Page):
         "line opens chosen"
     )
     drawing = page.locator(".bd[data-ready='1']")
-    expect(drawing.locator(".where")).to_contain_text("1 of 9 ")
+    expect(drawing.locator(".where")).to_contain_text("1 of 10 ")
     block = drawing.locator("[data-path='layers.1.cross']")
     expect(block).to_have_count(0)
     drawing.locator("[data-path='layers.1']").click()

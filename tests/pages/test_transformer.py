@@ -1,12 +1,16 @@
 """The Transformer page without a browser: first sight, every kind of model, trained weights, depth, a broken link."""
 
 import re
+from typing import Any
 
 import pytest
+import torch
 from streamlit.testing.v1 import AppTest
 
 from core.models import ModelConfig
 from core.models.model_summary import Part
+from core.pretrained.hf_conversion import load_lab_decoder
+from core.pretrained.load import WRITER
 from core.studies.transformer import BATCH, Controls, Depth, measurements, writer_controls
 from core.tasks import TaskConfig, make_task
 from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
@@ -100,7 +104,8 @@ test_a_link_opens_on_its_weights = page_cases(
             {"transformer:start": "writer", "transformer:text": GAVE},
             [
                 "John</b>, with a probability",
-                "Layer 3, head 0: to attends to John",
+                "Layer 3, head 0: ",
+                " attends to John",
             ],
             controls={"transformer:weights": "writer"},
         ),
@@ -137,6 +142,12 @@ test_a_link_opens_on_its_weights = page_cases(
 def test_the_writers_last_token_goes_through_the_residual_stream():
     result = measurements(writer_controls(GAVE))
     stream = result.stream
+    loaded, task = load_lab_decoder(WRITER)
+    model: Any = loaded
+    model.layers[3].causal.projection.output.weight[:, :32] = 0  # of head 0
+    tokens = torch.tensor([task.source_vocab.encode(task.tokens(GAVE))])
+    ablated = model(tokens, tokens >= 0, None).logits[0, -1].softmax(-1).max().item()
+    assert stream.without == (pytest.approx(ablated), "John", pytest.approx(ablated))
     assert stream.leader(0)[0] == "to" and len(stream.shares) == 13, "a token says itself at first"
     assert stream.leader(-1) == pytest.approx(result.predicted[-1], abs=1e-5)
     assert [name for name, _ in map(stream.leader, range(7, 10))] == ["to", "John", "John"]

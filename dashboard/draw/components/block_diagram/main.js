@@ -7,7 +7,8 @@ import { showBlock } from "./panel.js";
 
 /** @import { Placed, StackLayout } from "./types" */
 
-const WIDE = 700, PANEL = 320, TOP = 26, MOST = 250, INSET = 14, LABELS = 98, TITLE = 60, PLAY_MS = 1400;
+const WIDE = 700, PANEL = 320, TOP = 26, MOST = 250, INSET = 14, LABELS = 98, PLAY_MS = 1400;
+const ABOVE = 400, BELOW = 640, LOWEST = 200; // px of the page beside the diagram, on a phone with its text; its least height
 const FULL = 1050, HIGH = 620, LARGEST = 1.6; // px of a picture at its own size; how far a larger screen enlarges it
 
 const layerOf = (path) => path.match(/^(.*?layers\.\d+)\./)?.[1];
@@ -35,7 +36,8 @@ function start(view) {
   view.where = element(bar, "span", "where", { "aria-live": "polite" });
   view.about = element(above, "p", "about"); // beside Next, where the panel is below the diagram
   const body = element(root, "div", "body");
-  view.svg = svgElement(body, "svg", { role: "group" });
+  view.window = element(body, "div", "window");
+  view.svg = svgElement(view.window, "svg", { role: "group" });
   view.panel = element(body, "div", "panel");
 }
 
@@ -68,16 +70,22 @@ function stopsOf(view) {
   return isLong(view) ? order : order.filter((_, at) => kinds.indexOf(kinds[at]) === at);
 }
 
-/** Scroll to the open block where the diagram is higher than the window; on a phone Next and its text stay above it. */
+/** Scroll the diagram, where it is higher than its window, to the open block. */
+function showChosen({ svg, chosen, window }) {
+  const block = svg.querySelector(`[data-path="${CSS.escape(chosen)}"]`), rect = block?.querySelector("rect");
+  if (rect) window.scrollTop = rect.y.baseVal.value + rect.height.baseVal.value / 2 - window.clientHeight / 2;
+  return block;
+}
+
+/** Scroll also the page where the block is not in sight; on a phone Next and its text stay above it. */
 function reveal(view) {
-  const { root, svg, chosen } = view;
-  const block = svg.querySelector(`[data-path="${CSS.escape(chosen)}"]`);
-  const { top = 0, bottom = 0 } = block?.getBoundingClientRect() ?? {};
+  const { root } = view, block = showChosen(view);
+  if (!block) return;
+  const { top, bottom } = block.getBoundingClientRect(), wide = root.classList.contains("wide");
   if (top >= root.querySelector(".above").getBoundingClientRect().bottom && bottom <= innerHeight) return;
-  const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth", wide = root.classList.contains("wide");
-  const fits = root.querySelector(".above").clientHeight + svg.clientHeight + TITLE <= innerHeight;
-  if (!wide && fits) root.scrollIntoView({ block: "start", behavior }); // all of a phone for buttons and picture
-  else block?.scrollIntoView({ block: wide ? "nearest" : "center", behavior });
+  const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
+  if (wide) block.scrollIntoView({ block: "nearest", behavior });
+  else root.scrollIntoView({ block: "start", behavior }); // all of a phone for buttons and picture
 }
 
 /** Every block, as if all layers were open. */
@@ -113,6 +121,7 @@ function update(view, data) {
     view.open = view.open.map((open, i) => (data.stacks[i].nodes.some((node) => node.path === layer) ? layer : open));
   }
   draw(view);
+  if (!same) showChosen(view);
 }
 
 const draw = (view) => keepFocus(view.svg, () => drawModel(view));
@@ -126,7 +135,11 @@ function drawModel(view) {
   for (const part of root.children) /** @type {HTMLElement} */ (part).style.zoom = String(scale);
   root.classList.toggle("wide", wide);
   const room = (wide ? view.width / scale - PANEL - 40 : view.width) - labels;
-  const layouts = data.stacks.map((stack, i) => layoutOf(stack, view.open[i], data.pre, !isLong(view) && !labels, wide ? Number(labels > 0) : 2));
+  const high = wide ? Math.max(LOWEST, (innerHeight - ABOVE) / scale) : Math.max(LOWEST, innerHeight - BELOW);
+  const layOut = (tight) => data.stacks.map((stack, i) => layoutOf(stack, view.open[i], data.pre, !isLong(view) && !labels, tight));
+  const [tight = 2] = wide ? [Number(labels > 0)].filter((size) => TOP + 6 + Math.max(...layOut(size).map((one) => one.height)) <= high) : [];
+  const layouts = layOut(tight);
+  view.window.style.maxHeight = `${high}px`;
   const gap = layouts.length > 1 ? 44 : 0;
   const width = Math.min(MOST, (room - gap * (layouts.length - 1)) / layouts.length - ARC);
   const height = TOP + Math.max(...layouts.map((one) => one.height)) + 6;
@@ -142,7 +155,7 @@ function drawModel(view) {
   const stops = stopsOf(view), block = data.blocks[view.chosen], at = stops.indexOf(view.chosen);
   view.where.textContent = `${at < 0 ? "" : `${at + 1} of ${stops.length} · `}${block?.title ?? ""}`;
   view.about.textContent = block?.about ?? "";
-  showBlock(view.panel, block, theme);
+  showBlock(view.panel, block, theme, wide);
 }
 
 function drawStack(view, name, layout, left, width, height) {

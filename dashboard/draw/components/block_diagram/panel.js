@@ -2,6 +2,7 @@
 
 import { fromBase64 } from "../lib/bytes.js";
 import { element, pixels } from "../lib/dom.js";
+import { number } from "../lib/numbers.js";
 import { lookup } from "../lib/theme.js";
 
 /** @import { Theme } from "../lib/types" */
@@ -9,8 +10,8 @@ import { lookup } from "../lib/theme.js";
 
 const MAP = 200; // px of a head's map
 
-/** @param {HTMLElement} panel @param {BlockData | undefined} block @param {Theme} theme */
-export function showBlock(panel, block, theme) {
+/** @param {HTMLElement} panel @param {BlockData | undefined} block @param {Theme} theme @param {boolean} wide */
+export function showBlock(panel, block, theme, wide) {
   panel.replaceChildren();
   if (!block) return;
   element(panel, "h2").textContent = block.title;
@@ -18,18 +19,20 @@ export function showBlock(panel, block, theme) {
   const box = element(panel, "div", "pair");
   if (block.cell && block.maps) showMap(box, block.maps, block.tokens, theme, block.cell);
   for (const bars of block.bars) showBars(box, bars);
+  const open = wide && !block.cell; // there is room for the vectors
+  if (open && block.vectors) showVectors(panel, block.vectors, block.tokens, theme);
   const more = element(panel, "details");
   more.open = !block.bars.length || panel.dataset.more === "1";
   more.ontoggle = () => { if (block.bars.length) panel.dataset.more = more.open ? "1" : ""; };
-  element(more, "summary").textContent = "Its vectors and numbers";
+  element(more, "summary").textContent = open ? "Its numbers" : "Its vectors and numbers";
   if (block.maps) showMaps(more, block.maps, theme);
-  if (block.vectors) showVectors(more, block.vectors, block.tokens, theme);
+  if (!open && block.vectors) showVectors(more, block.vectors, block.tokens, theme);
   const list = element(more, "dl");
   for (const [name, value] of block.numbers) {
     element(list, "dt").textContent = name;
     element(list, "dd").textContent = value;
   }
-  more.hidden = !block.maps && !block.vectors && !block.numbers.length;
+  more.hidden = !block.maps && !block.numbers.length && (open || !block.vectors);
 }
 
 /** Names with a bar each; with changes, what each was before; with temperatures, a slider. @param {HTMLElement} box @param {Bars} bars */
@@ -75,20 +78,21 @@ function showVectors(panel, { rows, cols, largest, whole, bytes }, tokens, theme
   for (let i = 0; i < rows; i++) element(names, "span").textContent = tokens[i] ?? String(i);
   const canvas = pixels(cols, rows, table, (at) => raw[at]);
   canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", `${rows} vectors of ${whole[1]} numbers, from −${largest.toPrecision(3)} to ${largest.toPrecision(3)}`);
+  canvas.setAttribute("aria-label", `${rows} vectors of ${whole[1]} numbers, up to ±${number(largest)}`);
   canvas.style.height = `${16 * rows}px`;
   box.appendChild(canvas);
   const cut = whole[0] > rows || whole[1] > cols ? `; the first ${rows} × ${cols} of ${whole[0]} × ${whole[1]}` : "";
   element(panel, "p", "note").textContent =
-    `A row is a token, a column one of its ${whole[1]} numbers: purple negative, green positive, up to ±${largest.toPrecision(2)}${cut}.`;
+    `A row is a token, a column one of its ${whole[1]} numbers: purple negative, green positive, up to ±${number(largest)}${cut}.`;
 }
 
 /** One head's weights with a row framed, and the cell of a key in it. */
 function showMap(parent, /** @type {Maps} */ { rows, cols, heads, bytes }, tokens, theme, [head, row, col]) {
   const raw = fromBase64(bytes), figure = element(parent, "figure", "one"), cell = Math.max(1, Math.min(14, Math.floor(MAP / rows)));
-  const line = element(figure, "div", "vectors"), names = element(line, "div", "tokens"), box = element(line, "div", "map");
-  names.style.setProperty("--row", `${cell}px`);
-  for (const token of cell > 11 ? tokens : []) element(names, "span").textContent = token;
+  const line = element(figure, "div", "vectors"), names = element(line, "div", "tokens"), side = element(line, "div");
+  const columns = element(side, "div", "columns"), box = element(side, "div", "map");
+  line.style.setProperty("--row", `${cell}px`);
+  for (const part of cell > 11 ? [names, columns] : []) for (const token of tokens) element(part, "span").textContent = token;
   const canvas = pixels(cols, rows, theme.table, (at) => raw[head * rows * cols + at]);
   canvas.setAttribute("role", "img");
   canvas.setAttribute("aria-label", `Weights of head ${head} of ${heads}`);
