@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
-from itertools import combinations
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -134,7 +133,7 @@ FIELDS = Fields(
         LAYER,
         span=2,
         when=is_real,
-        help="Layers are counted from 0, the first",
+        help="MiniLM has 6 layers, each with 12 heads. Both are counted from 0.",
     ),
     d_model=SelectSlider(
         "d_model",
@@ -277,7 +276,11 @@ RANDOM = (
     "Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
     "has no meaning before training."
 )
-READER = "MiniLM is a small language model; [CLS] and [SEP] mark where a text starts and ends."
+READER = (
+    "MiniLM, a small trained language model, {}puts [CLS] before a text and [SEP] after it. A head often rests on these "
+    "when no word fits (Clark et al., 2019)."
+)
+APOSTROPHE = "reads “didn't” as three tokens and "
 
 ABOUT_MINILM = (
     "MiniLM is a small trained model that turns a sentence into a vector, for search. It has "
@@ -296,47 +299,28 @@ def conditions(values: Values) -> str:
     )
 
 
-def split_fact(
-    values: Values, one: heads.Split, many: heads.Split, chosen: Sequence[int], cell: Pair
-) -> str:
+def split_fact(values: Values, many: heads.Split, chosen: Sequence[int], cell: Pair) -> str:
     row, column = cell
-    words = f":primary[{plain(values.tokens[row])}]", f"“{plain(values.tokens[column])}”"
-    single = share_text(one.weights[0, row, column])
+    layer, weights = values.layer or 0, many.weights[:, row]
+    word, key = f":primary[{plain(values.tokens[row])}]", f"“{plain(values.tokens[column])}”"
     if many.heads == 1:
-        return f"One head has one map: {words[0]} gives {words[1]} **{single}**."
+        return f"One head has one map: {word} gives {key} **{share_text(weights[0, column])}**."
     highest, lowest = (
-        pick(chosen, key=lambda head: many.weights[head, row, column]) for pick in (max, min)
+        int(weights[:, column].argmax()),
+        min(chosen, key=lambda head: weights[head, column]),
     )
-    layer = values.layer or 0
-    task = f" {job(many, values.tokens, layer, highest)}" if is_real(values) else ""
-    return (
-        f"{words[0]} gives {words[1]} **{share_text(many.weights[highest, row, column])}** in {head_name(layer, highest)} "
-        f"(layer {layer}, head {highest}) and **{share_text(many.weights[lowest, row, column])}** in "
-        f"{head_name(layer, lowest)}.{task}"
+    fact = (
+        f"{word} gives {key} **{share_text(weights[highest, column])}** in {head_name(layer, highest)} "
+        f"(layer {layer}, head {highest}) and {share_text(weights[lowest, column])} in {head_name(layer, lowest)}."
     )
-
-
-def job(many: heads.Split, tokens: Sequence[str], layer: int, head: int) -> str:
-    """Which gets most of a head's weight on average: the first token, the last one, or the one before."""
-    weights = many.weights[head]
-    shares = {
-        plain(tokens[0]): weights[:, 0].mean(),
-        plain(tokens[-1]): weights[:, -1].mean(),
-        "the token before": analysis.previous_token(weights[None])[0],
-    }
-    name = max(shares, key=shares.__getitem__)
-    return f"On average {head_name(layer, head)} gives {share_text(shares[name])} of its weight to {name}."
-
-
-def chosen_note(many: heads.Split, layer: int) -> str:
-    chosen = heads.most_different(many.weights)
-    if many.overlap is None or len(chosen) == many.heads:
-        return ""
-    shares = analysis.overlap(many.weights)
-    mean = np.mean([shares[pair] for pair in combinations(chosen, 2)])
+    best, target = best_of_row(many, values.tokens, cell)
+    if target < 0:
+        return fact
+    if target == column:
+        return f"{fact} No other word gets more from it in this layer."
     return (
-        f"{', '.join(head_name(layer, head) for head in chosen)} differ most: two of them put {number(mean)} of their "
-        f"weight on the same words; any two of the {many.heads} heads, {number(many.overlap)}."
+        f"{fact} Its largest weight on another word is **{share_text(weights[best, target])}**, on "
+        f"“{plain(values.tokens[target])}” in {head_name(layer, best)}."
     )
 
 
@@ -415,11 +399,14 @@ def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> Pa
     )
 
 
-def draw_split(values: Values, one: heads.Split, many: heads.Split, chosen: Sequence[int]) -> Pair:
-    """Draw the query's row of one head and of the chosen ones, then their maps; returns the picked cell."""
+def draw_split(
+    values: Values, one: heads.Split, many: heads.Split, chosen: Sequence[int]
+) -> tuple[Pair, list[int]]:
+    """Draw a query's row of one head and of several, then maps; returns the picked cell, and the heads of the rows."""
     large = many.weights[list(chosen)]
-    cell = largest_word_cell(one.weights if values.layer is None else large, values.tokens)
-    left, right = st.columns([0.58, 0.42], gap="medium", vertical_alignment="center")
+    cell = heads.largest_word_cell(large, values.tokens)
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        left, right = st.container(width=room(480)), st.container()
     dimmed = (0, len(values.tokens) - 1) if values.dim else ()
     pin = draw(
         head_tiles(many, chosen, values),
@@ -433,14 +420,16 @@ def draw_split(values: Values, one: heads.Split, many: heads.Split, chosen: Sequ
         fact=f"{len(chosen)} of {many.heads} heads of {values.d_model // many.heads} numbers",
     )
     row, column = cell = pin or cell
+    highest = int(many.weights[:, row, column].argmax())
+    shown = sorted({*chosen, highest, best_of_row(many, values.tokens, cell)[0]})
     with left:
-        rows = np.concatenate([one.weights[:, row], large[:, row]])
+        rows = np.concatenate([one.weights[:, row], many.weights[shown, row]])
         multiples(
             [Tile(f"What “{values.tokens[row]}” attends to", "", rows, marker=-1)],
-            ["One head", *(head_name(values.layer or 0, head) for head in chosen)],
+            ["One head", *(head_name(values.layer or 0, head) for head in shown)],
             values.tokens,
             key="heads:row",
-            query=1 + int(large[:, row, column].argmax()),  # which the sentence names
+            query=1 + shown.index(highest),  # which the sentence names
             column=column,
             reads="head (row) attends to → key (column)",
             height=ROW * len(rows),
@@ -448,12 +437,23 @@ def draw_split(values: Values, one: heads.Split, many: heads.Split, chosen: Sequ
             legend=False,
         )
     with right:
-        fact(split_fact(values, one, many, chosen, cell))
-        about = READER if is_real(values) else RANDOM.format(values.seed)
-        shown = f" Of {many.heads} heads, the {len(chosen)} that differ most are shown."
-        whole = f" “One head” is the same layer, not divided: it gives {share_text(one.weights[0, row, column])}."
-        caption(about + shown * (len(chosen) < many.heads) + whole * (many.heads > 1))
-    return cell
+        fact(split_fact(values, many, chosen, cell))
+        about = RANDOM.format(values.seed)
+        if is_real(values):
+            about = READER.format(APOSTROPHE * ("didn" in values.tokens))
+        maps = f" Shown: of {many.heads} heads, the {len(chosen)} with the largest weight on another word."
+        whole = f" “One head” compares all {values.d_model} numbers in one softmax, not in {many.heads}."
+        caption(about + maps * (len(chosen) < many.heads) + whole * (many.heads > 1))
+    return cell, shown
+
+
+def best_of_row(many: heads.Split, tokens: Sequence[str], cell: Pair) -> Pair:
+    """The head and the key of the largest weight of the cell's query on another word; key −1 where it is no word."""
+    weights = heads.word_weights(many.weights, tokens)[:, cell[0]]
+    if weights.max() < 0:
+        return int(many.weights[:, cell[0], cell[1]].argmax()), -1
+    head, key = divmod(int(weights.argmax()), len(tokens))
+    return head, key
 
 
 def head_tiles(many: heads.Split, chosen: Sequence[int], values: Values) -> list[Tile]:
@@ -551,19 +551,6 @@ def trained_heads() -> None:
         f"{heads.TRAINED_WIDTH} and a linear layer, {heads.STEPS} steps on random letters, {heads.SEEDS} seeds, each "
         f"model at the best of {len(heads.RATES)} learning rates. Saved on {saved.date}, {saved.machine}.",
     )
-
-
-def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> Pair:
-    """The largest weight of any head, (H, T, T), between two different words."""
-    words = np.array(
-        [any(sign.isalnum() for sign in token) and not token.startswith("[") for token in tokens]
-    )
-    pairs = words[:, None] & words & ~np.eye(len(words), dtype=bool)
-    most = weights.max(0)
-    row, column = divmod(
-        int((np.where(pairs, most, -1.0) if pairs.any() else most).argmax()), len(tokens)
-    )
-    return row, column
 
 
 # What the page computes as Python, with MiniLM's weights or with random ones.
@@ -670,27 +657,28 @@ def show(values: Values) -> tuple[Shown, Question | None] | None:
 
 def split(values: Values) -> Shown:
     one, many = (of_layer(values, heads.split, count) for count in (1, values.heads))
-    chosen, lengths = heads.most_different(many.weights), qkv_of(values.source).lengths
-    cell = draw_split(values, one, many, chosen)
+    chosen = heads.word_heads(many.weights, values.tokens)
+    lengths = qkv_of(values.source).lengths
+    cell, shown = draw_split(values, one, many, chosen)
     row = cell[0]
     note(
         values,
         "One head and several with the same queries and keys, and the length of what each adds to a token.",
         f"""
 import numpy as np
-from core.studies.heads import most_different, split
+from core.studies.heads import split, word_heads
 
 one, many = split(qkv, 1).weights, split(qkv, {values.heads}).weights  # (H, T, T)
-chosen, lengths = most_different(many), qkv.lengths  # (H, T)
-row = np.concatenate([one[:, {row}], many[list(chosen), {row}]])  # of one token
-print("heads that differ most", chosen, "largest weight of each", many.max((1, 2)))
+chosen, lengths = word_heads(many, qkv.tokens), qkv.lengths  # (H, T)
+row = np.concatenate([one[:, {row}], many[{shown}, {row}]])  # of one token
+print("heads with the largest weights on another word", chosen, "largest weight of each", many.max((1, 2)))
 """,
         '{f"Head {head}": many[head] for head in chosen}',
         "chosen",
         {
             "one": one.weights,
             "many": many.weights,
-            "row": np.concatenate([one.weights[:, row], many.weights[list(chosen), row]]),
+            "row": np.concatenate([one.weights[:, row], many.weights[shown, row]]),
             "lengths": lengths,
         },
     )
@@ -788,7 +776,7 @@ def differences(values: Values, many: heads.Split) -> None:
             "Every row of the table is the same layer, divided into another number of heads. Entropy is in "
             f"nats (uniform weights on {words} words have {number(math.log(words))}), the distance from "
             "query to key in words. Overlap is the weight that two heads put on the same words. "
-            f"{' '.join([chosen_note(many, values.layer or 0), conditions(values), *values.notes])}"
+            f"{' '.join([conditions(values), *values.notes])}"
         )
         if many.heads > 1:
             table(
@@ -843,7 +831,7 @@ for name, cache in caches.items():
     weights = caches[0].weights[values.head]
     query, column = int(weights.max(-1).argmax()), None  # the query with the largest weight
     if is_real(values):
-        query, column = largest_word_cell(weights[None], values.tokens)
+        query, column = heads.largest_word_cell(weights[None], values.tokens)
     draw(
         tiles,
         values,
@@ -943,7 +931,7 @@ print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.diffe
     )
     cell: Pair = divmod(int(two.difference.argmax()), two.difference.shape[1])
     if is_real(values):  # [CLS] and [SEP] have most weight in MiniLM
-        cell = largest_word_cell(two.difference[None], values.tokens)
+        cell = heads.largest_word_cell(two.difference[None], values.tokens)
     tiles = [
         Tile("A₁", "map of the first query and key", two.first),
         Tile("λA₂", f"λ = {number(two.weight)} times the second map", two.weight * two.second),

@@ -10,9 +10,9 @@ import json
 import math
 import re
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -140,11 +140,25 @@ def mean_overlap(weights: np.ndarray) -> float | None:
     return float(pairs.mean()) if pairs.size else None
 
 
-def most_different(weights: np.ndarray, count: int = 3) -> tuple[int, ...]:
-    """The heads of (H, T, T) whose weights have the least in common, by the overlap of their pairs."""
-    shares = analysis.overlap(weights)
-    choices = combinations(range(len(weights)), min(count, len(weights)))
-    return min(choices, key=lambda heads: sum(shares[pair] for pair in combinations(heads, 2)))
+def word_weights(weights: np.ndarray, tokens: Sequence[str]) -> np.ndarray:
+    """The weights (H, T, T) between two different words, and −1 for all others, as of [CLS] or a full stop."""
+    words = np.array(
+        [any(sign.isalnum() for sign in token) and not token.startswith("[") for token in tokens]
+    )
+    pairs = words[:, None] & words & ~np.eye(len(words), dtype=bool)
+    return np.where(pairs, weights, -1.0)
+
+
+def word_heads(weights: np.ndarray, tokens: Sequence[str], count: int = 3) -> tuple[int, ...]:
+    """The heads of (H, T, T) with the largest weights from one word to another, in their order."""
+    largest = word_weights(weights, tokens).max((1, 2))
+    return tuple(sorted(np.argsort(-largest, kind="stable")[:count].tolist()))
+
+
+def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> tuple[int, int]:
+    """Query and key of the largest weight of any head, (H, T, T), between two different words."""
+    row, column = divmod(int(word_weights(weights, tokens).max(0).argmax()), len(tokens))
+    return row, column
 
 
 @dataclass(frozen=True, eq=False)

@@ -144,7 +144,7 @@ def test_the_difference_is_what_the_layer_uses():
 
 
 def test_the_word_pair_of_the_fact_is_two_words():
-    row, column = heads.largest_word_cell(compute.split(RANDOM, 1).weights, TOKENS)
+    row, column = compute.largest_word_cell(compute.split(RANDOM, 1).weights, TOKENS)
     assert row != column and "." not in (TOKENS[row], TOKENS[column])
 
 
@@ -170,10 +170,13 @@ def test_the_heads_with_another_task_are_named_by_their_weights():
         assert f"In {first} of the 12 heads" in sentence
 
 
-def test_the_heads_that_stand_large_are_those_with_the_least_in_common():
-    eye, even = np.eye(4, dtype=np.float32), np.full((4, 4), 0.25, np.float32)
-    assert compute.most_different(np.stack([even, even, eye, eye[::-1], even])) == (0, 2, 3)
-    assert compute.most_different(eye[None]) == (0,)
+def test_the_heads_that_stand_large_look_at_other_words():
+    weights = np.zeros((4, 6, 6), np.float32)
+    weights[0, :, 5], weights[1, 1, 2], weights[2, 3, 3], weights[3, 0, 4] = 1, 0.4, 1, 0.6
+    assert compute.word_heads(weights, TOKENS, 2) == (1, 3)  # not the full stop's, not its own
+    assert compute.word_heads(weights[:1, :1, :1], TOKENS[:1]) == (0,)
+    many = compute.split(compute.saved_qkv(3), 12)
+    assert compute.word_heads(many.weights, compute.saved_qkv(3).tokens)[0] == 1
 
 
 def test_the_square_holds_every_pair_once_each_way():
