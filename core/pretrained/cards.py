@@ -16,7 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -55,6 +55,7 @@ EXPERTS_USED = (
     "moe_topk",
     "moe_k",
 )
+code_of = cache(inspect.getsource)  # every layer of a model asks for the same
 SHOWN = ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads")
 
 
@@ -390,7 +391,7 @@ class Mixer:
         listed = getattr(self.text, "no_rope_layers", None)
         if isinstance(listed, list) and self.at < len(listed):
             return bool(listed[self.at])
-        source = inspect.getsource(type(self.module).forward)
+        source = code_of(type(self.module).forward)
         never = str(getattr(self.text, "position_embedding_type", "rope")) in ("nope", "none")
         if never or not re.search(r"apply_\w*rot|rotary_emb\(|apply_rope", source):
             return False
@@ -434,7 +435,7 @@ class Mixer:
         """Whether neighbours or halves of a head turn together, by the code of the model."""
         home = sys.modules[type(self.module).__module__]
         turn = getattr(home, "rotate_half", None) or getattr(home, "apply_rotary_emb", None)
-        source = inspect.getsource(turn) if turn else ""
+        source = code_of(turn) if turn else ""
         return "interleaved" if "::2" in source or "view_as_complex" in source else "halves"
 
     # The readings; None or an error of those above where one does not fit.
