@@ -306,21 +306,20 @@ CARDS_WIDTH, CARDS_HEIGHT, PAD = 240, 96, 5  # of a thumbnail, which is as wide 
 
 
 def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
-    """What stands under a claim's name: what is claimed while the verdicts are hidden, else sign, parts and picture."""
+    """What stands under a claim's name: what is claimed, and unless the verdicts are hidden sign, parts and picture."""
+    statement = f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>'
     if hidden or measured is None:
-        return (
-            f'<div style="font-size:14px;line-height:20px">'
-            f"{escape(claim.statement if hidden else 'Not measured yet')}</div>"
-        )
+        return statement + ("" if hidden else "<div>Not measured yet</div>")
     state, effects = measured.verdict.state, measured.verdict.effects
     sign, outcome, *_ = STATES[state]  # the sign tells the verdict without the colour
     confirmed = sum(one.outcome == "holds" for one in effects)
     parts = f"{confirmed} of {len(effects)} parts" if len(effects) > 1 else state
     return (
-        f'<div title="{escape(state)}"><span role="img" aria-label="{escape(state)}" '
+        f'{statement}<div title="{escape(state)}"><span role="img" aria-label="{escape(state)}" '
         f'style="color:{OUTCOME_COLOURS[theme][outcome]};font-weight:600">{sign}</span> '
         f'<span style="font-size:13px;color:{Ink.of(theme).quiet}">{escape(parts)}</span></div>'
         f"{thumbnail(claim.figures[0], measured, theme)}"
+        f'<div style="font-size:13px;color:{Ink.of(theme).quiet}">{escape(claim.figures[0].title)}</div>'
     )
 
 

@@ -426,7 +426,7 @@ def verdict_line(claim: Claim, judged: Verdict, seeds: int) -> str:
 def rule_lines(claim: Claim) -> list[str]:
     """When the models of a claim count as having learned, a sentence a criterion."""
     return [
-        f"The models have learned where {criterion(one)} in {100 * LEARNED_SHARE:.0f} % of the seeds of "
+        f"The models count as trained if {criterion(one)} in at least {100 * LEARNED_SHARE:.0f} % of the seeds of "
         f"{' and of '.join(one.conditions) or 'at least one condition'}."
         for one in dict.fromkeys(part.learned for part in claim.parts)
         if one is not None
@@ -434,12 +434,14 @@ def rule_lines(claim: Claim) -> list[str]:
 
 
 def criterion(learned: Learned) -> str:
-    """Such as: Accuracy on recall at least 95 %."""
+    """Such as: accuracy on recall is at least 95 %."""
     at = "" if learned.x is None else f" at {learned.x:g}"
     low, high = (
         math.isfinite(end) and written(end, learned.unit) for end in (learned.low, learned.high)
     )
-    return f"{learned.measure}{at} {' and '.join([f'at least {low}'] * bool(low) + [f'at most {high}'] * bool(high))}"
+    bounds = " and ".join([f"at least {low}"] * bool(low) + [f"at most {high}"] * bool(high))
+    first, name = learned.measure[:2], learned.measure
+    return f"{name if first.isupper() else name[0].lower() + name[1:]}{at} is {bounds}"
 
 
 def written(value: float, unit: str) -> str:
