@@ -331,6 +331,10 @@ def draw_part(part: str) -> str:
 
 
 def make() -> None:
+    st.markdown(
+        "Students see a page of the lab with your text and questions beside it. Set the page up in another tab, paste "
+        "its link here, and write the text and the questions: the link to hand out then stands below."
+    )
     title_at, count_at = st.columns([4, 1])
     title_at.text_input(
         "Title",
@@ -638,18 +642,20 @@ def parts() -> None:
 
 
 def work() -> None:
-    with st.grid(3, min_column_width=260, gap="medium"):
+    with st.grid(4, min_column_width=320, gap="medium"):
         for name in KEYS:
             lesson = decode(name)
-            with st.container(gap="xsmall"):
+            with st.container(border=True, gap="small"):
                 st.page_link(
                     step_of("lessons").page(),
                     label=plain(lesson.title),
                     icon=":material/play_arrow:",
                     query_params={"lesson": name},
-                    help=f"{step_of(lesson.page).title}: {teacher_markdown(lesson.text.partition(chr(10))[0])}",
                 )
-                st.caption(f"{len(lesson.questions)} questions")
+                st.markdown(teacher_markdown(lesson.text.partition("\n")[0]))
+                st.caption(
+                    f"{len(lesson.questions)} questions, on the page {step_of(lesson.page).title}"
+                )
     with st.popover("File and links", icon=":material/folder_open:", key=key("links")):
         lesson_of_file = uploaded_lesson("Open the file of a lesson", "open")
         st.markdown("Links of these lessons")
