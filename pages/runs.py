@@ -664,6 +664,34 @@ def _delete() -> None:
 # The list of runs: a row each, with a small curve of its validation loss; a click selects a row.
 
 
+def names(items: Sequence[RunSummary]) -> list[str]:
+    """The name of each run; of several with one name, with the settings in which they differ."""
+    settings = {
+        item.run.id: {
+            "seed": item.config.seed,
+            "d_model": item.config.model.d_model,
+            "layers": item.config.model.layers,
+            "steps": item.config.steps,
+            "learning rate": item.config.learning_rate,
+        }
+        for item in items
+        if item.config
+    }
+
+    def differing(item: RunSummary) -> str:
+        own = settings.get(item.run.id, {})
+        others = [settings.get(each.run.id, {}) for each in items if each.name == item.name]
+        return "".join(
+            f" · {name} {value:g}"
+            for name, value in own.items()
+            if any(other.get(name) != value for other in others)
+        )
+
+    labels = [item.name + differing(item) for item in items]
+    counts = (labels[at:].count(label) for at, label in enumerate(labels))  # the oldest has 1
+    return [label + f" ({n})" * (n > 1) for label, n in zip(labels, counts, strict=True)]
+
+
 def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total: int) -> None:
     ids, column = [item.run.id for item in items], st.column_config
     # Another widget for every list: it selects row numbers, which mean other runs in another list.
@@ -674,7 +702,7 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total:
 
     frame = pd.DataFrame(
         {
-            "name": [item.name for item in items],
+            "name": names(items),
             "sequence_accuracy": [
                 None if item.last is None else item.last.sequence_accuracy for item in items
             ],
