@@ -43,7 +43,6 @@ def given(text: str) -> str:
 def page() -> None:
     title("Quiz", "Eight questions about the path, with new numbers each time.")
     answer_questions()
-    details("What each stop of the path showed", recap, RECAP)
 
 
 def new_seed() -> int:
@@ -79,8 +78,8 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
             [Tile(f"Head {head}", "", each) for head, each in enumerate(weights)],
             rows,
             columns,
-            key=key("maps"),
-            reads=READS["cross"],
+            key=key(f"maps:{at}"),
+            reads=READS["cross" if question.page == "train" else "self"],
         )
     answered = at < len(answers)
     own = int(answers[at]) if answered else None
@@ -169,6 +168,7 @@ def result(drawn: tuple[Drawn, ...], answers: str) -> None:
         on_click=begin,
         args=(new_seed(), "", 0),
     )
+    details("What each stop of the path showed", recap, RECAP)
 
 
 def recap() -> None:

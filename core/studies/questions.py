@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from core.attention import Attention, AttentionConfig, Choice, attend
-from core.attention.positions.rotary import Rotary
 from core.models import ModelConfig, Shape, build_model
 from core.seeding import seeded_rng
 
@@ -310,9 +309,8 @@ def make_question(
     options = [right, *wrong]
     if len(set(options)) < len(options):
         return None
-    if maps is None:
-        rng.shuffle(options)
-    else:
+    rng.shuffle(options)
+    if right.startswith("Head"):
         options.sort()
     return Drawn(page, text, tuple(options), options.index(right), why, maps)
 
@@ -352,7 +350,8 @@ def score(rng: random.Random) -> Drawn | None:
     return make_question(
         rng,
         "one_query",
-        f"q = {listed(q)} and k = {listed(k)}. What is their score, q · k / √D?",
+        f"q = {listed(q)} and k = {listed(k)}. What is their score, "
+        "q\u00a0·\u00a0k\u00a0/\u00a0√D?",
         f"{right:.2f}",
         (f"{product:.2f}", f"{product / size:.2f}", f"{product * size**0.5:.2f}"),
         f"q · k = {product} and D = {size}, so the score is {product} / {size**0.5:g} = {right:.2f}.",
@@ -377,56 +376,55 @@ def weight(rng: random.Random) -> Drawn | None:
     )
 
 
-def projection(rng: random.Random) -> Drawn | None:
-    heads, size = rng.choice((2, 4, 8)), rng.choice((32, 64, 128))
-    layer = Attention(AttentionConfig(d_model=size, num_heads=heads))
-    every = layer.get_parameter("projection.query.weight").numel()
-    right, head = every // heads, size // heads
-    return make_question(
+def hundredths(rng: random.Random, count: int) -> list[float]:
+    """So many different weights of two decimals, none under 0.05, which sum to 1."""
+    while len({*(parts := rng.choices(range(5, 60), k=count))}) < count or sum(parts) != 100:
+        pass
+    return [part / 100 for part in parts]
+
+
+def previous(rng: random.Random) -> Drawn | None:
+    return head_question(
         rng,
         "heads",
-        f"Attention reads vectors of {size} numbers (d_model = {size}) with {heads} heads. How many parameters does W_q "
-        "have for one head, without a bias?",
-        f"{right:,}",
-        (f"{every:,}", f"{head**2:,}", f"{3 * every:,}"),
-        f"Each head has D = {size} / {heads} = {head}, and its part of W_q is {size} × {head} = {right:,}.",
+        "A row is a letter that reads, a column one that is read. Which head attends to the letter before?",
+        2,
+        "on the diagonal below the main one, the letter before",
     )
 
 
-def rotation(rng: random.Random) -> Drawn | None:
-    query, distance = rng.randint(6, 12), rng.randint(2, 5)
-    shift = rng.randint(3, 20)
-    pairs = {
-        (query + shift, query - distance + shift),
-        (query, query - distance + 1),
-        (query - distance, query),
-        (query + shift, query - distance),
-    }
-    turned = Rotary(4, 100.0, "interleaved").rotate(torch.ones(1, 1, 64, 4))[0, 0]
-    scores = {pair: float(turned[pair[0]] @ turned[pair[1]]) for pair in pairs}
-    right = (query + shift, query - distance + shift)
-    names = {pair: f"{pair[0]} and {pair[1]}" for pair in pairs}
+def shuffled(rng: random.Random) -> Drawn | None:
+    words, weights = rng.sample(WORDS[1:], 4), hundredths(rng, 4)
+    order, key = rng.sample(range(4), 4), rng.randrange(4)
+    if order.index(key) == key:
+        return None
+    scores = torch.tensor(weights).log()
+    after = dict(zip([words[at] for at in order], scores[order].softmax(-1).tolist(), strict=True))
+    right = after[words[key]]
     return make_question(
         rng,
         "positions",
-        f"Rotary positions turn q and k by their positions. The query is at {query}, the key at "
-        f"{query - distance}. At which positions do the same q and k always get the same score?",
-        names[right],
-        tuple(names[pair] for pair in sorted(pairs - {right})),
-        f"Only the distance counts: {query} − {query - distance} = {right[0]} − {right[1]} = {distance}; for "
-        f"q = k = (1, 1, 1, 1) both score {turned[query] @ turned[query - distance]:.2f} and {scores[right]:.2f}.",
+        f"Without positions, a query gives *{' '.join(words)}* the weights "
+        f"{', '.join(f'{each:.2f}' for each in weights)}. The words are shuffled to "
+        f"*{' '.join(after)}*. Which weight does the word *{words[key]}* get now?",
+        f"{right:.2f}",
+        (f"{each:.2f}" for at, each in enumerate(weights) if at != key),
+        f"A score compares two vectors, whatever their order: the weight moves with its word, so *{words[key]}* "
+        f"still gets {right:.2f}.",
     )
 
 
 def causal(rng: random.Random) -> Drawn | None:
-    scores = [*(rng.randint(0, 4) / 2 for _ in WORDS[:-1]), rng.randint(4, 6) / 2]
-    before, after = (torch.tensor(part).softmax(-1).tolist() for part in (scores, scores[:-1]))
+    *others, last = sorted(hundredths(rng, len(WORDS)))
+    before = [*rng.sample(others, len(others)), last]
+    after = torch.tensor(before[:-1]).log().softmax(-1).tolist()
     asks, key = len(WORDS) - 2, rng.randrange(len(WORDS) - 1)
     return make_question(
         rng,
         "masks",
         f"Without a mask, *{WORDS[asks]}* gives the words of *{' '.join(WORDS)}* the weights "
-        f"{', '.join(f'{each:.2f}' for each in before)}. Which does *{WORDS[key]}* get with a causal mask?",
+        f"{', '.join(f'{each:.2f}' for each in before)}. Which weight does the word *{WORDS[key]}* get with a causal "
+        "mask?",
         f"{after[key]:.2f}",
         apart(
             after[key],
@@ -445,22 +443,44 @@ def causal(rng: random.Random) -> Drawn | None:
     )
 
 
-def additions(rng: random.Random) -> Drawn | None:
-    layers = rng.randint(2, 6)
-    right = 2 * attentions_of("decoder", layers, Shape(9, 9, 8))["causal"]
+def needed(rng: random.Random) -> Drawn | None:
+    weights = [percent / 100 for percent in rng.sample(range(10, 96), 4)]
+    values = torch.tensor(rng.sample((0.2, 0.4, 0.6, 4.0), 4))  # towards the answer's logit
+    added = torch.tensor(weights) * values
+    whole, without = added.sum().sigmoid().item(), (added.sum() - added).sigmoid().tolist()
+    best, largest = int(np.argmin(without)), int(np.argmax(weights))
+    if best == largest or sorted(without)[1] - min(without) < 0.1:
+        return None
+    heads = [
+        f"Head {at}: weight {weight:.2f}, without it {share:.2f}"
+        for at, (weight, share) in enumerate(zip(weights, without, strict=True))
+    ]
     return make_question(
         rng,
         "transformer",
-        f"A decoder has {layers} layers, each with one attention and one feed-forward block. How many times is the "
-        "output of a block added to a token's vector?",
-        f"{right}",
-        (f"{layers}", f"{3 * layers}", f"{4 * layers}"),
-        f"Twice in each layer, after its attention and after its feed-forward block: 2 × {layers} = {right}. The norms "
-        "add nothing.",
+        f"Four heads read *Mary*; the answer has a probability of {whole:.2f}. Each option shows a head’s weight on "
+        "*Mary*, and the probability without the head. Which head does the answer need?",
+        heads.pop(best),
+        heads,
+        f"Without head {best} the probability falls to {without[best]:.2f}. Head {largest} has the largest weight, "
+        f"{weights[largest]:.2f}, but without it the probability is still {without[largest]:.2f}: a weight shows where a "
+        "head reads, not what the answer needs.",
     )
 
 
 def reversing(rng: random.Random) -> Drawn | None:
+    return head_question(
+        rng,
+        "train",
+        "A model writes letters in reverse order. A row is a letter that it writes. Which head finds the letter "
+        "to write?",
+        0,
+        "on the anti-diagonal, the letter that comes next in reverse",
+    )
+
+
+def head_question(rng: random.Random, page: str, text: str, ideal: int, where: str) -> Drawn | None:
+    """Four heads' maps of random letters; one attends as the ideal of that index, of reverse, same, before, even."""
     letters = tuple(rng.sample(string.ascii_lowercase, 6))
     size, noise = len(letters), np.random.default_rng(rng.randrange(2**32))
     ideals = [np.eye(size)[::-1], np.eye(size), np.eye(size, k=-1), np.zeros((size, size))]
@@ -470,19 +490,17 @@ def reversing(rng: random.Random) -> Drawn | None:
     )
     letter = torch.eye(size).double().expand(1, len(ideals), size, size)
     weights = attend(scores[None], letter, letter, scale=1.0).weights[0].numpy()
-    along = [float(head[::-1].diagonal().mean()) for head in weights]
-    best = int(np.argmax(along))
+    best, cells = order.index(ideal), ideals[ideal] > 0
     heads = [f"Head {at}" for at in range(len(weights))]
     return make_question(
         rng,
-        "train",
-        "A model writes letters in reverse order. A row is a letter that it writes. Which head finds the letter "
-        "to write?",
+        page,
+        text,
         heads.pop(best),
         tuple(heads),
-        f"Head {best} puts {along[best]:.2f} of its weight on the anti-diagonal, the letter that comes next in "
-        f"reverse; attention spread evenly over the letters would put {1 / size:.2f} there.",
-        (weights, letters[::-1], letters),
+        f"Head {best} puts {weights[best][cells].mean():.2f} of its weight {where}; attention spread evenly over the "
+        f"letters would put {1 / size:.2f} there.",
+        (weights, letters[::-1] if ideal == 0 else letters, letters),
     )
 
 
@@ -508,10 +526,10 @@ QUESTIONS: tuple[Callable[[random.Random], Drawn | None], ...] = (
     bottleneck,
     score,
     weight,
-    projection,
-    rotation,
+    previous,
+    shuffled,
     causal,
-    additions,
+    needed,
     reversing,
     stored,
 )
