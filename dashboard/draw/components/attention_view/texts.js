@@ -1,7 +1,7 @@
 // The texts around the canvas: title, legend, status, tooltip and table.
 
 /** @import { AttentionView, Cell } from "./types" */
-import { element, showLegend, showTable, showTip } from "../lib/dom.js";
+import { element, isTouch, showLegend, showTable, showTip } from "../lib/dom.js";
 import { nameStop } from "../lib/keys.js";
 import { scaleEnd } from "../lib/numbers.js";
 import { cellText, largestOf, maskedRowsText, readCell, sortedRow, tipLines } from "../lib/reading.js";
@@ -105,7 +105,7 @@ function pairText(view, { i, j }) {
 function showPins(view, status) {
   const cells = pinnedCells(view);
   element(status, "span", "mark").textContent = "pinned ";
-  const release = view.touch ? "Tap again to release" : `Esc releases${cells.length > 1 ? " all" : ""}`;
+  const release = isTouch(view) ? "Tap again to release" : `Esc releases${cells.length > 1 ? " all" : ""}`;
   element(status, "span").textContent = `${cells.map((cell) => pairText(view, cell)).join("; ")}. ${release}.`;
 }
 

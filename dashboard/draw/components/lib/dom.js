@@ -148,3 +148,6 @@ export function pixels(cols, rows, colours, indexOf) {
   ctx.putImageData(image, 0, 0);
   return canvas;
 }
+
+/** Whether a finger was the last pointer; before the first, whether the device has no other. @param {{ touch?: boolean }} view */
+export const isTouch = ({ touch }) => touch ?? matchMedia("(hover: none)").matches;

@@ -1,7 +1,7 @@
 // Draw a board: its maps, the texts around them, what follows the pointer.
 
 /** @import { Board, Cell, Tile } from "./types" */
-import { element, keepFocus, pixelRatio, showLegend } from "../lib/dom.js";
+import { element, isTouch, keepFocus, pixelRatio, showLegend } from "../lib/dom.js";
 import { nameStop } from "../lib/keys.js";
 import { scaleEnd } from "../lib/numbers.js";
 import { maskedRowsText } from "../lib/reading.js";
@@ -126,7 +126,7 @@ function showStatus(board) {
   if (!board.pin) return;
   const [i, j] = board.pin;
   element(status, "b", "mark").textContent = "pinned ";
-  const release = board.touch ? "Tap again to release." : "Esc releases.";
+  const release = isTouch(board) ? "Tap again to release." : "Esc releases.";
   element(status, "span").textContent = `${board.queries[i]} → ${board.keys[j]}. ${release}`;
 }
 

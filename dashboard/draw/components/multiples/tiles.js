@@ -12,6 +12,7 @@ export const BETWEEN = 8; // px between maps, beside the edges that the outlines
 export const EDGE = 3; // px that the row's outline stands out of a map
 const LEAST_MAP = 120; // px: below this a map of a row of four says nothing
 const HEIGHT = 420; // px a map, at most
+const SMALL = 8; // keys of a map that can be read at half a phone's width
 const WIDE = 1080; // px from which more than eight maps are six in a row
 
 /** @param {Board} board @returns {Tile} */
@@ -47,8 +48,9 @@ export function arrange(board) {
   return { across, gutter, room };
 }
 
-/** Whether one map is shown at a time, with its names. @param {Board} board */
-export const isPhone = ({ width, tiles, alone }) => tiles.length > 1 && !alone && width < Math.min(NARROW, 210 * tiles.length);
+/** Whether one map is shown at a time, with its names; four small ones stand two by two. @param {Board} board */
+export const isPhone = ({ width, tiles, alone }) => tiles.length > 1 && !alone && width < Math.min(NARROW, 210 * tiles.length)
+  && (tiles.length > 4 || tiles[0].current.cols > SMALL);
 
 /** The box of one tile; `lead` is the gutter's width where the tile has one, 0 elsewhere. @param {Board} board @param {Tile} tile */
 export function placeTile(board, tile, room, lead) {
