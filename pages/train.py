@@ -1457,18 +1457,23 @@ def page() -> None:
         if data.config is not None and not is_new(TASK):  # else the link has a set-up
             adopt(data.config)
     with st.container(key="train:board"):
-        # On a phone the run bar comes first, then the sentence, the map and the curves, then the settings, which
-        # Streamlit would put second. The sentence keeps its height, so that the map stays where it is.
+        # On a phone the run bar comes first, then the sentence, the map, the settings and the curves: all of them are
+        # in one row, which wraps. The sentence keeps its height, so that the map stays where it is.
         st.html("""<style>@media (max-width: 640px) {
 .st-key-train-board > * > [data-testid=stHorizontalBlock] {
-  > :first-child, > :first-child > [data-testid=stVerticalBlock] { display: contents }
-  > :last-child { order: 1 }
-  > :first-child > [data-testid=stVerticalBlock] > :not(:first-child) { order: 2; flex: 1 1 100% }
+  > :first-child, > :first-child > *, > :last-child, > :last-child > *, > :last-child > * > *,
+  > :last-child > * > * > * { display: contents }
+  > :first-child > * > :not(:first-child) { order: 3; flex: 1 1 100% }
+  > :last-child > * > * > * > :not(:first-child) { order: 4; flex: 1 1 100% }
 }
-.st-key-train-now > * > [data-testid=stHorizontalBlock] > :last-child {
-  &, > [data-testid=stVerticalBlock] { display: contents }
-  > [data-testid=stVerticalBlock] > :not(:first-child) { order: 1; flex: 1 1 100% }
-  > [data-testid=stVerticalBlock] > :first-child { order: -1; flex: 1 1 100%; min-height: 140px }
+:has(> .st-key-train-now), .st-key-train-now, .st-key-train-now > :first-child,
+.st-key-train-now > * > [data-testid=stHorizontalBlock] { display: contents }
+.st-key-train-now > :last-child { order: 4; flex: 1 1 100% }
+.st-key-train-now > * > [data-testid=stHorizontalBlock] {
+  > :first-child { order: 2 }
+  > :last-child, > :last-child > * { display: contents }
+  > :last-child > * > * { order: 4; flex: 1 1 100% }
+  > :last-child > * > :first-child { order: 1; min-height: 140px }
 }}</style>""")
         left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # before the controls: the browser gets the figures first
