@@ -838,26 +838,14 @@ def facts_fact(
 
 
 def project_fact(reading: Reading, config: AttentionConfig, head: int) -> Parts:
-    i, verb = reading.query, "is" if reading.queries != reading.keys else "has"
-    size, key, value = (
-        number(float(np.linalg.norm(part[min(i, len(part) - 1)])))
-        for part in (reading.q, reading.k, reading.v)
-    )
+    i, numbers = reading.query, plural(reading.q.shape[1], "number")
     if reading.queries != reading.keys:
-        end = f". It is compared with {len(reading.keys)} keys."
+        text = f" is a query of {numbers}. It is compared with {len(reading.keys)} keys."
     elif np.array_equal(reading.k[i], reading.v[i]):
-        end = f" and a key with length {key}, which is also its value."
+        text = f" has a query of {numbers}, and a key that is also its value."
     else:
-        end = (
-            f", a key with length {key} and a value with length {value}. They come from one vector x and differ, "
-            "because each has its own matrix."
-        )
-    return [
-        [reading.name, "pick"],
-        [f" {verb} a query of {plural(reading.q.shape[1], 'number')} with length ", ""],
-        [size, "strong"],
-        [end + sharing(config, head), ""],
-    ]
+        text = " has a query, a key and a value: one vector x, multiplied by three matrices."
+    return [[reading.name, "pick"], [text + sharing(config, head), ""]]
 
 
 def sharing(config: AttentionConfig, head: int) -> str:
@@ -922,13 +910,14 @@ def mask_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -
     if not hidden:
         allowed = f"all {len(reading.keys)} keys" if len(reading.keys) > 1 else "the only key"
         hint = (
-            " “Hide later words”, below, does."
+            " “Hide later words”, below, masks some."
             if config.mask.key == "none" and reading.queries == reading.keys
             else ""
         )
         return [
+            ["No key is masked here: ", ""],
             [reading.name, "pick"],
-            [f" may attend to {allowed}: nothing is hidden here.{hint}", ""],
+            [f" may attend to {allowed}.{hint}", ""],
         ]
     end = "."
     if config.has("normalizer", "softmax"):
