@@ -62,6 +62,7 @@ from dashboard.page import (
     number,
     paragraph,
     param_widget,
+    percent,
     picture as in_picture,
     plain,
     predict,
@@ -309,6 +310,7 @@ DRAW_BY_DISTANCE = CHART.format(
 
 CURVE_COUNT = 4
 HANDS, SLOWEST = 4, 8  # pairs drawn as hands; times the positions: a slower hand seems not to move
+SPEEDS, CLOCKS = ("fast", "middle", "slow"), 7  # hands and positions beside the shuffled words
 EXAMPLE = 3  # the position in the equation
 SAME = 1e-3  # of a vector's length; a map that misses by less is the map
 
@@ -361,7 +363,7 @@ def encoding(values: Values) -> Equation:
         [Curve(f"dimension {m}", list(enumerate(table[:, m].tolist()))) for m in sorted(indices)],
     )
     if values.position == "sinusoidal":
-        hands(values, HANDS)
+        hands(values, values.places, HANDS)
     fact(
         f"The vectors of neighbouring positions have a cosine of **{number(np.diagonal(similarity, 1).mean())}**, "
         f"those of the first and last of these {positions} positions {number(similarity[0, -1])}."
@@ -383,7 +385,13 @@ def distance(values: Values) -> Equation:
         "Similarity against distance",
         "Cosine of the vectors of two positions",
         "distance",
-        [Curve("mean, range", list(enumerate(mean.tolist())), np.stack([low, high], 1).tolist())],
+        [
+            Curve(
+                "mean" if variation < SAME else "mean, range",
+                list(enumerate(mean.tolist())),
+                np.stack([low, high], 1).tolist(),
+            )
+        ],
     )
     fact(
         f"The vectors of two positions {far} apart have a cosine of **{number(mean[far])}**, those of neighbours "
@@ -710,20 +718,23 @@ def both_orders(values: Values) -> None:
 def sentence(names: tuple[str, ...], row: int, effect: study.ShuffleEffect) -> str:
     if len(names) < 2:
         return "A single word has no order: type a second one."
-    without = "Without positions, both orders give the same set of outputs."
     change = float(effect.change[row])
-    with_them = f" With them, that of :primary[{plain(names[row])}] changes by **{number(change)}** of its length."
-    return without + with_them * (change >= SAME_OUTPUT)
+    with_them = (
+        f" With them, that of :primary[{plain(names[row])}] changes by **{percent(change)}**."
+    )
+    return "Without positions, shuffling changes no word's output." + with_them * (
+        change >= SAME_OUTPUT
+    )
 
 
 def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: str) -> str:
     """The words in order and shuffled, each with the change of its output without positions and with them: HTML."""
     rows: list[tuple[str, Sequence[int], np.ndarray | None]] = [
         ("In order", range(len(names)), None),
-        ("Without positions, outputs:", effect.order, effect.baseline_change),
+        ("Shuffled, without positions", effect.order, effect.baseline_change),
     ]
     if encoding != ENTRIES["none"].name:
-        rows.append((f"With {encoding}, change:", effect.order, effect.change))
+        rows.append((f"Shuffled, with {encoding}", effect.order, effect.change))
 
     basis = min(70 * len(names), 300)  # three words stand beside their label also on a phone
 
@@ -731,12 +742,8 @@ def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: s
         text = f'<span role="listitem" style="flex:1 1 0;min-width:min(84px, 16vw);max-width:280px">{escape(names[index])}'
         if change is not None:
             share = float(change[index])
-            below = "same" if share < SAME_OUTPUT else number(share)
-            text += (
-                f'<small style="display:block;font-size:14px;line-height:18px;opacity:.7">{below}</small>'
-                f'<i style="display:block;height:4px;width:{min(share, 1) * 84:.0f}px;max-width:100%;'
-                'background:currentColor;opacity:.6"></i>'
-            )
+            below = "same" if share < SAME_OUTPUT else f"{percent(share)} changed"
+            text += f'<small style="display:block;font-size:14px;line-height:18px;opacity:.7">{below}</small>'
         return f"{text}</span>"
 
     return "".join(
@@ -1050,37 +1057,39 @@ def explore() -> None:
     details("Equation, paper and code of the encoding", partial(source, values), "positions:source")
 
 
-def hands(values: Values, most: int) -> tuple[Any, tuple[measure.Pair, ...]]:
-    """Draw the fastest pairs of sine and cosine as hands of a clock; returns the table and all its pairs."""
-    count = FIELDS.read("places", idea="encoding").places
+def hands(
+    values: Values, count: int, max_pairs: int, names: tuple[str, ...] = ()
+) -> tuple[Any, list[measure.Pair]]:
+    """Draw pairs of sine and cosine, from the fastest, as hands of a clock; returns the table, and the pairs drawn."""
     table = cached(study.table_of, values.config, values.seed, count)
     pairs = measure.sinusoid_pairs(table)
     moving = [pair for pair in pairs if pair.wavelength <= SLOWEST * count]
-    drawn = sample_pairs(moving or pairs[:1], HANDS)[:most]
+    drawn = sample_pairs(moving or pairs[:1], max_pairs)
     dials(
         drawn,
         count,
         Ink.of(theme()),
         key="positions:hands",
         label=f"{len(drawn)} of {len(pairs)} pairs of sine and cosine over {count} positions",
+        names=names[: len(drawn) - 1] + names[-1:] if len(drawn) > 1 else names[:1],
     )
-    return table, pairs
+    return table, drawn
 
 
 def waves(values: Values) -> tuple[Any, Equation]:
-    st.markdown("**Sinusoidal positions are clock hands, each a pair of numbers. The fastest:**")
-    table, pairs = hands(values, 1)
-    count = len(table)
-    example = min(EXAMPLE, count - 1)
-    alone = np.cos(pairs[0].angle * (np.arange(count) - example))
-    alone[example] = -1.0
-    close = np.flatnonzero(alone >= alone.max() - 0.05)
-    twin = int(close[np.abs(close - example).argmin()])  # the nearest, which a phone shows too
-    together = number(float(measure.cosines(table)[example, twin]))
     paragraph(
-        f"This hand is nearly the same at positions {example} and {twin}: cosine **{number(float(alone[twin]))}** of 1. "
-        f"On all {len(pairs)} hands it is **{together}**."
+        "**How a vector tells a position.** Each pair of its numbers is the hand of a clock, which every position "
+        "turns further. Fast and slow hands together tell all positions apart."
     )
+    table, pairs = hands(values, CLOCKS, len(SPEEDS), SPEEDS)
+    fast = np.cos(pairs[0].angle * np.arange(1, CLOCKS))
+    twin = 1 + int(fast.argmax())  # where the fast hand is nearest to its start
+
+    def turn(pair: measure.Pair) -> str:
+        return f"**{np.degrees(np.arccos(np.cos(pair.angle * twin))):.0f}°**"
+
+    slow = f", the slow one by {turn(pairs[-1])}" if len(pairs) > 1 else ""
+    caption(f"At positions 0 and {twin} the fast hand differs by {turn(pairs[0])}{slow}.")
     return table, example_row(values, table.numpy())
 
 
@@ -1102,7 +1111,11 @@ def show(values: Values) -> Equation | None:
     else:
         draw = shuffled if values.idea == "shuffle" else PICTURES[values.item.enters][values.idea]
         parts = draw(values)
-    caption(" ".join([f"Layer and word vectors are random (seed {values.seed}).", *values.notes]))
+    change = "A change is the length of the difference, as a share of the output's length. "
+    caption(
+        change * (values.idea == "shuffle")
+        + " ".join([f"Layer and word vectors are random (seed {values.seed}).", *values.notes])
+    )
     return parts
 
 

@@ -101,17 +101,21 @@ def dials(
     key: str,
     label: str,
     before: Sequence[Pair] = (),
+    names: Sequence[str] = (),
 ) -> None:
-    """Draw a row a pair, a column a position, hands rotating counter-clockwise, those of `before` faintly."""
+    """Draw a row a pair, a column a position, hands rotating counter-clockwise, those of `before` faintly.
+
+    `names` are those of the rows, by default each pair's two dimensions.
+    """
     faint = {(pair.first, pair.second): pair.angle for pair in before}
     rows = [
         {
-            "name": f"{pair.first}, {pair.second}",
+            "name": names[at] if names else f"{pair.first}, {pair.second}",
             "angle": pair.angle,
             "circle": wavelength_text(pair.wavelength),
             "before": faint.get((pair.first, pair.second)),
         }
-        for pair in pairs
+        for at, pair in enumerate(pairs)
     ]
     data = {
         "rows": rows,

@@ -288,7 +288,7 @@ def test_opens_with_words_shuffled_then_the_equation():
     blocks = [e.proto.body if e.type == "html" else e.value for e in elements]
     first, equation = (
         next(index for index, text in enumerate(blocks) if words in text)
-        for words in ("Without positions, outputs:<", "displaystyle")
+        for words in ("Shuffled, without positions<", "displaystyle")
     )
     assert blocks[first].count(">same<") == 3, "one for each of the three words"
     assert first < equation
@@ -315,7 +315,7 @@ test_what_positions_says = page_cases(
     "positions",
     {
         "without positions": Case(
-            named("none", "shuffle"), ["words} =", "the same set of outputs"]
+            named("none", "shuffle"), ["words} =", "shuffling changes no word"]
         ),
         "an odd head": Case(
             named("rope", "encoding"),
