@@ -703,5 +703,5 @@ def take_built(
     if built:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             names = " + ".join(choice_name(axis, choice) for axis, choice in built.items())
-            st.markdown(f"Your mechanism: **{plain(names)}**", width="content")
+            st.markdown(f"From another page: **{plain(names)}**", width="content")
             st.button("Put back", key=f"{page}:put_back", type="tertiary", on_click=put_back)

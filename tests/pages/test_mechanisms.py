@@ -849,7 +849,7 @@ test_what_mechanisms_says = page_cases(
 # One mechanism: what was built on a page is what the next one opens with, until it is put back.
 
 
-BUILT, YOURS = "Your mechanism", "Your mechanism: **{}**"
+BUILT, YOURS = "From another page", "From another page: **{}**"
 TRAINED = "train:reverse:transformer"
 ATTENTION = recommended(make_task(TaskConfig.of("reverse")), "transformer").model.attention
 
@@ -984,4 +984,4 @@ def test_the_link_of_a_page_wins_over_what_was_built():
     at.query_params["mechanisms:axis"] = "Masks"
     at = at.switch_page("../pages/mechanisms.py").run()
     assert at.segmented_control(key="mechanisms:axis").value == "mask"
-    assert "Your mechanism" not in page_text(at)
+    assert BUILT not in page_text(at)
