@@ -154,11 +154,11 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         ),
         Step(
             "evidence",
-            "Evidence",
+            "Why this answer",
             ":material/fact_check:",
             "Measure what the weights do to the answer.",
             place="Why this answer",
-            section="Evidence",
+            section="Head by head",
         ),
         Step(
             "lens",

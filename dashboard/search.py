@@ -69,7 +69,7 @@ WORDS = {
     "head_roles": "previous token pattern what does a head do",
     "circuits": "OV QK circuit copying head copies a word composition induction interpretability",
     "corpus": "statistics many texts",
-    "evidence": "is attention an explanation explain importance ablation patching gradient saliency rollout remove a head",
+    "evidence": "evidence attention explanation explain importance ablation patching gradient saliency rollout remove head",
     "lens": "logit lens layer by layer prediction",
     "generate": "write text story chat next token GPT temperature sampling probability",
     "decode": "beam search greedy sampling top-k top-p",

@@ -57,6 +57,7 @@ from dashboard.page import (
     multiples,
     number,
     operations,
+    paragraph,
     percent,
     plain,
     read_linked,
@@ -154,11 +155,10 @@ def draw_controls() -> tuple[study.Conditions, st.delta_generator.DeltaGenerator
     grid = st.grid(4 + (len(devices()) > 1), min_column_width=120, vertical_alignment="bottom")
     values = FIELDS.draw("longest", "causal", "backward", "device", into=grid)
     picture = st.container()
-    with settings_panel("Kernels"):
+    with settings_panel("Kernels, and what each does"):
         picked, choices = FIELDS.draw("kernels", "window", into=HERE), list[Choice]()
         for item in map(study.ENTRIES.__getitem__, picked.kernels):
-            if any(param.key != study.TABLE for param in item.params):
-                st.markdown(f"**{item.name}**")
+            paragraph(f"**{item.name}:** {item.meaning}")
             # A table's length follows the longest text.
             choices.append(
                 Choice.of(item.key, **params_of(item, key=key("params"), exclude=(study.TABLE,)))
@@ -366,10 +366,16 @@ def fact_text(result: study.Result, kernels: list[str]) -> str:
         return ""
     point, fast = min(others, key=lambda pair: pair[0].seconds)
     first, second = kernel_name(fast.kernel), kernel_name(slow.kernel)
+    more = (
+        f" Exact attention then has {number(2**slow.flops)} times as many operations; the rest of its time moves "
+        "scores through memory."
+        if slow.kernel == "exact" and slow.time > slow.flops + 0.1
+        else ""
+    )
     return (
         f"At {point.length:,} tokens, {first} takes **{duration(point.seconds)}** and {byte_size(point.bytes)}; "
         f"{second} takes **{duration(slow.point.seconds)}** and {byte_size(slow.point.bytes)}. With twice as many "
-        f"tokens, {first} takes {number(2**fast.time)} times as long, {second} {number(2**slow.time)} times."
+        f"tokens, {first} takes {number(2**fast.time)} times as long, {second} {number(2**slow.time)} times.{more}"
     )
 
 
@@ -413,7 +419,7 @@ RACE, PROGRESS, RESULT = key("race"), key("progress"), key("result")
 def page() -> None:
     title(
         "Cost and speed",
-        "Twice as many tokens cost exact attention four times the work. Some kernels cost less.",
+        "See how the time and memory of attention grow with the text.",
     )
     take_built("efficient", adopt, axes=("kernel",))
     fragment_unless_measuring(_benchmark)
@@ -436,6 +442,7 @@ def _benchmark() -> None:
         measure()
         result = st.session_state.get(RESULT) or study.load_result()
         kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
+        caption("Solid lines are measured, dotted ones calculated. Both axes are logarithmic.")
         _figures(result, kernels)
         if sentence := fact_text(result, kernels):
             fact(sentence)

@@ -617,7 +617,8 @@ def _grid(
     st.markdown(
         "**Without each head**",
         help="One forward pass per head, in which its output is zero. The last column is the whole layer. A head that "
-        "changes nothing by itself may be one of several that do the same.",
+        "changes nothing by itself may be one of several that do the same. The numbers are changes of what is "
+        "measured: a logit or a cosine has no unit. Those below 8 % of the largest are not written.",
     )
     effect_chart(
         "evidence:grid",
@@ -1113,8 +1114,8 @@ PAPERS = r"""**‖α·v·W\_O‖** — the length of the vector that a head writ
 
 def page() -> None:
     title(
-        "Evidence",
-        "Why this answer? Press a cell to switch off its head, and read what the model answers then.",
+        "Why this answer",
+        "Press a cell to switch off its head, and read what the model answers then.",
     )
     choice = choose_model(usual=WRITES)
     if choice is not None:

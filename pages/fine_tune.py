@@ -164,7 +164,7 @@ def conditions(config: FineTuneConfig, about: dict, rows: Rows, machine: str = "
     return (
         f"{fixed * (labels and config.layers == 0)}{'; '.join(part for part in parts if part)}."
         f"{forcing * (config.task == 'pairs')} A change is not yet a reason: to test whether a head "
-        "matters, switch it off on the page Evidence."
+        "matters, switch it off on the page Why this answer."
     )
 
 

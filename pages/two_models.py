@@ -17,6 +17,7 @@ from core.pretrained.finetune import name_of
 from core.pretrained.finetune_run import config_of, result
 from core.runs.runs import LISTED, Run, list_runs
 from dashboard.inside import (
+    EMBEDDED,
     EXAMPLE_RUNS,
     KIND_HELP,
     KINDS,
@@ -268,8 +269,8 @@ SECOND = {
 FINE_TUNED = "Fine-tuned: "
 EXAMPLE = "example"
 MIN_SCALE = 0.01  # of the heads' grid: rounding alone is not drawn dark
-RELATED = {  # trained on sentences alike: the first model to compare with
-    "writer": "names",
+RELATED = {  # the first model to compare with
+    "writer": EMBEDDED.name,  # which reads all of its words
     "names": "writer",
     "induction": "only-attention",
     "only-attention": "induction",
@@ -779,7 +780,7 @@ def _grid(
 def page() -> None:
     title(
         "Two models, two texts",
-        "Compare attention head by head: change a word, take another model, or the same model untrained.",
+        "Compare every head on two texts, or in two models.",
     )
     choice = choose_model(needs=("model",), usual=WRITES)
     if choice is not None:
@@ -795,7 +796,7 @@ $$
 \mathrm{difference}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)
 $$
 
-A head that changed need not matter for the answer: the page Evidence switches heads off to test it. On the changes by
+A head that changed need not matter for the answer: the page Why this answer switches heads off to test it. On the changes by
 fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the difference between trained and random queries
 and keys [Trockman 2023](https://arxiv.org/abs/2305.09828).""",
             difference.align,
@@ -903,7 +904,7 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
             [str(one) for one in sorted({item.number for item in heads})],
             [str(one) for one in range(max(item.head for item in heads) + 1)],
             (str(head.number), str(head.head)),
-            title=f"weight moved, darkest: {number(largest)}",
+            title=f"weight moved, largest: {number(largest)}",
             tips=(("name", "head"), ("to", "compared with"), ("by", "difference")),
             has_sign=False,
             largest=max(largest, MIN_SCALE),

@@ -25,7 +25,7 @@ const TYPED = [
   ["flash attention", "Cost and speed"],
   ["What a head can do", "What a head can do", 1],
   ["long context", "Cost and speed"],
-  ["does attention explain the prediction", "Evidence"],
+  ["does attention explain the prediction", "Why this answer"],
   ["beam search", "Decode"],
   ["positional encodings", "Positions", 1],
   ["order of the words", "Positions", 1],
@@ -76,7 +76,7 @@ const TYPED = [
   ["logit", "logit", 1],
   ["residual", "residual connection", 1],
   ["dot product", "dot product", 1],
-  ["rollout", "Evidence", 1],
+  ["rollout", "Why this answer", 1],
 ];
 
 for (const [typed, title, most = 3] of TYPED) {

@@ -759,7 +759,7 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
     assert abs(sum(shares) - 1) < 0.03
     assert_case(app, Case(says=["At step 6, accuracy is 50"], never=["has moved"]))
     links: Any = app.get("page_link")
-    assert {"Pretrained models", "Evidence", "Use a model"} <= {link.label for link in links}
+    assert {"Pretrained models", "Why this answer", "Use a model"} <= {link.label for link in links}
     assert_script(app)
 
 

@@ -18,7 +18,7 @@ export const HITS = [
 ["Head roles", "Find what each head attends to.", "previous token pattern what does a head do", "head_roles", {}],
 ["What a head can do", "Read from its weights what a head can do.", "OV QK circuit copying head copies a word composition induction interpretability", "circuits", {}],
 ["Heads over a corpus", "Measure every head on hundreds of texts.", "statistics many texts", "corpus", {}],
-["Evidence", "Measure what the weights do to the answer.", "is attention an explanation explain importance ablation patching gradient saliency rollout remove a head", "evidence", {}],
+["Why this answer", "Measure what the weights do to the answer.", "evidence attention explanation explain importance ablation patching gradient saliency rollout remove head", "evidence", {}],
 ["When it decides", "Read every layer as if it were the last.", "logit lens layer by layer prediction", "lens", {}],
 ["Generate", "Watch a model say one token after another.", "write text story chat next token GPT temperature sampling probability", "generate", {}],
 ["Decode", "See what else a model could have written.", "beam search greedy sampling top-k top-p", "decode", {}],
