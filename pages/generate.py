@@ -89,9 +89,12 @@ from dashboard.ui.decoding import (
 # The settings of the search, the search of this session, and one step of it with its attention.
 
 
+OPENING = (
+    "When Mary and John went to the shop, John gave a cake to Mary. Mary"  # the writer is unsure
+)
 FIELDS = Fields(
     "generate",
-    **search_fields("Greedy", 8, 1.0, (5, 20)),
+    **search_fields("Sampling", 8, 1.0, (5, 20)),
     longest=Number(
         "New tokens at most",
         20,
@@ -414,7 +417,7 @@ def page() -> None:
         "Generate: one token after another",
         "A model writes a text. See what else it could write next, and where it looks.",
     )
-    choice = choose_model(needs=("generate",), usual=WRITES)
+    choice = choose_model(needs=("generate",), usual=WRITES, text=OPENING)
     if choice is not None and choice.pretrained is not None:
         pretrained = choice.pretrained
         try:

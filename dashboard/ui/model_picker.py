@@ -136,13 +136,14 @@ def choose_model(
     usual: ModelRef = EMBEDDED,
     has_inputs: bool = True,
     columns: Sequence[Any] | None = None,
+    text: str = "",
 ) -> ModelChoice | None:
     """Draw the picker and the inputs, and read; None after a message on why there is nothing to show.
 
     `needs` are required features, of "qkv", "head", "tokens", "generate" and "model"; models without them are refused.
     If not `at_once`, the page itself calls `read_inputs`, for instance after a picture that needs no attention maps.
     The page begins with the model `usual`. Without `has_inputs` it is on the weights of a model alone, or on inputs of
-    its own. `columns` are those of the picker and of what loading says.
+    its own, and with `text` where the model is `usual`. `columns` are those of the picker and of what loading says.
     """
     with st.container():  # which keeps its place, whatever it says of the model
         left, right = columns or st.columns([1, 2])
@@ -155,7 +156,7 @@ def choose_model(
             inputs = ModelInputs()
             if pretrained is not None and has_inputs:
                 with right:
-                    inputs = _inputs(ref, pretrained)
+                    inputs = _inputs(ref, pretrained, text if ref == usual else "")
             choice = ModelChoice(ref, inputs, pretrained)
             if at_once and has_inputs:
                 read_inputs(choice)
@@ -530,11 +531,12 @@ def downloaded_models() -> list[str]:
 
 
 TEXT, SECOND, TARGET = "inside:text", "inside:second", "inside:target"
+USUAL_TEXT = "inside:usual-text"  # with which the page opens
 GROUP, TEXTS, BACK = "inside:language", "inside:texts", "inside:back"
 OWN = "Your own…"
 
 
-def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
+def _inputs(ref: ModelRef, pretrained: Pretrained, own: str) -> ModelInputs:
     if pretrained.reads == "picture":
         return ModelInputs(
             picture=_upload_field(
@@ -558,7 +560,7 @@ def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
                 partial(model_inputs.sound, rate=rate),
             )
         )
-    state, usual = st.session_state, model_inputs.text_of(ref.name)
+    state, usual = st.session_state, own or model_inputs.text_of(ref.name)
     # A model of its own vocabulary gets that vocabulary's last text.
     language, group = state.get(GROUP), ref.name if ref.name in model_inputs.OWN_TEXTS else ""
     if language is not None and language != group:
@@ -567,6 +569,9 @@ def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
         state[TEXT] = texts.get(group) or usual
         state.pop(TARGET, None)
     state[GROUP] = group
+    if state.get(TEXT) and state[TEXT] == state.get(USUAL_TEXT) and TEXT not in st.query_params:
+        state[TEXT] = usual  # another page's text, not the user's
+    state[USUAL_TEXT] = usual
     if put_back := state.pop(BACK, None):
         state[TEXT] = put_back
     before = state.get(TEXT)
