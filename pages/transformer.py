@@ -585,7 +585,7 @@ def _model() -> None:
         step = step_of("evidence")
         st.page_link(
             step.page(),
-            label="Evidence: what does the answer need?",
+            label="Why this answer: what does it need?",
             icon=step.icon,
             query_params={"inside:model": WRITER, "inside:text": controls.text},
         )
