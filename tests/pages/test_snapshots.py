@@ -6,6 +6,7 @@ What it did stands in snapshots/PAGE.json. `make snapshots` writes these again: 
 import re
 import zlib
 from collections.abc import Iterator
+from functools import cache, partial
 from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
@@ -142,8 +143,11 @@ def states(page: str) -> Iterator[tuple[str, AppTest]]:
         yield f"link {at}", app
 
 
+without_numbers = cache(partial(NUMBER.sub, "#"))
+
+
 def differs(line: str, saved: str) -> bool:
-    if NUMBER.sub("#", line) != NUMBER.sub("#", saved):
+    if without_numbers(line) != without_numbers(saved):
         return True
     for text, other in zip(NUMBER.findall(line), NUMBER.findall(saved), strict=True):
         now, then = (float(one.replace(",", "").replace("−", "-")) for one in (text, other))
