@@ -578,7 +578,7 @@ def _draw(
 
     `alt` names no step: the browser builds a chart anew when its words change.
     """
-    usual = {
+    usual: dict[str, Any] = {
         "alt": f"{key} over training.",
         "height": 140,  # so that loss and accuracy are in one screen
         "last_x": data.required_config.steps if data.live else data.records[-1].step,

@@ -76,18 +76,14 @@ def value(rng: random.Random, param: Param):
     )
 
 
-def flash(q, k, v, *rest, **how):
-    return sdpa_flop_count(q, k, v)
-
-
-def triangular(matrix, right, *rest, **how):
-    """Solved row by row: half of the matrix meets each column."""
-    return math.prod(right) * matrix[-1]
-
-
 UNCOUNTED = {
-    torch.ops.aten.linalg_solve_triangular: triangular,  # what PyTorch's counter leaves out
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: flash,
+    # What PyTorch's counter leaves out. Solved row by row: half of the matrix meets each column.
+    torch.ops.aten.linalg_solve_triangular: lambda matrix, right, *_, **how: (
+        math.prod(right) * matrix[-1]
+    ),
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **how: (
+        sdpa_flop_count(q, k, v)
+    ),
 }
 
 

@@ -168,10 +168,6 @@ REPEAT = ModelInputs("the old king walked to the dark river . the old king walke
 OTHER = ModelInputs("the old king walked to the dark river . the old queen walked to the dark")
 
 
-def on_gpu(pretrained):
-    return replace(pretrained, model=deepcopy(pretrained.model).cuda())
-
-
 def numbers(value):
     """Every array and number in a result, in order; models and configs hold none."""
     if isinstance(value, torch.Tensor):
@@ -201,7 +197,8 @@ def results(pretrained, compute):
 
 
 def check(pretrained, compute):
-    theirs, ours = results(pretrained, compute), results(on_gpu(pretrained), compute)
+    on_gpu = replace(pretrained, model=deepcopy(pretrained.model).cuda())
+    theirs, ours = results(pretrained, compute), results(on_gpu, compute)
     assert type(ours) is type(theirs) and len(ours) == len(theirs) and len(ours)
     if isinstance(ours, str):
         assert ours == theirs

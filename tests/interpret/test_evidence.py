@@ -565,11 +565,6 @@ def bert_head(model, x):
     )
 
 
-def t5_head(model, x):
-    normed = rms_norm(x, model.decoder.final_layer_norm, model.config.layer_norm_epsilon)
-    return normed * model.config.d_model**-0.5 @ model.shared.weight.T
-
-
 BY_HAND = {
     "gpt2": lambda model, x: (
         layer_norm(x, model.transformer.ln_f, 1e-5) @ model.transformer.wte.weight.T
@@ -578,7 +573,11 @@ BY_HAND = {
         rms_norm(x, model.model.norm, model.config.rms_norm_eps) @ model.lm_head.weight.T
     ),
     "bert": bert_head,
-    "t5": t5_head,
+    "t5": lambda model, x: (
+        rms_norm(x, model.decoder.final_layer_norm, model.config.layer_norm_epsilon)
+        * model.config.d_model**-0.5
+        @ model.shared.weight.T
+    ),
 }
 
 
