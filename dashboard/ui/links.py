@@ -706,10 +706,18 @@ class Fields:
             state[key] = start  # else the value belongs to something else, or is no more on offer
         keep, also = KEEP if each.hidden else BOUND, _of(each.also, values)
         shared = {"key": key, "help": _of(each.help, values), **keep, **also}
+        if "on_change" in shared:
+            shared["on_change"] = partial(_call_back, key, shared["on_change"])
         if shared.get("bind"):  # a page may write a link of its own
             write_first_value(key, start, partial(each.text_of, values=values))
         value = each.widget(values, start, shared)
         return start if value is None else value
+
+
+def _call_back(key: str, change: Callable[..., Any], *args: Any) -> None:
+    """Answer a change, but not one that a page sent while its reader left it: its values are cleared by then."""
+    if key in st.session_state:
+        change(*args)
 
 
 def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Value:

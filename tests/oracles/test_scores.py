@@ -561,11 +561,6 @@ def by_rows(scores, mask, rule):
     return torch.stack(rows).view_as(scores)
 
 
-def scalable(own, h, z):
-    powers = torch.pow(torch.tensor(len(z), dtype=z.dtype), own.factor[h] * z)
-    return powers / powers.sum()
-
-
 def softpick(own, h, z):
     excess = z.exp() - 1
     return excess.relu() / (excess.abs().sum() + 1e-8 * z.max().detach().clamp(min=0).exp())
@@ -582,7 +577,13 @@ def stick_breaking(own, h, z):
 @each(
     ("key", "rule"),
     [
-        ("scalable_softmax", scalable),
+        (
+            "scalable_softmax",
+            lambda own, h, z: (
+                (powers := torch.pow(torch.tensor(len(z), dtype=z.dtype), own.factor[h] * z))
+                / powers.sum()
+            ),
+        ),
         ("softpick", softpick),
         ("stick_breaking", stick_breaking),
         ("taylor", lambda own, h, z: (1 + z + z**2 / 2) / (1 + z + z**2 / 2).sum()),

@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 from core.attention import Choice
 from core.tasks import TaskConfig, make_task
 from core.training import recommended
+from dashboard.ui import links
 from dashboard.ui.links import BUILT, PENDING, forget_page
 from dashboard.ui.panels import SHOW
 from tests.pages.app import (
@@ -322,3 +323,7 @@ def test_many_presses_start_what_one_starts(page):
         set_state(app, f"{page}:pressed")
         counts.append(len(list(Path(os.environ["ATTENTION_LAB_RUNS"]).rglob("run.json"))))
     assert counts[0] > 0 and counts == counts[:1] * 3
+
+
+def test_a_change_that_comes_once_its_page_is_left_is_not_answered():
+    links._call_back("train:gone:size", pytest.fail, "its values are cleared")
