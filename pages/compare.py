@@ -63,6 +63,7 @@ from dashboard.page import (
     read_linked,
     room,
     rule,
+    settings_panel,
     share_text,
     shared,
     source_of,
@@ -504,8 +505,8 @@ def tokens_panel(controls: study.Comparison) -> None:
         note_heads("compare:d_model", sizes.d_model, sizes.num_heads)
 
 
-def mechanisms_row(names: Sequence[str]) -> None:
-    """Draw the list that adds a mechanism, and a popover whose lines move, change or remove one."""
+def add_mechanism(names: Sequence[str]) -> None:
+    """Draw the list that adds a mechanism."""
     full = len(names) >= MAX_MECHANISMS
     st.selectbox(
         "Add a mechanism",
@@ -519,8 +520,6 @@ def mechanisms_row(names: Sequence[str]) -> None:
         placeholder=f"At most {MAX_MECHANISMS} mechanisms" if full else "A preset, or one choice",
         help="A published mechanism, or dot-product attention with one part changed.",
     )
-    with st.popover("Change or remove", icon=":material/tune:", width="stretch"):
-        mechanisms_panel(names)
 
 
 def mechanisms_panel(names: Sequence[str]) -> None:
@@ -790,11 +789,11 @@ def page() -> None:
         st.warning(sentence)
     with st.grid(3, min_column_width=200, vertical_alignment="bottom"):
         WIDGETS.draw("source", into=HERE, now=controls)
-        mechanisms_row(names)
+        add_mechanism(names)
     maps = _compute_maps(controls)
     measure = None
     if maps is None:
-        tokens_details(controls)
+        draw_details(controls, names)
     else:
         measure = _draw_result(controls, names, *maps)
     index = st.session_state.pop(EDITING, None)
@@ -887,7 +886,7 @@ def _draw_result(
             "compare:sources",
         )
     else:
-        tokens_details(controls)
+        draw_details(controls, names)
     return measure
 
 
@@ -906,8 +905,10 @@ def _no_map(controls: study.Comparison, errors: Mapping[str, str]) -> None:
         )
 
 
-def tokens_details(controls: study.Comparison) -> None:
-    """What the mechanisms read: below the maps, which stay in sight while it changes."""
+def draw_details(controls: study.Comparison, names: Sequence[str]) -> None:
+    """The mechanisms and what they read: below the maps, which stay in sight while these change."""
+    with settings_panel("Change or remove a mechanism", "compare:change"):
+        mechanisms_panel(names)
     details("Tokens", partial(tokens_panel, controls), "compare:tokens")
 
 
@@ -952,7 +953,7 @@ def _difference(
     with right:
         if both:
             fact(fact_text(controls, names, results, tokens, cell))
-        tokens_details(controls)
+        draw_details(controls, names)
 
 
 # The table under the fact: a row a mechanism with the marker of its map, what it measures and what it costs.

@@ -44,7 +44,7 @@ def ending(process: subprocess.Popen) -> Iterator[None]:
             process.kill()
 
 
-def wait_ready(page: Page, timeout: float = 60_000) -> None:
+def wait_ready(page: Page, timeout: float = 180_000) -> None:
     """Waits until the page is connected and its script has run to the end.
 
     The first page of a new server imports PyTorch first: on a busy machine that takes longer than half a minute.

@@ -127,9 +127,9 @@ def why(page: Page, ear: Ear) -> None:
         page.locator("[aria-label^='BLEU against step']")
     ).to_be_attached()  # what the answer opens is drawn
     wait_ready(page)
-    ear.tab_to("zwei puts 0.87 of its weight on two. zwei to two, 0.87, largest of 51")
+    ear.tab_to("fünf puts 0.998 of its weight on five. fünf to five, 0.998, largest of 25")
     ear.press("ArrowRight")
-    ear.wait_live("zwei to thousand, 0, 16th largest of 51")
+    ear.wait_live("fünf to hundred, ")
 
 
 def one_query(page: Page, ear: Ear) -> None:
@@ -162,9 +162,9 @@ def heads(page: Page, ear: Ear) -> None:
 
 def positions(page: Page, ear: Ear) -> None:
     # A position is picked on the dials.
-    dials = ear.tab_to("1 of 32 pairs of sine and cosine")
+    dials = ear.tab_to("3 of 32 pairs of sine and cosine over 7 positions")
     assert (dials.role, dials.value) == ("slider", "no position is picked")
-    assert ear.press("ArrowRight", "ArrowRight").value.startswith("position 1 · pair 0, 1: 57.3°")
+    assert ear.press("ArrowRight", "ArrowRight").value.startswith("position 1 · pair fast: 57.3°")
 
 
 def masks(page: Page, ear: Ear) -> None:

@@ -183,7 +183,7 @@ def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin(maps, page)
 
 
 def test_the_dialog_changes_a_mechanism(maps, page):
-    page.get_by_test_id("stMain").locator("summary", has_text="Mechanisms").click()
+    page.get_by_test_id("stMain").locator("summary", has_text="Change or remove").click()
     line = page.get_by_role("button", name="Dot product", exact=True)
     expect(line).to_be_visible()
     assert box_of(line)["y"] > box_of(maps)["y"] + box_of(maps)["height"], "the maps stay in sight"
