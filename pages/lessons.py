@@ -15,9 +15,11 @@ from core.files import hosted, sentence_of
 from dashboard.page import (
     BOUND,
     KEEP,
+    caption,
     csv_file,
     fragment,
     link_value,
+    paragraph,
     percent,
     plain,
     step_of,
@@ -652,8 +654,8 @@ def work() -> None:
                     icon=":material/play_arrow:",
                     query_params={"lesson": name},
                 )
-                st.markdown(teacher_markdown(lesson.text.partition("\n")[0]))
-                st.caption(
+                paragraph(teacher_markdown(lesson.text.partition("\n")[0]))
+                caption(
                     f"{len(lesson.questions)} questions, on the page {step_of(lesson.page).title}"
                 )
     with st.popover("File and links", icon=":material/folder_open:", key=key("links")):

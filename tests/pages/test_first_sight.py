@@ -75,6 +75,7 @@ SHARED_LABELS = {
     "Seed": "the number that fixes all random choices",
     "Sentence": "the words that the layer reads",
     "Task": "what a model learns",
+    "Temperature": "how flat a softmax is",
     "Training step": "a step of a run",
     "Weights": "where the parameters come from",
     "d_model": "how many numbers the vector of each token has",
