@@ -863,7 +863,7 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
     if path == "target":
         about += (
             f" The vector of “{block.tokens[-1]}” goes up from here; what it is at the end says which of "
-            f"{stream.choices:,} tokens comes next."
+            f"{stream.choices:,} tokens comes next. Positions enter in attention, by RoPE."
         )
     elif name == "around_causal" and here:
         about += (
