@@ -1,6 +1,7 @@
 """Runs: everything that was trained here, to find, name, fork, compare, take away and bring in."""
 
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -666,30 +667,33 @@ def _delete() -> None:
 
 def names(items: Sequence[RunSummary]) -> list[str]:
     """The name of each run; of several with one name, with the settings in which they differ."""
-    settings = {
-        item.run.id: {
-            "seed": item.config.seed,
-            "d_model": item.config.model.d_model,
-            "layers": item.config.model.layers,
-            "steps": item.config.steps,
-            "learning rate": item.config.learning_rate,
-        }
-        for item in items
-        if item.config
-    }
+    settings = [settings_of(item) for item in items]
+    values: dict[tuple[str, str], set[float | None]] = defaultdict(set)  # by name and setting
+    for item, own in zip(items, settings, strict=True):
+        for key in SETTINGS:
+            values[item.name, key].add(own.get(key))
+    labels = [
+        item.name
+        + "".join(f" · {key} {own[key]:g}" for key in own if len(values[item.name, key]) > 1)
+        for item, own in zip(items, settings, strict=True)
+    ]
+    counts, numbered = Counter[str](), list[str]()
+    for label in reversed(labels):  # the oldest has no number
+        counts[label] += 1
+        numbered.append(label + f" ({counts[label]})" * (counts[label] > 1))
+    return numbered[::-1]
 
-    def differing(item: RunSummary) -> str:
-        own = settings.get(item.run.id, {})
-        others = [settings.get(each.run.id, {}) for each in items if each.name == item.name]
-        return "".join(
-            f" · {name} {value:g}"
-            for name, value in own.items()
-            if any(other.get(name) != value for other in others)
-        )
 
-    labels = [item.name + differing(item) for item in items]
-    counts = (labels[at:].count(label) for at, label in enumerate(labels))  # the oldest has 1
-    return [label + f" ({n})" * (n > 1) for label, n in zip(labels, counts, strict=True)]
+SETTINGS = ("seed", "d_model", "layers", "steps", "learning rate")
+
+
+def settings_of(item: RunSummary) -> dict[str, float]:
+    """The settings that a name may say; none of a run without a config."""
+    if not (config := item.config):
+        return {}
+    model = config.model
+    sizes = config.seed, model.d_model, model.layers, config.steps, config.learning_rate
+    return dict(zip(SETTINGS, sizes, strict=True))
 
 
 def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total: int) -> None:
