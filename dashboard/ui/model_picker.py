@@ -65,9 +65,7 @@ from dashboard.server.jobs import LimitReached, admit_upload
 from dashboard.server.visitors import MB, at_most, is_local, me
 from dashboard.ui.links import CURRENT
 from dashboard.ui.models import (
-    ABOUT,
     EMBEDDED,
-    SAYS,
     SUGGESTED,
     WRITES,
     HeadRoles,
@@ -82,6 +80,8 @@ from dashboard.ui.models import (
     is_open,
     load_model,
     local_models,
+    model_label,
+    name_in,
     parse_model,
     reading_of,
     refuse_model,
@@ -103,8 +103,8 @@ MODEL, IS_PICKED = (
     "inside:picked",
 )  # the picker's key; whether a user or a link set it
 USUAL, BEFORE = "inside:usual", "inside:before"  # the page's own model; the name before the last
-# A page and the name that it could not open; the last name that opened, "" if nobody picked it
-FAILED, OPENED = "inside:failed", "inside:opened"
+# A page and the name that it could not open; the last name that loaded, "" if nobody picked it
+FAILED, LOADED = "inside:failed", "inside:loaded"
 TYPED, LOOKUP = "inside:typed", "inside:looked"
 FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
 OTHER = "Another model…"
@@ -187,8 +187,8 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
     page, failed = state.get(FAILED, (None, ""))
     if page != state.get(CURRENT) and failed == state.get(MODEL) and MODEL not in st.query_params:
         # what another page could not open gives way
-        state[MODEL] = state.get(OPENED) or usual.name
-        state[IS_PICKED] = bool(state.get(OPENED))
+        state[MODEL] = state.get(LOADED) or usual.name
+        state[IS_PICKED] = bool(state.get(LOADED))
     state[IS_PICKED] = state.get(IS_PICKED, False) or MODEL in st.query_params
     if not state[IS_PICKED] and state.get(MODEL) and state[MODEL] == state.get(USUAL):
         state[MODEL] = usual.name  # another page's default, not the user's choice
@@ -218,15 +218,6 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
     if name not in panels:
         describe(model=name.rstrip("/").rpartition("/")[2])
     return name
-
-
-def model_label(name: str) -> str:
-    """A model's name with what it does, as the list shows it and links hold it."""
-    return f"{name}{SAYS}{ABOUT[name]}" if name in ABOUT else name
-
-
-def name_in(label: str) -> str:
-    return label.partition(SAYS)[0]
 
 
 def select_model(name: str) -> None:
@@ -269,7 +260,7 @@ def _open(
         place.empty()
     state = st.session_state
     state.pop(FAILED, None)
-    state[OPENED] = name if state.get(IS_PICKED) else ""
+    state[LOADED] = name if state.get(IS_PICKED) else ""
     if not (missing := missing_feature(pretrained, needs)):
         return ref, pretrained
     # What the model lacks, and up to three models that have it.

@@ -146,11 +146,20 @@ def local_models() -> tuple[ModelRef, ...]:
     return (EMBEDDED, *(ModelRef("lab", name) for name in lab_models()))
 
 
+def model_label(name: str) -> str:
+    """A model's name with what it does, as the list shows it and links hold it."""
+    return f"{name}{SAYS}{ABOUT[name]}" if name in ABOUT else name
+
+
+def name_in(label: str) -> str:
+    return label.partition(SAYS)[0]
+
+
 def parse_model(text: str) -> ModelRef:
     """The model that a typed name or a link refers to; PretrainedError when it is none."""
     text = text.strip()
     for ref in local_models():
-        if text.partition(SAYS)[0] == ref.name:
+        if name_in(text) == ref.name:
             return ref
     if UPLOAD_NAME.fullmatch(text):
         return ModelRef("array", text)
