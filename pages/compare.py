@@ -848,10 +848,12 @@ def _draw_result(
     }
     measure = None
     errors = {name: each.error for name, each in zip(names, results, strict=True) if each.error}
-    room_of_maps, rest = st.container(), None
-    if errors and tiles:
-        room_of_maps, rest = st.columns([len(tiles), 1], gap="medium")
-    with rest or st.container():
+    room_of_maps, rest = (
+        st.columns([len(tiles), 1], gap="medium")
+        if errors and tiles
+        else (st.container(), st.container())
+    )
+    with rest:
         _no_map(controls, errors)
     if tiles:
         # The maps under one crosshair; its pinned cell, else the default one

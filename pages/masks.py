@@ -508,8 +508,10 @@ def maps(
     query, column = pressed or (query, int(effect.after[query].argmax()))
     name, note = choice_name("mask", mask), rule_of(mask)
     # Of more tokens the cells of a board in a column are too small to click; from 600 px on the maps keep their names.
-    beside = len(effect.names) <= 24
-    left, right = st.columns([1, 1.89], gap="small") if beside else (st.container(), st.container())
+    in_columns = len(effect.names) <= 24
+    left, right = (
+        st.columns([1, 1.89], gap="small") if in_columns else (st.container(), st.container())
+    )
     with left:
         page_views.mask_board(
             effect.allowed,

@@ -612,8 +612,10 @@ def page() -> None:
         if pair is None:
             try_this("why", moves(saved.learned))
         chart, values = controls(pair if live else None, pair is None)
+        metric = "bleu" if chart == "bleu" else "sequence_accuracy"
         with place:
-            poll(data, partial(_results, shown or chart != "two", chart), live, "why:results")
+            visible = shown or chart != "two"
+            poll(data, partial(_results, visible, chart, metric), live, "why:results")
         limits_line()
         for message in filter(None, (trouble, pop_flash(PAGE))):
             st.warning(message)
@@ -629,7 +631,7 @@ def page() -> None:
     with right:
         poll(
             data,
-            partial(_map, "bleu" if chart == "bleu" else "sequence_accuracy"),
+            partial(_map, metric),
             live,
             "why:figures",
         )
@@ -641,8 +643,8 @@ def page() -> None:
     details("Papers, equations and the code of the model", _sources, "why:sources")
 
 
-def _results(shown: bool, chart: str, live: Comparison) -> None:
-    data, metric = live.shown, "bleu" if chart == "bleu" else "sequence_accuracy"
+def _results(shown: bool, chart: str, metric: str, live: Comparison) -> None:
+    data = live.shown
     visible = {
         label
         for model, label in names(data.learned).items()
