@@ -183,14 +183,16 @@ def sample(count: int, seed: int) -> list[Mutant]:
     lines: dict[tuple[str, int], list[Mutant]] = {}
     for path in sorted((ROOT / "core").rglob("*.py")):
         for mutant in mutants(path):
-            if (mutant.path, mutant.line, mutant.after) not in EQUIVALENT and mutant.is_valid:
+            if (mutant.path, mutant.line, mutant.after) not in EQUIVALENT:
                 lines.setdefault((mutant.path, mutant.start[0]), []).append(mutant)
     choose = random.Random(seed)
     chosen: list[Mutant] = []
     for line in choose.sample(sorted(lines), len(lines)):
         mutant = choose.choice(lines[line])
-        if len(chosen) < count and not any(map(mutant.overlaps, chosen)):
+        if mutant.is_valid and not any(map(mutant.overlaps, chosen)):
             chosen.append(mutant)
+        if len(chosen) == count:
+            break
     return chosen
 
 
