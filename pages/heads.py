@@ -62,11 +62,13 @@ from dashboard.page import (
     read_start,
     room,
     seed_marks,
+    settle_pin,
     share_text,
     shared as shared_result,
     shown_errors,
     source_of,
     source_panel,
+    stores,
     table,
     theme,
     title,
@@ -133,7 +135,7 @@ FIELDS = Fields(
         LAYER,
         span=2,
         when=is_real,
-        help="MiniLM has 6 layers, each with 12 heads. Both are counted from 0.",
+        help="MiniLM has 6 layers, each with 12 heads. Both count from 0.",
     ),
     d_model=SelectSlider(
         "d_model",
@@ -276,12 +278,7 @@ RANDOM = (
     "Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
     "has no meaning before training."
 )
-READER = (
-    "MiniLM, a small trained language model, {}puts [CLS] before a text and [SEP] after it. A head often rests on these "
-    "when no word fits (Clark et al., 2019)."
-)
-APOSTROPHE = "reads “didn't” as three tokens and "
-
+READER = "MiniLM, a small trained model, puts [CLS] before a text and [SEP] after it."
 ABOUT_MINILM = (
     "MiniLM is a small trained model that turns a sentence into a vector, for search. It has "
     f"{heads.MINILM_LAYERS} layers: each is one attention with {heads.MINILM_HEADS} heads and a feed-forward network, "
@@ -299,46 +296,35 @@ def conditions(values: Values) -> str:
     )
 
 
-def split_fact(values: Values, many: heads.Split, chosen: Sequence[int], cell: Pair) -> str:
-    row, column = cell
-    layer, weights = values.layer or 0, many.weights[:, row]
-    word, key = f":primary[{plain(values.tokens[row])}]", f"“{plain(values.tokens[column])}”"
-    if many.heads == 1:
-        return f"One head has one map: {word} gives {key} **{share_text(weights[0, column])}**."
-    highest, lowest = (
-        int(weights[:, column].argmax()),
-        min(chosen, key=lambda head: weights[head, column]),
-    )
-    fact = (
-        f"{word} gives {key} **{share_text(weights[highest, column])}** in {head_name(layer, highest)} "
-        f"(layer {layer}, head {highest}) and {share_text(weights[lowest, column])} in {head_name(layer, lowest)}."
-    )
-    best, target = best_of_row(many, values.tokens, cell)
-    if target < 0:
-        return fact
-    if target == column:
-        return f"{fact} No other word gets more from it in this layer."
-    return (
-        f"{fact} Its largest weight on another word is **{share_text(weights[best, target])}**, on "
-        f"“{plain(values.tokens[target])}” in {head_name(layer, best)}."
-    )
+def split_fact(
+    values: Values, weights: np.ndarray, shown: Sequence[Pair], row: int, one_key: bool
+) -> str:
+    """What a word gives most to in each head (H, T, T) of `shown`, (head, key), or what it gives the `one_key` there."""
+    word, tokens = f":primary[{plain(values.tokens[row])}]", values.tokens
+    shares = [
+        (
+            head_name(values.layer or 0, head),
+            plain(tokens[key]),
+            share_text(weights[head, row, key]),
+        )
+        for head, key in shown
+    ]
+    if one_key:
+        each = ", ".join(f"**{share}** in {name}" for name, _, share in shares)
+        return f"{word} gives “{shares[0][1]}” {each}."
+    each = ", ".join(f"“{key}” in {name} (**{share}**)" for name, key, share in shares)
+    return f"Of the other words, {word} gives most to {each}."
 
 
-def jobs(many: heads.Split, tokens: Sequence[str], layer: int) -> str:
-    """What MiniLM and a layer are, the column that most heads attend to, and the head that reads the token before."""
+def jobs(many: heads.Split, tokens: Sequence[str]) -> str:
+    """What MiniLM and a layer are, and the column that most heads attend to."""
     first = many.weights.mean(1).argmax(1) == 0
     share = share_text(many.weights[first, :, 0].mean()) if first.any() else "0"
-    sentences = [
-        f"The first column is {tokens[0]}, a token that MiniLM puts before every text. In "
-        f"{int(first.sum())} of the {many.heads} heads it gets the largest share of any token, mean of all "
-        f"rows ({share} on average in these heads): a head often attends to it when no word fits."
-    ]
-    before = analysis.previous_token(many.weights)
-    if before.max() > 0.5:
-        sentences.append(
-            f"{head_name(layer, int(before.argmax()))} attends to the token before ({number(before.max())})."
-        )
-    return " ".join([ABOUT_MINILM, *sentences])
+    return (
+        f"{ABOUT_MINILM} In {int(first.sum())} of the {many.heads} heads the first column, {tokens[0]}, gets the "
+        f"largest share of any token, mean of all rows ({share} on average in these heads): a head often attends to "
+        "it when no word fits (Clark et al., 2019)."
+    )
 
 
 def shared_fact(values: Values, caches: Sequence[heads.CacheSize]) -> str:
@@ -378,115 +364,99 @@ def _optional(value: float | None) -> str:
 
 
 SMALL, LARGE = 260, 420  # pixels of a map: of one of many heads, and of three maps in a row
-ROW = 24  # pixels of a row of weights
+ROW = 40  # pixels of a row of weights, at most
 CELL = 28  # pixels, which two digits fill at the smallest size
+LINK = "heads:maps"  # the maps share a crosshair and a pin
 
 
-def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> Pair | None:
-    return write_linked(
-        "heads",
-        "heads:pin",
-        multiples(
-            tiles,
-            values.tokens,
-            key=f"heads:{name}",
-            link="heads:maps",
-            pin=read_linked(
-                "heads", "heads:pin", (len(values.tokens), len(values.tokens)), values.tokens
-            ),
-            **options,
-        ),
-    )
+def pinned_cell(values: Values, name: str) -> Pair | None:
+    size, key = len(values.tokens), f"heads:{name}"
+    pin = read_linked("heads", "heads:pin", (size, size), values.tokens)
+    return settle_pin(stores(key, LINK)[1], key, pin, (size, size))
 
 
-def draw_split(
-    values: Values, one: heads.Split, many: heads.Split, chosen: Sequence[int]
-) -> tuple[Pair, list[int]]:
-    """Draw a query's row of one head and of several, then maps; returns the picked cell, and the heads of the rows."""
-    large = many.weights[list(chosen)]
-    cell = heads.largest_word_cell(large, values.tokens)
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        left, right = st.container(width=room(480)), st.container()
-    dimmed = (0, len(values.tokens) - 1) if values.dim else ()
-    pin = draw(
-        head_tiles(many, chosen, values),
+def draw(
+    tiles: Sequence[Tile], values: Values, name: str, pin: Pair | None, **options: Any
+) -> Pair | None:
+    pin = multiples(tiles, values.tokens, key=f"heads:{name}", link=LINK, pin=pin, **options)
+    return write_linked("heads", "heads:pin", pin)
+
+
+def draw_split(values: Values, many: heads.Split, chosen: list[int]) -> Pair:
+    """Draw what a word attends to in the `chosen` heads, then their maps; returns the picked cell."""
+    pin = pinned_cell(values, "chosen")
+    row, column = cell = pin or heads.largest_word_cell(many.weights[chosen], values.tokens)
+    one_key = pin is not None or row == column  # without another word the cell is of its own
+    key = column if one_key else None
+    shown = heads.word_targets(many.weights, values.tokens, chosen, row, key)
+    first = chosen.index(shown[0][0])  # which the sentence names first
+    left, right = st.columns([0.56, 0.44], gap="medium", vertical_alignment="center")
+    options: dict[str, Any] = {"dimmed": (0, len(values.tokens) - 1) if values.dim else ()}
+    draw(
+        head_tiles(many, chosen, values, noted=True),
         values,
         "chosen",
+        pin,
         query=cell[0],
         column=cell[1],
         height=LARGE,
-        first=int(large[:, cell[0], cell[1]].argmax()),  # which the sentence names
-        dimmed=dimmed,
+        first=first,
         fact=f"{len(chosen)} of {many.heads} heads of {values.d_model // many.heads} numbers",
+        **options,
     )
-    row, column = cell = pin or cell
-    highest = int(many.weights[:, row, column].argmax())
-    shown = sorted({*chosen, highest, best_of_row(many, values.tokens, cell)[0]})
     with left:
-        rows = np.concatenate([one.weights[:, row], many.weights[shown, row]])
         multiples(
-            [Tile(f"What “{values.tokens[row]}” attends to", "", rows, marker=-1)],
-            ["One head", *(head_name(values.layer or 0, head) for head in shown)],
+            [
+                Tile(
+                    f"What “{values.tokens[row]}” attends to",
+                    "",
+                    many.weights[chosen, row],
+                    marker=-1,
+                )
+            ],
+            [head_name(values.layer or 0, head) for head in chosen],
             values.tokens,
             key="heads:row",
-            query=1 + shown.index(highest),  # which the sentence names
-            column=column,
+            query=first,
+            column=shown[0][1],
             reads="head (row) attends to → key (column)",
-            height=ROW * len(rows),
-            dimmed=dimmed,
-            legend=False,
-        )
-    with right:
-        fact(split_fact(values, many, chosen, cell))
-        about = RANDOM.format(values.seed)
-        if is_real(values):
-            about = READER.format(APOSTROPHE * ("didn" in values.tokens))
-        maps = f" Shown: of {many.heads} heads, the {len(chosen)} with the largest weight on another word."
-        whole = f" “One head” compares all {values.d_model} numbers in one softmax, not in {many.heads}."
-        caption(about + maps * (len(chosen) < many.heads) + whole * (many.heads > 1))
-    return cell, shown
-
-
-def best_of_row(many: heads.Split, tokens: Sequence[str], cell: Pair) -> Pair:
-    """The head and the key of the largest weight of the cell's query on another word; key −1 where it is no word."""
-    weights = heads.word_weights(many.weights, tokens)[:, cell[0]]
-    if weights.max() < 0:
-        return int(many.weights[:, cell[0], cell[1]].argmax()), -1
-    head, key = divmod(int(weights.argmax()), len(tokens))
-    return head, key
-
-
-def head_tiles(many: heads.Split, chosen: Sequence[int], values: Values) -> list[Tile]:
-    marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
-    return [
-        Tile(
-            head_name(values.layer or 0, head),
-            "",
-            many.weights[head],
-            marker=head if marked else -1,
-        )
-        for head in chosen
-    ]
-
-
-def all_heads(values: Values, one: heads.Split, many: heads.Split, cell: Pair) -> None:
-    options: dict[str, Any] = {"query": cell[0], "column": cell[1], "height": SMALL}
-    left, right = st.columns([1, 3], gap="small")
-    with left:
-        draw(
-            [Tile("One head", "", one.weights[0], marker=len(MARKS) - 1)],
-            values,
-            "one",
-            reads="query → key",
+            height=ROW * len(chosen),
             legend=False,
             **options,
         )
     with right:
-        draw(head_tiles(many, range(many.heads), values), values, "many", **options)
+        fact(split_fact(values, many.weights, shown, row, one_key))
+        of = f" Shown: the {len(chosen)} of {many.heads} heads with the largest weight on another word."
+        about = READER if is_real(values) else RANDOM.format(values.seed)
+        caption(f"Layers and heads count from 0.{of * (len(chosen) < many.heads)} {about}")
+    return cell
+
+
+def head_tiles(
+    many: heads.Split, chosen: Sequence[int], values: Values, noted: bool = False
+) -> list[Tile]:
+    """The maps of the heads, each `noted` with what its rows attend to most, and its largest weight between words."""
+    marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
+    tiles = []
+    for head in chosen:
+        weights, note = many.weights[head], ""
+        if noted:
+            target, share = heads.main_target(weights, values.tokens)
+            row, column = cell = heads.largest_word_cell(weights[None], values.tokens)
+            note = (
+                f"{values.tokens[row]} → {values.tokens[column]} {share_text(weights[cell])}; "
+                f"{target} {share_text(share)} on average"
+            )
+        name = head_name(values.layer or 0, head)
+        tiles.append(Tile(name, note, weights, marker=head if marked else -1))
+    return tiles
+
+
+def all_heads(values: Values, many: heads.Split, row: int, column: int) -> None:
+    tiles, pin = head_tiles(many, range(many.heads), values), pinned_cell(values, "many")
+    draw(tiles, values, "many", pin, query=row, column=column, height=SMALL)
     if is_real(values):
-        caption(
-            f"{jobs(many, values.tokens, values.layer)} MiniLM was trained with {many.heads} heads, not with one."
-        )
+        caption(jobs(many, values.tokens))
 
 
 def trained_heads() -> None:
@@ -659,28 +629,21 @@ def split(values: Values) -> Shown:
     one, many = (of_layer(values, heads.split, count) for count in (1, values.heads))
     chosen = heads.word_heads(many.weights, values.tokens)
     lengths = qkv_of(values.source).lengths
-    cell, shown = draw_split(values, one, many, chosen)
-    row = cell[0]
+    row, column = draw_split(values, many, chosen)
     note(
         values,
-        "One head and several with the same queries and keys, and the length of what each adds to a token.",
+        "Several heads, and the length of what each adds to a token.",
         f"""
-import numpy as np
 from core.studies.heads import split, word_heads
 
-one, many = split(qkv, 1).weights, split(qkv, {values.heads}).weights  # (H, T, T)
-chosen, lengths = word_heads(many, qkv.tokens), qkv.lengths  # (H, T)
-row = np.concatenate([one[:, {row}], many[{shown}, {row}]])  # of one token
+many, lengths = split(qkv, {values.heads}).weights, qkv.lengths  # (H, T, T), (H, T)
+chosen = list(word_heads(many, qkv.tokens))
+row = many[chosen, {row}]  # of one token
 print("heads with the largest weights on another word", chosen, "largest weight of each", many.max((1, 2)))
 """,
         '{f"Head {head}": many[head] for head in chosen}',
         "chosen",
-        {
-            "one": one.weights,
-            "many": many.weights,
-            "row": np.concatenate([one.weights[:, row], many.weights[shown, row]]),
-            "lengths": lengths,
-        },
+        {"many": many.weights, "row": many.weights[chosen, row], "lengths": lengths},
     )
     counts = one.parameters, many.parameters
     same = (
@@ -721,8 +684,10 @@ print("heads with the largest weights on another word", chosen, "largest weight 
         else f"The one head makes the whole new vector of “{plain(token)}”: its part has length {number(lengths[0])}."
     )
     if many.heads > 1:
-        details(f"All {many.heads} heads", partial(all_heads, values, one, many, cell), "heads:all")
-    details("One head against four, trained", trained_heads, "heads:trained")
+        details(
+            f"All {many.heads} heads", partial(all_heads, values, many, row, column), "heads:all"
+        )
+    details("One head against four, trained alike", trained_heads, "heads:trained")
     details(
         "How the heads differ, in numbers", partial(differences, values, many), "heads:differences"
     )
@@ -836,6 +801,7 @@ for name, cache in caches.items():
         tiles,
         values,
         "shared",
+        pinned_cell(values, "shared"),
         height=SMALL,
         query=query,
         column=column,
@@ -941,6 +907,7 @@ print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.diffe
         tiles,
         values,
         "subtract",
+        pinned_cell(values, "subtract"),
         first=len(tiles) - 1,
         height=LARGE,
         query=cell[0],
@@ -1031,7 +998,7 @@ MOVES = {
     "split": Move(
         "One head or many",
         {"heads:idea": "split"},
-        "The same numbers are shown as one head and as several heads.",
+        "Each head has a map of its own.",
     ),
     "shared": Move(
         "Later: share keys and values",

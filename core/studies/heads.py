@@ -149,16 +149,39 @@ def word_weights(weights: np.ndarray, tokens: Sequence[str]) -> np.ndarray:
     return np.where(pairs, weights, -1.0)
 
 
-def word_heads(weights: np.ndarray, tokens: Sequence[str], count: int = 3) -> tuple[int, ...]:
+def word_heads(weights: np.ndarray, tokens: Sequence[str], count: int = 3) -> list[int]:
     """The heads of (H, T, T) with the largest weights from one word to another, in their order."""
     largest = word_weights(weights, tokens).max((1, 2))
-    return tuple(sorted(np.argsort(-largest, kind="stable")[:count].tolist()))
+    return sorted(np.argsort(-largest, kind="stable")[:count].tolist())
 
 
 def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> tuple[int, int]:
     """Query and key of the largest weight of any head, (H, T, T), between two different words."""
     row, column = divmod(int(word_weights(weights, tokens).max(0).argmax()), len(tokens))
     return row, column
+
+
+def word_targets(
+    weights: np.ndarray, tokens: Sequence[str], heads: Sequence[int], row: int, key: int | None
+) -> list[tuple[int, int]]:
+    """Each of the heads with the key that a query gives most to, the largest weight first; the one `key` if given.
+
+    (H, T, T) weights; only other words count, unless the query is no word.
+    """
+    words = word_weights(weights, tokens)[:, row]
+    targets = [(head, int(words[head].argmax()) if key is None else key) for head in heads]
+    return sorted(targets, key=lambda target: -weights[target[0], row, target[1]])
+
+
+def main_target(weights: np.ndarray, tokens: Sequence[str]) -> tuple[str, float]:
+    """What the rows of a map (T, T) attend to most, and its mean weight: one token, the one before, or the one after."""
+    shares = [
+        *zip(tokens, weights.mean(0), strict=True),
+        ("the token before", analysis.previous_token(weights[None])[0]),
+        ("the token after", analysis.previous_token(weights.T[None])[0]),
+    ]
+    name, share = max(shares, key=lambda each: each[1])
+    return name, float(share)
 
 
 @dataclass(frozen=True, eq=False)

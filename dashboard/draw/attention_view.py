@@ -721,7 +721,7 @@ def multiples(
     link: str | None = None,
     absent: str | None = None,
     legend: bool = True,
-    first: int = 0,
+    first: int | None = None,
     frames: Frames | None = None,
     alone: bool = False,
     dimmed: Sequence[int] = (),
@@ -735,8 +735,8 @@ def multiples(
     cell, in pixels.
     ``absent`` says what a row is that may attend to nothing, where that means something else than being masked.
     ``legend=False`` leaves out the scale, where maps on the same scale are beside these.
-    ``first`` is the map that a phone, which has room for one, shows first. ``frames`` are the maps at each value of a
-    slider or list, drawn as it changes. ``alone`` draws the difference without the two maps.
+    ``first`` is the map that the page's sentence names first, its own name in the accent. ``frames`` are the maps at
+    each value of a slider or list, drawn as it changes. ``alone`` draws the difference without the two maps.
     ``dimmed`` are keys whose columns are drawn faintly.
     Calls with the same ``link`` share one pin. ValueError when a map does not fit the tokens, or there is none.
     """

@@ -24,9 +24,7 @@ test_what_it_says = page_cases(
         "eight heads": Case(
             RANDOM_LAYER, ["or with 8 heads"], do=[("select_slider", "heads:False:64", 8)]
         ),
-        "one head": Case(
-            RANDOM_LAYER, ["One head has one map"], do=[("select_slider", "heads:False:64", 1)]
-        ),
+        "one head": Case(RANDOM_LAYER, ["in L0·H0 ("], do=[("select_slider", "heads:False:64", 1)]),
         "a short cache": Case(
             SHARED,
             ["For 1,024 tokens multi-head attention caches", "524\u00a0kB"],
@@ -153,24 +151,23 @@ def test_the_parts_of_the_heads_add_up_to_the_layers_output():
     )
 
 
-def test_the_heads_with_another_task_are_named_by_their_weights():
-    for layer, named in (
-        (0, "L0·H2 attends to the token before (0.9999)"),
-        (3, "The first column is [CLS]"),
-    ):
-        many = compute.split(compute.saved_qkv(layer), 12)
-        sentence = heads.jobs(many, compute.saved_qkv(layer).tokens, layer).replace("\\", "")
-        assert named in sentence
+def test_a_head_s_main_target_is_named_by_its_weights():
+    for layer, target in ((0, ("the token before", 0.9999)), (3, ("[CLS]", 0.52))):
+        tokens, many = compute.saved_qkv(layer).tokens, compute.split(compute.saved_qkv(layer), 12)
+        name, share = compute.main_target(many.weights[2], tokens)
+        assert (name, share) == (target[0], pytest.approx(target[1], abs=0.005))
         first = sum(int(weights.mean(0).argmax() == 0) for weights in many.weights)
-        assert f"In {first} of the 12 heads" in sentence
+        assert f"In {first} of the 12 heads" in heads.jobs(many, tokens)
 
 
 def test_the_heads_that_stand_large_look_at_other_words():
     weights = np.zeros((4, 6, 6), np.float32)
     weights[0, :, 5], weights[1, 1, 2], weights[2, 3, 3], weights[3, 0, 4] = 1, 0.4, 1, 0.6
-    assert compute.word_heads(weights, TOKENS, 2) == (1, 3)  # not the full stop's, not its own
-    assert compute.word_heads(weights[:1, :1, :1], TOKENS[:1]) == (0,)
+    assert compute.word_heads(weights, TOKENS, 2) == [1, 3]  # not the full stop's, not its own
+    assert compute.word_heads(weights[:1, :1, :1], TOKENS[:1]) == [0]
     assert compute.largest_word_cell(weights, TOKENS) == (0, 4)
+    assert compute.word_targets(weights, TOKENS, [1, 3], 0, None) == [(3, 4), (1, 1)]
+    assert compute.word_targets(weights, TOKENS, [0, 1], 1, 2) == [(1, 2), (0, 2)]
 
 
 def test_the_square_holds_every_pair_once_each_way():

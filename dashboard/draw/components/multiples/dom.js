@@ -35,7 +35,8 @@ function drawMark(parent, board, marker) {
 export function buildTile(board, tile, parent) {
   const root = element(parent, "figure", "tile");
   const heading = element(root, "figcaption", "heading");
-  const name = element(heading, "b", "name", { title: tile.name });
+  const named = board.first != null && tile === board.tiles[board.first] ? "name mark" : "name";
+  const name = element(heading, "b", named, { title: tile.name });
   if (tile.marker >= 0) drawMark(name, board, tile.marker);
   element(name, "span").textContent = tile.name;
   const note = element(heading, "span", "note");

@@ -36,7 +36,7 @@ export interface Board extends Pointed {
   turn: number;
   over?: Tile | null; // under the pointer
   open?: number; // the map that a phone shows
-  first?: number; // the one that it shows at first
+  first?: number | null; // the one that the page's sentence names
   marks: string[];
   differenceLegend: Legend;
   frames: Frames | null;
