@@ -16,6 +16,7 @@ import streamlit as st
 
 from dashboard.page import (
     BOUND,
+    BUILT,
     KEEP,
     forget_page,
     one_of,
@@ -529,7 +530,7 @@ def _tour_end(staying: str = "") -> None:
     """End the tour; the page on which the reader stays keeps the tour's controls if the reader had set none there."""
     if STOPS[st.session_state[TOUR_AT]].page != staying:
         _put_back()
-    elif before := st.session_state.pop(TOUR_BEFORE, None):
+    elif (before := st.session_state.pop(TOUR_BEFORE, {})).keys() - {BUILT}:
         request_reset(before)
     st.session_state.pop(TOUR_AT, None)
     write_link(TOUR_LINK, None)

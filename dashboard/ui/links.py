@@ -295,20 +295,20 @@ def reset_page(target: st.Page, query: Mapping[str, Any]) -> None:
     page, link, values = st.session_state[PENDING]
     del st.session_state[PENDING], st.session_state[EMPTIED]
     forget_page(page, link, predictions=not values)
-    st.session_state.pop(BUILT, None)
     st.session_state.update(values)
     st.switch_page(target, query_params=query)
 
 
 def forget_page(page: str, link: Iterable[str], predictions: bool = False) -> dict[str, Any]:
-    """Clear the page's values, also those of these names in a link: the session's would win over a link's default.
+    """Clear the page's values, also those of these names in a link: the session's would win over a link's default; and
+    what was built on any page.
 
     What the reader predicted stays, unless `predictions`. Returns what was cleared, by key.
     """
     state, prefixes, linked = (
         st.session_state,
         {"one_query": ("one:", "one_query:")}.get(page, (f"{page}:",)),
-        list(link),
+        [*link, BUILT],
     )
     state.pop(WRITTEN, None)
     return {

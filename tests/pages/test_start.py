@@ -35,11 +35,6 @@ from tests.pages.app import (
 open_page = partial(open_at, "start")
 
 
-@pytest.fixture(autouse=True)
-def own_runs(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-
-
 test_what_it_says = page_cases(
     "start",
     {
@@ -140,9 +135,9 @@ test_visited_pages_have_a_tick = visit_cases(
 
 
 def test_next_leads_along_the_path_and_the_tour_stops_at_each_page():
-    assert tuple(page for page, _ in start.PATH_STOPS) == PATH
-    assert tuple(following(page).key for page in ("start", *PATH[:-1])) == PATH
-    assert STEPS[0].key == "start" and tuple(stop.page for stop in bars.STOPS) == PATH
+    paths = start.PATH_STOPS, [(stop.page, stop) for stop in bars.STOPS]
+    assert [[page for page, _ in path] for path in paths] == [[*PATH], [*PATH]]
+    assert [following(page).key for page in (STEPS[0].key, *PATH[:-1])] == [*PATH]
 
 
 def test_the_tour_sets_the_controls_of_each_page_and_ends():
@@ -192,7 +187,9 @@ def test_the_tour_puts_back_the_controls_that_it_set():
     app.switch_page("../pages/start.py").run()
     assert_case(app, Case(do=[("button", "start:tour", None), ("button", "tour:next", None)]))
     assert query_value(app, "one:query") == "cat"
+    app.session_state[bars.BUILT] = "one", {}
     assert_case(app, Case(do=[("button", "tour:next", None), ("button", "tour:skip", None)]))
+    assert bars.BUILT not in app.session_state, "what a stop builds stays there"
     app.switch_page("../pages/one_query.py").run()
     assert "one:query" not in app.query_params and app.session_state["one:stage"] == 1
     app.switch_page("../pages/heads.py").run()
