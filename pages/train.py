@@ -101,7 +101,6 @@ from dashboard.page import (
     param_widget,
     percent,
     picture,
-    placeholder,
     plain,
     plural,
     points,
@@ -324,6 +323,9 @@ def attention_over_time(data: runs.RunData) -> Values:
     )
 
 
+BEST = "train:best"  # the session's key of the run that was drawn last, and its head
+
+
 def forget_step(run_id: str) -> None:
     """Forget the step that a person had picked: the figures show the latest one."""
     st.session_state.pop(f"train:wish:{run_id}", None)
@@ -343,11 +345,22 @@ def _choose_head(data: runs.RunData, step: int) -> Values | None:
     first = next(iter(sizes))
     values = FIELDS.draw("attention", into=row, **values, kinds=list(sizes))
     kind = values.attention or first
-    best = best_head(data.records[-1]) if kind == first else (0, 0)
+    best = _best_head(data) if kind == first else (0, 0)
     best = best if np.less(best, sizes[kind]).all() else (0, 0)
     values = FIELDS.draw("head", into=row, **values, kind=kind, shape=sizes[kind], best=best)
     layer, head = values.head or (0, 0)
     return Values(values | {"layer": layer, "head": head, "to_source": kind == first})
+
+
+def _best_head(data: runs.RunData) -> tuple[int, int]:
+    """The head with most weight on the expected position; a live run keeps the one before with at least half of it."""
+    record, best = data.records[-1], best_head(data.records[-1])
+    run_id, before = st.session_state.get(BEST, ("", best))
+    weights = np.array(record.expected or [[0.0]])
+    if (data.live or run_id == data.run.id) and np.less(before, weights.shape).all():
+        best = best if 2 * weights[before] < weights[best] else before
+    st.session_state[BEST] = data.run.id, best
+    return best
 
 
 def example_label(data: runs.RunData, example: int) -> str:
@@ -1169,7 +1182,7 @@ FIELDS = Fields(
         key=lambda values: f"head:{values.data.run.id}:{values.kind}",
         when=lambda values: values.shape != (1, 1),
         hidden=True,
-        help="At first the head with the most weight on the expected position.",
+        help="At first a head with much weight on the expected position.",
     ),
     stack=Select(
         "Stack",
@@ -1440,6 +1453,7 @@ WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"
 
 PAGE = "train"
 PAGE_CURVES = "train:curves"  # the panel of further curves
+DRAWN = "train:drawn"  # the session's key of the run whose figures were drawn last
 
 
 def page() -> None:
@@ -1448,7 +1462,6 @@ def page() -> None:
         "Attention forms while a small model trains. Drag the step to any moment.",
     )
     run, state = runs.linked_run(), st.session_state
-    forget_other_runs("train", run.id)
     data = runs.load_run(run)
     state[jobs.SPARE] = jobs.warm_up(data.live)
     if run != runs.EXAMPLE_RUN and state.get(runs.SETTINGS_OF) != run.id:
@@ -1511,26 +1524,33 @@ def page() -> None:
     details("Equation, paper and training loop", source, "train:source")
 
 
-def _figures(data: runs.RunData) -> None:
+def _figures(data: runs.RunData, state: str = "") -> None:
+    """Draw the run; before its first record the one that was drawn last, else the example, under its own `state`."""
     runs.warn_of_damage(data.run)
     if data.trouble:
         st.error(plain(data.trouble))
         st.button("Show the example run", key="train:example-instead", on_click=runs.select_example)
     elif data.records:
-        draw(data)
+        forget_other_runs(PAGE, data.run.id)
+        draw(data, state)
+        st.session_state[DRAWN] = data.run.id
     else:
-        placeholder(
+        last = runs.find_any_run(st.session_state.pop(DRAWN, None)) or runs.EXAMPLE_RUN
+        state = (
             "This run ended before its first measurement. Press Train to start another."
             if not data.live
-            else "The first numbers appear within a second."
+            else "Setting up this run."
             if jobs.place(data.run) is None
-            else "Waiting for a free worker."
+            else "This run waits for a free worker."
         )
+        whose = "the example run" if last in runs.EXAMPLE_RUNS else "the run that was shown before"
+        _figures(runs.load_run(last), f"**{state}** Below is {whose}.")
 
 
-def draw(data: runs.RunData) -> None:
+def draw(data: runs.RunData, state: str = "") -> None:
+    """Draw the figures of a run under `state`, else under its task."""
     ink, task, config = Ink.of(theme()), data.task(), data.required_config
-    paragraph(f"**{task.name}.** {task_entry(task.key).meaning}")
+    paragraph(state or f"**{task.name}.** {task_entry(task.key).meaning}")
     with st.container(gap="small", key="train:now"):
         left, right = st.columns(2, gap="medium")
         below = st.container()

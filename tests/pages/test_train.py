@@ -108,12 +108,15 @@ def test_train_makes_a_run_with_the_settings_of_the_page():
 
 
 def test_what_is_picked_by_name_by_a_move_or_typed_is_trained_with():
-    preset_run = trained(open_train(), ("selectbox", f"{NAME}:mechanism", "mistral"))
-    config = preset_run.config().model.attention
+    typed = ("text_input", TYPED, "score - 0.25*abs(i - j)")
+    ways = (
+        [("selectbox", f"{NAME}:mechanism", "mistral")],
+        [("button", "train:try:1", None)],
+        [*FORMULA, typed],
+    )
+    config, none, own = (trained(open_train(), *way).config().model.attention for way in ways)
     assert config == preset("mistral").config(config.d_model, config.num_heads)
-    assert trained(open_train(), ("button", "train:try:1", None)).config().model.attention is None
-    own = trained(open_train(), *FORMULA, ("text_input", TYPED, "score - 0.25*abs(i - j)"))
-    assert own.config().model.attention.position["formula"] == "score - 0.25*abs(i - j)"
+    assert none is None and own.position["formula"] == typed[2]
 
 
 NO_ATTENTION = {"train:reverse:kind": "recurrent", "train:reverse:recurrent:mechanism": "none"}
@@ -127,8 +130,7 @@ def next_record(run: Run, step: int) -> None:
 
 def test_the_figures_of_a_live_run_follow_until_a_step_is_picked():
     # Also where a browser that missed the first drawing of a widget sends the widget's default back.
-    run = half_way()
-    with run.lock():
+    with (run := half_way()).lock():
         app = open_train(run.id)
         for toggle in app.toggle:
             toggle.set_value(toggle.proto.default)
@@ -194,8 +196,10 @@ def test_a_run_that_waits_says_its_place_and_the_time(monkeypatch):
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
     runs = [half_way(), *(create_run(small_run(max_seconds=50.0)) for _ in range(2))]
     with runs[0].lock():
-        (line,) = [bar.proto.text for bar in open_train(runs[2].id).get("progress")]
+        app = open_train(runs[2].id)
+    (line,) = [bar.proto.text for bar in app.get("progress")]
     assert "Waiting for a free worker" in line and "number 2 in the queue, starts in about" in line
+    assert_says(app, "This run waits for a free worker.** Below is the example run.", "At step 200")
 
 
 def test_a_rate_that_is_too_small_is_told():
@@ -302,8 +306,8 @@ def test_the_right_option_is_the_value_that_reaches_one_half_first():
             r.step for r in records if max(map(max, r.expected)) >= 0.5
         ),
     }
-    first = min(steps, key=steps.get)
-    assert (question.options, question.options[question.answer]) == (tuple(steps), first)
+    assert question.options == tuple(steps)
+    assert question.options[question.answer] == min(steps, key=steps.get)
 
 
 # The setup of the Train page alone: every task, every kind of model, every option, and a reader's own data.
