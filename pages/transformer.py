@@ -36,6 +36,7 @@ from dashboard.draw.glossary import explain_markdown
 from dashboard.draw.page_views import (
     Bars,
     Block,
+    Column,
     block_diagram,
     diagram,
     is_attention,
@@ -84,6 +85,7 @@ from dashboard.page import (
     remembered,
     reruns_alone,
     room,
+    settings_panel,
     share_text,
     shared,
     shown_errors,
@@ -234,7 +236,7 @@ def source_label(source: str) -> str:
 
 def _trained(row: Any, source: str) -> Controls:
     if source == WRITER:
-        with row.cell(column_span=2):
+        with row.cell(column_span=3):
             text = FIELDS.draw("text", into=HERE).text.strip()
             note_unknown_words(text)
             return shared(writer_controls, text)
@@ -243,9 +245,9 @@ def _trained(row: Any, source: str) -> Controls:
         raise ConfigError("This run is no longer here. Choose another one, or random weights.")
     config = run.config()
     task = task_entry(config.task.key)
-    with row.cell(column_span=2):
+    with row.cell(column_span=3):
         caption(
-            f"{task.name}: {task.meaning} {task.look} Choose random weights to build another model."
+            f"{task.name}: {task.meaning} {task.look} Random weights, under “Another model”, build another one."
         )
     return Controls(config.model, config.task, source, run.default_step(), folder=run.path)
 
@@ -528,9 +530,11 @@ def _explore() -> None:
 
 @shown_errors(ValueError)
 def _model() -> None:
-    controls = _header()
-    sentence = st.container()
-    result = _show(controls)
+    row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
+    sentence, drawing = st.container(), picture("transformer")
+    controls = _header(row)
+    with drawing:
+        result = _show(controls)
     with sentence:
         fact(of_model(result.tree) if result.stream is None else of_answer(result.stream))
     predict("transformer", question(result.mixes))
@@ -601,17 +605,16 @@ def _model() -> None:
     details("The norm before or after each sublayer", partial(_depth, controls), NORMS_PANEL)
 
 
-def _header() -> Controls:
-    """Draw the controls; ConfigError where they are of no model."""
+def _header(row: Any) -> Controls:
+    """Draw the controls, the model's own in a row; ConfigError where they are of no model."""
     first = STARTS[read_start("transformer", *STARTS)]
-    row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
     options = weights_on_offer()
     if is_new("run") and st.query_params["run"] not in options:
         st.warning(
             "The run in the link is not on this machine, or its model has no layers. Below is another model."
         )
     link_value(WEIGHTS, first, one_of(options), name="run")
-    with row:
+    with settings_panel("Another model", "transformer:model"):
         source = st.selectbox(
             "Weights",
             options,
@@ -653,18 +656,17 @@ def outline(controls: Controls) -> Part | None:
 
 def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> None:
     path, pre_norm = _attention_path(result or tree), controls.config.norm == "pre"
-    with picture("transformer"):
-        block_diagram(
-            stacks_of(tree),
-            blocks(tree, result, pre_norm),
-            key=BLOCKS,
-            pre_norm=pre_norm,
-            chosen=path if st.session_state.get(PICK) == path else "",
-            on_pick=partial(_store_pick, BLOCKS),
-            label=of_model(tree),
-            stops=main_steps(result.stream) if result and result.stream else (),
-            pending=result is None,
-        )
+    block_diagram(
+        stacks_of(tree),
+        blocks(tree, result, pre_norm),
+        key=BLOCKS,
+        pre_norm=pre_norm,
+        chosen=path if st.session_state.get(PICK) == path else "",
+        on_pick=partial(_store_pick, BLOCKS),
+        label=of_model(tree),
+        stops=main_steps(result.stream) if result and result.stream else (),
+        pending=result is None,
+    )
 
 
 def _numbers(result: Measurements, path: str) -> None:
@@ -824,28 +826,15 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
 
 
 AFTER = {"around_causal": 0, "causal": 0, "around_causal+": 1, "around_feed_forward": 1}
-LABELLED = ("target", "around_causal+", "around_feed_forward+", "", "output")
-CHANGES = ("around_causal+", "feed_forward", "around_feed_forward+")
+WHOLE = ("", "around_feed_forward+")  # what a whole layer did is told at its box and at its end
+MAIN = ("causal", "around_causal+", "feed_forward", "around_feed_forward+")
 
 
 def main_steps(stream: Stream) -> list[str]:
-    """A layer with the head that writes most towards the answer, where that takes the lead, and both ends."""
-    parts = [f"layers.{stream.layer}.{name}" for name in AFTER if name != "around_feed_forward"]
-    return [
-        *parts,
-        f"layers.{stream.layer}.feed_forward",
-        _lead(stream),
-        "target",
-        "norm",
-        "output",
-    ]
-
-
-def _lead(stream: Stream) -> str:
-    """Where the answer takes the lead for good."""
-    layer, after = divmod(stream.lead - 1, 2)
-    name = ("around_causal+", "around_feed_forward+")[after]
-    return f"layers.{layer}.{name}" if stream.lead else "target"
+    """The blocks of the layer with the head that writes most towards the answer, the other layers, and both ends."""
+    layers = [i for i in range(len(stream.says) // 2) if i != stream.layer]
+    blocks = [f"layers.{stream.layer}.{name}" for name in MAIN]
+    return [*blocks, "target", *(f"layers.{i}" for i in layers), "output"]
 
 
 def _read(block: Block, path: str, stream: Stream) -> Block:
@@ -854,64 +843,66 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
     name = name if layer else path
     at = 2 * int(layer) + AFTER.get(name, 2) if layer else len(stream.shares) - 1
     at = 0 if path == "target" else at
+    whole = bool(layer) and name in WHOLE
     rows = tuple(zip(stream.tokens, stream.shares[at].tolist(), strict=True))
-    bars = Bars("The next token, if the model ended here", rows)
-    title, about, answer = block.title, block.about, stream.tokens[0]
-    here = int(layer or -1) == stream.layer
+    bars = [Bars("The next token, if the model ended here", rows)]
+    title, about, answer, tokens = block.title, block.about, stream.tokens[0], block.tokens
+    (leader, share), last, moved = stream.leader(at), tokens[-1], stream.moved[at].tolist()
     cell: tuple[int, int, int] | None = None
-    first: tuple[Bars, ...] = ()
     if path == "target":
+        repeats = sum(map(str.__eq__, tokens, (word for word, _ in stream.says[0])))
         about += (
-            f" The vector of “{block.tokens[-1]}” goes up from here; what it is at the end says which of "
-            f"{stream.choices:,} tokens comes next. Positions enter in attention, by RoPE."
+            f" Read as they are, {repeats} of {len(tokens)} repeat their own token. The layers change them; at the end "
+            f"that of “{last}” says which of {stream.choices:,} tokens comes next. RoPE brings positions, in attention."
         )
-    elif name == "around_causal" and here:
-        about += (
-            f" Of the heads up to layer {max(0, stream.lead - 1) // 2}, head {stream.head} of this layer writes most "
-            f"towards {answer}. “Every step” also stops in the other layers."
-        )
-    elif name in CHANGES:
-        before = stream.shares[at - 1].tolist()
-        if name != "feed_forward":
-            added, to = stream.lengths[at - 1].tolist()
+    elif whole or name in MAIN[1:]:
+        before = stream.shares[at - 1 - whole].tolist()
+        by = f"“{last}” by {percent(moved[-1])} of its vector's length."
+        if whole:
+            takes = stream.lead and (stream.lead - 1) // 2 == int(layer)
+            title = f"Layer {layer}: “{leader}” {'takes the lead' if takes else 'leads'}"
             about = (
-                f"What {sublayer(name)} in layer {layer} wrote, a vector of length {number(added)}, is added to what "
-                f"went in, one of length {number(to)}: the residual connection."
+                f"What feed-forward wrote is added, too, which ends layer {layer}"
+                if name
+                else "Attention between the tokens, then feed-forward for each alone"
             )
-        bars = Bars("The next token, before and after", rows, tuple(before))
+            about += f". Together they move {by}"
+        elif name != "feed_forward":
+            about = f"{ABOUT['add'].format('attention')} It moves {by}"
+        bars = [Bars("The next token, before and after", rows, tuple(before))]
         about += f" {answer} goes from {share_text(before[0])} to {share_text(rows[0][1])}."
-        if path == _lead(stream):
-            title = f"Layer {layer}: {answer} takes the lead"
     elif path == "output":
-        final = dict(stream.at_temperature)[1.0]
-        bars = Bars(
-            f"The next token, the likeliest of {stream.choices:,}",
-            tuple(zip(stream.following, final, strict=True)),
-            at_temperature=stream.at_temperature,
-        )
-    if block.maps is not None and here:
-        cell = stream.head, len(block.tokens) - 1, stream.key
+        final = zip(stream.following, dict(stream.at_temperature)[1.0], strict=True)
+        heading = f"The next token, the likeliest of {stream.choices:,}"
+        bars = [Bars(heading, tuple(final), at_temperature=stream.at_temperature)]
+    if block.maps is not None and int(layer) == stream.layer:
+        cell = stream.head, len(tokens) - 1, stream.key
         row = block.maps[stream.head, -1]
-        query, key = block.tokens[-1], block.tokens[stream.key]
-        title = f"Layer {layer}, head {stream.head}: “{query}” attends to {key}"
-        share, new, its = stream.without
+        title = f"Layer {layer}, head {stream.head}: “{last}” attends to {tokens[stream.key]}"
+        without, new, its = stream.without
         about = (
-            f"{ABOUT['causal']} A weight shows where a head reads, not whether the answer needs it: with the output of "
-            f"this head set to 0, {answer} goes from {share_text(float(stream.shares[-1, 0]))} to {share_text(share)}"
+            f"{ABOUT['causal']} Of the heads up to layer {max(0, stream.lead - 1) // 2}, this one writes most "
+            f"towards {answer}; with its output set to 0, {answer} goes from "
+            f"{share_text(float(stream.shares[-1, 0]))} to {share_text(without)}"
             + (f", and {new} leads with {share_text(its)}." if new != answer else ".")
         )
         order = np.argsort(-row, kind="stable")[:4]
-        first = (
-            Bars(f"“{query}” attends to", tuple((block.tokens[i], float(row[i])) for i in order)),
-        )
-    lead, share = stream.leader(at)
+        weights = tuple((tokens[i], float(row[i])) for i in order)
+        bars.insert(0, Bars(f"“{last}” attends to", weights))
+    texts = tuple(f"{word} {share_text(one)}" for word, one in stream.says[at])
+    table = [Column("the model would say next", texts, tuple(one for _, one in stream.says[at]))]
+    sums = whole or name == "around_causal+"
+    if sums:
+        bar = tuple(one / max(moved) for one in moved)
+        table.insert(0, Column("vector moved by", tuple(map(percent, moved)), bar))
     return replace(
         block,
         title=title,
         about=about,
-        bars=(*first, bars),
+        bars=tuple(bars),
         cell=cell,
-        label=f"{lead} {share_text(share)}" if name in LABELLED else "",
+        label=f"{leader} {share_text(share)}" if sums or path in ("target", "output") else "",
+        table=() if cell or path == "output" else tuple(table),
     )
 
 

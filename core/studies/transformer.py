@@ -62,7 +62,8 @@ class Stream:
     `shares` (1 + 2 × layers, tokens) are the probabilities after the embedding, and after attention and feed-forward of
     each layer, of the answer, the likeliest other token of the text, and all that lead before; the answer leads from
     reading `lead` on. Up to there, `head` of `layer` writes most towards its logit, and attends most to `key`.
-    `lengths` (2 × layers, 2) are the norms of what each sublayer adds, and of the vector that it is added to.
+    `says` has the likeliest next token and its probability at each reading and token of the text. `moved` (1 + 2 × layers,
+    T) is how far attention, and each whole layer, moves a token's vector, as a share of the vector's length.
     """
 
     tokens: tuple[str, ...]
@@ -71,7 +72,8 @@ class Stream:
     layer: int
     head: int
     key: int
-    lengths: np.ndarray
+    says: tuple[tuple[tuple[str, float], ...], ...]
+    moved: np.ndarray
     without: tuple[float, str, float]  # the head: the answer's probability, the likeliest token's
     choices: int  # the tokens of the vocabulary
     following: tuple[str, ...]  # the likeliest tokens
@@ -173,8 +175,10 @@ def residual_stream(
         states += [states[-1] + outputs[f"layers.{layer}.causal"], outputs[f"layers.{layer}"]]
         sums = (f"layers.{layer}.around_{part}+" for part in ("causal", "feed_forward"))
         outputs.update(zip(sums, states[-2:], strict=True))
-    stream = np.stack(states)[:, -1]
-    shares = model.output(model.norm(torch.from_numpy(stream))).softmax(-1)
+    stream = np.stack(states)  # (1 + 2 × layers, T, C)
+    readings = model.output(model.norm(torch.from_numpy(stream))).softmax(-1)
+    shares, likeliest = readings[:, -1], readings.max(-1)
+    before = stream[[0, *(i - 1 if i % 2 else i - 2 for i in range(1, len(stream)))]]
     leaders, top = shares.argmax(-1).tolist(), shares[-1].topk(MAX_NEXT).indices.tolist()
     lead = max((i + 1 for i, leader in enumerate(leaders) if leader != top[0]), default=0)
     towards = model.norm.weight * model.output.weight[top[0]]  # direct logit attribution
@@ -203,7 +207,11 @@ def residual_stream(
         layer,
         head,
         int(trace.of("causal").map(layer).weights[head, -1].argmax()),
-        np.linalg.norm([stream[1:] - stream[:-1], stream[:-1]], axis=-1).T,
+        tuple(
+            tuple((names[token], share) for token, share in zip(*row, strict=True))
+            for row in zip(likeliest.indices.tolist(), likeliest.values.tolist(), strict=True)
+        ),
+        np.linalg.norm(stream - before, axis=-1) / np.linalg.norm(before, axis=-1),
         (float(ablated[top[0]]), names[new], float(ablated[new])),
         len(names),
         tuple(names[i] for i in top),

@@ -183,7 +183,7 @@ def transformer(page: Page, ear: Ear) -> None:
     # The example is followed by one block, and a block is opened; the focus stays on it after the rerun.
     ear.tab_to("Next ›")
     ear.press("Enter")
-    assert page.locator(".where").inner_text().startswith("2 of 8 · ")
+    assert page.locator(".where").inner_text().startswith("2 of 11 · ")
     block = ear.tab_to("Causal self-attention, block 9 of 39")
     assert "pressed" in ear.press("Enter").state and not block.state
     wait_ready(page)

@@ -152,16 +152,18 @@ def test_the_writers_last_token_goes_through_the_residual_stream():
     assert stream.leader(-1) == pytest.approx(result.predicted[-1], abs=1e-5)
     assert [name for name, _ in map(stream.leader, range(7, 10))] == ["to", "John", "John"]
     drawn = blocks(result.tree, result, pre_norm=True)
-    assert drawn["layers.3.around_feed_forward+"].title == "Layer 3: John takes the lead"
+    assert drawn["layers.3.around_feed_forward+"].title == "Layer 3: “John” takes the lead"
     bars = drawn["layers.3.around_feed_forward+"].bars[0]
     assert (
-        bars.before == tuple(stream.shares[7].tolist()) and bars.rows[0][1] == stream.shares[8, 0]
+        bars.before == tuple(stream.shares[6].tolist())
+        and bars.rows[0][1] == stream.shares[8, 0]
+        and drawn["layers.5"].table[1].texts[-1].startswith("John ")
     )
     head, row, key = drawn["layers.3.causal"].cell
     assert result.trace.of("causal").map(3).weights[head, row, key] > 0.9
     temperatures = dict(drawn["output"].bars[0].at_temperature)
     assert temperatures[3.0][0] < temperatures[1.0][0] == pytest.approx(stream.shares[-1, 0])
-    assert set(main_steps(stream)) <= set(drawn)
+    assert set(main_steps(stream)) <= set(drawn) and len(main_steps(stream)) == 11
     assert "places" not in [
         node["path"] for stack in stacks_of(result.tree) for node in stack["nodes"]
     ], "rotary positions add nothing to a vector"

@@ -8,7 +8,7 @@ import { showBlock } from "./panel.js";
 /** @import { Placed, StackLayout } from "./types" */
 
 const WIDE = 700, PANEL = 320, TOP = 26, MOST = 250, INSET = 14, LABELS = 98, PLAY_MS = 1400;
-const ABOVE = 400, BELOW = 610, LOWEST = 134; // px of the page beside the diagram, on a phone with its text; its least height
+const ABOVE = 400, BELOW = 700, LOWEST = 134; // px of the page beside the diagram, on a phone with its text; its least height
 const FULL = 1050, HIGH = 620, LARGEST = 1.6; // px of a picture at its own size; how far a larger screen enlarges it
 
 const layerOf = (path) => path.match(/^(.*?layers\.\d+)\./)?.[1];
@@ -53,10 +53,11 @@ function stop(view) {
 }
 
 function walk(view, by) {
-  const order = walkOrder(view), at = order.indexOf(view.chosen), stops = stopsOf(view).map((path) => order.indexOf(path));
+  const order = fullOrder(view), at = order.indexOf(view.chosen), stops = stopsOf(view).map((path) => order.indexOf(path));
   const next = by > 0 ? stops.find((index) => index > at) : stops.findLast((index) => index < at);
   if (next === undefined) return false;
-  choose(view, order[next]);
+  if (isLayer(order[next])) showWhole(view, order[next]);
+  else choose(view, order[next]);
   reveal(view);
   return next !== stops.at(-1);
 }
@@ -66,7 +67,7 @@ const isLong = (view) => view.all.getAttribute("aria-pressed") === "true";
 /** Where Next stops: at every block, at those that the page names, or at the first of each kind. */
 function stopsOf(view) {
   const order = walkOrder(view), kinds = order.map((path) => view.data.blocks[path]?.about), { stops } = view.data;
-  if (!isLong(view) && stops.length) return order.filter((path) => stops.includes(path));
+  if (!isLong(view) && stops.length) return fullOrder(view).filter((path) => stops.includes(path));
   return isLong(view) ? order : order.filter((_, at) => kinds.indexOf(kinds[at]) === at);
 }
 
@@ -95,6 +96,24 @@ function walkOrder(view) {
     ? orderOf([layoutOf({ ...stack, nodes: [node] }, node.path, pre)]) : [node.path])));
 }
 
+/** The same with each layer as a whole, after its blocks. */
+function fullOrder(view) {
+  const order = walkOrder(view), nodes = view.data.stacks.flatMap((stack) => stack.nodes);
+  for (const { path, sublayers } of nodes) if (sublayers) order.splice(order.findLastIndex((one) => one.startsWith(`${path}.`)) + 1, 0, path);
+  return order;
+}
+
+/** Stop at a layer that stays closed; the one that the page takes apart is open. */
+function showWhole(view, path) {
+  view.open = firstOpen(view);
+  view.chosen = path;
+  draw(view);
+}
+
+/** In each stack the layer of the first stop, or the first layer. */
+const firstOpen = ({ data: { stacks, stops } }) => stacks.map(({ nodes }) => (
+  nodes.find((node) => node.path === layerOf(stops[0] ?? "")) ?? nodes.find((node) => node.sublayers))?.path ?? "");
+
 function choose(view, path) {
   view.open = view.open.map((open, i) => {
     const layer = isLayer(path) ? path : layerOf(path);
@@ -114,8 +133,7 @@ function update(view, data) {
   view.panel.style.minHeight = data.pending ? `${view.panel.offsetHeight}px` : ""; // what is below does not jump
   if (!same) {
     stop(view);
-    const first = (stack) => stack.nodes.find((node) => node.path === layerOf(data.stops[0] ?? "")) ?? stack.nodes.find((node) => node.sublayers);
-    view.open = data.stacks.map((stack) => first(stack)?.path ?? "");
+    view.open = firstOpen(view);
     view.chosen = (opened && data.chosen) || walkOrder(view)[0]; // another model is walked from its input
     const layer = layerOf(view.chosen);
     view.open = view.open.map((open, i) => (data.stacks[i].nodes.some((node) => node.path === layer) ? layer : open));

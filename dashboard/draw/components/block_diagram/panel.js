@@ -19,7 +19,8 @@ export function showBlock(panel, block, theme, wide) {
   const box = element(panel, "div", "pair");
   if (block.cell && block.maps) showMap(box, block.maps, block.tokens, theme, block.cell);
   for (const bars of block.bars) showBars(box, bars);
-  const open = wide && !block.cell; // there is room for the vectors
+  if (block.table.length) showTokens(box, block);
+  const open = wide && !block.bars.length; // the vectors are the picture
   if (open && block.vectors) showVectors(panel, block.vectors, block.tokens, theme);
   const more = element(panel, "details");
   more.open = !block.bars.length || panel.dataset.more === "1";
@@ -70,9 +71,27 @@ function showBars(box, { heading, names, shares, changes, temperatures, picked }
   element(label, "span", "note").textContent = "Below 1 the likeliest token gets more, above 1 less.";
 }
 
+/** One row a token: what the model says after it, and how far its vector moves. @param {HTMLElement} box @param {BlockData} block */
+function showTokens(box, { table, tokens }) {
+  const figure = element(box, "figure", "says"), lines = element(figure, "table"), header = element(lines, "tr");
+  const shown = tokens.slice(-table[0].texts.length), last = shown.length - 1;
+  element(header, "th", "", { scope: "col" }).textContent = shown.length < tokens.length ? `last ${shown.length} tokens` : "token";
+  for (const { heading } of table) element(header, "th", "", { scope: "col" }).textContent = heading;
+  for (const [at, token] of shown.entries()) {
+    const line = element(lines, "tr", at === last ? "picked" : "");
+    element(line, "th", "", { scope: "row" }).textContent = token;
+    for (const { texts, shares } of table) {
+      const cell = element(line, "td");
+      element(cell, "span").textContent = texts[at];
+      element(cell, "i").style.width = `${100 * shares[at]}%`;
+    }
+  }
+}
+
 /** One row a token, one column a dimension; purple below zero, green above. */
 function showVectors(panel, { rows, cols, largest, whole, bytes }, tokens, theme) {
   const table = lookup(theme.signed), raw = fromBase64(bytes);
+  element(panel, "h3").textContent = `The ${whole[1]} numbers of each token`;
   const box = element(panel, "div", "vectors");
   const names = element(box, "div", "tokens");
   for (let i = 0; i < rows; i++) element(names, "span").textContent = tokens[i] ?? String(i);
@@ -83,7 +102,7 @@ function showVectors(panel, { rows, cols, largest, whole, bytes }, tokens, theme
   box.appendChild(canvas);
   const cut = whole[0] > rows || whole[1] > cols ? `; the first ${rows} × ${cols} of ${whole[0]} × ${whole[1]}` : "";
   element(panel, "p", "note").textContent =
-    `A row is a token, a column one of its ${whole[1]} numbers: purple negative, green positive, up to ±${number(largest)}${cut}.`;
+    `Purple is below 0, green above, up to ±${number(largest)}${cut}.`;
 }
 
 /** One head's weights with a row framed, and the cell of a key in it. */

@@ -31,6 +31,7 @@ export interface BlockData {
   bars: Bars[];
   cell: [number, number, number] | null;
   label: string;
+  table: { heading: string; texts: string[]; shares: number[] }[];
   vectors?: { rows: number; cols: number; largest: number; whole: number[]; bytes: string };
   maps?: Maps;
 }
