@@ -636,13 +636,14 @@ def shuffled(values: Values) -> Equation:
         "effect.change": effect.change,
         "effect.restored - effect.ordered": effect.restored - effect.ordered,
     }
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        with st.container(
-            width=room(1100)
-        ):  # beside it, on a wide screen, is room for the sentence
-            st.html(sentence_rows(tokens, effect, values.item.name))
-        with st.container(width=room(560)):
-            fact(sentence(tokens, row, effect))
+    # on a wide screen the clocks, or the sentence, stand beside the words
+    clocks = values.position == "sinusoidal"
+    with st.container(horizontal=True, gap="medium"):
+        left, right = st.container(width=room(1000)), st.container(width=room(1000))
+    with left:
+        st.html(sentence_rows(tokens, effect, values.item.name))
+    with left if clocks else right:
+        fact(sentence(tokens, row, effect))
     if added:
         cells.append(
             called(
@@ -660,8 +661,9 @@ def shuffled(values: Values) -> Equation:
         rf"\text{{outputs of the shuffled words}} {same} \text{{shuffled outputs}}",
         rf"\text{{largest difference}} = {latex(effect.largest)}",
     )
-    if values.position == "sinusoidal":
-        table, parts = waves(values)
+    if clocks:
+        with right:
+            table, parts = waves(values)
         results["table"] = table
         cells.append(
             called(

@@ -5,38 +5,51 @@ import { clamp } from "../lib/layout.js";
 import { mount } from "../lib/mount.js";
 import { pointIn } from "../lib/zoom.js";
 
-const GUTTER = 58, TAIL = 104, TOP = 24, LEAST = 22, MOST = 72; // px
+const GUTTER = 58, TAIL = 104, TOP = 24, LEAST = 24, MOST = 72; // px
+const NARROW = 600, LEGIBLE = 44, LINE = 24; // px: below this width a row's name stands in a line above its larger dials
+const LARGEST = 1.6; // how far a larger screen enlarges a dial
 const MOST_TEXTS = 4;
 
 const degrees = (angle) => ((((angle * 180) / Math.PI) % 360) + 360) % 360;
-const middle = (board, position) => GUTTER + (position + 0.5) * board.cell;
+const middle = (board, position) => board.gutter + (position + 0.5) * board.cell;
 
 function draw(board) {
   const { rows, positions, pick, scroll } = board;
   board.width = board.root.clientWidth;
   if (!board.width) return;
-  board.cell = clamp(Math.floor((scroll.clientWidth - GUTTER - TAIL) / positions), LEAST, MOST);
-  const { cell } = board, end = GUTTER + positions * cell + 8;
-  const width = end - 8 + TAIL, height = TOP + rows.length * cell + 6;
+  const narrow = board.width < NARROW, tail = narrow ? 0 : TAIL;
+  board.gutter = narrow ? 0 : GUTTER;
+  board.above = narrow ? LINE : 0;
+  const most = MOST * clamp(innerWidth / 1280, 1, LARGEST);
+  board.cell = clamp(Math.floor((scroll.clientWidth - board.gutter - tail) / positions), narrow ? LEGIBLE : LEAST, most);
+  const { cell } = board, pitch = cell + board.above, end = board.gutter + positions * cell + 8;
+  const width = end - 8 + tail, height = TOP + rows.length * pitch + 6;
   scroll.replaceChildren();
   const svg = svgElement(scroll, "svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   board.column = svgElement(svg, "rect", { y: TOP, width: cell, height: height - TOP - 4, rx: 3, fill: "none",
     stroke: pick, "stroke-width": 2, visibility: "hidden" });
-  svgElement(svg, "text", { class: "quiet", x: GUTTER - 8, y: 14, "text-anchor": "end" }, "pair");
-  svgElement(svg, "text", { class: "quiet", x: end, y: 14 }, "full circle");
+  if (!narrow) {
+    svgElement(svg, "text", { class: "quiet", x: GUTTER - 8, y: 14, "text-anchor": "end" }, "pair");
+    svgElement(svg, "text", { class: "quiet", x: end, y: 14 }, "full circle");
+  }
   const every = cell >= 26 ? 1 : 2;
   board.names = Array.from({ length: positions }, (_, position) => {
     const at = { class: "quiet", x: middle(board, position), y: 14, "text-anchor": "middle" };
     return svgElement(svg, "text", at, position % every ? "" : String(position));
   });
-  rows.forEach((row, at) => drawRow(board, svg, row, TOP + (at + 0.5) * cell, end));
+  rows.forEach((row, at) => drawRow(board, svg, row, TOP + (at + 1) * pitch - cell / 2, end));
   board.hint.hidden = scroll.scrollWidth <= scroll.clientWidth;
   show(board, board.position);
 }
 
 function drawRow(board, svg, row, y, end) {
   const { cell, hand, positions } = board, radius = cell / 2 - 4;
-  svgElement(svg, "text", { x: GUTTER - 8, y: y + 4, "text-anchor": "end" }, row.name);
+  const circle = `${row.circle} positions`;
+  if (board.above) svgElement(svg, "text", { x: 0, y: y - cell / 2 - 5 }, `${row.name}: full circle in ${circle}`);
+  else {
+    svgElement(svg, "text", { x: GUTTER - 8, y: y + 4, "text-anchor": "end" }, row.name);
+    svgElement(svg, "text", { x: end, y: y + 4 }, circle);
+  }
   for (let position = 0; position < positions; position++) {
     const x = middle(board, position);
     svgElement(svg, "circle", { class: "face", cx: x, cy: y, r: radius });
@@ -44,7 +57,6 @@ function drawRow(board, svg, row, y, end) {
     const [cx, cy] = drawHand(svg, x, y, radius, row.angle * position, { class: "hand", stroke: hand });
     svgElement(svg, "circle", { cx, cy, r: 2.5, fill: hand });
   }
-  svgElement(svg, "text", { x: end, y: y + 4 }, `${row.circle} positions`);
 }
 
 function drawHand(svg, x, y, radius, angle, attributes) {
@@ -67,7 +79,7 @@ function showPosition(board, position) {
   names.forEach((name, at) => (name.style.fill = at === board.position ? pick : ""));
   line.textContent = "Point at or tap a position to read its angles.";
   if (!inside) return;
-  column.setAttribute("x", GUTTER + position * cell);
+  column.setAttribute("x", board.gutter + position * cell);
   const texts = rows.slice(0, MOST_TEXTS).map((row) => `pair ${row.name}: ${degrees(row.angle * position).toFixed(1)}°`);
   line.textContent = [`position ${position}`, ...texts, ...(rows.length > MOST_TEXTS ? ["…"] : [])].join(" · ");
 }
@@ -79,7 +91,7 @@ function start(board) {
   board.hint.textContent = "Scroll sideways for more positions.";
   board.line = element(board.root, "div", "line"); // the slider says it, too
   scroll.onpointermove = scroll.onpointerdown = (event) => {
-    const x = pointIn(scroll, event).x + scroll.scrollLeft - GUTTER;
+    const x = pointIn(scroll, event).x + scroll.scrollLeft - board.gutter;
     show(board, Math.floor(x / board.cell));
   };
   scroll.onpointerleave = (event) => event.pointerType === "mouse" && show(board, null);
