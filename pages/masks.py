@@ -203,7 +203,7 @@ before, after = effect.before, effect.after  # (T, T)
                 """
 from core.show import show_maps
 
-show_maps({"Weights with the mask": after, "Weights without the mask": before}, effect.names, effect.names)
+show_maps({"With the mask": after, "Without the mask": before}, effect.names, effect.names)
 """,
                 "masks:maps",
             ),
@@ -250,7 +250,11 @@ def fact_text(effect: order.MaskEffect, row: int | None = None) -> str:
     if blind.size:
         names = ", ".join(f"“{plain(effect.names[i])}”" for i in blind[:4])
         more = f" and {len(blind) - 4} more" if len(blind) > 4 else ""
-        text += f" No key is left for {names}{more}, so {'its output is' if len(blind) == 1 else 'their outputs are'} 0."
+        its = "its" if len(blind) == 1 else "their"
+        text += (
+            f" No key is left for {names}{more}: a share of nothing is 0/0, and by convention {its} weights and "
+            f"{its} output are 0."
+        )
     return text
 
 
@@ -526,10 +530,8 @@ def maps(
             fact=f"{name}: {int(effect.allowed.sum())} of {effect.allowed.size} cells are allowed.",
         )
     tiles = [
-        Tile(
-            "Weights with the mask", note, effect.after, effect.allowed
-        ),  # a phone shows the first
-        Tile("Weights without the mask", "every key", effect.before),
+        Tile("With the mask", note, effect.after, effect.allowed),  # a phone shows the first
+        Tile("Without the mask", "every key", effect.before),
     ]
     with right:
         pin = linked(
