@@ -130,7 +130,7 @@ test_what_masks_says = page_cases(
                 "tokens": "red green blue",
                 "first:drawn:drawing": "3x3:4.0.7",
             },
-            ["No key is left for “green”, so its output is 0"],
+            ["No key is left for “green”: a share of nothing is 0/0"],
         ),
         "a mask that needs weights": Case(
             {"first": "Luong local-p", "join": "or"}, ["local_p", "take mask"]
