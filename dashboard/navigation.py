@@ -194,7 +194,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         ),
         Step(
             "two_models",
-            "Two models, two texts",
+            "Two texts, two models",
             ":material/difference:",
             "Compare the attention of two models or texts.",
         ),

@@ -550,14 +550,14 @@ def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, H
         )
     )
     picked = _head(controls, next(iter(alone)))
-    left, right = st.columns([0.56, 0.44], gap="medium")
-    with left:
+    left, right = st.columns([0.44, 0.56], gap="medium")  # a phone shows the finding first
+    with right:
         _grid(controls, baseline, effects, list(alone), picked)
     count, shown = len(controls.heads), min(TABLE_ROWS, len(alone))
     of = f" of the {len(alone)} measured so far, out of {count}"
     if len(alone) == count:
         of = ""
-        with right:
+        with left:
             fact(heads_fact(controls, baseline, alone, picked))
     key = f"evidence:off:{controls.ref.name}"
     expanded = bool(st.session_state.get(key)) or key in st.query_params

@@ -1,4 +1,4 @@
-"""Two models, two texts: attention held against attention, head by head and token by token."""
+"""Two texts, two models: attention held against attention, head by head and token by token."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -105,7 +105,13 @@ def fact_text(comparison: difference.Comparison, head: difference.HeadChange) ->
     names = [f"{side.name[0].lower()}{side.name[1:]}" for side in sides]
     if sides[0].name == "Trained":
         names = [f"the {name} model" for name in names]
+    changed = [plain(name) for name in pair.keys if " / " in name] * names[0].startswith("text")
     out = (
+        f"The texts differ in **{', '.join(changed[:3])}{' …' * (len(changed) > 3)}**. "
+        if changed
+        else ""
+    )
+    out += (
         f"From {names[0]} to {names[1]}, head **{head.name}** moves **{number(head.moved)}** of its weight to other "
         "tokens, averaged over its rows"
         if comparison.in_place
@@ -774,13 +780,13 @@ def _grid(
     )
 
 
-# The page Two models, two texts: every head by how far it is apart, one head in both, and their difference.
+# The page Two texts, two models: every head by how far it is apart, one head in both, and their difference.
 
 
 def page() -> None:
     title(
-        "Two models, two texts",
-        "Compare every head on two texts, or in two models.",
+        "Two texts, two models",
+        "Change a word of the text, or the model, and see which heads change.",
     )
     choice = choose_model(needs=("model",), usual=WRITES)
     if choice is not None:
@@ -875,11 +881,13 @@ def _compared(
 
 def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange) -> None:
     heads = comparison.heads
-    left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
+    left, right = st.columns([0.38, 0.62], gap="medium")  # a phone shows the finding first
     numbers = {str(item.number): item.layer for item in heads}
     largest = max(item.moved for item in heads)
 
     with left:
+        fact(fact_text(comparison, head))
+    with right:
         head_field(
             {item.name: (item.layer, item.head) for item in heads},
             (head.layer, head.head),
@@ -909,8 +917,6 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
             has_sign=False,
             largest=max(largest, MIN_SCALE),
         )
-    with right:
-        fact(fact_text(comparison, head))
 
 
 def _figures(comparison: difference.Comparison) -> None:

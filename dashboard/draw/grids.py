@@ -49,8 +49,9 @@ from dashboard.draw.formats import cell, distinct, number, percent, signed
 # Layers × parts of a model, each cell a signed effect on the answer, as a Vega-Lite figure.
 
 
-WIDE, TALL = 30, 24  # pixels of a cell: its least width that shows a number, and its height
-SIGN = 6  # pixels that a character of a number takes
+WIDE, MAX_WIDE = 30, 110  # pixels of a cell: from the first on it shows a number
+TALL, MAX_TALL, ALL_TALL = 24, 40, 320  # its height, and that of all rows while it is not less
+SIGN = 7  # pixels that a character of a number takes
 MAX_NUMBERS = 17  # columns, beyond which cells hold no numbers
 
 
@@ -87,7 +88,14 @@ def effect_grid(
         or 1e-9
     )
     at = {
-        "x": _band("head", across, columns, ink, "top"),
+        "x": _band("head", across, columns, ink, "top")
+        | {
+            "scale": {
+                "domain": list(columns),
+                "paddingInner": 0.06,
+                "range": [0, {"expr": f"min(width, {MAX_WIDE * len(columns)})"}],
+            }
+        },
         "y": _band("layer", None, layers, ink, "left"),
     }
     colour = {
@@ -131,7 +139,7 @@ def effect_grid(
             "text",
             rows,
             {**at, "text": {"field": "short"}, "color": {"condition": light, "value": ink.text}},
-            fontSize=10,
+            fontSize=12,
             tooltip=False,
             opacity={"expr": f"width < {wide * len(columns)} ? 0 : 1"},
         ),
@@ -141,7 +149,7 @@ def effect_grid(
         {"layer": picked[0], "head": picked[1]},
         at,
         ink,
-        TALL,
+        max(TALL, min(MAX_TALL, ALL_TALL // len(layers))),
         ["layer", "head"],
     )
 

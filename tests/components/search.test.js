@@ -16,7 +16,7 @@ const TYPED = [
   ["addition task", "Addition", 1],
   ["train a model", "Train and watch", 1],
   ["train on my own data", "Train and watch", 1],
-  ["compare two models", "Two models, two texts", 1],
+  ["compare two models", "Two texts, two models", 1],
   ["compare trained runs", "Compare runs", 1],
   ["what is a query", "query", 1],
   ["what is attention", "attention"],

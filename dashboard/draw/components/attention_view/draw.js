@@ -20,7 +20,8 @@ export function drawAll(view) {
   if (!view.width) return;
   view.ratio = pixelRatio(dom.root);
   const grid = view.layout === "grid";
-  view.box = grid ? layoutGrid(view, view.width) : layoutOne(dom.over.getContext("2d"), view, view.width, growthOf(dom.root));
+  const growth = growthOf(dom.root);
+  view.box = grid ? layoutGrid(view, view.width, growth) : layoutOne(dom.over.getContext("2d"), view, view.width, growth);
   const ctx = resized(dom.base, view.width, view.box.height, view.ratio);
   drawBase(ctx, view);
   if (view.layout === "frames") drawSlider(view);

@@ -19,12 +19,12 @@ export function decodeGrid(grid) {
   }));
 }
 
-/** @param {AttentionView} view @returns {GridBox} */
-export function layoutGrid(view, width) {
+/** @param {AttentionView} view @param {number} growth of a wide window @returns {GridBox} */
+export function layoutGrid(view, width, growth = 1) {
   const heads = Math.max(...view.grid.map((one) => one.heads.length));
   const narrow = width < 400;
   const gutter = narrow ? 20 : 34, gap = 4, top = 20;
-  const size = clamp(Math.floor((width - gutter - 2 - gap * (heads - 1)) / heads), 12, view.thumb);
+  const size = clamp(Math.floor((width - gutter - 2 - gap * (heads - 1)) / heads), 12, Math.floor(view.thumb * growth ** 2));
   const wide = size + (size >= 30 ? 5 : gap);
   const pitch = wide > (width - gutter) / heads ? size + gap : wide;
   // Where thumbnails are small the rows stand apart, so that a finger finds one.
