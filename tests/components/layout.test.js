@@ -15,12 +15,12 @@ test("a cell with room for a name has no ticks, a smaller one ticks at least a p
 test("where room is short every second name stays, then ticks", () => {
   assert.deepEqual(closeTicks(20, 20), { names: true, every: 1, nameSize: 13, rowStep: 0, colStep: 0 });
   assert.deepEqual(closeTicks(12, 12), { names: true, every: 2, nameSize: 13, rowStep: 0, colStep: 0 });
-  assert.deepEqual(closeTicks(8, 8), { names: false, every: 1, nameSize: 13, rowStep: 2, colStep: 5 });
+  assert.deepEqual(closeTicks(7.5, 7.5), { names: false, every: 1, nameSize: 13, rowStep: 2, colStep: 5 });
 });
 
 test("an enlarged page names every token in letters as high as its row, where the cells are large enough for names", () => {
   assert.deepEqual(closeTicks(11, 11, 1.5), { names: true, every: 1, nameSize: 11, rowStep: 0, colStep: 0 });
-  assert.equal(closeTicks(8, 8, 2).names, false);
+  assert.equal(closeTicks(7, 7, 2).names, false);
   assert.equal(closeTicks(20, 20, 2).nameSize, 13);
 });
 

@@ -4,7 +4,7 @@
 import { fontOf } from "./theme.js";
 
 export const NAMES_FROM = 13; // px a cell: from here every token is named
-const CLOSE_NAMES_FROM = 11;
+export const CLOSE_NAMES_FROM = 8; // px: from here every second one
 export const NAME_SIZE = 13; // px of the letters
 const TICK_STEPS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000];
 export const GUTTER = { low: 40, high: 96, pad: 8 };

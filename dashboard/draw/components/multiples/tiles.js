@@ -3,7 +3,7 @@
 /** @import { Board, Cell, Tile } from "./types" */
 import { unpack, unpackBits } from "../lib/bytes.js";
 import { growthOf, resized, zoomOf } from "../lib/dom.js";
-import { NARROW, closeBox, gutterOf } from "../lib/layout.js";
+import { CLOSE_NAMES_FROM, NARROW, closeBox, gutterOf } from "../lib/layout.js";
 import { drawColNames, drawCrosshair, drawMap, drawPin, drawRowNames } from "../lib/map.js";
 import { MINUS } from "../lib/numbers.js";
 import { outlineDrag } from "../lib/zoom.js";
@@ -12,7 +12,6 @@ export const BETWEEN = 8; // px between maps, beside the edges that the outlines
 export const EDGE = 3; // px that the row's outline stands out of a map
 const LEAST_MAP = 120; // px: below this a map of a row of four says nothing
 const HEIGHT = 420; // px a map, at most
-const SMALL = 8; // keys of a map that can be read at half a phone's width
 const WIDE = 1080; // px from which more than eight maps are six in a row
 
 /** @param {Board} board @returns {Tile} */
@@ -39,7 +38,7 @@ function makeTile(board, own) {
 /** How many maps stand in a row, how wide each is. @param {Board} board */
 export function arrange(board) {
   const count = board.alone ? 1 : board.tiles.length;
-  const gutter = gutterOf(board.measure, board.theme, board.queries);
+  const gutter = gutterOfBoard(board);
   const fitting = Math.max(1, Math.floor((board.width - gutter + BETWEEN) / (LEAST_MAP + BETWEEN)));
   const most = count > 8 && board.width > WIDE ? 6 : 4;
   const across = isPhone(board) ? 1 : Math.min(count, count <= 4 ? 4 : Math.min(most, Math.ceil(count / 2)), fitting);
@@ -48,9 +47,16 @@ export function arrange(board) {
   return { across, gutter, room };
 }
 
-/** Whether one map is shown at a time, with its names; four small ones stand two by two. @param {Board} board */
-export const isPhone = ({ width, tiles, alone }) => tiles.length > 1 && !alone && width < Math.min(NARROW, 210 * tiles.length)
-  && (tiles.length > 4 || tiles[0].current.cols > SMALL);
+/** @param {Board} board */
+const gutterOfBoard = ({ measure, theme, queries }) => gutterOf(measure, theme, queries);
+
+/** Whether one map is shown at a time: up to four stand two by two while every second name has room. @param {Board} board */
+export function isPhone(board) {
+  const { width, tiles, alone, window } = board;
+  const half = (width - 1 - gutterOfBoard(board) - BETWEEN) / 2 - 2 * EDGE;
+  return tiles.length > 1 && !alone && width < Math.min(NARROW, 210 * tiles.length)
+    && (tiles.length > 4 || half < CLOSE_NAMES_FROM * (window.c1 - window.c0));
+}
 
 /** The box of one tile; `lead` is the gutter's width where the tile has one, 0 elsewhere. @param {Board} board @param {Tile} tile */
 export function placeTile(board, tile, room, lead) {
