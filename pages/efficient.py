@@ -366,22 +366,34 @@ def fact_text(result: study.Result, kernels: list[str]) -> str:
         return ""
     point, fast = min(others, key=lambda pair: pair[0].seconds)
     first, second = kernel_name(fast.kernel), kernel_name(slow.kernel)
-    more = (
-        f" Exact attention then has {number(2**slow.flops)} times as many operations; the rest of its time moves "
-        "scores through memory."
-        if slow.kernel == "exact" and slow.time > slow.flops + 0.1
-        else ""
-    )
     return (
         f"At {point.length:,} tokens, {first} takes **{duration(point.seconds)}** and {byte_size(point.bytes)}; "
-        f"{second} takes **{duration(slow.point.seconds)}** and {byte_size(slow.point.bytes)}. With twice as many "
-        f"tokens, {first} takes {number(2**fast.time)} times as long, {second} {number(2**slow.time)} times.{more}"
+        f"{second} takes **{duration(slow.point.seconds)}** and {byte_size(slow.point.bytes)}. Twice as many "
+        f"tokens take {first} {number(2**fast.time)} times as long, {second} {number(2**slow.time)} times."
     )
 
 
 def kernel_name(kernel: str) -> str:
     label = study.ENTRIES[kernel].name
     return label if label in ("Performer", "Linformer", "Nyström") else label[0].lower() + label[1:]
+
+
+IN_WORDS = {
+    "exact": "every weight stored",
+    "fused": "the same output, in blocks",
+    "chunked": "the same, some keys at a time",
+    "local": "near keys only",
+    "linear": "no softmax",
+    "performer": "imitates softmax",
+}
+
+
+def in_words(result: study.Result, kernel: str) -> str:
+    """What a kernel does, and by how much of its length an output differs from that of exact attention."""
+    entry = study.ENTRIES[kernel]
+    error = cached(output_error, result.conditions.config(kernel), study.SEED)
+    text = IN_WORDS.get(kernel) or entry.meaning.partition(".")[0]
+    return f"**{entry.name}**: {text}{f', output {percent(error)} off' if error >= 0.01 else ''}."
 
 
 def _conditions(result: study.Result, kernels: Sequence[str], example: bool) -> None:
@@ -399,7 +411,8 @@ def _conditions(result: study.Result, kernels: Sequence[str], example: bool) -> 
     rest = f" Not measured: {', '.join(ends)}." if ends else ""
     caption(
         f"{where}: one sequence, {study.HEADS} heads of {study.HEAD_DIM} numbers, float32, {passes}, median of "
-        f"{study.ROUNDS} runs. A query sees {keys}{window}. {result.machine}. Dotted lines are calculated from the "
+        f"{study.ROUNDS} runs. A query sees {keys}{window}. {result.machine}. Both axes are logarithmic. Solid lines "
+        "are measured; dotted ones are calculated from the "
         "formula of a forward pass: FLOPs of its matrix products at the speed of the last point, and memory on a CPU, "
         f"within about a quarter. “Grows as” is fitted to the last {LAST} lengths. Error: |output − exact output| / |exact "
         f"output| on random q, k, v.{rest}",
@@ -442,7 +455,8 @@ def _benchmark() -> None:
         measure()
         result = st.session_state.get(RESULT) or study.load_result()
         kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
-        caption("Solid lines are measured, dotted ones calculated. Both axes are logarithmic.")
+        words = [in_words(result, kernel) for kernel in kernels]
+        caption(" ".join([*words, "Dotted: calculated."]))
         _figures(result, kernels)
         if sentence := fact_text(result, kernels):
             fact(sentence)
@@ -628,7 +642,7 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
                 "early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"
             ),
         ],
-        380,
+        340,
         Ink.of(theme),
         **right_margin(4),
     )

@@ -1236,10 +1236,7 @@ def picture(values: Values) -> tuple[Reading | None, Made | None]:
         f"x is the vector of {reading.name}, drawn from top to bottom: each number multiplies the row of W beside it, "
         "and a column adds up to one number of q, k or v."
     )
-    first = (
-        f"Word vectors and matrices are random (seed {seed}): before training, which word gets more weight has no "
-        "meaning."
-    )
+    first = "Word vectors and matrices are random: before training, which word gets more weight has no meaning."
     if typed and not any(True for _ in seeded_layer(config, seed).parameters()):
         first = "Q, K and V are the typed ones, so every number can be checked by hand."
     step_view(
@@ -1324,8 +1321,7 @@ def root_of_d() -> None:
         "and keys are near 0, so training hardly changes them."
     )
     caption(
-        f"Measured on {study.QUERIES} random queries and {study.KEYS} random keys (standard normal numbers, "
-        f"seed {SEED}).",
+        f"Measured on {study.QUERIES} random queries and {study.KEYS} random keys (standard normal numbers).",
     )
     details("The same, measured for D from 1 to 512", partial(curves, points), key("curves"))
 

@@ -3,6 +3,7 @@
 /** @import { Picture } from "./types" */
 import { element, pixelRatio, resized, svgElement } from "../lib/dom.js";
 import { nameStop } from "../lib/keys.js";
+import { clamp } from "../lib/layout.js";
 import { mount } from "../lib/mount.js";
 import { rgba, rgbAt } from "../lib/theme.js";
 import { LEGEND, drawDetail } from "./detail.js";
@@ -10,7 +11,7 @@ import { cut, drawRect, drawText, tablesOf, tintOf, widthOf } from "./paint.js";
 import { drawProjection } from "./project.js";
 import { TALLEST, drawThumbs } from "./thumbs.js";
 
-const WIDEST = 2400, PHONE = 560; // px
+const WIDEST = 2400, PHONE = 560, FULL = 1050, HIGH = 620, LARGEST = 1.6; // px; how far a larger screen enlarges the picture
 const KEYS = "Left and right arrows change the step, up and down the query, brackets the key in the equation.";
 const LEAST = 29.25, MOST = 40; // px of a number in a vector
 const MORE = 24; // px that say how many more numbers there are
@@ -111,11 +112,12 @@ function draw(view) {
   const { root, dom, data } = view;
   view.width = root.clientWidth;
   if (!view.width) return;
-  const width = Math.min(WIDEST, Math.floor(view.width));
+  const scale = clamp(Math.min(view.width / FULL, innerHeight / HIGH), 1, LARGEST), width = Math.floor(Math.min(WIDEST, view.width) / scale);
+  for (const part of [dom.tint, dom.canvas, dom.art]) part.style.zoom = String(scale);
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const picture = { ...view, svg, width, phone: width < PHONE, pen: dom.canvas.getContext("2d") };
   picture.layout = layoutOf(picture);
-  picture.board = resized(dom.canvas, width, picture.layout.thumbs + TALLEST + 10, pixelRatio(root));
+  picture.board = resized(dom.canvas, width, picture.layout.thumbs + TALLEST + 10, pixelRatio(dom.canvas));
   definePatterns(picture);
   dom.tint.hidden = Boolean(data.projection); // of step 1 alone there is one column
   const bottom = data.projection ? drawProjection(picture, 0) : drawAllSteps(picture);
