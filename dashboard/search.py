@@ -109,7 +109,7 @@ def collect() -> list[Hit]:
             {"inside:model": "induction", "head_roles:role": "induction"},
         ),
         (
-            "Your own mechanism: type a formula",
+            "Your own mechanism (formula)",
             "Write the score of a query and a key as a rule of your own.",
             "make my own score mask normalizer custom design invent build",
             "mechanisms",

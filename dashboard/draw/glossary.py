@@ -28,6 +28,12 @@ TERMS: tuple[Term, ...] = (
         "represents the whole text.",
         "pretrained",
     ),
+    Term(
+        "ablation",
+        "Taking a part out of a model, such as a head, to measure what the answer loses without it.",
+        "evidence",
+        ("ablations",),
+    ),
     Term("accuracy", "The share of predictions that are right.", "train"),
     Term(
         "ALiBi",
@@ -194,6 +200,13 @@ TERMS: tuple[Term, ...] = (
         ("greedy",),
     ),
     Term(
+        "GRU",
+        "Gated recurrent unit: a recurrent cell that reads a sequence word by word and changes one vector, its state, "
+        "by two gates.",
+        "why",
+        ("GRUs",),
+    ),
+    Term(
         "head",
         "One of several attentions in a layer. Each has its own weights.",
         "heads",
@@ -230,6 +243,13 @@ TERMS: tuple[Term, ...] = (
         "The way in which attention is computed: exactly, in blocks, or by a cheaper formula.",
         "efficient",
         marked=False,
+    ),
+    Term(
+        "Kendall's τ",
+        "How far two rankings agree: 1 when they are the same, 0 without relation, −1 when one is reversed.",
+        "evidence",
+        ("Kendall’s τ",),
+        marked=False,  # the page that uses it explains it
     ),
     Term("key", "The vector of a token that queries are compared with.", "one_query", marked=False),
     Term(
