@@ -19,7 +19,6 @@ from dashboard.page import (
     csv_file,
     fragment,
     link_value,
-    paragraph,
     percent,
     plain,
     step_of,
@@ -32,6 +31,7 @@ from dashboard.ui.bars import MAKE, controls_of, note_draft, start_lesson, teach
 from dashboard.ui.lessons import (
     HELP,
     KEYS,
+    LEVELS,
     MAX_ANSWER,
     MAX_FILE,
     MAX_HIDE,
@@ -651,12 +651,12 @@ def work() -> None:
                 st.page_link(
                     step_of("lessons").page(),
                     label=plain(lesson.title),
-                    icon=":material/play_arrow:",
+                    icon=step_of("lessons").icon,
                     query_params={"lesson": name},
+                    help=teacher_markdown(lesson.text.partition("\n")[0]),
                 )
-                paragraph(teacher_markdown(lesson.text.partition("\n")[0]))
                 caption(
-                    f"{len(lesson.questions)} questions, on the page {step_of(lesson.page).title}"
+                    f"{LEVELS[name]} · {len(lesson.questions)} questions · {step_of(lesson.page).title.partition(',')[0]}"
                 )
     with st.popover("File and links", icon=":material/folder_open:", key=key("links")):
         lesson_of_file = uploaded_lesson("Open the file of a lesson", "open")

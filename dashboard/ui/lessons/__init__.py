@@ -235,7 +235,16 @@ STORED = (
     "lessons"  # the folder of those that a server stores, within that of runs, each under its id
 )
 ID = re.compile("[0-9a-f]{6}")
-KEYS = ("first_steps", "first_masks", "attention", "patterns", "variants", "positions", "efficient")
+LEVELS = {
+    "first_steps": "Beginner",
+    "first_masks": "Beginner",
+    "patterns": "Intermediate",
+    "variants": "Intermediate",
+    "positions": "Intermediate",
+    "attention": "Advanced",
+    "efficient": "Advanced",
+}
+KEYS = tuple(LEVELS)
 MAX_LINK, MAX_FILE = (
     8_000,
     100_000,
