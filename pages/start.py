@@ -285,11 +285,11 @@ print("weights", steps.weights.flatten().tolist(), "output", float(steps.out))
 
 
 SENTENCES = (
-    "An encoder reads the sentence; a decoder writes its translation.",
-    "Without attention they share **one vector**: long sentences are lost.",
-    "With **attention**, each step of the decoder reads every word again.",
-    "The better its **query** fits a word's **key**, the larger that word's **weight**.",
-    "It takes the words' **values**, each times its weight. Weights sum to 1.",
+    "An encoder reads a sentence; a decoder translates it.",
+    "Without attention, **one vector** loses long sentences.",
+    "With **attention**, each step reads every word.",
+    "The better its **query** fits a word's **key**, the larger the **weight**.",
+    "It takes all **values**, each times its weight.",
 )
 
 
@@ -336,12 +336,7 @@ MOVES = (
 
 @fragment
 def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
-    st.markdown("## A soft dictionary")
-    paragraph(
-        "A dictionary returns the value of the key that is **equal** to the query. Attention returns **all** "
-        "values, each times its weight. Change any number.",
-        width=560,
-    )
+    st.markdown("## A soft dictionary to edit")
     left, right = st.columns([0.42, 0.58], gap="large")
     with left, st.container(gap="small"):
         query, *pairs = (
@@ -377,6 +372,10 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
                 ],
                 theme(),
             )
+        )
+        paragraph(
+            "A dictionary returns the value of the key that is **equal** to the query. Attention returns **all** "
+            "values, each times its weight."
         )
         query_text, equal = vector_text(query), result.equal
         st.markdown(
@@ -425,7 +424,7 @@ def page() -> None:
             _translation(item)
     dictionary(data, item)
     # The path; a tick at each page that was opened
-    st.subheader(f"The path: {len(PATH_STOPS)} pages, 25 minutes")
+    st.subheader(f"The path: {len(PATH_STOPS)} pages")
     done = sum(name in visited for name, _ in PATH_STOPS)
     st.caption(
         f"{done} of {len(PATH_STOPS)} pages visited. A cookie keeps the count in this browser."
@@ -462,8 +461,8 @@ def _introduction(data: dict) -> dict:
         item = next(each for each in data["translations"] if " ".join(each["source"]) == words)
         weights = item["weights"][:-1]  # without the end mark
         fact(
-            f"On average, an output word puts **{number(sum(map(max, weights)) / len(weights))}** of its weight on one "
-            f"input word; uniform weights would be {number(1 / len(item['source']))}."
+            f"On average, **{number(sum(map(max, weights)) / len(weights))}** of an output word's weight is on one "
+            f"input word; uniform weights: {number(1 / len(item['source']))}."
         )
     return item
 
