@@ -29,7 +29,7 @@ from dashboard.ui.bars import RECAP, STOPS
 
 key = "quiz:{}".format  # a widget's key, which is also its name in the link
 SEED, ANSWERS, AT, WITHOUT = key("seed"), key("answers"), key("at"), key("without")
-COUNT, OPTIONS, MAX_SEED = 8, 4, 999
+COUNT, OPTIONS, MAX_SEED, WIDTH = 8, 4, 999, 900
 NEXT = ("compare", "pretrained", "train")  # the pages that are offered after eight right answers
 
 
@@ -64,10 +64,11 @@ def answer_questions() -> None:
     link_value(WITHOUT, COUNT, between(0, COUNT, int))
     drawn = cached(quiz, seed, state.setdefault(WITHOUT, COUNT))
     st.html(path(drawn, answers, at))
-    if at < COUNT:
-        answer_question(drawn[at], seed, answers, at)
-    else:
-        result(drawn, answers)
+    with st.container(horizontal_alignment="center"), st.container(width=WIDTH):
+        if at < COUNT:
+            answer_question(drawn[at], seed, answers, at)
+        else:
+            result(drawn, answers)
 
 
 def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
