@@ -924,8 +924,8 @@ def _difference(
 ) -> None:
     a, b = controls.minus
     both = a != b and a in tiles and b in tiles
-    left, right = st.columns([0.38, 0.62], gap="medium")
-    with left:
+    left, right = st.columns([0.58, 0.42], gap="medium")  # a phone shows the sentence first
+    with right:
         WIDGETS.draw(
             "minuend",
             "subtrahend",
@@ -952,7 +952,7 @@ def _difference(
                 if a == b
                 else "A mechanism without a map has no difference."
             )
-    with right:
+    with left:
         if both:
             fact(fact_text(controls, names, results, tokens, cell))
         draw_details(controls, names)

@@ -280,7 +280,7 @@ GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thum
 def page() -> None:
     title(
         "Pretrained models",
-        "See where each head of a trained model looks in your sentence. Pick a head, then a word.",
+        "See where each head of a trained model looks. Pick a head, then a word.",
     )
     chosen = choose_model()
     measure = None if chosen is None else _view(chosen)
