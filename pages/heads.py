@@ -386,14 +386,13 @@ def draw_split(values: Values, many: heads.Split, chosen: list[int]) -> Pair:
     """Draw what a word attends to in the `chosen` heads, then their maps; returns the picked cell."""
     pin = pinned_cell(values, "chosen")
     row, column = cell = pin or heads.largest_word_cell(many.weights[chosen], values.tokens)
-    one_key = pin is not None or row == column  # without another word the cell is of its own
-    key = column if one_key else None
+    key = column if pin or row == column else None  # without another word, the word itself
     shown = heads.word_targets(many.weights, values.tokens, chosen, row, key)
     first = chosen.index(shown[0][0])  # which the sentence names first
     left, right = st.columns([0.56, 0.44], gap="medium", vertical_alignment="center")
     options: dict[str, Any] = {"dimmed": (0, len(values.tokens) - 1) if values.dim else ()}
     draw(
-        head_tiles(many, chosen, values, noted=True),
+        head_tiles(many, chosen, values),
         values,
         "chosen",
         pin,
@@ -425,31 +424,32 @@ def draw_split(values: Values, many: heads.Split, chosen: list[int]) -> Pair:
             **options,
         )
     with right:
-        fact(split_fact(values, many.weights, shown, row, one_key))
+        fact(split_fact(values, many.weights, shown, row, key is not None))
         of = f" Shown: the {len(chosen)} of {many.heads} heads with the largest weight on another word."
         about = READER if is_real(values) else RANDOM.format(values.seed)
         caption(f"Layers and heads count from 0.{of * (len(chosen) < many.heads)} {about}")
     return cell
 
 
-def head_tiles(
-    many: heads.Split, chosen: Sequence[int], values: Values, noted: bool = False
-) -> list[Tile]:
-    """The maps of the heads, each `noted` with what its rows attend to most, and its largest weight between words."""
+def head_tiles(many: heads.Split, chosen: Sequence[int], values: Values) -> list[Tile]:
     marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
-    tiles = []
-    for head in chosen:
-        weights, note = many.weights[head], ""
-        if noted:
-            target, share = heads.main_target(weights, values.tokens)
-            row, column = cell = heads.largest_word_cell(weights[None], values.tokens)
-            note = (
-                f"{values.tokens[row]} → {values.tokens[column]} {share_text(weights[cell])}; "
-                f"{target} {share_text(share)} on average"
-            )
-        name = head_name(values.layer or 0, head)
-        tiles.append(Tile(name, note, weights, marker=head if marked else -1))
-    return tiles
+    return [
+        Tile(
+            head_name(values.layer or 0, head),
+            head_note(many.weights[head], values.tokens),
+            many.weights[head],
+            marker=head if marked else -1,
+        )
+        for head in chosen
+    ]
+
+
+def head_note(weights: np.ndarray, tokens: Sequence[str]) -> str:
+    """A head's largest weight from one word to another, and what its rows attend to most."""
+    row, column = heads.largest_word_cell(weights[None], tokens)
+    target, share = heads.main_target(weights, tokens)
+    largest = share_text(weights[row, column])
+    return f"{tokens[row]} → {tokens[column]} {largest}; {target} {share_text(share)} on average"
 
 
 def all_heads(values: Values, many: heads.Split, row: int, column: int) -> None:
