@@ -455,8 +455,7 @@ def _benchmark() -> None:
         measure()
         result = st.session_state.get(RESULT) or study.load_result()
         kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
-        words = [in_words(result, kernel) for kernel in kernels]
-        caption(" ".join([*words, "Dotted: calculated."]))
+        caption(" ".join([*map(partial(in_words, result), kernels), "Dotted: calculated."]))
         _figures(result, kernels)
         if sentence := fact_text(result, kernels):
             fact(sentence)

@@ -36,7 +36,6 @@ from dashboard.draw.glossary import explain_markdown
 from dashboard.draw.page_views import (
     Bars,
     Block,
-    Column,
     block_diagram,
     diagram,
     is_attention,
@@ -399,7 +398,7 @@ ABOUT = {
     "target": "Each output token so far becomes a vector, a list of numbers, looked up in a learned table. This "
     "example has its right output, which begins with a start mark: at each position the model predicts the "
     "token that follows (teacher forcing). A model in use gets its own outputs here, one after the other.",
-    "text": "Each token becomes a vector, a list of numbers, looked up in a learned table.",
+    "text": "Each token becomes a vector, a list of numbers, from a learned table.",
     "both": "Each token becomes a vector, a list of numbers, looked up in a learned table. Input and output are one "
     "sequence: the input, a start mark, then the right output so far (teacher forcing). From the start mark on "
     "the model predicts the token that follows.",
@@ -826,6 +825,7 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
 
 
 AFTER = {"around_causal": 0, "causal": 0, "around_causal+": 1, "around_feed_forward": 1}
+MAX_TOKENS = 16  # of the table of tokens
 WHOLE = ("", "around_feed_forward+")  # what a whole layer did is told at its box and at its end
 MAIN = ("causal", "around_causal+", "feed_forward", "around_feed_forward+")
 
@@ -852,8 +852,8 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
     if path == "target":
         repeats = sum(map(str.__eq__, tokens, (word for word, _ in stream.says[0])))
         about += (
-            f" Read as they are, {repeats} of {len(tokens)} repeat their own token. The layers change them; at the end "
-            f"that of “{last}” says which of {stream.choices:,} tokens comes next. RoPE brings positions, in attention."
+            f" Now {repeats} of {len(tokens)} repeat their own token; at the end that of “{last}” says which of "
+            f"{stream.choices:,} tokens comes next. Positions come in attention (RoPE)."
         )
     elif whole or name in MAIN[1:]:
         before = stream.shares[at - 1 - whole].tolist()
@@ -889,12 +889,12 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         order = np.argsort(-row, kind="stable")[:4]
         weights = tuple((tokens[i], float(row[i])) for i in order)
         bars.insert(0, Bars(f"“{last}” attends to", weights))
-    texts = tuple(f"{word} {share_text(one)}" for word, one in stream.says[at])
-    table = [Column("the model would say next", texts, tuple(one for _, one in stream.says[at]))]
+    next_rows = [(f"{word} {share_text(one)}", one) for word, one in stream.says[at]]
+    table = [Bars("would say next", tuple(next_rows[-MAX_TOKENS:]))]
     sums = whole or name == "around_causal+"
     if sums:
-        bar = tuple(one / max(moved) for one in moved)
-        table.insert(0, Column("vector moved by", tuple(map(percent, moved)), bar))
+        lengths = [(percent(one), one / max(moved)) for one in moved]
+        table.insert(0, Bars("vector moved by", tuple(lengths[-MAX_TOKENS:])))
     return replace(
         block,
         title=title,

@@ -501,7 +501,6 @@ def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
 
 
 MAX_ROWS, MAX_COLUMNS = 24, 128  # of the vectors that are drawn
-MAX_TOKENS = 16  # of the table of tokens
 
 
 @dataclass(frozen=True)
@@ -536,27 +535,11 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A text for each token, and the share of the column that its bar fills."""
-
-    heading: str
-    texts: tuple[str, ...]
-    shares: tuple[float, ...]
-
-    def payload(self) -> dict[str, Any]:
-        return {
-            "heading": self.heading,
-            "texts": self.texts[-MAX_TOKENS:],
-            "shares": self.shares[-MAX_TOKENS:],
-        }
-
-
-@dataclass(frozen=True)
 class Block:
     """What the panel beside the diagram says of one block; `vectors` (T, C) with T tokens, `maps` (H, T, S).
 
-    `cell` is the head, row and column of its maps that the panel shows, `label` stands beside the block, `table` has what
-    is told of each of the last tokens.
+    `cell` is the head, row and column of its maps that the panel shows, `label` stands beside the block, `table` has a
+    column of bars for each of the last tokens.
     """
 
     title: str
@@ -568,7 +551,7 @@ class Block:
     bars: tuple[Bars, ...] = ()
     cell: tuple[int, int, int] | None = None
     label: str = ""
-    table: tuple[Column, ...] = ()
+    table: tuple[Bars, ...] = ()
 
     def payload(self) -> dict[str, Any]:
         data: dict[str, Any] = {
@@ -579,7 +562,7 @@ class Block:
             "bars": [one.payload() for one in self.bars],
             "cell": self.cell,
             "label": self.label,
-            "table": [column.payload() for column in self.table],
+            "table": [one.payload() for one in self.table],
         }
         if self.vectors is not None:
             values = self.vectors[:MAX_ROWS, :MAX_COLUMNS]

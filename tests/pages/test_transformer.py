@@ -157,7 +157,7 @@ def test_the_writers_last_token_goes_through_the_residual_stream():
     assert (
         bars.before == tuple(stream.shares[6].tolist())
         and bars.rows[0][1] == stream.shares[8, 0]
-        and drawn["layers.5"].table[1].texts[-1].startswith("John ")
+        and drawn["layers.5"].table[1].rows[-1][0].startswith("John ")
     )
     head, row, key = drawn["layers.3.causal"].cell
     assert result.trace.of("causal").map(3).weights[head, row, key] > 0.9

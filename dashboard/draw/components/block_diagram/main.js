@@ -8,7 +8,7 @@ import { showBlock } from "./panel.js";
 /** @import { Placed, StackLayout } from "./types" */
 
 const WIDE = 700, PANEL = 320, TOP = 26, MOST = 250, INSET = 14, LABELS = 98, PLAY_MS = 1400;
-const ABOVE = 400, BELOW = 700, LOWEST = 134; // px of the page beside the diagram, on a phone with its text; its least height
+const ABOVE = 400, BELOW = 724, LOWEST = 110; // px of the page beside the diagram, on a phone with its text; its least height
 const FULL = 1050, HIGH = 620, LARGEST = 1.6; // px of a picture at its own size; how far a larger screen enlarges it
 
 const layerOf = (path) => path.match(/^(.*?layers\.\d+)\./)?.[1];

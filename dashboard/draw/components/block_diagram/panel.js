@@ -74,16 +74,16 @@ function showBars(box, { heading, names, shares, changes, temperatures, picked }
 /** One row a token: what the model says after it, and how far its vector moves. @param {HTMLElement} box @param {BlockData} block */
 function showTokens(box, { table, tokens }) {
   const figure = element(box, "figure", "says"), lines = element(figure, "table"), header = element(lines, "tr");
-  const shown = tokens.slice(-table[0].texts.length), last = shown.length - 1;
+  const shown = tokens.slice(-table[0].names.length), last = shown.length - 1;
   element(header, "th", "", { scope: "col" }).textContent = shown.length < tokens.length ? `last ${shown.length} tokens` : "token";
   for (const { heading } of table) element(header, "th", "", { scope: "col" }).textContent = heading;
   for (const [at, token] of shown.entries()) {
     const line = element(lines, "tr", at === last ? "picked" : "");
     element(line, "th", "", { scope: "row" }).textContent = token;
-    for (const { texts, shares } of table) {
+    for (const { names, shares } of table) {
       const cell = element(line, "td");
-      element(cell, "span").textContent = texts[at];
-      element(cell, "i").style.width = `${100 * shares[at]}%`;
+      element(cell, "span").textContent = names[at];
+      element(cell, "i").style.width = `${100 * shares[at][0]}%`;
     }
   }
 }

@@ -31,7 +31,7 @@ export interface BlockData {
   bars: Bars[];
   cell: [number, number, number] | null;
   label: string;
-  table: { heading: string; texts: string[]; shares: number[] }[];
+  table: Bars[];
   vectors?: { rows: number; cols: number; largest: number; whole: number[]; bytes: string };
   maps?: Maps;
 }
