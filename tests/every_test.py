@@ -6,12 +6,15 @@ import itertools
 import locale
 import os
 import signal
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
+from streamlit import config as streamlit_config
 from streamlit.components.v2 import manifest_scanner
 from streamlit.runtime.scriptrunner.script_cache import ScriptCache
 from streamlit.testing.v1 import app_test, local_script_runner
@@ -30,6 +33,7 @@ if os.environ.get("ATTENTION_LAB_NOISE"):
 
 gc.disable()  # until all is collected
 typecheck.install()
+streamlit_config.get_config_options()  # the lab's: the first test of a page may be in another folder
 
 
 # Each AppTest reads the metadata of every installed package (0.2 s), and each of its runs parses and compiles the
@@ -115,6 +119,15 @@ def without_new_entries():
     yield
     for one, those in zip(before, entries, strict=True):
         one[:] = those
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """In a new clone the workers import the tests in turn: the first compiles them for all, a minute's work."""
+    last = Path(__file__).parent.glob("training/__pycache__/test_sweeps*pytest*")
+    cold = not (session.config.option.file_or_dir or sys.dont_write_bytecode or any(last))
+    with FileLock(f"{__cached__}.lock") if cold else nullcontext():  # type: ignore[name-defined]
+        return (yield)
 
 
 def pytest_collection_finish():

@@ -443,8 +443,7 @@ def test_masked_cells_are_zero_and_empty_rows_teach_nothing(key, keys):
 @each("key", KEYS)
 def test_what_is_masked_cannot_be_felt(key, keys):
     scores, mask = drawn(keys)
-    own = normalizer(key)
-    broken = scores.detach().clone()
+    own, broken = normalizer(key), scores.detach().clone()
     at = (~mask).expand_as(broken).nonzero()
     for place, value in zip(
         at, [float("nan"), float("inf"), -float("inf"), 1e30] * len(at), strict=False

@@ -112,8 +112,7 @@ def test_a_module_is_trained_and_stored_with_the_layer():
         attention.score.function.weight.grad.abs().sum() > 0
         and "score.function.weight" in attention.state_dict()
     )
-    again = pickle.loads(pickle.dumps(attention))
-    x = torch.randn(B, T, C)
+    again, x = pickle.loads(pickle.dumps(attention)), torch.randn(B, T, C)
     assert torch.equal(again(x).merged, attention(x).merged)
 
 

@@ -56,8 +56,7 @@ def test_a_fully_masked_row_is_zeros_and_so_are_its_gradients(dtype, bias, kerne
 def test_what_may_not_be_seen_does_not_leak_through_v(poison):
     q, k, v = (t.detach() for t in heads())
     mask = causal(T, S)
-    clean = attend(q, k, v, mask).out
-    broken = v.clone()
+    clean, broken = attend(q, k, v, mask).out, v.clone()
     broken[:, :, T:] = poison  # no row sees these keys
     torch.testing.assert_close(attend(q, k, broken, mask).out, clean)
     broken[:, :, 3] = poison  # rows 3 and 4 see this one

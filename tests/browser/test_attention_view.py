@@ -255,8 +255,7 @@ def test_1500_tokens_are_pooled_said_so_and_a_drag_opens_them_exactly(open_view,
 
 
 def test_a_patch_under_the_pointer_is_a_query(open_view, page):
-    view = open_view("picture")
-    head = weights(1, 2, 17)[0, 0]
+    view, head = open_view("picture"), weights(1, 2, 17)[0, 0]
     x, y, wide, high = map(float, data(view)["picture"].split(","))
     box = box_of(view.locator("canvas.over"))
     page.mouse.move(
@@ -456,8 +455,7 @@ def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_
 def test_a_difference_elsewhere_on_the_page_follows_a_drag_zooms_every_map_and_a_pin_is_shared(
     board, page
 ):
-    shown = board("apart")
-    apart = page.locator(".mu").last
+    shown, apart = board("apart"), page.locator(".mu").last
     hover_tile(shown, 0, 6, 4)
     expect(apart).to_have_attribute("data-hover", "6,4")
     assert apart.locator(".tip").is_hidden()

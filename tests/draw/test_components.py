@@ -80,8 +80,7 @@ def test_thumbnails_hold_each_head_in_order_and_are_made_once_for_a_trace():
 @each("shape", [(5, 7), (1, 5, 7), (3, 5, 7), (1, 1, 7)])
 def test_masked_cells_have_their_own_byte_and_bit(shape):
     mask = RNG.permutation(np.arange(np.prod(shape)) % 3 > 0).reshape(shape)
-    one = a_map(mask=mask)
-    full = np.broadcast_to(mask, (3, 5, 7))
+    one, full = a_map(mask=mask), np.broadcast_to(mask, (3, 5, 7))
     np.testing.assert_array_equal(thumbs(one)[0] == payload.MASKED, ~full)
     sent = payload.one_map(one, 1)["mask"]
     bits = np.unpackbits(decoded(sent["bytes"], "u1"))[: sent["planes"] * 35]
@@ -188,8 +187,7 @@ def test_linked_views_share_a_head_and_pins_outside_a_shorter_text_are_dropped()
 )
 def test_blocks_hold_what_their_tokens_hold(shape, window, pool):
     values = RNG.random((1, *shape)).astype(np.float32)
-    mask = RNG.random(shape) > 0.3
-    blocks = Blocks.of(shape, window)
+    mask, blocks = RNG.random(shape) > 0.3, Blocks.of(shape, window)
     pooled = blocks.weights(values, mask, pool)[0]
     assert max(pooled.shape) <= 512
     for i, j in [

@@ -21,7 +21,6 @@ import vl_convert
 from hypothesis import given, strategies as st
 from PIL import Image
 from pypdf import PdfReader
-from sklearn.datasets import load_digits
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice
 from core.interpret.evidence import WAYS
@@ -106,6 +105,8 @@ def test_patches_become_the_picture_they_were_cut_from():
     whole = grids.picture([[float(place)] * 4 for place in range(6)], GRID)  # six of 2 × 2 pixels
     assert whole.shape == (4, 6)
     assert np.allclose(whole[0], np.array([0, 0, 1, 1, 2, 2]) / 5) and np.allclose(whole[3, 4:], 1)
+    from sklearn.datasets import load_digits
+
     task, images = make_task(TaskConfig.of("digits")), load_digits().images / 16
     drawn = grids.picture(task.held_out(1)[0].source, task.shape.grid)
     assert np.abs(images / images.max((1, 2), keepdims=True) - drawn).max((1, 2)).min() < 1e-5, (

@@ -187,8 +187,7 @@ def test_a_session_goes_on_with_the_cookie_that_began_it_alone(owner, connected,
 
 def test_unfinished_messages_are_refused_by_their_length(copy):
     # A frame says its length first: one of 190 MB is over before it is sent. One of many parts is counted, too.
-    port = int(copy.url.rpartition(":")[2])
-    before = copy.held().server
+    port, before = int(copy.url.rpartition(":")[2]), copy.held().server
 
     def ended(raw: socket.socket, parts: bool, first: bool) -> bool:
         """Whether half a megabyte more ends the connection, or is answered with its end, for 1009."""

@@ -224,8 +224,7 @@ def test_the_rows_that_answer(family, row):
 @each("family", SOME)
 def test_every_measure_says_something_of_every_token(family):
     baseline = baseline_of(family)
-    trace = trace_of(baseline)
-    measured = measure_contributions(baseline)
+    trace, measured = trace_of(baseline), measure_contributions(baseline)
     scores = token_scores(baseline, trace, measured)
     assert list(scores) == ["weights", "written", "gradient", "rollout", "flow"]
     for score in scores.values():

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from string import printable
 
-import networkx
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -104,6 +103,8 @@ def three_layers(seed: int) -> AttentionTrace:
 )
 def test_flow_is_networkx_maximum_flow(flow_graph):
     # By another library: nodes (step, place), from the top down.
+    import networkx
+
     network, top = networkx.DiGraph(), len(flow_graph)
     sizes = [flow_graph[0].shape[1], *map(len, flow_graph)]
     network.add_nodes_from((at, place) for at, size in enumerate(sizes) for place in range(size))

@@ -819,8 +819,7 @@ C, HEADS = 21, 3
 @each("norm", ["post", "pre"])
 def test_without_feed_forward_a_layer_is_its_attention_and_nothing_after_it(norm):
     layer = EncoderLayer(ModelConfig.transformer(C, HEADS, d_ff=0, norm=norm))
-    x = torch.randn(5, 11, C)
-    around = layer.around_attention
+    x, around = torch.randn(5, 11, C), layer.around_attention
     attended = layer.attention(around.norm(x) if norm == "pre" else x).merged
     expected = x + attended if norm == "pre" else around.norm(x + attended)
     assert torch.allclose(layer(x)[0], expected, atol=1e-5)

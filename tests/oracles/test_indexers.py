@@ -131,8 +131,7 @@ def test_block_means_are_qwens(size, blocks, heads, share):
     )
     allowed = real[:, None, None] & torch.ones(S, S, dtype=torch.bool).tril()
     want = peer(x, turns(torch.arange(S).expand(B, -1), 2 * int(6 * share / 2)), allowed, None)
-    clear = ~ambiguous(layer, x, real)
-    shown = layer(x, key_mask=real).mask
+    clear, shown = ~ambiguous(layer, x, real), layer(x, key_mask=real).mask
     assert clear.sum() > B * S / 2
     assert torch.equal(shown[:, 0][clear], (want & allowed)[:, 0][clear])
     assert torch.equal(shown.sum(-1), (want & allowed).sum(-1))

@@ -197,8 +197,7 @@ def test_value_residual_by_hand_and_of_other_sizes():
 def test_parallax_against_fla(kv_heads):
     # Theirs scales the first query's scores alone: their r is ours over √D.
     layer = layer_of(Choice.of("parallax", kv_heads=kv_heads), mask="causal", position="rope")
-    x = torch.randn(B, T, C, requires_grad=True)
-    p = layer.projection
+    x, p = torch.randn(B, T, C, requires_grad=True), layer.projection
     q, k, v = p(x, x)
     q, r, k = (layer.position.rotate(one) for one in (q[:, ::2], q[:, 1::2] * D**-0.5, k))
     theirs = fla("parallax", "naive_parallax")(*(one.transpose(1, 2) for one in (q, r, k, v)))

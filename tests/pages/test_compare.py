@@ -337,8 +337,7 @@ def test_measures_by_hand():
 def test_the_fact_is_what_is_measured():
     setup = compare.default_controls()
     results = [compute_map(setup, config) for config in setup.mechanisms]
-    names = compare.names_of(setup.mechanisms)
-    tokens = tokens_of(setup)
+    names, tokens = compare.names_of(setup.mechanisms), tokens_of(setup)
     cell = study.default_cell(results[0].weights, tokens.special)
     assert (
         "cannot attend to animal under the local window; under the other, it gives animal 0.68."

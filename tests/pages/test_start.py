@@ -304,8 +304,7 @@ test_what_a_link_opens = page_cases(
 
 
 def test_answers_are_told_why_counted_and_lead_back():
-    drawn = quiz(5)
-    app = open_at("quiz", "quiz:", seed="5")
+    drawn, app = quiz(5), open_at("quiz", "quiz:", seed="5")
     assert any(query_value(open_at("quiz", "quiz:"), "quiz:seed") != "5" for _ in range(3)), (
         "a new one"
     )

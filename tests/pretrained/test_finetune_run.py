@@ -399,8 +399,7 @@ def test_a_worker_learns_what_was_queued(config, monkeypatch, worker_here):
 def test_what_the_model_reads_and_must_say_lies_where_it_lies(config, pairs, monkeypatch):
     monkeypatch.setattr("core.pretrained.finetune.resolve_device", lambda name: "meta")
     rows = parse("classify", config.data)
-    learner = build(config, rows)
-    answers = parse("pairs", pairs.data)
+    learner, answers = build(config, rows), parse("pairs", pairs.data)
     tensors: list[Any] = [
         learner,
         classes(learner, rows.held_out),

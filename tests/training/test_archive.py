@@ -652,8 +652,7 @@ def test_one_server_trains_a_run(memory, server):
 def test_while_the_store_is_away_training_goes_on_and_is_copied_later(
     memory, server, monkeypatch, worker_here
 ):
-    red = server("red")
-    run = create_run(small_run())
+    red, run = server("red"), create_run(small_run())
     with monkeypatch.context() as patch:
         for name in ("find", "cat_file", "pipe_file", "rm"):
             away = Mock(side_effect=ConnectionError("no route"))
@@ -819,8 +818,7 @@ def test_a_lease_is_prolonged_in_time_and_what_the_store_lacks_looked_for_again(
 
 def test_of_two_servers_that_continue_a_run_at_once_one_does(stores, server, monkeypatch):
     # Both have read that nobody holds the run, or that the last server's lease has run out, before either writes.
-    red = server("red").place
-    blue = server("blue").place
+    red, blue = server("red").place, server("blue").place
     for last in (False, True):
         if last:
             expire(red, "run")
