@@ -153,6 +153,7 @@ from dashboard.ui.links import (
     forget_other_runs,
     forget_page,
     fragment,
+    guarded,
     is_new,
     is_text,
     link_param,

@@ -60,6 +60,7 @@ from dashboard.page import (
     duration,
     fact,
     fragment,
+    guarded,
     guide_is_hidden,
     is_new,
     legend,
@@ -643,7 +644,7 @@ def _one(claim: Claim) -> None:
         [one.key for one in CLAIMS],
         key=box,
         format_func=lambda one: claim_of(one).name,
-        on_change=lambda: st.session_state.update({CLAIM: st.session_state[box]}),
+        on_change=guarded(box, lambda: st.session_state.update({CLAIM: st.session_state[box]})),
         help="Opens another claim.",
     )
     index.button(

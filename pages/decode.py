@@ -56,6 +56,7 @@ from dashboard.page import (
     fact,
     forget_other_runs,
     fragment,
+    guarded,
     number,
     percent,
     plain,
@@ -202,7 +203,7 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Values:
         list(runs),
         format_func=lambda name: run_name(runs[name]),
         key=RUN,
-        on_change=lambda: st.query_params.update({LINKED: st.session_state[RUN]}),
+        on_change=guarded(RUN, lambda: st.query_params.update({LINKED: st.session_state[RUN]})),
         help="The trained model that decodes.",
     )
     source_cell, other, rest = st.columns([0.72, 0.14, 0.14], vertical_alignment="bottom")

@@ -55,6 +55,7 @@ from dashboard.page import (
     fact,
     field_error,
     forget_other_runs,
+    guarded,
     link_value,
     loss_curves,
     multiples,
@@ -725,7 +726,7 @@ def before_and_after(
         list(heads),
         format_func=lambda index: heads[index].name,
         key=HEAD,
-        on_change=pick,
+        on_change=guarded(HEAD, pick),
         help="Layer and head, both from 0.",
     )
     item, slider, frames = both.now.map(head.layer), _slider(data), None

@@ -48,6 +48,7 @@ from dashboard.page import (
     fact,
     figure,
     fragment,
+    guarded,
     latex,
     latex_signed as signed,
     layer,
@@ -145,7 +146,12 @@ def draw_controls(chosen: ModelChoice) -> Values:
     ):
         state[key] = value
         column.selectbox(
-            label, list(names), format_func=names.__getitem__, key=key, on_change=changed, help=help
+            label,
+            list(names),
+            format_func=names.__getitem__,
+            key=key,
+            on_change=guarded(key, changed),
+            help=help,
         )  # type: ignore[attr-defined]
     return Values(ref=ref, inputs=chosen.inputs, kind=kind, trace=trace, cell=cell)
 

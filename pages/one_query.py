@@ -64,6 +64,7 @@ from dashboard.page import (
     entries_panel,
     fact,
     fragment,
+    guarded,
     is_new,
     latex,
     latex_signed as signed,
@@ -394,7 +395,7 @@ def draw_settings(grid: Any) -> None:
             list(names),
             key=key("preset"),
             format_func=names.__getitem__,
-            on_change=_apply_preset,
+            on_change=guarded(key("preset"), _apply_preset),
             help="A published mechanism; it sets all six choices below",
         )
         for line in sentences(values):

@@ -16,6 +16,7 @@ from dashboard.page import (
     details,
     fact,
     fragment,
+    guarded,
     link_value,
     multiples,
     paragraph,
@@ -93,7 +94,7 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
         key=name,
         label_visibility="collapsed",
         disabled=answered,
-        on_change=take,
+        on_change=guarded(name, take),
         args=(name,),
     )
     if answered:

@@ -36,6 +36,7 @@ from dashboard.page import (
     caption,
     fact,
     flash_errors,
+    guarded,
     number,
     paragraph,
     plain,
@@ -323,7 +324,9 @@ def _field(
     def take() -> None:
         _change(lambda now: change(now, str(st.session_state[key]).strip()))
 
-    shared: dict[str, Any] = dict(key=key, max_chars=max_chars, on_change=take, help=help_text)
+    shared: dict[str, Any] = dict(
+        key=key, max_chars=max_chars, on_change=guarded(key, take), help=help_text
+    )
     if tall:
         st.text_area(label, value, height=104, **shared)
     else:

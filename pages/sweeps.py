@@ -78,6 +78,7 @@ from dashboard.page import (
     fact,
     field_error,
     flash_errors,
+    guarded,
     lines,
     lower_name,
     number,
@@ -1073,8 +1074,9 @@ def picker() -> None:
         format_func=_page_label,
         key="sweeps:shown",
         help="The sweep whose results are shown.",
-        on_change=lambda: select_sweep(
-            find_sweep(st.session_state["sweeps:shown"]) or EXAMPLE_SWEEP
+        on_change=guarded(
+            "sweeps:shown",
+            lambda: select_sweep(find_sweep(st.session_state["sweeps:shown"]) or EXAMPLE_SWEEP),
         ),
     )
     if current is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dashboard.navigation import STEPS
+from dashboard.ui.links import guarded
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE, DASHBOARD, PAGES, TESTS = ROOT / "core", ROOT / "dashboard", ROOT / "pages", ROOT / "tests"
@@ -233,6 +234,19 @@ def test_links_are_made_from_the_list_of_pages():
     assert not [at for at, to in links if isinstance(to, ast.Constant | ast.JoinedStr)]
     named = [key for _, to in links for key in re.findall(r"step_of\('(\w+)'\)", ast.unparse(to))]
     assert named and set(named) <= {step.key for step in STEPS}
+
+
+def test_a_change_that_arrives_after_its_page_is_left_is_not_answered():
+    guarded("a widget that is left", pytest.fail)("It is answered.")
+    assert not [
+        f"{name(path)}:{node.value.lineno}"
+        for path in (*sources(DASHBOARD), *sources(PAGES))
+        for node in nodes(path)
+        if isinstance(node, ast.keyword)
+        and node.arg == "on_change"
+        and not isinstance(node.value, ast.Constant)
+        and not ast.unparse(node.value).startswith("guarded(")
+    ], "its callback may read a value that is cleared; wrap it in guarded"
 
 
 def test_a_panel_with_state_has_a_label_that_stays():

@@ -707,15 +707,19 @@ class Fields:
         keep, also = KEEP if each.hidden else BOUND, _of(each.also, values)
         shared = {"key": key, "help": _of(each.help, values), **keep, **also}
         if "on_change" in shared:
-            shared["on_change"] = partial(_call_back, key, shared["on_change"])
+            shared["on_change"] = guarded(key, shared["on_change"])
         if shared.get("bind"):  # a page may write a link of its own
             write_first_value(key, start, partial(each.text_of, values=values))
         value = each.widget(values, start, shared)
         return start if value is None else value
 
 
+def guarded(key: str, change: Callable[..., Any]) -> Callable[..., None]:
+    """Answer a change of a widget, but not one that a page sent while its reader left it: its value is cleared by then."""
+    return partial(_call_back, key, change)
+
+
 def _call_back(key: str, change: Callable[..., Any], *args: Any) -> None:
-    """Answer a change, but not one that a page sent while its reader left it: its values are cleared by then."""
     if key in st.session_state:
         change(*args)
 

@@ -32,6 +32,7 @@ from dashboard.page import (
     config_error,
     details,
     entries_panel,
+    guarded,
     is_text,
     paragraph,
     param_widget,
@@ -54,7 +55,7 @@ def keep_heads(
         width = st.session_state[d_model]
         fit_heads(d_model, width, heads(width), fits)
 
-    return {"on_change": keep}
+    return {"on_change": guarded(d_model, keep)}
 
 
 def fit_heads(d_model: str, width: int, heads: str, fits: Callable[[int], Sequence[int]]) -> None:
@@ -483,7 +484,7 @@ def mechanism(
                 "Preset",
                 [OWN, *(item.key for item in PRESETS)],
                 key=picker,
-                on_change=_take_preset,
+                on_change=guarded(picker, _take_preset),
                 args=(key,),
                 help="A published mechanism. Choosing one sets all six axes.",
                 format_func=lambda name: "Your own choices" if name == OWN else dated(preset(name)),

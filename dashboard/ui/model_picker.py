@@ -49,6 +49,7 @@ from dashboard.page import (
     caption,
     describe,
     draw_chart,
+    guarded,
     link_value,
     one_of,
     plain,
@@ -211,7 +212,7 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
         format_func=model_label,
         accept_new_options=True,
         **BOUND,
-        on_change=changed,
+        on_change=guarded(MODEL, changed),
         help=f"The models of the list are on this computer. You can also type {more}",
     )
     state[BEFORE] = name = str(choice or usual.name)
@@ -346,7 +347,7 @@ def other_panel(container: Any) -> None:
         f"Name on the hub{', or the path of a folder' if folders_allowed() else ''}",
         key=TYPED,
         placeholder="owner/name",
-        on_change=typed,
+        on_change=guarded(TYPED, typed),
         help="The name in the address of the model's page on huggingface.co.",
     )
     all_of = f"One of {', '.join(allowed_models())}; one at a time is downloaded"
@@ -380,7 +381,7 @@ def array_panel(container: Any) -> None:
         "Weights",
         ["npz", "safetensors"],
         key=FILE,
-        on_change=uploaded,
+        on_change=guarded(FILE, uploaded),
         max_upload_size=at_most("upload_megabytes", MAX_BYTES // 10**6),
         help="A file with the attention weights of one or more layers.",
     )
@@ -388,7 +389,7 @@ def array_panel(container: Any) -> None:
         "Tokens, if the file has none",
         key=TOKENS,
         placeholder="the cat sat",
-        on_change=uploaded,
+        on_change=guarded(TOKENS, uploaded),
         help="One word per token, separated by spaces.",
     )
     tokens.download_button(
@@ -829,7 +830,7 @@ def head_field(
         None if name is None else 0,
         key=key,
         width=room(140),
-        on_change=changed,
+        on_change=guarded(key, changed),
         help=f"Layer and head, counted from 0{order}. A click in the figure picks one, too.",
     )
 

@@ -30,6 +30,7 @@ from dashboard.page import (
     config_error,
     cut,
     field_error,
+    guarded,
     lazy_panel,
     link_value,
     one_of,
@@ -62,7 +63,7 @@ def data_widget(param: Param, key: str) -> str:
         key=file_key(key),
         type=["txt", "csv", "tsv", "md", "conllu"],
         max_upload_size=at_most("upload_megabytes", MAX_MB),
-        on_change=_take_file,
+        on_change=guarded(file_key(key), _take_file),
         args=(key,),
         help=param.help,
     )
@@ -407,7 +408,7 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
         "Pattern",
         [SAME, *known, *[CUSTOM] * (state[key] == CUSTOM)],
         key=key,
-        on_change=_take_published,
+        on_change=guarded(key, _take_published),
         args=(name, model),
         format_func=pattern_label,
         help="The pattern of a published model, from its card, with small windows; it sets the mechanism and "
@@ -428,7 +429,7 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
         1,
         LONGEST,
         key=count_key,
-        on_change=set_count,
+        on_change=guarded(count_key, set_count),
         help="The layers take these attentions in turn: with two, every second layer has the second one. "
         "The first is the mechanism above.",
     )
@@ -472,7 +473,7 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
             st.toggle(
                 f"{label} of its own",
                 key=toggle,
-                on_change=_set_own,
+                on_change=guarded(toggle, _set_own),
                 args=(key, toggle, first),
                 help="Without it, the decoder has the attention of the layer in the pattern.",
             )

@@ -362,9 +362,11 @@ def test_what_is_chosen_in_a_popover_is_asked_for_when_it_is_closed():
             "train:reverse:decoder:patience": 7,
         }
     )
-    model = config.model
-    assert (model.layers, model.normalization, config.optimizer) == (3, "rms", "sgd")
-    assert (config.patience, model.dropout, model.attention.dropout) == (7, 0.1, 0.1)
+    model, dropout = config.model, [config.model.dropout, config.model.attention.dropout]
+    assert [model.layers, model.normalization, config.optimizer, config.patience, *dropout] == [
+        *(3, "rms", "sgd", 7),
+        *(0.1, 0.1),
+    ]
     assert_says(app, "layers 3", "SGD")  # a closed popover says what differs from the recipe
 
 
