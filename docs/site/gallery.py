@@ -14,7 +14,7 @@ from dashboard.draw.pictures import Picture
 from dashboard.navigation import STEPS, step_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "gallery"
-MAX_BYTES = 100_000
+MAX_BYTES = 120_000
 PICTURES = {  # page → what Export calls the picture
     "start": "start:translation",
     "one_query": "one:view",
