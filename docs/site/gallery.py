@@ -39,7 +39,7 @@ PICTURES = {  # page → what Export calls the picture
     "head_roles": "head_roles:roles",
     "corpus": "corpus:scatter",
     "generate": "generate:tree",
-    "two_models": "two_models:maps:self",
+    "two_models": "two_models:maps:causal",
     "fine_tune": "fine_tune:maps:self",
 }
 
