@@ -278,7 +278,7 @@ RANDOM = (
     "Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
     "has no meaning before training."
 )
-READER = "MiniLM, a small trained model, puts [CLS] before a text and [SEP] after it."
+READER = "MiniLM, a small trained model, adds [CLS] and [SEP]; heads often attend to [CLS] when no word fits."
 ABOUT_MINILM = (
     "MiniLM is a small trained model that turns a sentence into a vector, for search. It has "
     f"{heads.MINILM_LAYERS} layers: each is one attention with {heads.MINILM_HEADS} heads and a feed-forward network, "
@@ -311,7 +311,12 @@ def split_fact(
     ]
     if one_key:
         each = ", ".join(f"**{share}** in {name}" for name, _, share in shares)
-        return f"{word} gives “{shares[0][1]}” {each}."
+        best = int(weights[:, row, shown[0][1]].argmax())
+        more = (
+            f" Of all {len(weights)} heads, {head_name(values.layer or 0, best)} gives it most: "
+            f"**{share_text(weights[best, row, shown[0][1]])}**."
+        )
+        return f"{word} gives “{shares[0][1]}” {each}.{more * (best not in dict(shown))}"
     each = ", ".join(f"“{key}” in {name} (**{share}**)" for name, key, share in shares)
     return f"Of the other words, {word} gives most to {each}."
 

@@ -1860,7 +1860,7 @@ def _continue(run: Run, more: int = 0) -> None:
 def _progress(data: runs.RunData) -> None:
     config = data.config
     if data.is_example:
-        st.caption(f"An example run.{early_end(data.records[-1], config)}")
+        st.caption("An example run.", help=early_end(data.records[-1], config).strip() or None)
     elif config is not None or not data.live:
         runs.show_progress(
             data.run,

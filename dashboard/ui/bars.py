@@ -412,7 +412,7 @@ STOPS = (
     ),
     Stop(
         "heads",
-        "Move **MiniLM's layer**: in which layers does **it** attend to **animal**?",
+        "Move **MiniLM's layer**: in which layers does a head let **it** attend to **animal**?",
         "Each head has its own map, and can follow its own relation.",
         {"heads:start": "minilm", "heads:pin": "10.2"},  # it, animal: also at other layers
     ),
