@@ -389,33 +389,29 @@ def of_answer(stream: Stream) -> str:
 
 
 ABOUT = {
-    "source": "Each input token becomes a vector, a list of numbers, looked up in a learned table: a network "
-    "computes with numbers.",
+    "source": "Each input token becomes a vector: a list of numbers, looked up in a learned table.",
     "Linear map of the input": "A linear map turns the numbers of each patch of the image, or of each value of the "
     "series, into a vector: a list of numbers.",
     "Column embedding": "Each column of the table becomes a vector, a list of numbers: a number by a linear map, a "
     "category by a learned table.",
-    "target": "Each output token so far becomes a vector, a list of numbers, looked up in a learned table. This "
-    "example has its right output, which begins with a start mark: at each position the model predicts the "
-    "token that follows (teacher forcing). A model in use gets its own outputs here, one after the other.",
-    "text": "Each token becomes a vector, a list of numbers, from a learned table.",
-    "both": "Each token becomes a vector, a list of numbers, looked up in a learned table. Input and output are one "
-    "sequence: the input, a start mark, then the right output so far (teacher forcing). From the start mark on "
-    "the model predicts the token that follows.",
+    "target": "Each output token becomes a vector: a list of numbers, looked up in a learned table. The model reads "
+    "the right output after a start mark and predicts each next token (teacher forcing); in use it reads its own "
+    "output.",
+    "text": "Each token becomes a vector: a list of numbers, looked up in a learned table.",
+    "both": "Each token becomes a vector: a list of numbers, looked up in a learned table. Input, start mark and right "
+    "output are one sequence; from the mark on, the model predicts each next token (teacher forcing).",
     "places": "A vector that depends only on the position is added: attention itself ignores the order of tokens.",
     "attention": "Every token attends to every token of the same sequence, so its vector can take in what the "
     "others say. Each head has its own weights.",
     "causal": "Each token attends to itself and to the tokens before it, never to those after it.",
     "cross": "Each output token attends to the whole input and takes in the part that it needs: queries come from the "
     "decoder, keys and values from the encoder.",
-    "feed_forward": "Attention moves information between tokens. Here each token’s vector is processed on its own, by "
-    "two linear maps with an activation between them.",
-    "add": "What {} wrote is added to what went in: the residual connection.",
-    "norm": "Norm is short for normalization: each token's vector is scaled before {} reads it.",
-    "add_norm": "What went into {} is added to what came out (the residual connection), so that it is passed on. Then "
-    "each token's vector is normalized (the norm), so that its numbers keep one range.",
-    "last_norm": "Each token's vector is normalized once more after the last layer, so that the output layer reads one "
-    "range.",
+    "feed_forward": "Changes each token’s vector on its own, by linear maps with an activation between them.",
+    "add": "Adds what {} wrote to what was there: the residual connection.",
+    "norm": "Norm (normalization) brings each token’s vector to one scale before {} reads it.",
+    "add_norm": "Adds what {} wrote to what was there (the residual connection), then brings each token’s vector to "
+    "one scale (the norm).",
+    "last_norm": "Brings each token’s vector to one scale before the output layer reads it.",
     "output": "A linear map turns each vector into one logit for each possible answer. Softmax turns logits into "
     "probabilities.",
     "layer": "One layer: attention between the tokens, then the same feed-forward network for each token.",
@@ -827,11 +823,11 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
 AFTER = {"around_causal": 0, "causal": 0, "around_causal+": 1, "around_feed_forward": 1}
 MAX_TOKENS = 16  # of the table of tokens
 WHOLE = ("", "around_feed_forward+")  # what a whole layer did is told at its box and at its end
-MAIN = ("causal", "around_causal+", "feed_forward", "around_feed_forward+")
+MAIN = ("around_causal", "causal", "around_causal+", "feed_forward", "around_feed_forward+")
 
 
 def main_steps(stream: Stream) -> list[str]:
-    """The blocks of the layer with the head that writes most towards the answer, the other layers, and both ends."""
+    """The blocks of the layer with the head that the answer needs most, the other layers, and both ends."""
     layers = [i for i in range(len(stream.says) // 2) if i != stream.layer]
     blocks = [f"layers.{stream.layer}.{name}" for name in MAIN]
     return [*blocks, "target", *(f"layers.{i}" for i in layers), "output"]
@@ -851,41 +847,43 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
     cell: tuple[int, int, int] | None = None
     if path == "target":
         repeats = sum(map(str.__eq__, tokens, (word for word, _ in stream.says[0])))
-        about += (
-            f" Now {repeats} of {len(tokens)} repeat their own token; at the end that of “{last}” says which of "
-            f"{stream.choices:,} tokens comes next. Positions come in attention (RoPE)."
-        )
-    elif whole or name in MAIN[1:]:
+        each = repeats == len(tokens)
+        stand = "each stands for its" if each else f"{repeats} of {len(tokens)} stand for their"
+        about += f" Read already here, {stand} own token."
+    elif whole or name in MAIN[2:]:
         before = stream.shares[at - 1 - whole].tolist()
-        by = f"“{last}” by {percent(moved[-1])} of its vector's length."
+        change = f"the vector of “{last}” by {number(moved[-1])} times its length."
         if whole:
             takes = stream.lead and (stream.lead - 1) // 2 == int(layer)
             title = f"Layer {layer}: “{leader}” {'takes the lead' if takes else 'leads'}"
             about = (
-                f"What feed-forward wrote is added, too, which ends layer {layer}"
+                f"{ABOUT['add'].format('feed-forward')} With attention, this changes"
                 if name
-                else "Attention between the tokens, then feed-forward for each alone"
+                else "Attention between the tokens, then feed-forward for each alone. Together they change"
             )
-            about += f". Together they move {by}"
+            about += f" {change}"
         elif name != "feed_forward":
-            about = f"{ABOUT['add'].format('attention')} It moves {by}"
+            about = f"{ABOUT['add'].format('attention')} This changes {change}"
         bars = [Bars("The next token, before and after", rows, tuple(before))]
         about += f" {answer} goes from {share_text(before[0])} to {share_text(rows[0][1])}."
     elif path == "output":
         final = zip(stream.following, dict(stream.at_temperature)[1.0], strict=True)
         heading = f"The next token, the likeliest of {stream.choices:,}"
         bars = [Bars(heading, tuple(final), at_temperature=stream.at_temperature)]
+    if block.maps is not None:
+        about += " Positions enter here (RoPE)."
     if block.maps is not None and int(layer) == stream.layer:
         cell = stream.head, len(tokens) - 1, stream.key
         row = block.maps[stream.head, -1]
         title = f"Layer {layer}, head {stream.head}: “{last}” attends to {tokens[stream.key]}"
         without, new, its = stream.without
-        about = (
-            f"{ABOUT['causal']} Of the heads up to layer {max(0, stream.lead - 1) // 2}, this one writes most "
-            f"towards {answer}; with its output set to 0, {answer} goes from "
-            f"{share_text(float(stream.shares[-1, 0]))} to {share_text(without)}"
-            + (f", and {new} leads with {share_text(its)}." if new != answer else ".")
-        )
+        now = float(stream.shares[-1, 0])
+        if without < 0.99 * now:
+            about += (
+                f" Of {stream.heads} heads, {answer} needs this one most: with its output set to 0, {answer} goes "
+                f"from {share_text(now)} to {share_text(without)}"
+                + (f", and {new} leads with {share_text(its)}." if new != answer else ".")
+            )
         order = np.argsort(-row, kind="stable")[:4]
         weights = tuple((tokens[i], float(row[i])) for i in order)
         bars.insert(0, Bars(f"“{last}” attends to", weights))
@@ -893,8 +891,8 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
     table = [Bars("would say next", tuple(next_rows[-MAX_TOKENS:]))]
     sums = whole or name == "around_causal+"
     if sums:
-        lengths = [(percent(one), one / max(moved)) for one in moved]
-        table.insert(0, Bars("vector moved by", tuple(lengths[-MAX_TOKENS:])))
+        lengths = [(f"{number(one)} × its length", one / max(moved)) for one in moved]
+        table.insert(0, Bars("vector changed by", tuple(lengths[-MAX_TOKENS:])))
     return replace(
         block,
         title=title,

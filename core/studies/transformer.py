@@ -61,7 +61,7 @@ class Stream:
     nostalgebraist 2020, "interpreting GPT: the logit lens": the last norm and the output layer read each vector.
     `shares` (1 + 2 × layers, tokens) are the probabilities after the embedding, and after attention and feed-forward of
     each layer, of the answer, the likeliest other token of the text, and all that lead before; the answer leads from
-    reading `lead` on. Up to there, `head` of `layer` writes most towards its logit, and attends most to `key`.
+    reading `lead` on. Without `head` of `layer` it is least probable; the last token attends there most to `key`.
     `says` has the likeliest next token and its probability at each reading and token of the text. `moved` (1 + 2 × layers,
     T) is how far attention, and each whole layer, moves a token's vector, as a share of the vector's length.
     """
@@ -75,6 +75,7 @@ class Stream:
     says: tuple[tuple[tuple[str, float], ...], ...]
     moved: np.ndarray
     without: tuple[float, str, float]  # the head: the answer's probability, the likeliest token's
+    heads: int  # of all layers
     choices: int  # the tokens of the vocabulary
     following: tuple[str, ...]  # the likeliest tokens
     at_temperature: tuple[tuple[float, tuple[float, ...]], ...]  # each with their probabilities
@@ -181,24 +182,14 @@ def residual_stream(
     before = stream[[0, *(i - 1 if i % 2 else i - 2 for i in range(1, len(stream)))]]
     leaders, top = shares.argmax(-1).tolist(), shares[-1].topk(MAX_NEXT).indices.tolist()
     lead = max((i + 1 for i, leader in enumerate(leaders) if leader != top[0]), default=0)
-    towards = model.norm.weight * model.output.weight[top[0]]  # direct logit attribution
-    written = []
-    for layer in range(max(1, (lead + 1) // 2)):
-        weights = trace.of("causal").map(layer).weights[:, -1]
-        values = outputs[f"layers.{layer}.causal.projection.value"]
-        matrix = model.layers[layer].causal.projection.output.weight
-        matrix = matrix.unflatten(1, (len(weights), -1))
-        values = values.reshape(len(values), -1, matrix.shape[-1])
-        values = np.repeat(values, len(weights) // values.shape[1], axis=1)  # a group shares them
-        mixed = torch.from_numpy(np.einsum("hs,shd->hd", weights, values))
-        written.append(torch.einsum("chd,hd,c->h", matrix, mixed, towards).numpy())
-    layer, head = map(int, np.unravel_index(np.argmax(written), np.shape(written)))
+    without = without_heads(model, task, example)
+    layer, head = divmod(int(without[..., top[0]].argmin()), without.shape[1])
+    ablated = without[layer, head]
     names = [task.shown(token) for token in task.target_vocab.tokens]
     others = [i for i in task.target_vocab.encode(example.source) if i != top[0]]
     other = max(others, key=shares[-1].__getitem__, default=top[1])
     following = list(dict.fromkeys([top[0], other, *reversed(leaders)]))
     logits = torch.from_numpy(outputs["output"][-1])
-    ablated = without_head(model, task, example, layer, head)
     new = int(ablated.argmax())
     return Stream(
         tuple(names[i] for i in following),
@@ -213,6 +204,7 @@ def residual_stream(
         ),
         np.linalg.norm(stream - before, axis=-1) / np.linalg.norm(before, axis=-1),
         (float(ablated[top[0]]), names[new], float(ablated[new])),
+        without.shape[0] * without.shape[1],
         len(names),
         tuple(names[i] for i in top),
         tuple(
@@ -223,19 +215,20 @@ def residual_stream(
 
 
 @torch.no_grad()
-def without_head(model: Any, task: Task, example: Example, layer: int, head: int) -> torch.Tensor:
-    """The probabilities (V,) of the next token of a decoder with the output of one head set to 0."""
-    attention = model.layers[layer].causal
+def without_heads(model: Any, task: Task, example: Example) -> torch.Tensor:
+    """The probabilities (layers, heads, V) of the next token of a decoder with the output of each head set to 0."""
 
     def silence(module: object, inputs: tuple[torch.Tensor]) -> torch.Tensor:
-        mixed = inputs[0].unflatten(-1, (attention.config.num_heads, -1)).clone()
-        mixed[..., head, :] = 0
-        return mixed.flatten(-2)
+        heads = len(inputs[0])  # the batch has a row for each
+        mixed = inputs[0].unflatten(-1, (heads, -1))
+        return (mixed * (1 - torch.eye(heads))[:, None, :, None]).flatten(-2)
 
-    batch = task.collate([example])
-    with hooked([attention.projection.output.register_forward_pre_hook(silence)]):
-        output = model(batch.source, batch.source_mask, batch.target_in)
-    return output.logits[0, -1].softmax(-1)
+    batch, logits = task.collate([example] * model.layers[0].causal.config.num_heads), []
+    for layer in model.layers:
+        with hooked([layer.causal.projection.output.register_forward_pre_hook(silence)]):
+            output = model(batch.source, batch.source_mask, batch.target_in)
+        logits.append(output.logits[:, -1])
+    return torch.stack(logits).softmax(-1)
 
 
 @torch.no_grad()

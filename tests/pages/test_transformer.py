@@ -104,8 +104,8 @@ test_a_link_opens_on_its_weights = page_cases(
             {"transformer:start": "writer", "transformer:text": GAVE},
             [
                 "John</b>, with a probability",
-                "Layer 3, head 0: ",
-                " attends to John",
+                "Layer 3, head 2: ",
+                "36 heads, John needs this one most",
             ],
             controls={"transformer:weights": "writer"},
         ),
@@ -144,7 +144,7 @@ def test_the_writers_last_token_goes_through_the_residual_stream():
     stream = result.stream
     loaded, task = load_lab_decoder(WRITER)
     model: Any = loaded
-    model.layers[3].causal.projection.output.weight[:, :32] = 0  # of head 0
+    model.layers[3].causal.projection.output.weight[:, 64:96] = 0  # of head 2
     tokens = torch.tensor([task.source_vocab.encode(task.tokens(GAVE))])
     ablated = model(tokens, tokens >= 0, None).logits[0, -1].softmax(-1).max().item()
     assert stream.without == (pytest.approx(ablated), "John", pytest.approx(ablated))
@@ -163,7 +163,7 @@ def test_the_writers_last_token_goes_through_the_residual_stream():
     assert result.trace.of("causal").map(3).weights[head, row, key] > 0.9
     temperatures = dict(drawn["output"].bars[0].at_temperature)
     assert temperatures[3.0][0] < temperatures[1.0][0] == pytest.approx(stream.shares[-1, 0])
-    assert set(main_steps(stream)) <= set(drawn) and len(main_steps(stream)) == 11
+    assert set(main_steps(stream)) <= set(drawn) and len(main_steps(stream)) == 12
     assert "places" not in [
         node["path"] for stack in stacks_of(result.tree) for node in stack["nodes"]
     ], "rotary positions add nothing to a vector"
