@@ -865,7 +865,8 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         elif name != "feed_forward":
             about = f"{ABOUT['add'].format('attention')} This changes {change}"
         bars = [Bars("The next token, before and after", rows, tuple(before))]
-        about += f" {answer} goes from {share_text(before[0])} to {share_text(rows[0][1])}."
+        if abs(rows[0][1] - before[0]) >= 0.01:
+            about += f" {answer} goes from {share_text(before[0])} to {share_text(rows[0][1])}."
     elif path == "output":
         final = zip(stream.following, dict(stream.at_temperature)[1.0], strict=True)
         heading = f"The next token, the likeliest of {stream.choices:,}"
