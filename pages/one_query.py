@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -766,8 +767,7 @@ def softmax(
     )
     powers = {m: reading.scores[i, m] / tau for m in allowed}
     heaviest = sorted(allowed, key=lambda m: (m != j, -powers[m]))[:MAX_TERMS]
-    terms = " + ".join(f"e^{{{latex(powers[m])}}}" for m in sorted(heaviest))
-    terms += r" + \cdots" if len(allowed) > MAX_TERMS else ""
+    terms = " + ".join(in_order(allowed, heaviest, lambda m: f"e^{{{latex(powers[m])}}}"))
     live = rf"{left} ={BREAK}\frac{{e^{{{latex(powers[j])}}}}}{{{terms}}}"
     if max(abs(p) for p in powers.values()) < 8:  # above it e^s is a long number
         top_value, total = math.exp(powers[j]), sum(math.exp(p) for p in powers.values())
@@ -781,21 +781,26 @@ def softmax(
 
 def weighted_sum(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
     i = reading.query
-    order: Sequence[int] = sorted(
-        reading.allowed[i].nonzero()[0], key=lambda m: -abs(reading.weights[i, m])
-    )
-    terms = [
-        rf"{latex(reading.weights[i, m])}\,v_{{{latex_name(reading.keys[m], m)}}}"
-        for m in sorted(order[:4])
-    ]
-    terms += [r"\cdots"] if len(order) > 4 else []
-    middle, symbols = " + ".join(terms).replace("+ -", "- "), r"o_i = \sum_j w_{ij}\, v_j"
+    allowed = [int(m) for m in reading.allowed[i].nonzero()[0]]
+    largest = sorted(allowed, key=lambda m: (m != j, -abs(reading.weights[i, m])))[:MAX_TERMS]
+    values = [rf"v_{{{latex_name(name, m)}}}" for m, name in enumerate(reading.keys)]
+    terms = in_order(allowed, largest, lambda m: rf"{latex(reading.weights[i, m])}\,{values[m]}")
+    symbols = r"o_i = \sum_j w_{ij}\, v_j"
     if reading.position_values is not None:
         symbols += " + p_i"
-        middle += middle and f" + {vector(reading.position_values[i])}"
-    return symbols, " = ".join(
-        filter(None, (pick(f"o_{{{latex_name(reading.name, i)}}}"), middle, vector(reading.out[i])))
-    )
+        terms += [vector(reading.position_values[i])] if terms else []
+    middle = f"{BREAK}+ ".join(terms).replace("+ -", "- ")
+    left, out = pick(f"o_{{{latex_name(reading.name, i)}}}"), vector(reading.out[i])
+    live = f"{left} = " + f"{BREAK}= ".join(filter(None, (middle, out)))
+    if j in allowed:
+        live += rf"{BREAK}\quad {values[j]} = {vector(reading.v[j])}"
+    return symbols, live
+
+
+def in_order(keys: Sequence[int], shown: Sequence[int], write: Callable[[int], str]) -> list[str]:
+    """The terms of the shown keys in the sentence's order, with dots in the place of the others."""
+    terms = [write(m) if m in shown else r"\cdots" for m in keys]
+    return [term for before, term in pairwise(["", *terms]) if (before, term) != (r"\cdots",) * 2]
 
 
 # One measured sentence for each stage, the conditions under which it holds, and the sentence on √D.
@@ -1103,7 +1108,7 @@ MEANING = {
     "same size for every D. Some models also add a bias here, such as a penalty for distance.",
     4: "The mask sets the score to −∞ for every key that the query may not attend to, so its weight becomes 0.",
     5: "The normalizer turns the scores of the allowed keys into weights. The softmax makes them positive, with sum 1.",
-    6: "The output is the sum of the values, each multiplied by its weight. It is the new vector of the word.",
+    6: "The output is the sum of the values v, each multiplied by its weight. It is the new vector of the word.",
 }
 
 NAMES = ["without √D", "divided by √D"]
