@@ -12,7 +12,7 @@ from torch import Tensor
 from core.attention import Steps
 from dashboard.draw.attention_view import READS, encode, largest
 from dashboard.draw.components import add, draw
-from dashboard.draw.formats import cell as in_grid, number, plural, rounded
+from dashboard.draw.formats import number, plural, rounded
 from dashboard.draw.pictures import MapsPicture, PictureMap
 
 ONE = 5e-3  # how far from 1 a row's sum may be and still be written 1.00
@@ -234,11 +234,7 @@ def tops(reading: Reading) -> tuple[float, float, float]:
 
 
 def vector(values: np.ndarray, top: float) -> list[dict]:
-    """The cells of a vector, whose numbers have little room side by side."""
-    return [
-        each | {"text": in_grid(each["text"])}
-        for each in (cell(value, top) for value in values[:DIMS])
-    ]
+    return [cell(value, top) for value in values[:DIMS]]
 
 
 def cell(value: float, top: float) -> dict:

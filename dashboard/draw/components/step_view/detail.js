@@ -17,7 +17,7 @@ function drawNumber(view, x, y, w, cell, { small = false, mute = false } = {}) {
   const colour = signedRgb(view, cell.level);
   drawRect(view, x, y, w - 1, HEIGHT, { fill: rgba(colour) });
   const attributes = { "text-anchor": "middle", fill: textOn(view.theme, colour), ...(mute ? { "fill-opacity": 0.5 } : {}) };
-  drawText(view, x + (w - 1) / 2, y + HEIGHT / 2 + 4, small ? `cell small${cell.text.length > 4 ? " tight" : ""}` : "cell", cell.text, attributes);
+  drawText(view, x + (w - 1) / 2, y + HEIGHT / 2 + 4, small ? `cell small${widthOf(view, cell.text, 11) > w - 4 ? " tight" : ""}` : "cell", cell.text, attributes);
 }
 
 /** Draw as many cells as there is room for, and how many more there are; their width. @param {Picture} view @param {Cell[]} cells */
@@ -91,9 +91,10 @@ export function drawDetail(view, top) {
   const title = svgElement(svg, "text", { x: 0, y: top + 30, class: "lead" });
   svgElement(title, "tspan", { class: "pick strong" }, cut(view, data.query, 220, 14));
   svgElement(title, "tspan", { class: "muted", dx: 5 }, `against ${data.against}`);
-  const heads = top + 63;
-  for (const [key, x] of columns) drawHeading(view, key, x, heads, top + 46);
-  const from = top + (phone ? 74 : 76), pitch = phone ? 32 : 26.5;
+  const heads = top + (phone ? 63 : 92);
+  if (!phone) drawQuery(view, columns[0][1], top + 46);
+  for (const [key, x] of columns) drawHeading(view, key, x, heads);
+  const from = heads + 11, pitch = phone ? 32 : 26.5;
   const rule = (y) => svgElement(svg, "line", { x1: 0, x2: view.width, y1: y, y2: y, class: "hair" });
   rule(from);
   data.keys.forEach((row, at) => drawKey(view, row, columns, from + 4 + at * pitch, pitch));
@@ -124,12 +125,19 @@ function drawColumnTint(view, columns, from, to) {
 }
 
 /** @param {Picture} view */
-function drawHeading(view, key, x, baseline, y) {
-  const { data, layout, phone } = view;
+function drawQuery(view, x, y) {
+  const { data, layout } = view;
+  drawText(view, layout.gutter - 12, y + 17, "pick name", "q", END);
+  drawRinged(view, x, y, data.q, data.sizes[0]);
+}
+
+/** @param {Picture} view */
+function drawHeading(view, key, x, baseline) {
+  const { data, layout, phone, theme } = view;
   const at = COLUMNS.indexOf(key);
   if (at === 0 && !phone) {
-    drawText(view, layout.gutter - 12, baseline, "pick name", "q", END);
-    drawRinged(view, x, y, data.q, data.sizes[0]);
+    drawText(view, layout.gutter - 12, baseline, "name", "k", { ...END, fill: theme.categories[0] });
+    drawText(view, x, baseline, "muted head", "a key in each row");
     return;
   }
   const room = (phone ? Math.max(60, layout.number + 12) : layout.pitch) - 8;

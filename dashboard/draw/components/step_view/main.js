@@ -13,7 +13,8 @@ import { TALLEST, drawThumbs } from "./thumbs.js";
 
 const WIDEST = 2400, PHONE = 560, FULL = 1050, HIGH = 620, LARGEST = 1.6; // px; how far a larger screen enlarges the picture
 const KEYS = "Left and right arrows change the step, up and down the query, brackets the key in the equation.";
-const LEAST = 29.25, MOST = 40; // px of a number in a vector
+const LEAST = 35, MOST = 44; // px of a number in a vector
+const WIDER = 1.4; // how much wider the first and the last column are, which hold vectors
 const MORE = 24; // px that say how many more numbers there are
 
 /** @param {Picture} view @returns {Picture["layout"]} */
@@ -22,14 +23,14 @@ function layoutOf(view) {
   const labels = [...data.rows, ...data.keys.map((row) => row.label)];
   const longest = Math.max(0, ...labels.map((label) => widthOf(view, label, 13)));
   const gutter = phone ? 0 : Math.min(96, Math.max(62, Math.ceil(longest) + 14));
-  const pitch = (width - gutter) / 6;
+  const pitch = phone ? width / 6 : (width - gutter) / (4 + 2 * WIDER), wide = phone ? pitch : WIDER * pitch;
   const inRoom = (room) => Math.max(1, Math.min(data.q.length, Math.floor(room / LEAST)));
-  const hides = inRoom(pitch - 12) < Math.max(...data.sizes) ? MORE : 0;
-  const dims = phone ? (width < 340 ? 3 : 4) : inRoom(pitch - 12 - hides);
-  const dim = phone ? 33 : Math.min(MOST, (pitch - 14 - hides) / dims);
+  const hides = inRoom(wide - 12) < Math.max(...data.sizes) ? MORE : 0;
+  const dims = phone ? (width < 340 ? 3 : 4) : inRoom(wide - 12 - hides);
+  const dim = phone ? Math.min(38, ((width - 62) * 0.58 - hides) / dims) : Math.min(MOST, (wide - 14 - hides) / dims);
   const number = phone ? Math.max(44, (width - 62) / 4 - 14) : Math.min(Math.max(60, pitch / 3), pitch - 16);
   const bar = phone ? (width - 62) * (data.stage === 6 ? 0.34 : 0.25) - 4 : Math.min(pitch - 32, Math.max(110, pitch * 0.7));
-  return { gutter, pitch, dim, dims, number, bar, thumbs: phone ? 40 : 46, column: (at) => gutter + at * pitch };
+  return { gutter, pitch, wide, dim, dims, number, bar, thumbs: phone ? 40 : 46, column: (at) => gutter + at * pitch + (at ? wide - pitch : 0) };
 }
 
 /** @param {Picture} view */
@@ -62,7 +63,7 @@ function drawRule(view, x, y, text) {
 /** A layer of its own, behind the canvas, so that it does not change the colour of a cell. @param {Picture} view */
 function drawTint(view, bottom) {
   const { data, layout, theme, dom } = view;
-  const box = { left: layout.column(data.stage - 1) - (view.phone ? 5 : 10), width: layout.pitch - 4, height: bottom };
+  const box = { left: layout.column(data.stage - 1) - (view.phone ? 5 : 10), width: ([1, 6].includes(data.stage) ? layout.wide : layout.pitch) - 4, height: bottom };
   for (const [key, value] of Object.entries(box)) dom.tint.style[key] = `${value}px`;
   dom.tint.style.background = tintOf(theme);
 }

@@ -47,7 +47,7 @@ function drawArrow(svg, theme, from, to, y) {
 /** Draw the maps; where they end. @param {Picture} view */
 export function drawThumbs(view) {
   const { svg, board, theme, data, layout, phone } = view, { maps } = data, { rows } = maps[0];
-  const room = layout.pitch - (phone ? 12 : 43);
+  const room = layout.pitch - (phone ? 12 : 50);
   const most = Math.min(phone ? 8 : Math.max(15, Math.floor(layout.pitch / 12)), TALLEST / rows);
   const cell = Math.max(1.5, Math.floor(Math.min(most, room / Math.max(maps[1].columns, 1)) * 2) / 2);
   const height = rows * cell, y = layout.thumbs, mid = y + (data.band + 0.5) * cell, thick = Math.max(cell, 6);
@@ -62,7 +62,7 @@ export function drawThumbs(view) {
     drawRect(view, x - 1, mid - thick / 2 - 1, w + 2, thick + 1, ring);
     if (!phone && at + 1 < data.stage) drawArrow(svg, theme, x + w + 7, layout.column(at + 1) - 7, mid);
     const note = !phone && map.note && mid - y > 20;
-    if (note) drawText(view, x + w + 6, y + 11, "faint tick", cut(view, map.note, layout.pitch - w - 14, 12));
+    if (note) drawText(view, x + w + 6, y + 11, "faint tick", cut(view, map.note, layout.pitch - w - 8, 12));
   });
   if (!phone) drawRowLabels(view, cell, y);
   pickRows(view, cell, y, height);

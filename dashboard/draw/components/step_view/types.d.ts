@@ -10,7 +10,7 @@ export interface Picture extends View {
   phone: boolean;
   width: number;
   layout: {
-    gutter: number; pitch: number; dim: number; dims: number; number: number; bar: number; thumbs: number;
+    gutter: number; pitch: number; wide: number; dim: number; dims: number; number: number; bar: number; thumbs: number;
     column(at: number): number;
   };
   pick(message: object): void;
