@@ -97,6 +97,7 @@ def collect() -> list[Hit]:
     from core.studies.questions import ANSWERS
     from core.tasks import TASKS
     from dashboard.draw.glossary import TERMS
+    from dashboard.ui.model_picker import OTHER
     from dashboard.ui.models import ABOUT
 
     return [
@@ -121,6 +122,13 @@ def collect() -> list[Hit]:
             "",
             "generate",
             {"generate:strategy": "Sampling"},
+        ),
+        (
+            "A model of the Hugging Face Hub",
+            "Type its name, as owner/name, into the box.",
+            "hub download load huggingface my own model",
+            "pretrained",
+            {"inside:model": OTHER},
         ),
         (
             "BERT: its heads",

@@ -36,6 +36,7 @@ const TYPED = [
   ["logit lens", "When it decides"],
   ["induction heads", "Head roles"],
   ["load my own model", "Pretrained models", 1],
+  ["hub", "A model of the Hugging Face Hub", 1],
   ["how much memory does the cache need", "Cache and decoding"],
   ["export to pdf", "Report", 1],
   ["llama 3", "Llama 3.1 8B"],

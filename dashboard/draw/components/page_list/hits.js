@@ -38,6 +38,7 @@ export const HITS = [
 ["Head roles: induction head", "See which heads find what followed before.", "induction heads copy pattern", "head_roles", {"inside:model": "induction", "head_roles:role": "induction"}],
 ["Your own mechanism (formula)", "Write the score of a query and a key as a rule of your own.", "make my own score mask normalizer custom design invent build", "mechanisms", {"mechanisms:axis": "position", "mechanisms:position": "formula"}],
 ["Temperature (Generate text)", "Sample a text, less or more at random.", "", "generate", {"generate:strategy": "Sampling"}],
+["A model of the Hugging Face Hub", "Type its name, as owner/name, into the box.", "hub download load huggingface my own model", "pretrained", {"inside:model": "Another model…"}],
 ["BERT: its heads", "See the 72 heads of MiniLM, a small BERT.", "attention maps", "pretrained", {"inside:model": "all-MiniLM-L6-v2"}],
 ["[CLS]", "term", "A token that some models put before every text. A model can be trained so that its last vector represents the whole text.", "glossary", {"glossary:find": "[CLS]"}],
 ["ablation", "term", "ablations Taking a part out of a model, such as a head, to measure what the answer loses without it.", "glossary", {"glossary:find": "ablation"}],
