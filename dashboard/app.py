@@ -128,6 +128,7 @@ if is_pending():
 else:
     with health.page_run(step.key), panels.plugin_problems(), bars.lesson_around(step.key):
         page.run()
-        bars.next_page(step.key)
+        if step.key != "quiz":  # which ends with its own, after its last question
+            bars.next_page(step.key)
     if st.runtime.exists():
         health.after_a_visit(load_first_model)

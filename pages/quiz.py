@@ -26,7 +26,7 @@ from dashboard.page import (
     title,
     visited_pages,
 )
-from dashboard.ui.bars import RECAP, STOPS
+from dashboard.ui.bars import RECAP, STOPS, next_page
 
 key = "quiz:{}".format  # a widget's key, which is also its name in the link
 SEED, ANSWERS, AT, WITHOUT = key("seed"), key("answers"), key("at"), key("without")
@@ -89,16 +89,18 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
     st.pills(
         "Your answer",
         range(OPTIONS),
-        default=own,
         format_func=lambda option: marked(question, option, own),
-        key=name,
+        key=name
+        if own is None
+        else f"{name}:answered",  # where none is picked, in the colour of controls
         label_visibility="collapsed",
         disabled=answered,
         on_change=guarded(name, take),
         args=(name,),
     )
     if answered:
-        fact(f"**{'Right.' if own == question.answer else 'Not right.'}** {question.why}")
+        verdict = ":green[**Right.**]" if own == question.answer else ":orange[**Not right.**]"
+        paragraph(f"{verdict} {question.why}")
         st.button(
             "Next question" if at + 1 < COUNT else "Your result",
             key=key("next"),
@@ -133,8 +135,8 @@ def marked(question: Drawn, option: int, own: int | None) -> str:
     text = question.options[option]
     if own is None or option not in (own, question.answer):
         return text
-    sign = "✓" if option == question.answer else "✕"
-    return f":primary[**{sign} {text}{' · yours' if option == own else ''}**]"
+    sign, colour = ("✓", "green") if option == question.answer else ("✕", "orange")
+    return f":{colour}[**{sign} {text}{' · yours' if option == own else ''}**]"
 
 
 def take(name: str) -> None:
@@ -171,6 +173,7 @@ def result(drawn: tuple[Drawn, ...], answers: str) -> None:
         args=(new_seed(), "", 0),
     )
     details("What each stop of the path showed", recap, RECAP)
+    next_page("quiz")
 
 
 def recap() -> None:

@@ -404,12 +404,12 @@ def shuffled(rng: random.Random) -> Drawn | None:
     return make_question(
         rng,
         "positions",
-        f"Without positions, a query gives *{' '.join(words)}* the weights "
+        f"Without positions, a query gives “{' '.join(words)}” the weights "
         f"{', '.join(f'{each:.2f}' for each in weights)}. The words are shuffled to "
-        f"*{' '.join(after)}*. Which weight does the word *{words[key]}* get now?",
+        f"“{' '.join(after)}”. Which weight does the word “{words[key]}” get now?",
         f"{right:.2f}",
         (f"{each:.2f}" for at, each in enumerate(weights) if at != key),
-        f"A score compares two vectors, whatever their order: the weight moves with its word, so *{words[key]}* "
+        f"A score compares two vectors, whatever their order: the weight moves with its word, so “{words[key]}” "
         f"still gets {right:.2f}.",
     )
 
@@ -422,8 +422,8 @@ def causal(rng: random.Random) -> Drawn | None:
     return make_question(
         rng,
         "masks",
-        f"Without a mask, *{WORDS[asks]}* gives the words of *{' '.join(WORDS)}* the weights "
-        f"{', '.join(f'{each:.2f}' for each in before)}. Which weight does the word *{WORDS[key]}* get with a causal "
+        f"Without a mask, “{WORDS[asks]}” gives the words of “{' '.join(WORDS)}” the weights "
+        f"{', '.join(f'{each:.2f}' for each in before)}. Which weight does the word “{WORDS[key]}” get with a causal "
         "mask?",
         f"{after[key]:.2f}",
         apart(

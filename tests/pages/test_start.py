@@ -240,11 +240,11 @@ def scaled(question: Drawn) -> float:
 
 def read(question: Drawn) -> float:
     """The weight of a word from those that are shown, without that of the last word where a mask hides it."""
-    words = max(re.findall(r"\*(.+?)\*", question.text), key=len).split()
+    words = max(re.findall(r"“(.+?)”", question.text), key=len).split()
     weights = dict(zip(words, numbers(question.text), strict=True))
     assert sum(weights.values()) == pytest.approx(1)
     hidden = weights["mouse"] if question.page == "masks" else 0
-    return weights[re.findall(r"word \*(.+?)\*", question.text)[0]] / (1 - hidden)
+    return weights[re.findall(r"word “(.+?)”", question.text)[0]] / (1 - hidden)
 
 
 ORACLES: tuple[Callable[[Drawn], float], ...] = (
@@ -319,7 +319,7 @@ def test_answers_are_told_why_counted_and_lead_back():
             ),
         )
         assert "\\*" not in page_text(app), "an emphasis is drawn"
-        group = app.button_group(key=f"quiz:5:{at}")
+        group = app.button_group(key=f"quiz:5:{at}:answered")
         signs = [each for each in group.options if "yours" in each]
         assert group.disabled and [("✓" in sign) for sign in signs] == [bool(at)], signs
         app.button(key="quiz:next").click().run()
