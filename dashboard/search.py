@@ -87,6 +87,29 @@ WORDS = {
     "lessons": "for a class teacher teach students exercise homework classroom course assignment",
     "report": "export download PDF save share picture",
 }  # of pages, and of tasks on data of one's own
+SINGLE: tuple[Hit, ...] = (
+    (
+        "Head roles: induction head",
+        "See which heads find what followed before.",
+        "induction heads copy pattern",
+        "head_roles",
+        {"inside:model": "induction", "head_roles:role": "induction"},
+    ),
+    (
+        "Your own mechanism (formula)",
+        "Write the score of a query and a key as a rule of your own.",
+        "make my own score mask normalizer custom design invent build",
+        "mechanisms",
+        {"mechanisms:axis": "position", "mechanisms:position": "formula"},
+    ),
+    (
+        "Temperature (Generate text)",
+        "Sample a text, less or more at random.",
+        "",
+        "generate",
+        {"generate:strategy": "Sampling"},
+    ),
+)  # parts of pages
 
 
 def collect() -> list[Hit]:
@@ -102,27 +125,7 @@ def collect() -> list[Hit]:
 
     return [
         *((step.title, step.invite, WORDS[step.key], step.key, {}) for step in STEPS),
-        (
-            "Head roles: induction head",
-            "See which heads find what followed before.",
-            "induction heads copy pattern",
-            "head_roles",
-            {"inside:model": "induction", "head_roles:role": "induction"},
-        ),
-        (
-            "Your own mechanism (formula)",
-            "Write the score of a query and a key as a rule of your own.",
-            "make my own score mask normalizer custom design invent build",
-            "mechanisms",
-            {"mechanisms:axis": "position", "mechanisms:position": "formula"},
-        ),
-        (
-            "Temperature (Generate text)",
-            "Sample a text, less or more at random.",
-            "",
-            "generate",
-            {"generate:strategy": "Sampling"},
-        ),
+        *SINGLE,
         (
             "A model of the Hugging Face Hub",
             "Type its name, as owner/name, into the box.",
