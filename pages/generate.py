@@ -216,6 +216,8 @@ def step_view(
     start, settings = search.start, search.controls.settings
     tokens, prefix = search.tree.tokens(path[-1]), start.prompt.prefix_tokens
     top = read.logits.topk(min(LIKELIEST, read.logits.shape[1])).indices.flatten().tolist()
+    used = step_probabilities(pretrained, start, settings, tokens[:step], read.logits[step])
+    top += used.topk(2).indices.tolist()
     candidates = (one.token for one in search.tree.candidates)
     names = measurements(NAMES, search.controls.ref)  # those that any session has seen
     names |= token_names(
@@ -230,7 +232,7 @@ def step_view(
         tokens=tokens,
         trace=read.trace.of(kind),
         logits=read.logits[step],
-        used=step_probabilities(pretrained, start, settings, tokens[:step], read.logits[step]),
+        used=used,
         names=names,
         ids=(*ids, -1) if read.sink else ids,  # a sink is no token
         sink=read.sink,
@@ -319,18 +321,33 @@ alt.Chart(bars).mark_bar().encode(x="probability:Q", y=alt.Y("token:N", sort=Non
 # The page's sentences and equations, with the numbers of the search.
 
 
-def token_fact(logits: Tensor, token: int, names: Mapping[int, str], step: int) -> str:
-    shares = logits.softmax(-1)
-    first, second = shares.topk(2).indices.tolist()
-    rank = int((shares > shares[token]).sum()) + 1
+def token_fact(used: Tensor, own: Tensor, token: int, names: Mapping[int, str], step: int) -> str:
+    """The token with its probability as used; the model's own of it where the search changed that."""
+    same = is_same(used, own)
+    first, second = used.topk(2).indices.tolist()
+    rank = int((used > used[token]).sum()) + 1
     other = second if rank == 1 else first
-    likely, chance = plain(names[other]), share_text(float(shares[other]))
+    likely, chance = plain(names[other]), share_text(float(used[other]))
     more = (
-        f"; the next most likely, “{likely}”, has {chance}."
+        "; no other token is allowed."
+        if not used[other]
+        else f"; the next most likely, “{likely}”, has {chance}."
         if rank == 1
         else f", its {ordinal(rank)} choice; its first is “{likely}”, with {chance}."
     )
-    return f"At step {step + 1} the model gives **{plain(names[token])}** {share_text(float(shares[token]))}{more}"
+    alone = (
+        ""
+        if same
+        else f" At temperature 1 and with every token allowed: {share_text(float(own[token]))}."
+    )
+    return (
+        f"At step {step + 1} the {'model' if same else 'search'} gives **{plain(names[token])}** "
+        f"{share_text(float(used[token]))}{more}{alone}"
+    )
+
+
+def is_same(used: Tensor, own: Tensor) -> bool:
+    return float((used - own).abs().max()) <= 1e-6
 
 
 def ordinal(rank: int) -> str:
@@ -345,15 +362,15 @@ def attention_fact(
     row = item.weights[head, step]
     best, even = int(np.argmax(row)), 1 / float(item.visible[0, step].sum())
     out = (
-        f"Head {item.layer_name}·H{head} puts {number(row[best])} of its weight on "
-        f":primary[{plain(item.keys[best])}]; uniform attention would put {number(even)}."
+        f"Head {item.layer_name}·H{head} puts {share_text(row[best])} of its weight on "
+        f":primary[{plain(item.keys[best])}]; uniform attention would put {share_text(even)}."
     )
     if item.kind == "cross" or (scored := induction(item, keys, tokens)) is None:
         return out
     steps = "the one step" if scored.steps == 1 else f"the {scored.steps} steps"
     return (
-        f"{out} Over {steps} whose new token occurred before, it puts {number(scored.heads[head])} on that earlier "
-        f"token; uniform attention would put {number(scored.uniform)}."
+        f"{out} Over {steps} whose new token occurred before, it puts {share_text(scored.heads[head])} on that earlier "
+        f"token; uniform attention would put {share_text(scored.uniform)}."
     )
 
 
@@ -392,10 +409,12 @@ def caption(search: Search, visible: int, note: str | None) -> str:
         if room < settings.longest
         else ""
     )
+    share = "model's probability of the token after the tokens before it"
+    if settings.strategy == "sampling":
+        share = "probability with which the token is drawn after the tokens before it"
     return (
         f"{search.controls.ref.name}, fp32; {len(tree.candidates):,} candidates scored{timed}."
-        f"{more} A number in the tree is the model's probability of the token "
-        f"after the tokens before it; dashed ones were dropped.{short}{' ' + note if note else ''}"
+        f"{more} A number in the tree is the {share}; dashed ones were dropped.{short}{' ' + note if note else ''}"
     )
 
 
@@ -524,7 +543,7 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
             st.warning(bad)
         st.html(step_strips(view, item, head, theme()))
     with sentence:
-        fact(token_fact(view.logits, view.tokens[step], view.names, step))
+        fact(token_fact(view.used, view.logits.softmax(-1), view.tokens[step], view.names, step))
     fact(attention_fact(item, head, step, view.ids, view.tokens))
     outputs_table(hypotheses, texts, settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
@@ -582,7 +601,7 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
 
 def _likeliest(view: StepView) -> None:
     shares = {"model": view.logits.softmax(-1)}
-    if float((view.used - shares["model"]).abs().max()) > 1e-6:
+    if not is_same(view.used, shares["model"]):
         sampled = view.search.controls.settings.strategy == "sampling"
         shares["drawn from" if sampled else "allowed"] = view.used
     likeliest(shares, view.names, view.tokens[view.step], view.step + 1, max_bars=LIKELIEST)
@@ -613,13 +632,13 @@ def strip(
             continue
         if index == now:
             style = f"box-shadow:inset 0 0 0 2px {ink.pick};color:{ink.pick};font-weight:600"
-            below = "" if chance is None else number(chance)
+            below = "" if chance is None else share_text(chance)
         elif now is not None and index > now:
             style = "opacity:.7"
         elif weight is not None:
             ground = shade(weight, theme)
             style = f"background:{ground};color:{text_on(ground, theme)}"
-            below = "" if small else number(weight)
+            below = "" if small else share_text(weight)
         cells.append(f'<span style="{style}">{escape(token)}<small>{below}</small></span>')
     return f'<div class="lab-strip" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'
 
@@ -629,7 +648,7 @@ def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> 
     weights: list[float | None] = item.weights[head, view.step].tolist()
     generated = tuple(view.names[token] for token in view.tokens)
     prefix = view.search.start.prompt.prefix_tokens
-    chance = float(view.logits.softmax(-1)[view.tokens[view.step]])
+    chance = float(view.used[view.tokens[view.step]])
     label = f"Where head {item.layer_name}·H{head} attends to write {generated[view.step]}"
     read = ""
     if view.kind == "cross":

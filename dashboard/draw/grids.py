@@ -44,7 +44,7 @@ from dashboard.draw.figures import (
     text_tip,
     whole_tip,
 )
-from dashboard.draw.formats import cell, distinct, number, percent, signed
+from dashboard.draw.formats import cell, distinct, number, percent, share_text, signed
 
 # Layers × parts of a model, each cell a signed effect on the answer, as a Vega-Lite figure.
 
@@ -258,7 +258,7 @@ def bars(
             "p": float(p[i]),
             "of": of,
             "picked": i == token,
-            "text": number(float(p[i])),
+            "text": share_text(float(p[i])),
             "end": float(p[i]),
         }
         for of, p in distributions.items()

@@ -363,7 +363,7 @@ def _box(
     current: int | None,
 ) -> str:
     one, (x, y), ink, stops = tree.candidates[place], at, Ink.of(theme), WEIGHTS[theme]
-    colour = stops[min(len(stops) - 1, round(math.exp(one.logp) * (len(stops) - 1)))]
+    colour = stops[min(len(stops) - 1, round(_share(one) * (len(stops) - 1)))]
     text, name = text_on(colour, theme), words[one.token]
     name = name if 8 * len(name) + 10 <= width else name[: max(1, (width - 18) // 8)] + "…"
     ring = (
@@ -384,8 +384,13 @@ def _box(
     )
 
 
+def _share(one: Candidate) -> float:
+    """Its probability, of a sampled one that with which it is drawn."""
+    return math.exp(one.logp) if one.chance is None else one.chance
+
+
 def _number(one: Candidate) -> str:
-    return number(math.exp(one.logp)) + (f" · {one.samples}×" if one.samples else "")
+    return share_text(_share(one)) + (f" · {one.samples}×" if one.samples else "")
 
 
 def candidate_text(tree: Tree, index: int, words: Names) -> str:
@@ -395,8 +400,8 @@ def candidate_text(tree: Tree, index: int, words: Names) -> str:
     )
     samples = f", drawn {one.samples} times" if one.samples else ""
     return (
-        f"{words[one.token]} after {before}: {number(math.exp(one.logp))}{samples}; all together "
-        f"{number(math.exp(one.total))}; {FATES[one.fate]}."
+        f"{words[one.token]} after {before}: {share_text(_share(one))}{samples}; by the model all "
+        f"together {share_text(math.exp(one.total))}; {FATES[one.fate]}."
     )
 
 

@@ -254,16 +254,16 @@ def likeliest(
 ) -> None:
     """Bars of the likeliest tokens at a step, the `token` of the path in the accent: by the model, and as used."""
     st.markdown(f"**Most likely tokens at step {step}**")
+    if len(shares) > 1:
+        st.caption(
+            "Upper bar, pale: the model's own probability, at temperature 1. Lower bar: the probability "
+            + ("with which it is drawn." if "drawn from" in shares else "among allowed tokens.")
+        )
     draw_chart(
         st,
         bars(shares, names, token, Ink.of(theme()), **options),
         alt="The likeliest next tokens of this step",
     )
-    if len(shares) > 1:
-        st.caption(
-            "Faint: the model's own probability. Full: the probability that the search uses "
-            f"({list(shares)[1]})."
-        )
 
 
 def sources(strategy: Strategy, key: str) -> None:

@@ -24,7 +24,7 @@ from core.studies.decode import Score, longest_of
 from core.tasks import TaskConfig, make_task
 from core.training import RunConfig, prepare, recommended
 from dashboard.draw.figures import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
-from dashboard.draw.formats import number, shorten
+from dashboard.draw.formats import number, share_text, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import RANKS, tree_spots, tree_svg
 from dashboard.ui.decoding import search_equation
@@ -222,7 +222,7 @@ def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
     places = tree_spots(tree, path)
     candidates = [tree.candidates[place] for place in places]
     assert boxes == [
-        (str(place), str(one.parent), number(math.exp(one.logp)))
+        (str(place), str(one.parent), share_text(math.exp(one.logp)))
         for place, one in zip(places, candidates, strict=True)
     ]
     assert svg.count('class="') == len(boxes) and svg.count(" picked") == 1
@@ -440,12 +440,13 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
 
 
 def test_sentences_tell_first_and_other_choices_with_their_numbers():
-    names, logits = {0: "zero", 1: "one", 2: "two*"}, torch.tensor([0.7, 0.2, 0.1]).log()
-    assert generate.token_fact(logits, 0, names, 2) == (
+    names, own = {0: "zero", 1: "one", 2: "two*"}, torch.tensor([0.7, 0.2, 0.1])
+    assert generate.token_fact(own, own, 0, names, 2) == (
         "At step 3 the model gives **zero** 0.70; the next most likely, “one”, has 0.20."
     )
-    assert generate.token_fact(logits, 2, names, 0) == (
-        "At step 1 the model gives **two\\*** 0.10, its third choice; its first is “zero”, with 0.70."
+    assert generate.token_fact(torch.tensor([0.5, 0.3, 0.2]), own, 2, names, 0) == (
+        "At step 1 the search gives **two\\*** 0.20, its third choice; its first is “zero”, with 0.50. "
+        "At temperature 1 and with every token allowed: 0.10."
     )
     assert [
         generate.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)
