@@ -58,13 +58,13 @@ from dashboard.page import (
     number,
     operations,
     paragraph,
-    percent,
     plain,
     read_linked,
     right_margin,
     separate,
     series_encoding,
     settings_panel,
+    share_text,
     source_of,
     source_panel,
     table,
@@ -369,7 +369,8 @@ def fact_text(result: study.Result, kernels: list[str]) -> str:
     return (
         f"At {point.length:,} tokens, {first} takes **{duration(point.seconds)}** and {byte_size(point.bytes)}; "
         f"{second} takes **{duration(slow.point.seconds)}** and {byte_size(slow.point.bytes)}. Twice as many "
-        f"tokens take {first} {number(2**fast.time)} times as long, {second} {number(2**slow.time)} times."
+        f"tokens take {first} {number(2**fast.time)} times as long, {second} {number(2**slow.time)} times "
+        f"(by the formula {number(2**fast.flops)} and {number(2**slow.flops)})."
     )
 
 
@@ -378,22 +379,19 @@ def kernel_name(kernel: str) -> str:
     return label if label in ("Performer", "Linformer", "Nyström") else label[0].lower() + label[1:]
 
 
-IN_WORDS = {
-    "exact": "every weight stored",
-    "fused": "the same output, in blocks",
-    "chunked": "the same, some keys at a time",
-    "local": "near keys only",
-    "linear": "no softmax",
-    "performer": "imitates softmax",
-}
-
-
-def in_words(result: study.Result, kernel: str) -> str:
-    """What a kernel does, and by how much of its length an output differs from that of exact attention."""
-    entry = study.ENTRIES[kernel]
-    error = cached(output_error, result.conditions.config(kernel), study.SEED)
-    text = IN_WORDS.get(kernel) or entry.meaning.partition(".")[0]
-    return f"**{entry.name}**: {text}{f', output {percent(error)} off' if error >= 0.01 else ''}."
+def summary(result: study.Result, kernels: Sequence[str]) -> str:
+    """Which kernels compute softmax attention, of which keys, and which have another output."""
+    groups: dict[str, list[str]] = {
+        "Softmax": [],
+        "Softmax, near keys only": [],
+        "Another output": [],
+    }
+    for kernel in kernels:
+        far = cached(output_error, result.conditions.config(kernel), study.SEED) >= 0.01
+        group = list(groups)[2 if far else kernel in study.BANDED]
+        groups[group].append(kernel_name(kernel))
+    parts = (f"**{group}**: {', '.join(names)}." for group, names in groups.items() if names)
+    return " ".join([*parts, "Dotted: calculated."])
 
 
 def _conditions(result: study.Result, kernels: Sequence[str], example: bool) -> None:
@@ -455,7 +453,7 @@ def _benchmark() -> None:
         measure()
         result = st.session_state.get(RESULT) or study.load_result()
         kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
-        caption(" ".join([*map(partial(in_words, result), kernels), "Dotted: calculated."]))
+        caption(summary(result, kernels))
         _figures(result, kernels)
         if sentence := fact_text(result, kernels):
             fact(sentence)
@@ -489,7 +487,7 @@ def _benchmark() -> None:
                 byte_size(each.point.bytes),
                 power(each.memory),
                 byte_size(each.closed_bytes),
-                percent(cached(output_error, result.conditions.config(kernel), study.SEED)),
+                share_text(cached(output_error, result.conditions.config(kernel), study.SEED)),
             ]
             for kernel in kernels
             if (each := scaling(result, kernel))
@@ -717,7 +715,9 @@ def implied_weights() -> None:
     tiles = [
         Tile(
             study.ENTRIES[each.kernel].name,
-            "softmax" if each.kernel == "exact" else f"implied, error {number(each.mean_error)}",
+            "softmax"
+            if each.kernel == "exact"
+            else f"implied, error {share_text(each.mean_error)}",
             each.weights[head],
         )
         for each in implied
@@ -736,9 +736,9 @@ def implied_weights() -> None:
     }
     first, last = (f"{kernel_name(each.kernel)}{size.get(each.kernel, '')}" for each in (near, far))
     sentence = (
-        f"On average, a weight of {first} differs from exact attention by **{number(near.mean_error)}**, one of "
-        f"{last} by **{number(far.mean_error)}**. The largest weight of linear attention is "
-        f"{number(float(linear.weights.max()))}, that of softmax {number(float(exact.weights.max()))}."
+        f"On average, a weight of {first} differs from exact attention by **{share_text(near.mean_error)}**, one of "
+        f"{last} by **{share_text(far.mean_error)}**. The largest weight of linear attention is "
+        f"{share_text(float(linear.weights.max()))}, that of softmax {share_text(float(exact.weights.max()))}."
     )
     write_linked(
         "efficient",
