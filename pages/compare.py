@@ -166,20 +166,34 @@ def fact_text(
     # a smaller difference does not show in three decimals
     if np.abs(first.weights - second.weights).max() < 5e-4:
         sentence = (
-            f"{plain(begin)} and {plain(name_b)} give the same weights, with **{number(first.near)}** of the "
-            f"weight within two tokens; uniform weights would put {number(even)} there."
+            f"{plain(begin)} and {plain(name_b)} give the same weights, with **{share_text(first.near)}** of the "
+            f"weight within two tokens; uniform weights would put {share_text(even)} there."
         )
     elif abs(first.near - second.near) > SAME_SHARE:
         sentence = (
-            f"{plain(begin)} puts **{number(first.near)}** of its weight within two tokens, {plain(name_b)} "
-            f"**{number(second.near)}**; uniform weights would put {number(even)} there."
+            f"{plain(begin)} puts **{share_text(first.near)}** of its weight within two tokens, {plain(name_b)} "
+            f"**{share_text(second.near)}**; uniform weights would put {share_text(even)} there."
         )
     else:
         sentence = (
-            f"{plain(begin)} and {plain(name_b)} both put **{number(first.near)}** of their weight within two "
-            f"tokens; uniform weights would put {number(even)} there."
+            f"{plain(begin)} and {plain(name_b)} both put **{share_text(first.near)}** of their weight within two "
+            f"tokens; uniform weights would put {share_text(even)} there."
         )
-    return f"{sentence} {_of_cell(first, second, name_a, name_b, tokens, cell)}"
+    shared = "".join(sharing(controls.sized(controls.mechanisms[at]), names[at]) for at in (a, b))
+    return f"{sentence}{shared} {_of_cell(first, second, name_a, name_b, tokens, cell)}"
+
+
+GROUPED = "grouped_query", "multi_query"  # whose query heads share heads of keys
+
+
+def sharing(config: AttentionConfig, name: str) -> str:
+    """Which heads share keys; nothing where each has its own."""
+    if config.kv_heads >= config.num_heads or config.projection.key not in GROUPED:
+        return ""
+    return (
+        f" {plain(name)}: {config.num_heads} query heads share {plural(config.kv_heads, 'head')} "
+        "of keys and values."
+    )
 
 
 def _of_cell(
@@ -199,14 +213,14 @@ def _of_cell(
     if any(masked):
         blind, weight = (name_a, before) if masked[0] else (name_b, now)
         return f"{query} cannot attend to {key} under {plain(blind)}; under the other, it gives {key} {share_text(weight)}."
-    if number(now) == number(before):
-        return f"{query} gives {key} {number(now)} in both."
+    if share_text(now) == share_text(before):
+        return f"{query} gives {key} {share_text(now)} in both."
     prefers = [int(each.weights[i].argmax()) == j for each in (first, second)]
     if not prefers[0]:
-        return f"{query} gives {key} {number(now)} instead of {number(before)}."
+        return f"{query} gives {key} {share_text(now)} instead of {share_text(before)}."
     return (
-        f"{query} {'still' if prefers[1] else 'now'} gives {key} its largest weight: {number(now)} instead of "
-        f"{number(before)}."
+        f"{query} {'still' if prefers[1] else 'now'} gives {key} its largest weight: {share_text(now)} instead of "
+        f"{share_text(before)}."
     )
 
 
@@ -264,7 +278,7 @@ MIN_MECHANISMS, MAX_MECHANISMS = 2, 6
 MINILM = tuple(f"{layer}.{head}" for layer in range(study.LAYERS) for head in range(study.HEADS))
 LAST_SEED, WIDEST, MAX_HEADS = 999_999, 512, 16
 LENGTHS = (128, 256, 512, 1024)
-NUMBERS = {"sizes": "16.2.0", "minus": "1.0", "seed": "126", "length": "512"}  # examples
+NUMBERS = {"sizes": "16.4.0", "minus": "1.0", "seed": "126", "length": "512"}  # examples
 # The session's keys of the controls, and of the link that they wrote.
 CONTROLS, WRITTEN = "compare:setup", "compare:written"
 
@@ -760,7 +774,9 @@ LOADED = "compare:loaded"
 def page() -> None:
     head = st.container()  # over what is said of a mechanism that comes from another page
     errors = load_controls()
-    take_built("compare", adopt, linked=bool(link_query()))
+    built = take_built("compare", adopt, linked=bool(link_query()))
+    for axis, choice in built.items():
+        caption(entry(axis, choice.key).meaning)
     controls = st.session_state[CONTROLS]
     names = names_of(controls.mechanisms)
     # The controls with the values of all widgets, also of those in a closed popover and further down the page

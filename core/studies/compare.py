@@ -40,7 +40,7 @@ class Comparison:
     source: str = "3.1"  # SEEDED, or MiniLM's layer.head
     text: str = SENTENCE
     d_model: int = 16  # of the seeded layer, as num_heads and head
-    num_heads: int = 2
+    num_heads: int = 4  # more than the 2 heads of keys that grouped-query has at first
     head: int = 0
     seed: int = 126
     minus: Pair = (1, 0)  # the indices of the two mechanisms of the difference

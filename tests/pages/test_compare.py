@@ -195,13 +195,13 @@ def test_what_changes_is_measured_on_a_press():
     assert len(re.findall(TIME, html_text(app))) == 5
     app.selectbox(key="compare:length").set_value(256).run()
     assert not re.search(TIME, html_text(app)) and app.query_params["length"] == "256"
-    assert "T = 256, d_model 16, 2 heads" in captions(app)
+    assert "T = 256, d_model 16, 4 heads" in captions(app)
 
 
 # Side by side, without a page: links survive, weights are shared by name, and what is said is what is measured.
 
 
-DOT, ALIBI = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice("alibi"))
+DOT, ALIBI = AttentionConfig(16, 4), AttentionConfig(16, 4, position=Choice("alibi"))
 SETUP = study.Comparison((DOT, ALIBI), source=study.SEEDED, text="one two three four five")
 
 
@@ -259,7 +259,7 @@ def test_a_link_carries_mechanisms_order_tokens_difference_and_seed(setup):
         ("m", ["("] * 7, "It has 7 mechanisms"),
         ("source", "9.9", "layer\\.head from 0\\.0 to 5\\.11"),
         ("sizes", "16.3.0", "does not divide"),
-        ("sizes", "16", "sizes\\=16\\.2\\.0"),
+        ("sizes", "16", "sizes\\=16\\.4\\.0"),
         ("minus", "1.1", "two different mechanisms"),
         ("minus", "0.4", "from 0 to 3"),
         ("seed", "-1", "whole numbers"),
@@ -343,7 +343,7 @@ def test_the_fact_is_what_is_measured():
         "cannot attend to animal under the local window; under the other, it gives animal 0.68."
         in compare.fact_text(replace(setup, minus=(2, 0)), names, results, tokens, cell)
     )
-    setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 2, Choice("gated"))))
+    setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 4, Choice("gated"))))
     results = [compute_map(setup, config) for config in setup.mechanisms]
     names = ["Dot product", "Gated output"]
     sentence = compare.fact_text(setup, names, results, tokens_of(setup), (0, 2))

@@ -31,12 +31,12 @@ from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param, refu
 BIAS = Param("bias", "Bias", True, meaning="whether the four projections have a bias")
 HEAD_SIZE = Param(
     "head_dim",
-    "Head size",
+    "Head size, 0 for d_model ÷ heads",
     0,
     0,
     1024,
     1,
-    meaning="size D of each head; 0 divides d_model among the heads",
+    meaning="size D of each head; 0 is d_model divided by the number of heads",
 )
 
 
