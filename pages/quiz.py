@@ -26,7 +26,7 @@ from dashboard.page import (
     title,
     visited_pages,
 )
-from dashboard.ui.bars import RECAP, STOPS, next_page
+from dashboard.ui.bars import OVER, RECAP, STOPS, next_page
 
 key = "quiz:{}".format  # a widget's key, which is also its name in the link
 SEED, ANSWERS, AT, WITHOUT = key("seed"), key("answers"), key("at"), key("without")
@@ -42,7 +42,8 @@ def given(text: str) -> str:
 
 
 def page() -> None:
-    title("Quiz", "Eight questions about the path, with new numbers each time.")
+    over = "The tour is over. " if st.session_state.get(OVER) else ""
+    title("Quiz", f"{over}Eight questions about the path, with new numbers each time.")
     answer_questions()
 
 

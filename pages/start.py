@@ -417,11 +417,11 @@ def page() -> None:
         "For each word, attention decides how much to take from every other word.",
     )
     data, visited = start.load(), visited_pages()
+    item = _example(data)
     with st.container(horizontal=True, gap="small"):  # one below the other but on a wide screen
-        place = st.container(width=1500)  # the picture stands first, on a phone too
-        item = _introduction(data)
-        with place:
+        with st.container(width=1500):
             _translation(item)
+        _introduction(item)
     dictionary(data, item)
     # The path; a tick at each page that was opened
     st.subheader(f"The path: {len(PATH_STOPS)} pages")
@@ -444,27 +444,30 @@ def page() -> None:
     _doors()
 
 
-def _introduction(data: dict) -> dict:
-    """The sentences, the tour's button, and the examples, of which it returns the picked one, with its fact."""
+def _example(data: dict) -> dict:
+    """The tour's button, in a phone's first screen too, and the examples, of which it returns the picked one."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        if st.button(
+            f"Take the tour of {len(bars.STOPS)} pages",
+            icon=":material/tour:",
+            type="primary",
+            key=key("tour"),
+            help="Each page of the path with one sentence. It sets the page's controls; End tour ends it.",
+        ):
+            bars.open_stop(0)
+        words = FIELDS.draw("sentence", into=HERE).sentence
+    return next(each for each in data["translations"] if " ".join(each["source"]) == words)
+
+
+def _introduction(item: dict) -> None:
     with st.container(width=560):
         paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
-        with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-            if st.button(
-                f"Take the tour of {len(bars.STOPS)} pages",
-                icon=":material/tour:",
-                type="primary",
-                key=key("tour"),
-                help="Each page of the path with one sentence. It sets the page's controls; End tour ends it.",
-            ):
-                bars.open_stop(0)
-            words = FIELDS.draw("sentence", into=HERE).sentence
-        item = next(each for each in data["translations"] if " ".join(each["source"]) == words)
         weights = item["weights"][:-1]  # without the end mark
         fact(
-            f"On average, **{number(sum(map(max, weights)) / len(weights))}** of an output word's weight is on one "
-            f"input word; uniform weights: {number(1 / len(item['source']))}."
+            "For each German word, attention is mostly on one English word: "
+            f"**{100 * sum(map(max, weights)) / len(weights):.0f} %** of it on average. "
+            f"Spread evenly, each would get {100 / len(item['source']):.0f} %."
         )
-    return item
 
 
 def _translation(item: dict) -> None:

@@ -374,15 +374,19 @@ def _end() -> None:
 
 TOUR_SENTENCE = "The cat chased a mouse"
 TOUR_LINK = "tour"  # the stop in the link
+OVER = "tour:over"  # the session's key: whether the tour has led to the quiz
 RECAP = "quiz:recap"  # the session's key of the panel that says what each stop showed; open after the tour
 TOUR_AT = "tour:at"  # the session key of the stop; None or absent while no tour runs
 TOUR_BEFORE = "tour:before"  # the session's values of the stop's page before the tour set them; absent where it set none
 
-# Task and buttons share a line; on a phone, where the page is long, the bar stays at the bottom of the window.
+# Task and buttons share a line; on a phone, where the page is long, the bar is low, its buttons are icons (their names are
+# still heard), and it stays at the bottom of the window.
 TOUR_STYLE = """<style>.st-key-tour-bar { flex-wrap: nowrap; > :first-child { flex: 1; min-width: 0 } }
+@media (min-width: 641px) { :is(.st-key-tour-back, .st-key-tour-skip) [data-testid=stIconMaterial] { display: none } }
 @media (max-width: 640px) {
-.st-key-tour-bar { flex-wrap: wrap; padding: 8px 12px; gap: 4px; > :first-child { flex: 1 1 100% }
-  p { line-height: 20px } button { min-height: 36px } } }
+.st-key-tour-bar { padding: 4px 4px 4px 8px; gap: 4px; p { font-size: 13px; line-height: 16px }
+  button { width: 40px; min-height: 40px; padding: 0;
+    [data-testid=stMarkdownContainer] { position: absolute; width: 1px; height: 1px; overflow: hidden } } } }
 @media (max-width: 640px) and (min-height: 600px) {
 [data-testid=stLayoutWrapper]:has(> .st-key-tour-bar) { position: sticky; bottom: 0; z-index: 11; order: 1;
   background: light-dark(#fff, #12151b); border-radius: 6px } }</style>"""
@@ -455,7 +459,7 @@ def open_stop(index: int) -> None:
     """Open a stop with its controls set, and all others of its page as they are at first; after the last one, the quiz."""
     if index == len(STOPS):
         _tour_end()
-        st.session_state[RECAP] = True
+        st.session_state.update({RECAP: True, OVER: True})
         st.switch_page(step_of("quiz").page(), query_params={})
     _put_back()
     stop = STOPS[index]
@@ -481,7 +485,13 @@ def tour_bar(page: str) -> None:
     )
     with st.container(border=True, horizontal=True, vertical_alignment="center", key="tour:bar"):
         st.markdown(f":small[**Tour, {at + 1} of {last + 1}.** {sentence}]", width="stretch")
-        if st.button("Back", key="tour:back", disabled=at == 0, help="The stop before this one"):
+        if st.button(
+            "Back",
+            key="tour:back",
+            icon=":material/arrow_back:",
+            disabled=at == 0,
+            help="The stop before this one",
+        ):
             open_stop(at - 1)
         if st.button(
             "Finish"
@@ -496,6 +506,7 @@ def tour_bar(page: str) -> None:
             st.button(
                 "End tour",
                 key="tour:skip",
+                icon=":material/close:",
                 type="tertiary",
                 help="This page stays open, with its controls",
                 on_click=_tour_end,

@@ -73,15 +73,18 @@ def test_the_tour_sets_the_controls_of_a_page_and_back_leads_through_its_stops(p
         sees(page, text)
     open_page(page, link)  # by hand: another session of the same browser
     resize(page, 390, "dark")
+    for button in bar.get_by_role("button").all():
+        assert min(box_of(button)["width"], box_of(button)["height"]) >= 40
     for place in ("top", "bottom"):
         page.get_by_test_id("stMain").evaluate(
             "(main, end) => main.scrollTo(0, end ? main.scrollHeight : 0)", place == "bottom"
         )
         expect(bar).to_be_in_viewport(ratio=1)
-        assert box_of(bar)["height"] <= 110
+        assert box_of(bar)["height"] <= 64
     click(bar.get_by_role("button", name="End tour"))
     expect(bar).to_have_count(0)
     open_page(page, "", "text=3 of 7 pages")
+    expect(page.get_by_role("button", name="Take the tour")).to_be_in_viewport(ratio=1)
 
 
 # Beside a page's title: its link goes to the clipboard, and Reset brings the page back to its start.

@@ -151,7 +151,7 @@ def test_the_tour_sets_the_controls_of_each_page_and_ends():
             assert app.query_params.get(name, [value]) in (value, [value]), (stop.page, name)
         app.switch_page(f"../pages/{stop.page}.py")  # AppTest has not seen that the tour went there
         app.button(key="tour:next" if index % 2 else "tour:on").click().run()
-    assert_says(app, "# Quiz", "1 of 8.")
+    assert_says(app, "# Quiz", "The tour is over.", "1 of 8.")
     assert "Tour, " not in page_text(app)
 
 
