@@ -464,9 +464,9 @@ def _introduction(item: dict) -> None:
         paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
         weights = item["weights"][:-1]  # without the end mark
         fact(
-            "For each German word, attention is mostly on one English word: "
-            f"**{100 * sum(map(max, weights)) / len(weights):.0f} %** of it on average. "
-            f"Spread evenly, each would get {100 / len(item['source']):.0f} %."
+            "For each German word, most attention is on one English word: on average "
+            f"**{100 * sum(map(max, weights)) / len(weights):.0f} %**; evenly spread, "
+            f"{100 / len(item['source']):.0f} %."
         )
 
 

@@ -382,7 +382,8 @@ TOUR_BEFORE = "tour:before"  # the session's values of the stop's page before th
 # Task and buttons share a line; on a phone, where the page is long, the bar is low, its buttons are icons (their names are
 # still heard), and it stays at the bottom of the window.
 TOUR_STYLE = """<style>.st-key-tour-bar { flex-wrap: nowrap; > :first-child { flex: 1; min-width: 0 } }
-@media (min-width: 641px) { :is(.st-key-tour-back, .st-key-tour-skip) [data-testid=stIconMaterial] { display: none } }
+@media (min-width: 641px) {
+:is(.st-key-tour-back, .st-key-tour-skip) span:has(> [data-testid=stIconMaterial]) { display: none } }
 @media (max-width: 640px) {
 .st-key-tour-bar { padding: 4px 4px 4px 8px; gap: 4px; p { font-size: 13px; line-height: 16px }
   button { width: 40px; min-height: 40px; padding: 0;

@@ -162,7 +162,7 @@ def test_no_explanation_or_hint_is_cut(page, path, width):
     # A press that takes its own button away leads the focus to a control, not to a term.
     term.evaluate("""term => {
       const button = document.createElement("button");
-      term.closest("[data-testid=stVerticalBlock]").append(button);
+      term.closest("[data-testid=stVerticalBlock]:has(button)").append(button);
       button.focus();
       button.remove();
     }""")
