@@ -658,7 +658,9 @@ def adopt(built: Built) -> None:
         # four maps stand in one row
         new = (first, config, *rest)[: max(len(old), 4)]
         st.session_state["compare:before_yours"] = old, new
-        controls = replace(controls, mechanisms=new, minus=(1, 0))
+        # The first query head of a seeded layer has the same keys as without sharing; the second has not
+        head = 1 if sharing(config, "") else controls.head
+        controls = replace(controls, mechanisms=new, minus=(1, 0), head=head)
     store_controls(controls)
 
 
