@@ -73,8 +73,10 @@ def test_the_tour_sets_the_controls_of_a_page_and_back_leads_through_its_stops(p
         sees(page, text)
     open_page(page, link)  # by hand: another session of the same browser
     resize(page, 390, "dark")
-    for button in bar.get_by_role("button").all():
-        assert min(box_of(button)["width"], box_of(button)["height"]) >= 40
+    assert all(
+        min(box["width"], box["height"]) >= 40
+        for box in map(box_of, bar.get_by_role("button").all())
+    )
     for place in ("top", "bottom"):
         page.get_by_test_id("stMain").evaluate(
             "(main, end) => main.scrollTo(0, end ? main.scrollHeight : 0)", place == "bottom"

@@ -216,14 +216,16 @@ def test_the_first_part_of_the_page_loads_neither_torch_nor_transformers():
         "import sys; import dashboard.navigation, pages.start, dashboard.ui.bars; "
         "print([name for name in ('torch', 'transformers') if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+        ).stdout.strip()
+        == "[]"
     )
-    assert done.stdout.strip() == "[]"
 
 
 # The quiz: its questions by arithmetic of the test's own, and the page from the first answer to the result.
@@ -243,8 +245,9 @@ def read(question: Drawn) -> float:
     words = max(re.findall(r"“(.+?)”", question.text), key=len).split()
     weights = dict(zip(words, numbers(question.text), strict=True))
     assert sum(weights.values()) == pytest.approx(1)
-    hidden = weights["mouse"] if question.page == "masks" else 0
-    return weights[re.findall(r"word “(.+?)”", question.text)[0]] / (1 - hidden)
+    return weights[re.findall(r"word “(.+?)”", question.text)[0]] / (
+        1 - (weights["mouse"] if question.page == "masks" else 0)
+    )
 
 
 ORACLES: tuple[Callable[[Drawn], float], ...] = (
