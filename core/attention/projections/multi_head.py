@@ -31,7 +31,7 @@ from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param, refu
 BIAS = Param("bias", "Bias", True, meaning="whether the four projections have a bias")
 HEAD_SIZE = Param(
     "head_dim",
-    "Head size, 0 for d_model ÷ heads",
+    "Head size",
     0,
     0,
     1024,
