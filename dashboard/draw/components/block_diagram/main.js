@@ -1,6 +1,6 @@
 // A model as stacks of blocks: a press opens a layer or a block, Next walks along the way that an example takes.
 
-import { element, keepFocus, svgElement } from "../lib/dom.js";
+import { element, keepFocus, scaleOf, svgElement } from "../lib/dom.js";
 import { mount, send } from "../lib/mount.js";
 import { ARC, layoutOf, orderOf } from "./layout.js";
 import { showBlock } from "./panel.js";
@@ -9,7 +9,6 @@ import { showBlock } from "./panel.js";
 
 const WIDE = 700, PANEL = 320, TOP = 26, MOST = 250, INSET = 14, LABELS = 98, PLAY_MS = 1400;
 const ABOVE = 400, BELOW = 724, LOWEST = 110; // px of the page beside the diagram, on a phone with its text; its least height
-const FULL = 1050, HIGH = 620, LARGEST = 1.6; // px of a picture at its own size; how far a larger screen enlarges it
 
 const layerOf = (path) => path.match(/^(.*?layers\.\d+)\./)?.[1];
 const isLayer = (path) => /layers\.\d+$/.test(path);
@@ -149,7 +148,7 @@ function drawModel(view) {
   view.width = root.clientWidth;
   root.dataset.ready = "1";
   const wide = view.width >= WIDE, labels = data.stops.length ? LABELS : 0;
-  const scale = wide ? Math.max(1, Math.min(LARGEST, view.width / FULL, innerHeight / HIGH)) : 1;
+  const scale = wide ? scaleOf(view.width) : 1;
   for (const part of root.children) /** @type {HTMLElement} */ (part).style.zoom = String(scale);
   root.classList.toggle("wide", wide);
   const room = (wide ? view.width / scale - PANEL - 40 : view.width) - labels;

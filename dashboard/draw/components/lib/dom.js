@@ -120,6 +120,9 @@ export const zoomOf = (node) => node.currentCSSZoom ?? 1;
 /** How much larger than on a laptop a map may be drawn in a wide window. @param {Element} node */
 export const growthOf = (node) => Math.min(1.6, Math.max(1, innerWidth / zoomOf(node) / 1700));
 
+/** How far a large window enlarges a whole picture, of 1050 × 620 px at its own size. @param {number} width */
+export const scaleOf = (width) => Math.max(1, Math.min(1.6, width / 1050, innerHeight / 620));
+
 /** The screen's own pixels in a CSS pixel of an element. @param {Element} node */
 export const pixelRatio = (node) => (window.devicePixelRatio || 1) * zoomOf(node);
 

@@ -1,9 +1,8 @@
 // One query through six stages: draws what Python measured, and says what was pressed.
 
 /** @import { Picture } from "./types" */
-import { element, pixelRatio, resized, svgElement } from "../lib/dom.js";
+import { element, pixelRatio, resized, scaleOf, svgElement } from "../lib/dom.js";
 import { nameStop } from "../lib/keys.js";
-import { clamp } from "../lib/layout.js";
 import { mount } from "../lib/mount.js";
 import { rgba, rgbAt } from "../lib/theme.js";
 import { LEGEND, drawDetail } from "./detail.js";
@@ -11,7 +10,7 @@ import { cut, drawRect, drawText, tablesOf, tintOf, widthOf } from "./paint.js";
 import { drawProjection } from "./project.js";
 import { TALLEST, drawThumbs } from "./thumbs.js";
 
-const WIDEST = 2400, PHONE = 560, FULL = 1050, HIGH = 620, LARGEST = 1.6; // px; how far a larger screen enlarges the picture
+const WIDEST = 2400, PHONE = 560; // px
 const KEYS = "Left and right arrows change the step, up and down the query, brackets the key in the equation.";
 const LEAST = 35, MOST = 44; // px of a number in a vector
 const WIDER = 1.4; // how much wider the first and the last column are, which hold vectors
@@ -113,7 +112,7 @@ function draw(view) {
   const { root, dom, data } = view;
   view.width = root.clientWidth;
   if (!view.width) return;
-  const scale = clamp(Math.min(view.width / FULL, innerHeight / HIGH), 1, LARGEST), width = Math.floor(Math.min(WIDEST, view.width) / scale);
+  const scale = scaleOf(view.width), width = Math.floor(Math.min(WIDEST, view.width) / scale);
   for (const part of [dom.tint, dom.canvas, dom.art]) part.style.zoom = String(scale);
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const picture = { ...view, svg, width, phone: width < PHONE, pen: dom.canvas.getContext("2d") };
