@@ -380,10 +380,10 @@ def of_model(whole: Part) -> str:
     )
 
 
-def of_answer(stream: Stream) -> str:
+def of_answer(stream: Stream, text: str) -> str:
     return (
-        f"Next comes **{plain(stream.tokens[0])}**, with a probability of "
-        f"**{share_text(float(stream.shares[-1, 0]))}**; it leads from "
+        f"After “{plain(' '.join(text.split()[-2:]))}” comes **{plain(stream.tokens[0])}** (probability "
+        f"**{share_text(float(stream.shares[-1, 0]))}**); it leads from "
         f"**{f'layer {(stream.lead - 1) // 2}' if stream.lead else 'the embedding'}** on."
     )
 
@@ -516,7 +516,7 @@ def _explore() -> None:
     begin_before_title()
     title(
         "The Transformer",
-        "Press **Next** to follow one example up through a whole model.",
+        "Press **Next box** to follow one example up through a whole model.",
         first=False,
     )
     with st.container(width=room(2200)):
@@ -531,7 +531,11 @@ def _model() -> None:
     with drawing:
         result = _show(controls)
     with sentence:
-        fact(of_model(result.tree) if result.stream is None else of_answer(result.stream))
+        fact(
+            of_model(result.tree)
+            if result.stream is None
+            else of_answer(result.stream, controls.text)
+        )
     predict("transformer", question(result.mixes))
     try_this("transformer", MOVES)
     path = _attention_path(result)

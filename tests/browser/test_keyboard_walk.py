@@ -181,7 +181,7 @@ def masks(page: Page, ear: Ear) -> None:
 
 def transformer(page: Page, ear: Ear) -> None:
     # The example is followed by one block, and a block is opened; the focus stays on it after the rerun.
-    ear.tab_to("Next ›")
+    ear.tab_to("Next box ›")
     ear.press("Enter")
     assert page.locator(".where").inner_text().startswith("2 of 12 · ")
     block = ear.tab_to("Causal self-attention, block 21 of 39")

@@ -103,7 +103,7 @@ test_a_link_opens_on_its_weights = page_cases(
         "a text of one's own": Case(
             {"transformer:start": "writer", "transformer:text": GAVE},
             [
-                "John</b>, with a probability",
+                "John</b> (probability",
                 "Layer 3, head 2: ",
                 "36 heads, John needs this one most",
             ],

@@ -8,7 +8,7 @@ import { showBlock } from "./panel.js";
 /** @import { Placed, StackLayout } from "./types" */
 
 const WIDE = 700, PANEL = 320, TOP = 26, MOST = 250, INSET = 14, LABELS = 98, PLAY_MS = 1400;
-const ABOVE = 400, BELOW = 724, LOWEST = 110; // px of the page beside the diagram, on a phone with its text; its least height
+const ABOVE = 400, LOWEST = 110, ROOMY = 1000; // px of the page above the diagram; its least height; both bars and tokens beside it
 
 const layerOf = (path) => path.match(/^(.*?layers\.\d+)\./)?.[1];
 const isLayer = (path) => /layers\.\d+$/.test(path);
@@ -25,7 +25,7 @@ function start(view) {
     return made;
   };
   button("‹ Back", "Previous block", () => { stop(view); walk(view, -1); });
-  button("Next ›", "Next block", () => { stop(view); walk(view, 1); });
+  button("Next box ›", "Next block", () => { stop(view); walk(view, 1); });
   view.play = button("▶ Play", "Follow the example through the model", () => (view.timer ? stop(view) : play(view)));
   view.all = button("Every step", "Stop at every block of every layer", () => {
     view.all.setAttribute("aria-pressed", String(!isLong(view)));
@@ -152,11 +152,11 @@ function drawModel(view) {
   for (const part of root.children) /** @type {HTMLElement} */ (part).style.zoom = String(scale);
   root.classList.toggle("wide", wide);
   const room = (wide ? view.width / scale - PANEL - 40 : view.width) - labels;
-  const high = wide ? Math.max(LOWEST, (innerHeight - ABOVE) / scale) : Math.max(LOWEST, innerHeight - BELOW);
+  const high = wide ? Math.max(LOWEST, (innerHeight - ABOVE) / scale) : Infinity; // a phone scrolls the page
   const layOut = (tight) => data.stacks.map((stack, i) => layoutOf(stack, view.open[i], data.pre, !isLong(view) && !labels, tight));
   const [tight = 2] = wide ? [Number(labels > 0)].filter((size) => TOP + 6 + Math.max(...layOut(size).map((one) => one.height)) <= high) : [];
   const layouts = layOut(tight);
-  view.window.style.maxHeight = `${high}px`;
+  view.window.style.maxHeight = wide ? `${high}px` : "";
   const gap = layouts.length > 1 ? 44 : 0;
   const width = Math.min(MOST, (room - gap * (layouts.length - 1)) / layouts.length - ARC);
   const height = TOP + Math.max(...layouts.map((one) => one.height)) + 6;
@@ -172,13 +172,15 @@ function drawModel(view) {
   const stops = stopsOf(view), block = data.blocks[view.chosen], at = stops.indexOf(view.chosen);
   view.where.textContent = `${at < 0 ? "" : `${at + 1} of ${stops.length} · `}${block?.title ?? ""}`;
   view.about.textContent = block?.about ?? "";
-  showBlock(view.panel, block, theme, wide);
+  showBlock(view.panel, block, theme, wide, view.width / scale >= ROOMY);
 }
 
 function drawStack(view, name, layout, left, width, height) {
   const { svg } = view, base = height - 2, middle = left + width / 2;
   svgElement(svg, "text", { x: middle, y: 14, class: "stack" }, name);
-  if (view.data.stops.length) svgElement(svg, "text", { x: left + width + ARC + 8, y: 14, class: "label" }, "next token");
+  for (const [line, text] of (view.data.stops.length ? ["next token, if", "it ended here"] : []).entries()) {
+    svgElement(svg, "text", { x: left + width + ARC + 8, y: 9 + 13 * line, class: "label" }, text);
+  }
   svgElement(svg, "line", { x1: middle, x2: middle, y1: base, y2: base - layout.height, class: "flow" });
   for (const frame of layout.frames) {
     svgElement(svg, "rect", { x: left + 0.5, y: base - frame.high, width: width - 1 + ARC, height: frame.high - frame.low, rx: 8, class: "frame" });
@@ -206,7 +208,11 @@ function drawBlock(view, block, left, width, base, order) {
   markKind(view, group, block.kind, left + inset, base - block.high, height);
   drawTitle(group, block.title, left + width / 2, base - block.low - height / 2 + 4.5, wide);
   const label = view.data.blocks[block.path]?.label;
-  if (label) svgElement(view.svg, "text", { x: left + width + ARC + 8, y: base - block.low - height / 2 + 4.5, class: `label${chosen ? " at" : ""}` }, label);
+  if (label) {
+    const y = base - block.low - height / 2;
+    svgElement(view.svg, "path", { class: "lead", d: `M${left + width - inset} ${y}H${left + width + ARC + 4}` });
+    svgElement(view.svg, "text", { x: left + width + ARC + 8, y: y + 4.5, class: `label${chosen ? " at" : ""}` }, label);
+  }
   const press = () => { stop(view); choose(view, block.path); };
   group.onclick = press;
   group.onkeydown = (event) => {

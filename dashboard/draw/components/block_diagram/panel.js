@@ -10,8 +10,8 @@ import { lookup } from "../lib/theme.js";
 
 const MAP = 200; // px of a head's map
 
-/** @param {HTMLElement} panel @param {BlockData | undefined} block @param {Theme} theme @param {boolean} wide */
-export function showBlock(panel, block, theme, wide) {
+/** @param {HTMLElement} panel @param {BlockData | undefined} block @param {Theme} theme @param {boolean} wide @param {boolean} roomy */
+export function showBlock(panel, block, theme, wide, roomy) {
   panel.replaceChildren();
   if (!block) return;
   element(panel, "h2").textContent = block.title;
@@ -19,13 +19,15 @@ export function showBlock(panel, block, theme, wide) {
   const box = element(panel, "div", "pair");
   if (block.cell && block.maps) showMap(box, block.maps, block.tokens, theme, block.cell);
   for (const bars of block.bars) showBars(box, bars);
-  if (block.table.length) showTokens(box, block);
+  if (roomy && block.table.length) showTokens(box, block);
   const open = wide && !block.bars.length; // the vectors are the picture
   if (open && block.vectors) showVectors(panel, block.vectors, block.tokens, theme);
   const more = element(panel, "details");
   more.open = !block.bars.length || panel.dataset.more === "1";
   more.ontoggle = () => { if (block.bars.length) panel.dataset.more = more.open ? "1" : ""; };
-  element(more, "summary").textContent = open ? "Its numbers" : "Its vectors and numbers";
+  const inside = !roomy && block.table.length > 0;
+  element(more, "summary").textContent = open ? "Its numbers" : inside ? "Every token, vectors and numbers" : "Its vectors and numbers";
+  if (inside) showTokens(more, block);
   if (block.maps) showMaps(more, block.maps, theme);
   if (!open && block.vectors) showVectors(more, block.vectors, block.tokens, theme);
   const list = element(more, "dl");
@@ -33,7 +35,7 @@ export function showBlock(panel, block, theme, wide) {
     element(list, "dt").textContent = name;
     element(list, "dd").textContent = value;
   }
-  more.hidden = !block.maps && !block.numbers.length && (open || !block.vectors);
+  more.hidden = !block.maps && !block.numbers.length && !inside && (open || !block.vectors);
 }
 
 /** Names with a bar each; with changes, what each was before; with temperatures, a slider. @param {HTMLElement} box @param {Bars} bars */
