@@ -66,7 +66,7 @@ def _number(label: str, default: float, help: str) -> Number:
 FIELDS = Fields(
     PAGE,
     sentence=Segmented(
-        "Example",
+        "Translate",
         start.SENTENCES,
         hidden=True,  # the link has its words, the button its digits
         help=lambda _: ABOUT.format(**start.load()),

@@ -20,8 +20,8 @@ function buildPicture(parent, title, note) {
 
 function start(view) {
   const pictures = element(view.root, "div", "pictures");
-  view.left = buildPicture(pictures, "One vector", "The encoder reads; the decoder has one vector to write from.");
-  view.right = buildPicture(pictures, "Attention", "Point at or tap an output word. The weights are a small Transformer's.");
+  view.left = buildPicture(pictures, "One vector", "Without attention, the decoder has one vector to write from.");
+  view.right = buildPicture(pictures, "Attention", "A small Transformer translates. Point at or tap a German word.");
   view.left.board.setAttribute("role", "img");
   for (const [name, value] of Object.entries({ role: "slider", tabindex: "0", "aria-orientation": "vertical", "aria-valuemin": "1" })) view.right.board.setAttribute(name, value);
   view.right.board.classList.add("pickable");

@@ -4,22 +4,22 @@
 import { svgElement } from "../lib/dom.js";
 import { number } from "../lib/numbers.js";
 
-const ROW = 28, TOP = 22, WIDEST = 520, RADIUS = 7; // px; the picture grows beyond WIDEST as a whole
+const ROW = 28, PHONE_ROW = 24, PHONE = 400, TOP = 22, WIDEST = 520, RADIUS = 7; // px; the picture grows beyond WIDEST as a whole
 const LARGEST = 1.6, LEAST_WEIGHT = 0.015, WORDS = 78;
 
 /** Where the rows and columns are, in a room of so many px. */
 export function sizes({ source, target }, room) {
   const scale = Math.min(LARGEST, Math.max(1, room / WIDEST)), width = room / scale;
-  const rows = Math.max(source.length, target.length), height = TOP + rows * ROW;
+  const row = room < PHONE ? PHONE_ROW : ROW, rows = Math.max(source.length, target.length), height = TOP + rows * row;
   const inputs = WORDS + 18, outputs = width - WORDS - 18;
-  const at = (count) => (row) => TOP + (row + 0.5 + (rows - count) / 2) * ROW;
-  return { scale, width, height, inputs, outputs, inputY: at(source.length), outputY: at(target.length) };
+  const at = (count) => (index) => TOP + (index + 0.5 + (rows - count) / 2) * row;
+  return { scale, width, height, row, inputs, outputs, inputY: at(source.length), outputY: at(target.length) };
 }
 
 /** The output word nearest to a height on the screen. */
 export function rowAt({ layout, target }, board, clientY) {
   const box = board.getBoundingClientRect(), y = ((clientY - box.top) / box.height) * layout.height;
-  const nearest = Math.round((y - layout.outputY(0)) / ROW);
+  const nearest = Math.round((y - layout.outputY(0)) / layout.row);
   return Math.max(0, Math.min(target.length - 1, nearest));
 }
 
