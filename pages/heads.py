@@ -44,6 +44,7 @@ from dashboard.page import (
     byte_size,
     cached,
     caption,
+    chart_title,
     colour_scale,
     details,
     draw_chart,
@@ -77,6 +78,7 @@ from dashboard.page import (
     write_start,
 )
 from dashboard.ui.mechanism import D_MODELS, keep_heads, note_heads
+from dashboard.ui.model_picker import effect_chart
 from dashboard.ui.models import EMBEDDED, study_of
 
 # The page's controls: an idea, the weights, the words, and the sizes of the layer.
@@ -394,7 +396,8 @@ def draw_split(values: Values, many: heads.Split, chosen: list[int]) -> Pair:
     key = column if pin or row == column else None  # without another word, the word itself
     shown = heads.word_targets(many.weights, values.tokens, chosen, row, key)
     first = chosen.index(shown[0][0])  # which the sentence names first
-    left, right = st.columns([0.56, 0.44], gap="medium", vertical_alignment="center")
+    fact(split_fact(values, many.weights, shown, row, key is not None))
+    left, right = st.columns([0.56, 0.44], gap="medium")
     options: dict[str, Any] = {"dimmed": (0, len(values.tokens) - 1) if values.dim else ()}
     draw(
         head_tiles(many, chosen, values),
@@ -428,12 +431,46 @@ def draw_split(values: Values, many: heads.Split, chosen: list[int]) -> Pair:
             legend=False,
             **options,
         )
-    with right:
-        fact(split_fact(values, many.weights, shown, row, key is not None))
-        of = f" Shown: the {len(chosen)} of {many.heads} heads with the largest weight on another word."
-        about = READER if is_real(values) else RANDOM.format(values.seed)
-        caption(f"Layers and heads count from 0.{of * (len(chosen) < many.heads)} {about}")
+    if is_real(values):
+        with right:
+            every_layer(values, row, shown[0][1], chosen[first])
+    of = f" Shown: the {len(chosen)} of {many.heads} heads with the largest weight on another word."
+    about = READER if is_real(values) else RANDOM.format(values.seed)
+    caption(f"Layers and heads count from 0.{of * (len(chosen) < many.heads)} {about}")
     return cell
+
+
+def every_layer(values: Values, row: int, column: int, head: int) -> None:
+    """Draw how much one word gives another in each head of MiniLM; a press of a cell opens its layer."""
+    layers, of = range(heads.MINILM_LAYERS), heads.MINILM_HEADS
+    cells = [
+        {
+            "layer": f"L{layer}",
+            "head": str(at),
+            "change": float(weight),
+            "name": head_name(layer, at),
+            "by": share_text(weight),
+        }
+        for layer in layers
+        for at, weight in enumerate(
+            cached(_of_source, heads.split, (values.source[0], layer), of).weights[:, row, column]
+        )
+    ]
+    words = f"“{values.tokens[row]}” → “{values.tokens[column]}”"
+    chart_title(f"{plain(words)} in every head; a press opens the layer")
+    effect_chart(
+        "heads:layers",
+        f"Weight of {words} in each of {len(cells)} heads",
+        lambda layer, _: st.session_state.update({"heads:layer": int(layer[1:])}),
+        cells,
+        [f"L{layer}" for layer in layers],
+        [str(column) for column in range(of)],
+        (f"L{values.layer}", str(head)),
+        title="",
+        tips=(("name", "head"), ("by", "weight")),
+        has_sign=False,
+        largest=1.0,
+    )
 
 
 def head_tiles(many: heads.Split, chosen: Sequence[int], values: Values) -> list[Tile]:
@@ -953,9 +990,7 @@ print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.diffe
 
 def equation(symbols: str, numbers: str) -> None:
     """Draw an equation in symbols, and its numbers as plain text: typesetting them takes a rerun too long."""
-    with st.container(
-        horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="xsmall"
-    ):
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         st.markdown(rf"$\displaystyle {symbols}$", width="content")
         st.html(
             f'<span style="font:1.21em KaTeX_Main,serif;white-space:pre-wrap">{escape(numbers)}</span>',

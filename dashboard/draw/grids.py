@@ -76,7 +76,7 @@ def effect_grid(
     """A cell for each row of data, which holds layer, head (its column), change and the tooltip's texts.
 
     The scale ends at `largest`, else at the largest change; columns that are no numbers (whole layers) do not count.
-    Without signs it begins at 0. A click picks layer and head; `picked` is outlined.
+    Without signs it begins at 0; without a `title` it has no legend. A click picks layer and head; `picked` is outlined.
     """
     ink = Ink.of(theme)
     largest = (
@@ -122,11 +122,11 @@ def effect_grid(
             "titleColor": ink.quiet,
             "titleFontWeight": "normal",
             "titleLimit": 300,
-        },
+        }
+        if title
+        else None,
     }
-    texts = [
-        short(row["change"], largest) if has_sign else cell(number(row["change"])) for row in rows
-    ]
+    texts = [short(row["change"], largest, has_sign) for row in rows]
     wide = max([WIDE, *(SIGN * len(text) for text in texts)])
     rows = [row | {"short": text} for row, text in zip(rows, texts, strict=True)]
     tooltip = [{"field": name, "title": words} for name, words in tips]
@@ -154,9 +154,9 @@ def effect_grid(
     )
 
 
-def short(change: float, largest: float) -> str:
+def short(change: float, largest: float, has_sign: bool = True) -> str:
     """A change in a cell; nothing where it is small compared with the largest."""
-    return "" if abs(change) < 0.08 * largest else cell(signed(change))
+    return "" if abs(change) < 0.08 * largest else cell((signed if has_sign else number)(change))
 
 
 def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: str) -> Spec:

@@ -417,7 +417,7 @@ STOPS = (
     ),
     Stop(
         "heads",
-        "Move **MiniLM's layer**: in which layers does a head let **it** attend to **animal**?",
+        "In which layers does a head let **it** attend to **animal**? Press a dark cell of the grid.",
         "Each head has its own map, and can follow its own relation.",
         {"heads:start": "minilm", "heads:pin": "10.2"},  # it, animal: also at other layers
     ),
@@ -439,7 +439,7 @@ STOPS = (
     ),
     Stop(
         "transformer",
-        "Press **Next ›**: go from the input, at the bottom, to the output.",
+        "Press **Next box**: go from the input, at the bottom, to the output.",
         "A Transformer stacks attention and feed-forward blocks.",
     ),
     Stop(
