@@ -863,7 +863,8 @@ def role_line(roles: HeadRoles, heads: int) -> None:
         if count[index]
     ]
     rest = f'<span class="quiet">No role {heads - len(roles)}</span>'
-    st.html(f'{STYLE}<div class="role-line">{"".join(items)}{rest}</div>')
+    about = '<span class="quiet">A corner names a head’s role; so many heads have it:</span>'
+    st.html(f'{STYLE}<div class="role-line">{about}{"".join(items)}{rest}</div>')
 
 
 # The head that a page shows: that of its link, else the one that was picked on another page.
