@@ -659,7 +659,7 @@ def _circuits(ref: ModelRef) -> None:
         fact(edges_fact(circuits, kind))
         caption(drawn_lines(circuits, kind, controls.edges))
     for line in equations(circuits, controls.head, circuits.best_into(controls.head)):
-        st.latex(line)
+        st.latex(line, width="content")
     caption(conditions(circuits, ref.name, row))
     if (circuit := _induction(ref, circuits)) is not None:
         paragraph(twice(circuits, circuit))

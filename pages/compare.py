@@ -1094,7 +1094,7 @@ def sources(
     for config, label, each in zip(controls.mechanisms, names, results, strict=True):
         st.markdown(f"### {plain(label)}")
         if not each.error:
-            st.latex(equation(each, query, key, cell))
+            st.latex(equation(each, query, key, cell), width="content")
         axes = changed_axes(config) or ["score", "normalizer"]
         entries_panel(
             [

@@ -1028,7 +1028,8 @@ def _draw(measurement: Measurement, controls: Values) -> None:
     )
     st.latex(
         r"\bar{x} \pm t_{n-1}\,\frac{s}{\sqrt{n}}"
-        rf" = {latex(mean)} \pm {latex(half)}, \qquad n = {int((~np.isnan(values)).sum())}"
+        rf" = {latex(mean)} \pm {latex(half)}, \qquad n = {int((~np.isnan(values)).sum())}",
+        width="content",
     )
     vectors = None
     if chosen.view == "map":

@@ -491,7 +491,8 @@ def _along_path(controls: Values, result: SearchResult, path: list[int]) -> None
         st.latex(
             search_equation(
                 settings, result.tree, path, -1, "t", r"\left(\frac{{5 + {}}}{{6}}\right)", penalty
-            )
+            ),
+            width="content",
         )
 
 

@@ -843,11 +843,13 @@ def draw_measures(
         )
         st.latex(
             rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
-            rf"{number(weight * length)}"
+            rf"{number(weight * length)}",
+            width="content",
         )
         st.latex(
             rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
-            rf"\tilde A_{{{row},{column}}} = {number(rolled)}"
+            rf"\tilde A_{{{row},{column}}} = {number(rolled)}",
+            width="content",
         )
 
 

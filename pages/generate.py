@@ -568,7 +568,7 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
         step=step,
         ranks=ranks,
     )
-    st.latex(search_equation(settings, tree, path, step, f"{{{step + 1}}}"))
+    st.latex(search_equation(settings, tree, path, step, f"{{{step + 1}}}"), width="content")
     st.caption(
         plain(caption(search, len(tree_spots(tree, path, ranks)), view.note)),
         width=460,

@@ -31,7 +31,7 @@ def page() -> None:
     if typed.strip():
         show(terms)
     else:
-        st.latex(FORMULA)
+        st.latex(FORMULA, width="content")
         show([term for name in FIRST for term in terms if term.name == name])
         details(f"All {len(TERMS)} terms", lambda: show(terms), "glossary:all")
     if not terms:

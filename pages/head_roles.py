@@ -711,7 +711,8 @@ def draw_syntax(choice: ModelChoice) -> None:
     st.latex(
         r"a_{uw} = \frac{1}{|u|}\sum_{i \in u}\ \sum_{j \in w} a_{ij} \qquad "
         r"\frac{1}{|Q|}\sum_{u \in Q} \left[\arg\max_{w \neq u} a_{uw} \in T_u\right] = "
-        rf"\frac{{{int(score.hits[head].sum())}}}{{{score.count}}} = {number(own)}"
+        rf"\frac{{{int(score.hits[head].sum())}}}{{{score.count}}} = {number(own)}",
+        width="content",
     )
     sentence, query, trace = _sentence(choice, result, score, head)
     add_script(
@@ -1017,7 +1018,7 @@ def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -
     if offset is not None:
         key = "i + 1" if offset else "i"
         mean = rf"\frac{{1}}{{n}}\sum_{{i=1}}^{{n}} a_{{n+i,\,{key}}}"
-    st.latex(rf"s = {mean} = {value} \qquad n = {scores.length}")
+    st.latex(rf"s = {mean} = {value} \qquad n = {scores.length}", width="content")
 
 
 def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
@@ -1084,7 +1085,8 @@ def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
     )
     st.latex(
         r"s = \frac{1}{|I|}\sum_{x \in I} \left[\arg\max_{y \in O_x}\ (W_E W_V W_O W_U)_{xy} = x + 1\right] = "
-        rf"\frac{{{scores.hits(head)}}}{{{scores.count}}} = {number(float(scores.score[head]))}"
+        rf"\frac{{{scores.hits(head)}}}{{{scores.count}}} = {number(float(scores.score[head]))}",
+        width="content",
     )
     orders = ", ".join(f"{len(order.items)} {order.name}" for order in scores.orders)
     embedded = " This model has no unembedding; its embedding, transposed, stands for it."

@@ -421,7 +421,7 @@ def _weight(chosen: ModelChoice) -> None:
     )
     fact(carried_fact(one, query, key))
     for line in equation(cell, layer, one, query, key):
-        st.latex(line)
+        st.latex(line, width="content")
     st.caption(
         " ".join(
             filter(

@@ -658,7 +658,10 @@ def section(controls: Values) -> None:
         "lens:rows",
     )
     attention(controls, state)
-    st.latex(r"\mathrm{lens}(x_\ell) = \mathrm{softmax}\big(W_U\, \mathrm{norm}(x_\ell)\big)")
+    st.latex(
+        r"\mathrm{lens}(x_\ell) = \mathrm{softmax}\big(W_U\, \mathrm{norm}(x_\ell)\big)",
+        width="content",
+    )
 
 
 def _grid(controls: Values, decision: study.Decision, words: dict[int, str], state: str) -> None:
@@ -856,7 +859,10 @@ def who_section(controls: Values) -> None:
         for name in (*kinds.values(), "biases")
         if name in sums
     )
-    st.latex(rf"\mathrm{{logit}} = {written.removeprefix('+ ')} = {latex(attribution.total)}")
+    st.latex(
+        rf"\mathrm{{logit}} = {written.removeprefix('+ ')} = {latex(attribution.total)}",
+        width="content",
+    )
 
 
 def _who_grid(

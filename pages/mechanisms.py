@@ -213,7 +213,7 @@ def explore(axis: str) -> None:
         config = config_of(axis, item.key, params)
         watch_built("mechanisms", {name: getattr(config, name) for name in AXES})
         conditions = maps(axis, item, config, *cached(beside_baseline, config))
-    st.latex(item.latex)
+    st.latex(item.latex, width="content")
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
     paragraph(f"{item.meaning}{paper}")
     if conditions:

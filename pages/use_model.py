@@ -456,7 +456,8 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     fact(pair_fact(table, names, pair, answer, head))
     st.latex(
         rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
-        rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}"
+        rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}",
+        width="content",
     )
     caption(conditions(answer, head))
 

@@ -791,7 +791,7 @@ def _training(shown: bool, live: Comparison) -> None:
 
 def _equations(texts: Sequence[str]) -> None:
     for equation in texts:
-        st.latex(equation)
+        st.latex(equation, width="content")
     caption(
         "$h_i$ is the state of the encoder at word $i$: $\\overrightarrow{h}_i$ has read the sentence from its start, "
         "$\\overleftarrow{h}_i$ from its end. $c_t$ is the vector that output word $t$ reads, and $\\alpha_{t,i}$ its "

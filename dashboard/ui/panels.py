@@ -246,7 +246,7 @@ def entries_panel(entries: Iterable[Entry]) -> None:
     for item in entries:
         paper = f" [{item.paper} {item.year}]({item.url})" if item.url else ""
         st.markdown(f"**{item.name}** — {item.meaning}{paper}")
-        st.latex(item.latex)
+        st.latex(item.latex, width="content")
 
 
 def source_panel(*functions: Any) -> None:
