@@ -156,7 +156,9 @@ def effect_grid(
 
 def short(change: float, largest: float, has_sign: bool = True) -> str:
     """A change in a cell; nothing where it is small compared with the largest."""
-    return "" if abs(change) < 0.08 * largest else cell((signed if has_sign else number)(change))
+    return (
+        "" if abs(change) < 0.08 * largest else cell(signed(change) if has_sign else number(change))
+    )
 
 
 def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: str) -> Spec:
