@@ -457,11 +457,16 @@ def every_layer(values: Values, row: int, column: int, head: int) -> None:
         )
     ]
     words = f"“{values.tokens[row]}” → “{values.tokens[column]}”"
+
+    def open_layer(name: str, _: int) -> None:
+        st.session_state["heads:layer"] = int(name[1:])
+        write_linked("heads", "heads:pin", (row, column))  # the other layer shows the same words
+
     chart_title(f"{plain(words)} in every head; a press opens the layer")
     effect_chart(
         "heads:layers",
         f"Weight of {words} in each of {len(cells)} heads",
-        lambda layer, _: st.session_state.update({"heads:layer": int(layer[1:])}),
+        open_layer,
         cells,
         [f"L{layer}" for layer in layers],
         [str(column) for column in range(of)],
