@@ -413,7 +413,7 @@ for score, source, target in pairs[:{controls.edges}]:
             results=results,
         )
     )
-    if (circuit := _induction(controls.ref, circuits)) is not None:
+    if (circuit := _induction(controls.ref)) is not None:
         clean, swapped = (source_of(one.text) for one in PAIR)
         cells.append(
             Cell(
@@ -603,7 +603,7 @@ def page() -> None:
         fragment_unless_measuring(partial(_circuits, choice.ref))
 
 
-def _induction(ref: ModelRef, circuits: Circuits) -> InductionCircuit | None:
+def _induction(ref: ModelRef) -> InductionCircuit | None:
     return (
         study_of(induction_circuit, ref)
         if ref.source == "lab" and ref.name in PAIRED_MODELS
@@ -661,7 +661,7 @@ def _circuits(ref: ModelRef) -> None:
     for line in equations(circuits, controls.head, circuits.best_into(controls.head)):
         st.latex(line, width="content")
     caption(conditions(circuits, ref.name, row))
-    if (circuit := _induction(ref, circuits)) is not None:
+    if (circuit := _induction(ref)) is not None:
         paragraph(twice(circuits, circuit))
     if ref == ModelRef("lab", "names"):
         lines = ["**A head for each answer, by patching.**"]

@@ -507,7 +507,8 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
         return
     ref, tree, settings = search.controls.ref, search.tree, search.controls.settings
     texts = [study_of(decode_text, ref, one.tokens) for one in hypotheses]
-    path, step = current_path(search, hypotheses)
+    pick = read_linked("generate", LINKED, (len(tree.candidates), tree.length), search.controls)
+    path, step = picked_path(tree, hypotheses, write_linked("generate", LINKED, pick))
     result = study_of(score_path, ref, search.controls.inputs, tree.tokens(path[-1]))
     text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
@@ -686,13 +687,6 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
             steps = generate_steps(pretrained, start, controls.settings)
         search = st.session_state[GOING] = Search(controls, start, steps, tree)
     return search
-
-
-def current_path(search: Search, hypotheses: Sequence[Hypothesis]) -> tuple[list[int], int]:
-    pick = read_linked(
-        "generate", LINKED, (len(search.tree.candidates), search.tree.length), search.controls
-    )
-    return picked_path(search.tree, hypotheses, write_linked("generate", LINKED, pick))
 
 
 def picked_path(

@@ -49,9 +49,6 @@ ABOUT = (
     "The English number that the translator reads. Weights: cross-attention, layer {layer}, head {head}, of the "
     "lab's own number translator, {date}. \\<eos> marks the end of a sentence."
 )
-QUERY = (1.0, 2.0)
-KEYS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
-VALUES = (10.0, 20.0, 30.0)
 
 
 key = "start:{}".format  # a widget's key, which is also its name in the link
@@ -75,18 +72,18 @@ FIELDS = Fields(
         f"q{at}": _number(
             f"Query, {at}", usual, "The vector that is compared with every key: two numbers."
         )
-        for at, usual in enumerate(QUERY, 1)
+        for at, usual in enumerate(start.QUERY, 1)
     },
     **{
         f"k{name}{at}": _number(
             f"Key {name}, {at}", usual, "What the query is compared with: two numbers."
         )
-        for name, vector in zip(NAMES, KEYS, strict=True)
+        for name, vector in zip(NAMES, start.KEYS, strict=True)
         for at, usual in enumerate(vector, 1)
     },
     **{
         f"v{name}": _number(f"Value {name}", usual, "What the look-up returns: one number.")
-        for name, usual in zip(NAMES, VALUES, strict=True)
+        for name, usual in zip(NAMES, start.VALUES, strict=True)
     },
 )
 WIDTH, HEIGHT, PAD = 144, 72, 6
@@ -420,7 +417,14 @@ def page() -> None:
     item = _example(data)
     with st.container(horizontal=True, gap="small"):  # one below the other but on a wide screen
         with st.container(width=1500):
-            _translation(item)
+            translation_view(
+                item["source"],
+                item["target"],
+                item["weights"],
+                key=key("translation"),
+                picked=_picked(item["weights"]),
+                on_pick=partial(st.session_state.__setitem__, WORD),
+            )
         _introduction(item)
     dictionary(data, item)
     # The path; a tick at each page that was opened
@@ -468,17 +472,6 @@ def _introduction(item: dict) -> None:
             f"**{100 * sum(map(max, weights)) / len(weights):.0f} %**; evenly spread, "
             f"{100 / len(item['source']):.0f} %."
         )
-
-
-def _translation(item: dict) -> None:
-    translation_view(
-        item["source"],
-        item["target"],
-        item["weights"],
-        key=key("translation"),
-        picked=_picked(item["weights"]),
-        on_pick=partial(st.session_state.__setitem__, WORD),
-    )
 
 
 def _doors() -> None:

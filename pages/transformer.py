@@ -41,7 +41,6 @@ from dashboard.draw.page_views import (
     is_attention,
     kind_and_layer,
     paths_of,
-    picked,
     stacks_of,
 )
 from dashboard.page import (
@@ -708,7 +707,8 @@ def _numbers(result: Measurements, path: str) -> None:
 
 
 def _store_pick(key: str) -> None:
-    st.session_state[PICK] = picked(key)
+    pick = st.session_state[key].get("pick") or {}
+    st.session_state[PICK] = str(pick.get("path", ""))
 
 
 def _attention_path(of: Measurements | Part) -> str:

@@ -225,10 +225,6 @@ PAIRS = (
 )
 
 
-def share(value: float) -> str:
-    return signed(value) if value < 0 else number(value)
-
-
 def patched(
     pair: patching.TextPair,
     direction: patching.Direction,
@@ -727,8 +723,8 @@ def _draw_effects(
     rows = [
         [
             f"{names[key]}·H{head}",
-            share(value),
-            share(float(estimates[key][head])) if key in estimates else "–",
+            number(value),
+            number(float(estimates[key][head])) if key in estimates else "–",
         ]
         for key, head, value in best[:6]
     ]
@@ -767,7 +763,7 @@ def _grid(
                 "head": column,
                 "change": float(value) - (direction == "noise"),
                 "name": name,
-                "by": share(float(value)),
+                "by": number(float(value)),
             }
             for layer, column, value, name in cells
         ],

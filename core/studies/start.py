@@ -41,6 +41,12 @@ def look_up(
     return Lookup(products, scores, weights, float(steps.out), equal)
 
 
+QUERY = (
+    1.0,
+    2.0,
+)  # the worked example of One query, and the numbers with which the dictionary opens
+KEYS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
+VALUES = (10.0, 20.0, 30.0)
 FILE = Path(__file__).parent / "data" / "start.json"
 DASHBOARD = FILE.parents[3] / "dashboard"
 MODEL, LAYER, HEAD = "numbers", 1, 3
@@ -75,9 +81,8 @@ def translations() -> list[dict[str, Any]]:
 
 
 def worked_weights() -> list[float]:
-    """The weights of q = [1, 2] on the keys [1, 0], [0, 1] and [1, 1]: the worked example of One query."""
-    keys = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
-    return [round(weight, 4) for weight in look_up((1.0, 2.0), keys, (0.0,) * 3).weights]
+    """The weights of QUERY on KEYS."""
+    return [round(weight, 4) for weight in look_up(QUERY, KEYS, VALUES).weights]
 
 
 def heads() -> list[list[list[float]]]:

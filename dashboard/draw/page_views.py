@@ -477,9 +477,8 @@ def diagram(
     tree: Part, *, key: str, chosen: str, on_pick: Callable[[], None], fact: str = ""
 ) -> None:
     """Draw the tree; `chosen` is the path of the attention whose maps the page shows."""
-    largest = max((part.gradient or 0.0 for part in tree.layers()), default=0.0)
     data = {
-        "tree": row(tree, tree, largest),
+        "tree": row(tree, tree),
         "heads": ("output", "parameters", "FLOPs", "for backward", "mean ± std", "gradient"),
         "chosen": chosen,
         "fact": fact,
@@ -487,11 +486,7 @@ def diagram(
     draw("model_diagram", "dg", data, key=key, on_pick_change=on_pick)
 
 
-def picked(key: str) -> str:
-    return str(dict(st.session_state[key].get("pick") or {}).get("path", ""))
-
-
-def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
+def row(part: Part, whole: Part) -> dict[str, Any]:
     return {
         "path": part.path,
         "title": part.title,
@@ -501,7 +496,7 @@ def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
             round(getattr(part, n) / max(1, getattr(whole, n)), 4)
             for n in ("parameters", "flops", "bytes")
         ],
-        "parts": [row(child, whole, most) for child in part.children],
+        "parts": [row(child, whole) for child in part.children],
     }
 
 
@@ -605,7 +600,7 @@ def block_diagram(
 
     The main steps are `stops`, whose first layer is open at first; without them, the first block of each kind.
 
-    `on_pick` is called when a block with maps is opened; `model_diagram.picked(key)` is its path. While vectors and
+    `on_pick` is called when a block with maps is opened; `st.session_state[key].pick` has its path. While vectors and
     maps are `pending`, the panel stays as high as it is.
     """
     data = {

@@ -107,9 +107,9 @@ def test_a_door_leads_on_with_what_was_typed(door, typed, button, says, query):
 
 def test_both_look_ups_by_hand():
     shares = np.exp(np.array([1, 2, 3]) / 2**0.5)
-    result = look_up((1.0, 2.0), start.KEYS, (10.0, 20.0, 30.0))
+    result = look_up((1.0, 2.0), example.KEYS, (10.0, 20.0, 30.0))
     assert result.output == pytest.approx(shares @ [10, 20, 30] / shares.sum())
-    assert (result.equal, look_up((1.0, 1.0), start.KEYS, start.VALUES).equal) == (None, 2)
+    assert (result.equal, look_up((1.0, 1.0), example.KEYS, example.VALUES).equal) == (None, 2)
 
 
 test_visited_pages_have_a_tick = visit_cases(
