@@ -44,6 +44,7 @@ OTHER_NAMES = {
     "hgrn2": "HGRN2",
     "lightning": "DeepSeek sparse",
     "path": "PaTH-FoX",
+    "formula": "type your own rule",
     "compressed": "ZAYA1",
 }  # of choices, shown after the name
 WORDS = {
@@ -153,7 +154,7 @@ def collect() -> list[Hit]:
         *(
             (
                 _name(item),
-                f"{axis} · {item.paper} {item.year}",
+                f"{axis} · {item.paper} {item.year}" if item.paper else axis,
                 item.meaning,
                 "mechanisms",
                 {"mechanisms:axis": axis, f"mechanisms:{axis}": item.key},

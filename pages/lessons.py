@@ -615,7 +615,16 @@ def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[Handed],
     return list(handed.values()), errors
 
 
-PARTS = ("Work through", MAKE, "Read codes")
+PARTS = ("Work through", MAKE, "See results")
+GOALS = {
+    "first_steps": "Compute scores, weights and an output",
+    "first_masks": "Read and draw a mask",
+    "patterns": "Recognize what a head attends to",
+    "variants": "Tell the rules of scores apart",
+    "positions": "Absolute or relative positions",
+    "attention": "Write attention yourself",
+    "efficient": "Predict time and memory",
+}
 
 
 def page() -> None:
@@ -629,6 +638,9 @@ def page() -> None:
 
 @fragment
 def parts() -> None:
+    if st.query_params.get(key("part")) == "Read codes":  # a link of before
+        del st.query_params[key("part")]
+        st.session_state[key("part")] = PARTS[2]
     part = st.segmented_control(
         "Part",
         PARTS,
@@ -643,6 +655,13 @@ def parts() -> None:
     {PARTS[1]: make, PARTS[2]: read}.get(part or PARTS[0], work)()
 
 
+def minutes(lesson: Lesson) -> int:
+    """About how long it takes: 200 words a minute to read, and two minutes a question."""
+    questions = lesson.all_questions
+    words = " ".join([lesson.text, *(question.text for question in questions)]).split()
+    return round(len(words) / 200 + 2 * len(questions))
+
+
 def work() -> None:
     with st.grid(4, min_column_width=320, gap="medium"):
         for name in KEYS:
@@ -655,9 +674,7 @@ def work() -> None:
                     query_params={"lesson": name},
                     help=teacher_markdown(lesson.text.partition("\n")[0]),
                 )
-                caption(
-                    f"{LEVELS[name]} · {len(lesson.questions)} questions · {step_of(lesson.page).title.partition(',')[0]}"
-                )
+                caption(f"{LEVELS[name]} · {minutes(lesson)} min · {GOALS[name]}")
     with st.popover("File and links", icon=":material/folder_open:", key=key("links")):
         lesson_of_file = uploaded_lesson("Open the file of a lesson", "open")
         st.markdown("Links of these lessons")

@@ -373,6 +373,8 @@ def torch_fact(check: order.TorchCheck | None) -> str:
 
 
 CELL = 64  # px of a cell on a laptop, at most: of a few words all are as large as the width allows
+# On a phone the sentence stands between the controls and the board, so that a press and what it does are in one screen.
+STYLE = "<style>@media (max-width: 640px) { :has(> .st-key-masks-words) { order: -1 } }</style>"
 PADDED = 2  # tokens of the question
 FORMULA = "j <= i and i - j < 2 or j == 0"  # to try
 
@@ -380,8 +382,9 @@ FORMULA = "j <= i and i - j < 2 or j == 0"  # to try
 def page() -> None:
     title(
         "Masks",
-        "A model learns to predict the next word. If it saw that word, it could copy it: a mask hides the later words.",
+        "To learn to predict the next word, a model must not see it: a mask hides the later words.",
     )
+    st.html(STYLE)
     for sentence in FIELDS.refused():
         st.warning(sentence)
     explore()
@@ -389,12 +392,15 @@ def page() -> None:
 
 @fragment
 def explore() -> None:
-    figure, below, words = st.container(), st.container(), st.container()
-    settings = settings_panel("All settings", key("settings"))
-    with figure:
+    row, board = st.container(), st.container()
+    with board:
+        figure, below = picture("masks"), st.container()
+        words = st.container(key=key("words"))
+    conditions, settings = st.container(), settings_panel("All settings", key("settings"))
+    with row:
         controls = draw_controls(below, settings)
-        with picture("masks"):
-            result = show(controls, words)
+    with figure:
+        result = show(controls, words, conditions)
     if result is None:
         return
     effect, cell = result
@@ -463,9 +469,11 @@ def explore() -> None:
 
 
 def show(
-    controls: Values, words: st.delta_generator.DeltaGenerator
+    controls: Values,
+    words: st.delta_generator.DeltaGenerator,
+    conditions: st.delta_generator.DeltaGenerator,
 ) -> tuple[order.MaskEffect, tuple[int, int]] | None:
-    """Draw the maps, and in `words` the fact and the conditions; returns the numbers and the picked cell."""
+    """Draw the maps, and in its places the fact and the conditions; returns the numbers and the picked cell."""
     if not controls.tokens:
         st.warning(
             "There is no token here. Type a word, or a sentence: each word becomes one token."
@@ -495,8 +503,12 @@ def show(
         press = press_text(earlier, effect, cell)
     with words:
         fact(press + fact_text(effect, None if press else cell[0]))
+    meaning, _, _ = entry("mask", controls.mask.key).meaning.partition(". ")
+    rule = rule_of(controls.mask)
+    with conditions:
         caption(
-            " ".join([f"The layer is random (seed {order.SEED}), not trained.", *controls.notes])
+            f"{meaning.removesuffix('.')}: {plain(rule)}{' (i: row, j: column)' * ('j' in rule)}. "
+            + " ".join([f"The layer is random (seed {order.SEED}), not trained.", *controls.notes])
         )
     return effect, cell
 
@@ -510,11 +522,12 @@ def maps(
     min_keys = min(max(float(np.median(keys)), 2.0), keys.max())
     query = int(np.where(keys >= min_keys, change, -1.0).argmax())
     query, column = pressed or (query, int(effect.after[query].argmax()))
-    name, note = choice_name("mask", mask), rule_of(mask)
+    name = choice_name("mask", mask)
+    count = f"{effect.allowed.sum()} of {effect.allowed.size} cells"
     # Of more tokens the cells of a board in a column are too small to click; from 600 px on the maps keep their names.
     in_columns = len(effect.names) <= 24
     left, right = (
-        st.columns([1, 1.89], gap="small") if in_columns else (st.container(), st.container())
+        st.columns([1, 1.84], gap="small") if in_columns else (st.container(), st.container())
     )
     with left:
         page_views.mask_board(
@@ -526,11 +539,11 @@ def maps(
             on_draw=apply_drawing,
             query=query,
             title=name,
-            note=f"{note} (i: row, j: column)" if "j" in note else note,
-            fact=f"{name}: {int(effect.allowed.sum())} of {effect.allowed.size} cells are allowed.",
+            note="query (row), key (column)",
+            fact=f"{name}: {count} are allowed.",
         )
     tiles = [
-        Tile("With the mask", note, effect.after, effect.allowed),  # a phone shows the first
+        Tile("With the mask", count, effect.after, effect.allowed),  # a phone shows the first
         Tile("Without the mask", "every key", effect.before),
     ]
     with right:

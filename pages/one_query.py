@@ -984,6 +984,11 @@ def weighted_sum_fact(reading: Reading, config: AttentionConfig, whys: dict[int,
         f". It takes most from {token_name(reading.keys[most])}: weight {share_text(reading.weights[i, most])} × a value "
         f"of length {number(float(lengths[most]))}."
     )
+    if most != (top := reading.best):
+        end += (
+            f" A larger weight, {share_text(reading.weights[i, top])} on {token_name(reading.keys[top])}, adds less: its "
+            f"value has length {number(float(lengths[top]))}."
+        )
     if reading.position_values is not None:
         added = number(float(np.linalg.norm(reading.position_values[i])))
         end += f" What {position(config)} adds to the values has length {added}."
@@ -1108,11 +1113,16 @@ MEANING = {
     "same size for every D. Some models also add a bias here, such as a penalty for distance.",
     4: "The mask sets the score to −∞ for every key that the query may not attend to, so its weight becomes 0.",
     5: "The normalizer turns the scores of the allowed keys into weights. The softmax makes them positive, with sum 1.",
-    6: "The output is the sum of the values v, each multiplied by its weight. It is the new vector of the word.",
+    6: "The output is the sum of the values v, each multiplied by its weight. It is the new vector of the word. A weight "
+    "alone does not tell how much a word adds: that is weight × value, and later layers may undo it.",
 }
 
 NAMES = ["without √D", "divided by √D"]
 STRUT = r"\rule[-1em]{0pt}{2.35em}"
+# On a phone the six steps are two rows of three.
+STYLE = """<style>@media (max-width: 640px) {
+.st-key-one-stage [role=radiogroup] > button { flex: 1 1 30%; padding: 0 6px }
+}</style>"""
 
 
 def page() -> None:
@@ -1129,8 +1139,8 @@ def page() -> None:
         "How one word's query, key and value lead to its output.",
     )
     take_built("one", adopt, linked=linked)
+    st.html(STYLE)
     explore()
-    root_of_d()
 
 
 def adopt(built: Built) -> None:
@@ -1182,6 +1192,9 @@ def explore() -> None:
         refused.warning(sentence)
     with figure:
         reading, made = picture(values)
+    scales = reading is not None and values.stage == 3  # the step to which √D belongs
+    if scales:
+        root_of_d()
     if reading is not None:
         config = values.config.with_(kernel=EXACT)
         predict("one", trained_question())
@@ -1206,6 +1219,8 @@ def explore() -> None:
         symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in parts)
         st.markdown(f"{symbols} \u2003 {' '.join(live)}", text_alignment="center")
         details("Equation, paper and code of each step", partial(sources, config), key("sources"))
+    if not scales:
+        root_of_d()
     sync_link()
     write_start("one")
 
@@ -1526,7 +1541,7 @@ def moves(reading: Reading) -> tuple[Move, ...]:
             axes_of(score="dot") | {key("query"): reading.name, key("stage"): 5},
             (
                 f"{plain(reading.name)} gives {whole} to {plain(reading.keys[best])}; divided by √{dims} it would give "
-                f"{divided}. Larger scores make the largest weight larger. “What √D does” below shows it for larger D."
+                f"{divided}. Larger scores make the largest weight larger. “What √D does” shows it for larger D."
             ),
         ),
         Move(

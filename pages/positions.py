@@ -948,22 +948,7 @@ def rotation_distance(values: Values) -> Equation:
 # The page: controls, the picture of one idea, the guide, the equation, and the sources.
 
 
-# The options of the question, each with its reason.
-OPTIONS = {
-    "learned": (
-        "Learned",
-        "Each position has its own learned vector, so the absolute position enters each score.",
-    ),
-    "rope": (
-        "RoPE",
-        "Query and key are rotated by angles that grow with the position, so only their distance is left in the score.",
-    ),
-    "sinusoidal": (
-        "Sinusoidal",
-        "The sinusoids are added to the words before $W_q$ and $W_k$, so the absolute position enters each score.",
-    ),
-}
-
+OPTIONS = ("Yes: their distances are the same", "No: their positions are others")
 GUIDE_CONFIG, GUIDE_TOKENS = AttentionConfig(D_MODEL, HEADS), 12  # of the question
 PICTURES: dict[str, dict[str, Callable[[Values], Equation]]] = {
     "x": {"encoding": encoding, "distance": distance, "shift": shift},
@@ -1060,7 +1045,11 @@ def explore() -> None:
 
 
 def hands(
-    values: Values, count: int, max_pairs: int, names: tuple[str, ...] = ()
+    values: Values,
+    count: int,
+    max_pairs: int,
+    names: tuple[str, ...] = (),
+    words: Sequence[str] = (),
 ) -> tuple[Any, list[measure.Pair]]:
     """Draw pairs of sine and cosine, from the fastest, as hands of a clock; returns the table, and the pairs drawn."""
     table = cached(study.table_of, values.config, values.seed, count)
@@ -1074,16 +1063,17 @@ def hands(
         key="positions:hands",
         label=f"{len(drawn)} of {len(pairs)} pairs of sine and cosine over {count} positions",
         names=names[: len(drawn) - 1] + names[-1:] if len(drawn) > 1 else names[:1],
+        words=words,
     )
     return table, drawn
 
 
 def waves(values: Values) -> tuple[Any, Equation]:
     paragraph(
-        "**How a vector tells a position.** Each pair of its numbers is the hand of a clock, which every position "
-        "turns further. Fast and slow hands together tell all positions apart."
+        "**How a vector tells a position.** Each pair of its numbers is the hand of a clock: every word turns it "
+        "further. Fast and slow hands together tell all positions apart."
     )
-    table, pairs = hands(values, CLOCKS, len(SPEEDS), SPEEDS)
+    table, pairs = hands(values, CLOCKS, len(SPEEDS), SPEEDS, values.tokens[:CLOCKS])
     fast = np.cos(pairs[0].angle * np.arange(1, CLOCKS))
     twin = 1 + int(fast.argmax())  # where the fast hand is nearest to its start
 
@@ -1144,19 +1134,19 @@ def source(values: Values) -> None:
 
 
 def question(changes: Mapping[str, float]) -> Question:
-    """Which encoding keeps the scores of a sentence that comes later; `changes` are the largest changes of a score."""
-    right = min(OPTIONS, key=changes.__getitem__)
-    name, why = OPTIONS[right]
-    answer = f" With {name} it is {share_text(changes[right])}: {why}"
+    """Whether sinusoids keep the scores of a sentence that comes later; `changes` are the largest changes of a score."""
+    added, learned, rotated = (
+        share_text(changes[key]) for key in ("sinusoidal", "learned", "rope")
+    )
+    reason = (
+        f"Measured on this sentence, a score changes by up to {added}: the sinusoids are added to the words before $W_q$ "
+        f"and $W_k$, so the absolute position enters each score. With learned vectors it is {learned}. RoPE rotates query "
+        f"and key instead, so that only their distance is left: {rotated}."
+    )
     return Question(
-        "Sinusoidal adds waves of the position to each word, Learned a trained vector; RoPE rotates each query and key. "
-        f"Now {study.GUIDE_SHIFT} other words stand before the sentence. With which encoding do the scores between its "
-        "own words stay the same?",
-        tuple(name for name, _ in OPTIONS.values()),
-        list(OPTIONS).index(right),
-        tuple(
-            f"Measured on this sentence, the largest change of a score is {share_text(changes[key])}. {why}"
-            f"{answer if key != right else ''}"
-            for key, (_, why) in OPTIONS.items()
-        ),
+        f"Sinusoids add to each word a vector of its position. Now {study.GUIDE_SHIFT} other words stand before the "
+        "sentence. Do the scores between its own words stay the same?",
+        OPTIONS,
+        int(changes["sinusoidal"] >= SAME_SCORE),
+        (reason,) * len(OPTIONS),
     )

@@ -21,6 +21,7 @@ from dashboard.page import (
     multiples,
     paragraph,
     plain,
+    room,
     step_of,
     theme,
     title,
@@ -65,12 +66,15 @@ def answer_questions() -> None:
         state[WITHOUT] = left_out(visited_pages())
     link_value(WITHOUT, COUNT, between(0, COUNT, int))
     drawn = cached(quiz, seed, state.setdefault(WITHOUT, COUNT))
-    st.html(path(drawn, answers, at))
-    with st.container(horizontal_alignment="center"), st.container(width=WIDTH):
-        if at < COUNT:
-            answer_question(drawn[at], seed, answers, at)
-        else:
-            result(drawn, answers)
+    # side by side on a wide screen
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width=room(WIDTH)):
+            if at < COUNT:
+                answer_question(drawn[at], seed, answers, at)
+            else:
+                result(drawn, answers)
+        with st.container(width=room(WIDTH)):
+            st.html(path(drawn, answers, at))
 
 
 def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
@@ -113,21 +117,24 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
 
 
 def path(drawn: tuple[Drawn, ...], answers: str, at: int) -> str:
-    """The questions in a row, each by the page that it is about, with what became of it: HTML."""
+    """The questions by their pages; of those that are answered what became of them, and the right answer: HTML."""
     cells = []
     for index, question in enumerate(drawn):
-        answer = answers[index : index + 1]
-        sign = "" if not answer else " ✓" if int(answer) == question.answer else " ✕"
+        sign = right = ""
+        if index < len(answers):
+            right = question.options[question.answer]
+            sign = " ✓" if int(answers[index]) == question.answer else " ✕"
         look = (
             f"border-color:{Ink.of(theme()).pick};font-weight:600" if index == at else "opacity:.7"
         )
         cells.append(
-            f'<li style="border-top:3px solid;padding-top:4px;{look}">{index + 1}{sign}<br>'
-            f"{escape(step_of(question.page).title)}</li>"
+            f'<li style="border-top:3px solid;padding-top:4px;{look}">{index + 1}{sign} '
+            f"{escape(step_of(question.page).title)}<br>{escape(right)}</li>"
         )
     return (
-        '<ol style="display:grid;grid-template-columns:repeat(auto-fit,minmax(84px,1fr));gap:8px;list-style:none;'
-        f'margin:0;padding:0;font-size:14px;line-height:18px" aria-label="{at + 1} of {COUNT}">{"".join(cells)}</ol>'
+        '<ol style="display:grid;grid-template-columns:repeat(auto-fill,minmax(min(200px,45%),1fr));'
+        "gap:20px 12px;list-style:none;"
+        f'margin:0;padding:0;font-size:16px;line-height:22px" aria-label="{at + 1} of {COUNT}">{"".join(cells)}</ol>'
     )
 
 

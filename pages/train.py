@@ -166,8 +166,8 @@ def fact_text(
     return (
         f"{step}{f'the correct {task.unit}' if task.form == 'pairs' else task.expected_name} gets "
         f"**{number(record.expected[layer][at])}** of the weight"
-        f"{'' if only else f' in {head_name(*head)} (layer {layer}, head {at})'}; uniform attention "
-        f"gives {number(record.even)}. "
+        f"{'' if only else f' in {head_name(*head)} (layer {layer}, head {at})'}; equal weights "
+        f"give {number(record.even)}. "
         f"{text[:1].upper()}{text[1:]}"
     )
 
@@ -1376,11 +1376,11 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     model = replace(model, **pattern)
     with cells["size"]:
         caption(
-            f"d_model {width} · {plural(model.layers, 'layer')} · at most {training['steps']:,} steps · "
+            f"{plural(model.layers, 'layer')} · at most {training['steps']:,} steps · "
             f"{runs.count_parameters(model, task.shape):,} parameters"
         )
     with cells["summary"]:
-        caption(summary(model))
+        caption(f"d_model {width}. {summary(model)}")
     return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
 
 
@@ -1860,7 +1860,10 @@ def _continue(run: Run, more: int = 0) -> None:
 def _progress(data: runs.RunData) -> None:
     config = data.config
     if data.is_example:
-        st.caption("An example run.", help=early_end(data.records[-1], config).strip() or None)
+        st.caption(
+            "An example run, already trained.",
+            help=early_end(data.records[-1], config).strip() or None,
+        )
     elif config is not None or not data.live:
         runs.show_progress(
             data.run,

@@ -392,36 +392,20 @@ def stats_text(stats: SeedStats) -> str:
 
 
 def fact_text(data: Comparison, shown: bool = True) -> str:
-    """The shortest sentences with attention and without; where `shown` the longest, and a larger vector if there is one."""
+    """The shortest sentences with attention and without; where `shown` the longest. All lengths are in a table below."""
     ordered = models(data.learned)
     first, attention = ordered[0], next((model for model in ordered if model.score), None)
     if attention is None or first.score is not None:
         return ""
-    exact = {
-        model: {
-            length: f"{stats.mean:.0f}{PERCENT}"
-            for length, stats in by_length(data.learned, model, "sequence_accuracy").items()
-        }
-        for model in ordered
-    }
-    lengths = [length for length in exact[attention] if length in exact[first]]
+    reread = by_length(data.learned, attention, "sequence_accuracy")
+    one_vector = by_length(data.learned, first, "sequence_accuracy")
+    lengths = [length for length in reread if length in one_vector]
     if not lengths:
         return ""
-    short, long = lengths[0], lengths[-1]
-    if not shown:
-        return (
-            f"Of sentences of {short} words, attention translates **{exact[attention][short]}** without a mistake, "
-            f"one vector **{exact[first][short]}**. Pick an answer to see longer sentences."
-        )
-    larger = "".join(
-        f", with {model.d_model} numbers {exact[model][long]}"
-        for model in ordered[1:]
-        if model.score is None and long in exact[model]
-    )
+    length = lengths[-1 if shown else 0]
     return (
-        f"Of sentences of {long} words, attention translates **{exact[attention][long]}** without a mistake; one "
-        f"vector of {first.d_model} numbers **{exact[first][long]}**{larger}. For {short} words it is "
-        f"{exact[attention][short]} and {exact[first][short]}."
+        f"Of sentences of {length} words, attention translates **{reread[length].mean:.0f}{PERCENT}** without a mistake, "
+        f"one vector **{one_vector[length].mean:.0f}{PERCENT}**.{'' if shown else ' Pick an answer to see longer sentences.'}"
     )
 
 
@@ -769,7 +753,7 @@ def _map(metric: str, live: Comparison) -> None:
         largest = int(weights[row].argmax())
         with words:
             paragraph(
-                "A row is a word of the translation, a column one of a held-out sentence: "
+                "**What attention reads.** A row is a word that it writes, a column one of the English sentence: "
                 f"**{plain((*sentence.target, '<eos>')[row])}** puts {share_text(weights[row, largest])} of its weight "
                 f"on **{plain(sentence.source[largest])}**. The slider shows earlier steps of training."
             )

@@ -102,10 +102,11 @@ def dials(
     label: str,
     before: Sequence[Pair] = (),
     names: Sequence[str] = (),
+    words: Sequence[str] = (),
 ) -> None:
     """Draw a row a pair, a column a position, hands rotating counter-clockwise, those of `before` faintly.
 
-    `names` are those of the rows, by default each pair's two dimensions.
+    `names` are those of the rows, by default each pair's two dimensions; `words` stand at the first positions.
     """
     faint = {(pair.first, pair.second): pair.angle for pair in before}
     rows = [
@@ -120,6 +121,7 @@ def dials(
     data = {
         "rows": rows,
         "positions": positions,
+        "words": list(words),
         "label": label,
         "hand": ink.series[0],
         "pick": ink.pick,

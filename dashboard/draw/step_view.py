@@ -256,6 +256,7 @@ def key_line(
         "best": bool(reading.sees and j == reading.best),
         "focus": j == focus,
         "k": vector(reading.k[j], vectors),
+        "v": vector(reading.v[j], vectors),
         "raw": cell(reading.raw[i, j], scores),
         "scores": scored,
         "bias": None if reading.bias is None else number(float(reading.bias[i, j])),

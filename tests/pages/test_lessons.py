@@ -125,7 +125,7 @@ def test_answers_are_checked_counted_and_handed_in_as_a_code_that_the_teacher_re
     eve = make_code(Code("Eve", "123456", (Result(True, 1),), datetime.date(2026, 1, 2)))
     link = ("text_input", "link", f"https://host/lessons?lesson={encode(LESSON)}")
     codes = ("text_area", "codes", f"{line}\n\n{line[:-1]}\nno code\nEve {eve}")
-    teacher = open_page(part="Read codes")
+    teacher = open_page(part="See results")
     assert_case(
         teacher, Case(do=[link, codes], says=["Ada Lovelace", "2 of 2", "2, 1"]), "lessons:"
     )

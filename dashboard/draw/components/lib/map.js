@@ -4,7 +4,10 @@
 import { pixels } from "./dom.js";
 import { GUTTER, NAME_SIZE, clamp, fit, write } from "./layout.js";
 import { ticks } from "./tokens.js";
+import { number } from "./numbers.js";
 import { colourAt, fontOf, hatch, shade } from "./theme.js";
+
+const NUMBERS_FROM = 40; // px a cell: from this width on it holds its number
 
 /** What is below the threshold is drawn as nothing, and still read as what it is. @param {MapView} view @param {number} value */
 export const visibleValue = (view, value) => (view.threshold && Math.abs(value) < view.threshold ? 0 : value);
@@ -58,10 +61,22 @@ function drawCells(ctx, view, box) {
     for (let j = 0; j < box.cols; j++) {
       const at = (view.window.r0 + i) * cols + view.window.c0 + j;
       if (mask && !mask[at]) continue;
-      ctx.fillStyle = colourAt(view.theme.table, shade(visibleValue(view, values[at]), ...view.range));
-      ctx.fillRect(box.x + j * box.cw, box.y + i * box.ch, box.cw - 1, box.ch - 1);
+      const x = box.x + j * box.cw, y = box.y + i * box.ch, shown = shade(visibleValue(view, values[at]), ...view.range);
+      ctx.fillStyle = colourAt(view.theme.table, shown);
+      ctx.fillRect(x, y, box.cw - 1, box.ch - 1);
+      if (view.numbers && box.cw >= NUMBERS_FROM) drawNumber(ctx, view, number(values[at]), x + box.cw / 2, y + box.ch / 2, shown);
     }
   }
+}
+
+/** In the colour that stands out from the cell's. @param {CanvasRenderingContext2D} ctx @param {MapView} view */
+function drawNumber(ctx, view, text, x, y, shown) {
+  const [red, green, blue] = [0, 1, 2].map((at) => view.theme.table[3 * shown + at]);
+  ctx.fillStyle = 0.299 * red + 0.587 * green + 0.114 * blue < 128 ? "#FFFFFF" : view.theme.ink;
+  ctx.font = fontOf(view.theme, 12);
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
+  ctx.fillText(text, x, y);
 }
 
 const rowMiddle = (box, view, i) => box.y + (i - view.window.r0 + 0.5) * box.ch;

@@ -75,6 +75,7 @@ export interface MapView {
   ratio: number;
   width?: number;
   threshold?: number;
+  numbers?: boolean; // written into large cells
   signed?: boolean;
   edges?: Edges | null;
   absent?: string | null;

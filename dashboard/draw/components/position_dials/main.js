@@ -5,7 +5,7 @@ import { clamp } from "../lib/layout.js";
 import { mount } from "../lib/mount.js";
 import { pointIn } from "../lib/zoom.js";
 
-const GUTTER = 58, TAIL = 104, TOP = 24, LEAST = 24, MOST = 72; // px
+const GUTTER = 58, TAIL = 104, NUMBERS = 24, WORDS = 18, LETTER = 7.5, LEAST = 24, MOST = 72; // px
 const NARROW = 600, LEGIBLE = 44, LINE = 24; // px: below this width a row's name stands in a line above its larger dials
 const LARGEST = 1.6; // how far a larger screen enlarges a dial
 const MOST_TEXTS = 4;
@@ -14,7 +14,7 @@ const degrees = (angle) => ((((angle * 180) / Math.PI) % 360) + 360) % 360;
 const middle = (board, position) => board.gutter + (position + 0.5) * board.cell;
 
 function draw(board) {
-  const { rows, positions, pick, scroll } = board;
+  const { rows, positions, pick, scroll, words } = board;
   board.width = board.root.clientWidth;
   if (!board.width) return;
   const narrow = board.width < NARROW, tail = narrow ? 0 : TAIL;
@@ -23,21 +23,27 @@ function draw(board) {
   const most = MOST * clamp(innerWidth / 1280, 1, LARGEST);
   board.cell = clamp(Math.floor((scroll.clientWidth - board.gutter - tail) / positions), narrow ? LEGIBLE : LEAST, most);
   const { cell } = board, pitch = cell + board.above, end = board.gutter + positions * cell + 8;
-  const width = end - 8 + tail, height = TOP + rows.length * pitch + 6;
+  const line = words.length ? WORDS : 0, top = NUMBERS + line; // the words stand over the numbers of their positions
+  const width = end - 8 + tail, height = top + rows.length * pitch + 6;
   scroll.replaceChildren();
   const svg = svgElement(scroll, "svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
-  board.column = svgElement(svg, "rect", { y: TOP, width: cell, height: height - TOP - 4, rx: 3, fill: "none",
+  board.column = svgElement(svg, "rect", { y: top, width: cell, height: height - top - 4, rx: 3, fill: "none",
     stroke: pick, "stroke-width": 2, visibility: "hidden" });
   if (!narrow) {
-    svgElement(svg, "text", { class: "quiet", x: GUTTER - 8, y: 14, "text-anchor": "end" }, "pair");
-    svgElement(svg, "text", { class: "quiet", x: end, y: 14 }, "full circle");
+    svgElement(svg, "text", { class: "quiet", x: GUTTER - 8, y: line + 14, "text-anchor": "end" }, line ? "position" : "pair");
+    svgElement(svg, "text", { class: "quiet", x: end, y: line + 14 }, "full circle");
   }
   const every = cell >= 26 ? 1 : 2;
   board.names = Array.from({ length: positions }, (_, position) => {
-    const at = { class: "quiet", x: middle(board, position), y: 14, "text-anchor": "middle" };
+    const at = { class: "quiet", x: middle(board, position), y: line + 14, "text-anchor": "middle" };
     return svgElement(svg, "text", at, position % every ? "" : String(position));
   });
-  rows.forEach((row, at) => drawRow(board, svg, row, TOP + (at + 1) * pitch - cell / 2, end));
+  const letters = Math.floor(cell / LETTER);
+  words.forEach((word, position) => {
+    const text = word.length > letters ? `${word.slice(0, letters - 1)}…` : word;
+    svgElement(svg, "text", { x: middle(board, position), y: 14, "text-anchor": "middle" }, text);
+  });
+  rows.forEach((row, at) => drawRow(board, svg, row, top + (at + 1) * pitch - cell / 2, end));
   board.hint.hidden = scroll.scrollWidth <= scroll.clientWidth;
   show(board, board.position);
 }
@@ -72,7 +78,7 @@ function show(board, position) {
 }
 
 function showPosition(board, position) {
-  const { column, line, names, cell, pick, positions, rows } = board;
+  const { column, line, names, cell, pick, positions, rows, words } = board;
   const inside = position !== null && position >= 0 && position < positions;
   board.position = inside ? position : null;
   column.setAttribute("visibility", inside ? "visible" : "hidden");
@@ -80,8 +86,8 @@ function showPosition(board, position) {
   line.textContent = "Point at or tap a position to read its angles.";
   if (!inside) return;
   column.setAttribute("x", board.gutter + position * cell);
-  const texts = rows.slice(0, MOST_TEXTS).map((row) => `pair ${row.name}: ${degrees(row.angle * position).toFixed(1)}°`);
-  line.textContent = [`position ${position}`, ...texts, ...(rows.length > MOST_TEXTS ? ["…"] : [])].join(" · ");
+  const texts = rows.slice(0, MOST_TEXTS).map((row) => `${board.words.length ? "" : "pair "}${row.name}: ${degrees(row.angle * position).toFixed(1)}°`);
+  line.textContent = [`position ${position}${words[position] ? ` (${words[position]})` : ""}`, ...texts, ...(rows.length > MOST_TEXTS ? ["…"] : [])].join(" · ");
 }
 
 function start(board) {

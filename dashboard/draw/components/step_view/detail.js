@@ -55,9 +55,12 @@ function drawBar(view, x, y, w, weight, strong) {
   drawText(view, x + w, y + 16, style, weight.text, END);
 }
 
+/** The last step multiplies values: they stand where the keys were. @param {Picture} view */
+const isLast = ({ data }) => data.stage === COLUMNS.length;
+
 /** @type {Record<string, (view: Picture, row: any, x: number, y: number) => void>} */
 const DRAW_COLUMN = {
-  project: (view, row, x, y) => drawVector(view, x, y, row.k, view.data.sizes[0]),
+  project: (view, row, x, y) => drawVector(view, x, y, isLast(view) ? row.v : row.k, view.data.sizes[isLast(view) ? 1 : 0]),
   score: (view, row, x, y) => drawNumber(view, x, y, view.layout.number, row.raw),
   scale: (view, row, x, y) => {
     const { pitch, number } = view.layout;
@@ -78,7 +81,7 @@ const DRAW_COLUMN = {
 function phoneColumns(stage, width) {
   const name = COLUMNS[stage - 1], room = width - PHONE_GUTTER;
   if (name === "project") return [["project", PHONE_GUTTER], ["score", width - 68]];
-  if (name === "combine") return [["normalize", PHONE_GUTTER], ["combine", PHONE_GUTTER + room * 0.42]];
+  if (name === "combine") return [["project", PHONE_GUTTER], ["normalize", PHONE_GUTTER + room / 2 - 26], ["combine", PHONE_GUTTER + room / 2 + 29]];
   return ["score", "scale", "mask", "normalize"].map((key, at) => [key, PHONE_GUTTER + (at * room) / 4]);
 }
 
@@ -91,8 +94,8 @@ export function drawDetail(view, top) {
   const title = svgElement(svg, "text", { x: 0, y: top + 30, class: "lead" });
   svgElement(title, "tspan", { class: "pick strong" }, cut(view, data.query, 220, 14));
   svgElement(title, "tspan", { class: "muted", dx: 5 }, `against ${data.against}`);
-  const heads = top + (phone ? 63 : 92);
-  if (!phone) drawQuery(view, columns[0][1], top + 46);
+  const heads = top + (phone || isLast(view) ? 63 : 92);
+  if (!phone && !isLast(view)) drawQuery(view, columns[0][1], top + 46);
   for (const [key, x] of columns) drawHeading(view, key, x, heads);
   const from = heads + 11, pitch = phone ? 32 : 26.5;
   const rule = (y) => svgElement(svg, "line", { x1: 0, x2: view.width, y1: y, y2: y, class: "hair" });
@@ -136,13 +139,14 @@ function drawHeading(view, key, x, baseline) {
   const { data, layout, phone, theme } = view;
   const at = COLUMNS.indexOf(key);
   if (at === 0 && !phone) {
-    drawText(view, layout.gutter - 12, baseline, "name", "k", { ...END, fill: theme.categories[0] });
-    drawText(view, x, baseline, "muted head", "a key in each row");
+    const [sign, name] = isLast(view) ? ["v", "value"] : ["k", "key"];
+    drawText(view, layout.gutter - 12, baseline, "name", sign, { ...END, fill: theme.categories[isLast(view) ? 2 : 0] });
+    drawText(view, x, baseline, "muted head", `a ${name} in each row`);
     return;
   }
   const room = (phone ? Math.max(60, layout.number + 12) : layout.pitch) - 8;
   const short = phone && key !== "normalize" && key !== "combine";
-  const name = at === 0 ? "k" : short ? data.stages[at].short : data.heads[at];
+  const name = at === 0 ? (isLast(view) ? "v" : "k") : short ? data.stages[at].short : data.heads[at];
   drawText(view, x, baseline, at + 1 === data.stage && phone ? "pick head strong" : "muted head", cut(view, name, room, 12.5));
 }
 
@@ -150,7 +154,7 @@ function drawHeading(view, key, x, baseline) {
 function drawFooter(view, columns, y) {
   const { data, layout, phone } = view;
   for (const [key, x] of columns) {
-    const beside = phone && data.stage > NORMALIZE ? 14 : 0; // the name of the output is there
+    const beside = phone && data.stage > NORMALIZE ? 24 : 0; // the name of the output is there
     if (key === "normalize") drawText(view, x + layout.bar - beside, y + 17, "muted number", (phone ? "Σ " : "") + data.sum, END);
     if (key !== "combine") continue;
     drawRinged(view, x, y, data.out, data.sizes[1]);

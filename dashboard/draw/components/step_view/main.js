@@ -25,10 +25,12 @@ function layoutOf(view) {
   const pitch = phone ? width / 6 : (width - gutter) / (4 + 2 * WIDER), wide = phone ? pitch : WIDER * pitch;
   const inRoom = (room) => Math.max(1, Math.min(data.q.length, Math.floor(room / LEAST)));
   const hides = inRoom(wide - 12) < Math.max(...data.sizes) ? MORE : 0;
-  const dims = phone ? (width < 340 ? 3 : 4) : inRoom(wide - 12 - hides);
-  const dim = phone ? Math.min(38, ((width - 62) * 0.58 - hides) / dims) : Math.min(MOST, (wide - 14 - hides) / dims);
+  const twoVectors = phone && data.stage === 6, size = Math.max(...data.sizes); // values, and values times weights
+  const dims = phone ? (width < 340 || (twoVectors && size > 4) ? 3 : 4) : inRoom(wide - 12 - hides);
+  const dim = twoVectors ? (width - 120) / 2 / dims - (size > dims ? MORE / dims : 0)
+    : phone ? Math.min(38, ((width - 62) * 0.58 - hides) / dims) : Math.min(MOST, (wide - 14 - hides) / dims);
   const number = phone ? Math.max(44, (width - 62) / 4 - 14) : Math.min(Math.max(60, pitch / 3), pitch - 16);
-  const bar = phone ? (width - 62) * (data.stage === 6 ? 0.34 : 0.25) - 4 : Math.min(pitch - 32, Math.max(110, pitch * 0.7));
+  const bar = phone ? (twoVectors ? 44 : (width - 62) * 0.25 - 4) : Math.min(pitch - 32, Math.max(110, pitch * 0.7));
   return { gutter, pitch, wide, dim, dims, number, bar, thumbs: phone ? 40 : 46, column: (at) => gutter + at * pitch + (at ? wide - pitch : 0) };
 }
 
