@@ -776,9 +776,7 @@ LOADED = "compare:loaded"
 def page() -> None:
     head = st.container()  # over what is said of a mechanism that comes from another page
     errors = load_controls()
-    built = take_built("compare", adopt, linked=bool(link_query()))
-    for axis, choice in built.items():
-        caption(entry(axis, choice.key).meaning)
+    take_built("compare", adopt, linked=bool(link_query()))
     controls = st.session_state[CONTROLS]
     names = names_of(controls.mechanisms)
     # The controls with the values of all widgets, also of those in a closed popover and further down the page
@@ -874,6 +872,16 @@ def _draw_result(
     )
     with rest:
         _no_map(controls, errors)
+        for index in tiles:
+            weights = results[index].weights
+            if controls.mechanisms[index].kernel.key == "linear" and weights.max() < 2 / len(
+                weights
+            ):
+                caption(
+                    f"{plain(names[index])}: without softmax's exponential, similar scores give similar weights. "
+                    f"All lie between {share_text(weights.min())} and {share_text(weights.max())}, near 1/T = "
+                    f"{number(1 / len(weights))}, so the map is flat."
+                )
     if tiles:
         # The maps under one crosshair; its pinned cell, else the default one
         drawn, size = list(tiles.values()), len(tokens.names)

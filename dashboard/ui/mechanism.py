@@ -673,8 +673,8 @@ def take_built(
     *,
     axes: Collection[str] = tuple(AXES),
     linked: bool | None = None,
-) -> Built:
-    """Open a page with what was built on another one, say so, and return it; call it before the page's widgets are drawn.
+) -> None:
+    """Open a page with what was built on another one, and say so; call it before the page's widgets are drawn.
 
     `adopt` sets the widgets to these choices of `axes`, with none to the page's own. What the link says of the page
     (`linked`) wins.
@@ -696,14 +696,13 @@ def take_built(
 
     if origin == page:
         state[taken] = built  # nothing to take over
-        return {}
+        return
     if built != state.get(taken, {}):
         if linked:
-            return {}
+            return
         put(built)
     if built:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             names = " + ".join(choice_name(axis, choice) for axis, choice in built.items())
             st.markdown(f"From another page: **{plain(names)}**", width="content")
             st.button("Put back", key=f"{page}:put_back", type="tertiary", on_click=put_back)
-    return built
