@@ -106,7 +106,7 @@ FIELDS = Fields(
         help="How many keys a query sees on each side.",
     ),
     longest=Select(
-        "Longest text",
+        "Measure up to",
         (512, 1024, 2048, 4096, 8192),
         study.Conditions.longest,
         text="{:,} tokens".format,
@@ -412,8 +412,11 @@ def _conditions(result: study.Result, kernels: Sequence[str], example: bool) -> 
         f"{study.ROUNDS} runs. A query sees {keys}{window}. {result.machine}. Both axes are logarithmic. Solid lines "
         "are measured; dotted ones are calculated from the "
         "formula of a forward pass: FLOPs of its matrix products at the speed of the last point, and memory on a CPU, "
-        f"within about a quarter. “Grows as” is fitted to the last {LAST} lengths. Error: |output − exact output| / |exact "
-        f"output| on random q, k, v.{rest}",
+        f"within about a quarter. “Grows as” is fitted to the last {LAST} lengths.{rest}",
+    )
+    caption(
+        "Error: |output − exact output| / |exact output| on random q, k, v. Linear kernels and Performer compute "
+        "another function than softmax attention, so theirs is large: it says how different, not how good."
     )
 
 
