@@ -7,18 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from core.entries import ConfigError
+from core.entries import refuse_if
 
-if TYPE_CHECKING:
-    Absent = Any  # None in places that a type checker cannot tell, as the steps of a call that records none
-else:
-    Absent = None
+# None in places that a type checker cannot tell, as the steps of a call that records none
+Absent = Any
 
 # The server and its workers compute on one thread: on two busy cores (torch 2.13) MiniLM reads a sentence with 0.03 s of
 # processor time on one, 0.45 s on two, which wait for each other at each operation.
@@ -91,7 +89,6 @@ def append(stored: Sequence[Tensor], new: Sequence[Tensor]) -> tuple[Tensor, ...
 
 Heads = tuple[Float[Tensor, "B Hs T D"], Float[Tensor, "B G S D"], Float[Tensor, "B Gv S E"]]
 Extended = tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]
-HALF = (torch.float16, torch.bfloat16)
 # floats of D numbers a cell, as of tanh(W₁k + W₂q), held at once when nothing needs a gradient: 128 MB
 MAX_HIDDEN_CELLS = 2**25
 
@@ -107,11 +104,14 @@ def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T C"]:
 def repeat_heads(heads: Float[Tensor, "B G S D"], num_heads: int) -> Float[Tensor, "B H S D"]:
     """Each of G heads repeated for the H / G queries that share it."""
     groups = heads.shape[1]
-    if groups == num_heads:
-        return heads
-    if groups == 1:
+    if groups in (1, num_heads):
         return heads.expand(-1, num_heads, -1, -1)  # without a copy
     return heads.repeat_interleave(num_heads // groups, dim=1)
+
+
+def to_float32(x: Tensor) -> Tensor:
+    """x in at least fp32: sums over many keys lose too much in half precision."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def linear(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:
@@ -318,13 +318,14 @@ class Normalizer(nn.Module):
         self, scores: Tensor, mask: Tensor | None, normalize: Callable[[Tensor], Tensor]
     ) -> Tensor:
         """`forward` with that `normalize`."""
-        dtype = scores.dtype
-        ready = self.prepare(scores.float() if dtype in HALF else scores, mask)
+        if not scores.numel():
+            return scores
+        ready = self.prepare(to_float32(scores), mask)
         if mask is None:
-            return normalize(ready).to(dtype)
+            return normalize(ready).to(scores.dtype)
         hidden = ~mask
         weights = normalize(ready.masked_fill(hidden, torch.finfo(ready.dtype).min))
-        return weights.masked_fill(hidden, 0.0).to(dtype)
+        return weights.masked_fill(hidden, 0.0).to(scores.dtype)
 
     def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """What is done to each score alone; masked scores may still hold anything, NaN too."""
@@ -348,27 +349,23 @@ class Softmax(Normalizer):
 # A cache of tensors that no trace of torch.compile or torch.export fills.
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def eager_cache(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def eager_cache(maxsize: int) -> Callable[[Function], Function]:
     """As `functools.lru_cache`, but a trace calls the function itself: its tensors hold no numbers for a later call.
 
     Outside inference mode, whose tensors cannot be used in training. Never change the result.
     """
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    def decorate(function: Function) -> Function:
         cached = lru_cache(maxsize)(torch.inference_mode(False)(function))
 
         @wraps(function)
-        def call(*args: P.args, **named: P.kwargs) -> R:
-            if torch.compiler.is_compiling():
-                return function(*args, **named)
-            return cached(*args, **named)  # type: ignore[arg-type]
+        def call(*args: Any, **named: Any) -> Any:
+            return (function if torch.compiler.is_compiling() else cached)(*args, **named)
 
-        call.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
-        return call
+        return cast(Function, call)
 
     return decorate
 
@@ -439,11 +436,13 @@ class ScoreBlock:
 
     def require(self, name: str, owner: str, **take: str) -> Tensor:
         """The tensor of that name; ConfigError where the caller has none, as `owner` reads it and what to `take` not."""
-        tensor = getattr(self, name)
-        if tensor is None:
-            raise ConfigError(
-                f"{owner} reads {name}, which is not given here", "Attention(config)", **take
-            )
+        tensor: Tensor | Absent = getattr(self, name)
+        refuse_if(
+            tensor is None,
+            f"{owner} reads {name}, which is not given here",
+            "Attention(config)",
+            **take,
+        )
         return tensor
 
     @classmethod
@@ -459,24 +458,19 @@ class ScoreBlock:
         **tensors: Tensor | None,
     ) -> ScoreBlock:
         """The whole matrix; its first query has position `offset`, and key_mask is (B, S)."""
-        i, j = (
-            positions(offset, offset + num_queries, device)[:, None],
-            positions(0, num_keys, device)[None],
-        )
-        real = None if key_mask is None else key_mask[:, None, None, :]
-        low, high = offset - num_keys + 1, offset + num_queries - 1
+        stop = offset + num_queries
         return cls(
-            i,
-            j,
-            offset + num_queries,
+            positions(offset, stop, device)[:, None],
+            positions(0, num_keys, device)[None],
+            stop,
             num_keys,
             num_heads,
             offset,
-            low,
-            high,
-            (),
-            real,
-            key_mask,
+            tables=(),
+            low=offset - num_keys + 1,
+            high=stop - 1,
+            key_mask=None if key_mask is None else key_mask[:, None, None],
+            real=key_mask,
             keys=tensors.get("k"),
             **tensors,
         )

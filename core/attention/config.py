@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.basics import HALF, Normalizer, Projection, Score, ScoreBlock
+from core.attention.basics import Normalizer, Projection, Score, ScoreBlock
 from core.attention.kernels import KERNELS
 from core.attention.masks import MASKS, check_parts
 from core.attention.masks.patterns import Mask
@@ -303,11 +303,7 @@ class FunctionNormalizer(ByFunction, Normalizer):
     def forward(
         self, scores: Float[Tensor, "B H T S"], mask: Bool[Tensor, ...] | None
     ) -> Float[Tensor, "B H T S"]:
-        ready = scores.float() if scores.dtype in HALF else scores
-        if mask is not None:
-            ready = ready.masked_fill(~mask, torch.finfo(ready.dtype).min)
-        weights = self.result(ready, mask, shape=scores.shape)
-        return (weights if mask is None else weights.masked_fill(~mask, 0.0)).to(scores.dtype)
+        return self.rows(scores, mask, lambda ready: self.result(ready, mask, shape=scores.shape))
 
 
 class FunctionBias(ByFunction, Position):

@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock, Softmax
+from core.attention.basics import ScoreBlock, Softmax, to_float32
 from core.attention.kernels.costs import features_cost, linformer_cost, nystrom_cost, summed
-from core.attention.kernels.exact import AttentionInputs, Steps, refuse_when, spans, to_float32
+from core.attention.kernels.exact import AttentionInputs, Steps, refuse_when, spans
 from core.attention.kernels.implied import (
     CAUSAL_ROWS,
     CHUNK,
@@ -33,13 +33,10 @@ def orthogonal_gaussian(rows: int, dim: int, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     normal = torch.randn(-(-rows // dim), dim, dim, generator=generator, dtype=torch.float64)
     basis, triangle = torch.linalg.qr(normal)
-    basis = basis * triangle.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(
-        -2
-    )  # else each first number is negative
-    lengths = torch.randn(rows, dim, generator=generator, dtype=torch.float64).norm(
-        dim=1, keepdim=True
-    )
-    return (basis.mT.flatten(0, 1)[:rows] * lengths).float()
+    # else each first number is negative
+    basis = basis * triangle.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+    lengths = torch.randn(rows, dim, generator=generator, dtype=torch.float64).norm(dim=1)
+    return (basis.mT.flatten(0, 1)[:rows] * lengths[:, None]).float()
 
 
 def exponents(x: Tensor, products: Tensor) -> Tensor:
@@ -66,12 +63,11 @@ def key_features(k: Tensor, directions: Tensor, real: Tensor | None, causal: boo
     products = k @ directions.T
     exponent, hidden = exponents(k, products), None if real is None else ~real.mT
     if not causal:
-        top = (
+        exponent = exponent - (
             products
             if hidden is None
             else products.masked_fill(hidden, torch.finfo(products.dtype).min)
-        )
-        exponent = exponent - top.amax((-1, -2), keepdim=True)
+        ).amax((-1, -2), keepdim=True)
     return softmax_features(exponent if hidden is None else exponent.masked_fill(hidden, 0.0))
 
 
@@ -126,18 +122,11 @@ class Linformer(nn.Module):
             )
         real = real_keys(inputs, "linformer")
         q, k, scale = scaled_qk(inputs)
-        v = to_float32(inputs.v)
-        to_key, to_value = (
-            self.to_key[:length].to(q.dtype),
-            self.to_value[:length].to(q.dtype),
-        )  # (S, r)
-        if real is not None:
-            to_key, to_value = (
-                to_key.masked_fill(~real.mT, 0.0),
-                to_value.masked_fill(~real.mT, 0.0),
-            )
+        mixes = [table[:length].to(q.dtype) for table in (self.to_key, self.to_value)]  # (S, r)
+        to_key, to_value = mixes if real is None else (x.masked_fill(~real.mT, 0.0) for x in mixes)
         weights = (q @ (scale * (to_key.mT @ k)).mT).softmax(-1)  # (B, H, T, r)
-        return steps(inputs, weights @ (to_value.mT @ v), lambda: weights @ to_value.mT)
+        values = to_value.mT @ to_float32(inputs.v)
+        return steps(inputs, weights @ values, lambda: weights @ to_value.mT)
 
 
 def averages(length: int, count: int, real: Tensor | None, like: Tensor) -> Tensor:
@@ -264,15 +253,9 @@ class NativeSparse(nn.Module):
     def forward(self, inputs: AttentionInputs) -> Steps:
         real, block = real_keys(inputs, "nsa"), inputs.block
         q, k, scale = scaled_qk(inputs)
-        v, gates, rows = (
-            to_float32(inputs.v),
-            self.gates(block.require("x", "kernel = nsa", kernel="exact")),
-            None if real is None else real[:, 0, 0],
-        )
-        (keys, counts), (values, _) = (
-            block_means(k, rows, self.size),
-            block_means(v, rows, self.size),
-        )
+        v, rows = to_float32(inputs.v), None if real is None else real[:, 0, 0]
+        gates = self.gates(block.require("x", "kernel = nsa", kernel="exact"))
+        (keys, counts), (values, _) = (block_means(x, rows, self.size) for x in (k, v))
 
         def branches(part: slice) -> tuple[Tensor, Tensor]:
             query = q[:, :, part] * scale
@@ -333,8 +316,7 @@ class NativeSparse(nn.Module):
             )
             out = compress * (shared_softmax(scores, seen) @ values[:, :, :reached])
             visible = (rows.j <= rows.i) & (rows.j > rows.i - self.window) & real[..., near]
-            window = shared_softmax(query @ k[:, :, near].mT, visible)
-            out = out + slide * (window @ v[:, :, near])
+            out = out + slide * (shared_softmax(query @ k[:, :, near].mT, visible) @ v[:, :, near])
             chosen, there = self.choose(scores, seen, rows.i // self.size)  # (B, H, T, n)
             tokens, places = chosen[..., None] * self.size + within, chosen + starts
             visible = there[..., None] & (tokens <= rows.i[..., None]) & of_real[places]
@@ -461,19 +443,18 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 def _gathered_cells(config: LayerConfig, area: Area, selected: int) -> tuple[float, float]:
     """The cells of a head that meet, and the most numbers that GATHERED_ROWS queries hold at once."""
     size, window = int(config.kernel["size"]), int(config.kernel["window"])
-    dim, value = config.qk_dim, config.v_dim
     offset, cells, largest = area.low + area.keys - 1, 0.0, 0.0
     for part in spans(area.queries, GATHERED_ROWS):
         rows = part.stop - part.start
         first, last = (min(at + offset, area.keys) for at in (part.start, part.stop))
         reached, near = -(-last // size), last - max(0, first - window + 1)
         cells += rows * (reached + near + selected)
-        branches = (
+        branches = max(
             3 * reached,
             reached + 3 * near,
-            reached + near + selected * (max(dim, value) + 4),
+            reached + near + selected * (max(config.qk_dim, config.v_dim) + 4),
         )
-        largest = max(largest, rows * (value + max(branches)))
+        largest = max(largest, rows * (config.v_dim + branches))
     return cells, largest
 
 

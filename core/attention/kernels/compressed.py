@@ -1,7 +1,5 @@
 """Kernels whose keys stand for blocks of tokens, beside a window of single ones: DeepSeek-V4's HCA and CSA."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -10,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.basics import Product, ScoreBlock, split_heads
+from core.attention.basics import Product, ScoreBlock, split_heads, to_float32
 from core.attention.kernels.costs import summed
 from core.attention.kernels.exact import (
     AttentionInputs,
@@ -18,7 +16,6 @@ from core.attention.kernels.exact import (
     Steps,
     refuse_when,
     spans,
-    to_float32,
 )
 from core.attention.kernels.implied import full_precision, plain_rows, real_keys, steps
 from core.attention.masks.content import (
@@ -67,8 +64,7 @@ class Compressor(nn.Module):
                 )
             )
         shares = z.softmax(2)
-        mean = (shares * c).sum(2).to(self.norm.weight.dtype)
-        return to_float32(self.norm(mean)), shares
+        return to_float32(self.norm((shares * c).sum(2).to(self.norm.weight.dtype))), shares
 
 
 class CompressedIndexer(nn.Module):
@@ -160,8 +156,7 @@ class Compressed(nn.Module):
 
         out = torch.cat([output(part) for part in parts], dim=2)
         if self.turned:
-            last = inputs.block.offset + out.shape[2] - 1
-            out = rotate(inputs, out.flip(2), -last).flip(2)
+            out = rotate(inputs, out.flip(2), -(inputs.block.offset + out.shape[2] - 1)).flip(2)
         return steps(inputs, out, lambda: torch.cat([drawn(part) for part in parts], dim=2))
 
     def prepare(self, inputs: AttentionInputs) -> Prepared:

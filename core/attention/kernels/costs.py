@@ -124,10 +124,9 @@ def exact_bytes(config: LayerConfig, area: Area) -> float:
     if config.has("projection", "folds"):
         steps.append(held + scores + axis_cost("projection", config, area).bytes)
         held += scores / 2
-    values = (
-        FLOAT * config.num_heads * area.keys * config.v_dim if area.masked else 0.0
-    )  # a copy without NaN
-    steps.append(held + values + out * (2 if area.masked else 1))
+    # with a mask also a copy of the values without NaN, and a second output
+    values = FLOAT * config.num_heads * area.keys * config.v_dim
+    steps.append(held + out + (values + out) * area.masked)
     if any(leaf.kwargs.get("values") for leaf in config.position.leaves()):
         steps.append(held + out + position.bytes - position.output)
     return max(steps)
@@ -169,12 +168,12 @@ def fused_cost(config: LayerConfig, area: Area) -> Cost:
         and area.queries == area.keys
         and "scores" not in enters(config.position)
     )
-    held = fused_bytes(config, Area.whole(area.queries, area.keys) if built_in_causal else area)
     return kernel_cost(
         config,
         area,
         flops(config, area) + 2.0 * area.cells * config.num_heads * widened(config),
-        held + output_bytes(config, area.queries),
+        fused_bytes(config, Area.whole(area.queries, area.keys) if built_in_causal else area)
+        + output_bytes(config, area.queries),
     )
 
 
@@ -279,7 +278,7 @@ def features_cost(config: LayerConfig, area: Area) -> Cost:
     if drawn:  # a feature takes four steps that stand beside one another, and two more for keys that are not real
         making = max(4 * features_q, features_q + (4 if area.real is None else 6) * features_k)
     elif area.real is not None:
-        making = max(making, made + features_k)
+        making += features_k
     if not any(part.key == "causal" for part in and_parts(config.mask)):
         flops += 2.0 * features * (queries + value * (queries + keys))
         return summed(
@@ -288,9 +287,9 @@ def features_cost(config: LayerConfig, area: Area) -> Cost:
     sizes, wide = Chunks(config, area), value + 1
     flops += 2.0 * sizes.length * (sizes.chunk * (features + wide) + 2 * features * wide)
     outs = sizes.length * wide
-    within = 2 * max(sizes.length * sizes.chunk, outs + (sizes.count + 1) * features * wide)
-    padded = made + outs + sizes.padding(features, features)
-    return summed(config, area, flops, inputs + max(making, padded + within), not copied)
+    held = made + outs + sizes.padding(features, features)
+    held += 2 * max(sizes.length * sizes.chunk, outs + (sizes.count + 1) * features * wide)
+    return summed(config, area, flops, inputs + max(making, held), not copied)
 
 
 def retention_cost(sizes: Chunks) -> Cost:
@@ -300,25 +299,24 @@ def retention_cost(sizes: Chunks) -> Cost:
         sizes.length * sizes.value + 3 * sizes.states,
         sizes.length * (sizes.dim + 2 * sizes.value) + sizes.states,
     )
-    numbers = sizes.keys * sizes.dim + sizes.padding(sizes.dim, sizes.dim + sizes.value) + within
-    return sizes.cost(0, sizes.summing, numbers, prepared=True)
+    padded = sizes.padding(sizes.dim, sizes.dim + sizes.value)
+    return sizes.cost(0, sizes.summing, sizes.keys * sizes.dim + padded + within, prepared=True)
 
 
 def linformer_cost(config: LayerConfig, area: Area) -> Cost:
     """Keys and values mixed into r, then a softmax over those."""
     dim, value, rank = config.qk_dim, config.v_dim, int(config.kernel["rank"])
-    flops = 2.0 * rank * (dim + value) * (area.keys + area.queries)
     met = area.queries * rank
     # A product of one table with all heads copies k, then v; tables that are masked for each text are held themselves.
     own = 2 * area.keys * rank / config.score_heads if area.real is not None else 0
     copies = area.keys * (config.score_heads > 1 and not own)
-    numbers = own + max(
+    held = max(
         copies * dim + 2 * rank * dim,
         rank * dim + 2 * met,
         met + copies * value + 2 * rank * value,
         met + rank * value + area.queries * value,
     )
-    return summed(config, area, flops, numbers)
+    return summed(config, area, 2.0 * rank * (dim + value) * (area.keys + area.queries), own + held)
 
 
 def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
@@ -335,16 +333,18 @@ def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
     flops += 2.0 * value * (right + means_k * means_q + left)
     flops += 0.0 if area.real is None else 2.0 * value * means_k * keys  # as for texts of few keys
     flops += int(config.kernel["rounds"]) * 4.0 * means_q * square  # the inverse
+    averages = (means_q * queries + means_k * keys) / config.score_heads  # one for all heads
     softmaxes = max(
         copies * left,
         left + copies * right,
         left + right + 3 * square,
         left + right + queries * value,
     )
-    averages = (means_q * queries + means_k * keys) / config.score_heads  # one for all heads
-    making = averages + 2 * means_k * keys / config.score_heads
-    numbers = max(making, averages + (means_q + 2 * means_k) * dim + softmaxes)
-    return summed(config, area, flops, numbers)
+    held = max(
+        2 * means_k * keys / config.score_heads,  # while averages are made
+        (means_q + 2 * means_k) * dim + softmaxes,
+    )
+    return summed(config, area, flops, averages + held)
 
 
 # The cost of the kernels with a state and learned gates, in closed form.
@@ -358,19 +358,19 @@ def delta_cost(sizes: Chunks) -> Cost:
         a_token += 4 * sizes.dim
     numbers = (sizes.queries + sizes.keys) * sizes.dim + sizes.length * a_token
     numbers += sizes.padding(sizes.dim, sizes.dim + sizes.value)
-    gates = sizes.d_model * (1 if sizes.kernel.key == "delta" else 2)
-    return sizes.cost(gates, sizes.correcting(), numbers)
+    gates = 1 if sizes.kernel.key == "delta" else 2
+    return sizes.cost(sizes.d_model * gates, sizes.correcting(), numbers)
 
 
 def ssd_cost(sizes: Chunks) -> Cost:
     """The gate; within chunks the weights, between them a state of D × E."""
-    within = max(
+    numbers = (sizes.queries + sizes.copied_keys + sizes.length) * sizes.dim
+    numbers += sizes.padding(sizes.dim, sizes.value)
+    numbers += max(
         3 * sizes.length * sizes.chunk,
         sizes.length * sizes.value + 3 * sizes.states,
         sizes.length * (2 * sizes.value + max(sizes.dim, sizes.value)) + sizes.states,
     )
-    inputs = (sizes.queries + sizes.copied_keys + sizes.length) * sizes.dim
-    numbers = inputs + sizes.padding(sizes.dim, sizes.value) + within
     return sizes.cost(sizes.d_model, sizes.summing, numbers)
 
 
@@ -379,13 +379,15 @@ def gla_cost(sizes: Chunks) -> Cost:
 
     That of chunks which fade by no more than delta.STRONGEST; others take more products, of ever larger halves.
     """
-    gated, width = sizes.kernel.key == "gla", sizes.dim + sizes.value
-    after = 2 * sizes.length * sizes.dim
-    after += max(3 * sizes.states, sizes.states + 3 * sizes.length * sizes.value)
-    making = 4 * sizes.length * sizes.dim + sizes.padding(0, sizes.dim) * gated
-    numbers = (sizes.queries + sizes.copied_keys) * sizes.dim + sizes.padding(sizes.dim, width)
-    numbers += sizes.length * sizes.chunk + max(making, after)
-    numbers += (sizes.keys if gated else 3 * sizes.length) * sizes.dim
+    gated, of_channels = sizes.kernel.key == "gla", sizes.length * sizes.dim
+    numbers = (sizes.queries + sizes.copied_keys) * sizes.dim + sizes.length * sizes.chunk
+    numbers += sizes.padding(sizes.dim, sizes.dim + sizes.value)
+    numbers += sizes.keys * sizes.dim if gated else 3 * of_channels
+    numbers += max(
+        4 * of_channels + sizes.padding(0, sizes.dim) * gated,
+        2 * of_channels + 3 * sizes.states,
+        2 * of_channels + sizes.states + 3 * sizes.length * sizes.value,
+    )
     gates = int(sizes.kernel["rank"]) * (sizes.own + sizes.dim) if gated else 0
     return sizes.cost(gates, sizes.summing, numbers)
 
@@ -395,26 +397,28 @@ def kda_cost(sizes: Chunks) -> Cost:
     at a time. As in gla_cost for chunks that fade little."""
     two, dim, value, chunk = sizes.kernel.key == "gdn2", sizes.dim, sizes.value, sizes.chunk
     going = 3 * dim + (2 - two) * chunk + max(chunk, 2 * value)
-    a_token = 2 * chunk + two * dim + max(5 * dim, going)
     inputs = (sizes.queries + (2 + two) * sizes.keys + 2 * two * sizes.copied_keys) * dim
-    inputs += two * sizes.keys * value
-    padded = sizes.padding(dim, (2 + two) * dim + value)
+    numbers = sizes.in_segments(
+        inputs + two * sizes.keys * value,
+        2 * chunk + two * dim + max(5 * dim, going),
+        sizes.padding(dim, (2 + two) * dim + value),
+    )
     gates = sizes.d_model * (dim + value if two else 1) + dim * (sizes.own + dim)
-    return sizes.cost(gates, sizes.correcting(), sizes.in_segments(inputs, a_token, padded))
+    return sizes.cost(gates, sizes.correcting(), numbers)
 
 
 def log_linear_cost(sizes: Chunks) -> Cost:
     """The gates; within chunks the weights; between them, at every level, a state of D × E for half of the tokens."""
     levels, count = int(sizes.kernel["levels"]), power_of_two(sizes.count)
     of_token, state = sizes.chunk * (sizes.dim + sizes.value), sizes.dim * sizes.value
-    gates = 2.0 * sizes.d_model * (sizes.keys + levels * sizes.queries)
-    doubling = (count.bit_length() - 1) * count * sizes.chunk * state
-    flops = gates + 2.0 * sizes.length * (of_token + state) + doubling
-    numbers = (sizes.queries + sizes.copied_keys + sizes.length) * sizes.dim
+    flops = 2.0 * sizes.d_model * (sizes.keys + levels * sizes.queries)  # the gates
+    flops += 2.0 * sizes.length * (of_token + state)
+    flops += (count.bit_length() - 1) * count * sizes.chunk * state  # of ever larger halves
+    numbers: float = (sizes.queries + sizes.copied_keys + sizes.length) * sizes.dim
     numbers += levels * (sizes.queries + sizes.length) + sizes.padding(sizes.dim, sizes.value)
     numbers += max(3 * sizes.length * sizes.chunk, 2 * count * (of_token + state))
-    index = 2 * sizes.chunk**2 / sizes.heads  # the level of each pair, one table for all heads
-    return summed(sizes.config, sizes.area, flops, numbers + index, prepared=False)
+    numbers += 2 * sizes.chunk**2 / sizes.heads  # the level of each pair, one table for all heads
+    return summed(sizes.config, sizes.area, flops, numbers, prepared=False)
 
 
 def delta_product_cost(sizes: Chunks) -> Cost:
@@ -422,9 +426,11 @@ def delta_product_cost(sizes: Chunks) -> Cost:
     steps, dim = int(sizes.kernel["steps"]), sizes.dim
     pairs = steps**2 * sizes.chunk
     a_token = dim + steps * (3 * dim + sizes.value + sizes.chunk)
-    a_token += 2 * pairs + max(2 * pairs, pairs + 2 * sizes.value)
-    padded = sizes.padding(dim, steps * dim + sizes.value)
-    numbers = sizes.in_segments((sizes.queries + steps * sizes.keys) * dim, a_token, padded)
+    numbers = sizes.in_segments(
+        (sizes.queries + steps * sizes.keys) * dim,
+        a_token + 2 * pairs + max(2 * pairs, pairs + 2 * sizes.value),
+        sizes.padding(dim, steps * dim + sizes.value),
+    )
     return sizes.cost(
         sizes.d_model * (1 + steps + (steps - 1) * dim), sizes.correcting(steps), numbers
     )

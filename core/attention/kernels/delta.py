@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock
+from core.attention.basics import ScoreBlock, to_float32
 from core.attention.kernels.costs import (
     SEGMENT,
     cost_in_chunks,
@@ -24,7 +24,7 @@ from core.attention.kernels.costs import (
     power_of_two,
     ssd_cost,
 )
-from core.attention.kernels.exact import refuse_when, to_float32
+from core.attention.kernels.exact import refuse_when
 from core.attention.kernels.implied import (
     CAUSAL_ROWS,
     CHUNK,
@@ -79,10 +79,9 @@ def correct_in_chunks(
     `added` (B, H, n, D, E) enters the state with each chunk, beside what is corrected.
     """
     ((of_queries, of_keys), rows, keys, remains), batch = products, v.shape[:2]
-    identity = torch.eye(v.shape[-2], dtype=v.dtype, device=v.device)
     inverse = torch.linalg.solve_triangular(
         (of_keys if write is None else of_keys * write).mT,
-        identity.expand_as(of_keys),
+        torch.eye(v.shape[-2], dtype=v.dtype, device=v.device).expand_as(of_keys),
         upper=True,
         left=False,
         unitriangular=True,

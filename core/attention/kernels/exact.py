@@ -1,7 +1,5 @@
 """The exact kernel: attention of projected heads, one step of the formula a line, with every step returned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -117,12 +115,11 @@ def exact(inputs: AttentionInputs) -> Steps:
     steps = Steps(inputs.q, inputs.k, inputs.v, inputs.score.scale, bias, mask, out)
     if not inputs.record:
         return steps
-    masked = scores if mask is None else scores.masked_fill(~mask, float("-inf"))
     return replace(
         steps,
         raw=raw,
         scores=scores,
-        masked=masked,
+        masked=scores if mask is None else scores.masked_fill(~mask, float("-inf")),
         weights=weights,
         position_values=added,
         normalized=None if normalized is weights else normalized,
@@ -181,14 +178,12 @@ OF_QUERIES = (  # the fields of Steps with a row for each query; keys and values
 
 def last_rows(steps: Steps, count: int) -> Steps:
     """The Steps of the last queries; keys and values stay whole."""
-    matrices = {
-        name: x
+    rows = {
+        name: x[..., x.shape[-2] - count :, :]
         for name in OF_QUERIES
         if (x := getattr(steps, name)) is not None and x.shape[-2] > 1
     }
-    return replace(
-        steps, **{name: x[..., x.shape[-2] - count :, :] for name, x in matrices.items()}
-    )
+    return replace(steps, **rows)
 
 
 def submatrix(matrix: Tensor, rows: slice, columns: slice | Tensor) -> Tensor:
@@ -227,11 +222,6 @@ def slice_inputs(
         call_bias=bias,
         causal=False,
     )
-
-
-def to_float32(x: Tensor) -> Tensor:
-    """x in at least fp32: sums over many keys lose too much in half precision."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 # Why a kernel cannot compute some choices: errors that name both and what to take instead.

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import Product, ScoreBlock, split_heads
+from core.attention.basics import Product, ScoreBlock, split_heads, to_float32
 from core.attention.kernels.costs import (
     cost_in_chunks,
     features_cost,
@@ -29,10 +29,9 @@ from core.attention.kernels.exact import (
     not_softmax,
     refuse_when,
     spans,
-    to_float32,
 )
 from core.attention.positions import enters
-from core.entries import ConfigError, Entry, LayerConfig, Param
+from core.entries import ConfigError, Entry, LayerConfig, Param, refuse_if
 
 STATE_TRAITS = frozenset({"implied", "state", "own positions", "layer only"})
 
@@ -104,10 +103,11 @@ def split_scale(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
 
 def real_keys(inputs: AttentionInputs, kernel: str) -> Tensor | None:
     """Which keys are real, (B, 1, 1, S); ConfigError for a bias, or a mask that differs between queries or heads."""
-    if inputs.call_bias is not None:
-        raise ConfigError(
-            f"kernel = {kernel} computes no scores that a bias could be added to", kernel="exact"
-        )
+    refuse_if(
+        inputs.call_bias is not None,
+        f"kernel = {kernel} computes no scores that a bias could be added to",
+        kernel="exact",
+    )
     mask, real = inputs.call_mask, inputs.block.key_mask
     if mask is not None:
         if mask.dim() > 1 and mask.shape[-2] > 1 or mask.dim() > 2 and mask.shape[-3] > 1:
@@ -296,8 +296,7 @@ def initial_steps(layer: nn.Module) -> None:
     """Fill the bias of a gate, its last parameter, so that its softplus, the step, lies between 0.001 and 0.1."""
     *_, bias = layer.parameters()
     with torch.no_grad():
-        step = torch.empty_like(bias).uniform_(*map(log, STEPS)).exp()
-        bias.copy_(step.expm1().log())  # the inverse of softplus
+        bias.uniform_(*map(log, STEPS)).exp_().expm1_().log_()  # then the inverse of softplus
 
 
 def head_gates(layer: nn.Module, x: Tensor, num_heads: int) -> Tensor:
@@ -312,9 +311,12 @@ def softplus_decay(log_rate: Tensor, gate: Tensor) -> Tensor:
 
 def low_rank(config: LayerConfig, rank: int) -> nn.Sequential:
     """A linear map of x to every channel of every head, (B, S, H · D), through `rank` numbers."""
-    down = nn.Linear(config.d_model, rank, bias=False)
-    up = nn.Linear(rank, config.score_heads * config.qk_dim)
-    return nn.Sequential(OrderedDict(down=down, up=up))
+    return nn.Sequential(
+        OrderedDict(
+            down=nn.Linear(config.d_model, rank, bias=False),
+            up=nn.Linear(rank, config.score_heads * config.qk_dim),
+        )
+    )
 
 
 # Attention without a score matrix: φ(q)ᵀφ(k) in place of e^(qᵀk), so that keys and values are summed once.

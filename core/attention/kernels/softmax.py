@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from core.attention.basics import ALL, Product, ScoreBlock
+from core.attention.basics import ALL, Product, ScoreBlock, to_float32
 from core.attention.kernels.costs import (
     FLOAT,
     exact_bytes,
@@ -42,7 +42,6 @@ from core.attention.kernels.exact import (
     refuse_when,
     slice_inputs,
     spans,
-    to_float32,
     whole_rows,
 )
 from core.attention.masks import make_mask
@@ -61,29 +60,24 @@ def fused(inputs: AttentionInputs) -> Steps:
     square = inputs.block.offset == 0 and q.shape[2] == k.shape[2]
     is_causal = inputs.causal and square and bias is None
     sees_all = inputs.causal and inputs.block.low >= 0  # as the last token does
-    mask = None if is_causal or sees_all else inputs.joined_mask()
-    attn_mask = mask
+    attn_mask = mask = None if is_causal or sees_all else inputs.joined_mask()
     if bias is not None:
-        attn_mask = (
-            bias / temperature
-            if mask is None
-            else (bias / temperature).masked_fill(~mask, float("-inf"))
-        )
+        attn_mask = bias / temperature
+        if mask is not None:
+            attn_mask = attn_mask.masked_fill(~mask, float("-inf"))
         attn_mask = attn_mask.to(q.dtype)
-        attn_mask = (
-            attn_mask if attn_mask.dim() == 4 else attn_mask[None]
-        )  # PyTorch expands one of three dimensions
+        # PyTorch expands one of three dimensions
+        attn_mask = attn_mask if attn_mask.dim() == 4 else attn_mask[None]
     ready_q, ready_k = cast(Product, inputs.score).prepare(q, k)
     if isinstance(scale, Tensor):  # one number a head, which the function below does not take
         ready_q, scale = ready_q * scale, 1.0
     narrower = max(
         0, ready_k.shape[-1] - v.shape[-1]
     )  # PyTorch's CPU kernel takes values of the keys' size alone
-    values = F.pad(v, (0, narrower)) if narrower else v
     out = F.scaled_dot_product_attention(
         ready_q,
         ready_k,
-        values,
+        F.pad(v, (0, narrower)) if narrower else v,
         attn_mask=attn_mask,
         dropout_p=inputs.dropout,
         is_causal=is_causal,
@@ -107,10 +101,9 @@ def fused_token(
     The H / G heads that share a head of keys are computed as so many queries of it, which repeats no key.
     """
     batch, heads, _, size = q.shape
-    groups = q.reshape(batch, k.shape[1], heads // k.shape[1], size)
-    return F.scaled_dot_product_attention(groups, k, v, scale=scale).reshape(
-        batch, heads, 1, v.shape[-1]
-    )
+    return F.scaled_dot_product_attention(
+        q.reshape(batch, k.shape[1], heads // k.shape[1], size), k, v, scale=scale
+    ).reshape(batch, heads, 1, v.shape[-1])
 
 
 # Why F.scaled_dot_product_attention cannot compute some choices, or None when it can.
@@ -217,15 +210,16 @@ def blocks_seen(config: LayerConfig, area: Area) -> list[Stretch]:
             )
             for keys in band(reach(config.mask), area.queries, real, size)
         ]
-    padded = torch.arange(area.keys)[None] < real
-    whole = ScoreBlock.whole(area.queries, area.keys, num_heads=config.score_heads, key_mask=padded)
+    whole = ScoreBlock.whole(
+        area.queries,
+        area.keys,
+        num_heads=config.score_heads,
+        key_mask=torch.arange(area.keys)[None] < real,
+    )
     mask = make_mask(config.mask, config)
-
-    def allowed(rows: slice) -> Tensor:
-        block = whole.part(rows)
-        return mask(block) if area.real is None else mask(block) & block.key_mask
-
-    return touched_blocks(area.queries, area.keys, size, allowed)
+    return touched_blocks(
+        area.queries, area.keys, size, lambda rows: mask(whole.part(rows)) & whole.key_mask
+    )
 
 
 # The cost of the kernels that compute blocks of the score matrix, in closed form; costs.py says what is counted.
@@ -442,8 +436,7 @@ def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple
         top = highest
         del scores, weights  # free their memory before the next block
     unseen = total == 0
-    norm = (top + total.log()).masked_fill(unseen, math.inf)
-    return out / total.masked_fill(unseen, 1.0), norm
+    return out / total.masked_fill(unseen, 1.0), (top + total.log()).masked_fill(unseen, math.inf)
 
 
 def chunked(inputs: AttentionInputs, size: int) -> Steps:
@@ -461,12 +454,10 @@ def chunked(inputs: AttentionInputs, size: int) -> Steps:
         out = torch.cat(outs, dim=2).to(q.dtype)
     else:
         # what the scores read beside q and k, and requires gradients; once, as the context may be x
-        modules = [one for one in (inputs.score, inputs.position, inputs.mask) if one is not None]
-        weights = [weight for module in modules for weight in module.parameters()]
-        read = {
-            id(x): x for x in (*weights, inputs.call_bias, block.x, block.context) if x is not None
-        }
-        learned = [x for x in read.values() if x.requires_grad]
+        modules = (inputs.score, inputs.position, inputs.mask)
+        weights = [weight for one in modules if one is not None for weight in one.parameters()]
+        read = (*weights, inputs.call_bias, block.x, block.context)
+        learned = {id(x): x for x in read if x is not None and x.requires_grad}.values()
         out = _Chunked.apply(blocks, q, k, v, *tree_leaves(block.tables), *learned)
     return Steps(q, k, v, inputs.score.scale, None, None, out)
 
@@ -534,8 +525,8 @@ class Local:
         blocks = zip(
             spans(q.shape[2], self.size), q.split(self.size, dim=2), self.plan(inputs), strict=True
         )
-        outs = [solved(*block) for block in blocks]
-        return Steps(q, k, v, inputs.score.scale, None, None, torch.cat(outs, dim=2))
+        out = torch.cat([solved(*block) for block in blocks], dim=2)
+        return Steps(q, k, v, inputs.score.scale, None, None, out)
 
 
 class BlockSparse(Local):

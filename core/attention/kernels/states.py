@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from core.attention.basics import to_float32
 from core.attention.kernels.costs import (
     SEGMENT,
     cost_in_chunks,
@@ -31,7 +32,7 @@ from core.attention.kernels.delta import (
     decay_products,
     unit,
 )
-from core.attention.kernels.exact import Clash, refuse_when, to_float32
+from core.attention.kernels.exact import Clash, refuse_when
 from core.attention.kernels.implied import (
     CAUSAL_ROWS,
     CHUNK,
@@ -131,8 +132,8 @@ class EraseAndWrite(KimiDelta):
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
         """log α and b, (B, H, S, D) each."""
-        erase = self.beta_max * head_gates(self.erase, context, self.heads).sigmoid()
-        return self.decay(context), erase
+        erase = head_gates(self.erase, context, self.heads).sigmoid()
+        return self.decay(context), self.beta_max * erase
 
     def values(self, v: Tensor, context: Tensor) -> Tensor:
         """w ⊙ v, which is what the weights sum up."""
@@ -151,8 +152,7 @@ def turned(x: Tensor, angle: Tensor, back: bool = False) -> Tensor:
 
 def taken_at(x: Tensor, place: Tensor) -> Tensor:
     """The rows of x (B, H, T, D) at these places (B, 1, N), zeros at place T: (B, H, N, D)."""
-    index = place[..., None].expand(*x.shape[:2], -1, x.shape[-1])
-    return F.pad(x, (0, 0, 0, 1)).gather(2, index)
+    return F.pad(x, (0, 0, 0, 1)).gather(2, place[..., None].expand(*x.shape[:2], -1, x.shape[-1]))
 
 
 def refuse_single_channels(config: LayerConfig) -> ConfigError | None:
@@ -252,12 +252,11 @@ class Trapezoid(StateKernel):
             F.softplus(head_gates(layer, context, self.heads)) for layer in (self.step, self.rate)
         )
         share = head_gates(self.mix, context, self.heads).sigmoid()
-        angle = math.pi * head_gates(self.angle, context, 1).tanh() * step
         return (
             -rate.clamp(min=MIN_RATE) * step,
             share * step,
             (1 - share) * step,
-            angle,
+            math.pi * head_gates(self.angle, context, 1).tanh() * step,
             torch.ones_like(step[:, :1]),
         )
 
