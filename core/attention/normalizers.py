@@ -45,6 +45,11 @@ def matrices(plain: float, masked: float) -> Callable[[LayerConfig, Area], Cost]
 # Normalizers by the exponential: softmax, of capped scores or by length, and rows that may sum to less than 1.
 
 
+def without_hidden(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """The scores with 0 for those that are masked: a hidden NaN or ∞ would reach a gradient, as NaN · 0 is NaN."""
+    return scores if mask is None else scores.masked_fill(~mask, 0.0)
+
+
 class Softcap(Softmax):
     """Softmax of c·tanh(s/c), so that no score leaves (−c, c). Gemma 2, section 2."""
 
@@ -53,9 +58,7 @@ class Softcap(Softmax):
         self.cap = cap
 
     def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is not None:  # a hidden NaN in tanh gives a NaN gradient, since NaN · 0 is NaN
-            scores = scores.masked_fill(~mask, 0.0)
-        return super().prepare(self.cap * torch.tanh(scores / self.cap), mask)
+        return super().prepare(self.cap * torch.tanh(without_hidden(scores, mask) / self.cap), mask)
 
 
 class ScalableSoftmax(Softmax):
@@ -71,12 +74,10 @@ class ScalableSoftmax(Softmax):
         self.shift = nn.Parameter(torch.ones(num_heads)) if shift else None
 
     def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is not None:  # a hidden NaN would reach the gradient of c
-            scores = scores.masked_fill(~mask, 0.0)
         factor = self.factor.to(scores.dtype)[:, None, None] * log_of_keys(scores, mask)
         if self.shift is not None:
             factor = factor + self.shift.to(scores.dtype)[:, None, None]
-        return super().prepare(scores, mask) * factor
+        return super().prepare(without_hidden(scores, mask), mask) * factor
 
 
 class Sink(Normalizer):
@@ -90,7 +91,7 @@ class Sink(Normalizer):
         self.sink = nn.Parameter(torch.full((num_heads,), start)) if num_heads else None
 
     def normalize(self, scores: Tensor) -> Tensor:
-        b = scores.new_zeros(1) if self.sink is None else self.sink.to(scores.dtype)
+        b = scores.new_zeros(1) if self.sink is None else self.sink
         return beside_sink(b[:, None, None], scores)
 
 
@@ -111,8 +112,8 @@ class QuerySink(Sink):
         self.level = linear(d_model, num_heads)
 
     def at(self, block: ScoreBlock) -> Callable[[Tensor, Tensor | None], Tensor]:
-        x = block.require("x", "normalizer = query_sink", normalizer="sink")
-        sink = self.level(x[:, block.i.flatten() - block.offset]).mT[..., None]  # (B, H, T, 1)
+        x = block.own(block.require("x", "normalizer = query_sink", normalizer="sink"))
+        sink = self.level(x).mT[..., None]  # (B, H, T, 1)
         return partial(self.rows, normalize=partial(beside_sink, sink))
 
 
@@ -159,11 +160,7 @@ def solved_threshold(z: Tensor, power: float) -> Tensor:
     """
     tau = (z.mean(-1, keepdim=True) - z.shape[-1] ** (-1.0 / power)).clamp_(min=-1.0)
     close = 8 * torch.finfo(z.dtype).eps
-    gap, total, compiling = (
-        torch.empty_like(z),
-        torch.empty_like(tau),
-        torch.compiler.is_compiling(),
-    )
+    gap, total = torch.empty_like(z), torch.empty_like(tau)
     for _ in range(MAX_STEPS):
         torch.sub(z, tau, out=gap).clamp_(min=0.0)
         if power == 1.0:
@@ -177,10 +174,9 @@ def solved_threshold(z: Tensor, power: float) -> Tensor:
             slope = inner.sum(-1, keepdim=True)
             torch.sum(inner.mul_(gap), -1, keepdim=True, out=total)
         excess = total.sub_(1.0)
-        # A NaN row counts as converged. A compiled graph takes every step.
-        far = compiling or bool((excess > close).any())
+        done = not torch.compiler.is_compiling() and not (excess > close).any()
         tau.addcdiv_(excess, slope, value=1.0 / power)
-        if not far:
+        if done:  # a NaN row counts as converged; a compiled graph takes every step
             break
     return tau
 
@@ -215,13 +211,10 @@ class _Entmax(torch.autograd.Function):
             torch.compiler.is_compiling() or z.device.type != "cpu"
         )  # a graph is one for all lengths; a GPU would wait
         if power in (1.0, 2.0) and whole:
-            gap = z.sub_(sorted_threshold(z, power)).clamp_(min=0.0)
-            return gap if power == 1.0 else gap.square_()
+            return z.sub_(sorted_threshold(z, power)).clamp_(min=0.0).pow_(power)
         rows = z.view(-1, z.shape[-1])
         for block in (rows,) if whole else rows.split(max(1, BLOCK // z.shape[-1])):
-            gap = block.sub_(solved_threshold(block, power)).clamp_(min=0.0)
-            if power != 1.0:
-                gap.square_() if power == 2.0 else gap.pow_(power)
+            block.sub_(solved_threshold(block, power)).clamp_(min=0.0).pow_(power)
         return z
 
     @staticmethod
@@ -233,10 +226,7 @@ class _Entmax(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (weights,) = ctx.saved_tensors
-        if ctx.power == 1.0:
-            inner = weights.sign()
-        else:
-            inner = weights.sqrt() if ctx.power == 2.0 else weights.pow(1.0 - 1.0 / ctx.power)
+        inner = weights.sign() if ctx.power == 1.0 else weights.pow(1.0 - 1.0 / ctx.power)
         out = grad * inner
         shared = out.sum(-1, keepdim=True).div_(inner.sum(-1, keepdim=True))
         return out.addcmul_(inner, shared, value=-1.0), None
@@ -250,8 +240,6 @@ class Entmax(Normalizer):
         self.alpha = alpha
 
     def normalize(self, scores: Tensor) -> Tensor:
-        if not scores.numel():
-            return scores
         return cast(Tensor, _Entmax.apply(scores, 1.0 / (self.alpha - 1.0)))  # type: ignore[no-untyped-call]
 
 
@@ -272,10 +260,9 @@ class TopK(Normalizer):
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
     """A copy of the scores becomes the weights, which are solved some at a time."""
-    cost = matrices(1, 2)(config, area)
-    scores = 4 * config.score_heads * area.cells
     power = config.normalizer.key == "entmax" and config.normalizer["alpha"] not in (1.5, 2.0)
-    return cost + Cost(bytes=(1 + power) * min(scores, 4 * BLOCK))
+    solved = min(4 * config.score_heads * area.cells, 4 * BLOCK)
+    return matrices(1, 2)(config, area) + Cost(bytes=(1 + power) * solved)
 
 
 _PETERS = ("Peters et al.", 2019, "https://arxiv.org/abs/1905.05702")
@@ -295,8 +282,6 @@ class Softpick(Normalizer):
     """
 
     def normalize(self, scores: Tensor) -> Tensor:
-        if not scores.numel():
-            return scores
         highest = scores.detach().amax(-1, keepdim=True).clamp(min=0.0)
         excess = (scores - highest).exp() - (-highest).exp()  # (eˢ − 1) / e^m
         excess = excess.masked_fill(
@@ -316,15 +301,17 @@ class StickBreaking(Normalizer):
     """
 
     def normalize(self, scores: Tensor) -> Tensor:
-        left = F.logsigmoid(-scores)  # 0 where masked: such a key leaves the stick whole
-        after = F.pad(left, (0, 1))[..., 1:].flip(-1).cumsum(-1).flip(-1)
+        # 0 where masked: such a key leaves the stick whole
+        after = F.pad(F.logsigmoid(-scores), (0, 1))[..., 1:].flip(-1).cumsum(-1).flip(-1)
         return (F.logsigmoid(scores) + after).exp()
 
 
 def _ordered_keys(config: LayerConfig) -> None:
     """The `refuse` of a normalizer that reads the keys in their order: the cells of a grid have none."""
-    grids = {"mask": ("neighborhood", "causal_local"), "position": ("grid_rope", "rope")}
-    for axis, (grid, take) in grids.items():
+    for axis, grid, take in (
+        ("mask", "neighborhood", "causal_local"),
+        ("position", "grid_rope", "rope"),
+    ):
         refuse_if(
             any(part.key == grid for part in getattr(config, axis).walk()),
             f"normalizer = {config.normalizer.key} goes through the keys in their order, and {axis} = {grid} is for "
@@ -346,9 +333,7 @@ class Taylor(Normalizer):
     """
 
     def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is not None:
-            scores = scores.masked_fill(~mask, 0.0)  # whose square would overflow
-        scores = super().prepare(scores, mask)
+        scores = super().prepare(without_hidden(scores, mask), mask)
         return 1 + scores + scores.square() / 2
 
     def normalize(self, scores: Tensor) -> Tensor:
@@ -376,8 +361,6 @@ class Hard(Normalizer):
         self.gradient = gradient
 
     def normalize(self, scores: Tensor) -> Tensor:
-        if not scores.numel():
-            return scores
         first = (scores == scores.amax(-1, keepdim=True)).to(scores.dtype)
         hard = first / first.sum(-1, keepdim=True)
         if self.gradient == NONE:
@@ -403,12 +386,11 @@ class TalkingHeads(Normalizer):
         self.before, self.after = nn.Parameter(start), nn.Parameter(start.clone())
 
     def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        visible = scores if mask is None else scores.masked_fill(~mask, 0.0)
-        return mix_heads(super().prepare(visible, mask), self.before)
+        return mix_heads(super().prepare(without_hidden(scores, mask), mask), self.before)
 
     def normalize(self, scores: Tensor) -> Tensor:
-        weights = scores.softmax(-1).masked_fill(scores == torch.finfo(scores.dtype).min, 0.0)
-        return mix_heads(weights, self.after)
+        hidden = scores == torch.finfo(scores.dtype).min
+        return mix_heads(scores.softmax(-1).masked_fill(hidden, 0.0), self.after)
 
 
 def mix_heads(
