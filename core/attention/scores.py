@@ -56,12 +56,9 @@ class Additive(Score):
         )  # W₂q (B, H, T, D) and W₁k (B, H, S, D)
         if torch.is_grad_enabled():
             return self.meet(from_query, from_key)
-        rows = max(
-            1, MAX_HIDDEN_CELLS // from_key.numel()
-        )  # (B, H, rows, S, D) is what costs memory
-        return torch.cat(
-            [self.meet(part, from_key) for part in from_query.split(rows, dim=2)], dim=2
-        )
+        # (B, H, rows, S, D) is what costs memory
+        parts = from_query.split(max(1, MAX_HIDDEN_CELLS // from_key.numel()), dim=2)
+        return torch.cat([self.meet(part, from_key) for part in parts], dim=2)
 
     def meet(self, from_query: Tensor, from_key: Tensor) -> Tensor:
         hidden = torch.tanh(from_query.unsqueeze(3) + from_key.unsqueeze(2))  # (B, H, T, S, D)
@@ -153,10 +150,8 @@ def _additive_cost(config: LayerConfig, area: Area) -> Cost:
     """Both maps, and a sum with v over T × S × D numbers, of which some rows are held at a time with their tanh."""
     vectors = config.score_heads * (area.queries + area.keys) * config.qk_dim
     row = config.score_heads * area.keys * config.qk_dim
-    rows = min(area.queries, max(1, MAX_HIDDEN_CELLS // row))
-    return Cost(
-        2.0 * vectors * config.qk_dim + 2.0 * row * area.queries, 4 * (vectors + 2 * rows * row)
-    )
+    held = vectors + 2 * row * min(area.queries, max(1, MAX_HIDDEN_CELLS // row))
+    return Cost(2.0 * vectors * config.qk_dim + 2.0 * row * area.queries, 4 * held)
 
 
 def _cosine_cost(config: LayerConfig, area: Area) -> Cost:

@@ -16,11 +16,12 @@ from core.attention.basics import (
     linear,
     repeat_heads,
     split_heads,
+    to_float32,
 )
 from core.attention.formula import Formula, parse
 from core.attention.positions.relative import bias_cost
 from core.attention.positions.rotary import Position
-from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, refuse_if
+from core.entries import Area, Cost, Entry, LayerConfig, Param, refuse_if
 
 # Positions that are read from the content itself: CoPE (Golovneva 2024), the forgetting gate (Lin 2025), Wall (2026).
 
@@ -49,21 +50,16 @@ class Cope(Position):
         counted = block.j <= block.i
         if block.key_mask is not None:
             counted = counted & block.key_mask
-        precise = scores.to(
-            torch.promote_types(scores.dtype, torch.float32)
-        )  # a sum over many keys
-        gates = precise.sigmoid().masked_fill(~counted, 0.0)
+        gates = to_float32(scores).sigmoid().masked_fill(~counted, 0.0)
         position = (
             gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)
         )  # (B, H, T, S), from j to the end
-        below = position.floor()
-        share = position - below
+        share = position.frac()
         products = q @ self.table.mT  # (B, H, T, places)
-        bias = (
-            products.gather(-1, below.long()) * (1 - share)
+        return scores + (
+            products.gather(-1, position.long()) * (1 - share)
             + products.gather(-1, position.ceil().long()) * share
-        )
-        return scores + bias.to(scores.dtype)
+        ).to(scores.dtype)
 
 
 class Forgetting(Position):
@@ -84,20 +80,16 @@ class Forgetting(Position):
     def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """The cumulative log of the forget gates up to each key, (B, H, Sx)."""
         gates = self.gate(block.require("context", self.name, position="alibi")).mT
-        precise = torch.promote_types(gates.dtype, torch.float32)  # a sum over many keys
-        logs = F.logsigmoid(gates.to(precise))
-        return (
-            (logs if block.real is None else logs.masked_fill(~block.real[:, None], 0.0)).cumsum(
-                -1
-            ),
-        )
+        logs = F.logsigmoid(to_float32(gates))
+        if block.real is not None:
+            logs = logs.masked_fill(~block.real[:, None], 0.0)
+        return (logs.cumsum(-1),)
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
         context = block.require("context", self.name, position="alibi")
         (total,) = block.tables or self.tables(block)
-        at_query = total[..., block.i.flatten().clamp(max=context.shape[1] - 1)]
-        between = at_query[..., :, None] - total[..., block.j.flatten()][..., None, :]
-        return -between.abs().to(context.dtype)
+        at_query = total[..., block.i.clamp(max=context.shape[1] - 1)]  # (B, H, T, 1)
+        return -(at_query - total[..., block.j]).abs().to(context.dtype)
 
 
 class Wall(Forgetting):
@@ -142,10 +134,10 @@ class Wall(Forgetting):
 def _wall_cost(config: LayerConfig, area: Area) -> Cost:
     """D decays a cell, of some rows at a time, which the keys and then the query multiply."""
     row = config.score_heads * area.keys * config.qk_dim
-    rows = min(area.queries, max(1, MAX_HIDDEN_CELLS // row))
+    held = 8 * row * min(area.queries, max(1, MAX_HIDDEN_CELLS // row))
+    held += 4 * config.score_heads * (area.queries + area.keys) * config.qk_dim
     bias = 4.0 * config.score_heads * area.cells
-    sums = 4 * config.score_heads * (area.queries + area.keys) * config.qk_dim
-    return Cost(2.0 * row * area.queries, sums + 8 * rows * row + bias, bias)
+    return Cost(2.0 * row * area.queries, held + bias, bias)
 
 
 def plain_products(why: str) -> Callable[[LayerConfig], None]:
@@ -161,9 +153,9 @@ def plain_products(why: str) -> Callable[[LayerConfig], None]:
 
 def _cope_cost(config: LayerConfig, area: Area) -> Cost:
     """The products of queries and table; then gates, positions, their two neighbours and a share, each a matrix."""
-    heads = config.score_heads
-    products = heads * area.queries * int(config.position["places"])
-    return Cost(2.0 * products * config.qk_dim, 36 * heads * area.cells + 4 * products)
+    products = config.score_heads * area.queries * int(config.position["places"])
+    matrices = 36 * config.score_heads * area.cells
+    return Cost(2.0 * products * config.qk_dim, matrices + 4 * products)
 
 
 # PaTH (Yang 2025): between key and query stands a product of reflections, one for each token.
@@ -208,29 +200,29 @@ class Path(Position):
         return F.normalize(split_heads(mixed, self.groups), dim=-1), strength.mT[..., None]
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
-        q, k = (block.require(name, "position = path", position="alibi") for name in "qk")
-        precise = torch.promote_types(q.dtype, torch.float32)
-        w, strength = (repeat_heads(one, q.shape[1]).to(precise) for one in self.reflections(block))
+        q, k = (
+            to_float32(block.require(name, "position = path", position="alibi")) for name in "qk"
+        )
+        w, strength = (to_float32(repeat_heads(x, q.shape[1])) for x in self.reflections(block))
         each = torch.arange(w.shape[2], device=w.device)
         system = ((strength * w) @ w.mT).tril(-1)  # of u_l and u_m, with 1 on the diagonal
-        met = (q.to(precise) @ w.mT).masked_fill(each > block.i, 0.0)  # qᵢᵀw_l, l up to i
+        met = (q @ w.mT).masked_fill(each > block.i, 0.0)  # qᵢᵀw_l, l up to i
         of_query = torch.linalg.solve_triangular(
-            system.to(precise), met.to(precise), upper=False, left=False, unitriangular=True
+            to_float32(system), to_float32(met), upper=False, left=False, unitriangular=True
         )
-        of_key = ((strength * w) @ k.to(precise).mT).masked_fill(each[:, None] <= block.j, 0.0)
-        return (of_query @ of_key * -self.scale).to(q.dtype)
+        of_key = ((strength * w) @ k.mT).masked_fill(each[:, None] <= block.j, 0.0)
+        return (of_query @ of_key * -self.scale).to(block.dtype)
 
 
 def _path_cost(config: LayerConfig, area: Area) -> Cost:
     """w and β; products of w with itself, queries and keys; the system, and the product of what it gives with u."""
     heads, keys, rank = config.score_heads, area.keys, int(config.position["rank"])
-    wide, matrix = config.kv_heads * config.qk_dim, heads * keys * keys
-    maps = 2.0 * keys * (config.d_model * (rank + config.kv_heads) + rank * wide)
-    products = 2.0 * heads * keys * config.qk_dim * (2 * keys + area.queries)
-    solved = 3.0 * area.queries * matrix
-    vectors, cells = 3 * heads * keys * config.qk_dim, heads * area.cells
-    held = vectors + 2 * matrix + 2 * cells + max(matrix, 2 * cells)
-    return Cost(maps + products + solved, 4 * held, 4 * cells)
+    wide, matrix, cells = config.kv_heads * config.qk_dim, heads * keys**2, heads * area.cells
+    flops = 2.0 * keys * (config.d_model * (rank + config.kv_heads) + rank * wide)
+    flops += 2.0 * heads * keys * config.qk_dim * (2 * keys + area.queries)
+    flops += 3.0 * area.queries * matrix  # the system
+    held = 3 * heads * keys * config.qk_dim + 2 * matrix + 2 * cells + max(matrix, 2 * cells)
+    return Cost(flops, 4 * held, 4 * cells)
 
 
 # Selective attention (Leviathan 2024): a token may say that later tokens no longer need an earlier one.
@@ -256,10 +248,10 @@ class Selective(Position):
         if self.keep_first:
             cells = cells & (block.j > 0)
         cells = of_real_rows(cells, scores, block, "selective")
-        precise = torch.promote_types(scores.dtype, torch.float32)  # a sum over many queries
-        selected = scores[:, 0].to(precise).relu().masked_fill(~cells, 0.0)
-        before = F.pad(selected, (0, 0, 1, -1)).cumsum(-2)  # (B, T, S): of the rows before each
-        return scores - before[:, None].to(scores.dtype)
+
+        selected = to_float32(scores[:, 0]).relu().masked_fill(~cells, 0.0)  # a sum of many queries
+        # (B, T, S): of the rows before each
+        return scores - F.pad(selected, (0, 0, 1, -1)).cumsum(-2)[:, None].to(scores.dtype)
 
 
 def of_real_rows(
@@ -269,12 +261,12 @@ def of_real_rows(
 
     ConfigError unless the scores are of all queries, from the first on.
     """
-    if scores.shape[2] != block.num_queries:
-        raise ConfigError(
-            f"position = {owner} reads the scores of all earlier queries, which are not given here",
-            "the whole text",
-            position="forgetting",
-        )
+    refuse_if(
+        scores.shape[2] != block.num_queries,
+        f"position = {owner} reads the scores of all earlier queries, which are not given here",
+        "the whole text",
+        position="forgetting",
+    )
     return (
         cells & block.real[:, block.i] if block.real is not None and block.owns_queries else cells
     )
@@ -319,9 +311,9 @@ class MultiToken(Position):
         cells = cells if cells.dim() == 2 else cells[:, None]
         cells = cells if block.key_mask is None else cells & block.key_mask
         queries, keys = self.theta.shape[2:]
-        precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        around = (keys // 2, keys // 2, queries - 1, 0)
-        padded = F.pad(precise.masked_fill(~cells, 0.0), around)
+        padded = F.pad(
+            to_float32(scores).masked_fill(~cells, 0.0), (keys // 2, keys // 2, queries - 1, 0)
+        )
         mixed = F.conv2d(padded, self.theta.to(padded.dtype), groups=len(self.theta))
         return mixed.to(scores.dtype)
 
@@ -340,9 +332,9 @@ def _refuse(config: LayerConfig) -> None:
 def _multi_token_cost(config: LayerConfig, area: Area) -> Cost:
     """A convolution a head, from a copy of the scores with zeros around it."""
     queries, keys = int(config.position["queries"]), int(config.position["keys"])
-    around = 4 * config.score_heads * (area.queries + queries - 1) * (area.keys + keys - 1)
-    scores = 4 * config.score_heads * area.cells
-    return Cost(2.0 * queries * keys * config.score_heads * area.cells, scores + around)
+    around = (area.queries + queries - 1) * (area.keys + keys - 1)
+    heads = config.score_heads
+    return Cost(2.0 * queries * keys * heads * area.cells, 4 * heads * (area.cells + around))
 
 
 # A temperature that falls with the position of the query, as in the layers of Llama 4 without rotation.
@@ -364,11 +356,8 @@ class PositionTemperature(Position):
     def adjust(
         self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
     ) -> Float[Tensor, "B H T S"]:
-        precise = torch.promote_types(scores.dtype, torch.float32)
-        if self.smooth:
-            grown = ((block.i + 1).to(precise) / self.step).clamp(min=1.0).log()  # (T, 1)
-        else:
-            grown = ((block.i + 1) // self.step).to(precise).log1p()
+        steps = (block.i + 1).to(torch.promote_types(scores.dtype, torch.float32)) / self.step
+        grown = steps.clamp(min=1.0).log() if self.smooth else steps.floor().log1p()  # (T, 1)
         return scores * (1.0 + self.growth * grown).to(scores.dtype)
 
 

@@ -45,10 +45,10 @@ class Sinusoidal(Position):
         self.dim, self.base = dim, base
 
     def add(self, x: Tensor, offset: int = 0) -> Tensor:
-        positions = torch.arange(
-            offset, offset + x.shape[1], dtype=torch.float64
-        )  # not every device has float64
-        return x + sinusoids(positions, self.dim, self.base).to(x)
+        # not every device has float64
+        return x + sinusoids(
+            torch.arange(offset, offset + x.shape[1], dtype=torch.float64), self.dim, self.base
+        ).to(x)
 
 
 class Learned(Position):
@@ -155,18 +155,14 @@ def bucket(
 
     With `bidirectional`, keys after the query have separate buckets; without, they share that of distance 0.
     """
-    first: Tensor | int = 0
     if bidirectional:
-        buckets //= 2
-        first = (distance > 0) * buckets
-        distance = distance.abs()
-    else:
-        distance = (-distance).clamp(min=0)
-    exact = buckets // 2
+        after = (distance > 0) * (buckets // 2)
+        return after + bucket(-distance.abs(), False, buckets // 2, max_distance)
+    distance, exact = (-distance).clamp(min=0), buckets // 2
     # The clamp avoids log(0); always fp32, since another precision may move a boundary.
     ratio = (distance.clamp(min=1).float() / exact).log() / math.log(max_distance / exact)
     far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
-    return first + torch.where(distance < exact, distance, far)
+    return torch.where(distance < exact, distance, far)
 
 
 class T5(Position):
@@ -212,21 +208,20 @@ class Kerple(Position):
     def __init__(self, num_heads: int, kernel: str) -> None:
         super().__init__()
         self.kernel = kernel
-        first = torch.empty(num_heads).uniform_(
-            0.05, 2.0
-        )  # the authors start r₁ in 0 … 2 and r₂ in 0 … 1
-        second = torch.empty(num_heads).uniform_(0.05, 1.0)
+        # the authors start r₁ in 0 … 2 and r₂ in 0 … 1
+        first, second = (torch.empty(num_heads).uniform_(0.05, most) for most in (2.0, 1.0))
         self.slope = nn.Parameter(first.expm1().log())  # the inverse of softplus
         self.shape = nn.Parameter(second.expm1().log() if kernel == "log" else (second / 2).logit())
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "H T S"]:
         distance = (block.i - block.j).abs().to(self.slope.dtype)
-        slope = F.softplus(self.slope)[:, None, None]
-        if self.kernel == "log":
-            penalty = torch.log1p(F.softplus(self.shape)[:, None, None] * distance)
-        else:
-            penalty = distance ** (2 * self.shape.sigmoid()[:, None, None])
-        return (-slope * penalty).to(block.dtype)
+        slope, shape = self.slope[:, None, None], self.shape[:, None, None]
+        penalty = (
+            torch.log1p(F.softplus(shape) * distance)
+            if self.kernel == "log"
+            else distance ** (2 * shape.sigmoid())
+        )
+        return (-F.softplus(slope) * penalty).to(block.dtype)
 
 
 class Fire(Position):
@@ -287,12 +282,9 @@ class Shaw(Position):
             return None
         row, read = clipped_rows(block, self.distance)
         vectors, row = self.value[read], row.expand(*weights.shape[:2], -1, -1)
-        by_distance = weights.new_zeros(*weights.shape[:3], len(vectors)).scatter_add(
-            -1, row, weights
-        )
-        return (
-            by_distance @ vectors
-        )  # the sum of weights at each distance, times that distance's vector
+        # the sum of weights at each distance, times that distance's vector
+        none = weights.new_zeros(*weights.shape[:3], len(vectors))
+        return none.scatter_add(-1, row, weights) @ vectors
 
 
 class RelativeLogits(Position):
@@ -318,10 +310,11 @@ class RelativeLogits(Position):
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
         (states,) = block.tables or self.tables(block)
         read = table_rows(block.low, block.high, 1, self.distance + 2)
-        row = (block.i - block.j).clamp(-1, self.distance) + (1 - read.start)
-        ends = F.pad(self.profiles, (1, 1))  # zeros for a key after its query, and for one too far
+        # zeros for a key after its query, and for one too far
         return gather_by_distance(
-            states[:, :, block.i.flatten() - block.offset], ends[:, read].mT[None], row
+            states[:, :, block.i.flatten() - block.offset],
+            F.pad(self.profiles, (1, 1))[:, read].mT[None],
+            (block.i - block.j).clamp(-1, self.distance) + (1 - read.start),
         )
 
 
@@ -351,8 +344,8 @@ class TransformerXL(Position):
             table[:, block.low - first : block.high - first + 1],
             block.i - block.j - block.low,
         )
-        by_content = self.content[:, None] @ k.mT  # (B, H, 1, S): the same for every query
-        return (by_distance + by_content) * self.scale
+        # the same for every query: (B, H, 1, S)
+        return (by_distance + self.content[:, None] @ k.mT) * self.scale
 
 
 class Deberta(Position):
@@ -378,10 +371,7 @@ class Deberta(Position):
         )
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
-        q, k = (
-            block.require("q", "position = deberta", position="alibi"),
-            block.require("k", "position = deberta", position="alibi"),
-        )
+        q, k = (block.require(name, "position = deberta", position="alibi") for name in "qk")
         read = table_rows(block.low, block.high, self.distance, 2 * self.distance)
         row = (block.i - block.j + self.distance).clamp(0, 2 * self.distance - 1) - read.start
         keys, queries = (table[:, read] for table in block.tables or self.tables(block))
@@ -440,12 +430,9 @@ def _relative_logits_tables(config: LayerConfig, area: Area) -> Cost:
 
 
 def _transformer_xl_cost(config: LayerConfig, area: Area) -> Cost:
-    met, cells = (
-        _gathered_cost(config, area, area.high - area.low + 1, area.queries),
-        config.score_heads * area.cells,
-    )
+    met = _gathered_cost(config, area, area.high - area.low + 1, area.queries)
     key_bias = 2.0 * config.score_heads * area.keys * config.qk_dim
-    return Cost(met.flops + key_bias, max(met.bytes, 12 * cells), met.output)
+    return Cost(met.flops + key_bias, max(met.bytes, 3 * met.output), met.output)
 
 
 def _transformer_xl_tables(config: LayerConfig, area: Area) -> Cost:

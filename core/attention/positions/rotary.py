@@ -97,10 +97,9 @@ class Rotary(Position):
     def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
         end = offset + x.shape[-2]
         frequencies, amplitude = self.frequencies(end if length is None else length)
-        kind = (amplitude, self.layout, x.dtype, x.device)
         # a graph cannot hold numbers read from a tensor; a cache needs them
         known = frequencies if torch.compiler.is_compiling() else tuple(frequencies.tolist())
-        cos, sin = cos_sin(known, offset, end, *kind)
+        cos, sin = cos_sin(known, offset, end, amplitude, self.layout, x.dtype, x.device)
         if self.dims == x.shape[-1]:
             return rotate_pairs(x, cos, sin, self.layout)
         rotated, plain = x[..., : self.dims], x[..., self.dims :]
@@ -120,10 +119,11 @@ def rotate_pairs(
 
     The halves layout (Llama) pairs m with m + D/2; the interleaved one (Su, GPT-J) pairs 2m with 2m + 1.
     """
-    if layout == "halves":
-        partners = x.roll(x.shape[-1] // 2, -1)
-    else:
-        partners = torch.stack((x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
+    partners = (
+        x.roll(x.shape[-1] // 2, -1)
+        if layout == "halves"
+        else torch.stack((x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
+    )
     return torch.addcmul(x * cos, partners, sin)
 
 
@@ -246,8 +246,7 @@ def yarn(
     low, high = max(math.floor(first), 0), min(math.ceil(last), dims - 1)
     width = high - low if high != low else SMALLEST_RAMP
     divided = ((torch.arange(len(plain), dtype=torch.float64) - low) / width).clamp(0, 1)
-    scaled = plain * (1 - divided) + plain / factor * divided
-    return scaled, YARN_GROWTH * math.log(factor) + 1.0
+    return plain * (1 - divided) + plain / factor * divided, YARN_GROWTH * math.log(factor) + 1.0
 
 
 def llama3(
@@ -386,8 +385,10 @@ def searched(
     the paper may leave unscaled, are scaled here.
     """
     factors = spread_factors(long if length > original else short, len(plain))
-    amplitude = math.sqrt(1.0 + math.log(stretch) / math.log(original))
-    return plain / torch.tensor(factors, dtype=torch.float64), amplitude
+    return (
+        plain / torch.tensor(factors, dtype=torch.float64),
+        math.sqrt(1.0 + math.log(stretch) / math.log(original)),
+    )
 
 
 def parse_factors(text: str) -> tuple[float, ...]:
@@ -443,9 +444,10 @@ class Polar(Position):
 
     def waves(self, x: Tensor, offset: int) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
         """cos and sin of position · θ for each token and number of x."""
-        frequencies, dims = plain_frequencies(self.base, 2 * x.shape[-1]), x.shape[-1]
+        dims, stop = x.shape[-1], offset + x.shape[-2]
+        frequencies = plain_frequencies(self.base, 2 * dims)
         known = frequencies if torch.compiler.is_compiling() else tuple(frequencies.tolist())
-        cos, sin = cos_sin(known, offset, offset + x.shape[-2], 1.0, "halves", x.dtype, x.device)
+        cos, sin = cos_sin(known, offset, stop, 1.0, "halves", x.dtype, x.device)
         return cos[:, :dims], sin[:, dims:]
 
     def rotate(
