@@ -45,8 +45,7 @@ def selection(
         (top & allowed).sum(-1) / top.sum(-1).clamp(min=1),
         (full * allowed).sum(-1) / full.sum(-1).clamp(min=torch.finfo(full.dtype).tiny),
     )
-    keys, recall, weight = (number[rows].mean().item() for number in numbers)
-    return Selection(keys, recall, weight)
+    return Selection(*(number[rows].mean().item() for number in numbers))
 
 
 def top_cells(
@@ -136,11 +135,20 @@ class BlockTop(Mask):
 class Indexer(Mask):
     """A mask with a small network that ranks keys. Its choice has no gradient, so a loss of its own trains it."""
 
+    name: str  # of the indexer, for messages
+
     def loss(
         self, block: ScoreBlock, weights: Float[Tensor, "B H T S"], visible: Tensor
     ) -> Float[Tensor, ""]:
         """The divergence of the indexer's softmax from these weights, which attention to all `visible` keys has."""
         raise NotImplementedError
+
+    def inputs(self, block: ScoreBlock) -> tuple[Tensor, Tensor]:
+        """x of this rectangle's queries, and the context of all keys."""
+        x, context = (
+            block.require(name, self.name, mask="causal_local") for name in ("x", "context")
+        )
+        return block.own(x), context
 
 
 class LightningIndexer(Indexer):
@@ -150,6 +158,8 @@ class LightningIndexer(Indexer):
     q_h and k is rotated by position. The choice has no gradient, so the attention's loss trains none of these maps:
     `loss` does, which the training loop adds.
     """
+
+    name = "mask = lightning"
 
     def __init__(self, d_model: int, heads: int, size: int, share: float, keys: int) -> None:
         super().__init__()
@@ -171,11 +181,7 @@ class LightningIndexer(Indexer):
 
     def index_scores(self, block: ScoreBlock) -> Tensor:
         """I of this rectangle's queries and of all keys, (B, T, S); with a gradient, for `indexer_loss`."""
-        x, context = (
-            block.require(name, "mask = lightning", mask="causal_local")
-            for name in ("x", "context")
-        )
-        x = x[:, block.i[:, 0] - block.offset]
+        x, context = self.inputs(block)
         q = rotate_first(split_heads(self.query(x), self.heads), block.i[:, 0], self.share)
         k, every = self.norm(self.key(context)), torch.arange(context.shape[1], device=x.device)
         return relu_scores(q, rotate_first(k, every, self.share), self.weight(x) * self.scale)
@@ -198,34 +204,28 @@ def rotate_first(x: Tensor, positions: Tensor, share: float, layout: str = "halv
     rotated = 2 * int(x.shape[-1] * share / 2)
     if not rotated:
         return x
-    frequencies = plain_frequencies(BASE, rotated).to(
+    angles = positions[..., None] * plain_frequencies(BASE, rotated).to(
         x.device, torch.promote_types(x.dtype, torch.float32)
     )
-    angles = positions[..., None] * frequencies
     tables = tables_of_pairs(angles.cos().to(x.dtype), angles.sin().to(x.dtype), layout)
     return torch.cat((rotate_pairs(x[..., :rotated], *tables, layout), x[..., rotated:]), dim=-1)
 
 
 def _moba_cost(config: LayerConfig, area: Area) -> Cost:
     """Each query with the mean of each block; then the ranks of the blocks, and a bool for each cell and head."""
-    heads, dim, blocks = (
-        config.score_heads,
-        config.qk_dim,
-        -(-area.keys // int(config.mask["size"])),
-    )
-    means, ranks = 4 * heads * blocks * dim, heads * area.queries * blocks
-    cells = heads * area.cells
+    heads, dim, cells = config.score_heads, config.qk_dim, config.score_heads * area.cells
+    blocks = heads * -(-area.keys // int(config.mask["size"]))
+    means, ranks = 4 * blocks * dim, area.queries * blocks
     padded = 4 * heads * area.keys * dim if area.real is not None else 0
     return Cost(2.0 * ranks * dim, max(means + padded, means + 28 * ranks, 2 * cells), cells)
 
 
 def _lightning_cost(config: LayerConfig, area: Area) -> Cost:
     """The maps of the indexer, its scores, their weighted sum; then the ranks of all keys."""
-    mask, queries, keys = config.mask, area.queries, area.keys
-    heads, size = int(mask["heads"]), int(mask["size"])
-    maps = 2.0 * config.d_model * (queries * heads * (size + 1) + keys * size)
-    scores = 2.0 * area.cells * heads * (size + 1)
-    return Cost(maps + scores, max(8 * heads * area.cells, 28 * area.cells), area.cells)
+    heads, size = int(config.mask["heads"]), int(config.mask["size"])
+    maps = config.d_model * (area.queries * heads * (size + 1) + area.keys * size)
+    scores = area.cells * heads * (size + 1)
+    return Cost(2.0 * (maps + scores), max(8 * heads, 28) * area.cells, area.cells)
 
 
 class Monotonic(Mask):
@@ -270,11 +270,9 @@ class Predictive(Monotonic):
         q = block.require("q", "mask = local_p", mask="local_m")
         precise = torch.promote_types(q.dtype, torch.float32)  # S · share in fp16 is off by keys
         hidden = torch.tanh(q.to(precise) @ self.weight.mT.to(precise))  # (B, H, T, D)
-        share = torch.sigmoid(
-            (hidden * self.vector[:, None].to(precise)).sum(-1, keepdim=True)
-        )  # (B, H, T, 1)
+        logits = (hidden * self.vector[:, None].to(precise)).sum(-1, keepdim=True)
         ends = block.ends if isinstance(block.ends, int) else block.ends[:, None]
-        return ends * share
+        return ends * logits.sigmoid()
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
@@ -359,6 +357,7 @@ class BlockIndexer(Indexer):
     the softmax of its scores is to be the weight that attention to all keys gives to each of these blocks.
     """
 
+    name = "a block indexer"
     groups = 1  # choices for each query; each is that of as many heads
 
     def __init__(self, config: LayerConfig, heads: int, size: int, count: int, dim: int) -> None:
@@ -387,21 +386,12 @@ class BlockIndexer(Indexer):
         """The score of each of this rectangle's queries and each block; with a gradient, for `loss`."""
         raise NotImplementedError
 
-    def inputs(self, block: ScoreBlock) -> tuple[Tensor, Tensor]:
-        """x of this rectangle's queries, and the context of all keys."""
-        x, context = (
-            block.require(name, "a block indexer", mask="causal_local") for name in ("x", "context")
-        )
-        return x[:, block.i[:, 0] - block.offset], context
-
     def loss(self, block: ScoreBlock, weights: Tensor, visible: Tensor) -> Float[Tensor, ""]:
         layout = RealBlocks.of(block, self.size)
         scores = self.block_scores(block, layout)
         candidates = self.candidates(layout)[0].expand_as(scores)
-        inside = layout.numbers[..., None] == layout.indices  # (B or 1, S, N)
-        shares = (weights * visible).unflatten(1, (self.groups, -1)) @ inside[:, None, None].to(
-            weights
-        )
+        inside = (layout.numbers[..., None] == layout.indices)[:, None, None]  # (…, 1, 1, S, N)
+        shares = (weights * visible).unflatten(1, (self.groups, -1)) @ inside.to(weights)
         return indexer_loss(scores.flatten(0, 1), shares.flatten(0, 1), candidates.flatten(0, 1))
 
 
@@ -486,18 +476,22 @@ class GatedBlocks(BlockIndexer):
 def _blocks_cost(config: LayerConfig, area: Area) -> Cost:
     """The maps of queries and of keys, their products with keys or with blocks; then the ranks of the blocks."""
     mask, queries, keys = config.mask, area.queries, area.keys
-    size, dim, key = int(mask["size"]), int(mask["dim"]), mask.key
-    blocks = -(-keys // size)
-    heads = config.kv_heads if key == "block_max" else int(mask["heads"])
-    gated, maxima = key == "block_gated", key == "block_max"
+    size, dim, blocks = int(mask["size"]), int(mask["dim"]), -(-keys // int(mask["size"]))
+    gated, maxima = mask.key == "block_gated", mask.key == "block_max"
+    heads = config.kv_heads if maxima else int(mask["heads"])
     maps = queries * heads * (dim + gated) + keys * dim * (1 + gated)
     met = heads * queries * (blocks * size if maxima else blocks)
-    flops = 2.0 * (config.d_model * maps + met * (dim + gated))
     groups = heads if maxima else 1
-    cells = groups * area.cells
-    shown = config.score_heads * area.cells if groups > 1 else cells
-    bytes_ = 4 * queries * heads * dim + 8 * met
-    return Cost(flops, max(bytes_, 28 * groups * queries * blocks, cells + 2 * shown), shown)
+    shown = (config.score_heads if groups > 1 else 1) * area.cells
+    return Cost(
+        2.0 * (config.d_model * maps + met * (dim + gated)),
+        max(
+            4 * queries * heads * dim + 8 * met,
+            28 * groups * queries * blocks,
+            groups * area.cells + 2 * shown,
+        ),
+        shown,
+    )
 
 
 def _block_params(*more: Param, heads: bool = True) -> tuple[Param, ...]:

@@ -131,13 +131,14 @@ def lengths_of(text: str) -> list[int]:
     return lengths
 
 
+def same_text(block: ScoreBlock, lengths: str, prefix: int = 0) -> Tensor:
+    """Whether query and key are of one text; texts of these lengths follow one another after the prefix."""
+    ends = torch.tensor(lengths_of(lengths), device=block.i.device).cumsum(0) + prefix
+    return torch.bucketize(block.i, ends, right=True) == torch.bucketize(block.j, ends, right=True)
+
+
 def document(block: ScoreBlock, lengths: str) -> Tensor:
-    ends = torch.tensor(lengths_of(lengths), device=block.i.device).cumsum(0)
-    documents = (
-        torch.bucketize(block.i, ends, right=True),
-        torch.bucketize(block.j, ends, right=True),
-    )
-    return documents[0] == documents[1]
+    return same_text(block, lengths)
 
 
 _VASWANI = ("Vaswani et al.", 2017, "https://arxiv.org/abs/1706.03762")
@@ -245,9 +246,7 @@ def tree(block: ScoreBlock, prefix: int, parents: str) -> Tensor:
 
 
 def shared_prefix(block: ScoreBlock, prefix: int, lengths: str) -> Tensor:
-    ends = torch.tensor(lengths_of(lengths), device=block.i.device).cumsum(0) + prefix
-    texts = torch.bucketize(block.i, ends, right=True), torch.bucketize(block.j, ends, right=True)
-    return causal(block) & ((block.j < prefix) | (texts[0] == texts[1]))
+    return causal(block) & ((block.j < prefix) | same_text(block, lengths, prefix))
 
 
 def block_diffusion(block: ScoreBlock, noised: int, size: int) -> Tensor:
@@ -301,13 +300,12 @@ def bigbird(
     last_column = (scores.ends - 1) // block  # of each text, (B, 1, 1) where padding follows it
     last_row = last_column if scores.owns_queries else (scores.num_queries - 1) // block
     visible = (blocks >= rows - window) & (blocks <= rows + window)
-    ends = (
+    visible = visible | (
         (blocks < globals)
         | (blocks > last_column - globals)
         | (rows < globals)
         | (rows > last_row - globals)
     )
-    visible = visible | ends
     if random:
         free = ~visible & (blocks <= last_column)
         cells = [
@@ -341,9 +339,7 @@ def random_cells(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: 
 
 def _bigbird_cost(config: LayerConfig, area: Area) -> Cost:
     """The integers of a hash over the blocks that each query might see."""
-    hashed = (
-        area.queries * -(-area.keys // int(config.mask["block"])) if config.mask["random"] else 0
-    )
+    hashed = area.queries * -(-area.keys // int(config.mask["block"])) * bool(config.mask["random"])
     return Cost(0.0, 28 * min(hashed, _MAX_CELLS), area.cells)
 
 
@@ -413,10 +409,8 @@ def formula(block: ScoreBlock, text: str) -> Tensor:
 
 def _formula_cost(config: LayerConfig, area: Area) -> Cost:
     """Double precision, one step at a time."""
-    cells = area.cells * (
-        config.score_heads if "h" in parse(str(config.mask["text"]), "mask").tree.names() else 1
-    )
-    return Cost(0.0, 20 * cells, cells)
+    by_head = "h" in parse(str(config.mask["text"]), "mask").tree.names()
+    return Cost(0.0, 20, 1) * (area.cells * (config.score_heads if by_head else 1))
 
 
 ENTRIES: tuple[Entry, ...] = (

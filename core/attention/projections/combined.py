@@ -262,18 +262,15 @@ class DynamicConvolution(Mixing, GroupedQuery):
         key_mask: Bool[Tensor, "B T"] | None = None,
         **_: Any,
     ) -> Extended:
-        own, (width, heads) = (
-            torch.cat((self.key(x), self.value(x)), dim=-1),
-            (len(self.taps), 2 * self.kv_heads),
-        )
+        width, heads = len(self.taps), 2 * self.kv_heads
+        own = torch.cat((self.key(x), self.value(x)), dim=-1)
         rows = rows_before(own, stored[-1] if stored else None, width - 1, key_mask)
-        taps = rearrange(self.taps, "w (h d) -> w h d", h=heads)
+        taps = rearrange(self.taps, "w (h d) -> w 1 1 h d", h=heads)
         near = rearrange(rows, "b t (h d) -> b t h d", h=heads)
         mixed = near[:, width - 1 :]
         if self.mix is not None:
-            moving = rearrange(self.mix(x), "b t (h w) -> w b t h 1", h=heads)
-        for lag in range(width):
-            tap = taps[lag] if self.mix is None else taps[lag] + moving[lag]
+            taps = taps + rearrange(self.mix(x), "b t (h w) -> w b t h 1", h=heads)
+        for lag, tap in enumerate(taps):
             mixed = mixed + tap * near[:, width - 1 - lag : near.shape[1] - lag]
         if self.terms:
             mixed = mixed * self.terms**-0.5
@@ -413,9 +410,8 @@ class Parallax(GroupedQuery):
 
 def _parallax_refuse(config: LayerConfig) -> None:
     refuse_uneven(config, "key head", (0,))
-    usual = config.has("normalizer", "softmax") and config.normalizer["temperature"] == 1.0
     refuse_if(
-        not usual,
+        not (config.has("normalizer", "softmax") and config.normalizer["temperature"] == 1.0),
         "projection = parallax corrects the weights of a softmax by scores, at temperature 1, not those of "
         f"normalizer = {config.normalizer.key} with {dict(config.normalizer.params)}",
         axes=("projection", "normalizer"),

@@ -107,8 +107,8 @@ class GroupedQuery(Projection):
 
 def kv_sizes(config: LayerConfig) -> HeadSizes:
     """H heads of queries, and as many of keys and values as the parameter says; one without it, H for 0."""
-    kv_heads = int(config.projection.kwargs.get("kv_heads", 1)) or config.num_heads
-    return HeadSizes(config.num_heads, config.head_dim, config.head_dim, kv_heads)
+    given = int(config.projection.kwargs.get("kv_heads", 1))
+    return HeadSizes(config.num_heads, config.head_dim, config.head_dim, given or config.num_heads)
 
 
 def refuse_uneven(config: LayerConfig, shared: str, take: Sequence[int] = ()) -> None:
@@ -262,13 +262,12 @@ class Latent(StoresLess):
         self.absorbs, self.groups = absorbs, groups
         content = head_dim or d_model // num_heads
         self.num_heads, self.content, self.rope = num_heads, content, rope
-        query_size = num_heads * (content + rope)
-        self.query_down: nn.Module = nn.Identity()
-        if query_latent:
-            self.query_down = nn.Sequential(
-                linear(d_model, query_latent), nn.RMSNorm(query_latent, EPSILON)
-            )
-        self.query = linear(query_latent or d_model, query_size)
+        self.query_down = (
+            nn.Sequential(linear(d_model, query_latent), nn.RMSNorm(query_latent, EPSILON))
+            if query_latent
+            else nn.Identity()
+        )
+        self.query = linear(query_latent or d_model, num_heads * (content + rope))
         self.down, self.norm = linear(d_model, latent), PartsNorm(latent, groups)
         self.turned_key = linear(d_model, rope) if rope else None
         self.key, self.value = (
@@ -335,18 +334,14 @@ class Latent(StoresLess):
             latent, shared = self.parts(keys)
             shared = shared.expand(-1, self.groups, -1, -1)
             parts = torch.cat((split_heads(latent, self.groups), shared), -1)
-        return (
-            torch.cat((content, rotated), -1),
-            parts,
-            parts,
-            (keys,),
-        )  # as values too: fused wants equal sizes
+        # as values too: fused wants equal sizes
+        return torch.cat((content, rotated), -1), parts, parts, (keys,)
 
     def expand(self, out: Float[Tensor, "B H T E"]) -> Float[Tensor, "B H T D"]:
         if not self.absorbs:
             return out
-        latent = out[..., : out.shape[-1] - self.rope]
-        return latent @ self.per_head(self.value).mT  # Σ w (W_uv c) = W_uv Σ w c
+        # Σ w (W_uv c) = W_uv Σ w c
+        return out[..., : out.shape[-1] - self.rope] @ self.per_head(self.value).mT
 
     def per_head(self, up: nn.Linear) -> Float[Tensor, "H D R"]:
         """The rows of W_uk or W_uv by head, which read R / groups numbers."""
@@ -373,12 +368,14 @@ class PartsNorm(nn.RMSNorm):
 
 def _build_latent(config: LayerConfig) -> Latent:
     """It absorbs under a plain dot product and its own weights, without positions that read heads or add to the output."""
-    plain = (
-        config.score.key in ("dot", "scaled_dot")
+    return Latent(
+        config.d_model,
+        config.num_heads,
+        **config.projection.kwargs,
+        absorbs=config.score.key in ("dot", "scaled_dot")
         and config.position.key in BESIDE_ABSORBED
-        and config.has("kernel", "same")
+        and config.has("kernel", "same"),
     )
-    return Latent(config.d_model, config.num_heads, **config.projection.kwargs, absorbs=plain)
 
 
 def _refuse_latent(config: LayerConfig) -> None:
@@ -487,8 +484,8 @@ class GroupedTied(StoresLess):
 
     def keys_values(self, *stored: Tensor) -> tuple[Tensor, Tensor]:
         tied, shared = stored
-        plain = tied[..., : tied.shape[-1] - self.rotated]
-        return torch.cat((plain, shared.expand(-1, self.kv_heads, -1, -1)), -1), tied
+        shared = shared.expand(-1, self.kv_heads, -1, -1)
+        return torch.cat((tied[..., : tied.shape[-1] - self.rotated], shared), -1), tied
 
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         """The tied states (B, G, S, D), and the shared rotated key (B, 1, S, P)."""
