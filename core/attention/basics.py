@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, wraps
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from core.entries import refuse_if
 
-# None in places that a type checker cannot tell, as the steps of a call that records none
-Absent = Any
+if TYPE_CHECKING:
+    Absent = Any  # None in places that a type checker cannot tell, as the steps of a call that records none
+else:
+    Absent = None
 
 # The server and its workers compute on one thread: on two busy cores (torch 2.13) MiniLM reads a sentence with 0.03 s of
 # processor time on one, 0.45 s on two, which wait for each other at each operation.
