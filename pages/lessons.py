@@ -616,14 +616,14 @@ def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[Handed],
 
 
 PARTS = ("Work through", MAKE, "See results")
-GOALS = {
-    "first_steps": "Compute scores, weights and an output",
-    "first_masks": "Read and draw a mask",
-    "patterns": "Recognize what a head attends to",
-    "variants": "Tell the rules of scores apart",
-    "positions": "Absolute or relative positions",
-    "attention": "Write attention yourself",
-    "efficient": "Predict time and memory",
+GOALS = {  # what one can do afterwards
+    "first_steps": "Compute an output",
+    "first_masks": "Draw a mask",
+    "patterns": "Recognize heads",
+    "variants": "Compare scores",
+    "positions": "Compare encodings",
+    "attention": "Write attention",
+    "efficient": "Predict costs",
 }
 
 

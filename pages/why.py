@@ -755,7 +755,7 @@ def _map(metric: str, live: Comparison) -> None:
             paragraph(
                 "**What attention reads.** A row is a word that it writes, a column one of the English sentence: "
                 f"**{plain((*sentence.target, '<eos>')[row])}** puts {share_text(weights[row, largest])} of its weight "
-                f"on **{plain(sentence.source[largest])}**. The slider shows earlier steps of training."
+                f"on **{plain(sentence.source[largest])}**. The slider shows earlier steps."
             )
         details(
             "What an output word reads, as an equation",
