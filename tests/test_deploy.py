@@ -191,7 +191,7 @@ def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names():
     with started("dashboard", "run", "--server.headless=true") as port:
         assert not reachable(port, "127.0.0.9"), "only the address of localhost"
         stream = f"ws://127.0.0.1:{port}/_stcore/stream"
-        with connect(stream, subprotocols=[Subprotocol("streamlit")], proxy=None):
+        with connect(stream, subprotocols=[Subprotocol("streamlit")], proxy=None, open_timeout=600):
             pass
         home = f"http://127.0.0.1:{port}/heads"
         assert "HttpOnly" not in opened(home).headers.get("Set-Cookie", ""), "nobody is a stranger"
