@@ -164,7 +164,9 @@ def positions(page: Page, ear: Ear) -> None:
     # A position is picked on the dials.
     dials = ear.tab_to("3 of 32 pairs of sine and cosine over 7 positions")
     assert (dials.role, dials.value) == ("slider", "no position is picked")
-    assert ear.press("ArrowRight", "ArrowRight").value.startswith("position 1 (bites) · fast: 57.3°")
+    assert ear.press("ArrowRight", "ArrowRight").value.startswith(
+        "position 1 (bites) · fast: 57.3°"
+    )
 
 
 def masks(page: Page, ear: Ear) -> None:
