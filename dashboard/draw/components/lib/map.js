@@ -5,7 +5,7 @@ import { pixels } from "./dom.js";
 import { GUTTER, NAME_SIZE, clamp, fit, write } from "./layout.js";
 import { ticks } from "./tokens.js";
 import { number } from "./numbers.js";
-import { colourAt, fontOf, hatch, shade } from "./theme.js";
+import { colourAt, fontOf, hatch, rgbAt, shade, textOn } from "./theme.js";
 
 const NUMBERS_FROM = 40; // px a cell: from this width on it holds its number
 
@@ -69,10 +69,9 @@ function drawCells(ctx, view, box) {
   }
 }
 
-/** In the colour that stands out from the cell's. @param {CanvasRenderingContext2D} ctx @param {MapView} view */
+/** @param {CanvasRenderingContext2D} ctx @param {MapView} view */
 function drawNumber(ctx, view, text, x, y, shown) {
-  const [red, green, blue] = [0, 1, 2].map((at) => view.theme.table[3 * shown + at]);
-  ctx.fillStyle = 0.299 * red + 0.587 * green + 0.114 * blue < 128 ? "#FFFFFF" : view.theme.ink;
+  ctx.fillStyle = textOn(view.theme, rgbAt(view.theme.table, shown));
   ctx.font = fontOf(view.theme, 12);
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";

@@ -73,6 +73,14 @@ export function luminance(rgb) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
+const EVEN = 0.179; // the luminance on which black and white have the same contrast (WCAG 2.2)
+
+/** The colour of text on a cell: the page's on a pale one, else black or white, by contrast. @param {Rgb} rgb */
+export function textOn(theme, rgb) {
+  const light = luminance(rgb);
+  return light > 0.5 ? theme.ink : light > EVEN ? "#000000" : "#FFFFFF";
+}
+
 /** Masked cells: lines at 45 degrees, 5 px apart, on the sidebar's grey; never zero's colour. @param {CanvasRenderingContext2D} ctx */
 export function hatch(ctx, theme, x, y, w, h) {
   ctx.save();

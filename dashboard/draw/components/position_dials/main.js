@@ -86,7 +86,7 @@ function showPosition(board, position) {
   line.textContent = "Point at or tap a position to read its angles.";
   if (!inside) return;
   column.setAttribute("x", board.gutter + position * cell);
-  const texts = rows.slice(0, MOST_TEXTS).map((row) => `${board.words.length ? "" : "pair "}${row.name}: ${degrees(row.angle * position).toFixed(1)}°`);
+  const texts = rows.slice(0, MOST_TEXTS).map((row) => `${words.length ? "" : "pair "}${row.name}: ${degrees(row.angle * position).toFixed(1)}°`);
   line.textContent = [`position ${position}${words[position] ? ` (${words[position]})` : ""}`, ...texts, ...(rows.length > MOST_TEXTS ? ["…"] : [])].join(" · ");
 }
 

@@ -2,8 +2,8 @@
 
 /** @import { Cell, Picture } from "./types" */
 import { svgElement } from "../lib/dom.js";
-import { rgba } from "../lib/theme.js";
-import { cut, drawLegend, drawRect, drawText, signedRgb, textOn, tintOf, widthOf } from "./paint.js";
+import { rgba, textOn } from "../lib/theme.js";
+import { cut, drawLegend, drawRect, drawText, signedRgb, tintOf, widthOf } from "./paint.js";
 
 const HEIGHT = 24; // px of a cell
 const COLUMNS = ["project", "score", "scale", "mask", "normalize", "combine"];
@@ -56,7 +56,7 @@ function drawBar(view, x, y, w, weight, strong) {
 }
 
 /** The last step multiplies values: they stand where the keys were. @param {Picture} view */
-const isLast = ({ data }) => data.stage === COLUMNS.length;
+export const isLast = ({ data }) => data.stage === COLUMNS.length;
 
 /** @type {Record<string, (view: Picture, row: any, x: number, y: number) => void>} */
 const DRAW_COLUMN = {
@@ -139,8 +139,8 @@ function drawHeading(view, key, x, baseline) {
   const { data, layout, phone, theme } = view;
   const at = COLUMNS.indexOf(key);
   if (at === 0 && !phone) {
-    const [sign, name] = isLast(view) ? ["v", "value"] : ["k", "key"];
-    drawText(view, layout.gutter - 12, baseline, "name", sign, { ...END, fill: theme.categories[isLast(view) ? 2 : 0] });
+    const [sign, name, colour] = isLast(view) ? ["v", "value", 2] : ["k", "key", 0];
+    drawText(view, layout.gutter - 12, baseline, "name", sign, { ...END, fill: theme.categories[colour] });
     drawText(view, x, baseline, "muted head", `a ${name} in each row`);
     return;
   }

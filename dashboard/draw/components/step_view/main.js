@@ -5,7 +5,7 @@ import { element, pixelRatio, resized, scaleOf, svgElement } from "../lib/dom.js
 import { nameStop } from "../lib/keys.js";
 import { mount } from "../lib/mount.js";
 import { rgba, rgbAt } from "../lib/theme.js";
-import { LEGEND, drawDetail } from "./detail.js";
+import { LEGEND, drawDetail, isLast } from "./detail.js";
 import { cut, drawRect, drawText, tablesOf, tintOf, widthOf } from "./paint.js";
 import { drawProjection } from "./project.js";
 import { TALLEST, drawThumbs } from "./thumbs.js";
@@ -25,7 +25,7 @@ function layoutOf(view) {
   const pitch = phone ? width / 6 : (width - gutter) / (4 + 2 * WIDER), wide = phone ? pitch : WIDER * pitch;
   const inRoom = (room) => Math.max(1, Math.min(data.q.length, Math.floor(room / LEAST)));
   const hides = inRoom(wide - 12) < Math.max(...data.sizes) ? MORE : 0;
-  const twoVectors = phone && data.stage === 6, size = Math.max(...data.sizes); // values, and values times weights
+  const twoVectors = phone && isLast(view), size = Math.max(...data.sizes); // values, and values times weights
   const dims = phone ? (width < 340 || (twoVectors && size > 4) ? 3 : 4) : inRoom(wide - 12 - hides);
   const dim = twoVectors ? (width - 120) / 2 / dims - (size > dims ? MORE / dims : 0)
     : phone ? Math.min(38, ((width - 62) * 0.58 - hides) / dims) : Math.min(MOST, (wide - 14 - hides) / dims);

@@ -3,7 +3,7 @@
 /** @import { Picture } from "./types" */
 import { svgElement } from "../lib/dom.js";
 import { clamp, fit } from "../lib/layout.js";
-import { fontOf, lookup, luminance, rgbAt, rgba } from "../lib/theme.js";
+import { fontOf, lookup, rgbAt, rgba } from "../lib/theme.js";
 
 const LEVELS = 255; // bytes 0 to 254; 255 is a masked cell
 
@@ -15,14 +15,6 @@ export function tablesOf(palette, theme) {
 
 /** The colour of a level, -1 to 1. @param {Picture} view @param {number} level */
 export const signedRgb = (view, level) => rgbAt(view.tables.signed, Math.round((clamp(level, -1, 1) + 1) * 127));
-
-const EVEN = 0.179; // the luminance on which black and white have the same contrast (WCAG 2.2)
-
-/** The colour of text on a cell: the page's on a pale one, else black or white, by contrast. @param {import("../lib/types").Rgb} rgb */
-export function textOn(theme, rgb) {
-  const light = luminance(rgb);
-  return light > 0.5 ? theme.ink : light > EVEN ? "#000000" : "#FFFFFF";
-}
 
 /** A strong colour laid thinly over the page, the stage's or the picked row's. */
 export const tintOf = ({ dark, pickRgb }) => rgba(pickRgb, dark ? 0.08 : 0.05);

@@ -2,8 +2,8 @@
 
 /** @import { Cell, Picture } from "./types" */
 import { svgElement } from "../lib/dom.js";
-import { rgba } from "../lib/theme.js";
-import { cut, drawLegend, drawRect, drawText, signedRgb, textOn, widthOf } from "./paint.js";
+import { rgba, textOn } from "../lib/theme.js";
+import { cut, drawLegend, drawRect, drawText, signedRgb, widthOf } from "./paint.js";
 
 const LEAST = 33, MOST = 150; // px of a cell's width
 const END = { "text-anchor": "end" }, MIDDLE = { "text-anchor": "middle" };
