@@ -131,14 +131,10 @@ def lengths_of(text: str) -> list[int]:
     return lengths
 
 
-def same_text(block: ScoreBlock, lengths: str, prefix: int = 0) -> Tensor:
-    """Whether query and key are of one text; texts of these lengths follow one another after the prefix."""
+def document(block: ScoreBlock, lengths: str, prefix: int = 0) -> Tensor:
+    # texts of these lengths follow one another after the prefix
     ends = torch.tensor(lengths_of(lengths), device=block.i.device).cumsum(0) + prefix
     return torch.bucketize(block.i, ends, right=True) == torch.bucketize(block.j, ends, right=True)
-
-
-def document(block: ScoreBlock, lengths: str) -> Tensor:
-    return same_text(block, lengths)
 
 
 _VASWANI = ("Vaswani et al.", 2017, "https://arxiv.org/abs/1706.03762")
@@ -246,7 +242,7 @@ def tree(block: ScoreBlock, prefix: int, parents: str) -> Tensor:
 
 
 def shared_prefix(block: ScoreBlock, prefix: int, lengths: str) -> Tensor:
-    return causal(block) & ((block.j < prefix) | same_text(block, lengths, prefix))
+    return causal(block) & ((block.j < prefix) | document(block, lengths, prefix))
 
 
 def block_diffusion(block: ScoreBlock, noised: int, size: int) -> Tensor:
