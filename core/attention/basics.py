@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from core.entries import refuse_if
+from core.entries import ConfigError
 
 if TYPE_CHECKING:
     Absent = Any  # None in places that a type checker cannot tell, as the steps of a call that records none
@@ -438,13 +438,11 @@ class ScoreBlock:
 
     def require(self, name: str, owner: str, **take: str) -> Tensor:
         """The tensor of that name; ConfigError where the caller has none, as `owner` reads it and what to `take` not."""
-        tensor: Tensor | Absent = getattr(self, name)
-        refuse_if(
-            tensor is None,
-            f"{owner} reads {name}, which is not given here",
-            "Attention(config)",
-            **take,
-        )
+        tensor = getattr(self, name)
+        if tensor is None:
+            raise ConfigError(
+                f"{owner} reads {name}, which is not given here", "Attention(config)", **take
+            )
         return tensor
 
     @classmethod

@@ -150,8 +150,9 @@ def _additive_cost(config: LayerConfig, area: Area) -> Cost:
     """Both maps, and a sum with v over T × S × D numbers, of which some rows are held at a time with their tanh."""
     vectors = config.score_heads * (area.queries + area.keys) * config.qk_dim
     row = config.score_heads * area.keys * config.qk_dim
-    held = vectors + 2 * row * min(area.queries, max(1, MAX_HIDDEN_CELLS // row))
-    return Cost(2.0 * vectors * config.qk_dim + 2.0 * row * area.queries, 4 * held)
+    rows = min(area.queries, max(1, MAX_HIDDEN_CELLS // row))
+    flops = 2.0 * vectors * config.qk_dim + 2.0 * row * area.queries
+    return Cost(flops, 4 * (vectors + 2 * rows * row))
 
 
 def _cosine_cost(config: LayerConfig, area: Area) -> Cost:

@@ -41,10 +41,8 @@ def look_up(
     return Lookup(products, scores, weights, float(steps.out), equal)
 
 
-QUERY = (
-    1.0,
-    2.0,
-)  # the worked example of One query, and the numbers with which the dictionary opens
+# The worked example of One query, and the numbers with which the dictionary opens
+QUERY = (1.0, 2.0)
 KEYS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
 VALUES = (10.0, 20.0, 30.0)
 FILE = Path(__file__).parent / "data" / "start.json"

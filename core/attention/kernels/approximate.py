@@ -63,11 +63,9 @@ def key_features(k: Tensor, directions: Tensor, real: Tensor | None, causal: boo
     products = k @ directions.T
     exponent, hidden = exponents(k, products), None if real is None else ~real.mT
     if not causal:
-        exponent = exponent - (
-            products
-            if hidden is None
-            else products.masked_fill(hidden, torch.finfo(products.dtype).min)
-        ).amax((-1, -2), keepdim=True)
+        lowest = torch.finfo(products.dtype).min
+        real_products = products if hidden is None else products.masked_fill(hidden, lowest)
+        exponent = exponent - real_products.amax((-1, -2), keepdim=True)
     return softmax_features(exponent if hidden is None else exponent.masked_fill(hidden, 0.0))
 
 

@@ -287,9 +287,9 @@ def features_cost(config: LayerConfig, area: Area) -> Cost:
     sizes, wide = Chunks(config, area), value + 1
     flops += 2.0 * sizes.length * (sizes.chunk * (features + wide) + 2 * features * wide)
     outs = sizes.length * wide
-    held = made + outs + sizes.padding(features, features)
-    held += 2 * max(sizes.length * sizes.chunk, outs + (sizes.count + 1) * features * wide)
-    return summed(config, area, flops, inputs + max(making, held), not copied)
+    within = 2 * max(sizes.length * sizes.chunk, outs + (sizes.count + 1) * features * wide)
+    padded = made + outs + sizes.padding(features, features)
+    return summed(config, area, flops, inputs + max(making, padded + within), not copied)
 
 
 def retention_cost(sizes: Chunks) -> Cost:
@@ -310,13 +310,14 @@ def linformer_cost(config: LayerConfig, area: Area) -> Cost:
     # A product of one table with all heads copies k, then v; tables that are masked for each text are held themselves.
     own = 2 * area.keys * rank / config.score_heads if area.real is not None else 0
     copies = area.keys * (config.score_heads > 1 and not own)
-    held = max(
+    numbers = own + max(
         copies * dim + 2 * rank * dim,
         rank * dim + 2 * met,
         met + copies * value + 2 * rank * value,
         met + rank * value + area.queries * value,
     )
-    return summed(config, area, 2.0 * rank * (dim + value) * (area.keys + area.queries), own + held)
+    flops = 2.0 * rank * (dim + value) * (area.keys + area.queries)
+    return summed(config, area, flops, numbers)
 
 
 def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
@@ -340,11 +341,11 @@ def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
         left + right + 3 * square,
         left + right + queries * value,
     )
-    held = max(
+    numbers = averages + max(
         2 * means_k * keys / config.score_heads,  # while averages are made
         (means_q + 2 * means_k) * dim + softmaxes,
     )
-    return summed(config, area, flops, averages + held)
+    return summed(config, area, flops, numbers)
 
 
 # The cost of the kernels with a state and learned gates, in closed form.

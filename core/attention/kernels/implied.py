@@ -311,12 +311,9 @@ def softplus_decay(log_rate: Tensor, gate: Tensor) -> Tensor:
 
 def low_rank(config: LayerConfig, rank: int) -> nn.Sequential:
     """A linear map of x to every channel of every head, (B, S, H · D), through `rank` numbers."""
-    return nn.Sequential(
-        OrderedDict(
-            down=nn.Linear(config.d_model, rank, bias=False),
-            up=nn.Linear(rank, config.score_heads * config.qk_dim),
-        )
-    )
+    down = nn.Linear(config.d_model, rank, bias=False)
+    up = nn.Linear(rank, config.score_heads * config.qk_dim)
+    return nn.Sequential(OrderedDict(down=down, up=up))
 
 
 # Attention without a score matrix: φ(q)ᵀφ(k) in place of e^(qᵀk), so that keys and values are summed once.

@@ -101,9 +101,9 @@ def fused_token(
     The H / G heads that share a head of keys are computed as so many queries of it, which repeats no key.
     """
     batch, heads, _, size = q.shape
-    return F.scaled_dot_product_attention(
-        q.reshape(batch, k.shape[1], heads // k.shape[1], size), k, v, scale=scale
-    ).reshape(batch, heads, 1, v.shape[-1])
+    groups = q.reshape(batch, k.shape[1], heads // k.shape[1], size)
+    out = F.scaled_dot_product_attention(groups, k, v, scale=scale)
+    return out.reshape(batch, heads, 1, v.shape[-1])
 
 
 # Why F.scaled_dot_product_attention cannot compute some choices, or None when it can.
@@ -210,12 +210,8 @@ def blocks_seen(config: LayerConfig, area: Area) -> list[Stretch]:
             )
             for keys in band(reach(config.mask), area.queries, real, size)
         ]
-    whole = ScoreBlock.whole(
-        area.queries,
-        area.keys,
-        num_heads=config.score_heads,
-        key_mask=torch.arange(area.keys)[None] < real,
-    )
+    padded = torch.arange(area.keys)[None] < real
+    whole = ScoreBlock.whole(area.queries, area.keys, num_heads=config.score_heads, key_mask=padded)
     mask = make_mask(config.mask, config)
     return touched_blocks(
         area.queries, area.keys, size, lambda rows: mask(whole.part(rows)) & whole.key_mask

@@ -483,15 +483,9 @@ def _blocks_cost(config: LayerConfig, area: Area) -> Cost:
     met = heads * queries * (blocks * size if maxima else blocks)
     groups = heads if maxima else 1
     shown = (config.score_heads if groups > 1 else 1) * area.cells
-    return Cost(
-        2.0 * (config.d_model * maps + met * (dim + gated)),
-        max(
-            4 * queries * heads * dim + 8 * met,
-            28 * groups * queries * blocks,
-            groups * area.cells + 2 * shown,
-        ),
-        shown,
-    )
+    flops = 2.0 * (config.d_model * maps + met * (dim + gated))
+    scores, ranks = 4 * queries * heads * dim + 8 * met, 28 * groups * queries * blocks
+    return Cost(flops, max(scores, ranks, groups * area.cells + 2 * shown), shown)
 
 
 def _block_params(*more: Param, heads: bool = True) -> tuple[Param, ...]:

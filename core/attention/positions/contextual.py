@@ -134,10 +134,10 @@ class Wall(Forgetting):
 def _wall_cost(config: LayerConfig, area: Area) -> Cost:
     """D decays a cell, of some rows at a time, which the keys and then the query multiply."""
     row = config.score_heads * area.keys * config.qk_dim
-    held = 8 * row * min(area.queries, max(1, MAX_HIDDEN_CELLS // row))
-    held += 4 * config.score_heads * (area.queries + area.keys) * config.qk_dim
+    rows = min(area.queries, max(1, MAX_HIDDEN_CELLS // row))
+    sums = 4 * config.score_heads * (area.queries + area.keys) * config.qk_dim
     bias = 4.0 * config.score_heads * area.cells
-    return Cost(2.0 * row * area.queries, held + bias, bias)
+    return Cost(2.0 * row * area.queries, sums + 8 * rows * row + bias, bias)
 
 
 def plain_products(why: str) -> Callable[[LayerConfig], None]:

@@ -209,7 +209,7 @@ class Kerple(Position):
         super().__init__()
         self.kernel = kernel
         # the authors start r₁ in 0 … 2 and r₂ in 0 … 1
-        first, second = (torch.empty(num_heads).uniform_(0.05, most) for most in (2.0, 1.0))
+        first, second = (torch.empty(num_heads).uniform_(0.05, high) for high in (2.0, 1.0))
         self.slope = nn.Parameter(first.expm1().log())  # the inverse of softplus
         self.shape = nn.Parameter(second.expm1().log() if kernel == "log" else (second / 2).logit())
 
@@ -310,11 +310,10 @@ class RelativeLogits(Position):
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
         (states,) = block.tables or self.tables(block)
         read = table_rows(block.low, block.high, 1, self.distance + 2)
-        # zeros for a key after its query, and for one too far
+        row = (block.i - block.j).clamp(-1, self.distance) + (1 - read.start)
+        ends = F.pad(self.profiles, (1, 1))  # zeros for a key after its query, and for one too far
         return gather_by_distance(
-            states[:, :, block.i.flatten() - block.offset],
-            F.pad(self.profiles, (1, 1))[:, read].mT[None],
-            (block.i - block.j).clamp(-1, self.distance) + (1 - read.start),
+            states[:, :, block.i.flatten() - block.offset], ends[:, read].mT[None], row
         )
 
 

@@ -368,14 +368,12 @@ class PartsNorm(nn.RMSNorm):
 
 def _build_latent(config: LayerConfig) -> Latent:
     """It absorbs under a plain dot product and its own weights, without positions that read heads or add to the output."""
-    return Latent(
-        config.d_model,
-        config.num_heads,
-        **config.projection.kwargs,
-        absorbs=config.score.key in ("dot", "scaled_dot")
+    plain = (
+        config.score.key in ("dot", "scaled_dot")
         and config.position.key in BESIDE_ABSORBED
-        and config.has("kernel", "same"),
+        and config.has("kernel", "same")
     )
+    return Latent(config.d_model, config.num_heads, **config.projection.kwargs, absorbs=plain)
 
 
 def _refuse_latent(config: LayerConfig) -> None:
