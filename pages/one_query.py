@@ -979,12 +979,12 @@ def normalize_fact(reading: Reading, config: AttentionConfig, whys: dict[int, st
 
 def weighted_sum_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
     i, lengths = reading.query, np.linalg.norm(reading.v, axis=1)
-    most = int((np.abs(reading.weights[i]) * lengths).argmax())
+    main = int((np.abs(reading.weights[i]) * lengths).argmax())
     end = (
-        f". It takes most from {token_name(reading.keys[most])}: weight {share_text(reading.weights[i, most])} × a value "
-        f"of length {number(float(lengths[most]))}."
+        f". It takes most from {token_name(reading.keys[main])}: weight {share_text(reading.weights[i, main])} × a value "
+        f"of length {number(float(lengths[main]))}."
     )
-    if most != (top := reading.best):
+    if main != (top := reading.best):
         end += (
             f" A larger weight, {share_text(reading.weights[i, top])} on {token_name(reading.keys[top])}, adds less: its "
             f"value has length {number(float(lengths[top]))}."
@@ -1192,9 +1192,7 @@ def explore() -> None:
         refused.warning(sentence)
     with figure:
         reading, made = picture(values)
-    scales = reading is not None and values.stage == 3  # the step to which √D belongs
-    if scales:
-        root_of_d()
+    beside_scale = st.container()  # the step to which √D belongs
     if reading is not None:
         config = values.config.with_(kernel=EXACT)
         predict("one", trained_question())
@@ -1219,7 +1217,7 @@ def explore() -> None:
         symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in parts)
         st.markdown(f"{symbols} \u2003 {' '.join(live)}", text_alignment="center")
         details("Equation, paper and code of each step", partial(sources, config), key("sources"))
-    if not scales:
+    with beside_scale if values.stage == 3 else st.container():
         root_of_d()
     sync_link()
     write_start("one")
