@@ -31,7 +31,7 @@ from dashboard.ui.bars import MAKE, controls_of, note_draft, start_lesson, teach
 from dashboard.ui.lessons import (
     HELP,
     KEYS,
-    LEVELS,
+    LEVELS_AND_GOALS,
     MAX_ANSWER,
     MAX_FILE,
     MAX_HIDE,
@@ -616,15 +616,6 @@ def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[Handed],
 
 
 PARTS = ("Work through", MAKE, "See results")
-GOALS = {  # what one can do afterwards
-    "first_steps": "Compute an output",
-    "first_masks": "Draw a mask",
-    "patterns": "Recognize heads",
-    "variants": "Compare scores",
-    "positions": "Compare encodings",
-    "attention": "Write attention",
-    "efficient": "Predict costs",
-}
 
 
 def page() -> None:
@@ -664,7 +655,7 @@ def minutes(lesson: Lesson) -> int:
 
 def work() -> None:
     with st.grid(4, min_column_width=320, gap="medium"):
-        for name in KEYS:
+        for name, (level, goal) in LEVELS_AND_GOALS.items():
             lesson = decode(name)
             with st.container(border=True, gap="small"):
                 st.page_link(
@@ -674,7 +665,7 @@ def work() -> None:
                     query_params={"lesson": name},
                     help=teacher_markdown(lesson.text.partition("\n")[0]),
                 )
-                caption(f"{LEVELS[name]} · {minutes(lesson)} min · {GOALS[name]}")
+                caption(f"{level} · {minutes(lesson)} min · {goal}")
     with st.popover("File and links", icon=":material/folder_open:", key=key("links")):
         lesson_of_file = uploaded_lesson("Open the file of a lesson", "open")
         st.markdown("Links of these lessons")

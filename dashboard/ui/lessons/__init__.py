@@ -235,16 +235,16 @@ STORED = (
     "lessons"  # the folder of those that a server stores, within that of runs, each under its id
 )
 ID = re.compile("[0-9a-f]{6}")
-LEVELS = {
-    "first_steps": "Beginner",
-    "first_masks": "Beginner",
-    "patterns": "Intermediate",
-    "variants": "Intermediate",
-    "positions": "Intermediate",
-    "attention": "Advanced",
-    "efficient": "Advanced",
+LEVELS_AND_GOALS = {
+    "first_steps": ("Beginner", "Compute an output"),
+    "first_masks": ("Beginner", "Draw a mask"),
+    "patterns": ("Intermediate", "Recognize heads"),
+    "variants": ("Intermediate", "Compare scores"),
+    "positions": ("Intermediate", "Compare encodings"),
+    "attention": ("Advanced", "Write attention"),
+    "efficient": ("Advanced", "Predict costs"),
 }
-KEYS = tuple(LEVELS)
+KEYS = tuple(LEVELS_AND_GOALS)
 MAX_LINK, MAX_FILE = (
     8_000,
     100_000,
