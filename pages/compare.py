@@ -873,14 +873,12 @@ def _draw_result(
     with rest:
         _no_map(controls, errors)
         for index in tiles:
-            weights = results[index].weights
-            if controls.mechanisms[index].kernel.key == "linear" and weights.max() < 2 / len(
-                weights
-            ):
+            weights, even = results[index].weights, 1 / len(results[index].weights)
+            if controls.mechanisms[index].kernel.key == "linear" and weights.max() < 2 * even:
                 caption(
                     f"{plain(names[index])}: without softmax's exponential, similar scores give similar weights. "
                     f"All lie between {share_text(weights.min())} and {share_text(weights.max())}, near 1/T = "
-                    f"{number(1 / len(weights))}, so the map is flat."
+                    f"{number(even)}, so the map is flat."
                 )
     if tiles:
         # The maps under one crosshair; its pinned cell, else the default one

@@ -469,7 +469,7 @@ def every_layer(values: Values, row: int, column: int, head: int) -> None:
         open_layer,
         cells,
         [f"L{layer}" for layer in layers],
-        [str(column) for column in range(of)],
+        [str(at) for at in range(of)],
         (f"L{values.layer}", str(head)),
         title="",
         tips=(("name", "head"), ("by", "weight")),
