@@ -301,25 +301,20 @@ def conditions(values: Values) -> str:
 def split_fact(
     values: Values, weights: np.ndarray, shown: Sequence[Pair], row: int, one_key: bool
 ) -> str:
-    """What a word gives most to in each head (H, T, T) of `shown`, (head, key), or what it gives the `one_key` there."""
-    word, tokens = f":primary[{plain(values.tokens[row])}]", values.tokens
-    shares = [
-        (
-            head_name(values.layer or 0, head),
-            plain(tokens[key]),
-            share_text(weights[head, row, key]),
-        )
-        for head, key in shown
-    ]
+    """What a word gives most to in each head (H, T, T) of `shown`, (head, key), or where it gives most to the `one_key`."""
+    word, layer = f":primary[{plain(values.tokens[row])}]", values.layer or 0
     if one_key:
-        each = ", ".join(f"**{share}** in {name}" for name, _, share in shares)
-        best = int(weights[:, row, shown[0][1]].argmax())
-        more = (
-            f" Of all {len(weights)} heads, {head_name(values.layer or 0, best)} gives it most: "
-            f"**{share_text(weights[best, row, shown[0][1]])}**."
+        key = shown[0][1]
+        of_heads = weights[:, row, key]
+        best = int(of_heads.argmax())
+        return (
+            f"{word} gives “{plain(values.tokens[key])}” most in {head_name(layer, best)}: **{share_text(of_heads[best])}**. "
+            f"The mean of the layer's {len(weights)} heads is {share_text(of_heads.mean())}."
         )
-        return f"{word} gives “{shares[0][1]}” {each}.{more * (best not in dict(shown))}"
-    each = ", ".join(f"“{key}” in {name} (**{share}**)" for name, key, share in shares)
+    each = ", ".join(
+        f"“{plain(values.tokens[key])}” in {head_name(layer, head)} (**{share_text(weights[head, row, key])}**)"
+        for head, key in shown
+    )
     return f"Of the other words, {word} gives most to {each}."
 
 
