@@ -417,7 +417,7 @@ STOPS = (
     ),
     Stop(
         "heads",
-        "In which layers does a head let **it** attend to **animal**? Press a dark cell of the grid.",
+        "In which layers does a head let **it** attend to **animal**? Press a strong cell of the grid.",
         "Each head has its own map, and can follow its own relation.",
         {"heads:start": "minilm", "heads:pin": "10.2"},  # it, animal: also at other layers
     ),
