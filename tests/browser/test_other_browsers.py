@@ -62,11 +62,13 @@ def other(request, tmp_path_factory) -> Iterator[OtherBrowser]:
 def test_pages_are_drawn_and_a_map_answers_keys_and_clicks(other, server):
     other.goto(server.url)
     for key, name in PAGES.items():
-        other.run(
-            f'([...document.querySelectorAll("[data-testid=stSidebar] [data-testid=stBidiComponentIsolated]")]'
+        link = (
+            '([...document.querySelectorAll("[data-testid=stSidebar] [data-testid=stBidiComponentIsolated]")]'
             f'.map((host) => host.shadowRoot.querySelector("a[data-key={key}]")).find(Boolean) ?? '
-            f"document.querySelector(\"[data-testid=stPageLink-NavLink][href*='{key}']\"))?.click()"
+            f"document.querySelector(\"[data-testid=stPageLink-NavLink][href*='{key}']\"))"
         )
+        other.wait(f"!!{link}")  # it may be drawn after the page before is ready
+        other.run(f"{link}.click()")
         other.wait(f"document.title === {name!r} && {READY}")
         assert other.run(EXCEPTION) == ""
         assert other.run("document.documentElement.scrollWidth <= innerWidth + 1")
