@@ -12,7 +12,7 @@ import streamlit as st
 
 from core.attention import ConfigError, heads_that_divide
 from core.attention.positions import POSITIONS
-from core.interpret.trace import AttentionTrace, Kind
+from core.interpret.trace import AttentionTrace, Kind, head_name
 from core.models import STACKED, DecoderLayer, EncoderLayer, ModelConfig, Residual
 from core.models.model_summary import Part, with_layers
 from core.pretrained import WRITER
@@ -380,10 +380,17 @@ def of_model(whole: Part) -> str:
 
 
 def of_answer(stream: Stream, text: str) -> str:
+    answer = plain(stream.tokens[0])
+    comes = (
+        f"After “{plain(' '.join(text.split()[-2:]))}” comes **{answer}** (probability "
+        f"**{share_text(float(stream.shares[-1, 0]))}**)."
+    )
+    if not stream.lead:
+        return comes
+    earlier, _ = stream.leader(stream.lead - 1)
     return (
-        f"After “{plain(' '.join(text.split()[-2:]))}” comes **{plain(stream.tokens[0])}** (probability "
-        f"**{share_text(float(stream.shares[-1, 0]))}**); it leads from "
-        f"**{f'layer {(stream.lead - 1) // 2}' if stream.lead else 'the embedding'}** on."
+        f"{comes} With fewer layers the model would say “{plain(earlier)}”; from "
+        f"**layer {(stream.lead - 1) // 2}** on it says {answer}."
     )
 
 
@@ -515,7 +522,8 @@ def _explore() -> None:
     begin_before_title()
     title(
         "The Transformer",
-        "Press **Next box** to follow one example up through a whole model.",
+        "A model stacks layers: attention mixes the tokens, feed-forward changes each alone. Press **Next box** to "
+        "follow an example up.",
         first=False,
     )
     with st.container(width=room(2200)):
@@ -659,7 +667,11 @@ def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> Non
         blocks(tree, result, pre_norm),
         key=BLOCKS,
         pre_norm=pre_norm,
-        chosen=path if st.session_state.get(PICK) == path else "",
+        chosen=path
+        if st.session_state.get(PICK) == path
+        else "output"
+        if result and result.stream
+        else "",
         on_pick=partial(_store_pick, BLOCKS),
         label=of_model(tree),
         stops=main_steps(result.stream) if result and result.stream else (),
@@ -851,9 +863,10 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
     cell: tuple[int, int, int] | None = None
     if path == "target":
         repeats = sum(map(str.__eq__, tokens, (word for word, _ in stream.says[0])))
-        each = repeats == len(tokens)
-        stand = "each stands for its" if each else f"{repeats} of {len(tokens)} stand for their"
-        about += f" Read already here, {stand} own token."
+        them = "each token" if repeats == len(tokens) else f"{repeats} of {len(tokens)} tokens"
+        about += (
+            f" No token knows the others yet: if the model ended here, {them} would follow itself."
+        )
     elif whole or name in MAIN[2:]:
         before = stream.shares[at - 1 - whole].tolist()
         change = f"the vector of “{last}” by {number(moved[-1])} times its length."
@@ -889,6 +902,12 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
                 f"from {share_text(now)} to {share_text(without)}"
                 + (f", and {new} leads with {share_text(its)}." if new != answer else ".")
             )
+            other, head, weight, unmoved = stream.unneeded
+            if (other, head) != (stream.layer, stream.head):
+                about += (
+                    f" {head_name(other, head)} attends most to {tokens[stream.key]} too ({share_text(weight)}); without "
+                    f"it {answer} has {share_text(unmoved)}. A large weight alone does not say what the answer needs."
+                )
         order = np.argsort(-row, kind="stable")[:4]
         weights = tuple((tokens[i], float(row[i])) for i in order)
         bars.insert(0, Bars(f"“{last}” attends to", weights))

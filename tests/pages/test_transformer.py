@@ -106,6 +106,7 @@ test_a_link_opens_on_its_weights = page_cases(
                 "John</b> (probability",
                 "Layer 3, head 2: ",
                 "36 heads, John needs this one most",
+                "A large weight alone does not say what the answer needs.",
             ],
             controls={"transformer:weights": "writer"},
         ),
@@ -142,12 +143,15 @@ test_a_link_opens_on_its_weights = page_cases(
 def test_the_writers_last_token_goes_through_the_residual_stream():
     result = measurements(writer_controls(GAVE))
     stream = result.stream
-    loaded, task = load_lab_decoder(WRITER)
-    model: Any = loaded
-    model.layers[3].causal.projection.output.weight[:, 64:96] = 0  # of head 2
-    tokens = torch.tensor([task.source_vocab.encode(task.tokens(GAVE))])
-    ablated = model(tokens, tokens >= 0, None).logits[0, -1].softmax(-1).max().item()
-    assert stream.without == (pytest.approx(ablated), "John", pytest.approx(ablated))
+    other = stream.unneeded
+    for layer, head, share in ((3, 2, stream.without[0]), (*other[:2], other[3])):
+        loaded, task = load_lab_decoder(WRITER)
+        model: Any = loaded
+        model.layers[layer].causal.projection.output.weight[:, 32 * head : 32 * head + 32] = 0
+        tokens = torch.tensor([task.source_vocab.encode(task.tokens(GAVE))])
+        ablated = model(tokens, tokens >= 0, None).logits[0, -1].softmax(-1).max().item()
+        assert share == pytest.approx(ablated, rel=1e-4)
+    assert stream.without[1:] == ("John", stream.without[0]) and other[3] > 0.99
     assert stream.leader(0)[0] == "to" and len(stream.shares) == 13, "a token says itself at first"
     assert stream.leader(-1) == pytest.approx(result.predicted[-1], abs=1e-5)
     assert [name for name, _ in map(stream.leader, range(7, 10))] == ["to", "John", "John"]
@@ -159,8 +163,7 @@ def test_the_writers_last_token_goes_through_the_residual_stream():
         and bars.rows[0][1] == stream.shares[8, 0]
         and drawn["layers.5"].table[1].rows[-1][0].startswith("John ")
     )
-    head, row, key = drawn["layers.3.causal"].cell
-    assert result.trace.of("causal").map(3).weights[head, row, key] > 0.9
+    assert result.trace.of("causal").map(3).weights[drawn["layers.3.causal"].cell] > 0.9
     temperatures = dict(drawn["output"].bars[0].at_temperature)
     assert temperatures[3.0][0] < temperatures[1.0][0] == pytest.approx(stream.shares[-1, 0])
     assert set(main_steps(stream)) <= set(drawn) and len(main_steps(stream)) == 12
@@ -170,8 +173,9 @@ def test_the_writers_last_token_goes_through_the_residual_stream():
 
 
 def test_numbers_as_they_are_written():
-    sizes = ((8, 11, 32), 4224, 1_234_567, 999, -0.034, 1.5, 0.00002)
-    part = Part("layers.0.cross", "Cross-attention", *sizes)
+    part = Part(
+        "layers.0.cross", "Cross-attention", (8, 11, 32), 4224, 1_234_567, 999, -0.034, 1.5, 0.00002
+    )
     texts = "8 × 11 × 32|4,224|1.23\u00a0M|999\u00a0bytes|−0.034 ± 1.50|0.00002"
     assert cells(part) == texts.split("|")
     assert kind_and_layer(part.path) == ("cross", 0) and is_attention(part.path)
@@ -193,9 +197,9 @@ def test_the_picked_attention_and_head_are_in_the_link_until_another_is_picked(a
 
 
 def measured(config):
-    task = TaskConfig.of("reverse")
-    example = make_task(task).held_out(BATCH)[0]
-    return measurements(Controls(config, task)), make_task(task).display_tokens(example)
+    task = make_task(TaskConfig.of("reverse"))
+    result = measurements(Controls(config, task.config))
+    return result, task.display_tokens(task.held_out(BATCH)[0])
 
 
 def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():

@@ -53,7 +53,7 @@ function stop(view) {
 
 function walk(view, by) {
   const order = fullOrder(view), at = order.indexOf(view.chosen), stops = stopsOf(view).map((path) => order.indexOf(path));
-  const next = by > 0 ? stops.find((index) => index > at) : stops.findLast((index) => index < at);
+  const next = by > 0 ? stops.find((index) => index > at) ?? stops[0] : stops.findLast((index) => index < at); // from the output to the input
   if (next === undefined) return false;
   if (isLayer(order[next])) showWhole(view, order[next]);
   else choose(view, order[next]);
