@@ -280,7 +280,10 @@ RANDOM = (
     "Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
     "has no meaning before training."
 )
-READER = "MiniLM, a small trained model, adds [CLS] and [SEP]; heads often attend to [CLS] when no word fits."
+READER = (
+    "MiniLM, a small trained model, reads pieces of words and adds [CLS] and [SEP]; heads often attend to [CLS] "
+    "when no word fits."
+)
 ABOUT_MINILM = (
     "MiniLM is a small trained model that turns a sentence into a vector, for search. It has "
     f"{heads.MINILM_LAYERS} layers: each is one attention with {heads.MINILM_HEADS} heads and a feed-forward network, "
@@ -299,17 +302,19 @@ def conditions(values: Values) -> str:
 
 
 def split_fact(
-    values: Values, weights: np.ndarray, shown: Sequence[Pair], row: int, one_key: bool
+    values: Values, weights: np.ndarray, shown: Sequence[Pair], row: int, first: int | None
 ) -> str:
-    """What a word gives most to in each head (H, T, T) of `shown`, (head, key), or where it gives most to the `one_key`."""
+    """What a word gives most to in each head (H, T, T) of `shown`, (head, key); or what the `first` head gives one key."""
     word, layer = f":primary[{plain(values.tokens[row])}]", values.layer or 0
-    if one_key:
+    if first is not None:
         key = shown[0][1]
         of_heads = weights[:, row, key]
-        best = int(of_heads.argmax())
+        best, most = int(of_heads.argmax()), f"the most of the layer's {len(weights)} heads"
+        if first != best:
+            most = f"{most} is {share_text(of_heads[best])} in {head_name(layer, best)}"
         return (
-            f"{word} gives “{plain(values.tokens[key])}” most in {head_name(layer, best)}: **{share_text(of_heads[best])}**. "
-            f"The mean of the layer's {len(weights)} heads is {share_text(of_heads.mean())}."
+            f"{word} gives “{plain(values.tokens[key])}” **{share_text(of_heads[first])}** in {head_name(layer, first)}; "
+            f"{most}. Their mean is {share_text(of_heads.mean())}."
         )
     each = ", ".join(
         f"“{plain(values.tokens[key])}” in {head_name(layer, head)} (**{share_text(weights[head, row, key])}**)"
@@ -369,6 +374,7 @@ SMALL, LARGE = 260, 420  # pixels of a map: of one of many heads, and of three m
 ROW = 40  # pixels of a row of weights, at most
 CELL = 28  # pixels, which two digits fill at the smallest size
 LINK = "heads:maps"  # the maps share a crosshair and a pin
+PRESSED = "heads:pressed"  # in the link: layer and head that were pressed in the grid of all heads
 
 
 def pinned_cell(values: Values, name: str) -> Pair | None:
@@ -384,15 +390,24 @@ def draw(
     return write_linked("heads", "heads:pin", pin)
 
 
-def draw_split(values: Values, many: heads.Split, chosen: list[int]) -> Pair:
+def pressed_head(values: Values) -> int | None:
+    """The head of MiniLM's layer on the page that was pressed in the grid of all heads."""
+    if not is_real(values):
+        return None
+    bounds = heads.MINILM_LAYERS, heads.MINILM_HEADS
+    layer, head = read_linked("heads", PRESSED, bounds, values.tokens) or (None, None)
+    return head if layer == values.layer else None
+
+
+def draw_split(values: Values, many: heads.Split, chosen: list[int], pressed: int | None) -> Pair:
     """Draw what a word attends to in the `chosen` heads, then their maps; returns the picked cell."""
     pin = pinned_cell(values, "chosen")
     row, column = cell = pin or heads.largest_word_cell(many.weights[chosen], values.tokens)
     key = column if pin or row == column else None  # without another word, the word itself
     shown = heads.word_targets(many.weights, values.tokens, chosen, row, key)
-    first = chosen.index(shown[0][0])  # which the sentence names first
-    fact(split_fact(values, many.weights, shown, row, key is not None))
-    left, right = st.columns([0.56, 0.44], gap="medium")
+    best = shown[0][0] if pressed is None else pressed  # which the sentence names first
+    fact(split_fact(values, many.weights, shown, row, None if key is None else best))
+    left, right = st.columns([0.44, 0.56], gap="medium")
     options: dict[str, Any] = {"dimmed": (0, len(values.tokens) - 1) if values.dim else ()}
     draw(
         head_tiles(many, chosen, values),
@@ -402,41 +417,42 @@ def draw_split(values: Values, many: heads.Split, chosen: list[int]) -> Pair:
         query=cell[0],
         column=cell[1],
         height=LARGE,
-        first=first,
+        first=chosen.index(best),
         fact=f"{len(chosen)} of {many.heads} heads of {values.d_model // many.heads} numbers",
         **options,
     )
     with left:
+        if is_real(values):
+            every_layer(values, row, shown[0][1], best)
+        caption(READER if is_real(values) else RANDOM.format(values.seed))
+    with right:
         multiples(
             [
                 Tile(
                     f"What “{values.tokens[row]}” attends to",
                     "",
-                    many.weights[chosen, row],
+                    many.weights[:, row],
                     marker=-1,
                 )
             ],
-            [head_name(values.layer or 0, head) for head in chosen],
+            [head_name(values.layer or 0, head) for head in range(many.heads)],
             values.tokens,
             key="heads:row",
-            query=first,
+            query=best,
             column=shown[0][1],
             reads="head (row) attends to → key (column)",
-            height=ROW * len(chosen),
+            height=ROW * many.heads,
             legend=False,
             **options,
         )
-    if is_real(values):
-        with right:
-            every_layer(values, row, shown[0][1], chosen[first])
-    of = f" Shown: the {len(chosen)} of {many.heads} heads with the largest weight on another word."
-    about = READER if is_real(values) else RANDOM.format(values.seed)
-    caption(f"Layers and heads count from 0.{of * (len(chosen) < many.heads)} {about}")
+    of = "" if pressed is None else " the pressed one, and"
+    of = f" Maps:{of} those of the {many.heads} heads with the largest weight on another word."
+    caption(f"Layers and heads count from 0.{of * (len(chosen) < many.heads)}")
     return cell
 
 
 def every_layer(values: Values, row: int, column: int, head: int) -> None:
-    """Draw how much one word gives another in each head of MiniLM; a press of a cell opens its layer."""
+    """Draw how much one word gives another in each head of MiniLM; a press of a cell opens that head."""
     layers, of = range(heads.MINILM_LAYERS), heads.MINILM_HEADS
     cells = [
         {
@@ -453,11 +469,12 @@ def every_layer(values: Values, row: int, column: int, head: int) -> None:
     ]
     words = f"“{values.tokens[row]}” → “{values.tokens[column]}”"
 
-    def open_layer(name: str, _: int) -> None:
+    def open_layer(name: str, head: int) -> None:
         st.session_state["heads:layer"] = int(name[1:])
+        write_linked("heads", PRESSED, (int(name[1:]), head))
         write_linked("heads", "heads:pin", (row, column))  # the other layer shows the same words
 
-    chart_title(f"{plain(words)} in every head; a press opens the layer")
+    chart_title(f"{plain(words)} in every head; a press opens it")
     effect_chart(
         "heads:layers",
         f"Weight of {words} in each of {len(cells)} heads",
@@ -669,9 +686,12 @@ def show(values: Values) -> tuple[Shown, Question | None] | None:
 
 def split(values: Values) -> Shown:
     one, many = (of_layer(values, heads.split, count) for count in (1, values.heads))
+    pressed = pressed_head(values)
     chosen = heads.word_heads(many.weights, values.tokens)
+    if pressed is not None and pressed not in chosen:
+        chosen = sorted([pressed, *heads.word_heads(many.weights, values.tokens, 2)])
     lengths = qkv_of(values.source).lengths
-    row, column = draw_split(values, many, chosen)
+    row, column = draw_split(values, many, chosen, pressed)
     note(
         values,
         "Several heads, and the length of what each adds to a token.",
@@ -679,7 +699,7 @@ def split(values: Values) -> Shown:
 from core.studies.heads import split, word_heads
 
 many, lengths = split(qkv, {values.heads}).weights, qkv.lengths  # (H, T, T), (H, T)
-chosen = list(word_heads(many, qkv.tokens))
+chosen = {"word_heads(many, qkv.tokens)" if pressed is None else chosen}
 row = many[chosen, {row}]  # of one token
 print("heads with the largest weights on another word", chosen, "largest weight of each", many.max((1, 2)))
 """,

@@ -59,6 +59,17 @@ test_what_it_says = page_cases(
             ],
             do=[("session_state", "trained", True)],
         ),
+        "a head that was pressed": Case(
+            {"start": "minilm", "layer": "4", "pin": "10.2", "pressed": "4.10"},
+            [
+                "in L4·H10; the most of the layer's 12 heads is 0.21 in L4·H11",
+                "Maps: the pressed one",
+            ],
+        ),
+        "a head of another layer": Case(
+            {"start": "minilm", "pin": "10.2", "pressed": "4.10"},
+            ["0.68</b> in L3·H1; the most of the layer's 12 heads. Their mean"],
+        ),
         "two maps": Case(
             {"start": "minilm", "idea": heads.IDEAS["subtract"]}, [">it</span> gives “animal”"]
         ),
