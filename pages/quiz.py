@@ -16,7 +16,6 @@ from dashboard.page import (
     details,
     fact,
     fragment,
-    guarded,
     link_value,
     multiples,
     paragraph,
@@ -74,6 +73,9 @@ def answer_questions() -> None:
             else:
                 result(drawn, answers)
         with st.container(width=room(WIDTH)):
+            if answers:
+                count = len(answers) - len(wrong_answers(drawn, answers))
+                st.markdown(f"**{count} of {len(answers)} right**")
             st.html(path(drawn, answers, at))
 
 
@@ -90,19 +92,17 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
         )
     answered = at < len(answers)
     own = int(answers[at]) if answered else None
-    name = key(f"{seed}:{at}")
-    st.pills(
-        "Your answer",
-        range(OPTIONS),
-        format_func=lambda option: marked(question, option, own),
-        key=name
-        if own is None
-        else f"{name}:answered",  # where none is picked, in the colour of controls
-        label_visibility="collapsed",
-        disabled=answered,
-        on_change=guarded(name, take),
-        args=(name,),
-    )
+    grid = st.grid(2, min_column_width=140, width=room(720))
+    for option in range(OPTIONS):
+        with grid:
+            st.button(
+                marked(question, option, own),
+                key=key(f"{seed}:{at}:{option}"),
+                width="stretch",
+                disabled=answered,
+                on_click=begin,
+                args=(seed, f"{answers}{option}", at),
+            )
     if answered:
         verdict = ":green[**Right.**]" if own == question.answer else ":orange[**Not right.**]"
         paragraph(f"{verdict} {question.why}")
@@ -147,21 +147,20 @@ def marked(question: Drawn, option: int, own: int | None) -> str:
     return f":{colour}[**{sign} {text}{' · yours' if option == own else ''}**]"
 
 
-def take(name: str) -> None:
-    if (picked := st.session_state[name]) is not None:
-        st.session_state[ANSWERS] += str(picked)
-
-
 def begin(seed: int, answers: str, at: int) -> None:
     st.session_state.update({SEED: seed, ANSWERS: answers, AT: at})
 
 
-def result(drawn: tuple[Drawn, ...], answers: str) -> None:
-    wrong = [
+def wrong_answers(drawn: tuple[Drawn, ...], answers: str) -> list[Drawn]:
+    return [
         question
-        for question, answer in zip(drawn, answers, strict=True)
+        for question, answer in zip(drawn, answers, strict=False)
         if int(answer) != question.answer
     ]
+
+
+def result(drawn: tuple[Drawn, ...], answers: str) -> None:
+    wrong = wrong_answers(drawn, answers)
     fact(
         f"**{COUNT - len(wrong)} of {COUNT}** answers are right{'' if wrong else ': you can follow attention by hand'}."
     )
