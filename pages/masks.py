@@ -225,8 +225,8 @@ print(allowed.sum(), "of", allowed.size, "cells are allowed;", needed.max(), "la
 MAX_KEYS = 8  # columns of the table of PyTorch
 
 
-def fact_text(effect: order.MaskEffect, row: int | None = None) -> str:
-    """What the mask hides in all, and in a row of its own what becomes of that weight."""
+def fact_text(effect: order.MaskEffect, cell: tuple[int, int] | None = None) -> str:
+    """What the mask hides in all, and in the row of a cell what becomes of that weight."""
     visible, cells = int(effect.allowed.sum()), effect.allowed.size
     if visible == cells:
         return f"Nothing is masked: all **{cells}** cells are allowed, and no weight changes."
@@ -236,14 +236,19 @@ def fact_text(effect: order.MaskEffect, row: int | None = None) -> str:
             f" It chose {number(picked.keys)} keys a query by their content: among them are {percent(picked.recall)} "
             f"of the keys with the largest weights of causal attention, and {percent(picked.weight)} of its weight."
         )
-    hidden = np.flatnonzero(~effect.allowed[row]) if row is not None else np.arange(0)
-    if effect.factor is None and row is not None and 0 < len(hidden) < len(effect.names):
+    row, column = cell or (0, 0)
+    hidden = np.flatnonzero(~effect.allowed[row])
+    if effect.factor is None and cell and 0 < len(hidden) < len(effect.names):
         name, its = plain(effect.names[row]), "its" if len(hidden) == 1 else "their"
         keys = " and ".join(f"“{plain(effect.names[j])}”" for j in hidden)
         text += (
             f" It hides {keys if len(hidden) < 3 else f'{len(hidden)} words'} from :primary[{name}]: {its} weight, "
-            f"**{share_text(effect.before[row, hidden].sum())}**, goes to the keys that are left."
+            f"**{share_text(effect.before[row, hidden].sum())}**, goes to the keys that are left"
         )
+        if effect.allowed[row, column]:
+            now, before = effect.after[row, column], effect.before[row, column]
+            text += f": “{plain(effect.names[column])}” has {share_text(now)} in place of {share_text(before)}"
+        text += "."
     elif effect.factor is None:
         text += " A hidden key gets the weight 0; the others share the row."
     blind = np.flatnonzero(~effect.allowed.any(1))
@@ -502,7 +507,7 @@ def show(
     if cell == pressed:
         press = press_text(earlier, effect, cell)
     with words:
-        fact(press + fact_text(effect, None if press else cell[0]))
+        fact(press + fact_text(effect, None if press else cell))
     meaning, _, _ = entry("mask", controls.mask.key).meaning.partition(". ")
     rule = rule_of(controls.mask)
     with conditions:
