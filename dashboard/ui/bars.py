@@ -439,8 +439,8 @@ STOPS = (
     ),
     Stop(
         "transformer",
-        "Press **Next box**: go from the input, at the bottom, to the output.",
-        "A Transformer stacks attention and feed-forward blocks.",
+        "How does the model find the next word? Press **Next box** to go from the input up to the output.",
+        "A Transformer stacks attention and feed-forward; a head with a large weight need not matter to the answer.",
     ),
     Stop(
         "train",
