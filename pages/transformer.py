@@ -522,8 +522,7 @@ def _explore() -> None:
     begin_before_title()
     title(
         "The Transformer",
-        "A model stacks layers: attention mixes the tokens, feed-forward changes each alone. Press **Next box** to "
-        "follow an example up.",
+        "Press **Next box** to follow one example up through a whole model.",
         first=False,
     )
     with st.container(width=room(2200)):
@@ -667,11 +666,7 @@ def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> Non
         blocks(tree, result, pre_norm),
         key=BLOCKS,
         pre_norm=pre_norm,
-        chosen=path
-        if st.session_state.get(PICK) == path
-        else "output"
-        if result and result.stream
-        else "",
+        chosen=path if st.session_state.get(PICK) == path else "",
         on_pick=partial(_store_pick, BLOCKS),
         label=of_model(tree),
         stops=main_steps(result.stream) if result and result.stream else (),
@@ -833,9 +828,15 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
         )
     if result and result.stream:
         made |= {path: _read(block, path, result.stream) for path, block in made.items()}
+        made[""] = Block("The whole model", WHOLE_MODEL, bars=made["output"].bars)
     return made
 
 
+WHOLE_MODEL = (
+    "The tokens enter at the bottom. In each layer attention lets them read earlier ones, and feed-forward changes each "
+    "alone; Add adds what they wrote, Norm brings vectors to one scale. Beside a box is what the model would say if it "
+    "ended there."
+)
 AFTER = {"around_causal": 0, "causal": 0, "around_causal+": 1, "around_feed_forward": 1}
 MAX_TOKENS = 16  # of the table of tokens
 WHOLE = ("", "around_feed_forward+")  # what a whole layer did is told at its box and at its end
@@ -902,6 +903,8 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
                 f"from {share_text(now)} to {share_text(without)}"
                 + (f", and {new} leads with {share_text(its)}." if new != answer else ".")
             )
+            if new != answer and new == tokens[stream.key]:
+                about += f" The head attends to {new} and keeps it down."
             other, head, weight, unmoved = stream.unneeded
             if (other, head) != (stream.layer, stream.head):
                 about += (

@@ -598,7 +598,9 @@ def block_diagram(
     stops: Sequence[str] = (),
     pending: bool = False,
 ) -> None:
-    """Draw the stacks; `chosen` is the block that is open first ("": the input), `label` is read aloud.
+    """Draw the stacks; `chosen` is the block that is open first ("": that of the path "", else the input).
+
+    `label` is read aloud.
 
     The main steps are `stops`, whose first layer is open at first; without them, the first block of each kind.
 

@@ -185,7 +185,7 @@ def transformer(page: Page, ear: Ear) -> None:
     # The example is followed by one block, and a block is opened; the focus stays on it after the rerun.
     ear.tab_to("Next box ›")
     ear.press("Enter")
-    assert page.locator(".where").inner_text().startswith("1 of 12 · ")  # from the output on
+    assert page.locator(".where").inner_text().startswith("1 of 12 · ")
     block = ear.tab_to("Causal self-attention, block 21 of 39")
     assert "pressed" in ear.press("Enter").state and not block.state
     wait_ready(page)

@@ -53,7 +53,7 @@ function stop(view) {
 
 function walk(view, by) {
   const order = fullOrder(view), at = order.indexOf(view.chosen), stops = stopsOf(view).map((path) => order.indexOf(path));
-  const next = by > 0 ? stops.find((index) => index > at) ?? stops[0] : stops.findLast((index) => index < at); // from the output to the input
+  const next = by > 0 ? stops.find((index) => index > at) : stops.findLast((index) => index < at);
   if (next === undefined) return false;
   if (isLayer(order[next])) showWhole(view, order[next]);
   else choose(view, order[next]);
@@ -133,7 +133,7 @@ function update(view, data) {
   if (!same) {
     stop(view);
     view.open = firstOpen(view);
-    view.chosen = (opened && data.chosen) || walkOrder(view)[0]; // another model is walked from its input
+    view.chosen = (opened && data.chosen) || (data.blocks[""] ? "" : walkOrder(view)[0]); // another model begins below
     const layer = layerOf(view.chosen);
     view.open = view.open.map((open, i) => (data.stacks[i].nodes.some((node) => node.path === layer) ? layer : open));
   }
