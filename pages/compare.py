@@ -855,7 +855,7 @@ def _draw_result(
     tiles = {  # a mechanism's map under its name and rule, with its index as marker
         index: Tile(
             names[index],
-            "implied · " * each.implied + heading_note(controls.mechanisms[index]),
+            heading_note(controls.mechanisms[index]) + " · implied" * each.implied,
             each.weights,
             each.mask,
             index,
