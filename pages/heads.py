@@ -309,12 +309,15 @@ def split_fact(
     if first is not None:
         key = shown[0][1]
         of_heads = weights[:, row, key]
-        best, most = int(of_heads.argmax()), f"the most of the layer's {len(weights)} heads"
+        best, others = (
+            int(of_heads.argmax()),
+            f"the mean of {len(weights)} heads is {share_text(of_heads.mean())}",
+        )
         if first != best:
-            most = f"{most} is {share_text(of_heads[best])} in {head_name(layer, best)}"
+            others = f"most in {head_name(layer, best)}, {share_text(of_heads[best])}, and {others}"
         return (
-            f"{word} gives “{plain(values.tokens[key])}” **{share_text(of_heads[first])}** in {head_name(layer, first)}; "
-            f"{most}. Their mean is {share_text(of_heads.mean())}."
+            f"{word} gives “{plain(values.tokens[key])}” **{share_text(of_heads[first])}** in {head_name(layer, first)} "
+            f"(layer {layer}, head {first}); {others}."
         )
     each = ", ".join(
         f"“{plain(values.tokens[key])}” in {head_name(layer, head)} (**{share_text(weights[head, row, key])}**)"
@@ -447,6 +450,7 @@ def draw_split(values: Values, many: heads.Split, chosen: list[int], pressed: in
         )
     of = "" if pressed is None else " the pressed one, and"
     of = f" Maps:{of} those of the {many.heads} heads with the largest weight on another word."
+    of += " Above each: that weight, and what all rows attend to most, on average."
     caption(f"Layers and heads count from 0.{of * (len(chosen) < many.heads)}")
     return cell
 
@@ -507,8 +511,7 @@ def head_note(weights: np.ndarray, tokens: Sequence[str]) -> str:
     """A head's largest weight from one word to another, and what its rows attend to most."""
     row, column = heads.largest_word_cell(weights[None], tokens)
     target, share = heads.main_target(weights, tokens)
-    largest = share_text(weights[row, column])
-    return f"{tokens[row]} → {tokens[column]} {largest}; {target} {share_text(share)} on average"
+    return f"{tokens[row]} → {tokens[column]} {share_text(weights[row, column])}; {target} {share_text(share)}"
 
 
 def all_heads(values: Values, many: heads.Split, row: int, column: int) -> None:
@@ -655,7 +658,7 @@ def explore() -> None:
     begin_before_title()
     title(
         "Heads",
-        "A head that looks hard at one word hardly sees the others, so there are several.",
+        "Each head is an attention of its own, so several can attend to different words.",
         first=False,
     )
     values = draw_controls()

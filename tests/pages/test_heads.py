@@ -62,13 +62,13 @@ test_what_it_says = page_cases(
         "a head that was pressed": Case(
             {"start": "minilm", "layer": "4", "pin": "10.2", "pressed": "4.10"},
             [
-                "in L4·H10; the most of the layer's 12 heads is 0.21 in L4·H11",
+                "in L4·H10 (layer 4, head 10); most in L4·H11, 0.21,",
                 "Maps: the pressed one",
             ],
         ),
         "a head of another layer": Case(
             {"start": "minilm", "pin": "10.2", "pressed": "4.10"},
-            ["0.68</b> in L3·H1; the most of the layer's 12 heads. Their mean"],
+            ["0.68</b> in L3·H1 (layer 3, head 1); the mean of 12 heads is 0.10"],
         ),
         "two maps": Case(
             {"start": "minilm", "idea": heads.IDEAS["subtract"]}, [">it</span> gives “animal”"]
