@@ -292,7 +292,7 @@ SENTENCES = (
 
 # The pages of the path in order, each with its sentence.
 PATH_STOPS = (
-    ("why", "One vector loses long sentences; attention keeps them readable."),
+    ("why", "Which translator fails at long sentences? Predict, then see."),
     ("one_query", "Follow one word from its query to its output, number by number."),
     ("heads", "Several heads read the same sentence in different ways."),
     ("positions", "Positions give attention the order of words."),

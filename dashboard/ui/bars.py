@@ -417,7 +417,7 @@ STOPS = (
     ),
     Stop(
         "heads",
-        "In which layers does a head let **it** attend to **animal**? Press a strong cell of the grid.",
+        "In L3·H1 “it” attends to “animal”. Press the other cell where it does.",
         "Each head has its own map, and can follow its own relation.",
         {"heads:start": "minilm", "heads:pin": "10.2"},  # it, animal: also at other layers
     ),
@@ -439,7 +439,7 @@ STOPS = (
     ),
     Stop(
         "transformer",
-        "How does the model find the next word? Press **Next box** to go from the input up to the output.",
+        "How does the model find the next word? Press **Next box** up to the output.",
         "A Transformer stacks attention and feed-forward; a head with a large weight need not matter to the answer.",
     ),
     Stop(
@@ -499,7 +499,7 @@ def tour_bar(page: str) -> None:
             if at == last
             else f"Next: {step_of(STOPS[at + 1].page).title.partition(',')[0]}",
             key="tour:next",
-            icon=":material/arrow_forward:",
+            icon=":material/check:" if at == last else ":material/arrow_forward:",
             help="End the tour with a quiz" if at == last else "The next stop of the tour",
         ):
             open_stop(at + 1)
