@@ -610,6 +610,15 @@ def test_the_network_takes_more_memory_than_the_product():
     assert (
         0 < min(additive.seconds, product.seconds) < time.thread_time()
         and additive.bytes > 5 * product.bytes
+        and product.bytes
+        > 1.3
+        * study.peak_bytes(
+            study.workload(
+                AttentionConfig(study.TIMED_WIDTH, study.TIMED_HEADS),
+                study.TIMED_TOKENS,
+                backward=False,
+            )
+        )
     )
 
 

@@ -25,7 +25,7 @@ from core.runs.runs import Run, create_run, duplicate, prune
 from core.runs.worker import work
 from core.tasks import PAD, Example, TaskConfig, make_task, reading, recipes
 from core.tasks.base import UNK, score, split_sides
-from core.tasks.own import OwnPairs, column_names, parse_pairs, roman
+from core.tasks.own import OwnPairs, characters, column_names, parse_pairs, roman
 from core.tasks.reading import MAX_COLUMNS, MAX_SIGNS, decode_text, read_rows
 from core.tasks.recipes import MAX_STEPS, for_data
 from core.tasks.tables import (
@@ -355,7 +355,10 @@ def test_a_text_column_is_read_word_by_word():
 def test_the_table_that_stands_in_has_numbers_categories_gaps_and_a_text():
     task = instance(make_task(TaskConfig.of("own_table")), TableTask)
     assert {bool(column.categories) for column in task.table.columns} == {True, False}
-    assert any(value is None for row in task.table.rows for value in row)
+    assert any(value is None for row in task.table.rows for value in row) and all(
+        int(code) // 16 == int(column)
+        for code, column, *_ in (line.split(",") for line in characters().splitlines()[1:])
+    )
     assert column_names(csv_of()) == ("size", "colour", "name", "unit", "answer")
     by_name = make_task(TaskConfig.of("own_table", text="name"))
     assert by_name.shape.input == "tokens" and "capital" in by_name.source_vocab.tokens

@@ -381,7 +381,15 @@ def test_an_untrained_model_is_not_decoded_where_decodes_are_few(
     text = make_task(TaskConfig.of("own_text", length=16))
     record = next(train(recommended(text, held_out=20, num_examples=3, steps=1)))
     assert [len(call.args[2]) for call in decode.call_args_list] == [*counts, 3]
-    assert len(record.examples) == 3 and record.token_accuracy is not None
+    assert (
+        len(record.examples) == 3
+        and record.token_accuracy is not None
+        and [
+            recommended(make_task(TaskConfig.of("reverse", length=tokens))).decode_every
+            for tokens in (24, 25)
+        ]
+        == [1, 5]
+    ), "more rarely where outputs are long"
 
 
 def test_a_text_goes_on_from_the_last_word_of_each_half():
