@@ -172,7 +172,7 @@ def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin(maps, page)
     assert float(apart.locator(".tile").get_attribute("data-value")) == pytest.approx(
         alibi - dot, abs=2e-6
     )
-    assert maps.locator(".tile").nth(3).locator(".note").inner_text().startswith("implied")
+    assert maps.locator(".tile").nth(3).locator(".note").inner_text().endswith("implied")
     page.mouse.click(*cell(maps.locator(".tile").nth(0), 1, 3))
     page.wait_for_url("**pin=1.3**")
     sentence = page.locator("p", has_text="weight within two")

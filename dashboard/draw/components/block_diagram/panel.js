@@ -61,7 +61,9 @@ function showBars(box, { heading, names, shares, changes, temperatures, picked }
   if (!temperatures.length) return;
   const label = element(box, "label", "temperature"), name = element(label, "span");
   const middle = temperatures.findIndex(([one]) => one === 1);
-  const slider = element(label, "input", "", { type: "range", min: "0", max: String(temperatures.length - 1), value: String(middle) });
+  const slider = element(label, "input", "", {
+    type: "range", "aria-label": "Temperature", min: "0", max: String(temperatures.length - 1), value: String(middle),
+  });
   const move = () => {
     const [temperature, all] = temperatures[Number(slider.value)];
     name.textContent = `Temperature ${temperature}`;
