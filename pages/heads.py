@@ -309,10 +309,8 @@ def split_fact(
     if first is not None:
         key = shown[0][1]
         of_heads = weights[:, row, key]
-        best, others = (
-            int(of_heads.argmax()),
-            f"the mean of {len(weights)} heads is {share_text(of_heads.mean())}",
-        )
+        best = int(of_heads.argmax())
+        others = f"the mean of {len(weights)} heads is {share_text(of_heads.mean())}"
         if first != best:
             others = f"most in {head_name(layer, best)}, {share_text(of_heads[best])}, and {others}"
         return (
@@ -473,7 +471,7 @@ def every_layer(values: Values, row: int, column: int, head: int) -> None:
     ]
     words = f"“{values.tokens[row]}” → “{values.tokens[column]}”"
 
-    def open_layer(name: str, head: int) -> None:
+    def open_head(name: str, head: int) -> None:
         st.session_state["heads:layer"] = int(name[1:])
         write_linked("heads", PRESSED, (int(name[1:]), head))
         write_linked("heads", "heads:pin", (row, column))  # the other layer shows the same words
@@ -482,7 +480,7 @@ def every_layer(values: Values, row: int, column: int, head: int) -> None:
     effect_chart(
         "heads:layers",
         f"Weight of {words} in each of {len(cells)} heads",
-        open_layer,
+        open_head,
         cells,
         [f"L{layer}" for layer in layers],
         [str(at) for at in range(of)],

@@ -64,6 +64,8 @@ class Stream:
     reading `lead` on. Without `head` of `layer` it is least probable; the last token attends there most to `key`.
     `says` has the likeliest next token and its probability at each reading and token of the text. `moved` (1 + 2 × layers,
     T) is how far attention, and each whole layer, moves a token's vector, as a share of the vector's length.
+    Of all heads that attend most to `key`, `unneeded` changes the answer least: its layer, head, weight, and the answer's
+    probability without it.
     """
 
     tokens: tuple[str, ...]
@@ -75,10 +77,7 @@ class Stream:
     says: tuple[tuple[tuple[str, float], ...], ...]
     moved: np.ndarray
     without: tuple[float, str, float]  # the head: the answer's probability, the likeliest token's
-    unneeded: tuple[
-        int, int, float, float
-    ]  # of all heads that attend most to `key`, the one that changes the answer
-    # least: its layer, head, weight, and the answer's probability without it
+    unneeded: tuple[int, int, float, float]
     heads: int  # of all layers
     choices: int  # the tokens of the vocabulary
     following: tuple[str, ...]  # the likeliest tokens
@@ -189,13 +188,11 @@ def residual_stream(
     without = without_heads(model, task, example)
     layer, head = divmod(int(without[..., top[0]].argmin()), without.shape[1])
     ablated = without[layer, head]
-    weights = np.stack(
-        [one.weights[:, -1] for one in trace.of("causal").maps]
-    )  # (layers, heads, T)
+    weights = np.stack([one.weights[:, -1] for one in trace.of("causal").maps])  # (L, H, T)
     key = int(weights[layer, head].argmax())
     changes = (without[..., top[0]] - shares[-1, top[0]]).abs().numpy()
     changes[weights.argmax(-1) != key] = np.inf
-    same = divmod(int(changes.argmin()), without.shape[1])
+    unneeded = divmod(int(changes.argmin()), without.shape[1])
     names = [task.shown(token) for token in task.target_vocab.tokens]
     others = [i for i in task.target_vocab.encode(example.source) if i != top[0]]
     other = max(others, key=shares[-1].__getitem__, default=top[1])
@@ -215,7 +212,7 @@ def residual_stream(
         ),
         np.linalg.norm(stream - before, axis=-1) / np.linalg.norm(before, axis=-1),
         (float(ablated[top[0]]), names[new], float(ablated[new])),
-        (*same, float(weights[same][key]), float(without[same][top[0]])),
+        (*unneeded, float(weights[unneeded][key]), float(without[unneeded][top[0]])),
         without.shape[0] * without.shape[1],
         len(names),
         tuple(names[i] for i in top),
