@@ -31,6 +31,9 @@ from dashboard.ui.bars import OVER, RECAP, STOPS, next_page
 key = "quiz:{}".format  # a widget's key, which is also its name in the link
 SEED, ANSWERS, AT, WITHOUT = key("seed"), key("answers"), key("at"), key("without")
 COUNT, OPTIONS, MAX_SEED, WIDTH = 8, 4, 999, 900
+MAX_SHORT = (
+    10  # characters of an option, of which a phone shows two in a row, also with what it was
+)
 NEXT = ("compare", "pretrained", "train")  # the pages that are offered after eight right answers
 
 
@@ -92,7 +95,8 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
         )
     answered = at < len(answers)
     own = int(answers[at]) if answered else None
-    grid = st.grid(2, min_column_width=140, width=room(720))
+    columns = 2 if max(map(len, question.options)) <= MAX_SHORT else 1  # a button does not wrap
+    grid = st.grid(columns, min_column_width=140, width=room(720))
     for option in range(OPTIONS):
         with grid:
             st.button(
