@@ -95,8 +95,8 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
         )
     answered = at < len(answers)
     own = int(answers[at]) if answered else None
-    columns = 2 if max(map(len, question.options)) <= MAX_SHORT else 1  # a button does not wrap
-    grid = st.grid(columns, min_column_width=140, width=room(720))
+    in_a_row = 2 if max(map(len, question.options)) <= MAX_SHORT else 1  # a button does not wrap
+    grid = st.grid(in_a_row, min_column_width=140, width=room(720))
     for option in range(OPTIONS):
         with grid:
             st.button(
