@@ -721,14 +721,12 @@ def sentence(names: tuple[str, ...], row: int, effect: study.ShuffleEffect) -> s
     if len(names) < 2:
         return "A single word has no order: type a second one."
     change = float(effect.change[row])
-    without = (
-        "Without positions, shuffling changes no word's output: attention adds up the same words."
+    with_them = (
+        f" With them, that of :primary[{plain(names[row])}] changes by **{percent(change)}**: "
+        "it or its neighbours moved."
     )
-    if change < SAME_OUTPUT:
-        return without
-    return (
-        f"{without} With them, that of :primary[{plain(names[row])}] changes by **{percent(change)}**; "
-        "even a word in its old place changes, for those that it reads have moved."
+    return "Without positions, shuffling changes no word's output." + with_them * (
+        change >= SAME_OUTPUT
     )
 
 
@@ -747,7 +745,7 @@ def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: s
         text = f'<span role="listitem" style="flex:1 1 0;min-width:min(84px, 16vw);max-width:280px">{escape(names[index])}'
         if change is not None:
             share = float(change[index])
-            below = "same output" if share < SAME_OUTPUT else f"changed {percent(share)}"
+            below = "same" if share < SAME_OUTPUT else f"changed {percent(share)}"
             text += f'<small style="display:block;font-size:14px;line-height:18px;opacity:.7">{below}</small>'
         return f"{text}</span>"
 
