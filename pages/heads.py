@@ -406,7 +406,8 @@ def draw_split(values: Values, many: heads.Split, chosen: list[int], pressed: in
     row, column = cell = pin or heads.largest_word_cell(many.weights[chosen], values.tokens)
     key = column if pin or row == column else None  # without another word, the word itself
     shown = heads.word_targets(many.weights, values.tokens, chosen, row, key)
-    best = shown[0][0] if pressed is None else pressed  # which the sentence names first
+    best = shown[0][0] if key is None else int(many.weights[:, row, key].argmax())
+    best = best if pressed is None else pressed  # which the sentence names first
     fact(split_fact(values, many.weights, shown, row, None if key is None else best))
     left, right = st.columns([0.44, 0.56], gap="medium")
     options: dict[str, Any] = {"dimmed": (0, len(values.tokens) - 1) if values.dim else ()}
@@ -418,7 +419,7 @@ def draw_split(values: Values, many: heads.Split, chosen: list[int], pressed: in
         query=cell[0],
         column=cell[1],
         height=LARGE,
-        first=chosen.index(best),
+        first=chosen.index(best) if best in chosen else 0,
         fact=f"{len(chosen)} of {many.heads} heads of {values.d_model // many.heads} numbers",
         **options,
     )

@@ -31,9 +31,7 @@ from dashboard.ui.bars import OVER, RECAP, STOPS, next_page
 key = "quiz:{}".format  # a widget's key, which is also its name in the link
 SEED, ANSWERS, AT, WITHOUT = key("seed"), key("answers"), key("at"), key("without")
 COUNT, OPTIONS, MAX_SEED, WIDTH = 8, 4, 999, 900
-MAX_SHORT = (
-    10  # characters of an option, of which a phone shows two in a row, also with what it was
-)
+MAX_SHORT = 10  # characters of options of which a phone shows two in a row, also with a sign
 NEXT = ("compare", "pretrained", "train")  # the pages that are offered after eight right answers
 
 

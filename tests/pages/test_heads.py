@@ -66,6 +66,10 @@ test_what_it_says = page_cases(
                 "Maps: the pressed one",
             ],
         ),
+        "the layer's largest weight is named, also of a head whose map is not shown": Case(
+            {"start": "minilm", "layer": "0", "pin": "10.2"},
+            ["0.22</b> in L0·H6 (layer 0, head 6)"],
+        ),
         "a head of another layer": Case(
             {"start": "minilm", "pin": "10.2", "pressed": "4.10"},
             ["0.68</b> in L3·H1 (layer 3, head 1); the mean of 12 heads is 0.10"],
