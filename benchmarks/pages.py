@@ -29,7 +29,6 @@ ROLES = {
     "slider": "slider",
     "number": "spinbutton",
     "list": "combobox",
-    "several": "combobox",
     "pills": "radiogroup",
     "switch": "switch",
     "text": "textbox",
@@ -37,7 +36,6 @@ ROLES = {
     "button": "button",
 }
 TYPED = "etaoinshrdlu"  # a letter each move
-LAST_KERNEL = "Performer"  # of those that Cost and speed starts with: taken out and put back
 BUDGET = "≤ 2.00"
 NAME = "Moved"  # the label of the empty page's control
 SETTLE = 1500  # ms after the last element has come, in which React still takes pages apart
@@ -48,7 +46,6 @@ controls = {{
     "slider": lambda: st.slider("{NAME}", 0, 100, 50), "number": lambda: st.number_input("{NAME}", 0, 100, 50),
     "list": lambda: st.selectbox("{NAME}", range(100)), "area": lambda: st.text_area("{NAME}"),
     "pills": lambda: st.segmented_control("{NAME}", range(5), default=0),
-    "several": lambda: st.multiselect("{NAME}", ["{LAST_KERNEL}", "a", "b"], ["a", "b", "{LAST_KERNEL}"]),
     "switch": lambda: st.toggle("{NAME}"), "text": lambda: st.text_input("{NAME}", "", live=True),
     "button": lambda: st.button("{NAME}", on_click=lambda: st.session_state.update(n=st.session_state.get("n", 0) + 1)),
 }}
@@ -62,12 +59,10 @@ class Moved:
     """A page, and which of its controls is moved."""
 
     key: str
-    sort: Literal[
-        "slider", "number", "list", "several", "pills", "switch", "text", "area", "button"
-    ]
+    sort: Literal["slider", "number", "list", "pills", "switch", "text", "area", "button"]
     name: str | None = None
     query: str = ""
-    inside: str | None = None  # the popover to open first
+    inside: str | None = None  # the popover or panel to open first
     drawn: str = DRAWN
     onward: int = field(
         default=1, init=False
@@ -81,7 +76,7 @@ class Moved:
 PAGES = (
     Moved("start", "number", "Query, 1"),
     Moved("why", "slider", "Training step"),
-    Moved("one_query", "slider", inside="More"),
+    Moved("one_query", "slider", inside="All settings"),
     Moved("heads", "slider", "d_model", "?heads:weights=Random"),
     Moved("positions", "button", "Shuffle again"),
     Moved("masks", "number", "Lookback", "?masks:first=Causal+local"),
@@ -91,23 +86,23 @@ PAGES = (
     Moved("normalizers", "slider", "Scores times"),
     Moved("mechanisms", "list", "Choice"),
     Moved("cache", "slider", "Step"),
-    Moved("questions", "pills", "Question", drawn=WORDS),
+    Moved("questions", "list", "Question", drawn=WORDS),
     Moved("lessons", "pills", "Part", drawn=WORDS),
     Moved("runs", "text", "Search", drawn="[data-testid='stMain']"),
     Moved("compare_runs", "slider", "Training step"),
     Moved("sweeps", "list", "Measure"),
     Moved("decode", "slider", "Width"),
     Moved("compare", "number", "Seed", "?source=seeded", "Tokens"),
-    Moved("efficient", "several", "Up to", inside="Kernels"),
+    Moved("efficient", "list", "Head"),
     Moved("claims", "switch", "Hide verdicts"),
     Moved("cards", "list", "Model"),
     Moved("pretrained", "pills", "Show"),
     Moved("inside_weight", "list", "Key"),
-    Moved("evidence", "list", "Head"),
+    Moved("evidence", "list", "Head", inside="Heads"),
     Moved("lens", "list", "Answer at position"),
     Moved("circuits", "list", "Head to open"),
     Moved("head_roles", "list", "Role"),
-    Moved("corpus", "list", "Across"),
+    Moved("corpus", "list", "Across", inside="Axes"),
     Moved("generate", "slider", "Step"),
     Moved("two_models", "list", "Head"),
     Moved("use_model", "area", "Text"),
@@ -131,11 +126,6 @@ def aim(page: Page, moved: Moved, number: int) -> str:
     if moved.sort == "area":
         widget.press_sequentially(TYPED[number % len(TYPED)])
         return "Control+Enter"
-    if moved.sort == "several" and number % 2:
-        return "Backspace"  # takes the last of the picked
-    if moved.sort == "several":
-        widget.press_sequentially(LAST_KERNEL)
-        page.get_by_role("option", name=LAST_KERNEL).first.wait_for()
     if moved.sort == "list":
         widget.press("ArrowDown")  # opens it at the option that it has
         page.get_by_role("option").first.wait_for()
@@ -179,7 +169,8 @@ def opened(browser: Browser, url: str, inside: str | None = None) -> Page:
     wait_ready(page)
     page.wait_for_timeout(SETTLE)
     if inside is not None:
-        page.get_by_role("button", name=inside).first.click()
+        named = page.get_by_text(inside, exact=True)
+        page.locator("summary, button").filter(has=named).first.click()
         wait_ready(page)
         page.wait_for_timeout(SETTLE)
     return page

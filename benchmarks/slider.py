@@ -91,7 +91,7 @@ def rows(count: int = 15) -> list[Row]:
                 wait_ready(page)
                 if name == "ours":
                     wait_picture(page)
-                    page.get_by_role("button", name="More").first.click()
+                    page.locator("summary", has_text="All settings").first.click()
                     wait_ready(page)
             for number in range(-2, count):
                 for name, (page, _, selector) in pages.items():
