@@ -35,7 +35,6 @@ SORTS = {
     "number": "number_input",
     "list": "selectbox",
     "pills": "button_group",
-    "several": "multiselect",
     "switch": "checkbox",
     "text": "text_input",
     "area": "text_area",

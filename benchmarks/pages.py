@@ -37,6 +37,7 @@ ROLES = {
 }
 TYPED = "etaoinshrdlu"  # a letter each move
 BUDGET = "≤ 2.00"
+OTHER_HEADS = "The likeliest answers without it, and other heads"
 NAME = "Moved"  # the label of the empty page's control
 SETTLE = 1500  # ms after the last element has come, in which React still takes pages apart
 
@@ -62,7 +63,7 @@ class Moved:
     sort: Literal["slider", "number", "list", "pills", "switch", "text", "area", "button"]
     name: str | None = None
     query: str = ""
-    inside: str | None = None  # the popover or panel to open first
+    inside: tuple[str, ...] = ()  # the panels and popovers to open first
     drawn: str = DRAWN
     onward: int = field(
         default=1, init=False
@@ -76,7 +77,7 @@ class Moved:
 PAGES = (
     Moved("start", "number", "Query, 1"),
     Moved("why", "slider", "Training step"),
-    Moved("one_query", "slider", inside="All settings"),
+    Moved("one_query", "slider", inside=("All settings",)),
     Moved("heads", "slider", "d_model", "?heads:weights=Random"),
     Moved("positions", "button", "Shuffle again"),
     Moved("masks", "number", "Lookback", "?masks:first=Causal+local"),
@@ -98,11 +99,11 @@ PAGES = (
     Moved("cards", "list", "Model"),
     Moved("pretrained", "pills", "Show"),
     Moved("inside_weight", "list", "Key"),
-    Moved("evidence", "list", "Head", inside="Heads"),
+    Moved("evidence", "list", "Head", inside=(OTHER_HEADS, "Heads")),
     Moved("lens", "list", "Answer at position"),
     Moved("circuits", "list", "Head to open"),
     Moved("head_roles", "list", "Role"),
-    Moved("corpus", "list", "Across", inside="Axes"),
+    Moved("corpus", "list", "Across", inside=("Axes",)),
     Moved("generate", "slider", "Step"),
     Moved("two_models", "list", "Head"),
     Moved("use_model", "area", "Text"),
@@ -162,14 +163,14 @@ def answer(page: Page, moved: Moved, selector: str, number: int) -> float:
     return pressed
 
 
-def opened(browser: Browser, url: str, inside: str | None = None) -> Page:
+def opened(browser: Browser, url: str, inside: Sequence[str] = ()) -> Page:
     page = new_page(browser)
     page.add_init_script(WATCH)
     page.goto(url)
     wait_ready(page)
     page.wait_for_timeout(SETTLE)
-    if inside is not None:
-        named = page.get_by_text(inside, exact=True)
+    for name in inside:
+        named = page.get_by_text(name, exact=True)
         page.locator("summary, button").filter(has=named).first.click()
         wait_ready(page)
         page.wait_for_timeout(SETTLE)
