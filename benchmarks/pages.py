@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,7 +80,7 @@ PAGES = (
     Moved("one_query", "slider", inside=("All settings",)),
     Moved("heads", "slider", "d_model", "?heads:weights=Random"),
     Moved("positions", "button", "Shuffle again"),
-    Moved("masks", "number", "Lookback", "?masks:first=Causal+local"),
+    Moved("masks", "list", "Mask"),
     Moved("transformer", "slider", "Layers", "?run=seeded&transformer:start=random"),
     Moved("train", "slider", "Training step"),
     Moved("scores", "slider", "Query length ×"),
@@ -177,23 +177,17 @@ def opened(browser: Browser, url: str, inside: Sequence[str] = ()) -> Page:
     return page
 
 
-def rows(count: int = 11, only: Sequence[str] = ()) -> list[Row]:
+def rows(count: int = 11, only: Sequence[str] = ()) -> Iterator[Row]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         script = Path(folder) / "empty.py"
         script.write_text(EMPTY, encoding="utf-8")
         ours, empty = stack.enter_context(serving()), stack.enter_context(serving(script))
         browser = stack.enter_context(open_browser())
-        return [
-            row(
-                opened(browser, f"{ours}/{moved.path}", moved.inside),
-                moved,
-                opened(browser, f"{empty}/?sort={moved.sort}"),
-                count,
-            )
-            for moved in PAGES
-            if not only or moved.key in only
-        ]
+        for moved in PAGES:
+            if not only or moved.key in only:
+                page = opened(browser, f"{ours}/{moved.path}", moved.inside)
+                yield row(page, moved, opened(browser, f"{empty}/?sort={moved.sort}"), count)
 
 
 def row(page: Page, moved: Moved, beside: Page, count: int) -> Row:
