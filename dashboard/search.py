@@ -62,7 +62,7 @@ WORDS = {
     "mechanisms": "list of every attention variant paper equation catalogue",
     "scores": "dot product cosine additive similarity",
     "normalizers": "softmax sparsemax sigmoid temperature",
-    "compare": "compare two mechanisms variants difference",
+    "compare": "compare mechanisms variants difference",
     "efficient": "Flash attention FLOPs memory fast time benchmark long context complexity quadratic",
     "cards": "Llama GPT DeepSeek Qwen Mistral Gemma architecture parameters size",
     "pretrained": "MiniLM BERT load open my own model Hugging Face attention map heads",
@@ -102,6 +102,13 @@ SINGLE: tuple[Hit, ...] = (
         "make my own score mask normalizer custom design invent build",
         "mechanisms",
         {"mechanisms:axis": "position", "mechanisms:position": "formula"},
+    ),
+    (
+        "Two models, one text",
+        "Compare the heads of two pretrained models.",
+        "compare two models side by side difference",
+        "two_models",
+        {"two_models:mode": "models"},
     ),
     (
         "Temperature (Generate text)",
