@@ -621,7 +621,7 @@ PARTS = ("Work through", MAKE, "See results")
 def page() -> None:
     title(
         "Lessons",
-        "Questions round a page, checked as you answer.",
+        "Questions beside a page, checked at once.",
         copy_link="Copy draft (with answers)",
     )
     parts()
@@ -654,18 +654,21 @@ def minutes(lesson: Lesson) -> int:
 
 
 def work() -> None:
-    with st.grid(4, min_column_width=320, gap="medium"):
-        for name, (level, goal) in LEVELS_AND_GOALS.items():
-            lesson = decode(name)
-            with st.container(border=True, gap="small"):
-                st.page_link(
-                    step_of("lessons").page(),
-                    label=plain(lesson.title),
-                    icon=step_of("lessons").icon,
-                    query_params={"lesson": name},
-                    help=teacher_markdown(lesson.text.partition("\n")[0]),
-                )
-                caption(f"{level} · {minutes(lesson)} min · {goal}")
+    levels = list(dict.fromkeys(level for level, _ in LEVELS_AND_GOALS.values()))
+    columns = dict(zip(levels, st.columns([4, 5, 4], gap="small"), strict=True))
+    for level, column in columns.items():
+        column.markdown(f"**{level}**")
+    for name, (level, goal) in LEVELS_AND_GOALS.items():
+        lesson = decode(name)
+        with columns[level].container(border=True, gap="small"):
+            st.page_link(
+                step_of("lessons").page(),
+                label=plain(lesson.title),
+                icon=step_of(lesson.parts[0].page).icon,
+                query_params={"lesson": name},
+                help=teacher_markdown(lesson.text.partition("\n")[0]),
+            )
+            caption(f"{goal}, {minutes(lesson)} min")
     with st.popover("File and links", icon=":material/folder_open:", key=key("links")):
         lesson_of_file = uploaded_lesson("Open the file of a lesson", "open")
         st.markdown("Links of these lessons")

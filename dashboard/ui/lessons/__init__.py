@@ -237,12 +237,12 @@ STORED = (
 ID = re.compile("[0-9a-f]{6}")
 LEVELS_AND_GOALS = {
     "first_steps": ("Beginner", "Compute an output"),
-    "first_masks": ("Beginner", "Draw a mask"),
-    "patterns": ("Intermediate", "Recognize heads"),
-    "variants": ("Intermediate", "Compare scores"),
-    "positions": ("Intermediate", "Compare encodings"),
-    "attention": ("Advanced", "Write attention"),
-    "efficient": ("Advanced", "Predict costs"),
+    "first_masks": ("Beginner", "Count what remains"),
+    "patterns": ("Intermediate", "Find the head of “it”"),
+    "variants": ("Intermediate", "Tell scores apart"),
+    "positions": ("Intermediate", "Tell encodings apart"),
+    "attention": ("Advanced", "Program it, and check"),
+    "efficient": ("Advanced", "Predict the cost"),
 }
 KEYS = tuple(LEVELS_AND_GOALS)
 MAX_LINK, MAX_FILE = (
