@@ -366,11 +366,11 @@ def fact_text(result: study.Result, kernels: list[str]) -> str:
         return ""
     point, fast = min(others, key=lambda pair: pair[0].seconds)
     first, second = kernel_name(fast.kernel), kernel_name(slow.kernel)
+    reason = ": it writes a score for each pair of tokens" * (slow.kernel == "exact")
     return (
-        f"At {point.length:,} tokens, {first} takes **{duration(point.seconds)}** and {byte_size(point.bytes)}; "
-        f"{second} takes **{duration(slow.point.seconds)}** and {byte_size(slow.point.bytes)}. Twice as many "
-        f"tokens take {first} {number(2**fast.time)} times as long, {second} {number(2**slow.time)} times "
-        f"(by the formula {number(2**fast.flops)} and {number(2**slow.flops)})."
+        f"At {point.length:,} tokens, {first} takes **{duration(point.seconds)}**, {second} "
+        f"**{duration(slow.point.seconds)}**. With twice as many, {first} takes {number(2**fast.time)} times as long, "
+        f"{second} {number(2**slow.time)}{reason}."
     )
 
 
@@ -383,7 +383,7 @@ def summary(result: study.Result, kernels: Sequence[str]) -> str:
     """Which kernels compute softmax attention, of which keys, and which have another output."""
     groups: dict[str, list[str]] = {
         "Softmax": [],
-        "Softmax, near keys only": [],
+        "Near keys only": [],
         "Another output": [],
     }
     for kernel in kernels:
@@ -391,7 +391,12 @@ def summary(result: study.Result, kernels: Sequence[str]) -> str:
         group = list(groups)[2 if far else kernel in study.BANDED]
         groups[group].append(kernel_name(kernel))
     parts = (f"**{group}**: {', '.join(names)}." for group, names in groups.items() if names)
-    return " ".join([*parts, "Dotted: calculated."])
+    ends = [
+        f"{kernel_name(p.name)} from {p.length:,} tokens ({p.skipped.partition(';')[0]})"
+        for p in result.skipped()
+        if p.name in kernels
+    ]
+    return " ".join([*parts, f"Not measured: {', '.join(ends)}." * bool(ends)])
 
 
 def _conditions(result: study.Result, kernels: Sequence[str], example: bool) -> None:
@@ -401,18 +406,12 @@ def _conditions(result: study.Result, kernels: Sequence[str], example: bool) -> 
     window = f", in {' and '.join(banded)} a window of {chosen.window} keys" if banded else ""
     passes = "forward and backward" if chosen.backward else "forward"
     where = "Measured by `make measured`, in processor time" if example else "Measured here"
-    ends = [
-        f"{kernel_name(p.name)} from {p.length:,} tokens ({p.skipped.partition(';')[0]})"
-        for p in result.skipped()
-        if p.name in kernels
-    ]
-    rest = f" Not measured: {', '.join(ends)}." if ends else ""
     caption(
         f"{where}: one sequence, {study.HEADS} heads of {study.HEAD_DIM} numbers, float32, {passes}, median of "
         f"{study.ROUNDS} runs. A query sees {keys}{window}. {result.machine}. Both axes are logarithmic. Solid lines "
         "are measured; dotted ones are calculated from the "
         "formula of a forward pass: FLOPs of its matrix products at the speed of the last point, and memory on a CPU, "
-        f"within about a quarter. “Grows as” is fitted to the last {LAST} lengths.{rest}",
+        f"within about a quarter. “Grows as” is fitted to the last {LAST} lengths.",
     )
     caption(
         "Error: |output − exact output| / |exact output| on random q, k, v. Linear kernels and Performer compute "
