@@ -111,14 +111,15 @@ def fact_text(comparison: difference.Comparison, head: difference.HeadChange) ->
         if changed
         else ""
     )
+    median = float(np.median([item.moved for item in heads]))
     out += (
         f"From {names[0]} to {names[1]}, head **{head.name}** moves **{number(head.moved)}** of its weight to other "
-        "tokens, averaged over its rows"
+        f"tokens, averaged over its rows; the median of {len(heads)} heads is {number(median)}."
         if comparison.in_place
-        else f"Head **{head.name}** of A and the most similar head of B, **{head.other}**, put "
-        f"**{number(head.moved)}** of their weight on different tokens"
+        else f"Head **{head.name}** of A is most like head **{head.other}** of B: they put "
+        f"**{number(1 - head.moved)}** of their weight on the same tokens; the median of {len(heads)} heads is "
+        f"{number(1 - median)}."
     )
-    out += f"; the median of {len(heads)} heads is {number(float(np.median([item.moved for item in heads])))}."
     if (cell := difference.most_different_cell(pair, head)) is None:
         return out
     first, second = (share_text(weights[cell]) for weights, _ in difference.maps_of(pair, head))
@@ -879,7 +880,10 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
     heads = comparison.heads
     left, right = st.columns([0.38, 0.62], gap="medium")  # a phone shows the finding first
     numbers = {str(item.number): item.layer for item in heads}
-    largest = max(item.moved for item in heads)
+    # Of heads that have no common position, how alike they are
+    shown = {item.name: item.moved if comparison.in_place else 1 - item.moved for item in heads}
+    measure = "weight moved" if comparison.in_place else "weight on the same tokens"
+    largest = max(shown.values())
 
     with left:
         fact(fact_text(comparison, head))
@@ -888,28 +892,28 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
             {item.name: (item.layer, item.head) for item in heads},
             (head.layer, head.head),
             HEAD,
-            order=", sorted by their difference",
+            order=f", sorted by {measure}",
         )
         effect_chart(
             "two_models:grid",
-            f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}",
+            f"The {measure} of each of {len(heads)} heads; the largest is that of {heads[0].name}",
             lambda layer, one: write_pair("head", (numbers[layer], one)),
             [
                 {
                     "layer": str(item.number),
                     "head": str(item.head),
-                    "change": item.moved,
+                    "change": shown[item.name],
                     "name": item.name,
                     "to": item.name if comparison.in_place else item.other,
-                    "by": number(item.moved),
+                    "by": number(shown[item.name]),
                 }
                 for item in heads
             ],
             [str(one) for one in sorted({item.number for item in heads})],
             [str(one) for one in range(max(item.head for item in heads) + 1)],
             (str(head.number), str(head.head)),
-            title=f"weight moved, largest: {number(largest)}",
-            tips=(("name", "head"), ("to", "compared with"), ("by", "difference")),
+            title=f"{measure}, largest: {number(largest)}",
+            tips=(("name", "head"), ("to", "compared with"), ("by", measure)),
             has_sign=False,
             largest=max(largest, MIN_SCALE),
         )
