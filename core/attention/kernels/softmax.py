@@ -82,7 +82,8 @@ def fused(inputs: AttentionInputs) -> Steps:
         dropout_p=inputs.dropout,
         is_causal=is_causal,
         scale=scale / temperature,
-    )[..., : v.shape[-1]]
+    )
+    out = out[..., : v.shape[-1]] if narrower else out
     if (
         mask is not None and q.device.type != "cpu"
     ):  # only PyTorch's CPU kernels are known to give zeros here
