@@ -93,7 +93,7 @@ PAGES = (
     Moved("compare_runs", "slider", "Training step"),
     Moved("sweeps", "list", "Measure"),
     Moved("decode", "slider", "Width"),
-    Moved("compare", "number", "Seed", "?source=seeded", "Tokens"),
+    Moved("compare", "number", "Seed", "?source=seeded", ("Tokens",)),
     Moved("efficient", "list", "Head"),
     Moved("claims", "switch", "Hide verdicts"),
     Moved("cards", "list", "Model"),
