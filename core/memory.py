@@ -5,6 +5,7 @@ saves time is left out: a warm spare worker, pages that are prepared before they
 """
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -65,8 +66,10 @@ def out_of_memory_kills() -> float:
     return max(groups) or _count("/proc/vmstat", 0.0, "oom_kill ")
 
 
-def end_first() -> None:
-    """Let the system end this process before others where memory runs out; does nothing but on Linux."""
+def give_way() -> None:
+    """Let other processes run first; on Linux, too, end before them where memory runs out."""
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(10)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500", encoding="utf-8")
 

@@ -38,7 +38,7 @@ import torch
 from core import event_log
 from core.attention import ConfigError, num_threads
 from core.files import clear_drafts, disk_refused, hosted, lab_path, sentence_of, without_paths
-from core.memory import end_first, total_bytes
+from core.memory import give_way, total_bytes
 from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
 from core.runs import ray_queue
@@ -510,5 +510,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    end_first()
+    give_way()
     sys.exit(main())

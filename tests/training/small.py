@@ -75,7 +75,7 @@ def forked(run: Run) -> int:
     if child := os.fork():
         return child
     with suppress(BaseException):
-        worker.end_first()
+        worker.give_way()
         worker.main([str(run.path)])
     os._exit(0)
 
