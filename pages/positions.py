@@ -610,7 +610,7 @@ import altair as alt
 import pandas as pd
 
 hand = pd.DataFrame({"sine": table[:, 0].tolist(), "cosine": table[:, 1].tolist()}).reset_index()
-alt.Chart(hand).mark_line(point=True).encode(x="cosine", y="sine", order="index")
+alt.Chart(hand).mark_line(point=True).encode(x="sine", y="cosine", order="index")
 """
 BOTH = "positions:weights"  # the panel of the vectors and the weights in both orders
 

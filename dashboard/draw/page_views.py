@@ -104,7 +104,7 @@ def dials(
     names: Sequence[str] = (),
     words: Sequence[str] = (),
 ) -> None:
-    """Draw a row a pair, a column a position, hands rotating counter-clockwise, those of `before` faintly.
+    """Draw a row a pair, a column a position, hands rotating clockwise from the top, those of `before` faintly.
 
     `names` are those of the rows, by default each pair's two dimensions; `words` stand at the first positions.
     """
@@ -153,8 +153,8 @@ def dials_svg(rows: Sequence[Mapping[str, Any]], positions: int) -> str:
             for x in xs
         ]
         parts += [
-            f'<line x1="{x}" y1="{y}" x2="{x + 15 * math.cos(at * angle):.2f}" '
-            f'y2="{y - 15 * math.sin(at * angle):.2f}" stroke="{colour}" stroke-width="2"/>'
+            f'<line x1="{x}" y1="{y}" x2="{x + 15 * math.sin(at * angle):.2f}" '
+            f'y2="{y - 15 * math.cos(at * angle):.2f}" stroke="{colour}" stroke-width="2"/>'
             for at, x in enumerate(xs)
             for angle, colour in (
                 (row.get("before"), LIGHT_INK.hairline),

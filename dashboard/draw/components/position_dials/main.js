@@ -66,7 +66,7 @@ function drawRow(board, svg, row, y, end) {
 }
 
 function drawHand(svg, x, y, radius, angle, attributes) {
-  const [x2, y2] = [x + radius * Math.cos(angle), y - radius * Math.sin(angle)];
+  const [x2, y2] = [x + radius * Math.sin(angle), y - radius * Math.cos(angle)]; // from twelve, as on a clock
   svgElement(svg, "line", { x1: x, y1: y, x2, y2, "stroke-width": 2, ...attributes });
   return [x2, y2];
 }
