@@ -81,7 +81,14 @@ def answer_questions() -> None:
 
 
 def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
-    paragraph(f"## {at + 1} of {COUNT}. {question.text}", width=720)
+    with st.container(key=key("question")):
+        paragraph(f"## {at + 1} of {COUNT}. {question.text}", width=720)
+    # After a press further down the next question begins where the reader looks
+    st.html(
+        "<style>.st-key-quiz-question { scroll-margin-top: 64px }</style>"
+        f"<script>/* {at} */document.querySelector('.st-key-quiz-question').scrollIntoView({{block: 'nearest'}})</script>",
+        unsafe_allow_javascript=True,
+    )
     if question.maps is not None:
         weights, rows, columns = question.maps
         multiples(
