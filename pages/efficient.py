@@ -366,11 +366,14 @@ def fact_text(result: study.Result, kernels: list[str]) -> str:
         return ""
     point, fast = min(others, key=lambda pair: pair[0].seconds)
     first, second = kernel_name(fast.kernel), kernel_name(slow.kernel)
+    fused = next((each for each in scalings if each.kernel == "fused"), None)
     reason = ": it writes a score for each pair of tokens" * (slow.kernel == "exact")
+    if fused and reason:
+        reason += f"; fused, which does not, {number(2**fused.time)}"
     return (
         f"At {point.length:,} tokens, {first} takes **{duration(point.seconds)}**, {second} "
-        f"**{duration(slow.point.seconds)}**. With twice as many, {first} takes {number(2**fast.time)} times as long, "
-        f"{second} {number(2**slow.time)}{reason}."
+        f"**{duration(slow.point.seconds)}**. Twice the text takes {first} {number(2**fast.time)} times "
+        f"as long, {second} {number(2**slow.time)}{reason}."
     )
 
 
@@ -432,7 +435,7 @@ RACE, PROGRESS, RESULT = key("race"), key("progress"), key("result")
 def page() -> None:
     title(
         "Cost and speed",
-        "See how the time and memory of attention grow with the text.",
+        "How the time and memory of attention grow with the text.",
     )
     take_built("efficient", adopt, axes=("kernel",))
     fragment_unless_measuring(_benchmark)
@@ -456,9 +459,9 @@ def _benchmark() -> None:
         result = st.session_state.get(RESULT) or study.load_result()
         kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
         caption(summary(result, kernels))
-        _figures(result, kernels)
         if sentence := fact_text(result, kernels):
             fact(sentence)
+        _figures(result, kernels)
         if not result.conditions.covers(chosen):
             caption("These curves were measured before, with other controls. Press Measure.")
     example = RESULT not in st.session_state
