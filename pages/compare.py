@@ -205,7 +205,7 @@ def _of_cell(
     cell: tuple[int, int],
 ) -> str:
     i, j = cell
-    query, key = f":primary[**{plain(tokens.names[i])}**]", plain(tokens.names[j])
+    query, key = f":primary[**{plain(tokens.names[i])}**]", f"“{plain(tokens.names[j])}”"
     now, before = float(first.weights[i, j]), float(second.weights[i, j])
     masked = hidden(first, i, j), hidden(second, i, j)
     if all(masked):

@@ -477,6 +477,7 @@ def every_layer(values: Values, row: int, column: int, head: int) -> None:
         write_linked("heads", PRESSED, (int(name[1:]), head))
         write_linked("heads", "heads:pin", (row, column))  # the other layer shows the same words
 
+    caption("layer (row), head (column)")
     chart_title(f"{plain(words)} in every head; a press opens it")
     effect_chart(
         "heads:layers",

@@ -332,7 +332,7 @@ def entry_sentence(
             name = "Fused (FlashAttention) is faster and needs less memory, and"
         return (
             f"{name} changes no weight here: :primary[{plain(TOKENS[query])}] gives "
-            f"{plain(TOKENS[column])} **{number(now)}** with it and without it."
+            f"“{plain(TOKENS[column])}” **{number(now)}** with it and without it."
         )
     total = float(after[query].sum())
     row_sum = (
@@ -346,7 +346,7 @@ def entry_sentence(
         entropy = f" The mean entropy of a query changes from {number(old)} to {number(new)} nats."
     return (
         f"With {plain(item.name)}, :primary[{plain(TOKENS[query])}] gives **{number(now)}** to "
-        f"{plain(TOKENS[column])} instead of {number(was)}.{row_sum}{entropy}"
+        f"“{plain(TOKENS[column])}” instead of {number(was)}.{row_sum}{entropy}"
     )
 
 

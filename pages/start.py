@@ -285,8 +285,8 @@ SENTENCES = (
     "An encoder reads a sentence; a decoder translates it.",
     "Without attention, **one vector** loses long sentences.",
     "With **attention**, each step reads every word.",
-    "The better its **query** fits a word's **key**, the larger the **weight**.",
-    "It takes all **values**, each times its weight.",
+    "The better a word's **key** fits the **query**, the larger its **weight**.",
+    "The output adds all **values**, each times its weight.",
 )
 
 

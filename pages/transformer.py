@@ -890,7 +890,7 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         heading = f"The next token, the likeliest of {stream.choices:,}"
         bars = [Bars(heading, tuple(final), at_temperature=stream.at_temperature)]
     if block.maps is not None:
-        about += " Positions enter here (RoPE)."
+        about += " Positions enter here: RoPE rotates queries and keys."
     if block.maps is not None and int(layer) == stream.layer:
         cell = stream.head, len(tokens) - 1, stream.key
         row = block.maps[stream.head, -1]

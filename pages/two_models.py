@@ -113,19 +113,18 @@ def fact_text(comparison: difference.Comparison, head: difference.HeadChange) ->
     )
     median = float(np.median([item.moved for item in heads]))
     out += (
-        f"From {names[0]} to {names[1]}, head **{head.name}** moves **{number(head.moved)}** of its weight to other "
-        f"tokens, averaged over its rows; the median of {len(heads)} heads is {number(median)}."
+        f"From {names[0]} to {names[1]}, head **{head.name}** (layer {head.number}, head {head.head}) moves "
+        f"**{number(head.moved)}** of its weight to other tokens; the median head {number(median)}."
         if comparison.in_place
         else f"Head **{head.name}** of A is most like head **{head.other}** of B: they put "
-        f"**{number(1 - head.moved)}** of their weight on the same tokens; the median of {len(heads)} heads is "
-        f"{number(1 - median)}."
+        f"**{number(1 - head.moved)}** of their weight on the same tokens; the median head {number(1 - median)}."
     )
     if (cell := difference.most_different_cell(pair, head)) is None:
         return out
     first, second = (share_text(weights[cell]) for weights, _ in difference.maps_of(pair, head))
     return (
         f"{out} In it, :primary[**{plain(pair.queries[cell[0]])}**] puts **{first}** of its weight on "
-        f"**{plain(pair.keys[cell[1]])}** in {names[0]} and **{second}** in {names[1]}."
+        f"“{plain(pair.keys[cell[1]])}” in {names[0]} and **{second}** in {names[1]}."
     )
 
 
@@ -856,7 +855,6 @@ def _view(choice: ModelChoice) -> None:
             (choice.ref, choice.inputs, mode, ref, inputs, comparison.kind),
         )
         with _maps(comparison, head, pin):
-            _figures(comparison)
             st.caption(conditions(comparison, mode))
         if mode == "texts" and model.reads_text:
             section(choice, replace(choice.inputs, text=inputs.text))
@@ -879,7 +877,7 @@ def _compared(
 def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange) -> None:
     heads = comparison.heads
     left, right = st.columns([0.38, 0.62], gap="medium")  # a phone shows the finding first
-    numbers = {str(item.number): item.layer for item in heads}
+    numbers = {f"L{item.number}": item.layer for item in heads}
     # Of heads that have no common position, how alike they are
     shown = {item.name: item.moved if comparison.in_place else 1 - item.moved for item in heads}
     measure = "weight moved" if comparison.in_place else "weight on the same tokens"
@@ -887,6 +885,7 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
 
     with left:
         fact(fact_text(comparison, head))
+        _figures(comparison)
     with right:
         head_field(
             {item.name: (item.layer, item.head) for item in heads},
@@ -900,7 +899,7 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
             lambda layer, one: write_pair("head", (numbers[layer], one)),
             [
                 {
-                    "layer": str(item.number),
+                    "layer": f"L{item.number}",
                     "head": str(item.head),
                     "change": shown[item.name],
                     "name": item.name,
@@ -909,9 +908,9 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
                 }
                 for item in heads
             ],
-            [str(one) for one in sorted({item.number for item in heads})],
+            [f"L{one}" for one in sorted({item.number for item in heads})],
             [str(one) for one in range(max(item.head for item in heads) + 1)],
-            (str(head.number), str(head.head)),
+            (f"L{head.number}", str(head.head)),
             title=f"{measure}, largest: {number(largest)}",
             tips=(("name", "head"), ("to", "compared with"), ("by", measure)),
             has_sign=False,
@@ -922,28 +921,24 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
 def _figures(comparison: difference.Comparison) -> None:
     heads = comparison.heads
     moved = [item.moved for item in heads]
-    for column, (name, value, meaning) in zip(
-        st.columns(3),
+    for name, value, meaning in (
         (
-            (
-                "Overlap",
-                number(1 - float(np.mean(moved))),
-                "The share of the weight on the same tokens, the mean of all heads; 1 where nothing differs.",
-            ),
-            (
-                "Mean difference",
-                number(float(np.mean([item.difference for item in heads]))),
-                "The mean absolute difference of a weight, over all cells of all heads.",
-            ),
-            (
-                "Heads that differ",
-                f"{sum(change >= 0.25 for change in comparison.largest_changes)} of {len(heads)}",
-                "Heads in which one weight at least differs by a quarter or more, between tokens that both sides have.",
-            ),
+            "Overlap",
+            number(1 - float(np.mean(moved))),
+            "The share of the weight on the same tokens, the mean of all heads; 1 where nothing differs.",
         ),
-        strict=True,
+        (
+            "Mean difference",
+            number(float(np.mean([item.difference for item in heads]))),
+            "The mean absolute difference of a weight, over all cells of all heads.",
+        ),
+        (
+            "Heads that differ",
+            f"{sum(change >= 0.25 for change in comparison.largest_changes)} of {len(heads)}",
+            "Heads in which one weight at least differs by a quarter or more, between tokens that both sides have.",
+        ),
     ):
-        column.metric(name, value, help=meaning)
+        st.metric(name, value, help=meaning)
 
 
 def _maps(
