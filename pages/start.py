@@ -382,7 +382,7 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
             "value is returned."
         )
         terms = " + ".join(
-            f"{share_text(weight)} · {typed(value)}"
+            f"{number(round(weight, 4))} · {typed(value)}"
             for weight, value in zip(result.weights, values, strict=True)
         )
         st.markdown(f"**Soft look-up: {number(result.output)}** ≈ {terms}")

@@ -15,6 +15,9 @@ export function shareText(value) {
   return value > 0 && value < 0.0001 ? "under\u00a00.0001" : number(value);
 }
 
+/** What a cell of a map has room for: three decimals where less is left. @param {number} value */
+export const cellNumber = (value) => (value && Math.abs(value) < 0.0005 ? "0.000" : number(value));
+
 function unsigned(size) {
   if (size >= 99.995) {
     const decimals = size < 999.95 ? 1 : 0;
