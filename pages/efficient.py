@@ -385,8 +385,8 @@ def kernel_name(kernel: str) -> str:
 def summary(result: study.Result, kernels: Sequence[str]) -> str:
     """Which kernels compute softmax attention, of which keys, and which have another output."""
     groups: dict[str, list[str]] = {
-        "Softmax": [],
-        "Near keys only": [],
+        "Same output": [],
+        "Near keys": [],
         "Another output": [],
     }
     for kernel in kernels:

@@ -630,6 +630,7 @@ def _grid(
         (layers[picked[0]], str(picked[1])),
         largest=max(abs(row["change"]) for row in rows),
     )
+    caption("“all”: a whole layer. One head may replace another.")
 
 
 def _without(

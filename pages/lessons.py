@@ -621,7 +621,7 @@ PARTS = ("Work through", MAKE, "See results")
 def page() -> None:
     title(
         "Lessons",
-        "Questions beside a page, checked at once.",
+        "Questions beside a page, checked.",
         copy_link="Copy draft (with answers)",
     )
     parts()

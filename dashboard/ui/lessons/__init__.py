@@ -238,10 +238,10 @@ ID = re.compile("[0-9a-f]{6}")
 LEVELS_AND_GOALS = {
     "first_steps": ("Beginner", "Compute an output"),
     "first_masks": ("Beginner", "Count what remains"),
-    "patterns": ("Intermediate", "Find the head of “it”"),
+    "patterns": ("Intermediate", "Find heads"),
     "variants": ("Intermediate", "Tell scores apart"),
     "positions": ("Intermediate", "Tell encodings apart"),
-    "attention": ("Advanced", "Program it, and check"),
+    "attention": ("Advanced", "Program it"),
     "efficient": ("Advanced", "Predict the cost"),
 }
 KEYS = tuple(LEVELS_AND_GOALS)
