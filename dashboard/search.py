@@ -75,7 +75,7 @@ WORDS = {
     "generate": "write text story chat next token GPT temperature sampling probability",
     "decode": "beam search greedy sampling top-k top-p",
     "cache": "KV cache size key value memory bytes inference",
-    "two_models": "two sentences difference",
+    "two_models": "compare two models two sentences difference",
     "use_model": "classify sentiment embedding similar sentences fill in translate summarize",
     "fine_tune": "LoRA adapter finetuning adapt my own data",
     "runs": "saved trained model history continue delete download checkpoint",

@@ -23,7 +23,7 @@ export const HITS = [
 ["Generate", "Watch a model say one token after another.", "write text story chat next token GPT temperature sampling probability", "generate", {}],
 ["Decode", "See what else a model could have written.", "beam search greedy sampling top-k top-p", "decode", {}],
 ["Cache and decoding", "See what a decoder stores of each token.", "KV cache size key value memory bytes inference", "cache", {}],
-["Two texts, two models", "Compare the attention of two models or texts.", "two sentences difference", "two_models", {}],
+["Two texts, two models", "Compare the attention of two models or texts.", "compare two models two sentences difference", "two_models", {}],
 ["Use a model", "Use a model for its usual task.", "classify sentiment embedding similar sentences fill in translate summarize", "use_model", {}],
 ["Fine-tune", "Continue the training of a pretrained model.", "LoRA adapter finetuning adapt my own data", "fine_tune", {}],
 ["Runs", "Find what was trained, and continue it.", "saved trained model history continue delete download checkpoint", "runs", {}],
