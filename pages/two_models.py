@@ -885,7 +885,8 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
 
     with left:
         fact(fact_text(comparison, head))
-        _figures(comparison)
+        with st.container(horizontal=True):
+            _figures(comparison)
     with right:
         head_field(
             {item.name: (item.layer, item.head) for item in heads},
@@ -938,7 +939,7 @@ def _figures(comparison: difference.Comparison) -> None:
             "Heads in which one weight at least differs by a quarter or more, between tokens that both sides have.",
         ),
     ):
-        st.metric(name, value, help=meaning)
+        st.metric(name, value, help=meaning, width="content")
 
 
 def _maps(
