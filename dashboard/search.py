@@ -231,9 +231,8 @@ def open_picked(current: str) -> None:
         if page != current:
             st.switch_page(step_of(page).page(), query_params={})
         del st.session_state[PICKED]
-        st.session_state.pop(
-            f"{page}:before", None
-        )  # what is only looked at was not built (`watch_built`)
+        # What is only looked at was not built (`watch_built`)
+        st.session_state.pop(f"{page}:before", None)
         st.session_state.update(values)
 
 
