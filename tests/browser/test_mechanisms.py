@@ -126,11 +126,11 @@ def test_dials_turn_with_the_place_and_answer_the_pointer_and_keys(page):
     dials = page.locator(".dials .scroll")
     expect(dials.locator("line.hand")).to_have_count(8 * 24)
     expect(dials.locator("line.before")).to_have_count(0)
-    first, second = (
-        float(line.get_attribute("x2")) - float(line.get_attribute("x1"))
-        for line in dials.locator("line.hand").all()[:2]
+    (start, top), (right, up) = dials.locator("line.hand").evaluate_all(
+        "hands => hands.slice(0, 2).map(({x1, x2, y1, y2}) => [x2, y1].map((end, at) => "
+        "end.baseVal.value - [x1, y2][at].baseVal.value))"
     )
-    assert first > second > 0, "cos 0 before cos 1"
+    assert start == 0 < right and top > up > 0, "from twelve, as a clock's hand"
     box = box_of(dials.locator("circle.face").nth(3))
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(page.locator(".dials .line")).to_contain_text("position 3 · pair 0, 8: 171.9°")
