@@ -106,9 +106,7 @@ def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T C"]:
 def repeat_heads(heads: Float[Tensor, "B G S D"], num_heads: int) -> Float[Tensor, "B H S D"]:
     """Each of G heads repeated for the H / G queries that share it."""
     groups = heads.shape[1]
-    if groups == num_heads:
-        return heads
-    if groups == 1:
+    if groups in (1, num_heads):
         return heads.expand(-1, num_heads, -1, -1)  # without a copy
     return heads.repeat_interleave(num_heads // groups, dim=1)
 

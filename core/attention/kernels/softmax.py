@@ -82,8 +82,7 @@ def fused(inputs: AttentionInputs) -> Steps:
         dropout_p=inputs.dropout,
         is_causal=is_causal,
         scale=scale / temperature,
-    )
-    out = out[..., : v.shape[-1]] if narrower else out
+    )[..., : v.shape[-1]]
     if (
         mask is not None and q.device.type != "cpu"
     ):  # only PyTorch's CPU kernels are known to give zeros here
