@@ -11,8 +11,9 @@ from typing import Literal
 from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import APP, open_browser, running
+from tests.browser.helpers import wait_ready
 
-__all__ = ["new_page", "open_browser", "serving"]
+__all__ = ["new_page", "open_browser", "open_panel", "serving"]
 
 
 @contextmanager
@@ -32,3 +33,9 @@ def new_page(
     return browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, device_scale_factor=scale
     ).new_page()
+
+
+def open_panel(page: Page, name: str) -> None:
+    """Open the panel or popover of that name."""
+    page.locator("summary, button").filter(has=page.get_by_text(name, exact=True)).first.click()
+    wait_ready(page)

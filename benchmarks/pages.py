@@ -17,7 +17,7 @@ from typing import Literal
 
 from playwright.sync_api import Browser, Locator, Page
 
-from benchmarks.browser import new_page, open_browser, serving
+from benchmarks.browser import new_page, open_browser, open_panel, serving
 from benchmarks.slider import WATCH
 from benchmarks.timing import Row, median_ratio
 from tests.browser.helpers import wait_ready
@@ -170,9 +170,7 @@ def opened(browser: Browser, url: str, inside: Sequence[str] = ()) -> Page:
     wait_ready(page)
     page.wait_for_timeout(SETTLE)
     for name in inside:
-        named = page.get_by_text(name, exact=True)
-        page.locator("summary, button").filter(has=named).first.click()
-        wait_ready(page)
+        open_panel(page, name)
         page.wait_for_timeout(SETTLE)
     return page
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from benchmarks.browser import new_page, open_browser, serving
+from benchmarks.browser import new_page, open_browser, open_panel, serving
 from benchmarks.timing import Row, median_ratio
 from tests.browser.helpers import wait_picture, wait_ready
 
@@ -91,8 +91,7 @@ def rows(count: int = 15) -> list[Row]:
                 wait_ready(page)
                 if name == "ours":
                     wait_picture(page)
-                    page.locator("summary", has_text="All settings").first.click()
-                    wait_ready(page)
+                    open_panel(page, "All settings")
             for number in range(-2, count):
                 for name, (page, _, selector) in pages.items():
                     taken = press(page, selector, number)
