@@ -366,7 +366,7 @@ def fact_text(result: study.Result, kernels: list[str]) -> str:
         return ""
     point, fast = min(others, key=lambda pair: pair[0].seconds)
     first, second = kernel_name(fast.kernel), kernel_name(slow.kernel)
-    fused = next((each for each in scalings if each.kernel == "fused"), None)
+    fused = next((each for _, each in others if each.kernel == "fused" and each is not fast), None)
     reason = ": it writes a score for each pair of tokens" * (slow.kernel == "exact")
     if fused and reason:
         reason += f"; fused, which does not, {number(2**fused.time)}"
