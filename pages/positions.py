@@ -397,7 +397,7 @@ def distance(values: Values) -> Equation:
         f"The vectors of two positions {far} apart have a cosine of **{number(mean[far])}**, those of neighbours "
         f"{number(mean[min(1, far)])}. "
         + (
-            "It depends only on the distance."
+            "This cosine of two position vectors depends only on the distance."
             if variation < SAME
             else f"At equal distance it varies by up to {number(variation)}."
         )
