@@ -385,7 +385,7 @@ VALUES: tuple[tuple[str, compute.Value, Callable[[float], str]], ...] = (
 HEAD = (
     "run",
     "parameters",
-    "steps",
+    "steps taken",
     "training",
     *(name for name, _, _ in VALUES),
     "expected weight",
@@ -433,7 +433,9 @@ def fact_text(sides: Sequence[compute.ComparedRun], measure: compute.Measure, st
         for until in (lambda r: r.step <= step, lambda r: r.train_seconds <= seconds)
     )
     at_step = ", ".join(
-        f"**{value}** for {plain(side.name)}" for side, value in zip(sides, by_step, strict=True)
+        f"**{value}** for {plain(side.name)}" + f" (its last, step {last:,})" * (last < step)
+        for side, value in zip(sides, by_step, strict=True)
+        for last in (side.records[-1].step,)
     )
     name = lower_name(measure.name)
     return (

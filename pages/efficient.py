@@ -106,7 +106,7 @@ FIELDS = Fields(
         help="How many keys a query sees on each side.",
     ),
     longest=Select(
-        "Measure up to",
+        "Measure here up to",
         (512, 1024, 2048, 4096, 8192),
         study.Conditions.longest,
         text="{:,} tokens".format,
@@ -367,13 +367,14 @@ def fact_text(result: study.Result, kernels: list[str]) -> str:
     point, fast = min(others, key=lambda pair: pair[0].seconds)
     first, second = kernel_name(fast.kernel), kernel_name(slow.kernel)
     fused = next((each for _, each in others if each.kernel == "fused" and each is not fast), None)
-    reason = ": it writes a score for each pair of tokens" * (slow.kernel == "exact")
-    if fused and reason:
-        reason += f"; fused, which does not, {number(2**fused.time)}"
+    times = f"{number(2**slow.time)} times as long"
+    growth = f"Twice the text takes {second} {times}"
+    if slow.kernel == "exact":
+        growth = f"Twice the text has four times the pairs of tokens: exact, which stores them, takes {times}"
+        growth += f", fused {number(2**fused.time)}" if fused else ""
     return (
         f"At {point.length:,} tokens, {first} takes **{duration(point.seconds)}**, {second} "
-        f"**{duration(slow.point.seconds)}**. Twice the text takes {first} {number(2**fast.time)} times "
-        f"as long, {second} {number(2**slow.time)}{reason}."
+        f"**{duration(slow.point.seconds)}**. {growth}, {first} {number(2**fast.time)}."
     )
 
 
@@ -722,7 +723,7 @@ def implied_weights() -> None:
             study.ENTRIES[each.kernel].name,
             "softmax"
             if each.kernel == "exact"
-            else f"implied, error {share_text(each.mean_error)}",
+            else f"implied, differs by {share_text(each.mean_error)}",
             each.weights[head],
         )
         for each in implied
@@ -763,7 +764,7 @@ def implied_weights() -> None:
             [
                 f"Token vectors and projections of {study.D_MODEL} numbers are random (seed {study.SEED}) "
                 "and the same for all. Implied weights: the kernel's output is these weights times the "
-                "values. Error: the mean difference from the weights of exact attention.",
+                "values. “Differs by”: the mean difference from the weights of exact attention.",
                 *errors,
             ]
         ),

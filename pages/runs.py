@@ -460,12 +460,12 @@ def result_text(item: RunSummary) -> str:
 def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
     first = selected[0]
     text = (
-        f":primary[**{plain(first.name)}**] reaches **{plain(result_text(first))}** after {first.steps:,} steps, "
+        f":primary[**{plain(first.name)}**] has **{plain(result_text(first))}** after {first.steps:,} steps, "
         f"{duration(first.train_seconds)} of training"
     )
     if other := rival(first, selected[1:] or items):
         text += (
-            f"; **{plain(other.name)}** reaches {plain(result_text(other))} after {other.steps:,} steps, "
+            f"; **{plain(other.name)}** has {plain(result_text(other))} after {other.steps:,} steps, "
             f"{duration(other.train_seconds)}"
         )
     return f"{text}."
@@ -520,7 +520,7 @@ def about_text(item: RunSummary) -> str:
 
 
 def page() -> None:
-    title("Runs", f"Everything that {'you' if hosted() else 'this machine'} trained.")
+    title("Runs", f"What {'you' if hosted() else 'this machine'} trained, and examples to begin with.")
     search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
     query = FIELDS.draw("search", into=search_cell).search
     upload(upload_cell)
@@ -632,7 +632,7 @@ def _curves(item: RunSummary) -> None:
     left, right = st.columns(2, gap="medium")
     draw_curves(
         left,
-        "Loss",
+        f"Loss of {plain(item.name)}",
         loss_curves(records),
         last_x=last,
         height=170,

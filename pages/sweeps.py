@@ -572,7 +572,7 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
     if not level:
         return f"{differs}."
     if not ahead:
-        return f"No difference from any other value is significant, {equal}."
+        return f"Tested over all {len(tests)} pairs, no other value differs significantly, {equal}."
     return f"{differs}; no difference from {_join(level)} is significant, {equal}."
 
 

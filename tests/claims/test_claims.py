@@ -1259,5 +1259,7 @@ def test_an_experiment_is_what_it_was_and_its_scope_is_that_of_the_models_it_tra
     for condition, numbers in now.items():
         counted = {name for name in numbers if name.startswith(COUNTED)}
         for names, step in ((counted, 0.02), (numbers.keys() - counted, 1e-5)):
-            values, then = ({name: all_[name] for name in names} for all_ in (numbers, saved[condition]))
+            values, then = (
+                {name: all_[name] for name in names} for all_ in (numbers, saved[condition])
+            )
             assert values == pytest.approx(then, rel=2e-3, abs=step), condition

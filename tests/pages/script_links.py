@@ -231,7 +231,7 @@ LINKS: list[tuple[str, dict[str, str]]] = [
     ("cards", {"cards:model": "DeepSeek-V3.2 · 2025", "cards:compared": "Llama 3.1 8B · 2024"}),
     ("claims", {"claim": "scaling", "claims:scaling:predict": "Show me"}),
     ("sweeps", {"sweeps:measure": "loss", "sweeps:over": "train_seconds"}),
-    ("compare_runs", {"compare_runs:measure": "expected", "step": "100"}),
+    ("compare_runs", {"compare_runs:measure": "expected", "step": "360"}),
     ("decode", {"decode:strategy": "Sampling", "decode:seed": "3", "decode:picked": "7"}),
     ("decode", {"run": "example_recurrent", "decode:strategy": "Greedy", "decode:source": "e a c"}),
     ("runs", {"run": "example_recurrent"}),

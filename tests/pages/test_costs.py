@@ -143,8 +143,8 @@ def test_slopes_and_the_sentence_come_from_the_points():
     sentence = efficient_page.fact_text(result, ["exact", "linear"])
     assert (
         sentence
-        == "At 512 tokens, linear takes **512\u00a0µs**, exact **262\u00a0ms**. Twice the text takes "
-        "linear 2.00 times as long, exact 4.00: it writes a score for each pair of tokens."
+        == "At 512 tokens, linear takes **512\u00a0µs**, exact **262\u00a0ms**. Twice the text has "
+        "four times the pairs of tokens: exact, which stores them, takes 4.00 times as long, linear 2.00."
     )
     assert efficient_page.power(1.98) == "T¹·⁹⁸"
 

@@ -297,7 +297,7 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     made("better", 0.75, seed=2)
     fact = runs.fact_text([summarize(made("first", 0.5, trained=3.0))], list_summaries())
     assert "**50\u00a0% accuracy** after 4 steps, 3\u00a0s" in fact
-    assert "**better** reaches 75" in fact
+    assert "**better** has 75" in fact
     alone = summarize(made("alone", task=TaskConfig.of("copy", length=5)))
     assert rival(alone, list_summaries()) is None
 

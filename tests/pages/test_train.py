@@ -806,7 +806,7 @@ def test_runs_lists_it_and_opens_it_here():
     app = open_at("runs", run=run.id)
     assert_says(
         app,
-        "all-MiniLM-L6-v2, fine-tuned on labels reaches 90\u00a0% accuracy after 48 steps",
+        "all-MiniLM-L6-v2, fine-tuned on labels has 90\u00a0% accuracy after 48 steps",
     )
     assert app.button(key="runs:duplicate").disabled
     assert not {run.id} & {*decodable_runs(()), *weights_on_offer(), *own_runs()}
