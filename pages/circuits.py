@@ -449,8 +449,8 @@ def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
         )
     return (
         f"The {PARTS[kind]} of **{target}** take most from **{source}**: their {kind}-composition is "
-        f"**{number(first.score + circuits.random_level)}**, {signed(first.score)} above the "
-        f"{number(circuits.random_level)} that random matrices have on average."
+        f"**{number(first.score + circuits.random_level)}**, where random matrices have "
+        f"{number(circuits.random_level)} on average."
     )
 
 
@@ -470,9 +470,9 @@ def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
             f"{pair} ({signed(best.score)})."
         )
     return (
-        f"**The circuit, found twice.** After “{plain(PAIR[0].text)}” the model predicts “{word}”, with “dark” and "
-        f"“cold” swapped another word. Put back one at a time, **{first}** brings back {gained} of the difference, "
-        f"the most in layer 0, and **{second}** {regained}, the most in layer 1. {names} {first} puts "
+        f"**The circuit, found twice.** After “{plain(PAIR[0].text)}” the model predicts “{word}”; with “dark” and "
+        f"“cold” swapped, it predicts another word. Put back one at a time, **{first}** brings back {gained} of the "
+        f"difference, the most in layer 0, and **{second}** {regained}, the most in layer 1. {names} {first} puts "
         f"{number(circuit.previous)} of its weight on the token before, and the last query of {second} puts "
         f"{number(circuit.answer)} on “{word}”."
     )
@@ -511,7 +511,7 @@ def drawn_lines(circuits: Circuits, kind: CompositionKind, at_most: int) -> str:
     edges = circuits.edges(kind)
     drawn = edges[:at_most]
     (most, count), pairs, above = circuits.chance(kind), len(circuits.pairs[kind]), len(edges)
-    text = f"Of {pairs:,} pairs of heads {above:,} {'is' if above == 1 else 'are'}"
+    text = f"Of {pairs:,} pairs of heads {above:,} {'is' if above == 1 else 'are'} above it"
     if not drawn:
         text = f"Neither is any of the {pairs:,} pairs of heads"
     elif above > 1:

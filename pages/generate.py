@@ -397,7 +397,7 @@ def outputs_fact(
 def caption(search: Search, visible: int, note: str | None) -> str:
     tree, settings, room = search.tree, search.controls.settings, search.start.room
     hidden = len(tree.candidates) - visible
-    more = f" {hidden:,} of them are not drawn." if hidden else ""
+    more = f" {hidden:,} of them are not in the tree." if hidden else ""
     timed = (
         f" in {duration(search.seconds)}, {search.tree.length / search.seconds:,.0f} steps per second"
         if search.seconds

@@ -54,6 +54,7 @@ from dashboard.page import (
     layer,
     name,
     number,
+    percent,
     plain,
     plural,
     quoted,
@@ -254,7 +255,7 @@ def carried_fact(one: WeightBreakdown, query: str, key: str) -> str:
     return (
         f"This weight adds α·v of {plain(key)}, of length {number(float(np.linalg.norm(one.contribution)))}, to "
         f"the output of {plain(query)}, of length {number(whole)}. Along the output, it contributes "
-        f"**{100 * share:.0f} %**; the weight alone is {100 * one.weight:.0f} %.".replace("-", "−")
+        f"**{percent(share)}**; the weight alone is {percent(one.weight)}."
     )
 
 

@@ -376,7 +376,7 @@ def attention(controls: Values, state: str, only: tuple[str, int] | None = None)
         if only is None
         else f"{study.answering_layers(controls.reading)[item.kind, item.layer]}·H{head}"
     )
-    paragraph(f"**Where {plain(name)} attends to from {plain(controls.line.tokens[position])}**")
+    paragraph(f"**Where {plain(name)} attends to from “{plain(controls.line.tokens[position])}”**")
     several = len({item.kind for _, item, _ in rows}) > 1
     table(
         ["head", *["attention"] * several, "attends most to", "weight"],

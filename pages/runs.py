@@ -520,7 +520,9 @@ def about_text(item: RunSummary) -> str:
 
 
 def page() -> None:
-    title("Runs", f"What {'you' if hosted() else 'this machine'} trained, and examples to begin with.")
+    title(
+        "Runs", f"What {'you' if hosted() else 'this machine'} trained, and examples to begin with."
+    )
     search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
     query = FIELDS.draw("search", into=search_cell).search
     upload(upload_cell)

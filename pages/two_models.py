@@ -608,9 +608,9 @@ alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:N", color="share:Q")
 def section(choice: ModelChoice, second: ModelInputs) -> None:
     st.markdown("## Which part carries the difference?")
     caption(
-        "Text A and text B get different answers. One part of a model’s run on one text is put into its run on the "
-        "other: if the answer changes back, that part carries the difference. 0 is the answer to text B, 1 that to "
-        "text A."
+        "One part of the model’s run on one text is put into its run on the other. 0 is the answer to text B, 1 that "
+        "to text A: a part that changes the answer carries the difference. Parts that work against one another bring "
+        "back less together."
     )
     model, ref = choice.model, choice.ref
     answers: list[int | None] = [None, None]
@@ -934,7 +934,7 @@ def _figures(comparison: difference.Comparison) -> None:
             "The mean absolute difference of a weight, over all cells of all heads.",
         ),
         (
-            "Heads that differ",
+            "Heads that differ by 0.25",
             f"{sum(change >= 0.25 for change in comparison.largest_changes)} of {len(heads)}",
             "Heads in which one weight at least differs by a quarter or more, between tokens that both sides have.",
         ),

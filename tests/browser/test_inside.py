@@ -42,7 +42,7 @@ from tests.tiny_models import save
             "lens?inside:model=induction",
             "lens-grid path[aria-label*='after: L0; position: king']",
             r"at=\d+&lens%3Alayer%3Ainduction=L0",
-            "Where L0 attends to from king",
+            "Where L0 attends to from “king”",
         ),
         (
             "lens?lens:view=Who+wrote+it",

@@ -337,7 +337,7 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
      ("sieben und vier zig", "Where each new token attends in the source", '"show": "both"'), ()),
     ("generate", "numbers", {"generate:kind": "What was said"}, ("attends in the text before it",), ()),
     ("two_models", "all-MiniLM-L6-v2", {"two_models:text:all-MiniLM-L6-v2": SENTENCE},
-     ("Overlap 1.00", "Heads that differ 0 of 72"), ()),
+     ("Overlap 1.00", "Heads that differ by 0.25 0 of 72"), ()),
     *(("two_models", name, {}, (f"head {head} brings back",), ("unk",)) for name, head in (
         ("all-MiniLM-L6-v2", "L5·H9"), ("induction", "L1·H2"), ("only-attention", "L0·H2"), ("names", "L1·H0"),
         ("numbers", "cross L1·H3"))),
