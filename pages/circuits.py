@@ -273,7 +273,7 @@ FIELDS = Fields(
         lambda values: values.circuits.name(default_head(values.circuits)),
         hidden=True,
         also=lambda values: {
-            "width": room(170),
+            "width": room(160),
             "on_change": _choose,
             "args": (values.ref, values.circuits),
         },
@@ -317,7 +317,7 @@ def draw_controls(ref: ModelRef, circuits: Circuits) -> Values:
             if circuits.heads[copies[0]].reads != circuits.heads[head[0]].reads:
                 copies = head
             token, word = study_of(default_token, ref, copies, given=WEIGHTS)
-            with st.container(width=room(190)):
+            with st.container(width=room(180)):
                 typed = FIELDS.draw("token", into=HERE, word=word).token.strip()
                 try:
                     if typed:

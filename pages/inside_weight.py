@@ -98,8 +98,8 @@ def draw_controls(chosen: ModelChoice) -> Values:
     """Draw the fields of kind, head, query and key; returns the model, its inputs, the maps of a kind, and the cell."""
     reading, ref, state = chosen.reading, chosen.ref, st.session_state
     kinds = reading.trace.kinds
-    columns = st.columns(4 if len(kinds) > 1 else 3)
-    kind = FIELDS.draw("kind", into=columns[0], kinds=kinds).kind or kinds[0]
+    grid = st.grid(4 if len(kinds) > 1 else 3, min_column_width=105)
+    kind = FIELDS.draw("kind", into=grid, kinds=kinds).kind or kinds[0]
     trace = reading.trace.of(kind)
     heads = {
         head_name(layer, head): (layer, head)
@@ -133,27 +133,26 @@ def draw_controls(chosen: ModelChoice) -> Values:
         {index: f"{index} · {token}" for index, token in enumerate(tokens)}
         for tokens in (item.queries, item.keys)
     )
-    for column, label, names, key, value, help in (
+    for label, names, key, value, help in (
         (
-            columns[-3],
             "Head",
             {one: trace.name(head) for one, head in heads.items()},
             HEAD,
             head_name(*cell.at[0]),
             "Layer and head, counted from 0.",
         ),
-        (columns[-2], "Query", queries, QUERY, cell.query, "The token that attends."),
-        (columns[-1], "Key", keys, KEY, cell.key, "The token that is attended to."),
+        ("Query", queries, QUERY, cell.query, "The token that attends."),
+        ("Key", keys, KEY, cell.key, "The token that is attended to."),
     ):
         state[key] = value
-        column.selectbox(
+        grid.selectbox(
             label,
             list(names),
             format_func=names.__getitem__,
             key=key,
             on_change=guarded(key, changed),
             help=help,
-        )  # type: ignore[attr-defined]
+        )
     return Values(ref=ref, inputs=chosen.inputs, kind=kind, trace=trace, cell=cell)
 
 
@@ -379,7 +378,7 @@ def _weight(chosen: ModelChoice) -> None:
             show="matrix",
             height=420,
             pin_lists=(QUERY, KEY),
-            title=f"Head {head}: click a cell to open it",
+            title=f"Head {head}: press a cell to open it",
             fact=f"Head {head}; the open cell is the query {cell.query} and the key {cell.key}",
         )
     with right:

@@ -718,7 +718,7 @@ def linked_number(
         write_link(name, None)
     st.session_state.setdefault(key, default)
     link_value(key, default, one_of(names), name=name)
-    pick: Any = partial(st.selectbox, width=room(240))
+    pick: Any = partial(st.selectbox, width=room(170))
     if len(names) <= most_in_sight:
         pick = partial(st.segmented_control, required=True)
     picked = pick(label, list(names), key=key, format_func=names.__getitem__, help=about)
@@ -738,7 +738,7 @@ def output_field(
     if is_contrast:
         names = {name: one for name, one in names.items() if one != baseline.id}
     kind = "class" if baseline.answer.kind == "class" else "token of the vocabulary"
-    with st.container(width=room(240)):
+    with st.container(width=room(170)):
         typed = st.selectbox(
             label,
             [first, *names],
