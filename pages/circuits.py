@@ -786,15 +786,15 @@ def _of_token(controls: Values, circuits: Circuits, circuit: str) -> None:
                 f"**{plain(first)}** most, and **{plain(word)}** itself more than "
                 f"{shown.count - shown.rank:,} of {shown.count:,} tokens"
             )
-        says = f"Where {plain(circuits.name(head))} attends to :primary[**{plain(word)}**], it raises {place}."
-        columns = ("raises", "by", "lowers", "by")
+        says = f"Where {plain(circuits.name(head))} attends to :primary[**{plain(word)}**], it raises the logit of {place}."
+        columns = ("raises", "logit by", "lowers", "logit by")
         meaning = f"Tokens that attending to {word} raises and lowers"
     else:
         says = (
             f"By content alone, the query of :primary[**{plain(word)}**] matches the key "
             f"**{plain(first)}** most, with a score of {signed(score)}."
         )
-        columns = ("key", "score", "key", "score")
+        columns = ("matches most", "score", "matches least", "score")
         meaning = f"Keys that the query of {word} matches most and least"
     left, right = st.columns([0.56, 0.44], gap="medium")
     with right:
