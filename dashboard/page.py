@@ -31,7 +31,6 @@ from dashboard.draw.components import (
     source_of,
 )
 from dashboard.draw.curves import (
-    FLOOR,
     Curve,
     Scale,
     balanced_points,

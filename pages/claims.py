@@ -35,7 +35,6 @@ from core.training.seed_stats import SeedStats
 from dashboard.draw.pictures import render
 from dashboard.page import (
     DASHES,
-    FLOOR,
     HERE,
     PERCENTAGES,
     PICK,
@@ -87,12 +86,12 @@ from dashboard.ui import runs
 
 # Of each state its sign, the outcome in whose colour it is, how several claims are in it, and what it means.
 STATES: dict[State, tuple[str, Outcome, str, str]] = {
-    "holds": ("✓", "holds", "hold", "every part of it is confirmed"),
+    "holds": ("✔", "holds", "hold", "every part of it is confirmed"),
     "holds in part": (
         "◐",
         "holds",
         "hold in part",
-        "some parts are confirmed, others are not",
+        "some parts are confirmed, others are not; the disc of a claim shows how many",
     ),
     "does not hold": (
         "✗",
@@ -168,6 +167,7 @@ Guess = Mapping[float, float]  # x -> the reader's y
 GUESS = "your guess"
 
 
+LEAST = 1e-18  # of a logarithmic axis: a gradient over 64 tokens is as small as 1e-14
 Series = tuple[Curve, list[SeedStats]]  # with the numbers of the seeds at each of its points
 
 
@@ -175,19 +175,19 @@ def series_of(figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme) 
     """What each source measured of each condition, a colour a condition and a dash a source: a curve of the means with
     their intervals, or of a figure without x one point."""
     conditions = list(dict.fromkeys(one for each in sources.values() for one in each.conditions))
-    colours, floor = Ink.of(theme).series, FLOOR if "y" in figure.log else -math.inf
+    colours = Ink.of(theme).series
     series: list[Series] = []
     for dash, (name, measured) in enumerate(sources.items()):
         for condition in measured.conditions:
             xs = measured.results.xs(condition, figure.measure) if figure.x else [None]
             stats = {x or 0.0: measured.stats(condition, figure, x) for x in xs}
             points = {x: each for x, each in stats.items() if each is not None}
-            intervals = (each.interval or (each.mean, each.mean) for each in points.values())
+            intervals = [each.interval or (each.mean, each.mean) for each in points.values()]
             row, place = divmod(conditions.index(condition), len(colours))
             curve = Curve(
                 f"{condition} ({name})" if len(sources) > 1 else condition,
                 [(x, each.mean) for x, each in points.items()],
-                [(max(low, floor), high) for low, high in intervals],
+                intervals,
                 colours[place],
                 (dash + row) % len(DASHES),  # where colours repeat, dashes tell conditions apart
             )
@@ -228,6 +228,7 @@ def results_figure(
             named=named,
             measured=True,
             share=figure.unit == "share",
+            floor=LEAST,
         )
     else:
         # A row a condition: every seed a mark, over the 95 % interval of their mean
@@ -306,6 +307,12 @@ def image(drawing: str, width: int, height: int, alt: str, style: str = "") -> s
 CARDS_WIDTH, CARDS_HEIGHT, PAD = 240, 96, 5  # of a thumbnail, which is as wide as its card
 
 
+DISC = (  # filled as far as the parts of a claim are confirmed
+    "display:inline-block;width:12px;height:12px;box-sizing:border-box;border:1px solid;border-radius:50%;"
+    "vertical-align:-1px;background:conic-gradient(currentColor {:.3f}turn,transparent 0)"
+)
+
+
 def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
     """What stands under a claim's name: what is claimed, and unless the verdicts are hidden sign, parts and picture."""
     statement = f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>'
@@ -314,10 +321,11 @@ def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool 
     state, effects = measured.verdict.state, measured.verdict.effects
     sign, outcome, *_ = STATES[state]  # the sign tells the verdict without the colour
     confirmed = sum(one.outcome == "holds" for one in effects)
-    parts = f"{confirmed} of {len(effects)} parts" if len(effects) > 1 else state
+    parts = f"{confirmed} of {len(effects)} parts confirmed" if len(effects) > 1 else state
+    disc = DISC.format(confirmed / len(effects)) if state == "holds in part" else ""
     return (
         f'{statement}<div title="{escape(state)}"><span role="img" aria-label="{escape(state)}" '
-        f'style="color:{OUTCOME_COLOURS[theme][outcome]};font-weight:600">{sign}</span> '
+        f'style="color:{OUTCOME_COLOURS[theme][outcome]};font-weight:600;{disc}">{"" if disc else sign}</span> '
         f'<span style="font-size:13px;color:{Ink.of(theme).quiet}">{escape(parts)}</span></div>'
         f"{thumbnail(claim.figures[0], measured, theme)}"
         f'<div style="font-size:13px;color:{Ink.of(theme).quiet}">{escape(claim.figures[0].title)}</div>'
@@ -325,7 +333,10 @@ def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool 
 
 
 def thumbnail(figure: Figure, measured: ClaimResult, theme: Theme) -> str:
-    """A figure without axes or names, which a pointer and a screen reader get: curves of means, or a mark a seed."""
+    """A figure without axes or names, which a pointer and a screen reader get: curves of means, or a mark a seed.
+
+    Curves lie between the ends of their intervals, as in the figure itself: what the seeds cannot tell apart is flat.
+    """
     series = series_of(figure, {"": measured}, theme)
     if not series:
         return ""
@@ -334,9 +345,11 @@ def thumbnail(figure: Figure, measured: ClaimResult, theme: Theme) -> str:
         for row, (curve, stats) in enumerate(series)
     ]
     log = "x" in figure.log or bool(figure.log) and not figure.x
+    values = [point[bool(figure.x)] for _, points in lines for point in points]
     across = _scale([x for _, points in lines for x, _ in points], log, CARDS_WIDTH)
     if figure.x:
-        up = _scale([y for _, points in lines for _, y in points], "y" in figure.log, CARDS_HEIGHT)
+        values += [end for curve, _ in lines for pair in curve.band for end in pair]
+        up = _scale(values, "y" in figure.log, CARDS_HEIGHT)
         drawing = "".join(
             f'<polyline fill="none" stroke="{one.colour}" stroke-width="2" vector-effect="non-scaling-stroke" points="'
             f'{" ".join(f"{round(across(x), 1)},{round(CARDS_HEIGHT - up(y), 1)}" for x, y in points)}"/>'
@@ -354,16 +367,17 @@ def thumbnail(figure: Figure, measured: ClaimResult, theme: Theme) -> str:
         drawing,
         CARDS_WIDTH,
         CARDS_HEIGHT,
-        f"{figure.title}: {', '.join(curve.name for curve, _ in lines)}",
+        f"{figure.title}, {write(min(values), figure.unit)} to {write(max(values), figure.unit)}: "
+        f"{', '.join(curve.name for curve, _ in lines)}",
         f"width:100%;height:{CARDS_HEIGHT}px",
     )
 
 
 def _scale(values: Sequence[float], log: bool, size: int) -> Callable[[float], float]:
-    place = (lambda value: math.log(max(value, FLOOR))) if log else (lambda value: value)
+    place = (lambda value: math.log(max(value, LEAST))) if log else (lambda value: value)
     low, high = place(min(values)), place(max(values))
     if low == high:
-        low, high = (place(end) for end in bounds(values, log))
+        low, high = (place(end) for end in bounds(values, log, LEAST))
     return lambda value: PAD + (size - 2 * PAD) * (place(value) - low) / (high - low)
 
 
@@ -382,7 +396,10 @@ key = "claims:{}".format  # a widget's key, which is also its name in the link
 CLAIM, RUN, HIDE = key("claim"), key("run"), key("hide")
 FIELDS = Fields(
     "claims",
-    hide=Toggle("Hide verdicts", help="For a class that guesses first. A link keeps it."),
+    hide=Toggle(
+        "Hide verdicts to guess first",
+        help="Hides the verdicts and pictures here. A link keeps it.",
+    ),
     results=Segmented(
         "Results",
         options=SOURCES,
@@ -608,7 +625,7 @@ def _index() -> None:
         if not hidden:
             counts = Counter(each and each.verdict.state for each in results.values())
             parts = [
-                f"{sign} **{counts[state]}** {state if counts[state] == 1 else plural}"
+                f"**{counts[state]}** {state if counts[state] == 1 else plural} ({sign})"
                 for state, (sign, _, plural, _) in STATES.items()
                 if counts[state]
             ]
@@ -632,6 +649,7 @@ def _index() -> None:
                 st.html(card(claim, results[claim.key], theme(), hidden))
     caption(
         " ".join(f"{sign} **{state}**: {meaning}." for state, (sign, *_, meaning) in STATES.items())
+        + " The pictures have no axes: point at one for its range and the names of its colours."
     )
 
 
@@ -751,8 +769,9 @@ def _results(claim: Claim, sources: Mapping[str, ClaimResult], guess: dict[str, 
     caption(
         f"A part holds where the whole interval of its mean over {MIN_SEEDS} seeds or more lies within its bounds, "
         "and is refuted where the whole interval lies outside; the intervals cover all parts together (95 %, "
-        "Student's t, Bonferroni), those of ratios on a logarithmic scale and those of shares between 0 and 1. It "
-        "cannot be told where the models have not learned, or where the task leaves no room."
+        "Student's t, Bonferroni), those of shares between 0 and 1. Ratios (×) are averaged as "
+        "logarithms; the charts draw the plain mean of the seeds, with its own 95 % interval. It cannot be told where "
+        "the models have not learned, or where the task leaves no room."
     )
 
 

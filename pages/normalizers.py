@@ -14,7 +14,6 @@ from core.attention import AXES, Choice, Softmax, entry
 from core.attention.normalizers import Entmax, Hard, Sigmoid, Sink, TopK
 from core.entries import refuse_if
 from core.studies.scores import (
-    SWEEP,
     RowWeights,
     Scores,
     example,
@@ -246,7 +245,9 @@ def write(scores: Scores) -> str:
 
 
 NO_KEY = "no key"
+LABEL_HEIGHT = 0.17  # of that of the bars
 MIN_UNASSIGNED = 5e-3  # a smaller weight, which two decimals would not show, is not drawn
+ROUNDING = 1e-12  # what sums of weights are off
 
 STYLE = """<style>
 .nb{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:20px 16px;--hair:color-mix(in srgb,
@@ -275,8 +276,10 @@ def weights_tile(row: RowWeights, controls: Values) -> str:
         for score, weight in zip(controls.scores, row.weights, strict=True)
     ]
     rest = row.unassigned > MIN_UNASSIGNED
+    heights = [min(max(weight or 0.0, 0.0), 1.0) for weight in [*weights, row.unassigned]]
     labels = [*controls.names, *[NO_KEY] * rest]
     top = max(range(len(weights)), key=lambda at: weights[at] or 0.0)
+    named = {controls.picked, top, len(weights)}
     item = entry("normalizer", row.key)
     zeros = f" · {row.zeros} exact zero{'s' * (row.zeros > 1)}" if row.zeros else ""
     return figure(
@@ -287,8 +290,13 @@ def weights_tile(row: RowWeights, controls: Values) -> str:
             bar(
                 labels[at],
                 weight,
-                (0.0, min(max(weight or 0.0, 0.0), 1.0)),
-                named=at in (controls.picked, top, len(weights)),
+                (0.0, heights[at]),
+                named=at in named,
+                raised=sum(
+                    0 < at - other < len(labels) / 4
+                    and abs(heights[at] - heights[other]) < LABEL_HEIGHT
+                    for other in named
+                ),
                 css="pick" if at == controls.picked else "none" if at == len(weights) else "",
             )
             for at, weight in enumerate([*weights, *[row.unassigned] * rest])
@@ -333,13 +341,17 @@ def bar(
     *,
     named: bool,
     css: str,
+    raised: int = 0,
     style: str = "",
     below: bool = False,
 ) -> str:
-    """One bar between two shares of the height, hatched where the key is masked (None)."""
+    """One bar between two shares of the height, hatched where the key is masked (None).
+
+    A number is raised by so many lines, where it would cover those of bars before it.
+    """
     low, high = (100 * end for end in ends)
     value_text = "masked" if value is None else number(value)
-    edge = f"{low:.1f}% - 15px" if below else f"{high:.1f}% + 1px"
+    edge = f"{low:.1f}% - 15px" if below else f"{high:.1f}% + {1 + 13 * raised}px"
     text = f'<b style="bottom:calc({edge})">{value_text}</b>' if named and value is not None else ""
     return (
         f'<div class="bar {"masked " * (value is None)}{css}" title="{escape(name)}: {value_text}">'
@@ -399,7 +411,7 @@ for key, each in weights.items():
             results={"list(weights.values())": np.stack([each.weights for each in rows])},
         ),
         Cell(
-            "The weight of one key as its score runs from −6 to 6 while the others stay.",
+            "The weight of one key as its score runs from −6 to 6, or as far as its own lies, while the others stay.",
             f"""
 from core.studies.scores import sweep
 
@@ -440,15 +452,18 @@ def fact_text(results: Sequence[RowWeights], scores: Scores) -> str:
     softmax = next((each for each in results if each.key == BASELINE), results[0])
     soft = [each for each in results if "hard" not in entry("normalizer", each.key).traits]
     sparse = max(soft, key=lambda each: each.zeros)
-    partial = max(results, key=lambda each: each.unassigned)
+    rest = ", ".join(
+        f"**{number(each.unassigned)}** with {label(each, False)}"
+        for each in results
+        if each.unassigned > MIN_UNASSIGNED
+    )
     zeros = (
         f"{label(sparse)} gives **{sparse.zeros} of {visible}** keys a weight of exactly 0; "
         f"{label(softmax, False)} gives {softmax.zeros or 'none'} a weight of 0."
         if sparse.zeros
         else "No soft normalizer here gives a key a weight of exactly 0."
     )
-    rest = f" With {label(partial, False)}, **{number(partial.unassigned)}** of the weight goes to no key."
-    return zeros + rest * (partial.unassigned > MIN_UNASSIGNED)
+    return f"{zeros} Weight that goes to no key: {rest}." if rest else zeros
 
 
 def snippet(choice: Choice, scores: Scores) -> str:
@@ -575,7 +590,7 @@ def everything(controls: Values, rows: Sequence[RowWeights]) -> None:
             [
                 entry("normalizer", each.key).name,
                 number(each.total),
-                number(each.unassigned) if each.unassigned > MIN_UNASSIGNED else "–",
+                number(each.unassigned) if each.unassigned > ROUNDING else "–",
                 str(each.zeros),
                 number(each.entropy),
                 number(float(each.weights.max())),
@@ -595,8 +610,9 @@ def everything(controls: Values, rows: Sequence[RowWeights]) -> None:
     hard = [label(each) for each in rows if each.learning and isinstance(each.normalizer, Hard)]
     borrowed = f" {' and '.join(hard)} trains with the gradient of softmax: its own is zero."
     caption(
-        f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
-        f"Entropy is in nats. A score has a gradient if training changes it.{borrowed if hard else ''}",
+        f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}, "
+        f"from {MIN_UNASSIGNED:g} on. Entropy is in nats. A score has a gradient if training changes it."
+        f"{borrowed if hard else ''}",
     )
 
 
@@ -614,16 +630,20 @@ def curves(controls: Values, rows: Sequence[RowWeights]) -> None:
     if not series:
         st.info("Pick a normalizer to see its curve.", icon=":material/show_chart:")
         return
-    score = controls.scaled[controls.picked]
-    rule = None if score is None or abs(score) > SWEEP[-1] else score
-    names, ends = [curve.name for curve in series], (float(SWEEP[0]), float(SWEEP[-1]))
+    points = series[0].points
     st.markdown(
-        f"**Weight of {plain(controls.names[controls.picked])}**, while the other scores stay the same"
+        f"**Weight of “{plain(controls.names[controls.picked])}”**, while the other scores stay the same"
     )
     draw_chart(
         st,
-        fixed_chart(names, "score of this key", *ends, Ink.of(theme())),
-        curve_rows(series, rule),
+        fixed_chart(
+            [curve.name for curve in series],
+            "score of this key",
+            points[0][0],
+            points[-1][0],
+            Ink.of(theme()),
+        ),
+        curve_rows(series, controls.scaled[controls.picked]),
         theme=None,
         key=key("chart"),
         alt="The weight of one key as its score rises",

@@ -411,7 +411,9 @@ def show(controls: Values) -> None:
             [
                 f"One head of D = {controls.dims}; {len(controls.tokens)} tokens, no mask, softmax. "
                 f"Words and weights are random (seed {SEED}), "
-                "so the numbers show how the rules differ, not what a trained model attends to.",
+                "so the numbers show how the rules differ, not what a trained model attends to. A press on a cell sets "
+                "the query of the sentence and the cell of the equation; pointing changes the maps alone. A weight below "
+                "10⁻¹² is written as 0.",
                 *equal,
                 *controls.notes,
             ]

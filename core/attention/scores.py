@@ -297,7 +297,7 @@ SCORES = Axis(
         "Loshchilov et al.",
         2024,
         "https://arxiv.org/abs/2410.01131",
-        short="g q̂ · g k̂·√D",
+        short="g q̂ · g k̂",
         traits=frozenset({"product"}),
         cost=_cosine_cost,
     ),

@@ -226,7 +226,8 @@ class Part:
     `room` for it: where the largest value that the quantity could take in these seeds lies below `low`. `unit` is a key
     of core.training.seed_stats.UNITS: "share" (0 to 1), "gain" (a difference of shares), "times" (a ratio),
     "correlation", "positive", "score" (0 to 100), "seeds" (0 or 1 in each seed) or "number". `resolution` is the
-    smallest standard deviation that is believed, such as that of one held-out item.
+    smallest standard deviation that is believed, such as that of one held-out item. `note` is what a reader has to know
+    where it is refuted.
     """
 
     statement: str
@@ -238,6 +239,7 @@ class Part:
     resolution: float = 0.0
     learned: Learned | None = None
     room: Quantity | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -322,7 +324,8 @@ Outcome = Literal["holds", "refuted", "cannot be told"]
 class Effect:
     """A part's quantity over the seeds: its mean, the interval of the mean, and what follows for the statement.
 
-    Where the interval says nothing yet, `reason` says why: too few seeds, models that have not learned, no room.
+    Where the interval says nothing yet, `reason` says why: too few seeds, models that have not learned, no room. Of a
+    refuted part it is the part's note.
     """
 
     part: Part
@@ -341,7 +344,7 @@ class Verdict:
 
     @property
     def reasons(self) -> str:
-        """Why parts cannot be told, a sentence each after a space; empty where only intervals are too wide."""
+        """Why parts cannot be told, and notes on refuted ones, a sentence each after a space; often empty."""
         reasons = dict.fromkeys(effect.reason for effect in self.effects if effect.reason)
         return "".join(f" {reason[0].upper()}{reason[1:]}." for reason in reasons)
 
@@ -399,7 +402,9 @@ def effect(part: Part, values: Sequence[float], level: float, reason: str = "") 
         reason = reason or "a value is no finite number within the bounds of its unit"
         return Effect(part, tuple(values), math.nan, -math.inf, math.inf, "cannot be told", reason)
     result: Outcome = "cannot be told" if reason else outcome(part, measured.low, measured.high)
-    return Effect(part, tuple(values), *measured, result, reason)
+    return Effect(
+        part, tuple(values), *measured, result, reason or part.note * (result == "refuted")
+    )
 
 
 def why_not(part: Part, seeds: Sequence[SeedValues], conditions: Sequence[str]) -> str:

@@ -162,7 +162,8 @@ def main() -> None:
 
 DIMS, SEED = 16, 126
 MIN_GRADIENT = 1e-12  # a smaller one counts as zero, in double precision
-SWEEP = np.linspace(-6.0, 6.0, 97)  # the scores of one key in the curves
+SWEEP = 97  # the scores of one key in a curve
+NEAR = 6.0  # which run at least so far from 0
 
 Scores = tuple[float | None, ...]  # None where the key is masked
 
@@ -257,11 +258,13 @@ def normalize_row(choice: Choice, scores: Scores, factor: float) -> RowWeights:
 def sweep(
     choice: Choice, scores: Scores, factor: float, index: int
 ) -> tuple[tuple[float, float], ...]:
-    """The weight of one key as its score runs from −6 to 6 while the others stay."""
+    """The weight of one key as its score runs from −6 to 6, or as far as its own lies, while the others stay."""
     values, mask = tensors(scores, factor)
-    rows = values.expand(1, 1, len(SWEEP), -1).clone()
-    rows[0, 0, :, index] = torch.from_numpy(SWEEP)
+    end = max(NEAR, float(values[0, 0, 0, index].abs().ceil()))
+    places = np.linspace(-end, end, SWEEP)
+    rows = values.expand(1, 1, SWEEP, -1).clone()
+    rows[0, 0, :, index] = torch.from_numpy(places)
     mask = mask.clone()
     mask[..., index] = True
-    weights = normalizer_of(choice)(rows, mask.expand(1, 1, len(SWEEP), -1))[0, 0, :, index]
-    return tuple(zip(SWEEP.tolist(), weights.tolist(), strict=True))
+    weights = normalizer_of(choice)(rows, mask.expand(1, 1, SWEEP, -1))[0, 0, :, index]
+    return tuple(zip(places.tolist(), weights.tolist(), strict=True))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # at run time torch would come with them
     ]  # its name, the numbers of its seeds, colour and shape
 
 HEIGHT = 240  # pixels
-FLOOR = 1e-9  # the smallest value that a logarithmic axis shows
+FLOOR = 1e-9  # the smallest value that a logarithmic axis shows, unless a chart names another
 MAX_TICKS = 12
 TOP = 1.04  # of the axis of `fixed_chart`
 NAME_STYLE: Spec = {
@@ -57,7 +57,7 @@ NAME_STYLE: Spec = {
 }
 RAISED = {
     str(power): f"10{str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
-    for power in range(-9, 4)
+    for power in range(-18, 13)
 }
 POWERS = f"{json.dumps(RAISED)}[toString(round(log(datum.value) / LN10))]"
 
@@ -101,16 +101,18 @@ def line_chart(
     measured: bool = False,
     share: bool = False,
     domain: tuple[float, float] | None = None,
+    floor: float = FLOOR,
 ) -> Spec:
     """Curves that end in a dot and, if `named`, their names; `rule` is a line in the accent, `log_x` needs x above 0.
 
-    The ends of y are those of the `domain`, else of the curves with some air.
+    The ends of y are those of the `domain`, else of the curves with some air. On a logarithmic axis what is below
+    `floor` lies on it.
 
     `measured` puts a tick at each x of the curves, if these are few; a `share` of 1 is written as a percentage.
     """
     points = [point for curve in curves for point in curve.defined_points()]
     ends = [end for curve in curves for pair in curve.band for end in pair]
-    low, high = domain or bounds([*(y for _, y in points), *ends], log)
+    low, high = domain or bounds([*(y for _, y in points), *ends], log, floor)
     xs = sorted({x for x, _ in points})
     # ticks at each x, else at some numbers, whole ones where all x are
     whole = {"tickMinStep": 1, "format": "d"} if all(x == int(x) for x in xs) else {}
@@ -134,7 +136,7 @@ def line_chart(
         },
         "scale": {"domain": [low, high], "nice": False, **({"type": "log"} if log else {})},
     }
-    layers, both, floor = list[Spec](), {"x": x, "y": y}, FLOOR if log else -math.inf
+    layers, both, least = list[Spec](), {"x": x, "y": y}, floor if log else -math.inf
     write = percent if share else number
     tips = [
         {"field": "name", "title": " "},
@@ -145,11 +147,11 @@ def line_chart(
     for curve, (colour, dash) in zip(curves, styles, strict=True):
         points = curve.defined_points()
         rows = [
-            {"x": a, "y": max(b, floor), "name": curve.name, "text": write(b)} for a, b in points
+            {"x": a, "y": max(b, least), "name": curve.name, "text": write(b)} for a, b in points
         ]
         if curve.band:
             band = [
-                {"x": a, "y": low, "high": high}
+                {"x": a, "y": max(low, least), "high": max(high, least)}
                 for (a, _), (low, high) in zip(points, curve.band, strict=True)
             ]
             layers.append(
@@ -159,7 +161,7 @@ def line_chart(
     named_styles = [(curve.name, *style) for curve, style in zip(curves, styles, strict=True)]
     if named:
         last = [low, high, *(curve.defined_points()[-1][1] for curve in curves)]
-        bottom, top, *ends = np.log(np.maximum(last, FLOOR)) if log else last
+        bottom, top, *ends = np.log(np.maximum(last, floor)) if log else last
         layers += _names_at_ends(
             [
                 (name, (end - bottom) / (top - bottom), colour)
@@ -172,10 +174,10 @@ def line_chart(
     return drawn if named else drawn | names(named_styles)
 
 
-def bounds(values: Sequence[float], log: bool) -> tuple[float, float]:
+def bounds(values: Sequence[float], log: bool, floor: float = FLOOR) -> tuple[float, float]:
     """The ends of an axis around all values, with a little air; a logarithmic one ends at whole powers of ten."""
     if log:
-        logs = [math.log10(max(value, FLOOR)) for value in values]
+        logs = [math.log10(max(value, floor)) for value in values]
         return 10.0 ** math.floor(min(logs)), 10.0 ** math.ceil(max(logs) + 0.05)
     low, high = min(values), max(values)
     air = 0.06 * (high - low) or 0.5

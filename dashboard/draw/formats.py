@@ -189,7 +189,7 @@ def plain(text: str) -> str:
 
 
 LONGEST_NAME = 12  # signs; a longer token is written as its index
-SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'’-")
+SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'’-.,;:!?")
 
 
 def latex_signed(value: float) -> str:
@@ -201,9 +201,10 @@ def added(value: float) -> str:
 
 
 def name(token: str, index: int) -> str:
-    """A token inside LaTeX: as it is when it is a short word, else its index."""
+    """A token inside LaTeX: as it is when it is a short word, in quotes when it is a mark alone, else its index."""
+    shown = token if any(map(str.isalnum, token)) else f"“{token}”"
     return (
-        rf"\text{{{token}}}"
+        rf"\text{{{shown}}}"
         if len(token) <= LONGEST_NAME and set(token) <= SAFE and token
         else str(index)
     )

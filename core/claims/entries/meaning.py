@@ -501,6 +501,8 @@ SINKS = Claim(
                 high=0.5,
                 unit="times",
                 learned=LEARNED_TEXT,
+                note="where softmax itself gives the first token little weight (the first part), there is hardly "
+                "any to take away",
             )
             for condition, name in (
                 (ONE, "Softmax-one"),

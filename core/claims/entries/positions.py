@@ -564,7 +564,7 @@ PATH = Claim(
         ),
         Figure("CPU seconds a sequence", SECONDS, "length", "positive", "xy"),
         Figure(
-            "FLOPs a sequence, in closed form: 12 n d² against 8 n d² + 4 n² d",
+            "FLOPs a sequence, in closed form: 8 n d² + 4 n² d against 12 n d²",
             FLOPS,
             "length",
             "positive",

@@ -12,7 +12,7 @@ export const BETWEEN = 8; // px between maps, beside the edges that the outlines
 export const EDGE = 3; // px that the row's outline stands out of a map
 const LEAST_MAP = 120; // px: below this a map of a row of four says nothing
 const HEIGHT = 420; // px a map, at most
-const WIDE = 1080; // px from which more than eight maps are six in a row
+const WIDE = 1080; // px from which more than eight maps are up to six in a row, else five
 
 /** @param {Board} board @returns {Tile} */
 export function tileOf(board, { name, note, marker, rows, cols, values, mask, low, high, signed }) {
@@ -40,8 +40,9 @@ export function arrange(board) {
   const count = board.alone ? 1 : board.tiles.length;
   const gutter = gutterOfBoard(board);
   const fitting = Math.max(1, Math.floor((board.width - gutter + BETWEEN) / (LEAST_MAP + BETWEEN)));
-  const most = count > 8 && board.width > WIDE ? 6 : 4;
-  const across = isPhone(board) ? 1 : Math.min(count, count <= 4 ? 4 : Math.min(most, Math.ceil(count / 2)), fitting);
+  const most = count <= 8 ? 4 : board.width > WIDE ? 6 : 5;
+  const even = count <= 4 ? count : Math.ceil(count / Math.ceil(count / most)); // rows of nearly as many maps
+  const across = isPhone(board) ? 1 : Math.min(even, fitting);
   // A container may be a fraction of a pixel narrower than it says, and the last map would wrap.
   const room = Math.floor((board.width - 1 - gutter - BETWEEN * (across - 1)) / across);
   return { across, gutter, room };
