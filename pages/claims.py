@@ -167,7 +167,7 @@ Guess = Mapping[float, float]  # x -> the reader's y
 GUESS = "your guess"
 
 
-LEAST = 1e-18  # of a logarithmic axis: a gradient over 64 tokens is as small as 1e-14
+MIN_SHOWN = 1e-18  # of a logarithmic axis: a gradient over 64 tokens is as small as 1e-14
 Series = tuple[Curve, list[SeedStats]]  # with the numbers of the seeds at each of its points
 
 
@@ -228,7 +228,7 @@ def results_figure(
             named=named,
             measured=True,
             share=figure.unit == "share",
-            floor=LEAST,
+            floor=MIN_SHOWN,
         )
     else:
         # A row a condition: every seed a mark, over the 95 % interval of their mean
@@ -374,10 +374,10 @@ def thumbnail(figure: Figure, measured: ClaimResult, theme: Theme) -> str:
 
 
 def _scale(values: Sequence[float], log: bool, size: int) -> Callable[[float], float]:
-    place = (lambda value: math.log(max(value, LEAST))) if log else (lambda value: value)
+    place = (lambda value: math.log(max(value, MIN_SHOWN))) if log else (lambda value: value)
     low, high = place(min(values)), place(max(values))
     if low == high:
-        low, high = (place(end) for end in bounds(values, log, LEAST))
+        low, high = (place(end) for end in bounds(values, log, MIN_SHOWN))
     return lambda value: PAD + (size - 2 * PAD) * (place(value) - low) / (high - low)
 
 
