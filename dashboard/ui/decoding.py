@@ -219,7 +219,7 @@ def search_fields(
             "Seed", 0, 0, 10_000, help="The same seed gives the same samples.", **of("Sampling")
         ),
         "no_repeat": Number(
-            "No n-gram twice, n",
+            "No n-gram twice",
             0,
             0,
             5,
