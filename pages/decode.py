@@ -566,8 +566,11 @@ def _comparison(controls: Values) -> None:
     )
     with st.spinner("Decoding"):
         count, scores = study(compare_strategies, controls.checkpoint, strategies)
-    both = {"BLEU": "bleu", "chrF": "chrf"}
-    optional = {name: key for name, key in both.items() if getattr(scores[0], key) is not None}
+    optional = {
+        name: key
+        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
+        if getattr(scores[0], key) is not None
+    }
     overlap = f" {' and '.join(optional)}: how much of its target an output has, from 0 to 100."
     held_out = f"{count} held-out sources"
     table(

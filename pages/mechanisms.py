@@ -275,10 +275,11 @@ def maps(
     with right:
         difference_map(tiles[1], tiles[0], TOKENS, key=key("difference"), **options)
     fact(entry_sentence(item, before, after, *(pin or (query, column))))
-    where = ", in which a weight changes most" * bool(np.abs(before - after).max() > MIN_CHANGE)
     implied = " This kernel computes no weights: the map shows the weights that would give the same output."
     return (
-        f"Head {head} of {BASELINE.num_heads}{where}; d_model {BASELINE.d_model}. The layer is not "
+        f"Head {head} of {BASELINE.num_heads}"
+        + ", in which a weight changes most" * bool(np.abs(before - after).max() > MIN_CHANGE)
+        + f"; d_model {BASELINE.d_model}. The layer is not "
         f"trained. Its parameters are random (seed {SEED}), and both maps share those that both have. So the "
         f"numbers are computed, but which key a query prefers has no meaning.{implied * result.implied}"
     )
