@@ -219,10 +219,11 @@ def search_fields(
             "Seed", 0, 0, 10_000, help="The same seed gives the same samples.", **of("Sampling")
         ),
         "no_repeat": Number(
-            "No n-gram twice",
+            "No n-gram twice, n",
             0,
             0,
             5,
+            also={"width": 180},  # a popover is as wide as its widest part
             help="The same n tokens in a row are not written again; 0 allows everything.",
         ),
     }

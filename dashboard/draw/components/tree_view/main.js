@@ -64,6 +64,7 @@ function update(view, { svg, fact, follow }) {
   nameStop(root, "tree", [fact, picked && `Picked: ${picked}`], KEYS);
 }
 
-const draw = ({ root }) => root.classList.toggle("wide", root.scrollWidth > root.clientWidth);
+// After the last step stands a gap of 20 px, which hides nothing.
+const draw = ({ root }) => root.classList.toggle("wide", root.scrollWidth - root.clientWidth > 20);
 
 export default (component) => mount(component, { start, update, draw });
