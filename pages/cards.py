@@ -120,7 +120,7 @@ def figures(one: ModelCard) -> list[str]:
 FIGURES = (
     "parameters",
     "used by a token",
-    "cache a token, at first",
+    "cache, first token",
     "at 8k tokens",
     "at 128k tokens",
     "FLOPs a token",
@@ -409,6 +409,7 @@ STYLE = """<style>
 .cards .layers i{flex:1 1 5px;max-width:9px;min-width:1px;border-radius:1px;box-sizing:border-box}
 .cards .large{height:32px;gap:2px} .cards .large i{max-width:22px;border-radius:2px}
 .cards p{display:flex;flex-wrap:wrap;gap:4px 12px;margin:0 0 8px;font-size:13px;line-height:18px}
+.cards .layers+p{margin-top:8px}
 .cards p span{display:flex;align-items:flex-end;gap:6px} .cards p b{display:flex;align-items:flex-end;height:16px}
 .cards p i{display:block;width:10px;border-radius:2px;box-sizing:border-box}
 @media (max-width:640px){.cards table,.cards tbody{display:block}.cards thead{display:none}
