@@ -309,9 +309,9 @@ def in_words(reason: str) -> str:
     """A reason with the names of choices in place of `axis = key`."""
     return re.sub(
         rf"(^|\. )?\b({'|'.join(AXES)}) = (\w+)",
-        lambda found: (
-            f"{found[1] or ''}{'the' if found[1] is None else 'The'} {found[2]} "
-            f"“{entry(found[2], found[3]).name}”"
+        lambda match: (
+            f"{match[1] or ''}{'the' if match[1] is None else 'The'} {match[2]} "
+            f"“{entry(match[2], match[3]).name}”"
         ),
         reason,
     )
