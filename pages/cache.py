@@ -607,9 +607,9 @@ def draw_pages() -> None:
         f"{byte_size(abs(fewer) * token_bytes)} {'less' if fewer >= 0 else 'more'}."
     )
     caption(
-        f"Each square holds {values.page} tokens; its filled part holds keys and values. Left, in the order of the "
-        "sequences, with room for the longest; right, in the order of memory: a sequence takes a new page only "
-        "when its last one is full, and a table tells which pages are its own. Bytes as in Llama 2 7B.",
+        f"Each square has room for {values.page} tokens, a narrow one for fewer; its filled part holds keys and values. "
+        "Left, in the order of the sequences, with room for the longest; right, in the order of memory: a sequence takes "
+        "a new page only when its last one is full, and a table tells which pages are its own. Bytes as in Llama 2 7B.",
     )
 
 

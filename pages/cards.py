@@ -120,7 +120,7 @@ def figures(one: ModelCard) -> list[str]:
 FIGURES = (
     "parameters",
     "used by a token",
-    "cache a token",
+    "cache, first token",
     "at 8k tokens",
     "at 128k tokens",
     "FLOPs a token",
@@ -148,7 +148,7 @@ def differences(one: ModelCard, other: ModelCard) -> list[list[str]]:
             ),
             **choices,
             "width": f"{model.d_model:,}",
-            "words": f"{model.vocabulary:,}",
+            "vocabulary": f"{model.vocabulary:,}",
             "output map": "the word embeddings" if model.tied else "its own",
             **dict(zip(FIGURES, figures(model), strict=True)),
         }
@@ -187,15 +187,19 @@ def fact_text(one: ModelCard) -> str:
         )
     other, length = card(REFERENCE), min(LONG, one.longest or LONG)
     size, late = one.cache_bytes(length), one.late_bytes(length)
-    grows = f"{byte_size(late)} for each token" if late else "and nothing more for a further token"
+    grows = (
+        f": {byte_size(late)} for each token" if late else ", and nothing more for a further token"
+    )
+    if late and byte_size(late * length) != byte_size(size):
+        grows += f", and {byte_size(size - late * length)} that do not grow"
     if late != one.token_bytes:
-        grows += f"; {byte_size(one.token_bytes)} while the windows fill"
+        grows += f". Until its windows are full, a token adds {byte_size(one.token_bytes)}"
     beside = (
         ""
         if one.key == REFERENCE
         else f" {other.name} would store {byte_size(other.cache_bytes(length))}."
     )
-    return f"{one.name} stores **{byte_size(size)}** at {length:,} tokens, {grows}.{beside}"
+    return f"{one.name} stores **{byte_size(size)}** at {length:,} tokens{grows}.{beside}"
 
 
 def note(one: ModelCard) -> str:
@@ -405,6 +409,7 @@ STYLE = """<style>
 .cards .layers i{flex:1 1 5px;max-width:9px;min-width:1px;border-radius:1px;box-sizing:border-box}
 .cards .large{height:32px;gap:2px} .cards .large i{max-width:22px;border-radius:2px}
 .cards p{display:flex;flex-wrap:wrap;gap:4px 12px;margin:0 0 8px;font-size:13px;line-height:18px}
+.cards .layers+p{margin-top:8px}
 .cards p span{display:flex;align-items:flex-end;gap:6px} .cards p b{display:flex;align-items:flex-end;height:16px}
 .cards p i{display:block;width:10px;border-radius:2px;box-sizing:border-box}
 @media (max-width:640px){.cards table,.cards tbody{display:block}.cards thead{display:none}
@@ -462,7 +467,9 @@ def models() -> None:
             )
         else:
             paragraph(f"{plain(one.different)} [Source]({one.url}) · {plain(one.checkpoint)}")
-        st.html(f'<div class="cards">{strip(one, theme(), large=True)}</div>')
+        other = None if values.beside in (ALONE, one.key) else card(values.beside)
+        beside = f"<p>{escape(other.name)}</p>{strip(other, theme(), large=True)}" if other else ""
+        st.html(f'<div class="cards">{strip(one, theme(), large=True)}{beside}</div>')
         table(
             FIGURES,
             [figures(one)],
@@ -472,8 +479,7 @@ def models() -> None:
         )
         fact(fact_text(one))
         caption(note(one))
-        if values.beside not in (ALONE, one.key):
-            other = card(values.beside)
+        if other:
             st.markdown(f"### What differs from {other.name}")
             table(
                 ("", one.name, other.name),
@@ -517,8 +523,10 @@ def models() -> None:
             alt="Bytes of the cache by the length of the text, a line each model",
         )
         caption(
-            "Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. A curve ends where "
-            "a model has no more positions; caches below 1 MB lie on the lowest line.",
+            "Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. "
+            "Caches below 1 MB lie on the lowest line."
+            + " A curve ends where a model has no more positions."
+            * any(points[-1][0] < LENGTHS[-1] for points in sizes.values()),
         )
 
 

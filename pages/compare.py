@@ -63,6 +63,7 @@ from dashboard.page import (
     plural,
     read_linked,
     room,
+    rounded,
     rule,
     settings_panel,
     share_text,
@@ -877,8 +878,8 @@ def _draw_result(
             if controls.mechanisms[index].kernel.key == "linear" and weights.max() < 2 * even:
                 caption(
                     f"{plain(names[index])}: without softmax's exponential, similar scores give similar weights. "
-                    f"All lie between {share_text(weights.min())} and {share_text(weights.max())}, near 1/T = "
-                    f"{number(even)}, so the map is flat."
+                    f"All lie between {share_text(weights.min())} and {share_text(weights.max())}, near 1/{len(weights)} "
+                    f"= {number(even)}, so the map is flat."
                 )
     if tiles:
         # The maps under one crosshair; its pinned cell, else the default one
@@ -959,7 +960,9 @@ def _difference(
             now=controls,
         )
         if both:
-            difference = number(float(results[a].weights[cell] - results[b].weights[cell]))
+            difference = number(
+                rounded(float(results[a].weights[cell])) - rounded(float(results[b].weights[cell]))
+            )
             difference_map(
                 tiles[a],
                 tiles[b],
@@ -1045,17 +1048,19 @@ def cost_table(
         notes.insert(
             0, "¹ This kernel computes all scores and then masks some, so it saves no time."
         )
+    waiting = any((config, controls.length) not in done for config in possible)
+    new = waiting and not st.session_state.get(VISITED)
     d_model, heads = controls.sizes
     conditions = (
-        f"T = {controls.length}, d_model {d_model}, {heads} heads, float32, "
+        f"Costs at {controls.length} tokens, d_model {d_model}, {heads} heads, float32, "
         f"{plural(torch.get_num_threads(), 'CPU thread')}. Time and memory: the kernel's forward pass, median of "
-        f"{study.ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean distance of the "
+        f"{study.ROUNDS} runs. FLOPs: its matrix products; a bias such as ALiBi's, or a mask, is computed anew in "
+        "each run, cell by cell: time that these FLOPs leave out. Entropy is in nats; distance is the mean distance of the "
         "weight, in tokens."
+        + " Where a time is missing, press Measure."
+        * (waiting and not new and not pressed)
     )
     caption(" ".join([conditions, *notes]))
-    new = not st.session_state.get(VISITED) and any(
-        (config, controls.length) not in done for config in possible
-    )
     if not new:
         st.session_state[VISITED] = True
     return measure if pressed or new else None

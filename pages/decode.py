@@ -453,7 +453,9 @@ def page() -> None:
         plain(
             f"{run_name(controls.run)}, step {controls.checkpoint.step:,}. {count:,} candidates computed in "
             f"{duration(result.seconds)} on one core.{more} Each number is the probability of a token "
-            f"after those before it; dashed ones were dropped.{target}{unknown if result.unknown else ''}"
+            "after those before it. Solid boxes can be continued, or end an output"
+            + " and take no place in the beam" * (controls.settings.strategy == "beam")
+            + f"; dashed ones were dropped.{target}{unknown if result.unknown else ''}"
         ),
     )
     _along_path(controls, result, path)
@@ -564,9 +566,12 @@ def _comparison(controls: Values) -> None:
     )
     with st.spinner("Decoding"):
         count, scores = study(compare_strategies, controls.checkpoint, strategies)
-    both = {"BLEU": "bleu", "chrF": "chrf"}
-    optional = {name: key for name, key in both.items() if getattr(scores[0], key) is not None}
-    overlap = " BLEU and chrF say from 0 to 100 how many words and letters an output shares with its target."
+    optional = {
+        name: key
+        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
+        if getattr(scores[0], key) is not None
+    }
+    overlap = f" {' and '.join(optional)}: how much of its target an output has, from 0 to 100."
     held_out = f"{count} held-out sources"
     table(
         ["strategy", "accuracy", *optional, "log-probability", "tokens"],

@@ -53,17 +53,21 @@ def show(terms: list[Term]) -> None:
             st.markdown(f"**{plain(term.name)}**: {plain(term.text)}", width=room(540))
             st.page_link(
                 step.page(),
-                label=step.title,
+                label=f"{step.place}: {step.section}" if step.place else step.title,
                 icon=step.icon,
                 width="content",
-                help=f"Open {step.title}, where {plain(term.name)} can be seen.",
+                help=f"Open the page where {plain(term.name)} can be seen.",
             )
 
 
 def matching(typed: str) -> list[Term]:
-    """The terms that contain a text, by name; those whose name contains it come first."""
-    text = typed.strip().lower()
+    """The terms that contain a text, by name: first the one of that name, then those whose name contains it.
+
+    A hyphen is read as a space.
+    """
+    text = typed.strip().lower().replace("-", " ")
+    names = {term: term.name.lower().replace("-", " ") for term in TERMS}
     return sorted(
-        (term for term in TERMS if text in f"{term.name} {term.text}".lower()),
-        key=lambda term: (text not in term.name.lower(), term.name.lower().lstrip("[")),
+        (term for term in TERMS if text in f"{term.name} {term.text}".lower().replace("-", " ")),
+        key=lambda term: (names[term] != text, text not in names[term], names[term].lstrip("[")),
     )

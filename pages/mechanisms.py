@@ -1,6 +1,7 @@
 """All mechanisms: look up any choice of the six axes, see what it does to one sentence, and read all of its entry."""
 
 import inspect
+import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -144,6 +145,9 @@ show_maps({{"Scaled dot product": before, {item.name!r}: after, "Difference": af
 
 
 MIN_NUMBER = 5e-3  # a smaller change of a number is not written
+LETTERS = (
+    " T counts queries, S keys, D the numbers of a head, w the keys of a band, b those of a block."
+)
 
 
 def page() -> None:
@@ -215,7 +219,7 @@ def explore(axis: str) -> None:
         conditions = maps(axis, item, config, *cached(beside_baseline, config))
     st.latex(item.latex, width="content")
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
-    paragraph(f"{item.meaning}{paper}")
+    paragraph(f"{item.meaning}{LETTERS * item.latex.startswith('O(')}{paper}")
     if conditions:
         caption(conditions)
     if item.params:
@@ -273,7 +277,9 @@ def maps(
     fact(entry_sentence(item, before, after, *(pin or (query, column))))
     implied = " This kernel computes no weights: the map shows the weights that would give the same output."
     return (
-        f"Head {head} of {BASELINE.num_heads}, in which a weight changes most; d_model {BASELINE.d_model}. The layer is not "
+        f"Head {head} of {BASELINE.num_heads}"
+        + ", in which a weight changes most" * bool(np.abs(before - after).max() > MIN_CHANGE)
+        + f"; d_model {BASELINE.d_model}. The layer is not "
         f"trained. Its parameters are random (seed {SEED}), and both maps share those that both have. So the "
         f"numbers are computed, but which key a query prefers has no meaning.{implied * result.implied}"
     )
@@ -293,9 +299,22 @@ def compatible_panel(axis: str, item: Entry) -> None:
         f"axes, and not with these {len(conflicts)}:"
     )
     rows = (
-        (NAMES[other], entry(other, choice).name, reason) for other, choice, reason in conflicts
+        (NAMES[other], entry(other, choice).name, in_words(reason))
+        for other, choice, reason in conflicts
     )
     draw_rows(("axis", "choice", "reason"), rows)
+
+
+def in_words(reason: str) -> str:
+    """A reason with the names of choices in place of `axis = key`."""
+    return re.sub(
+        rf"(^|\. )?\b({'|'.join(AXES)}) = (\w+)",
+        lambda match: (
+            f"{match[1] or ''}{'the' if match[1] is None else 'The'} {match[2]} "
+            f"“{entry(match[2], match[3]).name}”"
+        ),
+        reason,
+    )
 
 
 def draw_rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -62,16 +62,16 @@ class Answer:
 ANSWERS = {
     "scaling": Answer(
         *questions.ANSWERS["scaling"],
-        (("one_query", "See variance grow with D"), ("scores", "Compare all scores")),
+        (("one_query", "See variance grow with the size"), ("scores", "Compare all scores")),
         questions.scaling,
         {
-            "D": col("D"),
+            "d": col("D"),
             "std of q\u00a0·\u00a0k": col("std", number),
             "largest weight, no scaling": col("plain", number),
-            "largest weight, 1/√D": col("scaled", number),
+            "largest weight, 1/√d": col("scaled", number),
         },
         lambda rows: (
-            f"At D = {rows[-1]['D']} the largest of 16 weights is {number(rows[-1]['plain'])} on average without "
+            f"At d = {rows[-1]['D']} the largest of 16 weights is {number(rows[-1]['plain'])} on average without "
             f"the division and {number(rows[-1]['scaled'])} with it."
         ),
     ),
@@ -99,6 +99,17 @@ ANSWERS = {
         (
             ("heads", "Split one attention into heads"),
             ("head_roles", "See what each trained head follows"),
+        ),
+        questions.heads,
+        {
+            "heads": col("heads"),
+            "numbers in a head": col("size"),
+            "parameters": col("parameters", "{:,}".format),
+            "FLOPs at 1,024 tokens": col("FLOPs", operations),
+        },
+        lambda rows: (
+            f"With {rows[-1]['heads']} heads a query has {rows[-1]['heads']} sets of weights instead of 1, for the same "
+            f"{rows[-1]['parameters']:,} parameters and {operations(rows[-1]['FLOPs'])} FLOPs."
         ),
     ),
     "addition": Answer(
@@ -263,7 +274,7 @@ FIELDS = Fields(
 
 
 def page() -> None:
-    title("Questions", "What learners ask, answered with numbers.")
+    title("Questions", "What learners ask, most answered with numbers.")
     explore()
 
 

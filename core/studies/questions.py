@@ -25,7 +25,7 @@ from core.seeding import seeded_rng
 ANSWERS: dict[str, tuple[str, str]] = {
     "scaling": (
         "Why divide by √d?",
-        "A score is a sum of D products, so scores grow with √D. Large ones push the softmax onto a single "
+        "A score is a sum of d products, so scores grow with √d. Large ones push the softmax onto a single "
         "key, where its gradient is almost zero.",
     ),
     "names": (
@@ -133,6 +133,21 @@ def lengths(d_model: int = D_MODEL, heads: int = 8) -> list[dict]:
             "bytes": 4 * heads * length**2,
         }
         for length in (128, 1024, 8192)
+    ]
+
+
+def heads(d_model: int = D_MODEL, length: int = 1024) -> list[dict]:
+    """What a layer of that width has and costs by its number of heads."""
+    return [
+        {
+            "heads": count,
+            "size": d_model // count,
+            "parameters": sum(
+                one.numel() for one in Attention(AttentionConfig(d_model, count)).parameters()
+            ),
+            "FLOPs": 4 * length**2 * count * (d_model // count),
+        }
+        for count in (1, 2, 4, 8)
     ]
 
 

@@ -223,6 +223,7 @@ def search_fields(
             0,
             0,
             5,
+            also={"width": 180},  # a popover is as wide as its widest part
             help="The same n tokens in a row are not written again; 0 allows everything.",
         ),
     }

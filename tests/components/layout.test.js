@@ -14,7 +14,7 @@ test("a cell with room for a name has no ticks, a smaller one ticks at least a p
 
 test("where room is short every second name stays, then ticks", () => {
   assert.deepEqual(closeTicks(20, 20), { names: true, every: 1, nameSize: 13, rowStep: 0, colStep: 0 });
-  assert.deepEqual(closeTicks(12, 12), { names: true, every: 2, nameSize: 13, rowStep: 0, colStep: 0 });
+  assert.deepEqual(closeTicks(11, 11), { names: true, every: 2, nameSize: 13, rowStep: 0, colStep: 0 });
   assert.deepEqual(closeTicks(7.5, 7.5), { names: false, every: 1, nameSize: 13, rowStep: 2, colStep: 5 });
 });
 

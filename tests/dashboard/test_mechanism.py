@@ -477,7 +477,8 @@ def test_the_first_use_of_a_term_is_explained_and_no_tag_comes_through():
 
 def test_a_typed_text_finds_terms_by_name_before_those_by_explanation():
     assert (
-        [term.name for term in matching(" SOFTMAX ")][0] == "softmax"
+        [matching(typed)[0].name for typed in (" SOFTMAX ", "logit", "self attention")]
+        == ["softmax", "logit", "self-attention"]
         and len(matching("softmax")) > 2
         and len(matching("")) == len(TERMS)
         and matching("xyzzy") == []

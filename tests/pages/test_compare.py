@@ -25,7 +25,7 @@ from dashboard.ui.models import EMBEDDED, load_model
 from pages import compare
 from tests.attention import drawing
 from tests.cases import each
-from tests.pages.app import Case, captions, html_text, open_at, page_cases
+from tests.pages.app import Case, assert_says, html_text, open_at, page_cases
 
 TIME = r"<td>[\d.]+\u00a0[mµ]?s"
 
@@ -195,7 +195,7 @@ def test_what_changes_is_measured_on_a_press():
     assert len(re.findall(TIME, html_text(app))) == 5
     app.selectbox(key="compare:length").set_value(256).run()
     assert not re.search(TIME, html_text(app)) and app.query_params["length"] == "256"
-    assert "T = 256, d_model 16, 4 heads" in captions(app)
+    assert_says(app, "Costs at 256 tokens, d_model 16, 4 heads", "press Measure")
 
 
 # Side by side, without a page: links survive, weights are shared by name, and what is said is what is measured.

@@ -13,7 +13,9 @@ export function broadcast(view, cell) {
 export function onCrosshair(view, move) {
   const listener = (/** @type {any} */ event) => {
     const { from, tokens, i, j } = event.detail;
-    if (from !== view && tokens === view.tokens) move(i == null ? null : { i, j });
+    if (from === view || tokens !== view.tokens) return;
+    view.touch = from.touch; // all views say in the same words how a pin is released
+    move(i == null ? null : { i, j });
   };
   window.addEventListener(MOVED, listener, { signal: view.ended.signal });
 }

@@ -9,6 +9,9 @@ export function number(value) {
   return sign + unsigned(Math.abs(value));
 }
 
+/** The number that `number` writes. @param {number} value */
+export const rounded = (value) => Number(number(value).replaceAll(MINUS, "-").replaceAll(",", ""));
+
 /** A weight, a probability or a share of 1. @param {number} value */
 export function shareText(value) {
   if (Math.abs(value) <= 1e-12) return "0";

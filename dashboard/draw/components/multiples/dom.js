@@ -2,7 +2,7 @@
 
 /** @import { Board, Cell, Tile } from "./types" */
 import { buildFoot, buildLegend, buildReading, element, showTable, showTip, svgElement } from "../lib/dom.js";
-import { MINUS, number } from "../lib/numbers.js";
+import { MINUS, number, rounded } from "../lib/numbers.js";
 import { cellText, cellValue, readCell, sortedRow, tipLines } from "../lib/reading.js";
 
 /** @param {HTMLElement} root */
@@ -56,8 +56,15 @@ export function showUnder(tile, picked) {
   element(pair, "b", "mark").textContent = tile.queries[picked.i];
   element(pair, "span").textContent = ` → ${tile.keys[picked.j]}`;
   const cell = readCell(tile, picked.i, picked.j);
-  value.textContent = cell.masked ? (cell.visible ? "masked" : tile.absent ?? "sees no key") : cellText(tile, cell.value);
+  value.textContent = cell.masked ? (cell.visible ? "masked" : tile.absent ?? "sees no key") : valueText(tile, cell);
   value.classList.toggle("none", cell.masked);
+}
+
+/** The number of a cell; a difference is that of the two numbers as they are written, but where these are the same. @param {Tile} tile @param {Cell & { value: number }} cell */
+export function valueText(tile, { i, j, value }) {
+  if (!tile.operands) return cellText(tile, value);
+  const [a, b] = tile.operands.map((each) => rounded(cellValue(each, i, j).value));
+  return number(a - b || value);
 }
 
 /** @param {Board} board */
@@ -73,8 +80,9 @@ export function showCellTip(board) {
 function differenceLines(tile, { i, j }) {
   const [a, b] = tile.operands.map(({ current }) => current.values[i * current.cols + j]);
   const title = `${tile.queries[i]} → ${tile.keys[j]}`;
-  if (cellValue(tile, i, j).masked) return [title, "masked in both", "", ""];
-  return [title, `${number(a)} ${MINUS} ${b < 0 ? `(${number(b)})` : number(b)} = `, number(a - b), ""];
+  const cell = cellValue(tile, i, j);
+  if (cell.masked) return [title, "masked in both", "", ""];
+  return [title, `${number(a)} ${MINUS} ${b < 0 ? `(${number(b)})` : number(b)} = `, valueText(tile, cell), ""];
 }
 
 /** The row as a table: a line a key, a column a map, the first map's largest first. @param {Board} board @param {Cell | null} picked */
@@ -84,8 +92,8 @@ export function showRow(board, picked) {
   if (rows.hidden) return;
   const i = picked?.i ?? 0;
   const texts = (j) => board.visible.map((tile) => {
-    const { masked, value } = cellValue(tile, i, j);
-    return masked ? null : cellText(tile, value);
+    const cell = cellValue(tile, i, j);
+    return cell.masked ? null : valueText(tile, cell);
   });
   const lines = sortedRow(board.visible[0], i).map(({ j }) => [board.keys[j], texts(j)]);
   showTable(rows, [`${board.queries[i]} → key`, ...board.visible.map(({ name }) => name)], lines);

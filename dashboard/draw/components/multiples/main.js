@@ -9,10 +9,10 @@ import { handleKey, mapKey } from "../lib/keys.js";
 import { cellAt } from "../lib/map.js";
 import { mount, send } from "../lib/mount.js";
 import { onPinch } from "../lib/pinch.js";
-import { cellText, cellValue } from "../lib/reading.js";
+import { cellValue } from "../lib/reading.js";
 import { readTheme } from "../lib/theme.js";
 import { dragTo, endDrag, isZoomed, pointIn, spanUnder, whole } from "../lib/zoom.js";
-import { build, buildTile, showRow } from "./dom.js";
+import { build, buildTile, showRow, valueText } from "./dom.js";
 import { drawAll, drawOver, pickedCell } from "./draw.js";
 import { differenceOf, tileOf } from "./tiles.js";
 
@@ -47,8 +47,8 @@ function togglePin(board, cell) {
 /** @param {Board} board @param {Cell} cell */
 function spoken(board, { i, j }) {
   const values = board.visible.map((tile) => {
-    const { masked, value } = cellValue(tile, i, j);
-    return `${tile.name} ${masked ? "masked" : cellText(tile, value)}`;
+    const cell = cellValue(tile, i, j);
+    return `${tile.name} ${cell.masked ? "masked" : valueText(tile, cell)}`;
   });
   return `${board.queries[i]} to ${board.keys[j]}: ${values.join(", ")}`;
 }

@@ -8,7 +8,7 @@ import { drawColNames, drawCrosshair, drawMap, drawPin, drawRowNames } from "../
 import { MINUS } from "../lib/numbers.js";
 import { outlineDrag } from "../lib/zoom.js";
 
-export const BETWEEN = 8; // px between maps, beside the edges that the outlines need
+export const BETWEEN = 7; // px between maps, beside the edges that the outlines need
 export const EDGE = 3; // px that the row's outline stands out of a map
 const LEAST_MAP = 120; // px: below this a map of a row of four says nothing
 const HEIGHT = 420; // px a map, at most

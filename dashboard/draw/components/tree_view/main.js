@@ -57,10 +57,14 @@ function update(view, { svg, fact, follow }) {
     view.art.firstElementChild?.setAttribute("aria-hidden", "true");
     root.scrollLeft = follow ? before : 0;
     if (follow) scrollToPicked(root);
+    draw(view);
   }
   const picked = [...root.querySelectorAll("g.picked text")].map((text) => text.textContent).join(" ");
   if (root.matches(":focus")) view.live.textContent = picked;
   nameStop(root, "tree", [fact, picked && `Picked: ${picked}`], KEYS);
 }
 
-export default (component) => mount(component, { start, update });
+// After the last step stands a gap of 20 px, which hides nothing.
+const draw = ({ root }) => root.classList.toggle("wide", root.scrollWidth - root.clientWidth > 20);
+
+export default (component) => mount(component, { start, update, draw });
