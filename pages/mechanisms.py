@@ -1,7 +1,6 @@
 """All mechanisms: look up any choice of the six axes, see what it does to one sentence, and read all of its entry."""
 
 import inspect
-import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -299,22 +298,9 @@ def compatible_panel(axis: str, item: Entry) -> None:
         f"axes, and not with these {len(conflicts)}:"
     )
     rows = (
-        (NAMES[other], entry(other, choice).name, in_words(reason))
-        for other, choice, reason in conflicts
+        (NAMES[other], entry(other, choice).name, reason) for other, choice, reason in conflicts
     )
     draw_rows(("axis", "choice", "reason"), rows)
-
-
-def in_words(reason: str) -> str:
-    """A reason with the names of choices in place of `axis = key`."""
-    return re.sub(
-        rf"(^|\. )?\b({'|'.join(AXES)}) = (\w+)",
-        lambda match: (
-            f"{match[1] or ''}{'the' if match[1] is None else 'The'} {match[2]} "
-            f"“{entry(match[2], match[3]).name}”"
-        ),
-        reason,
-    )
 
 
 def draw_rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from core.attention import Attention, AttentionConfig, Choice, attend
+from core.attention.cost import attention_cost
 from core.models import ModelConfig, Shape, build_model
 from core.seeding import seeded_rng
 
@@ -145,7 +146,7 @@ def heads(d_model: int = D_MODEL, length: int = 1024) -> list[dict]:
             "parameters": sum(
                 one.numel() for one in Attention(AttentionConfig(d_model, count)).parameters()
             ),
-            "FLOPs": 4 * length**2 * count * (d_model // count),
+            "FLOPs": attention_cost(AttentionConfig(d_model, count), length, length).flops,
         }
         for count in (1, 2, 4, 8)
     ]

@@ -6,7 +6,7 @@ import { fontOf } from "./theme.js";
 export const NAMES_FROM = 13; // px a cell: from here every token is named
 export const CLOSE_NAMES_FROM = 8; // px: from here every second one
 export const NAME_SIZE = 13; // px of the letters
-const LEAST_NAME = 12; // px of the smallest ones
+const MIN_NAME = 12; // px of the smallest ones
 const TICK_STEPS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000];
 export const GUTTER = { low: 40, high: 96, pad: 8 };
 export const NARROW = 600; // px: below it the lines go under the map
@@ -17,10 +17,10 @@ export function tickStep(cell, pitch, tokens = 1) {
   return TICK_STEPS.find((step) => (step * cell) / tokens >= pitch) ?? 10000;
 }
 
-/** Ticks where room is short: below LEAST_NAME names of every second token, or smaller ones where an enlarged page lets
+/** Ticks where room is short: below MIN_NAME names of every second token, or smaller ones where an enlarged page lets
  * these be read. @param {number} cw @param {number} ch */
 export function closeTicks(cw, ch, zoom = 1) {
-  const cell = Math.min(cw, ch), names = cell >= CLOSE_NAMES_FROM, every = names && cell * zoom < LEAST_NAME ? 2 : 1;
+  const cell = Math.min(cw, ch), names = cell >= CLOSE_NAMES_FROM, every = names && cell * zoom < MIN_NAME ? 2 : 1;
   return {
     names, every, nameSize: names && every === 1 ? Math.min(NAME_SIZE, cell) : NAME_SIZE,
     rowStep: names ? 0 : tickStep(Math.min(ch, NAMES_FROM - 1), 15),
