@@ -564,7 +564,7 @@ def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, H
     with panel("The likeliest answers without it, and other heads", expanded):
         off, answers = _without(controls, baseline, picked, effects)
         chart_title(
-            f"The {shown} heads that the answer needs most{of}" if shown > 1 else f"The head{of}"
+            f"The {shown} heads that change the answer most{of}" if shown > 1 else f"The head{of}"
         )
         _ranking(controls, baseline, alone)
     return picked, off, answers

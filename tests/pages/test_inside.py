@@ -441,7 +441,7 @@ def model_at(model: str, folder: Path) -> dict[str, str]:
     ("lens", "induction", WHO, "lens:attributed", "1 of 3 passes measured", "Sum of all 13 parts"),
     ("use_model", "induction", {}, "use_model:heads", "1 of 8 heads measured", "none of 8 heads changes it more"),
     ("evidence", "digits", {}, "evidence:heads", "The head of the 1 measured so far, out of 8",
-     "The 6 heads that the answer needs most")])  # fmt: skip
+     "The 6 heads that change the answer most")])  # fmt: skip
 def test_a_large_model_waits_for_a_press(
     page, model, link, name, first, then, tmp_path, monkeypatch
 ):
