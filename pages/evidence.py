@@ -362,7 +362,8 @@ def sharpness_text(controls: Values, alone: Mapping[flow.Head, evidence.Effect])
     slope = (
         ""
         if by_slope is None
-        else (f"; those by gradient estimate and by change with {signed(by_slope)}")
+        else f"; those by estimated and by measured change with {signed(by_slope)}. The estimate, by the "
+        "gradient, is minus the sum of α·∂answer/∂α over a head’s weights"
     )
     return (
         f"{text} Over all heads, the ranks by sharpness and by change agree with ρ = "
@@ -386,7 +387,11 @@ def cell_fact(
                 f"{number(float(lengths[row].mean()))} on average"
             )
     if "gradient" in values:
-        text += f"; the gradient gives this cell {signed(values['gradient'])}"
+        largest = np.abs(measures.maps["gradient"]).max() or 1.0
+        text += (
+            f"; by the gradient, this weight adds {signed(values['gradient'])} to the answer, in the map "
+            f"{number(values['gradient'] / largest)} of the largest"
+        )
     flowing = f", and at most {number(values['flow'])} can flow" if "flow" in values else ""
     return (
         f"{text}. Over all paths through attention and residuals, {number(values['rollout'])} of {query} comes "
@@ -711,8 +716,8 @@ def _ranking(
     if ids := [effect.id for effect in shown.values() if effect.id is not None]:
         columns["prediction then"] = display_names(baseline.pretrained, baseline.answer, ids)
     if estimates := estimates_of(controls):
-        columns["gradient estimate"] = [signed(estimates[head]) for head in shown]
-    columns["largest weight"] = [number(controls.sharp[head]) for head in shown]
+        columns["estimated change"] = [signed(estimates[head]) for head in shown]
+    columns["mean largest weight"] = [number(controls.sharp[head]) for head in shown]
     table(
         list(columns),
         list(zip(*columns.values(), strict=True)),

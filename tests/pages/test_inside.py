@@ -229,7 +229,7 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
       for text in ("a", "🙂🙂", "<script>alert(1)</script> **x** $y$", "too too too")),
     # Without another sentence an embedding is held against itself.
     ("evidence", "bert_encoder", {"evidence:against": ""}, ("the similarity with itself falls from 1.00",),
-     ("gradient estimate", "Gradient")),
+     ("estimated change", "Gradient")),
     ("evidence", "bert_encoder", {"inside:text": "  "}, ("write a sentence",), ()),
     ("head_roles", "", {"inside:text": " "}, ("write a sentence",), ()),
     ("evidence", "numbers", {}, ("the logit of the answer sieben", "change of 24 heads", *MEASURES), ()),
