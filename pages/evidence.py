@@ -452,24 +452,28 @@ def tokens_fact(
     )
 
 
-VERDICTS = (
+VERDICTS = (  # up to which share of the change of the head that is off, uniform weights change the answer
     (
-        0.25,
+        -0.1,
+        "So where this head attends matters: with uniform weights the answer changes in the other direction.",
+    ),
+    (
+        0.1,
         "So what the head writes matters here, and where it attends hardly does: other weights would "
         "give nearly the same answer.",
     ),
     (
-        0.75,
+        0.95,
         "So {share} of the head's contribution is where it attends; the rest is what it writes in any case.",
     ),
     (
-        1.25,
+        1.05,
         "So this head contributes by where it attends: with uniform weights its contribution is lost.",
     ),
     (
         math.inf,
-        "So this head contributes by where it attends: with uniform weights it does more harm than when "
-        "it is off.",
+        "So this head contributes by where it attends: uniform weights change the answer more than "
+        "switching the head off.",
     ),
 )
 
