@@ -101,6 +101,7 @@ from dashboard.draw.formats import (
     mask_latex,
     name,
     number,
+    numbered,
     operations,
     percent,
     plain,

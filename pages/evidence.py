@@ -62,6 +62,7 @@ from dashboard.page import (
     measurements,
     multiples,
     number,
+    numbered,
     paragraph,
     percent,
     plain,
@@ -845,7 +846,8 @@ def draw_measures(
             noun="value",
             fact=f"Head {name} by {len(measures.maps)} measures",
         )
-    fact(cell_fact(name, (item.queries[row], item.keys[column]), measures, row, column))
+    pair = numbered(item.queries)[row], numbered(item.keys)[column]
+    fact(cell_fact(name, pair, measures, row, column))
     if measures.lengths is not None and column < measures.lengths.shape[1]:
         weight, length, rolled = (
             float(values[row, column])
@@ -1076,19 +1078,20 @@ def tokens_section(
             fact=f"{len(names)} measures of {len(tokens)} tokens",
         )
     write_linked("evidence", "strip", picked)
-    fact(tokens_fact(tokens, changes.tolist(), first, agree))
+    words = numbered(tokens)
+    fact(tokens_fact(words, changes.tolist(), first, agree))
     rows = [
         [
             NAMES[name],
             MEANINGS[name],
-            tokens[first[name]],
+            words[first[name]],
             "–" if tau is None else signed(tau),
         ]
         for name, tau in agree.items()
     ]
     table(
         ["measure", "computed from", "ranks first", "τ"],
-        [*rows, [HIDDEN, "the token hidden from every head", tokens[needed], ""]],
+        [*rows, [HIDDEN, "the token hidden from every head", words[needed], ""]],
         caption="Measures of tokens, compared with hiding each",
         left=3,
         markers=False,

@@ -75,6 +75,7 @@ from dashboard.page import (
     layer,
     measure_with_progress,
     number,
+    numbered,
     plain,
     read_linked,
     share_text,
@@ -354,7 +355,7 @@ def _attends(answer: study.Answer, head: study.Head) -> tuple[str, str, str]:
         place = best - (len(answer.baseline.source) - grid[0] * grid[1])
         if 0 <= place < grid[0] * grid[1]:
             key = f"the patch in row {place // grid[1]}, column {place % grid[1]}"
-    return plain(key or keys[best]), share_text(weights[best]), number(1 / len(keys))
+    return plain(key or numbered(keys)[best]), share_text(weights[best]), number(1 / len(keys))
 
 
 def conditions(answer: study.Answer, head: study.Head) -> str:
