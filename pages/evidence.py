@@ -569,10 +569,8 @@ def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, H
         of = ""
         with left:
             fact(heads_fact(controls, baseline, alone, picked))
-    key = f"evidence:off:{controls.ref.name}"
-    expanded = bool(st.session_state.get(key)) or key in st.query_params
-    with panel("The likeliest answers without it, and other heads", expanded):
-        off, answers = _without(controls, baseline, picked, effects)
+    with panel("Uniform weights, and other heads", False):
+        off, answers = _without(controls, baseline, picked, effects, left)
         chart_title(
             f"The {shown} heads that change the answer most{of}" if shown > 1 else f"The head{of}"
         )
@@ -640,7 +638,7 @@ def _grid(
         (layers[picked[0]], str(picked[1])),
         largest=max(abs(row["change"]) for row in rows),
     )
-    caption("“all”: a whole layer. One head may replace another.")
+    caption("“all”: the whole layer.")
 
 
 def _without(
@@ -648,13 +646,23 @@ def _without(
     baseline: evidence.Baseline,
     picked: flow.Head,
     effects: Mapping[HeadSet, evidence.Effect],
+    left: Any,
 ) -> tuple[HeadSet, Answers]:
-    """Draw the answer without the picked head and those that a person adds to it; all that is off, and the answers."""
+    """Draw the answers without the picked head and those that a person adds to it, on the `left`, and what is measured.
+
+    Returns all that is off, and the answers.
+    """
     name = controls.heads[picked]
     options = {
         f"all of {layer}": frozenset({(*about, None)}) for about, layer in controls.layers.items()
     } | {name: frozenset({controls.ids[head]}) for head, name in controls.heads.items()}
-    with st.popover("Heads"):
+    left.markdown(
+        f"**{'The similarity' if baseline.id is None else 'The likeliest answers'}**",
+        help="On: the whole model. Off: without the head. Uniform: the head gives the same weight to every key that "
+        "it may attend to; it still writes its values, but no longer chooses among them.",
+    )
+    chart = left.container()
+    with left.popover("Heads"):
         _head_field(controls, picked)
         others = FIELDS.draw("off", into=HERE, heads=list(options), model=controls.ref.name).off
     others = [other for other in others if other != name]
@@ -668,7 +676,7 @@ def _without(
     ) or ["similarity"]
     logits = baseline.id is not None and baseline.quantity != "probability"
     draw_chart(
-        st,
+        chart,
         before_after(
             [
                 {"word": word, "of": way, "p": value, "text": number(value)}
@@ -689,15 +697,11 @@ def _without(
             f" The most likely has a probability of {most}, which changes little so close to 1, so the logit is "
             "measured."
         )
-    st.caption(
-        f"The page measures {target_text(baseline)}.{why}",
-        help="Uniform: the head gives the same weight to every key that it may attend to. It still writes its "
-        "values, but no longer chooses among them.",
-    )
+    st.caption(f"The page measures {target_text(baseline)}.{why}")
     if others:
         added = sum(effects[one].change for head in off if (one := frozenset({head})) in effects)
         effect = effects.get(off) or evidence.ablate_heads(baseline, off)
-        st.caption(
+        left.caption(
             plain(
                 f"Off: {', '.join([name, *others])}. Together they change the answer by "
                 f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."

@@ -224,7 +224,7 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
         ("diffllama", "s_{ij}"), ("diffllama", "the model subtracts a learned share"))),
     ("inside_weight", "t5", {"inside_weight:kind": "Encoder"}, (r"q_i^\top k_j + b_{i-j}",), ()),
     ("evidence", "induction", {}, ("the probability of the answer river falls from 0.73 to 0.043", "change of 8 heads",
-     "this head contributes by where it attends", "Hiding river changes the answer most, by −0.73", *MEASURES), ()),
+     "of the head's contribution is where it attends", "Hiding river changes the answer most, by −0.73", *MEASURES), ()),
     *(("evidence", "bert_encoder", {"inside:text": text}, ("Without L", "Hiding"), ("<script",))
       for text in ("a", "🙂🙂", "<script>alert(1)</script> **x** $y$", "too too too")),
     # Without another sentence an embedding is held against itself.
