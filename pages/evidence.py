@@ -850,8 +850,11 @@ def draw_measures(
             noun="value",
             fact=f"Head {name} by {len(measures.maps)} measures",
         )
-    pair = numbered(item.queries)[row], numbered(item.keys)[column]
-    fact(cell_fact(name, pair, measures, row, column))
+    fact(
+        cell_fact(
+            name, (numbered(item.queries)[row], numbered(item.keys)[column]), measures, row, column
+        )
+    )
     if measures.lengths is not None and column < measures.lengths.shape[1]:
         weight, length, rolled = (
             float(values[row, column])

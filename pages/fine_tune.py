@@ -605,8 +605,10 @@ def _draw(data: models.FineTuneData, config: FineTuneConfig) -> None:
     if labels:
         label, beaten = rows.majority
         word = "majority class"
-        tied = f" (one of {rows.ties} equally frequent labels)" if rows.ties > 1 else ""
-        majority = f"; the majority class, “{plain(label)}”{tied}, reaches {percent(beaten)}"
+        majority = (
+            f"; the majority class, “{plain(label)}”"
+            f"{f' (one of {rows.ties} equally frequent labels)' if rows.ties > 1 else ''}, reaches {percent(beaten)}"
+        )
     draw = partial(
         runs.draw_curves,
         last_x=max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1),

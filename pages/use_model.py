@@ -439,7 +439,11 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     table = to_numpy(cosines([study_of(embedding, choice.ref, inputs) for _, inputs in compared]))
     pair = most_similar(torch.from_numpy(table), 0)
     with chart:
-        st.markdown(f"**{task_of(pretrained).name}**: how similar each pair is")
+        st.markdown(
+            f"**{task_of(pretrained).name}**: how similar each pair is",
+            help="The outlined pair is the input above (0) and what is most similar to it. Pressing a cell changes "
+            "nothing: for another pair, change the input.",
+        )
         draw_chart(
             st,
             *split_data(similarity_chart(table, names, pair, theme())),

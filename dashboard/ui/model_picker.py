@@ -568,7 +568,7 @@ def _inputs(ref: ModelRef, pretrained: Pretrained, own: str) -> ModelInputs:
         state[TEXT] = put_back
     before = state.get(TEXT)
     is_pair = pretrained.reads == "pair"
-    first, other = st.columns([2 if is_pair else 4, 1], vertical_alignment="bottom")
+    first, other = st.columns([2 if is_pair else 2.6, 1], vertical_alignment="bottom")
     text = (
         first.text_input(
             "Text",
@@ -600,7 +600,7 @@ def _inputs(ref: ModelRef, pretrained: Pretrained, own: str) -> ModelInputs:
     if pretrained.head == "next":
         return ModelInputs(text)
     with other.popover(
-        "Pair: on" if (state.get(SECOND) or "").strip() else "Pair",
+        "Sentence B: on" if (state.get(SECOND) or "").strip() else "Sentence B",
         width="stretch",
         help="A second sentence, read together with the first.",
     ):
