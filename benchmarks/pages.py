@@ -37,7 +37,6 @@ ROLES = {
 }
 TYPED = "etaoinshrdlu"  # a letter each move
 BUDGET = "≤ 2.00"
-OTHER_HEADS = "The likeliest answers without it, and other heads"
 NAME = "Moved"  # the label of the empty page's control
 SETTLE = 1500  # ms after the last element has come, in which React still takes pages apart
 
@@ -99,7 +98,7 @@ PAGES = (
     Moved("cards", "list", "Model"),
     Moved("pretrained", "pills", "Show"),
     Moved("inside_weight", "list", "Key"),
-    Moved("evidence", "list", "Head", inside=(OTHER_HEADS, "Heads")),
+    Moved("evidence", "list", "Head", inside=("Heads",)),
     Moved("lens", "list", "Answer at position"),
     Moved("circuits", "list", "Head to open"),
     Moved("head_roles", "list", "Role"),

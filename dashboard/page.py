@@ -100,6 +100,7 @@ from dashboard.draw.formats import (
     mask_latex,
     name,
     number,
+    numbered,
     operations,
     percent,
     plain,

@@ -217,7 +217,8 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
                     rows,
                     {
                         **at,
-                        "color": literal("fill"),
+                        "fill": literal("inside"),
+                        "stroke": literal("fill"),
                         "tooltip": [
                             text_tip("name", "head"),
                             text_tip("role", "role"),
@@ -227,6 +228,7 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
                         "description": {"field": "says", "type": "nominal"},
                     },
                     size=90,
+                    strokeWidth=1.5,
                     opacity=0.95,
                     cursor="pointer",
                 )
@@ -273,7 +275,8 @@ def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: Theme) -> li
         index = roles.get(head)
         row: Spec = {
             "name": name,
-            "fill": CATEGORIES[theme][-1 if index is None else index],
+            "fill": Ink.of(theme).quiet if index is None else CATEGORIES[theme][index],
+            "inside": "transparent" if index is None else CATEGORIES[theme][index],
             "role": "none" if index is None else ROLES[index].name,
         }
         for at, axis in (("x", x), ("y", y)):
@@ -282,7 +285,9 @@ def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: Theme) -> li
             row |= {at: mean, f"{at}0": mean - half, f"{at}1": mean + half, f"{at}s": words}
         if not (np.isnan(row["x"]) or np.isnan(row["y"])):
             rows.append(row | {"says": f"{name}: {row['xs']}, {row['ys']}"})
-    return rows
+    # A rare role is drawn over a frequent one
+    count = Counter(row["role"] for row in rows)
+    return sorted(rows, key=lambda row: -count[row["role"]])
 
 
 def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) -> Spec:
@@ -296,7 +301,7 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
     )
     x = {
         "type": "quantitative",
-        "title": f"{measure.name}, {measure.unit}",
+        "title": f"{measure.unit}; ticks: tenths of {nouns}",
         "scale": {"zero": False, "nice": False},
         "axis": {**axis_style(ink), "grid": False, "tickCount": 5},
     }
@@ -789,7 +794,13 @@ def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
     corpus, scores = measurement.corpus, measurement.scores
     values, role = measurement.corpus.values_of(measure.key, head), measure.role
     half = float(corpus.interval(measure.key)[head])
-    within = f" ± {number(half)}" if np.isfinite(half) else ""
+    within = f" ± {number(half)} ({percent(CONFIDENCE)} interval)" if np.isfinite(half) else ""
+    count = int((~np.isnan(values)).sum())
+    texts = (
+        f"{count:,} texts"
+        if count == corpus.read
+        else f"the {count:,} of {corpus.read:,} texts that can show it"
+    )
     if role is None:
         subject = f"its {lower_name(measure.name)}"
     elif role.targets is None:
@@ -798,7 +809,7 @@ def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
         subject = f"its weight on {role.attends_to}{',' * (',' in role.attends_to)}"
     return (
         f":primary[**{scores.name(head)}**]: {subject} is **{number(float(corpus.mean(measure.key)[head]))}**{within}, "
-        f"the mean over {int((~np.isnan(values)).sum()):,} texts with its {percent(CONFIDENCE)} interval."
+        f"the mean over {texts}."
     )
 
 
@@ -895,7 +906,7 @@ RUN = "corpus:run"
 def page() -> None:
     title(
         "Heads over a corpus",
-        "What each head does over hundreds of texts.",
+        "Each dot is a head, averaged over hundreds of texts.",
     )
     fragment_unless_measuring(_view)
     papers = [
@@ -1010,7 +1021,7 @@ def _draw(measurement: Measurement, controls: Values) -> None:
         left, right = st.columns([1.7, 1], gap="medium")
         with left:
             _scatter(measurement, controls, chosen.head)
-            role_line(measurement.scores.head_roles, len(measurement.heads))
+            role_line(measurement.scores.head_roles, len(measurement.heads), "dot")
     values = measurement.corpus.values_of(chosen.measure.key, chosen.head)
     with right:
         # Draw the picked head's values over all texts, and its mean
@@ -1019,7 +1030,7 @@ def _draw(measurement: Measurement, controls: Values) -> None:
             histogram(values, chosen.measure, f"{noun}s", theme()),
             key=key("histogram"),
             alt=f"How many {noun}s have which {lower_name(chosen.measure.name)} in {name}",
-            heading=f"{chosen.measure.name} of {name} in every {noun}",
+            heading=f"{chosen.measure.name} of {name}",
         )
         fact(about(fact_text(measurement, chosen.measure, chosen.head), noun))
     corpus = measurement.corpus
@@ -1105,7 +1116,7 @@ def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
         *split_data(titles_as_marks(spec, Ink.of(theme()))),
         key=key("scatter"),
         alt="Every head as a point of two measures",
-        heading=f"{controls.y.name} and {lower_name(controls.x.name)} of every head, the mean over {controls.noun}s",
+        heading=f"Right: {about(controls.x.meaning, controls.noun)}. Up: {about(controls.y.meaning, controls.noun)}.",
         selection_mode="head",
         on_select=pick,
     )
@@ -1172,8 +1183,10 @@ def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, t
         if example.decile is not None:
             decile = f'<td style="{cell}">{round(10 * example.decile)}</td>'
         note = f"{tokens[row.query]} → {tokens[row.key]} {share_text(float(row.weights[row.key]))}"
-        if not np.isnan(row.value) and measure.role is not None:
-            note += f"; here {number(row.value)}"
+        if measure.role is not None and number(row.value) != share_text(
+            float(row.weights[row.key])
+        ):
+            note += f"; {'all underlined keys' if measure.role.targets else 'share of keys that it uses'} {number(row.value)}"
         rows += (
             f'<tr>{decile}<td style="{cell};text-align:left">{number(example.value)}</td>'
             f'<td style="{cell};width:100%;line-height:26px">{_tokens(row, ink, theme)}'
@@ -1204,7 +1217,7 @@ def _tokens(row: MarkedRow, ink: Ink, theme: Theme) -> str:
         if index == row.query:
             style += f";outline:2px solid {ink.pick}"
         if row.expected[index]:
-            style += f";border-bottom:2px dashed {ink.text}"
+            style += f";border-bottom:2px dashed {ink.text};background-clip:padding-box"
         joined = index > first and word is not None and word == line.word[index - 1]
         parts += (
             f'{"" if joined else " "}<span title="{share_text(weight)}" style="{style}">'

@@ -62,6 +62,7 @@ from dashboard.page import (
     measurements,
     multiples,
     number,
+    numbered,
     paragraph,
     percent,
     plain,
@@ -362,7 +363,8 @@ def sharpness_text(controls: Values, alone: Mapping[flow.Head, evidence.Effect])
     slope = (
         ""
         if by_slope is None
-        else (f"; those by gradient estimate and by change with {signed(by_slope)}")
+        else f"; those by estimated and by measured change with {signed(by_slope)}. The estimate, by the "
+        "gradient, is minus the sum of α·∂answer/∂α over a head’s weights"
     )
     return (
         f"{text} Over all heads, the ranks by sharpness and by change agree with ρ = "
@@ -386,7 +388,11 @@ def cell_fact(
                 f"{number(float(lengths[row].mean()))} on average"
             )
     if "gradient" in values:
-        text += f"; the gradient gives this cell {signed(values['gradient'])}"
+        largest = np.abs(measures.maps["gradient"]).max() or 1.0
+        text += (
+            f"; by the gradient, this weight adds {signed(values['gradient'])} to the answer, in the map "
+            f"{number(values['gradient'] / largest)} of the largest"
+        )
     flowing = f", and at most {number(values['flow'])} can flow" if "flow" in values else ""
     return (
         f"{text}. Over all paths through attention and residuals, {number(values['rollout'])} of {query} comes "
@@ -447,24 +453,28 @@ def tokens_fact(
     )
 
 
-VERDICTS = (
+VERDICTS = (  # up to which share of the change of the head that is off, uniform weights change the answer
     (
-        0.25,
+        -0.1,
+        "So where this head attends matters: with uniform weights the answer changes in the other direction.",
+    ),
+    (
+        0.1,
         "So what the head writes matters here, and where it attends hardly does: other weights would "
         "give nearly the same answer.",
     ),
     (
-        0.75,
+        0.95,
         "So {share} of the head's contribution is where it attends; the rest is what it writes in any case.",
     ),
     (
-        1.25,
+        1.05,
         "So this head contributes by where it attends: with uniform weights its contribution is lost.",
     ),
     (
         math.inf,
-        "So this head contributes by where it attends: with uniform weights it does more harm than when "
-        "it is off.",
+        "So this head contributes by where it attends: uniform weights change the answer more than "
+        "switching the head off.",
     ),
 )
 
@@ -559,12 +569,10 @@ def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, H
         of = ""
         with left:
             fact(heads_fact(controls, baseline, alone, picked))
-    key = f"evidence:off:{controls.ref.name}"
-    expanded = bool(st.session_state.get(key)) or key in st.query_params
-    with panel("The likeliest answers without it, and other heads", expanded):
-        off, answers = _without(controls, baseline, picked, effects)
+    with panel("Uniform weights, and other heads", False):
+        off, answers = _without(controls, baseline, picked, effects, left)
         chart_title(
-            f"The {shown} heads that the answer needs most{of}" if shown > 1 else f"The head{of}"
+            f"The {shown} heads that change the answer most{of}" if shown > 1 else f"The head{of}"
         )
         _ranking(controls, baseline, alone)
     return picked, off, answers
@@ -630,7 +638,7 @@ def _grid(
         (layers[picked[0]], str(picked[1])),
         largest=max(abs(row["change"]) for row in rows),
     )
-    caption("“all”: a whole layer. One head may replace another.")
+    caption("“all”: the whole layer.")
 
 
 def _without(
@@ -638,13 +646,23 @@ def _without(
     baseline: evidence.Baseline,
     picked: flow.Head,
     effects: Mapping[HeadSet, evidence.Effect],
+    left: Any,
 ) -> tuple[HeadSet, Answers]:
-    """Draw the answer without the picked head and those that a person adds to it; all that is off, and the answers."""
+    """Draw the answers without the picked head and those that a person adds to it, on the `left`, and what is measured.
+
+    Returns all that is off, and the answers.
+    """
     name = controls.heads[picked]
     options = {
         f"all of {layer}": frozenset({(*about, None)}) for about, layer in controls.layers.items()
     } | {name: frozenset({controls.ids[head]}) for head, name in controls.heads.items()}
-    with st.popover("Heads"):
+    left.markdown(
+        f"**{'The similarity' if baseline.id is None else 'The likeliest answers'}**",
+        help="On: the whole model. Off: without the head. Uniform: the head gives the same weight to every key that "
+        "it may attend to; it still writes its values, but no longer chooses among them.",
+    )
+    chart = left.container()
+    with left.popover("Heads"):
         _head_field(controls, picked)
         others = FIELDS.draw("off", into=HERE, heads=list(options), model=controls.ref.name).off
     others = [other for other in others if other != name]
@@ -658,7 +676,7 @@ def _without(
     ) or ["similarity"]
     logits = baseline.id is not None and baseline.quantity != "probability"
     draw_chart(
-        st,
+        chart,
         before_after(
             [
                 {"word": word, "of": way, "p": value, "text": number(value)}
@@ -679,15 +697,11 @@ def _without(
             f" The most likely has a probability of {most}, which changes little so close to 1, so the logit is "
             "measured."
         )
-    st.caption(
-        f"The page measures {target_text(baseline)}.{why}",
-        help="Uniform: the head gives the same weight to every key that it may attend to. It still writes its "
-        "values, but no longer chooses among them.",
-    )
+    st.caption(f"The page measures {target_text(baseline)}.{why}")
     if others:
         added = sum(effects[one].change for head in off if (one := frozenset({head})) in effects)
         effect = effects.get(off) or evidence.ablate_heads(baseline, off)
-        st.caption(
+        left.caption(
             plain(
                 f"Off: {', '.join([name, *others])}. Together they change the answer by "
                 f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."
@@ -711,8 +725,8 @@ def _ranking(
     if ids := [effect.id for effect in shown.values() if effect.id is not None]:
         columns["prediction then"] = display_names(baseline.pretrained, baseline.answer, ids)
     if estimates := estimates_of(controls):
-        columns["gradient estimate"] = [signed(estimates[head]) for head in shown]
-    columns["largest weight"] = [number(controls.sharp[head]) for head in shown]
+        columns["estimated change"] = [signed(estimates[head]) for head in shown]
+    columns["mean largest weight"] = [number(controls.sharp[head]) for head in shown]
     table(
         list(columns),
         list(zip(*columns.values(), strict=True)),
@@ -836,7 +850,11 @@ def draw_measures(
             noun="value",
             fact=f"Head {name} by {len(measures.maps)} measures",
         )
-    fact(cell_fact(name, (item.queries[row], item.keys[column]), measures, row, column))
+    fact(
+        cell_fact(
+            name, (numbered(item.queries)[row], numbered(item.keys)[column]), measures, row, column
+        )
+    )
     if measures.lengths is not None and column < measures.lengths.shape[1]:
         weight, length, rolled = (
             float(values[row, column])
@@ -1067,19 +1085,20 @@ def tokens_section(
             fact=f"{len(names)} measures of {len(tokens)} tokens",
         )
     write_linked("evidence", "strip", picked)
-    fact(tokens_fact(tokens, changes.tolist(), first, agree))
+    words = numbered(tokens)
+    fact(tokens_fact(words, changes.tolist(), first, agree))
     rows = [
         [
             NAMES[name],
             MEANINGS[name],
-            tokens[first[name]],
+            words[first[name]],
             "–" if tau is None else signed(tau),
         ]
         for name, tau in agree.items()
     ]
     table(
         ["measure", "computed from", "ranks first", "τ"],
-        [*rows, [HIDDEN, "the token hidden from every head", tokens[needed], ""]],
+        [*rows, [HIDDEN, "the token hidden from every head", words[needed], ""]],
         caption="Measures of tokens, compared with hiding each",
         left=3,
         markers=False,

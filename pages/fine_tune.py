@@ -17,6 +17,7 @@ from core.pretrained import PretrainedError, reject_if
 from core.pretrained.finetune import (
     BOUNDS,
     LAB,
+    MAX_HELD_OUT,
     TASKS,
     USUAL,
     FineTuneConfig,
@@ -394,8 +395,9 @@ def _rows(task: str) -> str:
     with panel:
         st.markdown(f"**{LINES[task]} in each line of a CSV**")
         st.caption(
-            f"The first line may name the columns: {first},{second}. A quarter of the rows is held out for "
-            f"validation. The lab's rows: {OURS[task]}."
+            f"The first line may name the columns: {first},{second}. For validation, a quarter of "
+            f"{'each label’s rows' if task == 'classify' else 'the rows'} is held out, rounded down to a whole number, "
+            f"and at most {MAX_HELD_OUT} rows are measured. The lab's rows: {OURS[task]}."
         )
         rows = _text(
             data_widget(
@@ -603,7 +605,10 @@ def _draw(data: models.FineTuneData, config: FineTuneConfig) -> None:
     if labels:
         label, beaten = rows.majority
         word = "majority class"
-        majority = f"; the majority class, “{plain(label)}”, reaches {percent(beaten)}"
+        majority = (
+            f"; the majority class, “{plain(label)}”"
+            f"{f' (one of {rows.ties} equally frequent labels)' if rows.ties > 1 else ''}, reaches {percent(beaten)}"
+        )
     draw = partial(
         runs.draw_curves,
         last_x=max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1),

@@ -75,6 +75,7 @@ from dashboard.page import (
     layer,
     measure_with_progress,
     number,
+    numbered,
     plain,
     read_linked,
     share_text,
@@ -354,7 +355,7 @@ def _attends(answer: study.Answer, head: study.Head) -> tuple[str, str, str]:
         place = best - (len(answer.baseline.source) - grid[0] * grid[1])
         if 0 <= place < grid[0] * grid[1]:
             key = f"the patch in row {place // grid[1]}, column {place % grid[1]}"
-    return plain(key or keys[best]), share_text(weights[best]), number(1 / len(keys))
+    return plain(key or numbered(keys)[best]), share_text(weights[best]), number(1 / len(keys))
 
 
 def conditions(answer: study.Answer, head: study.Head) -> str:
@@ -438,7 +439,11 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     table = to_numpy(cosines([study_of(embedding, choice.ref, inputs) for _, inputs in compared]))
     pair = most_similar(torch.from_numpy(table), 0)
     with chart:
-        st.markdown(f"**{task_of(pretrained).name}**: how similar each pair is")
+        st.markdown(
+            f"**{task_of(pretrained).name}**: how similar each pair is",
+            help="The outlined pair is the input above (0) and what is most similar to it. Pressing a cell changes "
+            "nothing: for another pair, change the input.",
+        )
         draw_chart(
             st,
             *split_data(similarity_chart(table, names, pair, theme())),

@@ -126,7 +126,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         "entropy",
         "Entropy",
-        "how evenly a row's weights are spread",
+        "how evenly weights are spread",
         "nats",
         lambda weights, text: trace.entropy(weights),
         None,
@@ -135,7 +135,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         "distance",
         "Distance",
-        "how many tokens lie between a query and its keys, on average",
+        "tokens between query and key",
         "tokens",
         lambda weights, text: (weights * np.abs(text.distance)).sum(-1),
         None,

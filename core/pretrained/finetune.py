@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -134,6 +134,12 @@ class Rows:
         return majority_class(
             [pair.answer for pair in self.learned], [pair.answer for pair in self.held_out]
         )
+
+    @property
+    def ties(self) -> int:
+        """How many labels are as frequent among the training rows as the majority class, which is one of them."""
+        counts = [*Counter(pair.answer for pair in self.learned).values()]
+        return counts.count(max(counts))
 
 
 @lru_cache(maxsize=8)

@@ -161,6 +161,16 @@ def distinct(tokens: Sequence[str]) -> list[str]:
     ]
 
 
+def numbered(tokens: Sequence[str]) -> list[str]:
+    """Names for sentences: of equal tokens each with its number, as "John (2 of 2)"."""
+    return [
+        f"{token} ({tokens[: index + 1].count(token)} of {count})"
+        if (count := tokens.count(token)) > 1
+        else token
+        for index, token in enumerate(tokens)
+    ]
+
+
 def cut(text: str, max_length: int) -> str:
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -568,7 +568,7 @@ def _inputs(ref: ModelRef, pretrained: Pretrained, own: str) -> ModelInputs:
         state[TEXT] = put_back
     before = state.get(TEXT)
     is_pair = pretrained.reads == "pair"
-    first, other = st.columns([2 if is_pair else 4, 1], vertical_alignment="bottom")
+    first, other = st.columns([2 if is_pair else 2.6, 1], vertical_alignment="bottom")
     text = (
         first.text_input(
             "Text",
@@ -600,7 +600,7 @@ def _inputs(ref: ModelRef, pretrained: Pretrained, own: str) -> ModelInputs:
     if pretrained.head == "next":
         return ModelInputs(text)
     with other.popover(
-        "Pair: on" if (state.get(SECOND) or "").strip() else "Pair",
+        "Sentence B: on" if (state.get(SECOND) or "").strip() else "Sentence B",
         width="stretch",
         help="A second sentence, read together with the first.",
     ):
@@ -852,19 +852,34 @@ def swatch(index: int) -> str:
     )
 
 
-def role_line(roles: HeadRoles, heads: int) -> None:
-    """How many of all heads have each role, after the corner that these carry in a grid; tooltips explain the roles."""
+MARKS = {  # of heads: the text, the mark in a colour, and that of a head without a role
+    "corner": (
+        "A corner names a head’s role; so many heads have it:",
+        "width:0;height:0;border-left:12px solid transparent;border-bottom:12px solid {}",
+        "",
+    ),
+    "dot": (
+        "Roles:",
+        "width:10px;height:10px;border-radius:5px;background:{}",
+        '<div style="width:7px;height:7px;border-radius:5px;border:1.5px solid"></div>',
+    ),
+}
+
+
+def role_line(roles: HeadRoles, heads: int, mark: Literal["corner", "dot"] = "corner") -> None:
+    """How many of all heads have each role, after the mark that these carry in a figure; tooltips explain the roles."""
     count = Counter(roles.values())
+    about, style, bare = MARKS[mark]
     items = [
-        f'<span title="{escape(role.meaning, quote=True)}"><div style="width:0;height:0;'
-        "border-left:12px solid transparent;border-bottom:12px solid "
-        f'{CATEGORIES[theme()][index]}"></div>{escape(role.name)} {count[index]}</span>'
+        f'<span title="{escape(role.meaning, quote=True)}"><div style="{style.format(CATEGORIES[theme()][index])}">'
+        f"</div>{escape(role.name)} {count[index]}</span>"
         for index, role in enumerate(ROLES)
         if count[index]
     ]
-    rest = f'<span class="quiet">No role {heads - len(roles)}</span>'
-    about = '<span class="quiet">A corner names a head’s role; so many heads have it:</span>'
-    st.html(f'{STYLE}<div class="role-line">{about}{"".join(items)}{rest}</div>')
+    st.html(
+        f'{STYLE}<div class="role-line"><span class="quiet">{about}</span>{"".join(items)}'
+        f'<span class="quiet">{bare}No role {heads - len(roles)}</span></div>'
+    )
 
 
 # The head that a page shows: that of its link, else the one that was picked on another page.

@@ -59,7 +59,7 @@ def data_widget(param: Param, key: str) -> str:
     """A field to paste into and a file to upload; returns the text, or the reference of a long one."""
     link_data(key, str(param.default))
     st.file_uploader(
-        f"{param.name}: upload a file of at most {param.longest:,} characters",
+        f"{param.name}: upload a file of at most {param.longest:,} characters, of up to four bytes each",
         key=file_key(key),
         type=["txt", "csv", "tsv", "md", "conllu"],
         max_upload_size=at_most("upload_megabytes", MAX_MB),

@@ -224,12 +224,12 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
         ("diffllama", "s_{ij}"), ("diffllama", "the model subtracts a learned share"))),
     ("inside_weight", "t5", {"inside_weight:kind": "Encoder"}, (r"q_i^\top k_j + b_{i-j}",), ()),
     ("evidence", "induction", {}, ("the probability of the answer river falls from 0.73 to 0.043", "change of 8 heads",
-     "this head contributes by where it attends", "Hiding river changes the answer most, by −0.73", *MEASURES), ()),
+     "of the head's contribution is where it attends", "Hiding river changes the answer most, by −0.73", *MEASURES), ()),
     *(("evidence", "bert_encoder", {"inside:text": text}, ("Without L", "Hiding"), ("<script",))
       for text in ("a", "🙂🙂", "<script>alert(1)</script> **x** $y$", "too too too")),
     # Without another sentence an embedding is held against itself.
     ("evidence", "bert_encoder", {"evidence:against": ""}, ("the similarity with itself falls from 1.00",),
-     ("gradient estimate", "Gradient")),
+     ("estimated change", "Gradient")),
     ("evidence", "bert_encoder", {"inside:text": "  "}, ("write a sentence",), ()),
     ("head_roles", "", {"inside:text": " "}, ("write a sentence",), ()),
     ("evidence", "numbers", {}, ("the logit of the answer sieben", "change of 24 heads", *MEASURES), ()),
@@ -441,7 +441,7 @@ def model_at(model: str, folder: Path) -> dict[str, str]:
     ("lens", "induction", WHO, "lens:attributed", "1 of 3 passes measured", "Sum of all 13 parts"),
     ("use_model", "induction", {}, "use_model:heads", "1 of 8 heads measured", "none of 8 heads changes it more"),
     ("evidence", "digits", {}, "evidence:heads", "The head of the 1 measured so far, out of 8",
-     "The 6 heads that the answer needs most")])  # fmt: skip
+     "The 6 heads that change the answer most")])  # fmt: skip
 def test_a_large_model_waits_for_a_press(
     page, model, link, name, first, then, tmp_path, monkeypatch
 ):

@@ -564,7 +564,7 @@ def test_a_quarter_of_each_label_is_held_out_and_nothing_is_in_both():
     own = parse("classify", own_rows("classify"))
     every = (*own.learned, *own.held_out)
     assert Counter(pair.answer for pair in every) == dict.fromkeys(own.labels, 30)
-    assert (len(own.labels), len({pair.text for pair in every}), own.majority[1]) == (4, 120, 0.25)
+    assert (own.ties, len({pair.text for pair in every}), own.majority[1]) == (4, 120, 0.25)
     assert parse(
         "classify", "\n".join(f"{i},{'yes' if i < 9 else 'no'}" for i in range(13))
     ).majority == ("yes", 2 / 3), "that of what is learned"
