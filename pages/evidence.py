@@ -560,7 +560,8 @@ def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, H
         )
     )
     picked = _head(controls, next(iter(alone)))
-    left, right = st.columns([0.44, 0.56], gap="medium")  # a phone shows the finding first
+    # A phone shows them in this order
+    left, right, last = st.columns([0.29, 0.43, 0.28], gap="medium")
     with right:
         _grid(controls, baseline, effects, list(alone), picked)
     count, shown = len(controls.heads), min(TABLE_ROWS, len(alone))
@@ -570,7 +571,7 @@ def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, H
         with left:
             fact(heads_fact(controls, baseline, alone, picked))
     with panel("Uniform weights, and other heads", False):
-        off, answers = _without(controls, baseline, picked, effects, left)
+        off, answers = _without(controls, baseline, picked, effects, last)
         chart_title(
             f"The {shown} heads that change the answer most{of}" if shown > 1 else f"The head{of}"
         )
@@ -646,9 +647,9 @@ def _without(
     baseline: evidence.Baseline,
     picked: flow.Head,
     effects: Mapping[HeadSet, evidence.Effect],
-    left: Any,
+    place: Any,
 ) -> tuple[HeadSet, Answers]:
-    """Draw the answers without the picked head and those that a person adds to it, on the `left`, and what is measured.
+    """Draw the answers without the picked head and those that a person adds to it, at a place, and what is measured.
 
     Returns all that is off, and the answers.
     """
@@ -656,13 +657,13 @@ def _without(
     options = {
         f"all of {layer}": frozenset({(*about, None)}) for about, layer in controls.layers.items()
     } | {name: frozenset({controls.ids[head]}) for head, name in controls.heads.items()}
-    left.markdown(
+    place.markdown(
         f"**{'The similarity' if baseline.id is None else 'The likeliest answers'}**",
         help="On: the whole model. Off: without the head. Uniform: the head gives the same weight to every key that "
         "it may attend to; it still writes its values, but no longer chooses among them.",
     )
-    chart = left.container()
-    with left.popover("Heads"):
+    chart = place.container()
+    with place.popover("Heads"):
         _head_field(controls, picked)
         others = FIELDS.draw("off", into=HERE, heads=list(options), model=controls.ref.name).off
     others = [other for other in others if other != name]
@@ -701,7 +702,7 @@ def _without(
     if others:
         added = sum(effects[one].change for head in off if (one := frozenset({head})) in effects)
         effect = effects.get(off) or evidence.ablate_heads(baseline, off)
-        left.caption(
+        place.caption(
             plain(
                 f"Off: {', '.join([name, *others])}. Together they change the answer by "
                 f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."
