@@ -570,7 +570,7 @@ def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, H
         of = ""
         with left:
             fact(heads_fact(controls, baseline, alone, picked))
-    with panel("Uniform weights, and other heads", False):
+    with panel("What the head contributes, and other heads", False):
         off, answers = _without(controls, baseline, picked, effects, last)
         chart_title(
             f"The {shown} heads that change the answer most{of}" if shown > 1 else f"The head{of}"

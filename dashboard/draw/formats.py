@@ -59,6 +59,8 @@ def percent(share: float | None) -> str:
     if not math.isfinite(value):
         return number(value)
     size = abs(value)
+    if 0 < size < 0.01:
+        return f"{'under' if value > 0 else 'over'}{SPACE}{MINUS * (value < 0)}0.01{SPACE}%"
     nearly = 99.5 <= size < 100 * (1 - EXACT)
     size = min(size, 99.99) if nearly else size
     decimals = max(0, _places(size if 0 < size < 0.5 else 100 - size if nearly else 1.0))

@@ -285,6 +285,8 @@ def test_balanced_accuracy_is_drawn_where_it_is_not_the_accuracy():
         (percent, 0.88, "88 %"),
         (percent, 0.0421, "4 %"),
         (percent, 0.0004, "0.04 %"),
+        (percent, 3e-10, "under 0.01 %"),
+        (percent, -3e-10, "over −0.01 %"),
         (percent, 0.996, "99.6 %"),
         (percent, 0.9999, "99.99 %"),
         (percent, 0.99998, "99.99 %"),

@@ -242,7 +242,8 @@ def test_what_is_carried_adds_up_to_the_head_s_output():
     np.testing.assert_allclose(sum(one.contribution for one in all_of), all_of[0].out, atol=1e-5)
     facts = [inside_weight.carried_fact(one, "a", "b").replace("−", "-") for one in all_of]
     assert sum(
-        float(re.search(r"contributes \*\*(-?[\d.]+)\s%", one)[1]) for one in facts
+        float(re.search(r"contributes \*\*(?:under\s|over\s)?(-?[\d.]+)\s%", one)[1])
+        for one in facts
     ) == pytest.approx(100, abs=3)
 
 
