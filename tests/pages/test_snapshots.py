@@ -52,7 +52,11 @@ FOR_A_RUN = (
     "train",
     "why",
 )  # pages whose controls are those of the next run
-STILL = ("cache:form",)  # which moves the sentence for other models than the first
+STILL = (
+    "cache:form",  # which moves the sentence for other models than the first
+    "decode:no_repeat",  # the first outputs repeat nothing: the time alone would differ
+    "generate:no_repeat",
+)
 OPENED = {
     "transformer": {"run": "seeded"},
     "quiz": {"quiz:seed": "0"},
