@@ -663,7 +663,7 @@ def telling_cell(reading: Reading, trace: AttentionTrace, head: Head | None = No
 # layer among the maps of all kinds, and its own in the layer.
 
 
-MAX_ANSWERS, MAX_OTHERS = 2, 2  # likeliest answers of the whole model, and without some heads
+MAX_ANSWERS, MAX_OTHERS = 4, 2  # likeliest answers of the whole model, and without some heads
 WAYS = ("on", "uniform", "off")  # what may become of heads
 Flow = tuple[np.ndarray, np.ndarray | None]
 
