@@ -84,6 +84,7 @@ from dashboard.draw.figures import (
 )
 from dashboard.draw.formats import (
     MINUS,
+    NOISE,
     SPACE,
     about_duration,
     added,

@@ -468,8 +468,8 @@ def models() -> None:
         else:
             paragraph(f"{plain(one.different)} [Source]({one.url}) · {plain(one.checkpoint)}")
         other = None if values.beside in (ALONE, one.key) else card(values.beside)
-        beside = f"<p>{escape(other.name)}</p>{strip(other, theme(), large=True)}" if other else ""
-        st.html(f'<div class="cards">{strip(one, theme(), large=True)}{beside}</div>')
+        second = f"<p>{escape(other.name)}</p>{strip(other, theme(), large=True)}" if other else ""
+        st.html(f'<div class="cards">{strip(one, theme(), large=True)}{second}</div>')
         table(
             FIGURES,
             [figures(one)],

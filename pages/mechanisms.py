@@ -144,7 +144,7 @@ show_maps({{"Scaled dot product": before, {item.name!r}: after, "Difference": af
 
 
 MIN_NUMBER = 5e-3  # a smaller change of a number is not written
-LETTERS = (
+SYMBOLS = (
     " T counts queries, S keys, D the numbers of a head, w the keys of a band, b those of a block."
 )
 
@@ -218,7 +218,7 @@ def explore(axis: str) -> None:
         conditions = maps(axis, item, config, *cached(beside_baseline, config))
     st.latex(item.latex, width="content")
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
-    paragraph(f"{item.meaning}{LETTERS * item.latex.startswith('O(')}{paper}")
+    paragraph(f"{item.meaning}{SYMBOLS * item.latex.startswith('O(')}{paper}")
     if conditions:
         caption(conditions)
     if item.params:

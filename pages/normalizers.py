@@ -23,6 +23,7 @@ from core.studies.scores import (
 )
 from dashboard.page import (
     HERE,
+    NOISE,
     PICK,
     SIGNED,
     WEIGHTS,
@@ -247,7 +248,6 @@ def write(scores: Scores) -> str:
 NO_KEY = "no key"
 LABEL_HEIGHT = 0.17  # of that of the bars
 MIN_UNASSIGNED = 5e-3  # a smaller weight, which two decimals would not show, is not drawn
-ROUNDING = 1e-12  # what sums of weights are off
 
 STYLE = """<style>
 .nb{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:20px 16px;--hair:color-mix(in srgb,
@@ -590,7 +590,7 @@ def everything(controls: Values, rows: Sequence[RowWeights]) -> None:
             [
                 entry("normalizer", each.key).name,
                 number(each.total),
-                number(each.unassigned) if each.unassigned > ROUNDING else "–",
+                number(each.unassigned) if each.unassigned > NOISE else "–",
                 str(each.zeros),
                 number(each.entropy),
                 number(float(each.weights.max())),

@@ -136,7 +136,7 @@ def line_chart(
         },
         "scale": {"domain": [low, high], "nice": False, **({"type": "log"} if log else {})},
     }
-    layers, both, least = list[Spec](), {"x": x, "y": y}, floor if log else -math.inf
+    layers, both, y_min = list[Spec](), {"x": x, "y": y}, floor if log else -math.inf
     write = percent if share else number
     tips = [
         {"field": "name", "title": " "},
@@ -147,11 +147,11 @@ def line_chart(
     for curve, (colour, dash) in zip(curves, styles, strict=True):
         points = curve.defined_points()
         rows = [
-            {"x": a, "y": max(b, least), "name": curve.name, "text": write(b)} for a, b in points
+            {"x": a, "y": max(b, y_min), "name": curve.name, "text": write(b)} for a, b in points
         ]
         if curve.band:
             band = [
-                {"x": a, "y": max(low, least), "high": max(high, least)}
+                {"x": a, "y": max(low, y_min), "high": max(high, y_min)}
                 for (a, _), (low, high) in zip(points, curve.band, strict=True)
             ]
             layers.append(
