@@ -7,12 +7,12 @@ import hashlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 
 import torch
 
 from core.attention import Attention, AttentionConfig, MultiHead
 from core.attention.projections.multi_head import GroupedQuery
+from core.memory import ByteLRUCache
 
 LAMBDA_STD = 0.1  # of the vectors that make a differential layer's λ, as training starts them
 TABLE_STD = 0.5  # training starts a table of positions near 0, which no picture would show
@@ -44,12 +44,18 @@ def seed_layer(layer: torch.nn.Module, seed: int) -> None:
             weight.normal_(std=std, generator=seeded_generator(seed, name))
 
 
-@lru_cache(maxsize=48)
+_layers = ByteLRUCache({"layers": (50_000_000, 48)})
+
+
 def seeded_layer(config: AttentionConfig, seed: int) -> Attention:
     """The layer of a config with seeded weights, in eval mode; shared by all sessions, so never change it."""
-    layer = Attention(config, add_positions=True).eval().requires_grad_(False)
-    seed_layer(layer, seed)
-    return layer
+
+    def make() -> Attention:
+        layer = Attention(config, add_positions=True).eval().requires_grad_(False)
+        seed_layer(layer, seed)
+        return layer
+
+    return _layers.get("layers", (config, seed), make)
 
 
 def pooled_layer(config: AttentionConfig, seed: int) -> Attention:

@@ -16,6 +16,9 @@ from dashboard.server import health  # noqa: E402
 
 health.begin()
 
+from core import memory  # noqa: E402
+from core.entries import Cost  # noqa: E402
+from core.event_log import log  # noqa: E402
 from dashboard.draw.components import draw, ship_code  # noqa: E402
 from dashboard.navigation import GROUPS, STEPS, Step, sections, step_of  # noqa: E402
 from dashboard.search import PICKED, open_picked  # noqa: E402
@@ -33,6 +36,8 @@ from dashboard.ui.links import (  # noqa: E402
 )
 
 PAGE_LIST, PRESSED = "page_list", "page_list:request"
+REFUSED = "page:refused"  # whether the page waits for memory
+PAGE, NEW_PAGE = 25_000_000, 60_000_000  # bytes of a page, and of the first to open it; measured
 
 
 def page_list(current: Step) -> None:
@@ -94,6 +99,20 @@ def note_picked() -> None:
     st.session_state[PICKED] = st.session_state[PAGE_LIST].get("hit")
 
 
+def is_admitted(step: Step) -> bool:
+    """Whether there is memory to open the page; says so where there is none. One that is open runs on."""
+    if st.session_state[ARRIVED] or st.session_state.get(REFUSED):
+        new = f"pages.{step.key}" not in sys.modules
+        remedy = "The pages that are open go on: try again in a minute."
+        why = memory.why_too_much(Cost(bytes=NEW_PAGE if new else PAGE), "This page", remedy)
+        st.session_state[REFUSED] = bool(why)
+        if why:
+            log("page_refused", page=step.key)
+            st.error(why)
+            st.button("Try again", key="page:again")
+    return not st.session_state[REFUSED]
+
+
 def load_first_model() -> None:
     from dashboard.ui.models import EMBEDDED, load_model  # Start here needs no models
 
@@ -127,7 +146,8 @@ if is_pending():
     reset_page(step.page(), bars.begin_again(step.key))
 else:
     with health.page_run(step.key), panels.plugin_problems(), bars.lesson_around(step.key):
-        page.run()
+        if is_admitted(step):
+            page.run()
         if step.key != "quiz":  # which ends with its own, after its last question
             bars.next_page(step.key)
     if st.runtime.exists():

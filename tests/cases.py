@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import pytest
 import torch
 
+from core import memory
+
 T = TypeVar("T")
 
 
@@ -27,6 +29,13 @@ def wait_for(what: Callable[[], Any], seconds: float = 600) -> Any:
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.02)
     return answer
+
+
+def memory_is(monkeypatch: pytest.MonkeyPatch, free: float) -> None:
+    """So many bytes are free for more work; the smallest is looked at, too, and no cache makes room."""
+    monkeypatch.setattr(memory, "UNASKED", 0)
+    monkeypatch.setattr(memory, "free_bytes", lambda: memory.RESERVE + free)
+    monkeypatch.setattr(memory, "_caches", set())
 
 
 def snapshot(path: Path, now: Any) -> Any:

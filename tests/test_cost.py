@@ -8,7 +8,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from core.attention import AXES, PRESETS, Attention, AttentionConfig, Choice
-from core.attention.cost import attention_cost, closed_form_cost, parameters, peak_bytes, workload
+from core.attention.cost import (
+    attention_cost,
+    closed_form_cost,
+    parameters,
+    peak_bytes,
+    recorded_cost,
+    workload,
+)
 from core.attention.masks import COMPOSITIONS
 from core.entries import ConfigError, Entry, Param
 from tests.cases import each
@@ -278,3 +285,27 @@ def test_costs_in_numbers():
     for kernel, times in (("local", 2), ("exact", 4)):
         long, short = (attention_cost(case(kernel, LOCAL), n, n).flops for n in (4096, 2048))
         assert long / short == pytest.approx(times, rel=0.02)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_price_of_a_recorded_layer_covers_what_it_takes(seed):
+    """The price is told before the work: never less than PyTorch's peak, and not many times as much."""
+    rng = random.Random(seed)
+    config, length, _, _ = drawn(rng)
+    while any(part.key == "padding" for part in config.mask.walk()):
+        config, length, _, _ = drawn(rng)
+    config = config.with_(kernel=Choice("exact"))
+    x = torch.randn(1, length, config.d_model)
+
+    @torch.inference_mode()
+    def work() -> object:
+        return Attention(config, add_positions=True).eval()(x)
+
+    try:
+        taken = peak_bytes(work)
+    except ConfigError as error:
+        pytest.skip(str(error))
+    assert taken <= 1.05 * (told := recorded_cost(config, length, length).bytes) <= 6 * taken, (
+        taken,
+        told,
+    )

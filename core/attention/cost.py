@@ -17,7 +17,7 @@ from core.attention import AXES, Attention, AttentionConfig, ConfigError, entry
 from core.attention.basics import ScoreBlock, num_threads
 from core.attention.kernels.exact import exact
 from core.attention.masks import make_mask
-from core.entries import Area, Cost
+from core.entries import Area, Choice, Cost
 from core.seeding import seeded_generator, seeded_rng
 
 # The parameters, FLOPs and activation memory of an attention layer, in closed form, for one fp32 sequence.
@@ -75,6 +75,28 @@ def attention_cost(
         num_queries, num_keys, masked=config.mask.key != "none" or real is not None, real=real
     )
     return entry("kernel", config.kernel.key).cost(config, area)
+
+
+DRAWN, CELL = (
+    100.0,
+    500.0,
+)  # FLOPs that take as long as a random weight, and as a cell of all recorded maps
+
+
+def recorded_cost(config: AttentionConfig, num_queries: int, num_keys: int) -> Cost:
+    """At most what it costs to make a layer with random weights, and one call of the exact kernel that records each step.
+
+    `bytes` is the peak on a CPU: its weights, three copies of its heads, and four maps beside what the choices take.
+    """
+    config = config.with_(kernel=Choice("exact"))
+    sizes, weights = config.sizes, sum(parameters(config).values())
+    cost = attention_cost(config, num_queries, num_keys)
+    heads = num_queries * sizes.score_heads * sizes.qk_dim + num_keys * sizes.kv_heads * (
+        sizes.qk_dim + sizes.v_dim
+    )
+    maps = sizes.score_heads * num_queries * num_keys
+    flops = cost.flops + weights * (2 * num_keys + DRAWN) + maps * CELL
+    return Cost(flops, cost.bytes + 4 * (weights + 3 * heads + 4 * maps))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from core.interpret.trace import (
     rollout,
     to_numpy,
 )
-from core.memory import free_bytes
+from core.memory import room_bytes
 from core.pretrained import (
     MINILM,
     NO_HEADS,
@@ -337,7 +337,7 @@ def measure_contributions(baseline: Baseline) -> Contributions:
     if not baseline.pretrained.recordable:
         return Contributions({}, {})
     maps = maps_bytes(baseline.pretrained.model, len(baseline.source))
-    out_of_memory = baseline.has_gradient and GRADIENT_MEMORY * maps > free_bytes()
+    out_of_memory = baseline.has_gradient and GRADIENT_MEMORY * maps > room_bytes()
     with_gradients = baseline.has_gradient and not out_of_memory
     output, recorder = forward(
         baseline.pretrained, baseline.batch, with_qkv=True, probe=with_gradients

@@ -11,8 +11,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from core.entries import Cost
 from core.files import text_of
 from core.interpret.trace import AttentionTrace, Kind
+from core.memory import why_too_much
 from core.tokens import token_text
 
 Head = Literal["masked", "next", "seq2seq", "classify", "none"]
@@ -22,6 +24,12 @@ LONGEST_LINE = 160  # letters of another's error that are quoted
 
 class PretrainedError(RuntimeError):
     """A model that cannot be loaded or read; the message says what was found and what would help."""
+
+
+def refuse_too_much(cost: Cost, what: str, remedy: str) -> None:
+    """PretrainedError where a model would take more than there is, as core.memory says."""
+    if why := why_too_much(cost, what, remedy):
+        raise PretrainedError(why)
 
 
 def reject_if(wrong: object, why: str) -> None:

@@ -14,11 +14,10 @@ import torch
 from msgspec import Meta
 from torch import nn
 
-from core.entries import ConfigError, quote, refuse_if
-from core.memory import free_bytes
+from core.entries import ConfigError, Cost, quote, refuse_if
 from core.pretrained import hub
 from core.pretrained.attention_recorder import make_recordable
-from core.pretrained.base import Pretrained, reject_if, wrap_errors
+from core.pretrained.base import Pretrained, refuse_too_much, reject_if, wrap_errors
 from core.pretrained.load import (
     LAB_MODELS,
     MINILM as MINILM_NAME,
@@ -282,11 +281,7 @@ def check_model(model: str, task: str) -> Path:
         return folder  # needs no check, so that no page waits for transformers
     check_family(read_config(folder / "config.json", name)["model_type"], name, task)
     needed = WEIGHTS[task] * sum(file.stat().st_size for file in folder_weights(folder, name))
-    reject_if(
-        needed > (free := free_bytes()),
-        f"{name} needs about {hub.format_bytes(needed)} of memory for training, and "
-        f"{hub.format_bytes(free)} is free. Take a smaller model.",
-    )
+    refuse_too_much(Cost(bytes=needed), f"Training {name}", "Take a smaller model.")
     return folder
 
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from core.entries import Cost
 from core.files import folder_bytes, modified, remove_tree, text_of
-from core.memory import free_bytes
-from core.pretrained.base import Pretrained, PretrainedError, first_line, reject_if
+from core.memory import format_bytes
+from core.pretrained.base import Pretrained, PretrainedError, first_line, refuse_too_much, reject_if
 from core.pretrained.load import (
     BESIDE,
     MAX_CONFIG,
@@ -262,14 +263,6 @@ def check_folder(text: str, limit: int) -> Path:
     return folder
 
 
-def format_bytes(count: float) -> str:
-    """A size as text in kB, MB or GB (powers of ten, as the hub counts)."""
-    for unit, name in ((1_000_000_000, "GB"), (1_000_000, "MB")):
-        if count >= unit:
-            return f"{count / unit:,.{int(count < 10 * unit)}f} {name}"
-    return f"{count / 1000:,.0f} kB"
-
-
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -386,10 +379,11 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         "small in its name.",
     )
     reject_if(
-        memory > (room := min(4 * limit, free_bytes())),
-        f"{repo} needs {format_bytes(memory)} of memory in fp32, and "
-        f"{format_bytes(room)} is free. Take a smaller model.",
+        memory > 4 * limit,
+        f"{repo} needs {format_bytes(memory)} of memory in fp32; this page opens models of at most "
+        f"{format_bytes(4 * limit)}. Take a smaller one.",
     )
+    refuse_too_much(Cost(bytes=memory), f"{repo} in fp32", "Take a smaller model.")
     return plan
 
 

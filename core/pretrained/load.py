@@ -4,9 +4,11 @@ import json
 import math
 import os
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -19,9 +21,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.entries import quote, quote_name
+from core.entries import Cost, quote, quote_name
 from core.files import sha256 as digest_of
-from core.memory import is_small, set_malloc
+from core.memory import admitted, is_small, set_malloc
 from core.pretrained.attention_recorder import make_recordable
 from core.pretrained.base import (
     Head,
@@ -29,6 +31,7 @@ from core.pretrained.base import (
     PretrainedError,
     Reads,
     format_count,
+    refuse_too_much,
     reject_if,
     text_config,
     wrap_errors,
@@ -47,6 +50,7 @@ READ = re.compile(
 )  # what any class of the library looks for
 OTHER_WEIGHTS = re.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack|onnx|gguf|ot)")
 MAX_CONFIG = 1_000_000
+LIBRARY = 150_000_000  # bytes that transformers and what it imports hold
 MAX_BESIDE = 256_000_000  # bytes of a tokenizer, of an index
 COUNT = re.compile(
     r"(\w+_)?((num|n)_(\w+_)?(layers?|blocks?|heads?|experts|stages)|layers|blocks|depths?|experts)"
@@ -198,8 +202,8 @@ def parse_config(data: bytes, name: str) -> dict[str, Any]:
     return config
 
 
-def check_sizes(config: Any, kind: Any, folder: Path, name: str) -> None:
-    """PretrainedError where the config asks for many more parts or numbers than the weights in the folder have.
+def check_sizes(config: Any, kind: Any, folder: Path, name: str) -> int:
+    """The numbers of a model; PretrainedError where its config asks for many more parts or numbers than its weights have.
 
     A config may have as many parts as its class has by default: the experts of Doge are rows of a table, 16,384.
     The model is built without memory (on torch's meta device), so that its size is known before it is taken.
@@ -224,6 +228,7 @@ def check_sizes(config: Any, kind: Any, folder: Path, name: str) -> None:
         f"{name} has a config.json that asks for {format_count(needed)} numbers, and its "
         f"weights are {sum(stored):,}; the two do not fit together. Take a complete model.",
     )
+    return needed
 
 
 def counts(data: Any, name: str = "", kind: type = object) -> Iterator[tuple[str, int, int]]:
@@ -388,19 +393,21 @@ def load_folder(folder: Path | str, name: str) -> Pretrained:
     transformers = import_module("transformers")
     read_config(folder / "config.json", name)
     folder_weights(folder, name)
+    if "transformers.modeling_utils" not in sys.modules:
+        refuse_too_much(Cost(bytes=LIBRARY), "The library of models", "Try again in a few minutes.")
     with BUILDING, wrap_errors(f"{name} cannot be loaded"):
         config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
         kind = model_class(config)
-        check_sizes(config, kind, folder, name)
-        model, info = kind.from_pretrained(
-            folder,
-            config=config,
-            attn_implementation="eager",
-            dtype=torch.float32,
-            use_safetensors=True,
-            local_files_only=True,
-            output_loading_info=True,
-        )
+        with _admitted(check_sizes(config, kind, folder, name)):
+            model, info = kind.from_pretrained(
+                folder,
+                config=config,
+                attn_implementation="eager",
+                dtype=torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
+            )
     refuse_missing(
         [key for key in info["missing_keys"] if "pooler" not in key], name
     )  # the pooler is not read
@@ -424,9 +431,18 @@ def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
     """
     config = deepcopy(pretrained.model.config)
     config._attn_implementation = "eager"
-    with BUILDING, seeded_rng(seed):
+    name = f"{pretrained.name}, untrained"
+    needed = sum(weight.numel() for weight in pretrained.model.parameters())
+    with BUILDING, wrap_errors(f"{name} cannot be made"), _admitted(needed), seeded_rng(seed):
         model = type(pretrained.model)(config)
-    return prepare_model(model.float(), pretrained.tokenizer, f"{pretrained.name}, untrained")
+    return prepare_model(model.float(), pretrained.tokenizer, name)
+
+
+def _admitted(numbers: int) -> AbstractContextManager[None]:
+    """Room for a model of so many numbers, in fp32."""
+    return admitted(
+        Cost(bytes=4 * numbers), "The model", "Take a smaller one, or try again in a few minutes."
+    )
 
 
 def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from core.attention.basics import CORES, num_threads
-from core.entries import quote
+from core.entries import Cost, quote
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy
 from core.models.decoding import Rules, SearchSettings
 from core.pretrained.attention_recorder import (
@@ -40,12 +40,14 @@ from core.pretrained.base import (
     Reads,
     first_line,
     picture_line,
+    refuse_too_much,
     reject_if,
     sound_line,
     text_config,
     text_line,
     wrap_errors,
 )
+from core.pretrained.load import maps_bytes
 
 # A model's own generation settings: the start token, the end tokens, forced and forbidden tokens.
 
@@ -220,6 +222,9 @@ def encode_source(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, L
         return reader(pretrained, inputs)
 
 
+MAPS_HELD = 2  # times the maps that a pass returns, measured with MiniLM on 512 tokens
+
+
 def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
             uniform: HeadSet = NO_HEADS, patches: Sequence[Patch] = (),
             hooks: AbstractContextManager[Any] | None = None,
@@ -240,6 +245,15 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
         more.setdefault("output_attentions", True)
     if "use_cache" in inspect.signature(pretrained.model.forward).parameters:
         more.setdefault("use_cache", False)  # FSMT masks its decoder only then
+    rows, tokens = max(
+        (tuple(batch[key].shape) for key in ("input_ids", "decoder_input_ids") if key in batch),
+        default=(1, pretrained.max_tokens),  # of a picture or a sound
+    )
+    refuse_too_much(
+        Cost(bytes=rows * MAPS_HELD * maps_bytes(pretrained.model, tokens)),
+        f"The attention of all heads on {tokens:,} tokens",
+        "Take a shorter text, or a smaller model.",
+    )
     with (
         pretrained.lock,
         hooks or nullcontext(),

@@ -38,7 +38,7 @@ import torch
 from core import event_log
 from core.attention import ConfigError, num_threads
 from core.files import clear_drafts, disk_refused, hosted, lab_path, sentence_of, without_paths
-from core.memory import give_way, total_bytes
+from core.memory import give_way, room_bytes, total_bytes
 from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
 from core.runs import ray_queue
@@ -200,7 +200,10 @@ class Executor:
         return max(0, free)
 
     def admit(self, run: Run, busy: Sequence[Run]) -> bool:
-        """Whether a run can start beside the busy ones; where it needs a GPU, its number is written into run.json."""
+        """Whether a run can start beside the busy ones, also by memory; the number of a GPU is written into run.json."""
+        starting = sum(one.status().state == "starting" for one in busy)
+        if busy and room_bytes() < WORKER_BYTES * (1 + starting):
+            return False
         taken = Counter(number_of(one) for one in busy)
         room = [
             max(1, int(memory // limits().gpu_mb)) - taken[number]
@@ -301,6 +304,7 @@ WORK = {
     "config": "core.runs.worker:train_run",
 }
 MEMORY_MB = 3_000
+WORKER_BYTES = 200_000_000  # that a small run holds beside the server
 WARM_UP = RunConfig(
     TaskConfig.of("reverse", length=6, vocab=12),
     ModelConfig.transformer(8, 1, layers=1, d_ff=8, position="learned"),

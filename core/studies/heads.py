@@ -27,9 +27,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, MultiHead, Steps, attend
+from core.attention.cost import recorded_cost
 from core.attention.projections.combined import Differential
 from core.entries import quote
 from core.interpret import trace as analysis
+from core.memory import admitted
 from core.pretrained import MINILM, MINILM_SHA256, Pretrained, layer_qkv, load_minilm
 from core.seeding import pooled_layer, seeded_generator, seeded_layer, seeded_normal, seeded_rng
 from core.studies.efficient import Saved, save
@@ -478,6 +480,7 @@ def check(parts: list[Rows]) -> Matrices:
     return q, k, v
 
 
+SMALLER = "Take fewer or smaller heads, or a shorter sentence."
 DIMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 QUERIES, KEYS = 64, 64
 
@@ -513,9 +516,11 @@ def run(config: AttentionConfig, source: Source, seed: int, real: int | None = N
     Typed matrices enter after the projection; ConfigError where a choice needs what they do not have.
     """
     key_mask = None if real is None else (torch.arange(len(source.keys)) < real)[None]
-    layer = seeded_layer(config, seed)
-    if source.matrices is None:
-        return layer(embed(source.tokens, config.d_model, seed), key_mask=key_mask)
+    price = recorded_cost(config, len(source.queries), len(source.keys))
+    with admitted(price, "A layer of these sizes", SMALLER):
+        layer = seeded_layer(config, seed)
+        if source.matrices is None:
+            return layer(embed(source.tokens, config.d_model, seed), key_mask=key_mask)
     columns = len(source.matrices[2][0])
     if config.has("position", "values") and columns != config.v_dim:
         raise ConfigError(

@@ -1,87 +1,19 @@
 """Caches that all sessions share, bounded in bytes and in entries.
 
 The key is the function's full name and the repr of its arguments: Streamlit would hash a dataclass by its values alone,
-so that equal fields of two classes collide. Not cachetools.LRUCache: it refuses a value larger than the whole cache, has
-one bound, and creates values twice.
+so that equal fields of two classes collide.
 """
 
 import pickle
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Hashable
 from functools import cache
 from math import inf
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
-from core.memory import total_bytes
+from core.memory import ByteLRUCache, total_bytes
 
 T = TypeVar("T")
-
-
-class ByteLRUCache:
-    """Values by kind and key, each created once however many sessions need it at the same time.
-
-    `limits` are the bytes and entries of each kind. Beyond these, or `max_bytes` of all together, the least recently
-    used are evicted; the newest stays whatever its size.
-    """
-
-    def __init__(self, limits: Mapping[str, tuple[float, int]], max_bytes: float = inf) -> None:
-        self.limits, self.max_bytes = limits, max_bytes
-        self._lock = threading.RLock()
-        # Of each kind and key the value and its bytes, the latest used last.
-        self.entries: OrderedDict[tuple[str, Any], tuple[Any, int]] = OrderedDict()
-        self._making: WeakValueDictionary[Any, threading.Lock] = (
-            WeakValueDictionary()
-        )  # while a thread uses one
-
-    def get(self, kind: str, key: Any, make: Callable[[], T]) -> T:
-        """The value of this key, created if it is missing; errors of `make` are not stored."""
-        entries, (max_bytes, max_entries) = self.entries, self.limits[kind]
-        with self._lock:
-            making = self._making.setdefault((kind, key), threading.Lock())
-        with making:
-            with self._lock:
-                if (kind, key) in entries:
-                    entries.move_to_end((kind, key))
-                    return entries[kind, key][0]
-            value = make()
-            with self._lock:
-                entries[kind, key] = value, size_bytes(value)
-                while len(own := self.sizes(kind)) > 1 and (
-                    len(own) > max_entries or self.bytes(kind) > max_bytes
-                ):
-                    del entries[kind, next(iter(own))]
-                while len(entries) > 1 and self.bytes(*self.limits) > self.max_bytes:
-                    entries.popitem(last=False)
-        return value
-
-    def sizes(self, kind: str) -> dict[Any, int]:
-        with self._lock:
-            return {key: size for (of, key), (_, size) in self.entries.items() if of == kind}
-
-    def bytes(self, *kinds: str) -> int:
-        return sum(sum(self.sizes(kind).values()) for kind in kinds)
-
-
-def size_bytes(value: Any) -> int:
-    """The bytes of all arrays, tensors and text in a value and its parts."""
-    if hasattr(value, "nbytes"):
-        return int(value.nbytes)
-    if isinstance(value, str | bytes):
-        return len(value)
-    parts: Iterable[Any] = ()
-    if hasattr(value, "parameters") and hasattr(value, "buffers"):
-        parts = (*value.parameters(), *value.buffers())
-    elif is_dataclass(value) and not isinstance(value, type):
-        parts = (getattr(value, part.name) for part in fields(value))
-    elif isinstance(value, Mapping):
-        parts = value.values()
-    elif isinstance(value, tuple | list | set | frozenset):
-        parts = value
-    return sum(map(size_bytes, parts))
 
 
 def at_most(count: int, share: float) -> int:

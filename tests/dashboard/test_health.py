@@ -28,6 +28,7 @@ from streamlit.runtime.stats import StatsManager
 from streamlit.web.server.starlette.starlette_routes import _stats_to_text
 
 from core import memory
+from core.entries import Cost
 from core.interpret.evidence import Question
 from core.pretrained import ModelInputs
 from core.provenance import lab_version
@@ -156,45 +157,96 @@ class Pair:
 
 def test_weights_are_the_bytes_of_what_is_held():
     assert (
-        cache.size_bytes(np.zeros((3, 5), np.float32)) == cache.size_bytes(torch.zeros(3, 5)) == 60
+        memory.size_bytes(np.zeros((3, 5), np.float32))
+        == memory.size_bytes(torch.zeros(3, 5))
+        == 60
     )
     assert (
-        cache.size_bytes(torch.nn.BatchNorm1d(7)) == 4 * 7 * 4 + 8
+        memory.size_bytes(torch.nn.BatchNorm1d(7)) == 4 * 7 * 4 + 8
     )  # two parameters, two running figures, and a count of 8 bytes
     assert (
-        cache.size_bytes(Pair(np.zeros(2, np.int16), ({"a": torch.zeros(2)}, "abc", 1.5, None)))
+        memory.size_bytes(Pair(np.zeros(2, np.int16), ({"a": torch.zeros(2)}, "abc", 1.5, None)))
         == 4 + 8 + 3
     )
 
 
 def test_a_cache_is_bounded_in_bytes_and_count_alone_and_with_others():
-    memory = cache.ByteLRUCache({"a": (100, 99)})
+    held = memory.ByteLRUCache({"a": (100, 99)})
     for key in "abc":
-        memory.get("a", key, lambda: np.zeros(40, np.uint8))
-        memory.get("a", "a", lambda: pytest.fail("a is there"))
-    assert list(memory.sizes("a")) == ["c", "a"] and memory.bytes("a") == 80
-    memory.get("a", "large", lambda: np.zeros(1000, np.uint8))
-    assert memory.sizes("a") == {"large": 1000}, "the last one stays, though alone too heavy"
-    memory = cache.ByteLRUCache({"a": (100, 2)})
-    pytest.raises(ZeroDivisionError, memory.get, "a", 0, lambda: 1 / 0)
-    assert [memory.get("a", key, lambda: 7) for key in range(5)] == [7] * 5 and [
-        ("a", key) in memory.entries for key in range(5)
+        held.get("a", key, lambda: np.zeros(40, np.uint8))
+        held.get("a", "a", lambda: pytest.fail("a is there"))
+    assert list(held.sizes("a")) == ["c", "a"] and held.bytes("a") == 80
+    held.get("a", "large", lambda: np.zeros(1000, np.uint8))
+    assert held.sizes("a") == {"large": 1000}, "the last one stays, though alone too heavy"
+    held = memory.ByteLRUCache({"a": (100, 2)})
+    pytest.raises(ZeroDivisionError, held.get, "a", 0, lambda: 1 / 0)
+    assert [held.get("a", key, lambda: 7) for key in range(5)] == [7] * 5 and [
+        ("a", key) in held.entries for key in range(5)
     ] == [False, False, False, True, True]
-    memory = cache.ByteLRUCache({"models": (1000, 9), "results": (1000, 9)}, 100)
+    held = memory.ByteLRUCache({"models": (1000, 9), "results": (1000, 9)}, 100)
     for kind, key in (("models", "a"), ("results", "b"), ("models", "a"), ("results", "c")):
-        memory.get(kind, key, lambda: np.zeros(40, np.uint8))
-    assert list(memory.sizes("models")) == ["a"] and list(memory.sizes("results")) == ["c"]
-    assert memory.bytes("models", "results") == 80
-    memory.get("models", "d", lambda: np.zeros(70, np.uint8))
-    assert memory.bytes("models") == 70 and memory.bytes("results") == 0
+        held.get(kind, key, lambda: np.zeros(40, np.uint8))
+    assert list(held.sizes("models")) == ["a"] and list(held.sizes("results")) == ["c"]
+    assert held.bytes("models", "results") == 80
+    held.get("models", "d", lambda: np.zeros(70, np.uint8))
+    assert held.bytes("models") == 70 and held.bytes("results") == 0
+
+
+def free(monkeypatch, *megabytes: float) -> None:
+    """The machine has so much free beside the reserve, at each look; the last value from then on."""
+    left = list(megabytes)
+    monkeypatch.setattr(
+        memory, "free_bytes", lambda: memory.RESERVE + 1e6 * (left.pop(0) if left[1:] else left[0])
+    )
+    monkeypatch.setattr(memory, "_caches", set())
+
+
+def test_work_is_admitted_beside_what_is_under_way(monkeypatch):
+    free(monkeypatch, 100)
+    with memory.admitted(Cost(bytes=70e6), "One", "Wait."):
+        with pytest.raises(memory.TooMuch, match=r"Two needs about 40 MB .* 30 MB is free. Wait."):
+            memory.admitted(Cost(bytes=40e6), "Two", "Wait.").__enter__()
+        with memory.admitted(Cost(bytes=30e6), "Three", "Wait."):
+            pass
+    with pytest.raises(ZeroDivisionError), memory.admitted(Cost(bytes=99e6), "Four", ""):
+        raise ZeroDivisionError
+    assert memory.room_bytes() == 100e6, "what failed gives back its room"
+
+
+def test_work_of_many_seconds_is_refused_before_it_begins():
+    with pytest.raises(memory.TooMuch, match="Five would take about 30 s on one core; .* Cut it."):
+        memory.admitted(Cost(flops=30 * memory.FLOPS), "Five", "Cut it.").__enter__()
+
+
+def test_caches_make_room_before_work_is_refused_but_not_in_vain(monkeypatch):
+    held = memory.ByteLRUCache({"a": (1e9, 9)})
+    for key in "abc":
+        held.get("a", key, lambda: np.zeros(20_000_000, np.uint8))
+    free(monkeypatch, 10)
+    monkeypatch.setattr(memory, "_caches", {held})
+    assert memory.why_too_much(Cost(bytes=90e6), "Six", "") and len(held.sizes("a")) == 3
+    monkeypatch.setattr(memory, "free_bytes", lambda: memory.RESERVE + 70e6 - held.bytes("a"))
+    assert memory.why_too_much(Cost(bytes=45e6), "Seven", "") == "" and [*held.sizes("a")] == ["c"]
+
+
+def test_a_worker_starts_beside_another_where_memory_allows(monkeypatch):
+    busy, run = [create_run(small_run()) for _ in "ab"], create_run(small_run())
+    free(monkeypatch, 500)
+    assert worker.Executor().admit(run, busy)
+    busy[0].set_status("starting")  # it holds nothing yet
+    assert worker.Executor().admit(run, busy)
+    free(monkeypatch, 300)
+    assert not worker.Executor().admit(run, busy) and worker.Executor().admit(run, busy[1:])
+    free(monkeypatch, 0)
+    assert not worker.Executor().admit(run, busy[1:]) and worker.Executor().admit(run, [])
 
 
 def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
-    memory, others_done = cache.ByteLRUCache({"a": (100, 9)}), threading.Event()
+    held, others_done = memory.ByteLRUCache({"a": (100, 9)}), threading.Event()
     slowly = Mock(side_effect=lambda: others_done.wait(timeout=20))
     with ThreadPoolExecutor(3) as pool:
-        asked = [pool.submit(memory.get, "a", "slow", slowly) for _ in "abc"]
-        memory.get("a", "quick", lambda: 1)  # would wait for ever if it waited for the slow one
+        asked = [pool.submit(held.get, "a", "slow", slowly) for _ in "abc"]
+        held.get("a", "quick", lambda: 1)  # would wait for ever if it waited for the slow one
         others_done.set()
     assert [one.result() for one in asked] == [True] * 3 and slowly.call_count == 1
 
@@ -339,7 +391,7 @@ def test_a_result_that_is_kept_does_not_hold_its_model():
     before = set(cache.store().sizes("results"))
     assert baseline_of(EMBEDDED, question).pretrained is load_model(EMBEDDED)
     sizes = [size for key, size in cache.store().sizes("results").items() if key not in before]
-    assert sizes and max(sizes) < cache.size_bytes(load_model(EMBEDDED)) / 50
+    assert sizes and max(sizes) < memory.size_bytes(load_model(EMBEDDED)) / 50
 
 
 def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):

@@ -80,7 +80,7 @@ def test_arrays_alone_show_what_follows_from_weights():
             Case(says=["17 × 17 cells are too many to show side by side, so only row 16 is shown"]),
         ),
         (
-            "core.interpret.evidence.free_bytes",
+            "core.interpret.evidence.room_bytes",
             lambda: 10_000,
             {"inside:text": "the dark . the dark"},
             Case(says=["The gradient is left out", "Written"], never=["Gradient"]),

@@ -126,9 +126,23 @@ TYPED = (
     "the the the",
     "\u202e\u0000\ufeff",
 )
+LARGE = {"d_model": "512", "heads": "512"}
 test_what_it_says = page_cases(
     "one_query",
-    {f"a bad link: {words}": Case(link, [words, "displaystyle"]) for words, link in REFUSED.items()}
+    {
+        "a layer that would hold gigabytes": Case(
+            LARGE | {"projection": "multi_head(head_dim=1024)"},
+            ["A layer of these sizes would take about", "Take fewer or smaller heads"],
+        ),
+        "maps of too many heads and words": Case(
+            LARGE | {"tokens": " ".join(f"w{place}" for place in range(512))},
+            ["A layer of these sizes would take about", "Take fewer or smaller heads"],
+        ),
+    }
+    | {
+        f"a bad link: {words}": Case(link, [words, "displaystyle"])
+        for words, link in REFUSED.items()
+    }
     | {
         f"until a control changes: {words}": Case(
             REFUSED[words], never=[words], do=[("number_input", "seed", 9)]

@@ -52,7 +52,7 @@ from core.runs.runs import create_run
 from core.runs.worker import line, work
 from core.tasks import TaskConfig, Vocabulary, make_task
 from core.training import RunConfig
-from tests.cases import each
+from tests.cases import each, memory_is
 from tests.pretrained.fake_hub import COMMIT, STORAGE, Repo, bert_files, serving
 from tests.tiny_architectures import CONFIG_MAPPING, default
 from tests.tiny_models import given, save
@@ -146,7 +146,7 @@ def test_the_owners_bound_a_full_disk_and_full_memory_are_said(served, monkeypat
     pytest.raises(PretrainedError, hub.download, plan).match("no room")
     free.free += 1
     assert hub.download(plan).is_dir()
-    monkeypatch.setattr("core.pretrained.hub.free_bytes", lambda: 10)
+    memory_is(monkeypatch, 10)
     pytest.raises(PretrainedError, hub.plan, "lab/bert").match("of memory")
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", f"model_mb={(plan.size - 1) / 1e6}")
     pytest.raises(PretrainedError, hub.plan, "lab/bert").match("this page downloads at most")

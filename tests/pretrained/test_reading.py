@@ -86,7 +86,7 @@ from core.pretrained.reading import (
 from core.studies import heads, use_model
 from core.tasks import TaskConfig, make_task, own as own_data, reading as table_reading, tables
 from dashboard.draw.picture_files import trace_npz
-from tests.cases import each
+from tests.cases import each, memory_is
 from tests.pretrained.test_attention_recorder import built
 from tests.tiny_models import (
     BERT,
@@ -385,6 +385,21 @@ def test_how_a_picture_is_prepared_stands_in_its_file(text, expected, tmp_path):
 @pytest.fixture(scope="module")
 def minilm():
     return load_minilm()
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_it_begins(minilm, monkeypatch):
+    memory_is(monkeypatch, 100_000)
+    pytest.raises(PretrainedError, read, minilm, SENTENCE).match(
+        "The attention of all heads on 16 tokens needs about 147 kB of memory, and 100 kB is free. Take a shorter"
+    )
+    pytest.raises(PretrainedError, load_lab_model, "writer").match(
+        "cannot be loaded: The model needs about .* MB"
+    )
+    pytest.raises(PretrainedError, load.untrained, minilm).match(
+        "untrained cannot be made: The model needs about 9. MB"
+    )
+    memory_is(monkeypatch, 200_000)
+    assert len(read(minilm, SENTENCE).trace.maps) == 6
 
 
 @pytest.mark.parametrize("layer", [0, 3, 5])

@@ -770,7 +770,7 @@ def test_a_signal_stops_a_process_and_keeps_what_was_reached(tmp_path):
     if sys.platform == "linux":
         score = "/proc/{}/oom_score_adj".format
         its, own = (int(Path(score(one)).read_text("utf-8")) for one in (child, "self"))
-        assert its == 500 > own and os.getpriority(os.PRIO_PROCESS, child) >= 10
+        assert its == 1000 > own and os.getpriority(os.PRIO_PROCESS, child) >= 10
     os.kill(child, signal.SIGTERM)
     os.waitpid(child, 0)
     assert run.status().state == "stopped" and "is saved" in run.status().message
