@@ -76,10 +76,11 @@ def why_too_much(cost: Cost, what: str, remedy: str) -> str:
     if cost.bytes <= UNASKED or cost.bytes <= (room := room_bytes()):
         return ""
     caches = list(_caches)
-    if cost.bytes <= room + sum(cache.bytes(*cache.limits) for cache in caches):
+    held = sum(cache.bytes(*(cache.limits.keys() - {"models"})) for cache in caches)
+    if cost.bytes <= room + held:
         for cache in caches:
             cache.shrink(cost.bytes - room_bytes())
-        gc.collect()  # the parts of a model refer to each other
+        gc.collect()  # parts of a result may refer to each other
         give_back()
         if cost.bytes <= (room := room_bytes()):
             return ""
@@ -142,11 +143,14 @@ class ByteLRUCache:
         return value
 
     def shrink(self, count: float) -> None:
-        """Evict the least recently used values until `count` bytes are given up, or nothing is left."""
+        """Evict the least recently used values until `count` bytes are given up, or none is left.
+
+        Models stay: pages would load them again and again.
+        """
         with self._lock:
-            while count > 0 and self.entries:
-                _, (_, size) = self.entries.popitem(last=False)
-                count -= size
+            for kind, key in [*self.entries]:
+                if count > 0 and kind != "models":
+                    count -= self.entries.pop((kind, key))[1]
 
     def sizes(self, kind: str) -> dict[Any, int]:
         with self._lock:

@@ -82,15 +82,19 @@ DRAWN, CELL = (
     500.0,
 )  # FLOPs that take as long as a random weight, and as a cell of all recorded maps
 
+SMALLER = "Take fewer or smaller heads, or a shorter sentence."
+
 
 def recorded_cost(config: AttentionConfig, num_queries: int, num_keys: int) -> Cost:
-    """At most what it costs to make a layer with random weights, and one call of the exact kernel that records each step.
+    """At most what it costs to make a layer with random weights, and one call that records each step.
 
-    `bytes` is the peak on a CPU: its weights, three copies of its heads, and four maps beside what the choices take.
+    `bytes` is the peak on a CPU: its weights, three copies of its heads, and four maps beside what its kernel and the
+    exact one take.
     """
-    config = config.with_(kernel=Choice("exact"))
     sizes, weights = config.sizes, sum(parameters(config).values())
-    cost = attention_cost(config, num_queries, num_keys)
+    cost = attention_cost(config.with_(kernel=Choice("exact")), num_queries, num_keys)
+    if config.kernel.key != "exact":
+        cost += attention_cost(config, num_queries, num_keys)
     heads = num_queries * sizes.score_heads * sizes.qk_dim + num_keys * sizes.kv_heads * (
         sizes.qk_dim + sizes.v_dim
     )

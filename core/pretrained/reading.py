@@ -222,7 +222,8 @@ def encode_source(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, L
         return reader(pretrained, inputs)
 
 
-MAPS_HELD = 2  # times the maps that a pass returns, measured with MiniLM on 512 tokens
+# Times the maps that a pass returns: with what is made of them, and with gradients; measured with MiniLM and the writer
+MAPS_HELD, WITH_GRADIENTS = 3, 5
 
 
 def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
@@ -250,7 +251,11 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
         default=(1, pretrained.max_tokens),  # of a picture or a sound
     )
     refuse_too_much(
-        Cost(bytes=rows * MAPS_HELD * maps_bytes(pretrained.model, tokens)),
+        Cost(
+            bytes=rows
+            * (WITH_GRADIENTS if probe else MAPS_HELD)
+            * maps_bytes(pretrained.model, tokens)
+        ),
         f"The attention of all heads on {tokens:,} tokens",
         "Take a shorter text, or a smaller model.",
     )

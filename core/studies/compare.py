@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from core.attention import Attention, AttentionConfig, ConfigError, Steps, entry
-from core.attention.cost import Measurement, race
+from core.attention.cost import SMALLER, Measurement, race, recorded_cost
 from core.interpret import trace as analysis
+from core.memory import admitted
 from core.pretrained import LayerQKV, Pretrained, layer_qkv
 from core.seeding import seeded_layer
 from core.studies.efficient import ONE_AT_A_TIME
@@ -165,7 +166,9 @@ def compute_map(
         sized = comparison.sized(config)
         if recorded is not None and (reason := source_error(sized)):
             return MapResult(error=reason)
-        steps = _steps(comparison, sized, recorded)
+        count = len(tokens_of(comparison, recorded).names)
+        with admitted(recorded_cost(sized, count, count), "A layer of these sizes", SMALLER):
+            steps = _steps(comparison, sized, recorded)
     except (ConfigError, ValueError) as error:
         return MapResult(error=str(error))
     if steps.weights is None:

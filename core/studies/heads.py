@@ -27,7 +27,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, MultiHead, Steps, attend
-from core.attention.cost import recorded_cost
+from core.attention.cost import SMALLER, recorded_cost
 from core.attention.projections.combined import Differential
 from core.entries import quote
 from core.interpret import trace as analysis
@@ -480,7 +480,6 @@ def check(parts: list[Rows]) -> Matrices:
     return q, k, v
 
 
-SMALLER = "Take fewer or smaller heads, or a shorter sentence."
 DIMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 QUERIES, KEYS = 64, 64
 

@@ -34,10 +34,10 @@ LIMITS = {
 
 @cache
 def store() -> ByteLRUCache:
-    """What all sessions share: at most half of what libraries leave of memory, from 100 MB to 2.6 GB."""
+    """What all sessions share: at most half of what libraries and a worker leave of memory, from 100 MB to 2.6 GB."""
     return ByteLRUCache(
         {kind: (at_most(most, share), entries) for kind, (most, share, entries) in LIMITS.items()},
-        min(2.6e9, max(1e8, (total_bytes() - 600e6) / 2)),
+        min(2.6e9, max(1e8, (total_bytes() - 800e6) / 2)),
     )
 
 
