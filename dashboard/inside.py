@@ -75,7 +75,6 @@ from dashboard.ui.models import (
     import_block,
     inputs_lines,
     inputs_of,
-    is_allowed,
     load_fine_tune,
     load_model,
     local_models,

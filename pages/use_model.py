@@ -24,6 +24,7 @@ from core.pretrained.generate import (
     task_of,
     top_candidates,
 )
+from core.pretrained.hub import is_allowed
 from core.studies import use_model as study
 from dashboard.draw import figures
 from dashboard.inside import (
@@ -38,7 +39,6 @@ from dashboard.inside import (
     import_block,
     input_errors,
     inputs_lines,
-    is_allowed,
     linked_number,
     model_cell,
     model_inputs,

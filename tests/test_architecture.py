@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from core.pretrained import finetune, load
 from dashboard.navigation import STEPS
 from dashboard.ui.links import guarded
 
@@ -310,6 +311,53 @@ def test_every_uploaded_file_is_counted_where_a_page_reads_it():
 def test_few_modules_take(pattern, places):
     files = (*LAB, ROOT / "streamlit_app.py")
     assert {name(path) for path in files if re.search(pattern, path.read_text("utf-8"))} == places
+
+
+HUB = CORE / "pretrained" / "hub.py"
+CLIENTS = (
+    *("huggingface_hub", "httpx", "httpx2", "requests", "urllib3", "aiohttp", "http.client"),
+    *("urllib.request", "ftplib", "datasets", "timm", "kernels", "torch.hub"),
+)
+NO_REQUEST = {f"huggingface_hub{one}" for one in ("", ".constants", ".constants.HF_HUB_CACHE",
+                                                  ".EvalResult", ".ModelCardData")}  # fmt: skip
+REQUESTS = ("HfApi", "pipeline", "cached_file", "hf_hub_download", "snapshot_download", "urlopen",
+            "urlretrieve", "load_dataset", "load_state_dict_from_url")  # fmt: skip
+
+
+def test_one_module_asks_the_hub_and_whatever_else_loads_a_model_stays_on_this_machine():
+    others = [path for path in (*LAB, ROOT / "streamlit_app.py") if path != HUB]
+    wrong = [
+        f"{name(path)} imports {one}"
+        for path in others
+        for one in imports(path) - NO_REQUEST
+        if within(one, CLIENTS)
+    ] + [
+        f"{name(path)}:{call.lineno} calls {ast.unparse(call.func)}"
+        for path in others
+        for call in calls(path, *REQUESTS)
+    ]
+    loads = [(path, call) for path in LAB for call in calls(path, "from_pretrained")]
+    wrong += [
+        f"{name(path)}:{call.lineno} may ask for a name"
+        for path, call in loads
+        if not re.search(r"local_files_only=True|\*\*(SAFE|OPTIONS)\b", ast.unparse(call))
+    ]
+    assert len(loads) >= 6 and not wrong, "\n".join(wrong)
+    assert load.SAFE["local_files_only"] is finetune.OPTIONS["local_files_only"] is True
+
+
+def test_each_request_to_the_hub_is_refused_and_explained_by_one_block():
+    inside = [
+        node
+        for node in nodes(HUB)
+        if isinstance(node, ast.With)
+        and any("asking(" in ast.unparse(item) for item in node.items)
+        or isinstance(node, ast.FunctionDef)
+        and node.name == "_stream"  # which is called within such blocks alone
+    ]
+    known = {id(call) for node in inside for call in ast.walk(node)}
+    requests = [*calls(HUB, *REQUESTS, "get_session", "_stream")]
+    assert len(requests) >= 4 and not [one.lineno for one in requests if id(one) not in known]
 
 
 def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():

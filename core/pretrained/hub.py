@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from core.entries import Cost
-from core.files import folder_bytes, modified, remove_tree, text_of
+from core.files import folder_bytes, hosted, modified, remove_tree, text_of
 from core.memory import format_bytes
 from core.pretrained.base import Pretrained, PretrainedError, first_line, refuse_too_much, reject_if
 from core.pretrained.load import (
@@ -30,7 +30,7 @@ from core.pretrained.load import (
     read_config,
     weight_files,
 )
-from core.settings import limits
+from core.settings import limits, settings
 
 # Bytes from the hub: one file at a time, never more than the hub has stated, and its failures in words.
 
@@ -60,7 +60,7 @@ def fetch_file(
     import httpx2
 
     digest = hashlib.sha256()
-    with into.open("wb") as out, hub_errors(repo, commit, token):
+    with into.open("wb") as out, asking(repo, commit, token):
         for left in reversed(range(TRIES)):
             try:
                 for chunk in _stream(repo, commit, file.name, token, out.tell()):
@@ -103,11 +103,46 @@ def _stream(
             skip = max(0, skip - len(chunk))
 
 
+# What a public copy opens of the hub, unless ATTENTION_LAB_HOSTED_MODELS names others.
+HOSTED_MODELS = (
+    "distilbert/distilgpt2",
+    "google-t5/t5-small",
+    "google/vit-base-patch16-224",
+    "distilbert/distilbert-base-uncased",
+)
+
+
+def allowed_models() -> tuple[str, ...]:
+    return settings().hosted_models or HOSTED_MODELS
+
+
+def is_allowed(repo: str) -> bool:
+    return not hosted() or repo in allowed_models()
+
+
+def refuse_model(repo: str, revision: str) -> None:
+    """PretrainedError on a public copy for a model beyond the list, and for a revision that is not here or the main."""
+    reject_if(
+        not is_allowed(repo),
+        f"This is a public copy, which opens these models of the hub: "
+        f"{', '.join(allowed_models())}. Run the lab on your own computer for {repo}.",
+    )
+    reject_if(
+        hosted()
+        and revision not in ("", "main")
+        and not (COMMIT.fullmatch(revision) and revision in downloaded_commits(repo)),
+        f"This is a public copy, which opens the main revision of {repo} alone.",
+    )
+
+
 @contextmanager
-def hub_errors(repo: str, revision: str, token: str | None) -> Iterator[None]:
+def asking(repo: str, revision: str, token: str | None) -> Iterator[None]:
+    """Whatever asks the hub does so in this block: PretrainedError for a model that a public copy does not open, before
+    anything is sent, and for each way in which the hub fails."""
     import httpx2
     from huggingface_hub import errors
 
+    refuse_model(repo, "")
     secret = (
         "The account of the HF_TOKEN in Streamlit's secrets has no permission."
         if token
@@ -324,10 +359,15 @@ def max_bytes() -> int:
     return int(limits().model_mb * 1e6)
 
 
-def config_bytes(repo: str, commit: str = "main", *, token: str | None = None) -> bytes:
+def config_bytes(repo: str, revision: str = "main", *, token: str | None = None) -> bytes:
     """The config.json of a model, and nothing else of it; PretrainedError where it cannot be read."""
+    refuse_model(repo, revision)
+    return _config(repo, revision, token)
+
+
+def _config(repo: str, commit: str, token: str | None) -> bytes:
     data = b""
-    with hub_errors(repo, commit, token):
+    with asking(repo, commit, token):
         for chunk in _stream(repo, commit, "config.json", token):
             data += chunk
             reject_if(
@@ -344,7 +384,8 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
     """
     from huggingface_hub import HfApi
 
-    with hub_errors(repo, revision, token):
+    refuse_model(repo, revision)
+    with asking(repo, revision, token):
         info = HfApi(endpoint=endpoint(), token=token or False).model_info(
             repo, revision=revision, files_metadata=True, timeout=SECONDS
         )
@@ -363,7 +404,7 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         File(item.rfilename, int(item.size or 0), item.lfs.sha256 if item.lfs else None)
         for item in needed
     )
-    config = parse_config(config_bytes(repo, commit, token=token), repo)
+    config = parse_config(_config(repo, commit, token), repo)
     # Bytes in fp32: 4 a parameter, where the hub counts them, or by the type that the config names.
     if counted := getattr(info.safetensors, "parameters", None):
         memory = 4 * sum(map(int, counted.values()))

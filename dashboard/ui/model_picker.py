@@ -71,12 +71,10 @@ from dashboard.ui.models import (
     WRITES,
     HeadRoles,
     ModelRef,
-    allowed_models,
     baseline_of,
     downloads,
     folder_name,
     folder_of,
-    is_allowed,
     is_loaded,
     is_open,
     load_model,
@@ -85,7 +83,6 @@ from dashboard.ui.models import (
     name_in,
     parse_model,
     reading_of,
-    refuse_model,
     start_download,
     store_upload,
     stored_bytes,
@@ -201,7 +198,7 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
             state[MODEL] = full_name(state.get(BEFORE, ""), typed)
 
     current = filter(None, [state.get(MODEL) or name_in(st.query_params.get(MODEL, ""))])
-    some = f"one of these models of the Hugging Face hub: {', '.join(allowed_models())}."
+    some = f"one of these models of the Hugging Face hub: {', '.join(hub.allowed_models())}."
     more = some if hosted() else "any BERT, GPT-2, T5 … of the Hugging Face hub, as owner/name."
     options = list(dict.fromkeys([OTHER, *names, *downloaded_models(), *panels, *current]))
     choice = container.selectbox(
@@ -350,7 +347,7 @@ def other_panel(container: Any) -> None:
         on_change=guarded(TYPED, typed),
         help="The name in the address of the model's page on huggingface.co.",
     )
-    all_of = f"One of {', '.join(allowed_models())}; one at a time is downloaded"
+    all_of = f"One of {', '.join(hub.allowed_models())}; one at a time is downloaded"
     examples = all_of if hosted() else f"For example {', '.join(SUGGESTED)}"
     st.caption(
         f"{plain(examples)}. The lab looks the model up and shows "
@@ -428,7 +425,7 @@ def secret(name: str) -> str | None:
 
 
 def _hub_model(ref: ModelRef) -> ModelRef | None:
-    refuse_model(ref.name, ref.revision)
+    hub.refuse_model(ref.name, ref.revision)
     commits = hub.downloaded_commits(ref.name)
     if (revision := ref.revision or next(iter(commits), "")) in commits:
         return replace(ref, revision=revision)
@@ -472,7 +469,6 @@ def _hub_model(ref: ModelRef) -> ModelRef | None:
 def _offer(plan: hub.DownloadPlan) -> None:
     def start() -> None:
         try:
-            refuse_model(plan.repo, "")
             hub.make_room(plan.size)
             start_download(plan, secret("HF_TOKEN"))
             select_model(f"{plan.repo}@{plan.commit}")
@@ -515,7 +511,7 @@ def downloaded_models() -> list[str]:
     return [
         f"{repo}@{path.name}"
         for path in sorted(hub.storage_folder().glob("*/*"))
-        if hub.COMMIT.fullmatch(path.name) and is_allowed(repo := hub.repo_of(path))
+        if hub.COMMIT.fullmatch(path.name) and hub.is_allowed(repo := hub.repo_of(path))
     ]
 
 

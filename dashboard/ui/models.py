@@ -57,7 +57,6 @@ from core.pretrained.finetune import LAB, MINILM as BASE, TASKS, FineTuneConfig,
 from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.pretrained.model_inputs import read_arrays
 from core.runs.runs import Run
-from core.settings import settings
 from dashboard.page import Cell, model, remembered, shared, source_of, store
 from dashboard.server.jobs import find_run
 from dashboard.server.visitors import at_most, me
@@ -114,9 +113,7 @@ ABOUT = {
 }
 SMALL = 1e8  # parameters up to which one thread is the faster
 UPLOAD_NAME = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
-SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
-# What a public copy opens of the hub, unless ATTENTION_LAB_HOSTED_MODELS names others.
-HOSTED_MODELS = (*SUGGESTED, "distilbert/distilbert-base-uncased")
+SUGGESTED = hub.HOSTED_MODELS[:3]
 
 
 @dataclass(frozen=True)
@@ -181,32 +178,6 @@ def stored_bytes(ref: ModelRef) -> int:
         "hub": lambda: hub.model_folder(ref.name, ref.revision),
     }
     return sum(file.stat().st_size for file in folders[ref.source]().glob("*.safetensors"))
-
-
-# Models of the hub that may be opened: on a public copy those of a list.
-
-
-def allowed_models() -> tuple[str, ...]:
-    return settings().hosted_models or HOSTED_MODELS
-
-
-def is_allowed(repo: str) -> bool:
-    return not hosted() or repo in allowed_models()
-
-
-def refuse_model(repo: str, revision: str) -> None:
-    """PretrainedError on a public copy for a model beyond the list, and for a revision that is not here or the main."""
-    reject_if(
-        not is_allowed(repo),
-        f"This is a public copy, which opens these models of the hub: "
-        f"{', '.join(allowed_models())}. Run the lab on your own computer for {repo}.",
-    )
-    reject_if(
-        hosted()
-        and revision
-        and not (hub.COMMIT.fullmatch(revision) and revision in hub.downloaded_commits(repo)),
-        f"This is a public copy, which opens the main revision of {repo} alone.",
-    )
 
 
 # Uploaded arrays, in memory by a hash of their content, so that every page and links of this session find them.

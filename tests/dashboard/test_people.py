@@ -20,6 +20,7 @@ from streamlit.testing.v1 import AppTest
 from core.files import runs_folder, server_folder, without_paths
 from core.interpret.corpus import corpora_folder
 from core.plugins import folder as plugin_folder
+from core.pretrained.hub import HOSTED_MODELS
 from core.runs.folder import RUN_ID
 from core.runs.runs import Run, create_run, discard, find_run, list_runs, new_id
 from core.runs.sweeps import create_sweep, list_sweeps
@@ -29,7 +30,6 @@ from core.training.sweeps import SweepConfig
 from dashboard.server import cache, hosting, jobs, visitors
 from dashboard.ui import export
 from dashboard.ui.export import Report, new_id as new_report_id, save
-from dashboard.ui.models import HOSTED_MODELS
 from dashboard.ui.runs import copy_run, path_code
 from pages.sweeps import linked
 from tests.cases import wait_for

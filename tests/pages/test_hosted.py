@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from streamlit.testing.v1 import AppTest
 
 from core import event_log
 from core.files import PEOPLE, server_folder
+from core.pretrained.base import PretrainedError
+from core.pretrained.hub import DownloadPlan, File, config_bytes, download, parse, plan
 from core.runs import worker
 from core.runs.runs import Run, create_run, new_id
 from core.runs.sweeps import Sweep, create_sweep
@@ -33,6 +36,7 @@ from dashboard.ui import export
 from dashboard.ui.models import folder_name
 from dashboard.ui.runs import HERE as EXAMPLES
 from tests.pages.app import Case, assert_case, open_at, page_text, query_value, script_of
+from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
 from tests.training.small import small_run
 
 
@@ -222,6 +226,36 @@ def test_models_are_those_of_the_list_and_of_runs_by_their_ids(browser):
             )
             for model, words in refused.items():
                 assert words in page_text(open_at("pretrained", **{"inside:model": model}))
+
+
+LISTED, TYPED = "distilbert/distilgpt2", "someone/else"
+
+
+@pytest.mark.parametrize(
+    "name", [TYPED, "gpt2", f"{LISTED}@refs/pr/1", f"{LISTED}@{COMMIT}", LISTED]
+)
+@pytest.mark.parametrize("page", ["pretrained", "use_model", "cards"])
+def test_the_hub_is_asked_for_models_of_the_list_alone(page, name, browser, tmp_path, monkeypatch):
+    monkeypatch.setattr("dashboard.ui.model_picker.secret", lambda name: "hf_of_the_operator")
+    there = Repo(bert_files(), revisions=("main", "refs/pr/1"))
+    with browser("anna"), serving({LISTED: there, TYPED: there}, tmp_path, monkeypatch) as hub:
+        app = open_at(page, **{"inside:model": name})
+        if page == "cards":
+            app.text_input(key="cards:hub:0").set_value(name).run()
+        assert not app.exception
+        repo, revision = parse(name)
+        if name == LISTED:
+            assert hub.requests and set(hub.tokens["hub.test"]) == {"Bearer hf_of_the_operator"}
+            return
+        assert "This is a public copy, which opens" in page_text(app)
+        by_hand = DownloadPlan(repo, COMMIT, "bert", (File("vocab.txt", 9, None),), 0)
+        for ask in (
+            partial(plan, repo, revision),
+            partial(config_bytes, repo, revision),
+            *([] if repo == LISTED else [partial(download, by_hand)]),
+        ):
+            pytest.raises(PretrainedError, ask, token="hf_of_the_operator").match("public copy")
+        assert not hub.requests
 
 
 SECRET = "zq7secret"
