@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -45,11 +46,15 @@ def log(event: str, level: int = logging.INFO, **fields: Value) -> None:
 
 
 def log_error(error: BaseException) -> None:
-    """Log an error: its type, place and reference; before `install`, Python's own traceback."""
+    """Log an error: its type, place and reference; before `install`, Python's own traceback.
+
+    A log on a full disk keeps nothing, and nothing from going on.
+    """
     if _logger.handlers:
         _logger.error({"event": "error"}, exc_info=error)
     else:
-        traceback.print_exception(error)
+        with suppress(OSError):
+            traceback.print_exception(error)
 
 
 def reference(error: BaseException) -> str:

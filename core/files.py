@@ -34,6 +34,11 @@ _PATH = re.compile(
     + r"(?<![\w.:/\\])(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+){2,}"
 )
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+# As NumPy, PyTorch, safetensors and tokenizers say it, whose errors have no number.
+_FULL_WORDS = re.compile(
+    r"No space left on device|Disk quota exceeded|\d+ requested and \d+ written"
+    r"|inline_container\.cc\S* \. (unexpected pos|PytorchStreamWriter failed writing)"
+)
 _NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 _person: list[Callable[[], str]] = []  # says whose page asks; a server sets it
 
@@ -120,12 +125,15 @@ def append_line(path: Path, line: bytes) -> None:
 
 def is_full(error: BaseException) -> bool:
     """Whether the disk, or somebody's share of it, has no room left."""
-    return isinstance(error, OSError) and error.errno in _FULL
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _FULL
+    return bool(_FULL_WORDS.search(str(error)))
 
 
 def disk_refused(error: BaseException) -> bool:
     """Whether a disk is full, read-only, closed to this user or broken: nothing that the lab did wrong."""
-    return isinstance(error, OSError) and error.errno in (*_FULL, *_NO_WRITING, errno.EIO)
+    codes = (*_NO_WRITING, errno.EIO)
+    return is_full(error) or isinstance(error, OSError) and error.errno in codes
 
 
 def sentence_of(error: BaseException, full: str = "", folder: Path | None = None) -> str:
@@ -134,6 +142,8 @@ def sentence_of(error: BaseException, full: str = "", folder: Path | None = None
     `full` is what helps where the disk has no room. The system does not say of which file a write failed: then it was
     one in `folder`, which is that of the runs unless it is given.
     """
+    if getattr(error, "errno", None) is None and is_full(error):
+        error = OSError(errno.ENOSPC, str(error))
     if not isinstance(error, OSError) or error.errno is None:
         return without_paths(str(error))
     home, named = server_folder(), isinstance(error.filename, str | bytes)

@@ -303,6 +303,9 @@ WORK = {
     "claim": "core.claims.run:work",
     "config": "core.runs.worker:train_run",
 }
+KEPT = (
+    "Everything that was saved is kept; free some space, then continue the run."  # on a full disk
+)
 MEMORY_MB = 3_000
 WORKER_BYTES = 200_000_000  # that a small run holds beside the server
 WARM_UP = RunConfig(
@@ -357,17 +360,15 @@ def work(
             event_log.log_error(error)
             state = "failed"
             if disk_refused(error):
-                remedy = (
-                    "Everything that was saved is kept; free some space, then continue the run."
-                )
-                message = sentence_of(error, remedy)
+                message = sentence_of(error, KEPT)
             elif isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
                 message = "The run needed more memory than is free. Take a smaller model or batch, or end other runs."
             elif not hosted():
                 message = f"The worker met an error: {type(error).__name__}: {error}"
             else:  # a number by which the log has it
                 reference = event_log.reference(error)
-                print(f"reference {reference}")
+                with suppress(OSError):  # of a log on a full disk
+                    print(f"reference {reference}")
                 message = (
                     "The worker met an error of the lab's own. Its number in the server's log is "
                     f"{reference}."

@@ -13,8 +13,10 @@ ten train at once. They stop a browser that throws its cookie away to become ano
 deleted when they ask for it, and when they were not here for some hours. Elsewhere nothing of it holds.
 """
 
+import errno
 import heapq
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -43,6 +45,7 @@ from core.files import (
     modified,
     remove_tree,
     runs_folder,
+    sentence_of,
     server_folder,
 )
 from core.interpret import corpus
@@ -64,6 +67,7 @@ from core.runs.runs import (
 from core.runs.store import bring_all, take_over
 from core.runs.sweeps import Sweep
 from core.runs.worker import (
+    KEPT,
     RayExecutor,
     executor,
     gpus,
@@ -484,11 +488,13 @@ def node_text(metadata: Mapping[str, Any]) -> str:
     return f"on node {', then '.join(nodes)}" if nodes else ""
 
 
+_ends: dict[Run, str] = {}  # of workers that ended, what their folder has no room for yet
 _kills: dict[Run, float] = {}  # how often memory had run out when each run began here
 
 QUEUE = 100
 MAX_CORPORA, CORPORA_BYTES = 50, 300_000_000
 MAX_CLAIM_RUNS, CLAIM_BYTES = 100, 50_000_000
+NO_ROOM = 1_000_000  # bytes free on a disk that is full
 START_SECONDS, STOP_SECONDS, WATCH_SECONDS = 60.0, 3.0, 1.0
 
 
@@ -703,12 +709,18 @@ def _still_busy(run: Run) -> bool:
     ):  # of one that is held the driver has ended, and the next one finds it
         return True
     if not run.status().ended:
-        with suppress(OSError):  # deleted meanwhile, or the disk is full
-            run.set_status(
-                {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed"),
-                end_message(run),
-            )
+        _end(run)
     return False
+
+
+def _end(run: Run) -> None:
+    """Write how a worker ended without a word. Where the disk is full, the next tick does, with what was known first."""
+    with suppress(OSError):  # deleted meanwhile, or the disk is full
+        message = _ends.setdefault(run, end_message(run))
+        run.set_status(
+            {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed"), message
+        )
+        del _ends[run]
 
 
 def _give(run: Run) -> None:
@@ -741,8 +753,7 @@ def _wait_for(process: subprocess.Popen, run: Run, started: float) -> None:
     status = run.status()
     log("run", state=status.state, seconds=round(time.time() - started))
     if status.state == "starting" and status.at == started and not run.alive():
-        with suppress(OSError):
-            run.set_status("failed", end_message(run))  # it ended before its first word
+        _end(run)  # before its first word
     tick()
 
 
@@ -755,8 +766,8 @@ def _folder_lock() -> Iterator[None]:
 
 
 def end_message(run: Run) -> str:
-    """What a run is told whose worker ended without a word: whether it was stopped or memory ran out, and how much of
-    it is saved."""
+    """What a run is told whose worker ended without a word: whether it was stopped, or memory or the disk ran out, and
+    how much of it is saved."""
     if run.job == "corpus":
         reached = [f"text {texts:,}"] if (texts := corpus.load(run).texts) else []
     elif run.job == "claim":
@@ -771,4 +782,6 @@ def end_message(run: Run) -> str:
             "The machine's memory ran out, and the system ended the worker. Take a smaller model or batch, or end "
             f"other runs; {saved}."
         )
+    if shutil.disk_usage(run.path).free < NO_ROOM:
+        return sentence_of(OSError(errno.ENOSPC, ""), KEPT)
     return f"The worker ended without a message; {saved}."

@@ -23,7 +23,7 @@ from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.models import ModelConfig, Shape, build_model, map_tokens, sentence_spans
 from core.pretrained.finetune import FineTuneConfig, name_of as pretrained_name
 from core.pretrained.finetune_run import about, config_of
-from core.runs.folder import Details, Status, open_index, stamp_of
+from core.runs.folder import DAMAGED, Details, Status, open_index, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs
 from core.tasks import Example, Task, TaskConfig, task_entry, task_of
 from core.training import KINDS, Record, RunConfig, axis_tokens, one_a_step, watched_examples
@@ -613,8 +613,9 @@ def run_buttons(
 ) -> RunState:
     """Draw Start, Stop or Continue by the run's state, with Pause, and Restart in the states of `restart_help`.
 
-    Start and Restart mark a press (see `start_run`) of a run with `config`, None where the settings do not fit;
-    `proceed` is what Continue calls. Returns the state; a run of another person counts as ended.
+    One that failed, as on a full disk, has Continue beside Start. Start and Restart mark a press (see `start_run`) of
+    a run with `config`, None where the settings do not fit; `proceed` is what Continue calls. Returns the state; a run
+    of another person counts as ended.
     """
     run, status = data.run, data.status
     state: RunState = "paused" if status.state == "paused" else "ended" if status.ended else "live"
@@ -635,6 +636,8 @@ def run_buttons(
         start_button(
             row, start, key=start_key, disabled=config is None, on_click=press, args=(page,)
         )
+        if jobs.mine(run) and (status.state == "failed" or status.message == DAMAGED):
+            continue_button(row, page, proceed, run, primary=False)
     if state in restart_help:
         row.button(
             "",

@@ -12,16 +12,19 @@ import time
 import traceback
 import urllib.request
 from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from streamlit.testing.v1 import AppTest
+from tokenizers import Tokenizer, models
 
 from core.entries import ConfigError
 from core.files import (
@@ -33,7 +36,7 @@ from core.files import (
     write_atomically,
 )
 from core.runs import archive, worker
-from core.runs.folder import DAMAGED, Status
+from core.runs.folder import DAMAGED, JOBS, Status
 from core.runs.runs import Run, create_run, discard, find_run, list_runs, new_id, restore
 from core.runs.worker import work
 from core.tasks import reading
@@ -424,7 +427,12 @@ def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(
         run.set_status("starting")
         fill(disk, pages * PAGE)
         log_path = run.path / "worker.log"  # on the same disk
-        with suppress(OSError), open(log_path, "a", encoding="utf-8") as log, redirect_stdout(log):
+        with (
+            suppress(OSError),
+            open(log_path, "a", buffering=1, encoding="utf-8") as log,
+            redirect_stdout(log),
+            redirect_stderr(log),  # as of a worker that a server started
+        ):
             assert work(run.path) == "failed"
         assert run.status() == Status(
             "failed", f"The disk of {server_folder()} {WORKER_FULL}", os.getpid(), run.status().at
@@ -434,6 +442,72 @@ def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(
         assert not list(run.path.rglob(".*"))
         (disk / BALLAST).unlink()
         go_on(run, records)
+
+    on_small_disk(tmp_path, SIZE, body)
+
+
+SAVERS = {
+    "safetensors": lambda disk: save_file({"a": torch.zeros(10_000)}, disk / "file"),
+    "torch": lambda disk: torch.save(torch.zeros(10_000), disk / "file"),
+    "numpy": lambda disk: np.save(disk / "file.npy", np.zeros(10_000)),
+    "tokenizers": lambda disk: words().save(str(disk / "file")),
+    "python": lambda disk: (disk / "file").write_bytes(bytes(40_000)),
+}
+
+
+def words() -> Tokenizer:
+    return Tokenizer(models.WordLevel({f"word {number}": number for number in range(3_000)}, "1"))
+
+
+@LINUX
+@pytest.mark.parametrize("job", [*JOBS, "hosted"])
+@pytest.mark.parametrize("saver", SAVERS)
+def test_a_full_disk_is_said_whatever_library_met_it_in_whatever_job(
+    saver, job, tmp_path, monkeypatch, worker_here
+):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1" if job == "hosted" else "")
+    monkeypatch.setattr(
+        worker.pkgutil, "resolve_name", lambda name: lambda run, *_: SAVERS[saver](run.path)
+    )
+
+    def body(disk):
+        (run := Run(disk / "run")).create(**{"config" if job == "hosted" else job: {}})
+        run.set_status("starting")
+        with (
+            suppress(OSError),
+            open(run.path / "worker.log", "a", buffering=1, encoding="utf-8") as log,
+            redirect_stdout(log),
+            redirect_stderr(log),
+        ):
+            fill(disk, 2 * PAGE)
+            log.write("x" * PAGE)
+            work(run.path)
+        status = run.status()
+        assert status.state == "failed" and status.message.endswith(WORKER_FULL), status
+        assert status.message.startswith(
+            "The disk of this server" if job == "hosted" else "The disk of /"
+        )
+
+    on_small_disk(tmp_path, SIZE, body)
+
+
+@LINUX
+def test_a_worker_killed_on_a_full_disk_says_so_also_once_there_is_room(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+
+    def body(disk):
+        run = half_way()
+        run.set_status("running", pid=2**30)
+        fill(disk, 0)
+        with monkeypatch.context() as patch:  # a disk on which no byte is changed in its place
+            patch.setattr(Run, "set_status", Mock(side_effect=OSError(errno.ENOSPC, "")))
+            jobs.tick()
+            assert run.status().state == "running"
+        (disk / BALLAST).unlink()
+        app = open_at("train", run=run.id)
+        assert run.status().message.endswith(WORKER_FULL) and WORKER_FULL in page_text(app)
+        press(app, "continue")
+        assert run.status().state == "starting"
 
     on_small_disk(tmp_path, SIZE, body)
 
