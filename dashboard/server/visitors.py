@@ -2,8 +2,8 @@
 
 A person is the id in the browser's cookie, which the server sets. The id is stored nowhere: what a person makes lies in a
 folder named by a hash of it (people.py). A browser without cookies, as in a page of another site, is another person in
-each session, and has a new one after a lost connection. The address is that of the connection, or what a trusted proxy
-says (uvicorn's FORWARDED_ALLOW_IPS).
+each session, and has a new one after a lost connection. The address is that of the connection, or what a proxy says that
+uvicorn's FORWARDED_ALLOW_IPS names: none by default.
 
 A page elsewhere can point a name of its own at this computer, and would then be one site with the lab (DNS rebinding).
 So a lab that is no public copy answers only names that were set, `localhost` and addresses, which nobody can point
@@ -53,6 +53,7 @@ VISIT_SECONDS = 60.0  # between two notes of one person's visits
 _visits: dict[
     str, tuple[float, str]
 ] = {}  # when and from which address each was here last, in memory alone
+_owners: dict[str, str] = {}  # of each session, the person or, without a cookie, the address
 _lock = threading.Lock()
 
 
@@ -159,17 +160,26 @@ def is_local(address: str | None, headers: Container[str]) -> bool:
     return False
 
 
+def _owner(cookie: str, address: str) -> str:
+    """Whose a session is, and a request for it: the person of a cookie of ours, else whoever is at the address."""
+    return key_of(cookie) if ID.fullmatch(cookie) else address
+
+
 def note_visit() -> None:
-    """Note that the person was here, by which their folder lasts, and from which address."""
+    """Note that the person was here, by which their folder lasts, from which address, and in which session."""
     if not hosted() or not (key := me()):
         return
-    address, now = network(st.context.ip_address or "this computer"), time.monotonic()
+    address, now = network(st.context.ip_address or "127.0.0.1"), time.monotonic()
+    session = getattr(script_run(), "session_id", "")
     with _lock:
         before, _ = _visits.pop(key, (-VISIT_SECONDS, ""))  # the latest stand last
         recent = now - before < VISIT_SECONDS
         _visits[key] = before if recent else now, address
-        while len(_visits) > 10_000:
-            del _visits[next(iter(_visits))]
+        _owners.pop(session, None)
+        _owners[session] = _owner(cookie(), address)
+        for table in (_visits, _owners):
+            while len(table) > 10_000:
+                del table[next(iter(table))]
     if not recent:
         with suppress(OSError):  # nothing was made yet
             os.utime(runs_folder())
@@ -328,6 +338,10 @@ UNKNOWN_NAME = (
 )
 BEFORE_A_PAGE = "/_stcore/host-config"  # a browser asks for it before it connects, and shows the answer's sentence
 UPLOAD = "/_stcore/upload_file"
+USUAL_PROXIES = "127.0.0.1,::1"  # that uvicorn believes where none are named
+NOT_YOURS = (
+    "This page is of another person, or was closed. Reload yours, and choose the file again."
+)
 
 
 def frames() -> str:
@@ -363,6 +377,12 @@ class HTTPGuard:
             server: Any = getattr(getattr(receive, "__self__", None), "config", None)
             if hosted() and hasattr(server, "ws_max_size"):
                 server.ws_max_size = min(server.ws_max_size, limits()["message_megabytes"] * MB)
+            # Whatever connects from this machine would be believed what it says of its address; nobody is, until named.
+            if (
+                getattr(server, "forwarded_allow_ips", "") == USUAL_PROXIES
+                and "FORWARDED_ALLOW_IPS" not in os.environ
+            ):
+                server.loaded_app = getattr(server.loaded_app, "app", server.loaded_app)
         if scope["type"] != "http":
             await (self._open_page if scope["type"] == "websocket" else self.app)(
                 scope, receive, send
@@ -448,6 +468,10 @@ class HTTPGuard:
 
     async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
         session, _, file = scope["path"].removeprefix(f"{self.base}{UPLOAD}/").partition("/")
+        sent = HTTPConnection(scope).cookies.get(COOKIE, "")
+        if _owners.get(session) != _owner(sent, _address(scope)):
+            await PlainTextResponse(NOT_YOURS, 403)(scope, receive, send)
+            return
         length = Headers(scope=scope).get("content-length", "")
         size = int(length) if length.isdecimal() else limits()["upload_megabytes"] * MB
         upload = Upload(session, file, _address(scope), size, dict(scope))

@@ -568,6 +568,7 @@ def test_a_file_that_no_page_took_is_deleted_and_one_that_a_page_took_stays(monk
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     monkeypatch.setattr(visitors, "UNTAKEN", 0.2)
     monkeypatch.setattr(visitors, "uploads", [])
+    monkeypatch.setattr(visitors, "_owners", {"s": "203.0.113.7"})
     stored: set[str] = set()
 
     async def store(request):

@@ -146,7 +146,9 @@ def test_who_was_not_here_for_a_day_is_forgotten_and_a_visit_keeps_what_was_made
         ended(create_run(small_run()))
         os.utime(runs_folder(), (1, 1))
         monkeypatch.setattr(visitors, "_visits", {})
-        monkeypatch.setattr(visitors.st, "context", SimpleNamespace(ip_address="10.0.0.9"))
+        monkeypatch.setattr(
+            visitors.st, "context", SimpleNamespace(ip_address="10.0.0.9", cookies={})
+        )
         visitors.note_visit()
         assert time.time() - runs_folder().stat().st_mtime < 60
     assert visitors._visits[ANNA][1] == "10.0.0.9"

@@ -98,11 +98,19 @@ def session_of(connection: ClientConnection) -> str:
     while True:
         answer = ForwardMsg.FromString(connection.recv(timeout=120))
         if answer.WhichOneof("type") == "new_session":
-            return answer.new_session.initialize.session_id
+            session = str(answer.new_session.initialize.session_id)
+        elif answer.WhichOneof("type") == "script_finished":  # so its uploaders are drawn
+            return session
 
 
 def upload(
-    server: RunningServer, session: str, name: str, size: int, address: str = "127.0.0.1"
+    server: RunningServer,
+    session: str,
+    name: str,
+    size: int,
+    address: str = "127.0.0.1",
+    cookie: str = "",
+    method: str = "PUT",
 ) -> tuple[int, str]:
     paths = ("/_stcore/host-config", "/_stcore/health")
     cookies = " ".join(cookie for path in paths for cookie in ask(server, "GET", path)[2])
@@ -114,12 +122,12 @@ def upload(
     )
     return ask(
         server,
-        "PUT",
+        method,
         f"/_stcore/upload_file/{session}/{name}",
         body,
         address,
         X_Xsrftoken=token,
-        Cookie=f"_streamlit_xsrf={token}",
+        Cookie=f"_streamlit_xsrf={token}; {cookie}",
         Content_Type="multipart/form-data; boundary=zz",
     )[:2]
 
@@ -183,6 +191,32 @@ def test_a_session_goes_on_with_the_cookie_that_began_it_alone(owner, connected,
             assert (session_of(again) == session) == owner.endswith("a"), (
                 "who has no cookie begins anew"
             )
+
+
+ANNA, BEN = (f"{COOKIE}={letter * 32}" for letter in "ab")
+
+
+@pytest.mark.parametrize(
+    ("owner", "others"),
+    [
+        (ANNA, [(BEN, "127.0.0.1"), ("", "127.0.0.1"), (f"{COOKIE}=short", "127.0.0.1")]),
+        ("", [(ANNA, "127.0.0.1"), ("", "127.0.0.2")]),
+    ],
+    ids=["of a person", "without a cookie"],
+)
+def test_a_file_is_sent_replaced_and_deleted_by_the_person_of_its_page_alone(owner, others, copy):
+    with open_page(copy, Cookie=owner) as page:
+        session = session_of(page)
+        assert upload(copy, session, "file", 10, cookie=owner)[0] == 204
+        before = uploaded_bytes(copy)
+        for cookie, address in others:
+            for method in ("PUT", "DELETE"):
+                status, text = upload(copy, session, "file", 999, address, cookie, method)
+                assert status == 403 and "of another person" in text
+                assert upload(copy, session, "new", 9, address, cookie, method)[0] == 403
+        assert uploaded_bytes(copy) == before
+        assert upload(copy, "nobody", "file", 10, cookie=owner)[0] == 403
+        assert upload(copy, session, "file", 10, cookie=owner, method="DELETE")[0] == 204
 
 
 def test_unfinished_messages_are_refused_by_their_length(copy):
@@ -269,6 +303,21 @@ def test_a_proxy_that_is_named_is_believed_and_nobody_else(copy):
                 ask(copy, "GET", "/_stcore/host-config", address=address, X_Forwarded_For=one)[0]
                 == status
             )
+
+
+def test_no_header_is_believed_until_a_proxy_is_named(monkeypatch):
+    monkeypatch.delenv("FORWARDED_ALLOW_IPS", raising=False)
+    settings = {
+        "ATTENTION_LAB_HOSTED": "1",
+        "ATTENTION_LAB_HOSTED_LIMITS": "address_sessions=2",
+    }
+    with running_server(settings) as server, ExitStack() as stack:
+        for number in range(2):
+            stack.enter_context(open_page(server, **{"X-Forwarded-For": f"6.6.6.{number}"}))
+        status, text, _ = ask(server, "GET", "/_stcore/host-config", X_Forwarded_For="6.6.6.6")
+        assert status == 503 and "Your network has 2 pages open" in text
+        cookies = ask(server, "GET", "/", X_Forwarded_Proto="https")[2]
+        assert not any("Secure" in one for one in cookies if one.startswith(COOKIE))
 
 
 def test_a_server_that_runs_out_of_open_files_refuses_pages_in_words_and_serves_on():
