@@ -35,7 +35,7 @@ from core.models.cards import (
     repeat_of,
 )
 from core.pretrained.base import PretrainedError, format_count, reject_if, wrap_errors
-from core.pretrained.load import MAX_CONFIG, MAX_PARTS, counts
+from core.pretrained.load import COUNT, MAX_CONFIG, MAX_PARTS, counts, refuse_values
 
 # By the names of classes. A norm is neither.
 MIXER = re.compile(r"\w*(Attention|Attn|Mixer|Mamba\w*|DeltaNet|ShortConv|RecurrentBlock)")
@@ -47,6 +47,8 @@ PROJECTIONS = {
     *("q_a_proj", "q_a_layernorm", "q_b_proj", "kv_a_proj_with_mqa", "kv_a_layernorm", "kv_b_proj", "indexer"),
     *("in_proj", "in_proj_qkvz", "in_proj_ba", "in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b"),
 }  # fmt: skip
+# Fields of which each one more builds layers, or runs through them once more.
+PARTS = re.compile(rf"{COUNT.pattern}|n(um)?_\w*(layer|loop)\w*|\w+_num_passes")
 LARGEST_BASE = 1e7  # of our rotations
 EXPERTS_USED = (
     "num_experts_per_tok",
@@ -80,7 +82,8 @@ def card_from_config(config: Mapping[str, Any], name: str, **about: Any) -> Mode
 
     `about` are fields of the card that no config has: its year, its paper, what sets it apart.
     """
-    return card_of_model(*empty_model(config, name), name, **about)
+    with wrap_errors(f"{name} cannot be read from its config.json"):
+        return card_of_model(*empty_model(config, name), name, **about)
 
 
 def card_of_model(text: Any, model: Any, name: str, **about: Any) -> ModelCard:
@@ -163,6 +166,7 @@ def empty_model(config: Mapping[str, Any], name: str) -> tuple[Any, Any]:
             f"code for. Read: {read or 'nothing'}. Not read: how its layers are built, so it gets no card. A newer "
             "transformers may know it; code of a model's own is never run here."
         )
+    refuse_values(config, name)
     fields = {key: value for key, value in config.items() if key not in ("model_type", "auto_map")}
     with wrap_errors(f"{name} has a config.json that is no {quote_name(family)}"):
         whole = transformers.AutoConfig.for_model(family, **fields)
@@ -171,8 +175,8 @@ def empty_model(config: Mapping[str, Any], name: str) -> tuple[Any, Any]:
             f"{name} is a {quote_name(family)}, with an encoder. Only models with one stack of layers are read.",
         )
         text = whole.get_text_config()
-        usual = {field: number for field, number, _ in counts(type(text)())}
-    for field, count, _ in counts(text):
+        usual = {field: number for field, number, _ in counts(type(text)(), named=PARTS)}
+    for field, count, _ in counts(text, named=PARTS):
         reject_if(
             count > max(2 * MAX_PARTS, usual.get(field, 0)),
             f"{name} has a config.json with {field} = {format_count(count)}, more than any model has.",
@@ -181,7 +185,8 @@ def empty_model(config: Mapping[str, Any], name: str) -> tuple[Any, Any]:
     with cannot, torch.device("meta"), no_init_weights():
         for auto in (transformers.AutoModelForCausalLM, transformers.AutoModel):
             if type(text) in auto._model_mapping:
-                model = auto.from_config(text)
+                # else a config names what computes it, also code of the hub
+                model = auto.from_config(text, attn_implementation="eager")
                 model.tie_weights()
                 return text, model
     raise PretrainedError(

@@ -55,6 +55,10 @@ MAX_BESIDE = 256_000_000  # bytes of a tokenizer, of an index
 COUNT = re.compile(
     r"(\w+_)?((num|n)_(\w+_)?(layers?|blocks?|heads?|experts|stages)|layers|blocks|depths?|experts)"
 )
+SIZE = re.compile(r"(?!\w*(theta|base|ids?|index|length|params|total_size|seed)$)\w+")
+# Of a size, and of a number of things: a class makes lists of its layers and labels, and a few their vectors, before
+# anything can be compared with weights. Llama 4 reads 10 million tokens.
+MAX_SIZE, MAX_COUNT = 1 << 24, 1 << 16
 MAX_PARTS = 512  # layers, heads or experts that may be built whatever the weights
 SPARE = 64 << 20  # numbers that a model may have beside its weights: masks and tables of positions
 
@@ -102,6 +106,28 @@ def refuse_config(config: Mapping[str, Any], name: str) -> None:
         f"{name} is a {shown}, which the installed transformers has no code for.{code} Take a model "
         "of a family that it knows, such as BERT, GPT-2, Llama, T5 or ViT.",
     )
+    refuse_values(config, name)
+
+
+def refuse_values(config: Mapping[str, Any], name: str) -> None:
+    """PretrainedError for what the library must not make anything of: a number that no model has, or another model of
+    the hub, which it would ask for as it reads the config."""
+    with wrap_errors(f"{name} has a config.json that cannot be read"):  # as one that is too deep
+        numbers = [*counts(config, named=SIZE)]
+    for field, number, _ in numbers:
+        things = COUNT.fullmatch(field) or re.match(r"n(um)?_(?!positions|ctx)", field)
+        reject_if(
+            number > (MAX_COUNT if things else MAX_SIZE),
+            f"{name} has a config.json with {field} = {format_count(number)}, more than any model has.",
+        )
+    parts = [config]
+    for part in parts:
+        parts += [one for one in part.values() if isinstance(one, dict)]
+        reject_if(
+            part.get("backbone") and not part.get("backbone_config"),
+            f"{name} has a config.json that names another model as its backbone; only its own files "
+            "are read. Take a model whose config.json has a backbone_config.",
+        )
 
 
 def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:
@@ -231,18 +257,23 @@ def check_sizes(config: Any, kind: Any, folder: Path, name: str) -> int:
     return needed
 
 
-def counts(data: Any, name: str = "", kind: type = object) -> Iterator[tuple[str, int, int]]:
-    """Every whole number of a config that counts parts: its field, itself, and the default of its part's class or 0."""
+def counts(
+    data: Any, name: str = "", kind: type = object, named: re.Pattern[str] = COUNT
+) -> Iterator[tuple[str, int, int]]:
+    """Every whole number of a config that counts parts: its field, itself, and the default of its part's class or 0.
+
+    `named` are other fields to look at.
+    """
     if hasattr(data, "to_dict"):
         data, kind = vars(data), type(data)
     if isinstance(data, dict):
         for key, value in data.items():
             if key not in ("id2label", "label2id", "task_specific_params"):
-                yield from counts(value, str(key), kind)
+                yield from counts(value, str(key), kind, named)
     elif isinstance(data, list | tuple):
         for value in data:
-            yield from counts(value, name, kind)
-    elif isinstance(data, int) and not isinstance(data, bool) and COUNT.fullmatch(name):
+            yield from counts(value, name, kind, named)
+    elif isinstance(data, int) and not isinstance(data, bool) and named.fullmatch(name):
         usual = getattr(kind, name, None)
         yield name, data, usual if isinstance(usual, int) else 0
 

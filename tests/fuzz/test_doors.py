@@ -35,6 +35,7 @@ import torch
 from hypothesis import HealthCheck, Phase, note, strategies as st
 from PIL import Image
 from safetensors import numpy as safetensors
+from transformers import AutoConfig
 
 from core.attention import PRESETS
 from core.attention.formula import FormulaError, parse as parse_formula
@@ -47,7 +48,9 @@ from core.interpret.head_tests import (
     parse_conllu,
 )
 from core.models import ModelConfig
+from core.models.cards import card
 from core.pretrained import PretrainedError, load_folder, read
+from core.pretrained.cards import parse_card
 from core.pretrained.finetune import FineTuneConfig, own_rows, parse
 from core.pretrained.generate import SearchSettings, generate
 from core.pretrained.hub import model_folder, parse as parse_name, storage_folder
@@ -79,12 +82,13 @@ from dashboard.ui.lessons import (
     to_json,
 )
 from dashboard.ui.runs import summarize
-from pages import report as report_compute, sweeps
+from pages import cards, report as report_compute, sweeps
 from pages.compare import default_controls, from_query, link_texts, to_query
 from tests.cases import each, instance
 from tests.damage import PIECES, damaged, damaged_bytes, damaged_text
 from tests.pages.app import WIDGETS, app_at, open_at
 from tests.pages.test_report import VIEW
+from tests.tiny_architectures import ARCHITECTURES
 from tests.tiny_models import given, save
 from tests.training.small import parts, small_run, trained
 
@@ -1059,6 +1063,66 @@ def lesson(rng: random.Random, _: Path) -> None:
     )
 
 
+SIZES = (
+    10**9,
+    2**24,
+    10**20,
+    70_000,
+    1,
+    0,
+    -1,
+    2.5,
+    1e9,
+    "12",
+    "wide",
+    None,
+    True,
+    [],
+    [1],
+    {},
+    [10**9],
+)
+MODEL_TYPES = (
+    ARCHITECTURES
+    if os.environ.get("ATTENTION_LAB_FUZZ")
+    else ("llama", "deepseek_v4", "neomme", "diffllama")
+)
+
+
+@cache
+def usual(model_type: str) -> dict[str, Any]:
+    """The config.json of a class without settings, which is read once, so that no case waits for its code."""
+    plain = {"model_type": model_type}
+    with suppress(Exception):
+        parse_card(json.dumps(plain), "usual")
+        return json.loads(AutoConfig.for_model(model_type).to_json_string(use_diff=False))
+    return plain
+
+
+def config_json(rng: random.Random) -> str:
+    """The config.json of any type of model: that alone, with sizes that none has, or with damaged fields."""
+    model_type = rng.choice(MODEL_TYPES)
+    whole = usual(model_type)
+    if rng.random() < 0.5:
+        return json.dumps(damaged(whole, rng, rng.randint(1, 3)) | {"model_type": model_type})
+    own = {
+        name: rng.choice(SIZES)
+        for name in rng.sample(sorted(whole), min(rng.randrange(4), len(whole)))
+    }
+    parts = {
+        name: {} for name, value in whole.items() if isinstance(value, dict) and rng.random() < 0.2
+    }
+    return json.dumps(parts | own | {"model_type": model_type})
+
+
+def model_card(text: str, _: Path) -> None:
+    one = parse_card(text, "fuzz")
+    json.dumps(one.to_json())
+    figures, words = cards.figures(one), (cards.fact_text(one), cards.note(one))
+    assert all(figures) and all(words) and cards.strip(one, "light", large=True)
+    assert cards.differences(one, card("gpt2")) is not None
+
+
 ROWS = st.text(alphabet='ab1.,;|\t\n\r" \x00é', max_size=120)
 LABELS = "text,label\n" + "\n".join(f"sentence {i},{'ab'[i % 2]}" for i in range(12))
 DOORS = (
@@ -1191,6 +1255,7 @@ DOORS = (
         60,
     ),
     Door("arrays", seeded(arrays), array_file, (PretrainedError,), 100),
+    Door("config.json of a model card", seeded(config_json), model_card, (PretrainedError,), 60),
     Door("picture", RANDOM, picture, (PretrainedError,), 100),
     Door("sound", RANDOM, sound, (PretrainedError,), 60),
     Door("lesson file", RANDOM, lesson, (LessonError,), 60),

@@ -9,6 +9,7 @@ import threading
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +35,7 @@ from core.pretrained import (
     load_lab_model,
     read,
 )
+from core.pretrained.cards import parse_card
 from core.pretrained.export import (
     app,
     check_logits,
@@ -310,7 +312,7 @@ def damaged(folder: Path, to: Path, file: str, change: dict | None) -> Path:
 
 @pytest.mark.parametrize(("family", "file", "change", "words"), [
     ("bert", "config.json", {"num_hidden_layers": 10**6}, "num_hidden_layers = 1,000,000"),
-    ("bert", "config.json", {"vocab_size": 10**8}, "asks for"),
+    ("bert", "config.json", {"vocab_size": 10**7}, "asks for"),
     ("bert", "config.json", {"num_hidden_layers": 10**400}, "more than 10^18"),
     ("bert", "config.json", {"hidden_size": 0}, "cannot be loaded"),
     ("bert", "config.json", {"num_attention_heads": "3"}, "num_attention_heads"),
@@ -339,6 +341,43 @@ def test_no_config_with_the_defaults_of_its_class_has_too_many_parts():
         doge = CONFIG_MAPPING["doge"](**{field: 10**6})
         for config in (doge, CONFIG_MAPPING["llava"](text_config=doge)):
             assert too_many(config) == [(field, 10**6)] * past
+
+
+ELSEWHERE = [
+    {"model_type": "dpt", "backbone": "someone/else", "is_hybrid": False},
+    {"model_type": "llava", "text_config": {"model_type": "dpt", "backbone": "someone/else", "is_hybrid": False}},
+    {"model_type": "llama", "attn_implementation": "someone/else"},
+    {"model_type": "llama", "_attn_implementation": "someone/else", "num_hidden_layers": 1},
+    {"model_type": "llama", "_name_or_path": "someone/else", "num_hidden_layers": 1},
+]  # fmt: skip
+
+
+@each("config", ELSEWHERE)
+@each("door", [hub.parse_config, lambda data, name: parse_card(data.decode(), name)])
+def test_no_config_makes_the_library_ask_the_hub_for_another_model(door, config, served):
+    try:
+        door(json.dumps(config).encode(), "m")
+    except PretrainedError as error:
+        assert "names another model as its backbone" in str(error)
+    assert not served.requests
+
+
+def test_a_number_that_no_model_has_is_refused_before_the_library_lists_as_many():
+    for text, why in (
+        ('{"model_type": "llama", "num_hidden_layers": 1000000000}', "num_hidden_layers = 1,000,000,000"),
+        ('{"model_type": "llama", "num_labels": 1000000000}', "num_labels = 1,000,000,000, more than"),
+        ('{"model_type": "llava", "text_config": {"n_layer": 1000000}}', "n_layer = 1,000,000, more than"),
+        ('{"model_type": "diffllama", "head_dim": 1000000000}', "head_dim = 1,000,000,000, more than"),
+    ):  # fmt: skip
+        for door in (hub.parse_config, lambda data, name: parse_card(data.decode(), name)):
+            pytest.raises(PretrainedError, door, text.encode(), "m").match(why)
+    usual = b'{"model_type": "llama", "rope_theta": 100000000000, "model_max_length": 1000000000000000019884624838656}'
+    assert hub.parse_config(usual, "m")
+    for depth in range(100, 1000, 50):
+        with suppress(PretrainedError):  # no RecursionError
+            hub.parse_config(
+                b'{"model_type": "llama", "a": %s}' % (b"[" * depth + b"]" * depth), "m"
+            )
 
 
 @pytest.fixture
