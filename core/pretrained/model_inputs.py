@@ -7,9 +7,11 @@ import io
 import json
 import math
 import re
+import threading
 import wave
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated
@@ -20,6 +22,7 @@ from PIL import Image
 
 from core.entries import quote_name
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy, why_not_weights
+from core.memory import free_bytes, give_back
 from core.pretrained.base import (
     CONTINUES,
     STARTS_WORD,
@@ -48,7 +51,8 @@ PHOTOS = {"Flower": "flower.jpg", "Temple": "china.jpg"}
 SOUNDS = ("A rising tone", "Three beeps")
 SIDE = 512  # pixels of the longer edge of a picture
 MAX_PIXELS = 40_000_000
-MAX_SECONDS = 30
+MAX_DECODED = 180_000_000  # bytes that a decoder may hold of one picture
+MAX_SECONDS, MAX_RATE, MAX_CHANNELS = 30, 192_000, 8  # of a sound
 FORMATS = (
     "PNG",
     "JPEG",
@@ -76,14 +80,24 @@ def picture(name: str) -> Array:
         return Array.of(to_numpy(pixels[first]))
     from sklearn.datasets import load_sample_image
 
-    return small(load_sample_image(PHOTOS[name]))
+    return small(Image.fromarray(load_sample_image(PHOTOS[name])))
 
 
-def small(pixels: np.ndarray) -> Array:
-    """A picture (H, W, 3) uint8 with at most 512 pixels on its longer edge."""
-    image = Image.fromarray(pixels)
-    image.thumbnail((SIDE, SIDE))
-    return Array.of(np.asarray(image))
+def small(image: Image.Image) -> Array:
+    """A picture as (H, W, 3) uint8 with at most 512 pixels on its longer edge.
+
+    It is converted and reduced tile by tile, so that nothing else of its whole size is held.
+    """
+    (width, height), factor = image.size, max(1, max(image.size) // (2 * SIDE))
+    reduced = Image.new("RGB", (-(-width // factor), -(-height // factor)))
+    tile = max(1, 2 * SIDE // factor) * factor
+    for top in range(0, height, tile):
+        for left in range(0, width, tile):
+            box = (left, top, min(left + tile, width), min(top + tile, height))
+            part = image.crop(box).convert("RGB").reduce(factor)
+            reduced.paste(part, (left // factor, top // factor))
+    reduced.thumbnail((SIDE, SIDE))
+    return Array.of(np.asarray(reduced))
 
 
 @lru_cache(maxsize=8)
@@ -98,20 +112,60 @@ def sound(name: str, rate: int) -> Array:
     return Array.of((0.3 * beeps).astype(np.float32))
 
 
+_lock = threading.Lock()
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """One file at a time, whose memory the thread gives back: many at once then need no more than one."""
+    with _lock:
+        try:
+            yield
+        finally:
+            give_back()
+
+
+@_decoding()
 def decode_picture(data: bytes) -> Array:
-    """An uploaded picture, made small; PretrainedError when it is none, or has more than 40 million pixels."""
+    """An uploaded picture, made small; PretrainedError when it is none, or too large to be decoded."""
     try:
-        image = Image.open(io.BytesIO(data), formats=FORMATS)
-        reject_if(
-            image.width * image.height > MAX_PIXELS,
-            f"The picture has {image.width:,} × {image.height:,} pixels; at most "
-            f"{MAX_PIXELS // 10**6} million are opened.",
-        )
-        return small(np.asarray(image.convert("RGB")))
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            width, height = image.size
+            size = f"The picture has {width:,} × {height:,} pixels"
+            reject_if(
+                width * height > MAX_PIXELS,
+                f"{size}; at most {MAX_PIXELS // 10**6} million are opened.",
+            )
+            most = 2 * SIDE / max(width, height)
+            needed = decoded_bytes(image, (math.ceil(width * most), math.ceil(height * most)))
+            room = min(MAX_DECODED, free_bytes() / 2)
+            side = math.isqrt(int(room / needed * width * height))
+            reject_if(
+                needed > room,
+                f"{size}, for which its decoder needs {needed / 1e6:,.0f} MB of memory; it may take "
+                f"{room / 1e6:,.0f} MB. Save it with at most {side:,} × {side:,} pixels.",
+            )
+            return small(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise PretrainedError("The file is not a readable picture; use a PNG or JPEG.") from error
 
 
+def decoded_bytes(image: Image.Image, least: tuple[int, int]) -> int:
+    """What the decoder of an opened picture holds at its peak, in bytes, by the header: the format and the mode.
+
+    A JPEG is set to be decoded at a half, a fourth or an eighth, not below the size `least`.
+    """
+    pixels = image.width * image.height
+    if image.format == "WEBP":
+        return 20 * pixels  # this frame and the one before, and their copies
+    # A progressive JPEG comes with all its coefficients before the first pixel.
+    coefficients = 2 * len(image.getbands()) * pixels if image.info.get("progressive") else 0
+    image.draft(None, least)  # type: ignore[arg-type]
+    each = {"1": 1, "L": 1, "P": 1, "I;16": 2}.get(image.mode, 4)
+    return each * image.width * image.height + coefficients
+
+
+@_decoding()
 def decode_wav(data: bytes, rate: int) -> Array:
     """An uploaded WAV of 16 bits as one channel at `rate`, its first 30 s; PretrainedError when it is none."""
     try:
@@ -121,7 +175,22 @@ def decode_wav(data: bytes, rate: int) -> Array:
                 file.getnchannels(),
                 file.getsampwidth(),
             )
+            reject_if(width != 2, f"The WAV has {8 * width} bits per sample; save it with 16.")
+            reject_if(
+                not 0 < own_rate <= MAX_RATE or channels > MAX_CHANNELS,
+                f"The WAV has {channels:,} channels of {own_rate:,} samples a second; save it with at most "
+                f"{MAX_CHANNELS} channels of {MAX_RATE:,}.",
+            )
             frames = file.readframes(own_rate * MAX_SECONDS)
+            count = len(frames) // (2 * channels)
+            reject_if(not count, "The WAV has no samples; save a sound of up to 30 s.")
+            samples = np.frombuffer(frames, "<i2", count * channels).reshape(count, channels)
+            mono = samples.mean(1, dtype=np.float32) / 32768
+            del frames, samples
+            positions = np.arange(int(count * rate / own_rate)) * own_rate / rate
+            return Array.of(np.interp(positions, np.arange(count), mono).astype(np.float32))
+    except PretrainedError:
+        raise
     except (
         wave.Error,
         EOFError,
@@ -130,16 +199,6 @@ def decode_wav(data: bytes, rate: int) -> Array:
         raise PretrainedError(
             "The file is not a readable WAV; save the sound as a 16-bit WAV."
         ) from error
-    reject_if(
-        width != 2 or len(frames) < 2 * channels or not own_rate,
-        f"The WAV has {8 * width} bits per sample; save it with 16.",
-    )
-    samples = np.frombuffer(frames[: len(frames) // (2 * channels) * 2 * channels], "<i2").reshape(
-        -1, channels
-    )
-    mono = samples.mean(1) / 32768
-    positions = np.arange(int(len(mono) * rate / own_rate)) * own_rate / rate
-    return Array.of(np.interp(positions, np.arange(len(mono)), mono).astype(np.float32))
 
 
 # The arrays in an NPZ or safetensors file, checked by their headers before they are unpacked; no code is run.
@@ -148,7 +207,7 @@ def decode_wav(data: bytes, rate: int) -> Array:
 MAX_BYTES = 200_000_000
 MAX_NUMBERS = 40_000_000
 MAX_TOKENS = 2048
-MAX_HEADER = 4_000_000
+MAX_HEADER, MAX_NPY_HEADER = 4_000_000, 1 << 16
 MAX_LETTERS = 1_000
 LIMITS = (
     f"NPZ or safetensors of at most {MAX_BYTES // 10**6} MB and {MAX_NUMBERS // 10**6} million weights, "
@@ -173,7 +232,10 @@ def _npz(data: bytes, name: str) -> Arrays:
     ):
         for member in archive.namelist():
             key = member.removesuffix(".npy")
-            with archive.open(member) as file:
+            with archive.open(member) as packed:
+                file = io.BytesIO(
+                    packed.read(MAX_NPY_HEADER)
+                )  # of what is longer no more is unpacked
                 version = "1_0" if np.lib.format.read_magic(file) == (1, 0) else "2_0"
                 shape, _, kind = getattr(np.lib.format, f"read_array_header_{version}")(file)
             reject_if(

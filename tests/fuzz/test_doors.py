@@ -20,6 +20,7 @@ import time
 import wave
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -54,7 +55,7 @@ from core.pretrained.cards import parse_card
 from core.pretrained.finetune import FineTuneConfig, own_rows, parse
 from core.pretrained.generate import SearchSettings, generate
 from core.pretrained.hub import model_folder, parse as parse_name, storage_folder
-from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays
+from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays, small
 from core.runs import archive
 from core.runs.folder import ENDED, UNDER_WAY
 from core.runs.runs import Run, create_run
@@ -1326,6 +1327,95 @@ def test_the_sweep_that_is_damaged_is_whole_before(tmp_path):
 def test_a_picture_of_postscript_runs_no_ghostscript(monkeypatch):
     monkeypatch.setattr("subprocess.Popen", lambda *args, **named: pytest.fail(f"started {args}"))
     pytest.raises(PretrainedError, decode_picture, EPS).match("use a PNG or JPEG")
+
+
+def large(kind: str, mode: str, side: int, **options: Any) -> bytes:
+    out = io.BytesIO()
+    Image.new(mode, (side, side)).save(out, kind, **options)
+    return out.getvalue()
+
+
+# Of each format and mode about the largest that is opened; the last two as they would decode to more.
+LARGE = {
+    "PNG of colours with transparency": ("PNG", "RGBA", 6_300, {"compress_level": 1}),
+    "PNG of grey with transparency": ("PNG", "LA", 6_300, {"compress_level": 1}),
+    "PNG with a palette": ("PNG", "P", 6_300, {"compress_level": 1}),
+    "PNG of 16 bits": ("PNG", "I;16", 6_300, {"compress_level": 1}),
+    "PNG of black and white": ("PNG", "1", 6_300, {}),
+    "JPEG": ("JPEG", "RGB", 6_300, {}),
+    "progressive JPEG": ("JPEG", "RGB", 5_000, {"progressive": True, "subsampling": 0}),
+    "WEBP": ("WEBP", "RGB", 2_990, {"method": 0}),
+}
+HEAVY = 220_000_000  # bytes
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_the_largest_picture_takes_little_memory_and_three_at_once_no_more(name):
+    kind, mode, side, options = LARGE[name]
+    data = large(kind, mode, side, **options)
+    decode_picture(drawn("PNG", "RGB"))  # imports what it needs, and gives back what others freed
+    before = reset_peak()
+    assert max(decode_picture(data).shape) == 512
+    alone = peak() - before
+    before = reset_peak()
+    with ThreadPoolExecutor(3) as pool:
+        assert len({one.digest for one in pool.map(decode_picture, [data] * 3)}) == 1
+    assert alone < HEAVY and peak() - before < max(1.5 * alone, 60_000_000)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "side", "options"),
+    [
+        ("JPEG", "CMYK", 6_300, {"progressive": True}),
+        ("WEBP", "RGB", 3_100, {"method": 0}),
+        ("PNG", "L", 6_400, {"compress_level": 1}),
+    ],
+)
+def test_a_picture_that_would_take_more_is_refused_by_its_header(kind, mode, side, options):
+    data = large(kind, mode, side, **options)
+    before = reset_peak()
+    refused = pytest.raises(PretrainedError, decode_picture, data)
+    refused.match(rf"has {side:,} × {side:,} pixels.*at most")
+    assert peak() - before < 60_000_000
+
+
+def test_a_picture_is_refused_where_memory_is_short(monkeypatch):
+    monkeypatch.setattr("core.pretrained.model_inputs.free_bytes", lambda: 500_000)
+    data = large("PNG", "RGBA", 300)
+    pytest.raises(PretrainedError, decode_picture, data).match("at most 249 × 249 pixels")
+    assert decode_picture(large("PNG", "RGBA", 249)).shape == (249, 249, 3)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1", "I;16", "CMYK"])
+@pytest.mark.parametrize("size", [(1_500, 1_100), (2_731, 513), (90, 40), (30_000, 3), (1, 4_000)])
+def test_a_picture_is_reduced_as_if_it_were_converted_whole(mode, size):
+    rows, columns = (one / max(one.max(), 1) for one in np.indices(size[::-1]))
+    whole = 255 * np.stack([rows, columns, (rows + columns) / 2], -1)
+    image = Image.fromarray(whole.astype(np.uint8)).convert("I" if mode == "I;16" else mode)
+    image.convert(mode).save(out := io.BytesIO(), "TIFF" if mode == "CMYK" else "PNG")
+    expected = Image.open(out).convert("RGB")
+    expected.thumbnail((512, 512))
+    with Image.open(out) as opened:
+        pixels = small(opened).numpy()
+    np.testing.assert_allclose(pixels, np.asarray(expected), atol=60 if mode in ("1", "P") else 6)
+
+
+def test_no_array_or_sound_takes_more_than_its_file_is_allowed():
+    bomb = b"\x93NUMPY\x02\0" + (900_000_000).to_bytes(4, "little") + b" " * 900_000_000
+    data = npz(**{"self_0.npy": bomb})
+    del bomb
+    before = reset_peak()
+    pytest.raises(PretrainedError, read_arrays, data, "bomb.npz").match("not a readable NPZ")
+    assert peak() - before < 60_000_000
+    sounds = wav(bytes(2 * 8 * 192_000 * 32), 8, 2, 192_000)
+    before = reset_peak()
+    assert decode_wav(sounds, 16_000).shape == (30 * 16_000,)
+    assert peak() - before < HEAVY
+    for channels, rate in ((9, 8_000), (30_000, 8_000), (1, 192_001), (1, 2**30)):
+        refused = pytest.raises(
+            PretrainedError, decode_wav, wav(bytes(240_000), channels, 2, rate), 16_000
+        )
+        refused.match("at most 8 channels of 192,000")
 
 
 @each(

@@ -1187,6 +1187,12 @@ LLAMA = json.dumps(
     ("pretrained.base.MAX_PATCHES", 4, lambda: base.picture_line(vision((2, 3), {}), (5, 6))),
     ("pretrained.model_inputs.MAX_PIXELS", 35, lambda: examples.decode_picture(
         [out := io.BytesIO(), Image.new("RGB", (7, 5)).save(out, "PNG")] and out.getvalue())),  # type: ignore
+    ("pretrained.model_inputs.MAX_DECODED", 4 * 7 * 5, lambda: examples.decode_picture(
+        [out := io.BytesIO(), Image.new("RGB", (7, 5)).save(out, "PNG")] and out.getvalue())),  # type: ignore
+    ("pretrained.model_inputs.MAX_RATE", 1, lambda: wav(np.zeros(4, "<i2"), 2, 1)),
+    ("pretrained.model_inputs.MAX_CHANNELS", 2, lambda: wav(np.zeros(4, "<i2"), 2, 1)),
+    ("pretrained.load.MAX_SIZE", 262_208, lambda: load.refuse_values({"vocab_size": 262_208}, "m")),
+    ("pretrained.load.MAX_COUNT", 34, lambda: load.refuse_values({"num_hidden_layers": 34}, "m")),
     ("pretrained.load.MAX_CONFIG", (LAB / "config.json").stat().st_size, lambda: load.read_config(LAB / "config.json", "m")),
     ("pretrained.load.MAX_BESIDE", max(file.stat().st_size for file in LAB.glob("*.json")),
      lambda: load.folder_weights(LAB, "m")),
