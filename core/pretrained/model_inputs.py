@@ -232,12 +232,11 @@ def _npz(data: bytes, name: str) -> Arrays:
     ):
         for member in archive.namelist():
             key = member.removesuffix(".npy")
-            with archive.open(member) as packed:
-                file = io.BytesIO(
-                    packed.read(MAX_NPY_HEADER)
-                )  # of what is longer no more is unpacked
-                version = "1_0" if np.lib.format.read_magic(file) == (1, 0) else "2_0"
-                shape, _, kind = getattr(np.lib.format, f"read_array_header_{version}")(file)
+            with archive.open(member) as file:
+                # Of a longer header no more is unpacked.
+                start = io.BytesIO(file.read(MAX_NPY_HEADER))
+            version = "1_0" if np.lib.format.read_magic(start) == (1, 0) else "2_0"
+            shape, _, kind = getattr(np.lib.format, f"read_array_header_{version}")(start)
             reject_if(
                 kind.hasobject,
                 f"{member} in {name} holds Python objects, which could run code, so it is not "

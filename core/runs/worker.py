@@ -303,8 +303,8 @@ WORK = {
     "claim": "core.claims.run:work",
     "config": "core.runs.worker:train_run",
 }
-KEPT = (
-    "Everything that was saved is kept; free some space, then continue the run."  # on a full disk
+CONTINUE = (
+    "Everything that was saved is kept; free some space, then continue the run."  # a full disk
 )
 MEMORY_MB = 3_000
 WORKER_BYTES = 200_000_000  # that a small run holds beside the server
@@ -360,7 +360,7 @@ def work(
             event_log.log_error(error)
             state = "failed"
             if disk_refused(error):
-                message = sentence_of(error, KEPT)
+                message = sentence_of(error, CONTINUE)
             elif isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
                 message = "The run needed more memory than is free. Take a smaller model or batch, or end other runs."
             elif not hosted():

@@ -67,7 +67,7 @@ from core.runs.runs import (
 from core.runs.store import bring_all, take_over
 from core.runs.sweeps import Sweep
 from core.runs.worker import (
-    KEPT,
+    CONTINUE,
     RayExecutor,
     executor,
     gpus,
@@ -783,5 +783,5 @@ def end_message(run: Run) -> str:
             f"other runs; {saved}."
         )
     if shutil.disk_usage(run.path).free < NO_ROOM:
-        return sentence_of(OSError(errno.ENOSPC, ""), KEPT)
+        return sentence_of(OSError(errno.ENOSPC, ""), CONTINUE)
     return f"The worker ended without a message; {saved}."

@@ -170,12 +170,11 @@ def note_visit() -> None:
     if not hosted() or not (key := me()):
         return
     address, now = network(st.context.ip_address or "127.0.0.1"), time.monotonic()
-    session = getattr(script_run(), "session_id", "")
     with _lock:
         before, _ = _visits.pop(key, (-VISIT_SECONDS, ""))  # the latest stand last
         recent = now - before < VISIT_SECONDS
         _visits[key] = before if recent else now, address
-        _owners.pop(session, None)
+        _owners.pop(session := getattr(script_run(), "session_id", ""), None)
         _owners[session] = _owner(cookie(), address)
         for table in (_visits, _owners):
             while len(table) > 10_000:
@@ -468,13 +467,13 @@ class HTTPGuard:
 
     async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
         session, _, file = scope["path"].removeprefix(f"{self.base}{UPLOAD}/").partition("/")
-        sent = HTTPConnection(scope).cookies.get(COOKIE, "")
-        if _owners.get(session) != _owner(sent, _address(scope)):
+        address, sent = _address(scope), HTTPConnection(scope).cookies.get(COOKIE, "")
+        if _owners.get(session) != _owner(sent, address):
             await PlainTextResponse(NOT_YOURS, 403)(scope, receive, send)
             return
         length = Headers(scope=scope).get("content-length", "")
         size = int(length) if length.isdecimal() else limits()["upload_megabytes"] * MB
-        upload = Upload(session, file, _address(scope), size, dict(scope))
+        upload = Upload(session, file, address, size, dict(scope))
         if scope["method"] == "PUT":
             if too_much(upload):
                 await self._free(room_is_needed=True)

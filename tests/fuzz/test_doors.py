@@ -1064,7 +1064,7 @@ def lesson(rng: random.Random, _: Path) -> None:
     )
 
 
-SIZES = (
+SIZES: tuple[Any, ...] = (
     10**9,
     2**24,
     10**20,
@@ -1110,7 +1110,7 @@ def config_json(rng: random.Random) -> str:
         name: rng.choice(SIZES)
         for name in rng.sample(sorted(whole), min(rng.randrange(4), len(whole)))
     }
-    parts = {
+    parts: dict[str, Any] = {
         name: {} for name, value in whole.items() if isinstance(value, dict) and rng.random() < 0.2
     }
     return json.dumps(parts | own | {"model_type": model_type})
