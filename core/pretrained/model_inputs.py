@@ -22,7 +22,7 @@ from PIL import Image
 
 from core.entries import quote_name
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy, why_not_weights
-from core.memory import free_bytes, give_back
+from core.memory import give_back, room_bytes
 from core.pretrained.base import (
     CONTINUES,
     STARTS_WORD,
@@ -138,7 +138,7 @@ def decode_picture(data: bytes) -> Array:
             )
             most = 2 * SIDE / max(width, height)
             needed = decoded_bytes(image, (math.ceil(width * most), math.ceil(height * most)))
-            room = min(MAX_DECODED, free_bytes() / 2)
+            room = min(MAX_DECODED, room_bytes())
             side = math.isqrt(int(room / needed * width * height))
             reject_if(
                 needed > room,

@@ -1380,7 +1380,7 @@ def test_a_picture_that_would_take_more_is_refused_by_its_header(kind, mode, sid
 
 
 def test_a_picture_is_refused_where_memory_is_short(monkeypatch):
-    monkeypatch.setattr("core.pretrained.model_inputs.free_bytes", lambda: 500_000)
+    monkeypatch.setattr("core.pretrained.model_inputs.room_bytes", lambda: 250_000)
     data = large("PNG", "RGBA", 300)
     pytest.raises(PretrainedError, decode_picture, data).match("at most 249 × 249 pixels")
     assert decode_picture(large("PNG", "RGBA", 249)).shape == (249, 249, 3)
