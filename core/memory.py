@@ -36,7 +36,7 @@ UNASKED = (
 )
 RESERVE = 40_000_000  # bytes that stay free for the pages that are open
 MAX_SECONDS = 2.0  # of work that nothing can end
-FLOPS = 1e10  # a second, of one slow core
+FLOPS = 2e10  # a second, of one slow core
 _promised: list[float] = []  # bytes of work that is under way
 _lock = threading.RLock()
 _caches = WeakSet["ByteLRUCache"]()

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from core.models import count_parameters
 from core.serialization import OLD_NAMES
 from core.studies import runs as compute
 from dashboard.page import (
@@ -55,7 +56,6 @@ from dashboard.ui.runs import (
     EXAMPLE_RUNS,
     SLOW_POLL_INTERVAL,
     RunSummary,
-    count_parameters,
     draw_curves,
     list_summaries,
     load_run,

@@ -27,6 +27,7 @@ from core.models import (
     RECURRENT,
     STACKED,
     ModelConfig,
+    count_parameters,
     encoder_masks,
     exact_fallbacks,
     sentence_spans,
@@ -1377,7 +1378,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     with cells["size"]:
         caption(
             f"{plural(model.layers, 'layer')} · at most {training['steps']:,} steps · "
-            f"{runs.count_parameters(model, task.shape):,} parameters"
+            f"{count_parameters(model, task.shape):,} parameters"
         )
     with cells["summary"]:
         caption(f"d_model {width}. {summary(model)}")

@@ -78,8 +78,8 @@ def attention_cost(
 
 
 DRAWN, CELL = (
-    100.0,
-    500.0,
+    200.0,
+    1000.0,
 )  # FLOPs that take as long as a random weight, and as a cell of all recorded maps
 
 SMALLER = "Take fewer or smaller heads, or a shorter sentence."

@@ -1,5 +1,8 @@
 """Models around the attention layer: each takes any attention that makes sense in it."""
 
+from functools import lru_cache
+
+from core.attention.cost import ShapesOnly
 from core.models.base import (
     BOUNDS,
     LONGEST,
@@ -51,6 +54,13 @@ def build_model(config: ModelConfig, shape: Shape) -> Model:
     return MODELS[config.kind](config, shape)  # type: ignore[call-arg]
 
 
+@lru_cache(maxsize=128)
+def count_parameters(config: ModelConfig, shape: Shape) -> int:
+    """The number of weights of a model, built without memory; ConfigError where it does not fit that shape."""
+    with ShapesOnly():
+        return sum(weight.numel() for weight in build_model(config, shape).parameters())
+
+
 __all__ = [
     "BOUNDS",
     "LONGEST",
@@ -80,6 +90,7 @@ __all__ = [
     "StreamMixing",
     "TransformerSeq2Seq",
     "build_model",
+    "count_parameters",
     "encoder_masks",
     "exact_fallbacks",
     "hooked",

@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 
-from core.models import build_model
+from core.entries import Cost
+from core.memory import TooMuch, admitted
+from core.models import build_model, count_parameters
 from core.models.decoding import greedy
 from core.tasks import Task, task_of
 from core.training.config import RunConfig, resolve_device
@@ -57,9 +59,11 @@ def pace(config: RunConfig, task: Task) -> Pace:
     """Time a few steps and measurements of the untrained model, each at its fastest, with torch's current threads.
 
     Decoding counts up to the longest target of a batch, as a trained model does. torch's generator is left unchanged.
+    TooMuch where the model is too large to be timed beside other work.
     """
     device = resolve_device(config.device)
-    with torch.random.fork_rng(devices=[]):
+    price = admitted(step_cost(config, task), "Timing this model", "Take a smaller model.")
+    with price, torch.random.fork_rng(devices=[]):
         model = build_model(config.model, task.shape).to(device)
         optimizer, data = make_optimizer(config, model), torch.Generator()
         examples = task.held_out(CHUNK)[:CHUNK]
@@ -68,12 +72,13 @@ def pace(config: RunConfig, task: Task) -> Pace:
         started, fastest = time.perf_counter(), [math.inf] * BATCHES
         for _ in range(TIMES):
             for seed, before in enumerate(fastest):  # batches of different lengths
+                if math.isfinite(fastest[0]) and time.perf_counter() - started > LONGEST:
+                    break
                 session.data.manual_seed(seed)
                 fastest[seed] = min(
                     before, timeit(lambda: one_step(session, config.steps).loss.item(), number=1)
                 )
-            if time.perf_counter() - started > LONGEST:
-                break
+        fastest = [seconds for seconds in fastest if math.isfinite(seconds)]
         count, free = len(examples), 0.0
         model.eval()
         forced = _faster(lambda: measure_teacher_forced(model, task, examples, device))
@@ -87,7 +92,24 @@ def pace(config: RunConfig, task: Task) -> Pace:
             tokens = max(len(one.target) for one in examples) + 1  # with the end mark
             each = max(0.0, more - few) / (DECODED[1] - DECODED[0])
             free = (few + each * (tokens - DECODED[0]) + scoring) / count
-    return Pace(sum(fastest) / BATCHES, forced / count, free)
+    return Pace(statistics.mean(fastest), forced / count, free)
+
+
+def step_cost(config: RunConfig, task: Task) -> Cost:
+    """About what a training step takes: weights, their gradient and two moments, and what is kept for the gradient."""
+    model, shape = config.model, task.shape
+    weights, tokens = count_parameters(model, shape), config.batch_size * shape.longest
+    width = 8 * model.d_model + 2 * model.d_ff
+    activations = max(
+        (
+            8 * one.score_heads * (one.qk_dim + shape.longest)
+            for one in (each.sizes for each in model.attentions)
+        ),
+        default=0,
+    )
+    return Cost(
+        6.0 * weights * tokens, 16 * weights + 4 * tokens * model.layers * (width + activations)
+    )
 
 
 FRESH = 60  # seconds after which steps are timed again for a page
@@ -98,7 +120,12 @@ def time_needed(config: RunConfig) -> str:
 
     Their recipes were measured.
     """
-    return in_words(config, estimate(config)) if "data" in dict(config.task.params) else ""
+    if "data" not in dict(config.task.params):
+        return ""
+    try:
+        return in_words(config, estimate(config))
+    except TooMuch as error:
+        return f"How long it takes is not measured. {error}"
 
 
 def estimate(config: RunConfig) -> float:

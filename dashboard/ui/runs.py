@@ -16,11 +16,10 @@ from safetensors import SafetensorError, safe_open
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import ConfigError, entry
-from core.attention.cost import ShapesOnly
 from core.entries import quote_name
 from core.files import folder_bytes, hosted, runs_folder, seconds_of, text_of
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
-from core.models import ModelConfig, Shape, build_model, map_tokens, sentence_spans
+from core.models import ModelConfig, map_tokens, sentence_spans
 from core.pretrained.finetune import FineTuneConfig, name_of as pretrained_name
 from core.pretrained.finetune_run import about, config_of
 from core.runs.folder import DAMAGED, Details, Status, open_index, stamp_of
@@ -146,13 +145,6 @@ def baselines_of(config: TaskConfig, held_out: int) -> tuple[tuple[str, float], 
     majority = task.majority(held_out)
     named = majority and (f"the majority class “{majority[0]}”", majority[1])
     return tuple(each for each in (named, task.baseline()) if each)
-
-
-@lru_cache(maxsize=128)
-def count_parameters(model: ModelConfig, shape: Shape) -> int:
-    """The number of weights of a model, built without memory; ConfigError where it does not fit that shape."""
-    with ShapesOnly():
-        return sum(weight.numel() for weight in build_model(model, shape).parameters())
 
 
 Config = TypeVar("Config", RunConfig, FineTuneConfig)

@@ -41,30 +41,34 @@ def numbers_of(
     app: Any, readers: dict[str, Reader], choices: dict[str, list[str]]
 ) -> dict[str, list[str]]:
     """By the name of each value of a page's link its largest texts: of controls in sight, and of all readers."""
-    found: dict[str, list[str]] = {}
+    texts_of: dict[str, list[str]] = {}
     for kind in ("slider", "number_input"):
         for widget in app.get(kind):
             if widget.key and widget.max is not None:
-                found[widget.key] = [f"{widget.max:.12g}"]
+                texts_of[widget.key] = [f"{widget.max:.12g}"]
     for kind in ("select_slider", "selectbox"):
         for widget in app.get(kind):
             options = [str(option) for option in widget.options]
             if widget.key and options and options[-1].replace(".", "").isdigit():
-                found[widget.key] = [options[-1], "512", "64"]  # with another number more may fit
+                texts_of[widget.key] = [
+                    options[-1],
+                    "512",
+                    "64",
+                ]  # with another number more may fit
     for kind in ("text_input", "text_area"):
         for widget in app.get(kind):
             if widget.key and " " in str(widget.value):
-                found[widget.key] = [LONG]
+                texts_of[widget.key] = [LONG]
     for name, read in readers.items():
         axis = name.rpartition(":")[2]
-        if axis in choices and name not in found:
-            found[name] = choices[axis]
+        if axis in choices and name not in texts_of:
+            texts_of[name] = choices[axis]
         for value in LADDER:
             with suppress(ValueError, KeyError, TypeError, AttributeError):
                 read(str(value))
-                found.setdefault(name, [str(value)])
+                texts_of.setdefault(name, [str(value)])
                 break
-    return found
+    return texts_of
 
 
 def links_of(
@@ -105,7 +109,7 @@ def main(pages: list[str], alone: int, pairs: int) -> None:
             app.run()
             with open("/proc/self/status", encoding="utf-8") as status:
                 files = next(int(line.split()[1]) for line in status if line.startswith("RssFile"))
-            told = {
+            row = {
                 "page": page,
                 "link": {name: text[:60] for name, text in link.items()},
                 "before": before // 10**6,
@@ -113,7 +117,7 @@ def main(pages: list[str], alone: int, pairs: int) -> None:
                 "seconds": round(time.process_time() - begin, 2),
                 "exceptions": [one.value[:300] for one in app.exception],
             }
-            print(json.dumps(told), flush=True)
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

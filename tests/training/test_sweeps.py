@@ -19,7 +19,7 @@ from scipy import stats
 from scipy.special import expit, logit
 from scipy.stats import ttest_ind, ttest_rel
 
-from core.attention import Choice, ConfigError, preset
+from core.attention import AttentionConfig, Choice, ConfigError, preset
 from core.files import runs_folder
 from core.models import ModelConfig
 from core.runs import sweeps, worker
@@ -753,6 +753,15 @@ def test_a_pace_is_the_fastest_of_each_as_a_moment_may_be_busy(monkeypatch):
     monkeypatch.setattr(estimating, "repeat", timed)
     expected = estimating.Pace(4.5, 8 / 50, (2 + 0.5 / 10 * (6 + 1 - 2) + 4) / 50)
     assert estimating.pace(small_run(), make_task(small_run().task)) == expected
+
+
+def test_a_model_that_is_too_large_to_be_timed_is_not_built(monkeypatch):
+    config = recommended(make_task(TaskConfig.of("own_text")), "decoder")
+    wide = AttentionConfig(512, 64, Choice.of("multi_head", head_dim=1024))
+    sizes = {"d_model": 512, "num_heads": 64, "layers": 12}
+    large = replace(config, model=config.model.with_attentions(lambda _: wide, **sizes))
+    monkeypatch.setattr(estimating, "build_model", lambda *_: pytest.fail("it takes 50 GB"))
+    assert "not measured. Timing this model would take about" in estimating.time_needed(large)
 
 
 def test_a_page_times_again_what_is_a_minute_old_and_own_data_alone(monkeypatch):
