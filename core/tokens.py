@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,7 @@ SENTENCE = "The animal was too tired ."  # with which the pages about one layer 
 MAX_CHARACTERS = 20_000
 MAX_TOKENS = 512
 LONGEST_LABEL = 24
-_EDGES = re.compile(r"^([\"'(\[¿¡«“‘]*)(.*?)([.,;:!?…\"')\]»”’]*)$", re.DOTALL)
+_OPENING, _CLOSING = "\"'([¿¡«“‘", ".,;:!?…\"')]»”’"
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,9 @@ def tokenize(text: str, max_tokens: int = MAX_TOKENS) -> Cut:
         text = text[:MAX_CHARACTERS]
     tokens: list[str] = []
     for word in text.split():  # the punctuation before it, the word, and the punctuation after it
-        ((before, body, after),) = _EDGES.findall(word)
+        rest = word.lstrip(_OPENING)
+        body = rest.rstrip(_CLOSING)
+        before, after = word[: len(word) - len(rest)], rest[len(body) :]
         tokens += [*before, *([body] if body else []), *after]
     if len(tokens) > max_tokens:
         notes.append(f"The text has {len(tokens):,} tokens; the first {max_tokens} are used.")

@@ -671,7 +671,7 @@ def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     i, result = reading.query, reading.raw[reading.query, j]
     left, value = pick(f"s_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(result)}}}")
     if not math.isclose(float(reading.q[i] @ reading.k[j]), result, rel_tol=1e-4, abs_tol=1e-4):
-        rule = re.sub(r" */ *\\sqrt\{D\}$", "", first_latex("score", config.score))
+        rule = re.sub(r"(?<! ) */ *\\sqrt\{D\}$", "", first_latex("score", config.score))
         return f"s_{{ij}} = {rule}", f"{left} = {value}"
     terms, sign = products(reading.q[i], reading.k[j], 4, result)
     return r"s_{ij} = q_i \cdot k_j", f"{left} = {' + '.join(terms)} {sign} {value}"

@@ -439,8 +439,8 @@ def _hold(
 
 
 def _embeds(module: nn.Module) -> bool:
-    sines = re.search("Position\\w*Embedding", type(module).__name__)
-    return isinstance(module, nn.Embedding) or bool(sines and not [*module.parameters()])
+    sines = "Embedding" in type(module).__name__.partition("Position")[2]
+    return isinstance(module, nn.Embedding) or (sines and not [*module.parameters()])
 
 
 def _prefixes(name: str) -> list[str]:

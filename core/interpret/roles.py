@@ -89,7 +89,7 @@ NUMBERS: tuple[str, ...] = (
 Targets = Bool[np.ndarray, "T T"]
 Rule = Callable[["Text"], Targets]
 
-OUTER_SIGNS = re.compile(r"^[\W_]+|[\W_]+$")
+OUTER_SIGNS = re.compile(r"^[\W_]+|(?<![\W_])[\W_]+$")
 UNKNOWN = "<unk>", "[unk]"
 LETTERS = 3  # a shorter piece, such as the t of "didn't", is not a word
 

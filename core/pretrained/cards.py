@@ -38,7 +38,7 @@ from core.pretrained.base import PretrainedError, format_count, reject_if, wrap_
 from core.pretrained.load import COUNT, MAX_CONFIG, MAX_PARTS, counts, refuse_values
 
 # By the names of classes. A norm is neither.
-MIXER = re.compile(r"\w*(Attention|Attn|Mixer|Mamba\w*|DeltaNet|ShortConv|RecurrentBlock)")
+MIXER = re.compile(r"\w*(Attention|Attn|Mixer|DeltaNet|ShortConv|RecurrentBlock)|(?>\w*?Mamba)\w*")
 FEED = re.compile(r"\w*(MLP|Mlp|MoE|MOE|Moe|Experts?|FeedForward|Block)")
 # The modules of attention that our choices have.
 PROJECTIONS = {
@@ -398,10 +398,13 @@ class Mixer:
             return bool(listed[self.at])
         source = code_of(type(self.module).forward)
         never = str(getattr(self.text, "position_embedding_type", "rope")) in ("nope", "none")
-        if never or not re.search(r"apply_\w*rot|rotary_emb\(|apply_rope", source):
+        if never or not re.search(r"\b(?>\w*?apply_)\w*rot|rotary_emb\(|apply_rope", source):
             return False
-        guard = r"if [^\n]*(sliding|local)[^\n]*:\n(?:[^\n]*\n){0,2}[^\n]*apply_rotary"
-        return window is not None or re.search(guard, source) is None
+        return window is not None or not re.search(
+            r"^(?>[^\n]*?if )(?>[^\n]*?(sliding|local))[^\n]*:\n(?:[^\n]*\n){0,2}[^\n]*apply_rotary",
+            source,
+            re.MULTILINE,
+        )
 
     def _position(self, window: int | None) -> Choice:
         """How the layer knows the order: which rotation, or none."""

@@ -53,7 +53,8 @@ MAX_CONFIG = 1_000_000
 LIBRARY = 150_000_000  # bytes that transformers and what it imports hold
 MAX_BESIDE = 256_000_000  # bytes of a tokenizer, of an index
 COUNT = re.compile(
-    r"(\w+_)?((num|n)_(\w+_)?(layers?|blocks?|heads?|experts|stages)|layers|blocks|depths?|experts)"
+    r"(?>(\w+?_)??(num|n)_)(\w+_)?(layers?|blocks?|heads?|experts|stages)"
+    r"|(\w+_)?(layers|blocks|depths?|experts)"
 )
 SIZE = re.compile(r"(?!\w*(theta|base|ids?|index|length|params|total_size|seed)$)\w+")
 # Of a size, and of a number of things: a class makes lists of its layers and labels, and a few their vectors, before

@@ -366,7 +366,7 @@ def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None,
     """Split an array into layers (H, T, S), with the kind and the number in its name."""
     shape = values.shape
     kind: Kind | None = next((one for one in KINDS if re.match(rf"{one}(\b|_)", key)), None)
-    number = re.search(r"(\d+)\D*$", key)
+    numbers = re.findall(r"\d+", key)
     while 1 in values.shape[:-3]:
         values = values.squeeze(values.shape.index(1))
     if values.ndim == 2:
@@ -382,7 +382,7 @@ def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None,
     if reason := why_not_weights(key, values):
         raise PretrainedError(reason)
     if values.ndim == 3:
-        return [(kind, int(number[1]) if number else None, values)]
+        return [(kind, int(numbers[-1]) if numbers else None, values)]
     return [(kind, layer, values[layer]) for layer in range(len(values))]
 
 

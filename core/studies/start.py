@@ -126,9 +126,9 @@ def parameters() -> dict[str, dict[str, int]]:
 
     (file,) = (DASHBOARD / "examples" / RUN / "checkpoints").glob("*.safetensors")
     counts: dict[str, dict[str, int]] = {"encoder": Counter(), "decoder": Counter()}
-    block = r"model\.(encoder\.)?layers\.\d+\.(attention|causal|cross|feed_forward)\..*"
+    block = re.compile(r"model\.(encoder\.)?layers\.\d+\.(attention|causal|cross|feed_forward)\..*")
     for name, tensor in load_file(file).items():
-        if layer := re.fullmatch(block, name):
+        if layer := block.fullmatch(name):
             counts["encoder" if layer[1] else "decoder"][layer[2]] += tensor.numel()
     return counts
 

@@ -1,7 +1,6 @@
 """Tasks of letters and numbers: copy, reverse, sort, recall, induction, addition, and series to forecast."""
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
@@ -274,9 +273,7 @@ class Addition(RowTask):
 
     def tokens(self, text: str) -> list[str]:
         """The digits of "7 + 25", with leading zeros."""
-        return list(
-            "+".join(number.zfill(self.digits) for number in re.split(r"\s*\+\s*", text.strip()))
-        )
+        return list("+".join(number.strip().zfill(self.digits) for number in text.split("+")))
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         numbers = torch.randint(10**self.digits, (count, 2), generator=generator)

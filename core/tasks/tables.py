@@ -28,7 +28,7 @@ MISSING = frozenset(
 MONTH_FIRST = "month/day/year"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPACE = re.compile("(?<=\\d)[ \u00a0\u202f](?=\\d{3}(?!\\d))")  # between thousands
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _TIME = r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?:Z|[+-]00:?00)?)?"
 _YEAR_FIRST = re.compile(r"(\d{4})[-/](\d\d?)[-/](\d\d?)" + _TIME)

@@ -191,7 +191,7 @@ def shorten(text: str, max_length: int = 80) -> str:
 
 def spoken(text: str) -> str:
     """The words of a sentence in Markdown (bold, :primary[accent], escaped signs), as a screen reader says them."""
-    words = re.sub(r":primary\[((?:\\.|[^\\\]])*)\]", r"\1", text).replace("**", "")
+    words = re.sub(r":primary\[((?:\\.|[^\\\]])*+)\]?", r"\1", text).replace("**", "")
     return re.sub(r"\\([^\w\s])", r"\1", words)
 
 

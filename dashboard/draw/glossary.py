@@ -539,7 +539,7 @@ def explain(text: str, seen: set[str], clean: Callable[[str], str] = _html) -> s
 
 
 # What Markdown shows unchanged: code, LaTeX, the address of a link, an escaped sign.
-_LITERAL = re.compile(r"(`[^`]*`|\$[^$]*\$|\]\([^)]*\)|\\.)")
+_LITERAL = re.compile(r"(`[^`]*`|\$[^$]*\$|\]\([^)]*\)?|\\.)")
 
 
 def explain_markdown(text: str) -> str:

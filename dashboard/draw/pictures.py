@@ -55,7 +55,7 @@ NAMES = {
     b"c": "C",
     b"h": "Z",
 }  # of what a clip path of a PDF is drawn with, in a path's `d`
-STEP = re.compile(rb"((?:-?[\d.]+\s+)*)([mlch])\s")
+STEP = re.compile(rb"((?:-?[\d.]{1,20}\s+){0,6})([mlch])\s")
 CLIPS = re.compile(rb"\bW\*?\s+n")  # what ends a clip path of a PDF
 TEXT = f"{{{SVG}}}text"
 
@@ -297,7 +297,8 @@ COLUMN_CELL, COLUMN_GAP = (
 )  # px, the most of a cell where the width is given, and between small maps
 MIN_MAP, MIN_SMALL = 80, 24  # px, of a map where the width is given
 AXIS = 16  # px of the title of an axis
-READS = re.compile(r"(.+?)(?: \(row\).*?)? (?:attends to →|→|·|…) (.+?)(?: \(column\))?")
+_TO = r" (?:attends to →|→|·|…) "
+READS = re.compile(rf"(?>(.+?)(?= \(row\)|{_TO}))(?>(?: \(row\).*?)?{_TO})(.+?)(?: \(column\))?")
 MASKED = "#FFFFFF"
 
 

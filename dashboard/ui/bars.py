@@ -114,7 +114,7 @@ def teacher_markdown(text: str) -> str:
         ),
         text,
     )
-    return re.sub(r":+(?=help\[)", "", re.sub(r"!+(?=\[)", "", text))
+    return re.sub(r"(?<!:):+(?=help\[)", "", re.sub(r"(?<!!)!+(?=\[)", "", text))
 
 
 def ask(lesson: Lesson, at: int) -> None:

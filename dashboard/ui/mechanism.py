@@ -258,8 +258,8 @@ NEXT, DEFAULT = (
 )  # between the attentions of a pattern; the text of one with the default choices
 
 _WORD = re.compile(r"[A-Za-z0-9._+-]+")
-_TOKEN = re.compile(rf"\s*('(?:[^'\\]|\\.)*'|{_WORD.pattern}|.|$)", re.DOTALL)
-_VALUE = re.compile(rf"'.+|{_WORD.pattern}", re.DOTALL)
+_TOKEN = re.compile(rf"\s*('(?:[^'\\]|\\.)*+'?|{_WORD.pattern}|.|$)", re.DOTALL)
+_VALUE = re.compile(rf"'(?:[^'\\]|\\.)*+'|{_WORD.pattern}", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
@@ -349,9 +349,9 @@ class _Reader:
             self.move(self.end)
         return fits
 
-    def take(self, expected: str, pattern: re.Pattern[str] = _WORD) -> str:
+    def take(self, expected: str, fits: Callable[[str], object] = _WORD.fullmatch) -> str:
         token = self.next
-        if not pattern.fullmatch(token):
+        if not fits(token):
             raise self.error(f"expected {expected}")
         self.move(self.end)
         return token
@@ -395,7 +395,9 @@ class _Reader:
         return Choice.of(key, *parts, **params)
 
     def value(self) -> Value:
-        word = self.take("a closing quote" if self.next == "'" else "a value", _VALUE)
+        word = self.take(
+            "a closing quote" if self.next.startswith("'") else "a value", _VALUE.fullmatch
+        )
         if word.startswith("'"):
             return re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.DOTALL)
         if word in ("true", "false"):
