@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Int
 
@@ -41,6 +42,7 @@ from core.tasks.translation import cut
 
 NEWLINE = "↵"  # the token of a line end
 MAX_WORDS = 5_000
+MAX_LENGTH = 256  # tokens of a window
 MIN_WORDS = (
     20_000  # of a text that is read in words; in a shorter one most words occur once or twice
 )
@@ -57,7 +59,7 @@ def split(text: str, unit: str) -> list[str]:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # equal to itself alone: to compare texts takes long
 class Corpus:
     """The tokens of a training text and of a held-out text."""
 
@@ -73,6 +75,11 @@ class Corpus:
         known = [token for token, _ in Counter(first).most_common(MAX_WORDS)]
         return cls(unit, tuple(first), tuple(second), Vocabulary(known))
 
+    @property
+    def between(self) -> str:
+        """What joins its tokens to a text."""
+        return "" if self.unit == "characters" else " "
+
     @cached_property
     def ids(self) -> Int[torch.Tensor, " N"]:
         """The training text by the vocabulary; never change them: all tasks of the corpus read them."""
@@ -86,14 +93,66 @@ class Corpus:
 
 def unseen(corpus: Corpus, length: int, seed: int) -> Iterator[int]:
     """Starts of windows of the held-out text, shuffled by the seed, without those that occur in the training text."""
-    between = "" if corpus.unit == "characters" else " "
-    trained, tokens = between.join(corpus.trained), corpus.held_out
+    tokens, between = corpus.held_out, corpus.between
+    trained, places = between.join(corpus.trained), _places(corpus, max(length, MAX_LENGTH))
     starts = torch.randperm(
         len(tokens) - length, generator=torch.Generator().manual_seed(seed | 2**31)
     ).tolist()
     return (
-        start for start in starts if between.join(tokens[start : start + length]) not in trained
+        start
+        for start in starts
+        if not any(
+            trained.startswith(between.join(tokens[start : start + length]), place)
+            for place in places[start]
+        )
     )
+
+
+@lru_cache(maxsize=2)
+def _places(corpus: Corpus, length: int) -> Int[np.ndarray, "N 2"]:
+    """For each held-out token the two places of the training text before and after which the text from there on comes
+    in the order of the alphabet: a window of at most `length` tokens occurs at one of them, or nowhere."""
+    trained, held_out = (corpus.between.join(text) for text in (corpus.trained, corpus.held_out))
+    starts = np.cumsum([0, *(len(token) + len(corpus.between) for token in corpus.held_out)])
+    longest = (starts[length:] - starts[:-length]).max(initial=0) or len(held_out)
+    ranks = suffix_ranks(f"{trained}\0{held_out}", int(longest))
+    order = np.argsort(ranks[: len(trained)])
+    after = np.searchsorted(ranks[order], ranks[len(trained) + 1 + starts[:-1]])
+    return order[np.stack([after - 1, np.minimum(after, len(order) - 1)], axis=1)]
+
+
+def suffix_ranks(text: str, depth: int) -> Int[np.ndarray, " N"]:
+    """The place of each suffix in the order of the alphabet, from 1; those that begin with the same `depth` signs may
+    share theirs.
+
+    The order by some signs gives that by twice as many (Manber & Myers 1993); a suffix that is alone at its place is
+    done (Larsson & Sadakane 2007). It takes time N log N log `depth`, and about 30 bytes a sign.
+    """
+    count, signs = len(text), np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    alphabet = np.cumsum(np.bincount(signs) > 0, dtype=np.int32)  # from 1; 0 comes after the end
+    bits = int(alphabet[-1]).bit_length()
+    width = 62 // bits  # as many signs as one number holds
+    signs, key = np.append(alphabet[signs], np.zeros(width, np.int32)), np.zeros(count, np.int64)
+    for at in range(width):
+        key = key << bits | signs[at : at + count]
+    del signs
+    ranks, left = np.ones(count + 1, np.int32), np.arange(count, dtype=np.int32)
+    ranks[count] = 0
+    while True:
+        left = left[np.argsort(key)]
+        key.sort()
+        old = ranks[left]
+        is_new, is_first = (np.append(True, one[1:] != one[:-1]) for one in (key, old))
+        del key
+        index = np.arange(len(left), dtype=np.int32)
+        for begins, sign in ((is_new, 1), (is_first, -1)):
+            old += sign * np.maximum.accumulate(np.where(begins, index, 0))
+        ranks[left] = old
+        left = left[~(is_new & np.append(is_new[1:], True))]
+        if width >= depth or not len(left):
+            return ranks[:count]
+        key = ranks[left].astype(np.int64) << 32 | ranks[np.minimum(left + width, count)]
+        width *= 2
 
 
 class NextToken(Task):
@@ -163,7 +222,13 @@ def topics(unit: str) -> Corpus:
 
 
 LENGTH = Param(
-    "length", "Window", 64, 16, 256, 8, meaning="number of tokens that the model reads together"
+    "length",
+    "Window",
+    64,
+    16,
+    MAX_LENGTH,
+    8,
+    meaning="number of tokens that the model reads together",
 )
 TOPICS: TaskEntry = TaskEntry(
     "topics",

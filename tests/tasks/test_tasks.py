@@ -68,6 +68,7 @@ from core.tasks.text import (
     LONGEST as LONGEST_LINE,
     MIN_WORDS,
     NAMES,
+    UNIT,
     VERBS,
     VERDICTS,
     Corpus,
@@ -77,6 +78,7 @@ from core.tasks.text import (
     learn_byte_pairs,
     split,
     topics,
+    unseen,
 )
 from core.tasks.translation import (
     DAYS,
@@ -679,6 +681,27 @@ def test_characters_and_words():
         ["I", "'", "m", "↵", "h", "e", "r", "e", " "],
         ["I", "'", "m", "↵", "here", ",", "né"],
     )
+
+
+PARTS = st.lists(st.sampled_from(["a", "b", "ab", "aab", " ", "\n", "é", ".", "🦊"])).map("".join)
+
+
+@given(PARTS, PARTS, PARTS, st.sampled_from(UNIT.choices), st.integers(1, 40), st.booleans())
+def test_unseen_windows_are_those_that_the_training_text_lacks(
+    first, second, third, unit, length, few
+):
+    trained, held_out = first + second * 9 + "b", "a " * length + third + second * 5 + first
+    corpus = Corpus.of(trained, held_out, unit)
+    joined, tokens = corpus.between.join(corpus.trained), corpus.held_out
+    new = {
+        start
+        for start in range(len(tokens) - length)
+        if corpus.between.join(tokens[start : start + length]) not in joined
+    }
+    with pytest.MonkeyPatch.context() as patch:  # as few signs as a window has are ordered
+        patch.setattr("core.tasks.text.MAX_LENGTH", length if few else 256)
+        starts = list(unseen(corpus, length, 1))
+    assert set(starts) == new and len(starts) == len(new)
 
 
 def test_the_reference_is_cut_by_topic():
