@@ -2,6 +2,7 @@
 
 A `MapTransform` lists which tokens of the source map make up each shown row and column."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -172,6 +173,7 @@ def token_transform(
 
 NOTHING = "–"
 MAX_ROWS = 64  # on which every head is compared with every other
+MAX_STEPS = 30_000_000  # of an alignment: about half a second
 # The corresponding positions of two lines, in their order; None where there is no counterpart
 Pairs = tuple[tuple[int | None, int | None], ...]
 
@@ -209,11 +211,13 @@ def changes(first: AttentionTrace, second: AttentionTrace) -> list[HeadChange]:
 def align(first: Sequence[str], second: Sequence[str]) -> Pairs:
     """Pair the tokens of two lines by their longest common stretches (Ratcliff & Obershelp 1988).
 
-    A span that replaces another is paired with it from the beginning.
+    A span that replaces another is paired with it from the beginning. In long lines of few different tokens those that
+    make up more than 1 % begin no stretch: to compare each with each would take up to the cube of the length.
     """
     left, right = ([token.casefold() for token in line] for line in (first, second))
-    pairs: list[tuple[int | None, int | None]] = []
-    for tag, a, a_end, b, b_end in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+    counts, pairs = Counter(right), list[tuple[int | None, int | None]]()
+    few = sum(counts[token] for token in left) * min(len(left), len(right)) > MAX_STEPS
+    for tag, a, a_end, b, b_end in SequenceMatcher(None, left, right, autojunk=few).get_opcodes():
         if tag in ("equal", "replace"):
             count = min(a_end - a, b_end - b)
             pairs += [(a + i, b + i) for i in range(count)]

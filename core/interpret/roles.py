@@ -118,14 +118,13 @@ class Text:
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The word of each token, in lower case and without outer punctuation; "" for a sign."""
-        by_word: dict[int, str] = {}
+        parts: dict[int, list[str]] = {}
         for index, piece in zip(self.line.word, self.pieces, strict=True):
             if index is not None:
-                by_word[index] = by_word.get(index, "") + piece.removeprefix("##")
+                parts.setdefault(index, []).append(piece.removeprefix("##"))
+        by_word = {index: OUTER_SIGNS.sub("", "".join(word)) for index, word in parts.items()}
         return tuple(
-            ""
-            if index is None or _is_sign(piece) or piece in UNKNOWN
-            else OUTER_SIGNS.sub("", by_word[index])
+            "" if index is None or _is_sign(piece) or piece in UNKNOWN else by_word[index]
             for index, piece in zip(self.line.word, self.pieces, strict=True)
         )
 

@@ -19,7 +19,7 @@ from core.entries import ConfigError, quote, refuse_if
 from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.base import Example, LabelledTask, TaskConfig, TaskEntry
-from core.tasks.reading import Row, line_numbers, read, read_rows
+from core.tasks.reading import MAX_COLUMNS, Row, line_numbers, read, read_rows
 
 # An empty cell, and the usual marks for one.
 MISSING = frozenset(
@@ -395,6 +395,10 @@ def parse_table(
         return _texts(sheet, column, labelled)
     every = columns.strip() == ALL
     names = columns.split(",") if columns.strip() and not every else []
+    refuse_if(
+        len(names) > MAX_COLUMNS,
+        f"columns has {len(names):,} names; a table has at most {MAX_COLUMNS} columns.",
+    )
     chosen = [find_column(sheet.names, name, "columns") for name in names]
     refuse_if(
         target in chosen, f"columns names {sheet.names[target]}, which is the class; leave it out."

@@ -535,6 +535,8 @@ def changed(**values) -> str:
                 )
             )
         ),
+        (partial(make_question, "text", "?", "a\n" * 41), "more than 40 right answers"),
+        (partial(make_question, "text", "?", "a" * 2001), "more than 2,000 characters"),
         *(
             (partial(parse_link, link), None)
             for link in ("https://host/other?x=1", "http://[", "-")

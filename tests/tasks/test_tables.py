@@ -298,6 +298,7 @@ DATA = "\n".join(LINES)
         (csv_of(), {"text": "answer"}, "is the column of the class"),
         (csv_of(), {"columns": "answer"}, "which is the class"),
         (csv_of(), {"columns": "ages"}, "no such column"),
+        (csv_of(), {"columns": ",".join("1" * 65)}, "columns has 65 names"),
         *(
             (data, {"unit": "words"}, words)
             for data, words in (

@@ -123,6 +123,9 @@ def make_question(
     text, hint = text.strip(), hint.strip()
     _refuse_if(not text, "it has no text.")
     _refuse_if(not answer.strip(), "it has no right answer.")
+    _refuse_if(
+        len(answer) > MAX_ANSWER, f"its right answer has more than {MAX_ANSWER:,} characters."
+    )
     if type_ == "choice":
         _refuse_if(
             not 2 <= len(set(options)) == len(options) <= MAX_OPTIONS,
@@ -140,7 +143,8 @@ def make_question(
         )
         values = [_cells(numbers, offsets, width)]
     else:
-        answers = filter(str.strip, answer.splitlines()) if type_ == "text" else [answer]
+        answers = [*filter(str.strip, answer.splitlines())] if type_ == "text" else [answer]
+        _refuse_if(len(answers) > MAX_RIGHT, f"it has more than {MAX_RIGHT} right answers.")
         values = [VALUES[type_](answer) for answer in answers]
     return Question(
         type_,
@@ -335,7 +339,10 @@ class Lesson:
 
 
 def grouped(pairs: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
-    return {name: [value for other, value in pairs if other == name] for name, _ in pairs}
+    values: dict[str, list[str]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return values
 
 
 def to_json(lesson: Lesson, indent: int | None = None) -> str:
@@ -530,7 +537,9 @@ def read_code(line: str) -> Code:
 
 def clean_name(name: str) -> str:
     """The name with single spaces, without signs around it, and of bounded length."""
-    return " ".join(unicodedata.normalize("NFKC", name).split())[:MAX_NAME].strip(" :;,|")
+    # Cut first: to put the accents of a letter in order takes the square of their number.
+    folded = unicodedata.normalize("NFKC", text_of(name))
+    return " ".join(folded.split())[:MAX_NAME].strip(" :;,|")
 
 
 def _checksum(digits: str, name: str) -> str:
