@@ -208,7 +208,7 @@ MAX_BYTES = 200_000_000
 MAX_NUMBERS = 40_000_000
 MAX_TOKENS = 2048
 MAX_HEADER, MAX_NPY_HEADER = 4_000_000, 1 << 16
-MAX_LETTERS = 1_000
+MAX_LETTERS = 1_000  # of a token, and of the name of an array
 LIMITS = (
     f"NPZ or safetensors of at most {MAX_BYTES // 10**6} MB and {MAX_NUMBERS // 10**6} million weights, "
     f"0 to 1, for at most {MAX_TOKENS:,} tokens."
@@ -333,6 +333,11 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
         f"{name} has {len(data) / 1e6:,.0f} MB; at most {MAX_BYTES // 10**6} MB are read.",
     )
     weights, labels = (_npz if data[:2] == b"PK" else _safetensors)(data, name)
+    reject_if(
+        long := next((key for key in weights if len(key) > MAX_LETTERS), ""),
+        f"An array in {name} has a name of {len(long):,} letters, {quote_name(long)}; at most "
+        f"{MAX_LETTERS:,} are read.",
+    )
     layers = [layer for key, values in weights.items() for layer in _layers(key, values)]
     reject_if(not layers, f"{name} holds no weights; expected {SHAPES}.")
     kinds = _sort(layers)

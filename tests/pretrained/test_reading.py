@@ -517,6 +517,7 @@ def declaring(count: int) -> bytes:
     (npz(self_0=even(2, 4, 4), cross_0=even(2, 3, 5)), "do not fit together"),
     (npz(a=even(2, 4, 4), tokens=np.array(["a", "b"])), "names 2 tokens"),
     (lacking(np.zeros((1, 1, 2049))), "at most 2,048"), (b"PK\x03\x04 broken", "not a readable NPZ"), (b"", "neither"),
+    (npz(**{"1" * 5_000: even(2, 4, 4)}), "a name of 5,000 letters"),
     (b"\x93NUMPY", "neither"), (b'\x07\0\0\0\0\0\0\0{"a":1}', "neither"), (b"\xff" * 64, "neither"),
     (save_of_numpy({"a": even(2, 4, 4)}, {"tokens": "the cat"}), "JSON list"),
     (save_of_numpy({"a": even(2, 4, 4)})[:-1], "not a readable safetensors file"),
