@@ -436,7 +436,8 @@ def parse_lengths(text: str) -> tuple[int, ...]:
     lengths = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         refuse_if(
-            not (part.isascii() and part.isdigit() and 1 <= int(part[:9]) <= LONGEST_SEQUENCE),
+            not (part.isascii() and part.isdigit() and len(part) < 10)
+            or not 1 <= int(part) <= LONGEST_SEQUENCE,
             f"“{part[:20]}” is no length; type whole numbers from 1 to {LONGEST_SEQUENCE}, with commas.",
         )
         lengths.append(int(part))

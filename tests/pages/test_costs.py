@@ -378,7 +378,10 @@ def test_pages_are_taken_in_turn_and_hold_every_token():
     assert ours.wasted(ours.paged) == pytest.approx(38 / 96)
 
 
-@each("text", ["", "0", "3, x", "1, 257", "1,2,3,4,5,6,7,8,9", "−3", "²"])
+@each(
+    "text",
+    ["", "0", "3, x", "1, 257", "1,2,3,4,5,6,7,8,9", "−3", "²", "0000000019999", "1" * 5_000],
+)
 def test_lengths_that_cannot_be_read_are_refused(text):
     assert cache_study.parse_lengths(" 1, 256 ,5,2,2,2,2,2,") == (1, 256, 5, 2, 2, 2, 2, 2)
     pytest.raises(ValueError, cache_study.parse_lengths, text).match(r"type")
