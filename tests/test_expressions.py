@@ -79,7 +79,7 @@ def expressions() -> tuple[set[Expression], list[str]]:
                 if isinstance(one := evaluated(node.value, names), re.Pattern):
                     used.add((one.pattern, one.flags, node.attr))
             elif isinstance(node, ast.Call) and CALLED.fullmatch(ast.unparse(node.func)):
-                method = node.func.attr
+                method = ast.unparse(node.func).rpartition(".")[2]
                 place, pattern = f"{key}:{node.lineno}", evaluated(node.args[0], names)
                 given = map(ast.unparse, [*node.args[1:], *(word.value for word in node.keywords)])
                 flags = sum(eval(one, {"re": re}) for one in given if FLAGS.fullmatch(one))
@@ -220,10 +220,8 @@ def slow_text(expression: Expression) -> str:
     is_bytes = isinstance(expression.pattern, bytes)
     for head, part, end in hostile(expression.pattern, expression.flags):
         for size in SIZES:
-            whole, half = (
-                head + part * (length // len(part)) + end for length in (size, size // 2)
-            )
-            whole, half = (one.encode() if is_bytes else one for one in (whole, half))
+            texts = [head + part * (length // len(part)) + end for length in (size, size // 2)]
+            whole, half = (text.encode() if is_bytes else text for text in texts)
             if seconds(call, whole) > SLOW and seconds(call, whole, 3) > max(
                 SLOW, 3 * seconds(call, half, 3)
             ):
