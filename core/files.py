@@ -36,8 +36,8 @@ _PATH = re.compile(
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 # As NumPy, PyTorch, safetensors and tokenizers say it, whose errors have no number.
 _FULL_WORDS = re.compile(
-    r"No space left on device|Disk quota exceeded|\d+ requested and \d+ written"
-    r"|inline_container\.cc\S* \. (unexpected pos|PytorchStreamWriter failed writing)"
+    r"No space left on device|Disk quota exceeded|(?<!\d)\d+ requested and \d+ written"
+    r"|inline_container\.cc\S{0,20} \. (unexpected pos|PytorchStreamWriter failed writing)"
 )
 _NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 _person: list[Callable[[], str]] = []  # says whose page asks; a server sets it

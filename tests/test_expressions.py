@@ -218,13 +218,19 @@ def slow_text(expression: Expression) -> str:
     }
     call = calls.get(expression.method, method)
     is_bytes = isinstance(expression.pattern, bytes)
-    for head, part, end in hostile(expression.pattern, expression.flags):
+
+    def grows(head: str, part: str, end: str, size: int, times: int = 3) -> bool:
+        texts = [head + part * (length // len(part)) + end for length in (size, size // 2)]
+        whole, half = (text.encode() if is_bytes else text for text in texts)
+        return seconds(call, whole) > SLOW and seconds(call, whole, times) > max(
+            SLOW, 3 * seconds(call, half, times)
+        )
+
+    for text in hostile(expression.pattern, expression.flags):
         for size in SIZES:
-            texts = [head + part * (length // len(part)) + end for length in (size, size // 2)]
-            whole, half = (text.encode() if is_bytes else text for text in texts)
-            if seconds(call, whole) > SLOW and seconds(call, whole, 3) > max(
-                SLOW, 3 * seconds(call, half, 3)
-            ):
+            # again with twice as much, since another process may have slowed the first
+            if grows(*text, size) and (size < SIZES[-1] or grows(*text, 2 * size, 9)):
+                head, part, end = text
                 return f"{head!r} + {part!r} * {size // len(part):,} + {end!r}"
     return ""
 

@@ -175,8 +175,8 @@ def empty_model(config: Mapping[str, Any], name: str) -> tuple[Any, Any]:
             f"{name} is a {quote_name(family)}, with an encoder. Only models with one stack of layers are read.",
         )
         text = whole.get_text_config()
-        usual = {field: number for field, number, _ in counts(type(text)(), named=PARTS)}
-    for field, count, _ in counts(text, named=PARTS):
+        usual = {field: number for field, number, _ in counts(type(text)(), named=PARTS.fullmatch)}
+    for field, count, _ in counts(text, named=PARTS.fullmatch):
         reject_if(
             count > max(2 * MAX_PARTS, usual.get(field, 0)),
             f"{name} has a config.json with {field} = {format_count(count)}, more than any model has.",

@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -114,7 +114,7 @@ def refuse_values(config: Mapping[str, Any], name: str) -> None:
     """PretrainedError for what the library must not make anything of: a number that no model has, or another model of
     the hub, which it would ask for as it reads the config."""
     with wrap_errors(f"{name} has a config.json that cannot be read"):  # as one that is too deep
-        numbers = [*counts(config, named=SIZE)]
+        numbers = [*counts(config, named=SIZE.fullmatch)]
     for field, number, _ in numbers:
         things = COUNT.fullmatch(field) or re.match(r"n(um)?_(?!positions|ctx)", field)
         reject_if(
@@ -259,11 +259,14 @@ def check_sizes(config: Any, kind: Any, folder: Path, name: str) -> int:
 
 
 def counts(
-    data: Any, name: str = "", kind: type = object, named: re.Pattern[str] = COUNT
+    data: Any,
+    name: str = "",
+    kind: type = object,
+    named: Callable[[str], object] = COUNT.fullmatch,
 ) -> Iterator[tuple[str, int, int]]:
     """Every whole number of a config that counts parts: its field, itself, and the default of its part's class or 0.
 
-    `named` are other fields to look at.
+    `named` says at which fields to look.
     """
     if hasattr(data, "to_dict"):
         data, kind = vars(data), type(data)
@@ -274,7 +277,7 @@ def counts(
     elif isinstance(data, list | tuple):
         for value in data:
             yield from counts(value, name, kind, named)
-    elif isinstance(data, int) and not isinstance(data, bool) and named.fullmatch(name):
+    elif isinstance(data, int) and not isinstance(data, bool) and named(name):
         usual = getattr(kind, name, None)
         yield name, data, usual if isinstance(usual, int) else 0
 
