@@ -25,6 +25,7 @@ from core.tasks.reading import (
     read,
     read_rows,
     validate_text,
+    with_pauses,
 )
 from core.tasks.tables import ALL, Table, TableTask, Texts, find_column, parse_table, sheet_of
 from core.tasks.text import (
@@ -133,7 +134,7 @@ def parse_pairs(data: str, header: str, unit: str, seed: int = 0) -> Pairs:
     if unit == "auto":  # words where most pairs have a space on both sides
         spaced = sum(all(" " in cell for cell in row.cells[:2]) for row in rows)
         unit = "words" if 2 * spaced > len(rows) else "characters"
-    pairs = dict.fromkeys(_pair(row, unit) for row in rows)
+    pairs = dict.fromkeys(_pair(row, unit) for row in with_pauses(rows))
     if copies := len(rows) - len(pairs):
         notes.append(
             f"{copies:,} {'pair occurs' if copies == 1 else 'pairs occur'} more than once and "

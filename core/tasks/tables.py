@@ -19,7 +19,7 @@ from core.entries import ConfigError, quote, refuse_if
 from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.base import Example, LabelledTask, TaskConfig, TaskEntry
-from core.tasks.reading import MAX_COLUMNS, Row, line_numbers, read, read_rows
+from core.tasks.reading import MAX_COLUMNS, Row, line_numbers, read, read_rows, with_pauses
 
 # An empty cell, and the usual marks for one.
 MISSING = frozenset(
@@ -539,7 +539,7 @@ def _table(sheet: Sheet, readings: dict[int, Reading], data: Labelled) -> Table:
             None if row.cells[i] in MISSING else read.values[row.cells[i]]
             for i, read in readings.items()
         )
-        for row in data.rows
+        for row in with_pauses(data.rows)
     )
     empty = sum(value is None for row in cells for value in row)
     commas = [
