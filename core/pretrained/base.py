@@ -85,8 +85,9 @@ class Pretrained:
 
     `head` says what its last layer answers: a masked token, the next token, a target sequence, a class, or nothing (its
     states are the answer). `reads` says what it takes. `recordable` is whether its attention goes through
-    `attention_recorder`. `all_cores` says that a pass takes all of them, in a process that computes on one thread.
-    `lock` is held for every forward pass.
+    `attention_recorder`. `kernels` are the packages whose kernels for a GPU its code would run, and on a CPU does not.
+    `all_cores` says that a pass takes all of them, in a process that computes on one thread. `lock` is held for every
+    forward pass.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Pretrained:
     head: Head = "none"
     reads: Reads = "text"
     recordable: bool = False
+    kernels: tuple[str, ...] = ()
     all_cores: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 

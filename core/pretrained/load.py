@@ -1,5 +1,6 @@
 """Load models from folders. The embedded default is all-MiniLM-L6-v2: 6 layers × 12 heads, from a pip package."""
 
+import inspect
 import json
 import math
 import os
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -492,10 +494,43 @@ def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:
         model,
         tokenizer,
         recordable=make_recordable(model),  # before anything runs it
+        kernels=avoid_kernels(model),
         max_tokens=max_tokens_of(model),
         head=head_of(model),
         reads=reads_of(model),
     )
+
+
+def avoid_kernels(model: Any) -> tuple[str, ...]:
+    """Let a model on the CPU run transformers' own PyTorch functions; the packages whose kernels it would have run.
+
+    A family's code takes the kernels of fla, mamba_ssm and causal_conv1d when it is imported, wherever the package can
+    be imported too, for all models of the process; and none of them runs without a GPU. What stands in a function's
+    place from here on chooses at each call, so that a model on a GPU keeps its kernels.
+    """
+    packages = set()
+    for name in {kind.__module__ for part in model.modules() for kind in type(part).__mro__}:
+        home = vars(sys.modules[name])
+        for key, function in list(home.items()):
+            known = isinstance(function, partial) and function.func is run_by_device
+            kernel = function.args[0] if known else function
+            taken = _nonlocals(_nonlocals(kernel).get("func", kernel))
+            if taken.get("is_new_implementation"):
+                packages.add(taken["package"])
+                home[key] = partial(run_by_device, kernel, taken["torch_function"])
+    return tuple(sorted(packages))
+
+
+def _nonlocals(function: Any) -> Mapping[str, Any]:
+    """What a function has from the one around it; the package kernels keeps such a function in a module's forward."""
+    function = getattr(type(function), "forward", function)
+    return inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
+
+
+def run_by_device(kernel: Any, function: Any, *values: Any, **options: Any) -> Any:
+    """The kernel's answer where the tensors are on a GPU, else the PyTorch function's."""
+    device = next(one.device.type for one in (*values, *options.values()) if torch.is_tensor(one))
+    return (function if device in ("cpu", "meta", "mps") else kernel)(*values, **options)
 
 
 def max_tokens_of(model: Any) -> int:

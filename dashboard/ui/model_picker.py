@@ -155,6 +155,11 @@ def choose_model(
             if pretrained is not None and has_inputs:
                 with right:
                     inputs = _inputs(ref, pretrained, text if ref == usual else "")
+            if pretrained is not None and pretrained.kernels:
+                right.caption(
+                    "On the CPU this model runs the PyTorch functions of transformers: the kernels of "
+                    f"{' and '.join(pretrained.kernels)}, which are installed here, need a GPU."
+                )
             choice = ModelChoice(ref, inputs, pretrained)
             if at_once and has_inputs:
                 read_inputs(choice)

@@ -1,11 +1,15 @@
 """What the pages of Look inside share: links, families of models, a head that goes from page to page."""
 
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from transformers import Lfm2ForCausalLM
+from transformers.integrations import use_kernel_func_from_hub_with_fallback
 
 from dashboard.server.cache import store
 from dashboard.ui.model_picker import choose_head, current_head_of
@@ -604,3 +608,16 @@ def layers_of(app: AppTest) -> set[int]:
 def test_pages_call_layers_by_the_model_s_numbers(hybrid, page, link, some):
     named = {name.format(hybrid): value for name, value in link.items()}
     assert some <= layers_of(open_at(page, **{"inside:model": hybrid}, **named)) <= {2, 4}
+
+
+def test_a_page_says_that_kernels_wait_for_a_gpu(hybrid, monkeypatch):
+    said = "the kernels of causal_conv1d, which are installed here, need a GPU"
+    assert said not in page_text(open_at("pretrained"))
+    store().entries.clear()  # of the models that were loaded
+    kernels = SimpleNamespace(causal_conv1d_fn=lambda *_, **__: pytest.fail("ran on the CPU"))
+    monkeypatch.setitem(sys.modules, "causal_conv1d", kernels)
+    home = sys.modules[Lfm2ForCausalLM.__module__]
+    take = use_kernel_func_from_hub_with_fallback("causal_conv1d_fn", "causal_conv1d")
+    monkeypatch.setattr(home, "causal_conv1d_fn", take(home.causal_conv1d_fn))
+    app = open_at("pretrained", **{"inside:model": hybrid})
+    assert said in page_text(app) and layers_of(app) == {2, 4}

@@ -1,0 +1,45 @@
+"""Every architecture whose code takes kernels of other packages, run on the CPU: prints its packages, or its error.
+
+    PYTHONPATH=folder/of/packages python -m tests.pretrained.with_kernels
+
+Here those packages are imported before transformers is, as nowhere else in the tests.
+"""
+
+import inspect
+import json
+from pathlib import Path
+
+import torch
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from core.pretrained.load import prepare_model
+from tests.tiny_architectures import ARCHITECTURES, class_of, shrunk
+
+
+def main() -> None:
+    told = {}
+    for family in ARCHITECTURES:
+        config = CONFIG_MAPPING[family]
+        home = Path(inspect.getfile(config).replace("configuration_", "modeling_"))
+        takes = home.exists() and "from_hub_with_fallback" in home.read_text(encoding="utf-8")
+        if (
+            not takes
+            or "input_ids" not in inspect.signature((kind := class_of(family)).forward).parameters
+        ):
+            continue
+        try:
+            torch.manual_seed(5)
+            pretrained = prepare_model(kind(shrunk(config)), None, family)
+            ids = torch.tensor([[5, 6, 7, 8, 9]])
+            with torch.inference_mode():
+                cache = pretrained.model(input_ids=ids, use_cache=True)
+                name = next(name for name in ("past_key_values", "cache_params") if name in cache)
+                pretrained.model(input_ids=ids[:, :1], use_cache=True, **{name: cache[name]})
+            told[family] = " ".join(pretrained.kernels)
+        except Exception as error:
+            told[family] = f"{type(error).__name__}: {error}"
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
