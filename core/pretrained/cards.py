@@ -35,7 +35,7 @@ from core.models.cards import (
     repeat_of,
 )
 from core.pretrained.base import PretrainedError, format_count, reject_if, wrap_errors
-from core.pretrained.load import COUNT, MAX_CONFIG, MAX_PARTS, counts, refuse_values
+from core.pretrained.load import COUNT, MAX_CONFIG, MAX_PARTS, avoid_kernels, counts, refuse_values
 
 # By the names of classes. A norm is neither.
 MIXER = re.compile(r"\w*(Attention|Attn|Mixer|DeltaNet|ShortConv|RecurrentBlock)|(?>\w*?Mamba)\w*")
@@ -188,6 +188,7 @@ def empty_model(config: Mapping[str, Any], name: str) -> tuple[Any, Any]:
                 # else a config names what computes it, also code of the hub
                 model = auto.from_config(text, attn_implementation="eager")
                 model.tie_weights()
+                avoid_kernels(model)
                 return text, model
     raise PretrainedError(
         f"{name} is a {quote_name(family)}, which has no model that reads a text."

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import unwrap
 from typing import Any
 
 import pytest
@@ -53,6 +54,7 @@ from core.attention.kernels.implied import (
     retain,
     retnet_slopes,
 )
+from core.pretrained.load import avoid_kernels
 from tests.cases import each
 from tests.oracles.agreement import agree, by_name, fla, put, twin
 
@@ -618,14 +620,14 @@ KDA = {"initial_state": None, "output_final_state": False}
 @each(
     ("key", "peer", "more"),
     [
-        ("gated_delta", qwen.torch_chunk_gated_delta_rule, {}),
-        ("gated_delta", qwen.torch_recurrent_gated_delta_rule, {}),
-        ("kda", kimi.chunk_kimi_delta_attention, KDA),
-        ("kda", kimi.recurrent_kimi_delta_attention, KDA),
+        ("gated_delta", unwrap(qwen.torch_chunk_gated_delta_rule), {}),
+        ("gated_delta", unwrap(qwen.torch_recurrent_gated_delta_rule), {}),
+        ("kda", unwrap(kimi.chunk_kimi_delta_attention), KDA),
+        ("kda", unwrap(kimi.recurrent_kimi_delta_attention), KDA),
     ],
 )
 def test_the_delta_rules_against_transformers(key, peer, more):
-    # Theirs divides queries by √D, as the scaled product does.
+    # Theirs divides queries by √D, as the scaled product does. What it wraps are its own functions of PyTorch.
     q, k, v, *own = given = drawn(key, dtype=torch.float32)
     turned = [x.transpose(1, 2) for x in given]
     agree(
@@ -639,7 +641,9 @@ def test_state_space_against_transformers():
     # Theirs computes the step and the decay itself, from Δ before its softplus and from A.
     (q, k, v), raw, rate = heads(T, T), torch.randn(B, H, T, requires_grad=True), torch.rand(H) * 5
     x, dt, b, c = (x.transpose(1, 2) for x in (v, raw, k, q))
-    theirs = mamba2_chunk_scan(x, dt, -rate, b, c, chunk_size=8, dt_softplus=True).transpose(1, 2)
+    theirs = unwrap(mamba2_chunk_scan)(
+        x, dt, -rate, b, c, chunk_size=8, dt_softplus=True
+    ).transpose(1, 2)
     step = F.softplus(raw)
     agree(ruled("ssd", q, k, v, -rate[:, None] * step, step, chunk=8)[0], theirs, [q, k, v, raw])
 
@@ -675,6 +679,7 @@ def test_the_gated_delta_layer_against_qwen3_next():
         ),
         layer_idx=0,
     )
+    avoid_kernels(peer)
     layer = Attention(AttentionConfig(width, H, kernel=Choice.of("gated_delta", chunk=5)))
     own, x = layer.kernel, torch.randn(B, T, width, requires_grad=True)
     both = torch.stack((own.write.weight, own.forget.weight), 1).flatten(0, 1)
@@ -701,6 +706,7 @@ def test_the_gated_delta_layer_with_a_larger_beta_against_olmo_hybrid():
         ),
         layer_idx=0,
     )
+    avoid_kernels(peer)
     kernel = Choice.of("gated_delta", chunk=5, beta_max=2.0)
     layer, x = Attention(AttentionConfig(width, H, kernel=kernel)), torch.randn(B, T, width)
     own, x = layer.kernel, x.requires_grad_()
@@ -762,6 +768,7 @@ def test_the_kimi_delta_layer_against_transformers():
         ),
         layer_idx=0,
     )
+    avoid_kernels(peer)
     layer = Attention(AttentionConfig(width, H, kernel=Choice.of("kda", chunk=8)))
     own, x = layer.kernel, torch.randn(B, T, width, requires_grad=True)
     put((own.log_rate, torch.randn(H)), (own.forget.up.bias, torch.randn(width)))
@@ -800,6 +807,7 @@ def test_the_state_space_layer_against_mamba2():
         ),
         layer_idx=0,
     ).eval()
+    avoid_kernels(peer)
     layer = Attention(AttentionConfig(width * 2, 4, score="dot", kernel=Choice.of("ssd", chunk=8)))
     own, x = layer.kernel, torch.randn(B, T, width, requires_grad=True)
     own.step = torch.nn.Linear(width, 4)

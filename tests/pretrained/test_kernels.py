@@ -41,7 +41,7 @@ def test_every_family_runs_on_the_cpu_beside_kernels(tmp_path):
     ended = subprocess.run(
         program, env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=True, cwd=ROOT
     )
-    told = json.loads(ended.stdout)
+    answers = json.loads(ended.stdout)
     some = {
         "jamba",
         "bamba",
@@ -52,8 +52,8 @@ def test_every_family_runs_on_the_cpu_beside_kernels(tmp_path):
         "qwen3_next",
         "kimi_linear",
     }
-    assert some <= set(told)
-    assert not {name: one for name, one in told.items() if not set(one.split()) < set(PACKAGES)}
+    assert some <= set(answers)
+    assert not {name: one for name, one in answers.items() if not set(one.split()) < set(PACKAGES)}
 
 
 ANSWER: Any = None  # the module's function, as a family's code has it

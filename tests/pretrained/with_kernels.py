@@ -17,7 +17,7 @@ from tests.tiny_architectures import ARCHITECTURES, class_of, shrunk
 
 
 def main() -> None:
-    told = {}
+    answers = {}
     for family in ARCHITECTURES:
         config = CONFIG_MAPPING[family]
         home = Path(inspect.getfile(config).replace("configuration_", "modeling_"))
@@ -35,10 +35,10 @@ def main() -> None:
                 cache = pretrained.model(input_ids=ids, use_cache=True)
                 name = next(name for name in ("past_key_values", "cache_params") if name in cache)
                 pretrained.model(input_ids=ids[:, :1], use_cache=True, **{name: cache[name]})
-            told[family] = " ".join(pretrained.kernels)
+            answers[family] = " ".join(pretrained.kernels)
         except Exception as error:
-            told[family] = f"{type(error).__name__}: {error}"
-    print(json.dumps(told))
+            answers[family] = f"{type(error).__name__}: {error}"
+    print(json.dumps(answers))
 
 
 if __name__ == "__main__":
