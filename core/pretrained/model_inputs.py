@@ -37,6 +37,7 @@ from core.pretrained.base import (
 )
 from core.pretrained.reading import KINDS
 from core.tasks import TaskConfig, digits, make_task
+from core.tasks.tables import sklearn_data
 
 TEXT = "The animal didn't cross the street because it was too tired."
 OWN_TEXTS = {
@@ -47,7 +48,16 @@ OWN_TEXTS = {
     "names": "when ann and ben went to the shop , ben gave the book to",
 }
 DIGITS = tuple(f"Digit {digit}" for digit in range(10))
-PHOTOS = {"Flower": "flower.jpg", "Temple": "china.jpg"}
+PHOTOS = {  # in scikit-learn
+    "Flower": (
+        "images/flower.jpg",
+        "a77f6ec41e353afdf8bdff2ea981b2955535d8d83294f8cfa49cf4e423dd5638",
+    ),
+    "Temple": (
+        "images/china.jpg",
+        "8378025ad2519d649d02e32bd98990db4ab572357d9f09841c2fbfbb4fefad29",
+    ),
+}
 SOUNDS = ("A rising tone", "Three beeps")
 SIDE = 512  # pixels of the longer edge of a picture
 MAX_PIXELS = 40_000_000
@@ -78,9 +88,7 @@ def picture(name: str) -> Array:
         held_out = make_task(TaskConfig.of("digits")).sides[True]  # type: ignore[attr-defined]
         first = next(index for index in held_out if labels[index] == DIGITS.index(name))
         return Array.of(to_numpy(pixels[first]))
-    from sklearn.datasets import load_sample_image
-
-    return small(Image.fromarray(load_sample_image(PHOTOS[name])))
+    return small(Image.open(io.BytesIO(sklearn_data(*PHOTOS[name]))))
 
 
 def small(image: Image.Image) -> Array:

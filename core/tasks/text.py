@@ -37,7 +37,7 @@ from core.tasks.base import (
     is_held_out,
 )
 from core.tasks.grammar import story
-from core.tasks.tables import Texts
+from core.tasks.tables import Texts, read_pinned
 from core.tasks.translation import cut
 
 NEWLINE = "↵"  # the token of a line end
@@ -207,11 +207,17 @@ class TextTask(NextToken):
         )
 
 
+TOPICS_FILE = Path(__file__).parent / "data" / "topics.json"
+TOPICS_SHA256 = "35db0d72c025200b8bcdc73ea7374eb35c056d9b955ec41524b3a5068a3095b0"
+
+
 @lru_cache(maxsize=2)
 def topics(unit: str) -> Corpus:
-    """The language reference that comes with every CPython, a tenth of its topics held out."""
-    from pydoc_data.topics import topics as texts
+    """CPython 3.11.7's language reference by topic, a tenth of its topics held out.
 
+    Every Python has another text in its pydoc_data, so this one ships (its licence, the PSF's, lies beside it).
+    """
+    texts = json.loads(read_pinned(TOPICS_FILE, TOPICS_SHA256))
     trained, held_out = (
         "\n\n".join(
             text.strip() for name, text in sorted(texts.items()) if is_held_out(name) == side
@@ -233,7 +239,7 @@ LENGTH = Param(
 TOPICS: TaskEntry = TaskEntry(
     "topics",
     "Language model",
-    "Predict each next character of the Python language reference.",
+    "Predict each next character of the language reference of CPython 3.11.",
     "Each character attends to those just before it, most to the nearest. In a later layer it attends to earlier "
     "occurrences of the same few characters.",
     lambda config: TextTask(config, TOPICS, topics(str(config["unit"]))),

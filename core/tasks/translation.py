@@ -36,7 +36,7 @@ from core.tasks.base import (
     split_sides,
 )
 from core.tasks.sequences import decimal_digits
-from core.tasks.tables import data_file
+from core.tasks.tables import sklearn_data
 
 LARGEST = 9999
 
@@ -502,8 +502,11 @@ SIDE = 8  # pixels of a digit
 @lru_cache(maxsize=1)
 def digits() -> tuple[Float[torch.Tensor, "N 8 8"], Int[torch.Tensor, " N"]]:
     """1,797 handwritten digits of 8 × 8 pixels, 0 to 1, and which they are (Alpaydin & Kaynak 1998)."""
-    with gzip.open(data_file("digits.csv.gz"), "rt", encoding="utf-8") as file:
-        numbers = torch.from_numpy(np.loadtxt(file, delimiter=",", dtype=np.float32))
+    data = sklearn_data(
+        "data/digits.csv.gz", "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
+    )
+    lines = gzip.decompress(data).decode().splitlines()
+    numbers = torch.from_numpy(np.loadtxt(lines, delimiter=",", dtype=np.float32))
     return numbers[:, :-1].reshape(-1, SIDE, SIDE) / 16, numbers[:, -1].long()
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
+from core.entries import ConfigError
 from core.files import hosted, without_paths
 from core.interpret.evidence import Baseline, Question
 from core.interpret.roles import (
@@ -177,10 +178,10 @@ def choose_model(
 
 @contextmanager
 def input_errors() -> Iterator[None]:
-    """Show a PretrainedError or LimitReached as a note, and go on after the block."""
+    """Show a PretrainedError, ConfigError or LimitReached as a note, and go on after the block."""
     try:
         yield
-    except (PretrainedError, LimitReached) as error:
+    except (PretrainedError, ConfigError, LimitReached) as error:
         st.info(plain(without_paths(str(error))), icon=":material/edit:")
 
 

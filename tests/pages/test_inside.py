@@ -11,6 +11,10 @@ from streamlit.testing.v1 import AppTest
 from transformers import Lfm2ForCausalLM
 from transformers.integrations import use_kernel_func_from_hub_with_fallback
 
+from core.pretrained.model_inputs import picture
+from core.tasks import digits
+from core.tasks.tables import iris
+from core.tasks.text import topics
 from dashboard.server.cache import store
 from dashboard.ui.model_picker import choose_head, current_head_of
 from dashboard.ui.models import EMBEDDED, ModelRef
@@ -621,3 +625,20 @@ def test_a_page_says_that_kernels_wait_for_a_gpu(hybrid, monkeypatch):
     monkeypatch.setattr(home, "causal_conv1d_fn", take(home.causal_conv1d_fn))
     app = open_at("pretrained", **{"inside:model": hybrid})
     assert said in page_text(app) and layers_of(app) == {2, 4}
+
+
+@pytest.mark.parametrize(("page", "link", "file"), [
+    ("pretrained", {"inside:model": "digits"}, "digits.csv.gz"),
+    ("train", {"train:task": "iris"}, "iris.csv"),
+    ("train", {"train:task": "topics"}, "topics.json"),
+])  # fmt: skip
+def test_a_page_says_that_data_was_changed(page, link, file, monkeypatch):
+    for load in (picture, iris, digits, topics):
+        load.cache_clear()
+    whole = Path.read_bytes
+    monkeypatch.setattr(
+        Path, "read_bytes", lambda self: b"changed" if self.name == file else whole(self)
+    )
+    app = open_at(page, **link)
+    said = " ".join(part.value for part in [*app.info, *app.error, *app.warning])
+    assert f"{file} is not the data" in said.replace("\\", "") and not app.exception

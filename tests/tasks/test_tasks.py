@@ -1,5 +1,6 @@
 """Tasks: fresh by their seed, right by their rule, and held-out items that training never sees; where each output looks."""
 
+import hashlib
 import json
 import math
 import random
@@ -9,6 +10,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from core.models import ModelConfig, build_model, sentence_spans
 from core.pretrained import export, load_folder
 from core.pretrained.export import hf_tokenizer, vocabulary_words
 from core.pretrained.hf_conversion import convert_to_hf
+from core.pretrained.model_inputs import picture
 from core.tasks import (
     BOS,
     EOS,
@@ -58,7 +61,7 @@ from core.tasks.grammar import (
     unknown_words,
     with_article,
 )
-from core.tasks.own import SONNETS, own_corpus
+from core.tasks.own import SONNETS, characters, own_corpus
 from core.tasks.sequences import COPY, SPIKE, SequenceTask
 from core.tasks.tables import iris
 from core.tasks.text import (
@@ -68,6 +71,7 @@ from core.tasks.text import (
     LONGEST as LONGEST_LINE,
     MIN_WORDS,
     NAMES,
+    TOPICS_FILE,
     UNIT,
     VERBS,
     VERDICTS,
@@ -705,8 +709,7 @@ def test_unseen_windows_are_those_that_the_training_text_lacks(
 
 
 def test_the_reference_is_cut_by_topic():
-    from pydoc_data.topics import topics as found
-
+    found = json.loads(TOPICS_FILE.read_bytes())
     corpus = topics("characters")
     held = [
         text.strip().replace("\n", "↵") for name, text in sorted(found.items()) if is_held_out(name)
@@ -716,6 +719,42 @@ def test_the_reference_is_cut_by_topic():
         and "".join(corpus.held_out) == "↵↵".join(held)
         and len(corpus.trained) > 8 * len(corpus.held_out) > 80_000
     )
+
+
+def _sha256(data):
+    return hashlib.sha256(data.encode()).hexdigest()[:12]
+
+
+def test_data_is_the_same_on_every_python():
+    # What packages and the interpreter hold beside it is made here, of num2words and of Unicode's tables.
+    assert [_sha256(repr(number_words(one))) for one in ("en", "de", "fr", "es")] == [
+        "a271c377adf7",
+        "ac8e6056d913",
+        "c9602fe5bd65",
+        "3d1c62a113be",
+    ]
+    assert _sha256(characters()) == "64a8a2129897"
+    assert _sha256("".join(topics("characters").trained)) == "1a597e5728b9"
+
+
+@each(
+    "load",
+    [
+        lambda: topics.__wrapped__("words"),
+        iris.__wrapped__,
+        digits.__wrapped__,
+        lambda: picture.__wrapped__("Flower"),
+        lambda: picture.__wrapped__("Temple"),
+    ],
+)
+def test_changed_data_is_not_read(load, monkeypatch):
+    load()
+    with (
+        monkeypatch.context() as changed,
+        pytest.raises(ConfigError, match="is not the data .* measured on.* install"),
+    ):
+        changed.setattr(Path, "read_bytes", lambda self: b"changed")
+        load()
 
 
 @each(

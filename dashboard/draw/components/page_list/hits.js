@@ -331,7 +331,7 @@ export const HITS = [
 ["Dates", "task to train on", "Translate a date in English, German or French to year-month-day. ", "train", {"train:task": "dates"}],
 ["Which language", "task to train on", "Classify the language of a number that is spelled letter by letter. ", "train", {"train:task": "language"}],
 ["Deciding sentence", "task to train on", "A document reports what several courts ruled, and other things. The verdict of the highest court counts. ", "train", {"train:task": "documents"}],
-["Language model", "task to train on", "Predict each next character of the Python language reference. ", "train", {"train:task": "topics"}],
+["Language model", "task to train on", "Predict each next character of the language reference of CPython 3.11. ", "train", {"train:task": "topics"}],
 ["Iris", "task to train on", "Classify the species of a flower from four lengths (Fisher 1936). ", "train", {"train:task": "iris"}],
 ["Handwritten digits", "task to train on", "Classify the digit in a picture of 8 × 8 pixels. ", "train", {"train:task": "digits"}],
 ["Pictures to words", "task to train on", "Write the number that several handwritten digits show, in words. ", "train", {"train:task": "pictures"}],
