@@ -22,11 +22,16 @@ def instance(value: object, type_: type[T]) -> T:
     return value
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 600) -> Any:
-    """The answer once it is true, which it must be within so many seconds."""
-    end = time.monotonic() + seconds
+PATIENCE = 600.0  # seconds in which nothing moves, after which a test gives up
+
+
+def wait_for(what: Callable[[], Any], progress: Callable[[], Any] = lambda: None) -> Any:
+    """The answer once it is true, for as long as it, or the progress towards it, moves now and then."""
+    before, end = None, 0.0
     while not (answer := what()):
-        assert time.monotonic() < end, "waited too long"
+        if (now := (answer, progress())) != before:
+            before, end = now, time.monotonic() + PATIENCE
+        assert time.monotonic() < end, f"nothing moved for {PATIENCE:.0f} s; last: {before}"
         time.sleep(0.02)
     return answer
 

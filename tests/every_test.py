@@ -22,6 +22,7 @@ from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 from streamlit.util import calc_hash
 
 from tests import typecheck
+from tests.cases import PATIENCE
 from tests.weather import noise
 
 if os.environ.get("ATTENTION_LAB_WEATHER"):
@@ -56,9 +57,12 @@ _poll = local_script_runner.require_widgets_deltas
 
 
 def _join(runner: LocalScriptRunner, timeout: float = 3) -> None:
-    """Wait for a page's run without a look every millisecond, each of which stops the run for a moment."""
+    """Wait for a page's run without a look every millisecond, each of which stops the run for a moment.
+
+    A busy machine takes longer than a test's own timeout.
+    """
     assert runner._script_thread is not None
-    runner._script_thread.join(timeout)
+    runner._script_thread.join(PATIENCE)
     _poll(runner, timeout)  # ends at once, or raises
 
 

@@ -51,7 +51,7 @@ from core.settings import PREFIX, LabSettings
 from dashboard.server import health, visitors
 from dashboard.server.hosting import NO_SERVER
 from dashboard.server.visitors import UNKNOWN_NAME
-from tests.cases import each, wait_for
+from tests.cases import PATIENCE, each, wait_for
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -100,7 +100,7 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
             steps["HEALTHCHECK"].partition("CMD ")[2].replace(steps["EXPOSE"], str(port))
         )
         assert check[0] == "python"
-        assert subprocess.run([sys.executable, *check[1:]], timeout=60).returncode == 0
+        assert subprocess.run([sys.executable, *check[1:]], timeout=PATIENCE).returncode == 0
         assert not sys.platform.startswith("linux") or reachable(port, "127.0.0.9"), (
             "from outside of the container"
         )
@@ -114,7 +114,9 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
         assert page.headers["X-Content-Type-Options"] == "nosniff"
         assert page.headers["Content-Security-Policy"]
     assert (
-        subprocess.run([sys.executable, *check[1:]], timeout=60, capture_output=True).returncode
+        subprocess.run(
+            [sys.executable, *check[1:]], timeout=PATIENCE, capture_output=True
+        ).returncode
         != 0
     )
     lines = log.read_text(encoding="utf-8").splitlines()
@@ -153,7 +155,9 @@ def test_the_servers_of_tests_and_benchmarks_differ_from_make_runs_in_their_addr
 
 
 def opened(address: str, **headers: str) -> Any:
-    return urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=60)
+    return urllib.request.urlopen(
+        urllib.request.Request(address, headers=headers), timeout=PATIENCE
+    )
 
 
 def reachable(port: int, address: str) -> bool:
@@ -181,7 +185,7 @@ def started(*command: str, log: Path = Path(os.devnull), **environment: str) -> 
         yield port
     finally:
         server.terminate()
-        server.wait(timeout=20)
+        server.wait(timeout=PATIENCE)
 
 
 @pytest.mark.skipif(
@@ -191,7 +195,9 @@ def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names():
     with started("dashboard", "run", "--server.headless=true") as port:
         assert not reachable(port, "127.0.0.9"), "only the address of localhost"
         stream = f"ws://127.0.0.1:{port}/_stcore/stream"
-        with connect(stream, subprotocols=[Subprotocol("streamlit")], proxy=None, open_timeout=600):
+        with connect(
+            stream, subprotocols=[Subprotocol("streamlit")], proxy=None, open_timeout=PATIENCE
+        ):
             pass
         home = f"http://127.0.0.1:{port}/heads"
         assert "HttpOnly" not in opened(home).headers.get("Set-Cookie", ""), "nobody is a stranger"
@@ -199,7 +205,7 @@ def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names():
         with pytest.raises(urllib.error.HTTPError, match="421") as refused:
             opened(home, **foreign)
         assert refused.value.read().decode() == UNKNOWN_NAME
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as raw:
             raw.sendall(
                 "\r\n".join(
                     [
@@ -260,7 +266,7 @@ def test_a_main_file_that_something_else_runs_has_its_pages_but_is_no_public_cop
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.stdout.splitlines() == [f"0 False {NO_SERVER}"] * 2 + ["0 True"], done.stderr
 
@@ -729,7 +735,7 @@ def run(command: list, folder: Path) -> subprocess.CompletedProcess:
         env={**plain, "UV_NO_CACHE": "1", "UV_NO_CONFIG": "1"},
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=PATIENCE,
     )
 
 
@@ -814,7 +820,7 @@ def test_every_part_runs_whichever_fails(fails, parts):
             capture_output=True,
             encoding="utf-8",
             env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")},
-            timeout=60,
+            timeout=PATIENCE,
         )
         calls = (Path(folder) / "calls").read_text(encoding="utf-8").splitlines()
     assert (done.returncode != 0) == bool(parts)

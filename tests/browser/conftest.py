@@ -36,7 +36,7 @@ FLAGS = [
 # A page of a test lives for seconds: optimizing its code takes a sixth of Chromium's time and saves less.
 UNOPTIMIZED = "--js-flags=--no-turbofan --no-maglev"
 
-expect.set_options(timeout=15_000)  # a small machine that does other things too
+expect.set_options(timeout=60_000)  # a small machine that does other things too
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def page(
     policy of content blocks."""
     if server.url not in tabs:
         context = browser.new_context(base_url=server.url)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         tabs[server.url] = context.new_page()
     page = tabs[server.url]
     page.set_viewport_size({"width": width, "height": 900})

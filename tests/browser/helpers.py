@@ -152,7 +152,7 @@ def assert_no_exception(page: Page) -> None:
         raise AssertionError("The page shows a traceback:\n" + shown.first.inner_text())
 
 
-def wait_picture(page: Page, timeout: float = 20_000) -> None:
+def wait_picture(page: Page, timeout: float = 60_000) -> None:
     expect(page.locator(PICTURE).first).to_be_visible(timeout=timeout)
 
 

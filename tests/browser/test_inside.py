@@ -152,12 +152,12 @@ def test_a_click_in_the_grid_a_pin_and_the_link_agree_and_a_long_text_says_its_c
     page.go_back()
     expect(head).to_have_attribute("data-pin", "6,8")
     reload(page)
-    expect(head).to_have_attribute("data-layer", "0", timeout=20_000)
+    expect(head).to_have_attribute("data-layer", "0")
     expect(head).to_have_attribute("data-pin", "6,8")
     before = head.get_attribute("data-map")
     text = page.get_by_role("textbox", name="Text")
     enter(text, "Cats <b>sleep</b> 🙂")
-    expect(head).not_to_have_attribute("data-map", before, timeout=15_000)
+    expect(head).not_to_have_attribute("data-map", before)
     assert page.locator(".av b", has_text="sleep").count() == 0
     enter(text, "attention " * 700, "reads at most 512", timeout=60_000)
     wait_ready(page)
@@ -184,13 +184,13 @@ def test_pins_outlive_a_merge_and_an_order_and_a_way_to_draw_does_not_wait_for_t
     expect(head.locator(".status")).to_contain_text("unfair → tokenization")
     status = head.locator(".status").inner_text()
     click(page.get_by_text("Both by weight"))
-    expect(head).not_to_have_attribute("data-pin", "6,1", timeout=10_000)
+    expect(head).not_to_have_attribute("data-pin", "6,1")
     assert head.locator(".status").inner_text() == status, (
         "the pinned pair is the same wherever it stands"
     )
     expect(page).to_have_url(re.compile(r"pin=7\.[12]"))
     before = head.get_attribute("data-window")
-    click(page.get_by_text("Hide special tokens"), "Special tokens are hidden", timeout=10_000)
+    click(page.get_by_text("Hide special tokens"), "Special tokens are hidden")
     expect(head).not_to_have_attribute("data-window", before)
     expect(head).to_have_attribute("data-show", "both")
     page.evaluate(HOLD)
@@ -268,7 +268,7 @@ def test_names_of_34_tokens_do_not_meet_and_the_row_under_the_pointer_has_its_ow
     for row in (6, 7):
         middle = y + (row + 0.5) * high
         over.hover(position={"x": x + 2.5 * wide, "y": middle})
-        wait_for(partial(is_named, page, middle), seconds=10)
+        wait_for(partial(is_named, page, middle))
         assert closest(names_on(page)[0]) >= 13
 
 
@@ -346,7 +346,7 @@ def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
     open_page(page, "use_model", ".av canvas")
     click(page.get_by_text("Other tasks and source"))
     writes = re.compile("The model writes")
-    click(page.get_by_role("button", name="numbers", exact=True), writes, timeout=30_000)
+    click(page.get_by_role("button", name="numbers", exact=True), writes)
     click(page.get_by_role("radio", name="neun").first, re.compile("on which .neun. depends most"))
     wait_ready(page)
     page.locator(".av .stage").press("[")

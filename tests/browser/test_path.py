@@ -39,7 +39,7 @@ def test_the_picked_word_shows_its_strongest_arrow_and_the_sidebar_the_path_and_
     expect(line).to_contain_text(f"{item['target'][0]} attends most to ")
     page.emulate_media(reduced_motion="no-preference")
     page.get_by_role("button", name="Play").click()
-    expect(board.locator("circle.later")).to_have_count(len(item["target"]), timeout=2_000)
+    expect(board.locator("circle.later")).to_have_count(len(item["target"]))
     pages = page.get_by_role("navigation", name="Pages")
     expect(pages.locator("a:visible")).to_have_count(8)
     expect(pages.locator("summary")).to_have_count(

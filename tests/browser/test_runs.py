@@ -307,7 +307,7 @@ def hosted(tmp_path, monkeypatch) -> Iterator[Server]:
 @contextmanager
 def stranger(browser: Browser, server: Server) -> Iterator[Page]:
     context = browser.new_context(base_url=server.url, reduced_motion="reduce")
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     page = context.new_page()
     yield page
     assert_no_exception(page)

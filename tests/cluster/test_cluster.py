@@ -35,7 +35,7 @@ from core.training import Record
 from core.training.loop import FINAL
 from dashboard.server import jobs
 from pages.runs import cluster_text
-from tests.cases import wait_for
+from tests.cases import PATIENCE, wait_for
 from tests.close import assert_close
 from tests.pages.app import assert_says, open_at, page_text
 from tests.training.small import SAME_LAST_BIT, record_numbers, small_run
@@ -258,7 +258,7 @@ def test_a_worker_ends_with_who_holds_its_input():
     )
     wait_for(lambda: run.records())
     process.stdin.close()
-    assert process.wait(30) == 1 and not run.alive()
+    assert process.wait(PATIENCE) == 1 and not run.alive()
 
 
 @pytest.fixture
@@ -341,7 +341,7 @@ def test_a_shell_waits_for_the_end(no_bridge):
     worker.terminate()
     assert run.stop_request() == "stop" and isinstance(worker, ClusterWorker)
     threading.Timer(0.05, ray_queue.remove, [run]).start()
-    worker.wait(timeout=60)
+    worker.wait(timeout=PATIENCE)
     ray_queue.remove(run)
     assert not ray_queue.holds(run), "whoever comes second has nothing to do"
 
@@ -739,16 +739,18 @@ def test_a_lost_node_a_pause_and_a_killed_driver_change_no_number_and_a_lost_hea
     )
     assert lost.alive() and other.alive()
     jobs.stop(other, "pause")
-    wait_for(lambda: ended(other))
+    wait_for(lambda: ended(other), other.frame_steps)
     paused = other.checkpoint_steps()[-1]
     assert paused > 0 and other.status().message == f"Paused at step {paused}."
     before = lost.frame_steps()[-1]
-    wait_for(lambda: lost.frame_steps()[-1] > before and lost.status().state == "running")
+    wait_for(
+        lambda: lost.frame_steps()[-1] > before and lost.status().state == "running", lost.status
+    )
     end_bridges(signal.SIGKILL)  # the run trains on, and the next driver brings back all of it
     assert not lost.alive() and lost.status().state == "running"
     slow.unlink()
     ray_queue.ensure_driver()
-    wait_for(lambda: ended(lost))
+    wait_for(lambda: ended(lost), lost.frame_steps)
     assert lost.status().state == "finished" and lost.metadata()["nodes"] == ["b", "a"]
     slow.touch()
     jobs.resume(other)

@@ -38,6 +38,7 @@ from dashboard.server import cache, health, jobs, streamlit_internals, visitors
 from dashboard.server.streamlit_internals import metrics_provider
 from dashboard.server.visitors import UNKNOWN_NAME, HTTPGuard
 from dashboard.ui.models import EMBEDDED, baseline_of, load_model
+from tests.cases import PATIENCE, wait_for
 from tests.training.small import small_run
 
 SECRET = "zq7secret"
@@ -243,7 +244,7 @@ def test_a_worker_starts_beside_another_where_memory_allows(monkeypatch):
 
 def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
     held, others_done = memory.ByteLRUCache({"a": (100, 9)}), threading.Event()
-    slowly = Mock(side_effect=lambda: others_done.wait(timeout=20))
+    slowly = Mock(side_effect=lambda: others_done.wait(PATIENCE))
     with ThreadPoolExecutor(3) as pool:
         asked = [pool.submit(held.get, "a", "slow", slowly) for _ in "abc"]
         held.get("a", "quick", lambda: 1)  # would wait for ever if it waited for the slow one
@@ -423,7 +424,7 @@ def test_a_spare_worker_waits_as_long_as_somebody_could_give_it_a_run(monkeypatc
     started[0].wait()
     assert (last := jobs.warm_up()) is not one and jobs.warm_up() is last
     del last
-    assert started[1].wait(10) == 0, "nobody holds it: its input has ended"
+    assert started[1].wait(PATIENCE) == 0, "nobody holds it: its input has ended"
     one.close()
 
 
@@ -595,9 +596,7 @@ def test_a_file_that_no_page_took_is_deleted_and_one_that_a_page_took_stays(monk
         assert browser.delete("/lab/_stcore/upload_file/s/removed").status_code == 204 and [
             one.file for one in visitors.uploads
         ] == ["read", "left"]
-        end = time.monotonic() + 30
-        while "left" in stored and time.monotonic() < end:
-            browser.get("/lab/nothing")
+        wait_for(lambda: browser.get("/lab/nothing") and "left" not in stored)
         assert stored == {"read"} and [one.file for one in visitors.uploads] == ["read"]
     assert client().put("/_stcore/upload_file/s/f", content=b"1").status_code == 405 and [
         one.file for one in visitors.uploads

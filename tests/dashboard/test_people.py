@@ -32,7 +32,7 @@ from dashboard.ui import export
 from dashboard.ui.export import Report, new_id as new_report_id, save
 from dashboard.ui.runs import copy_run, path_code
 from pages.sweeps import linked
-from tests.cases import wait_for
+from tests.cases import PATIENCE, wait_for
 from tests.training.small import small_run
 
 ANNA, BEN = "a" * 32, "b" * 32
@@ -596,8 +596,8 @@ def test_two_servers_give_a_run_to_one_worker(workers, monkeypatch):
     for server in servers:
         server.start()
     for server in servers:
-        server.join(timeout=60)
-    assert taken.get(timeout=60) == run.id and taken.empty()
+        server.join(PATIENCE)
+    assert taken.get(timeout=PATIENCE) == run.id and taken.empty()
 
 
 def test_the_queue_has_an_end_and_several_runs_are_all_taken_or_none(workers, monkeypatch):

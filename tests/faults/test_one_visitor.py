@@ -20,7 +20,7 @@ from websockets.typing import Subprotocol
 
 from benchmarks.memory import RunningServer, running_server
 from dashboard.server.visitors import COOKIE, PERSON_HEADER, key_of
-from tests.cases import wait_for
+from tests.cases import PATIENCE, wait_for
 
 MB = 1_000_000
 LIMITS = {
@@ -60,7 +60,10 @@ def ask(
     **headers: str,
 ) -> tuple[int, str, list[str]]:
     connection = http.client.HTTPConnection(
-        "127.0.0.1", int(server.url.rpartition(":")[2]), timeout=60, source_address=(address, 0)
+        "127.0.0.1",
+        int(server.url.rpartition(":")[2]),
+        timeout=PATIENCE,
+        source_address=(address, 0),
     )
     with closing(connection):
         connection.request(
@@ -80,7 +83,7 @@ def open_page(
     with connect(
         f"{server.url.replace('http', 'ws', 1)}/_stcore/stream",
         subprotocols=protocols,
-        open_timeout=60,
+        open_timeout=PATIENCE,
         source_address=(address, 0),
         additional_headers=headers,
         ping_interval=None,
@@ -96,7 +99,7 @@ def session_of(connection: ClientConnection) -> str:
     message.rerun_script.query_string = ""
     connection.send(message.SerializeToString())
     while True:
-        answer = ForwardMsg.FromString(connection.recv(timeout=120))
+        answer = ForwardMsg.FromString(connection.recv(timeout=PATIENCE))
         if answer.WhichOneof("type") == "new_session":
             session = str(answer.new_session.initialize.session_id)
         elif answer.WhichOneof("type") == "script_finished":  # so its uploaders are drawn
@@ -240,7 +243,7 @@ def test_unfinished_messages_are_refused_by_their_length(copy):
             return True
 
     for parts in (False, True) * 4:
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as raw:
             raw.sendall(
                 f"GET /_stcore/stream HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
                 "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"

@@ -45,7 +45,7 @@ from dashboard.navigation import STEPS
 from dashboard.server import health, jobs
 from dashboard.ui.export import read_report
 from tests.browser.conftest import running
-from tests.cases import wait_for
+from tests.cases import PATIENCE, wait_for
 from tests.damage import flip
 from tests.pages.app import assert_says, open_at, page_text
 from tests.pages.test_report import VIEW, open_page, stored
@@ -338,7 +338,7 @@ def test_a_restarted_server_starts_what_waits_before_anybody_comes(mode, tmp_pat
     with running(tmp_path) as server:
         wait_for(lambda: run.status().ended)
         assert run.status().state == "finished"
-        health = json.load(urllib.request.urlopen(f"{server.url}/health", timeout=60))
+        health = json.load(urllib.request.urlopen(f"{server.url}/health", timeout=PATIENCE))
         assert health["status"] == "ok" and health["queue"] == 0
 
 

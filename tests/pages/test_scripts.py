@@ -15,6 +15,7 @@ from dashboard.draw.picture_files import Source
 from dashboard.draw.pictures import ChartPicture, MapsPicture
 from dashboard.navigation import STEPS
 from dashboard.ui.export import notebook_file
+from tests.cases import PATIENCE
 from tests.close import tolerance
 from tests.pages.app import assert_results, open_at, pictures_of, script_of
 
@@ -52,7 +53,7 @@ def execute(
     items = ", ".join(f"{str(number)!r}: {one}" for number, one in enumerate(expressions))
     notebook.cells.insert(0, nbformat.v4.new_code_cell(RESET))
     notebook.cells.append(nbformat.v4.new_code_cell(SAVE.format(path=str(path), items=items)))
-    NotebookClient(notebook, km=kernel, timeout=120).execute()
+    NotebookClient(notebook, km=kernel, timeout=int(PATIENCE)).execute()
     loaded = np.load(path)
     return {name: loaded[str(number)] for number, name in enumerate(expressions)}
 
