@@ -5,7 +5,8 @@
 # make mutate   breaks lines of core at random and counts how many make quick and all tests catch: half an hour
 # make fuzz     thousands of hostile cases at every door by which something comes in: half an hour
 # make faults   kills two hundred workers, drops a connection for half a minute, and all else that befalls a run
-# make weather  the tests as on other machines: processors, threads, languages, days, the last bit; half an hour
+# make weather  the tests as on other machines: processors, threads, languages, days, the last bit, each Python that is
+#               installed with both builds of PyTorch: ten minutes each, and for a Python its own environment
 # make check    style, types and the JavaScript's own tests
 # make bench    speed beside the peers, as one Markdown table
 # make example  trains the example runs that Train, Runs, Compare runs, Decode and Fine-tune show first
@@ -30,7 +31,10 @@
 # make translation computes the weights and the thumbnails of Start here
 
 VENV   ?= .venv
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# The Pythons that the tests run on, the newest first. A command may be there and run nothing, as pyenv's often do.
+PYTHONS := 3.13 3.12 3.11
+FOUND = $(foreach version,$(PYTHONS),$(if $(shell python$(version) -c 'print(1)' 2> /dev/null),python$(version)))
+PYTHON ?= $(or $(firstword $(FOUND)),python3)
 # For instance: make run PIP_ARGS="-r dashboard/requirements.txt", PyTorch without CUDA
 PIP_ARGS ?=
 RUN_ARGS ?=
@@ -82,6 +86,7 @@ faults: browser
 	ATTENTION_LAB_DOWN=30 $(BIN)/python -m pytest -rP tests/browser/test_runs.py -k connection
 
 # Each is one run of the tests: make weather WEATHER=noise takes one, WEATHER_ARGS="tests/oracles -x" goes to pytest
+WEATHER ?= basic other noise $(foreach version,3.14 $(PYTHONS),$(version)-cpu $(version)-default)
 weather: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.weather $(WEATHER) -- $(BESIDE) --ignore=tests/browser $(WEATHER_ARGS)
 
@@ -211,7 +216,10 @@ browser: $(VENV)/.installed-dev
 	@PYTHON=$(BIN)/python .ci/browser
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -c 'import sys; tested = "$(PYTHONS)".split(); this = sys.version.split()[0]; \
+	  newest, *_, oldest = (tuple(map(int, one.split("."))) for one in tested); \
+	  sys.version_info[:2] < oldest and sys.exit(f"Python {tested[-1]} or newer is needed; this is {this}."); \
+	  sys.version_info[:2] > newest and print(f"Python {this} is newer than those that the lab is tested on: {tested}.")'
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: requirements.txt constraints.txt | $(VENV)/bin/python

@@ -785,6 +785,108 @@ def test_the_whole_index_of_pytorch_would_fail_by_uv(checkout):
     assert done.returncode and f"numpy=={PINS['numpy']}" in done.stderr
 
 
+# Which Python: those that are tested, which the Makefile lists alone, and the newest of them that runs.
+
+
+PYTHONS = re.search("^PYTHONS := (.*)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)[1]
+
+
+def test_the_pythons_that_are_named_are_those_that_are_tested():
+    newest, *_, oldest = tested = PYTHONS.split()
+    classifiers = [one.rpartition(" ")[2] for one in PROJECT["classifiers"]]
+    assert classifiers == tested[::-1] and PROJECT["requires-python"] == f">={oldest}"
+    named = f"Python {', '.join(classifiers[:-1])} or {newest}"
+    for file in ("README.md", "docs/install.md", "docs/deploy.md", ".ci/run"):
+        assert named in (ROOT / file).read_text(encoding="utf-8"), file
+    for file in ("test.yml", "weather.yml"):
+        jobs = yaml.safe_load((ROOT / ".github" / "workflows" / file).read_text("utf-8"))["jobs"]
+        rows = [job["strategy"]["matrix"].get("python", classifiers) for job in jobs.values()]
+        assert all(row == classifiers for row in rows), file
+
+
+def make(folder: Path, *words: str, **runs: str) -> str:
+    """What make says and would do, where these commands are on the path, each a script of the shell."""
+    tools = folder / "tools"
+    tools.mkdir()
+    for name, text in runs.items():
+        tool = tools / name
+        tool.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        tool.chmod(0o755)
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "PYTHON"))}
+    done = subprocess.run(
+        ["make", *words],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        env={**plain, "PATH": f"{tools}:{plain['PATH']}"},
+        timeout=PATIENCE,
+    )
+    return done.stdout + done.stderr
+
+
+SHIM, REFUSES = "echo 1", "exit 127"  # a command that runs, and one that is there and does not
+
+
+@pytest.mark.parametrize(
+    "runs, chosen",
+    [
+        ({"python3.13": SHIM, "python3.12": SHIM, "python3.11": SHIM}, "python3.13"),
+        ({"python3.13": REFUSES, "python3.12": SHIM, "python3.11": SHIM}, "python3.12"),
+        ({"python3.13": REFUSES, "python3.12": REFUSES, "python3.11": SHIM}, "python3.11"),
+        (dict.fromkeys(("python3.13", "python3.12", "python3.11"), REFUSES), "python3"),
+    ],
+)
+def test_make_takes_the_newest_tested_python_that_runs(runs, chosen, tmp_path):
+    said = make(tmp_path, "-n", "run", f"VENV={tmp_path}/v", **runs)
+    assert f"\n{chosen} -m venv {tmp_path}/v" in said
+
+
+def test_make_keeps_an_environment_that_is_there(tmp_path):
+    (tmp_path / "v" / "bin").mkdir(parents=True)
+    (tmp_path / "v" / "bin" / "python").touch()
+    said = make(tmp_path, "-n", "run", f"VENV={tmp_path}/v", **{"python3.13": SHIM})
+    assert "streamlit run" in said and "-m venv" not in said
+
+
+@pytest.mark.parametrize(
+    "version, says, makes",
+    [
+        ("3.10.9", "Python 3.11 or newer is needed; this is 3.10.9.", False),
+        ("3.14.1", "Python 3.14.1 is newer than those that the lab is tested on", True),
+        ("3.12.4", "", True),
+    ],
+)
+def test_make_says_that_a_python_is_too_old_or_newer_than_the_tests(version, says, makes, tmp_path):
+    info = tuple(map(int, version.split(".")))
+    other = f"import sys; sys.version_info, sys.version = {info}, '{version} x'; exec(sys.argv[1])"
+    tool = (
+        f'test "$1" = -m && echo made >> {tmp_path}/made || exec {sys.executable} -c "{other}" "$2"'
+    )
+    target = f"{tmp_path}/v/bin/python"
+    said = make(tmp_path, target, f"VENV={tmp_path}/v", "PYTHON=other", other=tool)
+    assert says in said and ("newer" in said) == bool(says)
+    assert (tmp_path / "made").exists() == makes
+
+
+def test_weather_says_which_python_it_did_not_find(tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "python3.99").write_text(f"#!/bin/sh\n{REFUSES}\n", encoding="utf-8")
+    (tools / "python3.99").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.weather", "3.98-cpu", "3.99-default"],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0 and done.stdout.splitlines() == [
+        "3.98-cpu: left out, no python3.98 runs here",
+        "3.99-default: left out, no python3.99 runs here",
+    ]
+
+
 # `make test` runs all of its parts, and names at its end which of them failed.
 
 

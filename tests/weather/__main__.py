@@ -1,9 +1,11 @@
 """The tests on machines that differ: `python -m tests.weather [names] [-- what pytest gets]`.
 
-Each is one run of the tests under several conditions, so that a few runs meet all of them; without names all run.
+Each is one run of the tests under several conditions, so that a few runs meet all of them; without names all run. A name
+such as 3.13-cpu is a Python and the build of PyTorch: the CPU's, or that which pip gives by default.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -97,16 +99,55 @@ def checkout(folder: Path) -> Path:
     return copy
 
 
+def python_of(name: str) -> str:
+    """The interpreter of an environment with that Python and build, which is kept; FileNotFoundError says what is missing."""
+    version, build = name.split("-")
+    folder = Path(sys.prefix) / "weather" / name
+    python = str(folder / "bin" / "python")
+    here = {"cwd": ROOT, "check": True}
+    if not Path(python).exists():
+        command = f"python{version}"
+        # A command that is there may run nothing, as pyenv's often do.
+        if not shutil.which(command) or subprocess.run([command, "-c", ""], stderr=-3).returncode:
+            raise FileNotFoundError(f"no {command} runs here")
+        subprocess.run([command, "-m", "venv", str(folder)], **here)
+    pip = [python, "-m", "pip", "install", "--quiet"]
+    if build == "cpu":
+        page = (ROOT / "dashboard" / "requirements.txt").read_text(encoding="utf-8")
+        words = re.search("^--find-links .*", page, re.MULTILINE)[0].split()
+        pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+        torch = re.search("^torch==.*", pins, re.MULTILINE)[0]
+        if subprocess.run(
+            [*pip, "--no-index", "--no-deps", "--retries", "0", *words, torch], cwd=ROOT
+        ).returncode:
+            raise FileNotFoundError("pip finds no CPU build of PyTorch for this Python")
+    subprocess.run([*pip, "-r", "requirements.txt", "-e", ".[dev]"], **here)
+    return python
+
+
 def main() -> None:
     arguments = sys.argv[1:]
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     names, options = arguments[:cut] or list(WEATHERS), arguments[cut + 1 :]
-    if unknown := set(names) - WEATHERS.keys():
+    pythons = {name for name in names if re.fullmatch(r"3\.\d+-(cpu|default)", name)}
+    if unknown := set(names) - WEATHERS.keys() - pythons:
         sys.exit(
-            f"no weather is called {', '.join(sorted(unknown))}; choose from {', '.join(WEATHERS)}"
+            f"no weather is called {', '.join(sorted(unknown))}; choose from {', '.join(WEATHERS)}, and Pythons such as "
+            "3.13-cpu and 3.13-default"
         )
     failed = []
     for name in names:
+        if name in pythons:
+            try:
+                command = (python_of(name), "-m", "pytest", "-p", "no:cacheprovider", *options)
+                print(f"{name}: an environment of its own", flush=True)
+                failed += [name] * (subprocess.run(command, cwd=ROOT).returncode != 0)
+            except FileNotFoundError as error:
+                print(f"{name}: left out, {error}", flush=True)
+            except subprocess.CalledProcessError as error:
+                print(f"{name}: {error}", flush=True)
+                failed.append(name)
+            continue
         with tempfile.TemporaryDirectory(prefix="w") as folder:
             print(f"{name}: {WEATHERS[name].__doc__}", flush=True)
             work = Path(folder, "a b")  # what the tests write has a path with a space, too
