@@ -197,7 +197,7 @@ def open_webkit(folder: Path) -> Iterator[OtherBrowser]:
         }
         port = free_port()
         with _process("WebKitWebDriver", f"--port={port}", env=env):
-            wait_for(lambda: _answers(port), LONG)
+            wait_for(lambda: _answers(port))
             yield WebKit(f"http://127.0.0.1:{port}")
 
 

@@ -104,13 +104,15 @@ def python_of(name: str) -> str:
     version, build = name.split("-")
     folder = Path(sys.prefix) / "weather" / name
     python = str(folder / "bin" / "python")
-    here = {"cwd": ROOT, "check": True}
     if not Path(python).exists():
         command = f"python{version}"
         # A command that is there may run nothing, as pyenv's often do.
-        if not shutil.which(command) or subprocess.run([command, "-c", ""], stderr=-3).returncode:
+        if (
+            not shutil.which(command)
+            or subprocess.run([command, "-c", ""], stderr=subprocess.DEVNULL).returncode
+        ):
             raise FileNotFoundError(f"no {command} runs here")
-        subprocess.run([command, "-m", "venv", str(folder)], **here)
+        subprocess.run([command, "-m", "venv", str(folder)], check=True)
     pip = [python, "-m", "pip", "install", "--quiet"]
     if build == "cpu":
         page = (ROOT / "dashboard" / "requirements.txt").read_text(encoding="utf-8")
@@ -121,7 +123,7 @@ def python_of(name: str) -> str:
             [*pip, "--no-index", "--no-deps", "--retries", "0", *words, torch], cwd=ROOT
         ).returncode:
             raise FileNotFoundError("pip finds no CPU build of PyTorch for this Python")
-    subprocess.run([*pip, "-r", "requirements.txt", "-e", ".[dev]"], **here)
+    subprocess.run([*pip, "-r", "requirements.txt", "-e", ".[dev]"], cwd=ROOT, check=True)
     return python
 
 
