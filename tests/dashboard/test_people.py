@@ -1,7 +1,6 @@
 """The queue and its workers; a public copy, on which each person has a folder of their own for a day."""
 
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -32,7 +31,7 @@ from dashboard.ui import export
 from dashboard.ui.export import Report, new_id as new_report_id, save
 from dashboard.ui.runs import copy_run, path_code
 from pages.sweeps import linked
-from tests.cases import PATIENCE, wait_for
+from tests.cases import wait_for
 from tests.training.small import small_run
 
 ANNA, BEN = "a" * 32, "b" * 32
@@ -579,25 +578,37 @@ def test_the_queue_moves_on_when_a_worker_of_an_earlier_server_ends(workers):
     wait_for(lambda: waits.status().ended)
 
 
-def test_two_servers_give_a_run_to_one_worker(workers, monkeypatch):
-    # Each looks at the queue before the other takes the run, but for the folder's lock.
-    fork, queue = multiprocessing.get_context("fork"), jobs.queue
-    taken, run = fork.Queue(), create_run(small_run())
+# Looks at the queue once it is told to, and long enough that another sees the same, but for the folder's lock.
+SERVER = """
+import sys, time
+from dashboard.server import jobs
+queue = jobs.queue
 
-    def look() -> Any:
-        seen = queue()
-        time.sleep(0.3)
-        return seen
+def look():
+    seen = queue()
+    time.sleep(0.3)
+    return seen
 
-    monkeypatch.setattr(jobs, "queue", look)
-    monkeypatch.setattr(jobs, "max_workers", lambda: 2)
-    monkeypatch.setattr(jobs, "_give", lambda run: taken.put(run.id))
-    servers = [fork.Process(target=jobs.tick) for _ in range(2)]
+jobs.queue, jobs.max_workers, jobs.warm_up = look, lambda: 2, lambda *_, **__: None
+jobs._give = lambda run: print(run.id)
+print("ready", flush=True)
+sys.stdin.readline()
+jobs.tick()
+"""
+
+
+def test_two_servers_give_a_run_to_one_worker(workers):
+    run, pipe = create_run(small_run()), subprocess.PIPE
+    program = [sys.executable, "-c", SERVER]
+    servers = [
+        subprocess.Popen(program, cwd=ROOT, stdin=pipe, stdout=pipe, encoding="utf-8")
+        for _ in range(2)
+    ]
+    assert [server.stdout.readline() for server in servers] == ["ready\n"] * 2
     for server in servers:
-        server.start()
-    for server in servers:
-        server.join(PATIENCE)
-    assert taken.get(timeout=PATIENCE) == run.id and taken.empty()
+        server.stdin.write("\n")
+        server.stdin.flush()
+    assert "".join(server.communicate()[0] for server in servers) == f"{run.id}\n"
 
 
 def test_the_queue_has_an_end_and_several_runs_are_all_taken_or_none(workers, monkeypatch):
