@@ -38,7 +38,7 @@ import torch
 from core import event_log
 from core.attention import ConfigError, num_threads
 from core.files import clear_drafts, disk_refused, hosted, lab_path, sentence_of, without_paths
-from core.memory import give_way, room_bytes, total_bytes
+from core.memory import give_way, total_bytes
 from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
 from core.runs import ray_queue
@@ -192,18 +192,17 @@ class Executor:
         return start_process(run)
 
     def slots(self) -> int:
-        """How many runs are worked on at once: one core is left to the pages, but two runs are always allowed."""
-        return max(2, cores() - 1)
+        """How many runs are worked on at once: one core is left to the pages, but two runs are allowed where memory has
+        room for them beside the server."""
+        room = min(1e3, (total_bytes() - SERVER_BYTES) / WORKER_BYTES)
+        return max(1, min(max(2, cores() - 1), int(room)))
 
     def room(self, free: int) -> int:
         """How many more runs can be started where `free` slots are."""
         return max(0, free)
 
     def admit(self, run: Run, busy: Sequence[Run]) -> bool:
-        """Whether a run can start beside the busy ones, also by memory; the number of a GPU is written into run.json."""
-        starting = sum(one.status().state == "starting" for one in busy)
-        if busy and room_bytes() < WORKER_BYTES * (1 + starting):
-            return False
+        """Whether a run can start beside the busy ones; where it needs a GPU, its number is written into run.json."""
         taken = Counter(number_of(one) for one in busy)
         room = [
             max(1, int(memory // limits().gpu_mb)) - taken[number]
@@ -307,7 +306,7 @@ CONTINUE = (
     "Everything that was saved is kept; free some space, then continue the run."  # a full disk
 )
 MEMORY_MB = 3_000
-WORKER_BYTES = 200_000_000  # that a small run holds beside the server
+SERVER_BYTES, WORKER_BYTES = 800_000_000, 200_000_000  # with all pages open; of a small run
 WARM_UP = RunConfig(
     TaskConfig.of("reverse", length=6, vocab=12),
     ModelConfig.transformer(8, 1, layers=1, d_ff=8, position="learned"),

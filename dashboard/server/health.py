@@ -325,7 +325,8 @@ def _watch() -> None:
     while True:
         time.sleep(15.0)
         if runtime.exists():  # else a page ran in a test
-            wait_until_idle()
+            if not is_small():  # which cannot wait: many readers leave no idle second
+                wait_until_idle()
             if time.process_time() - last > IDLE:
                 gc.collect()
                 give_back()

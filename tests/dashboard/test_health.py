@@ -230,18 +230,6 @@ def test_caches_make_room_before_work_is_refused_but_not_in_vain(monkeypatch):
     assert memory.why_too_much(Cost(bytes=45e6), "Seven", "") == "" and [*held.sizes("a")] == ["c"]
 
 
-def test_a_worker_starts_beside_another_where_memory_allows(monkeypatch):
-    busy, run = [create_run(small_run()) for _ in "ab"], create_run(small_run())
-    free(monkeypatch, 500)
-    assert worker.Executor().admit(run, busy)
-    busy[0].set_status("starting")  # it holds nothing yet
-    assert worker.Executor().admit(run, busy)
-    free(monkeypatch, 300)
-    assert not worker.Executor().admit(run, busy) and worker.Executor().admit(run, busy[1:])
-    free(monkeypatch, 0)
-    assert not worker.Executor().admit(run, busy[1:]) and worker.Executor().admit(run, [])
-
-
 def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
     held, others_done = memory.ByteLRUCache({"a": (100, 9)}), threading.Event()
     slowly = Mock(side_effect=lambda: others_done.wait(PATIENCE))

@@ -1198,4 +1198,14 @@ def test_a_container_with_fewer_cores_takes_fewer_runs(limit, cores, tmp_path, m
         file.write_text(f"{limit}\n", encoding="utf-8")
     assert worker.cores(file) == cores
     monkeypatch.setattr(worker, "cores", lambda: cores)
+    monkeypatch.setattr(worker, "total_bytes", lambda: float("inf"))
     assert worker.Executor().slots() == max(2, cores - 1)
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "slots"), [(500, 1), (1_000, 1), (1_200, 2), (1_600, 4), (9_000, 11)]
+)
+def test_a_machine_with_less_memory_takes_fewer_runs(megabytes, slots, monkeypatch):
+    monkeypatch.setattr(worker, "cores", lambda: 12)
+    monkeypatch.setattr(worker, "total_bytes", lambda: megabytes * 1e6)
+    assert worker.Executor().slots() == slots
