@@ -34,7 +34,7 @@ V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "
 UNASKED = (
     20_000_000  # bytes and FLOPs of work that is always done: a look at what is free takes 0.3 ms
 )
-RESERVE = 40_000_000  # bytes that stay free for the pages that are open
+RESERVE = 80_000_000  # bytes that stay free for the pages that are open
 MAX_SECONDS = 2.0  # of work that nothing can end
 FLOPS = 2e10  # a second, of one slow core
 _promised: list[float] = []  # bytes of work that is under way

@@ -18,6 +18,7 @@ from core.attention.basics import ScoreBlock, num_threads
 from core.attention.kernels.exact import exact
 from core.attention.masks import make_mask
 from core.entries import Area, Choice, Cost
+from core.memory import room_bytes
 from core.seeding import seeded_generator, seeded_rng
 
 # The parameters, FLOPs and activation memory of an attention layer, in closed form, for one fp32 sequence.
@@ -288,6 +289,8 @@ def race(
         for name, config in configs.items()
         for length in lengths
     }
+    if device == CPU:
+        limits = replace(limits, bytes=min(limits.bytes, room_bytes()))
     total, done = sum(flops.values()), 0.0
     last: dict[str, Measurement] = {}
     for length in sorted(lengths):

@@ -498,7 +498,8 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
     state = st.session_state.get(key)
     if state is None or state["about"] != about:
         state = st.session_state[key] = {"about": about, "going": None, "each": 0.0}
-    values: dict[Item, Value] = measurements(key, about)
+    # Kept by the session, as the cache may evict it while the page is open
+    values: dict[Item, Value] = state.setdefault("values", measurements(key, about))
     left = [item for item in todo if item not in values]
     # always, so that what comes after it keeps its place, and the keyboard's focus
     slot = st.empty()
