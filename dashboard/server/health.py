@@ -241,7 +241,7 @@ def page_run(page: str) -> Iterator[None]:
 def on_script_error(error: Exception) -> bool:
     """What a page shows in place of a traceback: a sentence for readers, what the system refused, or the error's
     reference in the log."""
-    from core.pretrained.base import PretrainedError  # with NumPy, which the server need not wait for
+    from core.pretrained.base import PretrainedError  # loads NumPy
 
     if disk_refused(error) or isinstance(error, ConfigError | PretrainedError):
         st.error(plain(sentence_of(error)))

@@ -23,6 +23,7 @@ from core.interpret.evidence import (
 )
 from core.pretrained import ModelInputs, load_lab_model
 from dashboard.draw.grids import short
+from dashboard.server.cache import store
 from dashboard.ui import panels
 from dashboard.ui.models import ModelRef, load_model, reading_of
 from pages import circuits as circuits_page, evidence, inside_weight
@@ -172,6 +173,12 @@ def test_stop_keeps_what_is_there():
     assert "5 of 9 squares measured" in captions(app)
     app.button[0].click().run()
     assert repr({item: item * item for item in range(9)}) in app.code[0].value
+
+
+def test_what_was_measured_stays_though_the_cache_gives_it_up():
+    app = measuring("given up", stop=5).run()
+    store().entries.clear()
+    assert app.run().code[0].value.startswith("({0: 0, 1: 1, 2: 4, 3: 9, 4: 16}")
 
 
 def test_what_has_nothing_to_measure_is_a_fragment():
