@@ -100,6 +100,20 @@ def room_bytes() -> float:
     return max(0.0, free_bytes() - sum(_promised) - RESERVE)
 
 
+pauses: list[
+    Callable[[], object]
+] = []  # what a server does now and then: a page that was left ends there
+
+
+def with_pauses(rows: Iterable[T]) -> Iterator[T]:
+    """The rows; at each so-manieth, work that nobody waits for any more can be ended."""
+    for index, row in enumerate(rows):
+        if index % 2_048 == 0:
+            for pause in pauses:
+                pause()
+        yield row
+
+
 # What is kept for the next call, bounded in bytes.
 
 

@@ -515,4 +515,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     give_way()
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # the next run begins now: Python would hold the memory of this one for a second more

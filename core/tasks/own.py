@@ -15,6 +15,7 @@ from itertools import chain
 import torch
 
 from core.entries import ConfigError, Param, refuse_if
+from core.memory import with_pauses
 from core.tasks import recipes
 from core.tasks.base import Example, Task, TaskConfig, TaskEntry, Vocabulary, choose, split_sides
 from core.tasks.reading import (
@@ -25,7 +26,6 @@ from core.tasks.reading import (
     read,
     read_rows,
     validate_text,
-    with_pauses,
 )
 from core.tasks.tables import ALL, Table, TableTask, Texts, find_column, parse_table, sheet_of
 from core.tasks.text import (

@@ -13,15 +13,14 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from core.entries import ConfigError, refuse_if
 from core.files import runs_folder, sentence_of, write_atomically
+from core.memory import with_pauses
 
-T = TypeVar("T")
 MAX_SIGNS = 4_000_000
 MAX_COLUMNS = 64
 DELIMITERS = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars"}
@@ -165,20 +164,6 @@ def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
             "quotation marks."
         )
     return rows, best
-
-
-pauses: list[
-    Callable[[], object]
-] = []  # what a server does between rows: a page that was left ends there
-
-
-def with_pauses(rows: Iterable[T]) -> Iterator[T]:
-    """The rows; at each so-manieth a reader that nobody waits for can be ended."""
-    for index, row in enumerate(rows):
-        if index % 2_048 == 0:
-            for pause in pauses:
-                pause()
-        yield row
 
 
 def _split(text: str, delimiter: str, quotes: bool = True) -> tuple[list[Row], str]:

@@ -17,10 +17,11 @@ import torch
 from jaxtyping import Bool, Float
 
 from core.entries import ConfigError, quote, refuse_if
+from core.memory import with_pauses
 from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.base import Example, LabelledTask, TaskConfig, TaskEntry
-from core.tasks.reading import MAX_COLUMNS, Row, line_numbers, read, read_rows, with_pauses
+from core.tasks.reading import MAX_COLUMNS, Row, line_numbers, read, read_rows
 
 # An empty cell, and the usual marks for one.
 MISSING = frozenset(

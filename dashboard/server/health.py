@@ -314,8 +314,8 @@ def begin() -> None:
     """
     # Threads spread over eight arenas for each core, and what is free in one is of no use to a thread of another.
     set_malloc(M_ARENA_MAX=2)
-    if is_small():  # large arrays return to the system at once; else glibc raises this bound by itself
-        set_malloc(M_MMAP_THRESHOLD=1 << 20)
+    if is_small():
+        set_malloc(M_MMAP_THRESHOLD=1 << 20)  # glibc would raise it, and keep large arrays
     for name in AT_START:
         importlib.import_module(name)
     importlib.import_module("torch").set_num_threads(1)

@@ -38,8 +38,8 @@ from streamlit import config, runtime
 
 from core.event_log import log
 from core.files import hosted, runs_folder, set_person
+from core.memory import pauses
 from core.settings import settings
-from core.tasks.reading import pauses
 from dashboard.draw.formats import byte_size
 from dashboard.navigation import STEPS
 from dashboard.server.streamlit_internals import script_run
@@ -136,9 +136,7 @@ def key_of(name: str) -> str:
 
 
 set_person(me)
-pauses.append(
-    lambda: script_run() and st.session_state.get(PERSON)
-)  # at which Streamlit ends a run
+pauses.append(lambda: script_run() and st.session_state.get(PERSON))  # Streamlit ends a run here
 
 
 def cookie() -> str:

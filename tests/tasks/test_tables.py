@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from datetime import date as calendar
+from unittest.mock import Mock
 
 import pytest
 import sacrebleu
@@ -18,6 +19,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from benchmarks.tasks import TARGETS, Figures, Row, Target, figures
+from core import memory
 from core.entries import ConfigError
 from core.models import ModelConfig, build_model
 from core.runs.archive import pack, unpack
@@ -1081,3 +1083,20 @@ TWO = [replace(GOOD, exact=60.0, bleu=96.0), replace(GOOD, exact=70.0, bleu=98.0
 )
 def test_all_parts_of_a_target_must_be_met(target, found, end):
     assert Row(target, found).markdown().endswith(end)
+
+
+class Left(BaseException):
+    """What a server raises in a page that was left."""
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: read_rows("a,b\n1,2"),
+        lambda: parse_pairs("a,b\n" * 40, "no", "words", seed=77),
+        lambda: parse_table("a,b\n1,2", "no", "", ""),
+    ],
+)
+def test_a_reader_of_rows_ends_where_its_page_was_left(read, monkeypatch):
+    monkeypatch.setattr(memory, "pauses", [Mock(side_effect=Left)])
+    pytest.raises(Left, read)
