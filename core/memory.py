@@ -31,9 +31,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 V2 = ("memory.max", "memory.current", "inactive_file", "memory.events")
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
 
-UNASKED = (
-    20_000_000  # bytes and FLOPs of work that is always done: a look at what is free takes 0.3 ms
-)
+UNASKED = 20_000_000  # bytes of work that is always done: to see what is free takes 0.3 ms
 RESERVE = 80_000_000  # bytes that stay free for the pages that are open
 MAX_SECONDS = 2.0  # of work that nothing can end
 FLOPS = 2e10  # a second, of one slow core
@@ -100,9 +98,8 @@ def room_bytes() -> float:
     return max(0.0, free_bytes() - sum(_promised) - RESERVE)
 
 
-pauses: list[
-    Callable[[], object]
-] = []  # what a server does now and then: a page that was left ends there
+# What a server does now and then in long work: a page that was left ends there
+pauses: list[Callable[[], object]] = []
 
 
 def with_pauses(rows: Iterable[T]) -> Iterator[T]:

@@ -78,11 +78,8 @@ def attention_cost(
     return entry("kernel", config.kernel.key).cost(config, area)
 
 
-DRAWN, CELL = (
-    200.0,
-    1000.0,
-)  # FLOPs that take as long as a random weight, and as a cell of all recorded maps
-
+# FLOPs that take as long as a random weight, and as one cell of all recorded maps
+DRAWN, CELL = 200.0, 1_000.0
 SMALLER = "Take fewer or smaller heads, or a shorter sentence."
 
 
