@@ -46,6 +46,7 @@ from dashboard.inside import (
     parse_model,
     reading_of,
     reject_if,
+    say_kernels,
     study_of,
 )
 from dashboard.page import (
@@ -369,6 +370,7 @@ def draw_sides(
             f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
             "that reads text.",
         )
+        say_kernels(other, into)
         inputs, notes = replace(inputs, target=None), (model.name, name)
     elif model.reads == "picture":
         name = FIELDS.draw(

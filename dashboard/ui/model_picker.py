@@ -156,11 +156,8 @@ def choose_model(
             if pretrained is not None and has_inputs:
                 with right:
                     inputs = _inputs(ref, pretrained, text if ref == usual else "")
-            if pretrained is not None and pretrained.kernels:
-                right.caption(
-                    "On the CPU this model runs the PyTorch functions of transformers: the kernels of "
-                    f"{' and '.join(pretrained.kernels)}, which are installed here, need a GPU."
-                )
+            if pretrained is not None:
+                say_kernels(pretrained, right)
             choice = ModelChoice(ref, inputs, pretrained)
             if at_once and has_inputs:
                 read_inputs(choice)
@@ -174,6 +171,15 @@ def choose_model(
                 describe(text=inputs.text)
             return choice
     return None
+
+
+def say_kernels(pretrained: Pretrained, into: Any) -> None:
+    """That a model runs without the kernels which are installed, where it does."""
+    if pretrained.kernels:
+        into.caption(
+            f"On the CPU {plain(pretrained.name)} runs the PyTorch functions of transformers: the kernels of "
+            f"{' and '.join(pretrained.kernels)}, which are installed here, need a GPU."
+        )
 
 
 @contextmanager

@@ -625,6 +625,10 @@ def test_a_page_says_that_kernels_wait_for_a_gpu(hybrid, monkeypatch):
     monkeypatch.setattr(home, "causal_conv1d_fn", take(home.causal_conv1d_fn))
     app = open_at("pretrained", **{"inside:model": hybrid})
     assert said in page_text(app) and layers_of(app) == {2, 4}
+    other = ModelRef("folder", hybrid)
+    monkeypatch.setattr("pages.two_models.local_models", lambda: (other,))
+    link = {"two_models:mode": "Two models", "two_models:model:writer": other.written}
+    assert said in page_text(open_at("two_models", **link)), "of the second model, too"
 
 
 @pytest.mark.parametrize(("page", "link", "file"), [
