@@ -33,7 +33,9 @@ def control_group(limit: int) -> Iterator[Path]:
     home = GROUPS / "memory" if old.exists() else GROUPS
     group = home / f"attention-lab-{os.getpid()}"
     group.mkdir()
-    (group / ("memory.limit_in_bytes" if old.exists() else "memory.max")).write_text(str(limit))
+    (group / ("memory.limit_in_bytes" if old.exists() else "memory.max")).write_text(
+        str(limit), encoding="utf-8"
+    )
     try:
         yield group
     finally:
@@ -43,7 +45,9 @@ def control_group(limit: int) -> Iterator[Path]:
 
 def count(group: Path, *names: str) -> int:
     """The number in the first of these files that there is, or after `oom_kill` in it."""
-    text = next((group / name).read_text() for name in names if (group / name).exists())
+    text = next(
+        (group / name).read_text(encoding="utf-8") for name in names if (group / name).exists()
+    )
     return int(text.partition("oom_kill ")[2].split()[0] if "oom_kill " in text else text)
 
 
@@ -88,9 +92,11 @@ def main() -> None:
     seconds = parser.parse_args().seconds
     with control_group(LIMIT) as group:
         home = group.parent
-        (group / "cgroup.procs").write_text(str(os.getpid()))  # what it starts comes with it
+        (group / "cgroup.procs").write_text(
+            str(os.getpid()), encoding="utf-8"
+        )  # what it starts comes with it
         with running_server({"ATTENTION_LAB_HOSTED": "1"}) as server:
-            (home / "cgroup.procs").write_text(str(os.getpid()))
+            (home / "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
             times = asyncio.run(hold(server, group, seconds))
             kills = count(group, "memory.oom_control", "memory.events")
             log = (server.runs.parent / "server.log").read_text(encoding="utf-8")

@@ -30,6 +30,7 @@ from dashboard.ui.links import (  # noqa: E402
     drop_infinite_numbers,
     is_pending,
     note_arrival,
+    refusals,
     remember_visit,
     reset_page,
     restore_bound_values,
@@ -147,7 +148,8 @@ if is_pending():
 else:
     with health.page_run(step.key), panels.plugin_problems(), bars.lesson_around(step.key):
         if is_admitted(step):
-            page.run()
+            with refusals():
+                page.run()
         if step.key != "quiz":  # which ends with its own, after its last question
             bars.next_page(step.key)
     if st.runtime.exists():

@@ -29,7 +29,6 @@ from starlette.routing import Route
 from streamlit import config, logger, runtime
 
 from core import event_log
-from core.entries import ConfigError
 from core.files import disk_refused, runs_folder, sentence_of
 from core.memory import free_bytes, give_back, is_small, process_bytes, set_malloc
 from core.provenance import lab_version
@@ -239,11 +238,8 @@ def page_run(page: str) -> Iterator[None]:
 
 
 def on_script_error(error: Exception) -> bool:
-    """What a page shows in place of a traceback: a sentence for readers, what the system refused, or the error's
-    reference in the log."""
-    from core.pretrained.base import PretrainedError  # loads NumPy
-
-    if disk_refused(error) or isinstance(error, ConfigError | PretrainedError):
+    """What a page shows in place of a traceback: what the system refused, or the error's reference in the log."""
+    if disk_refused(error):
         st.error(plain(sentence_of(error)))
         return True
     if not event_log.style():

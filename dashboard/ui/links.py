@@ -18,8 +18,8 @@ a function of the values of the fields before it: `options=lambda values: fits(v
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial, wraps
 from typing import Any, TypeAlias
@@ -28,6 +28,8 @@ import streamlit as st
 from streamlit.errors import StreamlitAPIException
 
 from core.entries import ConfigError, Param, Value
+from core.files import without_paths
+from core.memory import TooMuch
 from core.runs.folder import RUN_ID
 from dashboard.draw.formats import plain
 from dashboard.navigation import STEPS
@@ -146,9 +148,23 @@ def fragment(view: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(view)
     def begin(*args: Any) -> Any:
         restore_bound_values()
-        return view(*args)
+        with refusals():
+            return view(*args)
 
     return st.fragment(begin)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Show why a model or the memory refused something, where nothing nearer to it does."""
+    try:
+        yield
+    except Exception as error:
+        from core.pretrained.base import PretrainedError  # loads NumPy
+
+        if not isinstance(error, TooMuch | PretrainedError):
+            raise
+        st.error(plain(without_paths(str(error))))
 
 
 def drop_infinite_numbers(page: st.Page) -> None:

@@ -504,6 +504,7 @@ def test_a_worker_killed_on_a_full_disk_says_so_also_once_there_is_room(tmp_path
             jobs.tick()
             assert run.status().state == "running"
         (disk / BALLAST).unlink()
+        jobs.tick()  # as a page does a second later
         app = open_at("train", run=run.id)
         assert run.status().message.endswith(WORKER_FULL) and WORKER_FULL in page_text(app)
         press(app, "continue")

@@ -367,21 +367,25 @@ def test_an_error_of_a_page_shows_its_reference_or_what_the_disk_says_and_no_wor
     assert health.on_script_error(OSError(30, "Read-only file system")), "also without the log"
 
 
-def test_a_sentence_that_a_page_does_not_catch_is_shown_without_paths(monkeypatch):
+def test_a_refusal_that_a_page_does_not_catch_is_shown_without_paths(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
 
     def script() -> None:
-        from core.entries import ConfigError
+        from core.memory import TooMuch
         from core.pretrained import PretrainedError
-        from dashboard.server import health
+        from dashboard.ui import links
 
-        assert health.on_script_error(PretrainedError("The text needs about 2 GB."))
-        assert health.on_script_error(ConfigError("/home/lab/secret/file is too large."))
+        def view() -> None:
+            raise PretrainedError("The text needs about 2 GB.")
 
-    large, path = [error.value for error in AppTest.from_function(script).run().error]
-    assert (
-        large == "The text needs about 2 GB\\." and "is too large" in path and "secret" not in path
-    )
+        links.fragment(view)()
+        with links.refusals():
+            raise TooMuch("/home/lab/secret/file is too large.")
+
+    app = AppTest.from_function(script).run()
+    large, path = [error.value for error in app.error]
+    assert large == "The text needs about 2 GB\\." and not app.exception
+    assert "is too large" in path and "secret" not in path
 
 
 def test_a_worker_that_meets_an_error(lines, capfd, monkeypatch):

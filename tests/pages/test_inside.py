@@ -12,7 +12,7 @@ from transformers import Lfm2ForCausalLM
 from transformers.integrations import use_kernel_func_from_hub_with_fallback
 
 from core.pretrained.model_inputs import picture
-from core.tasks import digits
+from core.tasks import digits, task_of
 from core.tasks.tables import iris
 from core.tasks.text import topics
 from dashboard.server.cache import store
@@ -637,7 +637,7 @@ def test_a_page_says_that_kernels_wait_for_a_gpu(hybrid, monkeypatch):
     ("train", {"train:task": "topics"}, "topics.json"),
 ])  # fmt: skip
 def test_a_page_says_that_data_was_changed(page, link, file, monkeypatch):
-    for load in (picture, iris, digits, topics):
+    for load in (picture, iris, digits, topics, task_of):
         load.cache_clear()
     whole = Path.read_bytes
     monkeypatch.setattr(
