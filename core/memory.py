@@ -82,7 +82,8 @@ def why_too_much(cost: Cost, what: str, remedy: str) -> str:
         give_back()
         if cost.bytes <= (room := room_bytes()):
             return ""
-    return f"{what} needs about {format_bytes(cost.bytes)} of memory, and {format_bytes(room)} is free. {remedy}"
+    free = format_bytes(room) if room else "nothing"
+    return f"{what} needs about {format_bytes(cost.bytes)} of memory, and {free} is free. {remedy}"
 
 
 def format_bytes(count: float) -> str:

@@ -109,6 +109,7 @@ def is_admitted(step: Step) -> bool:
         st.session_state[REFUSED] = bool(why)
         if why:
             log("page_refused", page=step.key)
+            st.title(step.title)
             st.error(why)
             st.button("Try again", key="page:again")
     return not st.session_state[REFUSED]
@@ -150,7 +151,7 @@ else:
         if is_admitted(step):
             with refusals():
                 page.run()
-        if step.key != "quiz":  # which ends with its own, after its last question
-            bars.next_page(step.key)
+            if step.key != "quiz":  # which ends with its own, after its last question
+                bars.next_page(step.key)
     if st.runtime.exists():
         health.after_a_visit(load_first_model)

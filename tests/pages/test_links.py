@@ -327,3 +327,18 @@ def test_many_presses_start_what_one_starts(page):
 
 def test_a_change_that_comes_once_its_page_is_left_is_not_answered():
     links._call_back("train:gone:size", pytest.fail, "its values are cleared")
+
+
+def test_a_page_waits_for_memory_and_one_that_is_open_runs_on(monkeypatch):
+    free = [1e9]
+    monkeypatch.setattr("core.memory.free_bytes", lambda: free[0])
+    monkeypatch.setattr("core.memory._caches", set())
+    app = open_at("masks")
+    free[0] = 0
+    assert not app.run().error, "it is open"
+    said = open_at("masks")
+    assert "needs about 25 MB of memory, and nothing is free" in said.error[0].value
+    assert [title.value for title in said.title] == ["Masks"] and not said.text_input
+    assert said.button(key="page:again").click().run().error
+    free[0] = 1e9
+    assert said.button(key="page:again").click().run().text_input and not said.error
