@@ -46,6 +46,15 @@ LOCAL = {
 RETURNED = {GLOSSARY: "finditer", GRAMMAR: "match"}
 
 
+def written(source: str) -> str:
+    """The source as this Python writes it, whose quotation marks differ from another's."""
+    return ast.unparse(ast.parse(source, mode="eval").body)
+
+
+LOCAL = {(module, written(source)): given for (module, source), given in LOCAL.items()}
+RETURNED = {written(source): method for source, method in RETURNED.items()}
+
+
 class Expression(NamedTuple):
     place: str
     pattern: str | bytes
