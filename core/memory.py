@@ -31,8 +31,8 @@ CGROUPS = Path("/sys/fs/cgroup")
 V2 = ("memory.max", "memory.current", "inactive_file", "memory.events")
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
 
-UNASKED = 20_000_000  # bytes of work that is always done: to see what is free takes 0.3 ms
-RESERVE = 80_000_000  # bytes that stay free for the pages that are open
+UNASKED = 10_000_000  # bytes of work that is always done: to see what is free takes 0.3 ms
+RESERVE = 50_000_000  # bytes that stay free for the pages that are open
 MAX_SECONDS = 2.0  # of work that nothing can end
 FLOPS = 2e10  # a second, of one slow core
 _promised: list[float] = []  # bytes of work that is under way

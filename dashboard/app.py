@@ -38,7 +38,7 @@ from dashboard.ui.links import (  # noqa: E402
 
 PAGE_LIST, PRESSED = "page_list", "page_list:request"
 REFUSED = "page:refused"  # whether the page waits for memory
-PAGE, NEW_PAGE = 25_000_000, 60_000_000  # bytes of a page, and of the first to open it; measured
+PAGE, NEW_PAGE = 15_000_000, 60_000_000  # bytes of a page, and of the first to open it; measured
 
 
 def page_list(current: Step) -> None:

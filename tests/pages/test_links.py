@@ -337,7 +337,7 @@ def test_a_page_waits_for_memory_and_one_that_is_open_runs_on(monkeypatch):
     free[0] = 0
     assert not app.run().error, "it is open"
     said = open_at("masks")
-    assert "needs about 25 MB of memory, and nothing is free" in said.error[0].value
+    assert "needs about 15 MB of memory, and nothing is free" in said.error[0].value
     assert [title.value for title in said.title] == ["Masks"] and not said.text_input
     assert said.button(key="page:again").click().run().error
     free[0] = 1e9
