@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log
@@ -18,7 +19,7 @@ from core.attention.basics import ScoreBlock, num_threads
 from core.attention.kernels.exact import exact
 from core.attention.masks import make_mask
 from core.entries import Area, Choice, Cost
-from core.memory import room_bytes
+from core.memory import admitted, room_bytes
 from core.seeding import seeded_generator, seeded_rng
 
 # The parameters, FLOPs and activation memory of an attention layer, in closed form, for one fp32 sequence.
@@ -80,7 +81,6 @@ def attention_cost(
 
 # FLOPs that take as long as a random weight, and as one cell of all recorded maps
 DRAWN, CELL = 200.0, 1_000.0
-SMALLER = "Take fewer or smaller heads, or a shorter sentence."
 
 
 def recorded_cost(config: AttentionConfig, num_queries: int, num_keys: int) -> Cost:
@@ -99,6 +99,15 @@ def recorded_cost(config: AttentionConfig, num_queries: int, num_keys: int) -> C
     maps = sizes.score_heads * num_queries * num_keys
     flops = cost.flops + weights * (2 * num_keys + DRAWN) + maps * CELL
     return Cost(flops, cost.bytes + 4 * (weights + 3 * heads + 4 * maps))
+
+
+def layer_admitted(
+    config: AttentionConfig, num_queries: int, num_keys: int
+) -> AbstractContextManager[None]:
+    """Room for a layer that is made and recorded in the block; TooMuch as core.memory.admitted."""
+    price = recorded_cost(config, num_queries, num_keys)
+    remedy = "Take fewer or smaller heads, or a shorter sentence."
+    return admitted(price, "A layer of these sizes", remedy)
 
 
 @dataclass(frozen=True)

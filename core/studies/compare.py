@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from core.attention import Attention, AttentionConfig, ConfigError, Steps, entry
-from core.attention.cost import SMALLER, Measurement, race, recorded_cost
+from core.attention.cost import Measurement, layer_admitted, race
 from core.interpret import trace as analysis
-from core.memory import admitted
 from core.pretrained import LayerQKV, Pretrained, layer_qkv
 from core.seeding import seeded_layer
 from core.studies.efficient import ONE_AT_A_TIME
@@ -167,7 +166,7 @@ def compute_map(
         if recorded is not None and (reason := source_error(sized)):
             return MapResult(error=reason)
         count = len(tokens_of(comparison, recorded).names)
-        with admitted(recorded_cost(sized, count, count), "A layer of these sizes", SMALLER):
+        with layer_admitted(sized, count, count):
             steps = _steps(comparison, sized, recorded)
     except (ConfigError, ValueError) as error:
         return MapResult(error=str(error))

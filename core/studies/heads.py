@@ -27,11 +27,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, MultiHead, Steps, attend
-from core.attention.cost import SMALLER, recorded_cost
+from core.attention.cost import layer_admitted
 from core.attention.projections.combined import Differential
 from core.entries import quote
 from core.interpret import trace as analysis
-from core.memory import admitted
 from core.pretrained import MINILM, MINILM_SHA256, Pretrained, layer_qkv, load_minilm
 from core.seeding import pooled_layer, seeded_generator, seeded_layer, seeded_normal, seeded_rng
 from core.studies.efficient import Saved, save
@@ -515,8 +514,7 @@ def run(config: AttentionConfig, source: Source, seed: int, real: int | None = N
     Typed matrices enter after the projection; ConfigError where a choice needs what they do not have.
     """
     key_mask = None if real is None else (torch.arange(len(source.keys)) < real)[None]
-    price = recorded_cost(config, len(source.queries), len(source.keys))
-    with admitted(price, "A layer of these sizes", SMALLER):
+    with layer_admitted(config, len(source.queries), len(source.keys)):
         layer = seeded_layer(config, seed)
         if source.matrices is None:
             return layer(embed(source.tokens, config.d_model, seed), key_mask=key_mask)
