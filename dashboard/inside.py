@@ -56,7 +56,7 @@ from dashboard.ui.model_picker import (
     position_key,
     read_inputs,
     role_line,
-    say_kernels,
+    say_notes,
     select_model,
     swatch,
     weight_link,

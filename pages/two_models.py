@@ -46,7 +46,7 @@ from dashboard.inside import (
     parse_model,
     reading_of,
     reject_if,
-    say_kernels,
+    say_notes,
     study_of,
 )
 from dashboard.page import (
@@ -370,7 +370,7 @@ def draw_sides(
             f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
             "that reads text.",
         )
-        say_kernels(other, into)
+        say_notes(other, into)
         inputs, notes = replace(inputs, target=None), (model.name, name)
     elif model.reads == "picture":
         name = FIELDS.draw(

@@ -86,6 +86,7 @@ class Pretrained:
     `head` says what its last layer answers: a masked token, the next token, a target sequence, a class, or nothing (its
     states are the answer). `reads` says what it takes. `recordable` is whether its attention goes through
     `attention_recorder`. `kernels` are the packages whose kernels for a GPU its code would run, and on a CPU does not.
+    `notes` are sentences on what of its files is not used, made up, or merged.
     `all_cores` says that a pass takes all of them, in a process that computes on one thread. `lock` is held for every
     forward pass.
     """
@@ -98,6 +99,7 @@ class Pretrained:
     reads: Reads = "text"
     recordable: bool = False
     kernels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     all_cores: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 

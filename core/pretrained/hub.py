@@ -22,7 +22,10 @@ from core.files import folder_bytes, hosted, modified, remove_tree, text_of
 from core.memory import format_bytes
 from core.pretrained.base import Pretrained, PretrainedError, first_line, refuse_too_much, reject_if
 from core.pretrained.load import (
+    ADAPTER,
     BESIDE,
+    INDEX,
+    MAX_BESIDE,
     MAX_CONFIG,
     folder_weights,
     load_folder,
@@ -365,16 +368,18 @@ def config_bytes(repo: str, revision: str = "main", *, token: str | None = None)
     return _config(repo, revision, token)
 
 
-def _config(repo: str, commit: str, token: str | None) -> bytes:
-    data = b""
+def _config(
+    repo: str, commit: str, token: str | None, file: str = "config.json", limit: int = MAX_CONFIG
+) -> bytes:
+    data = bytearray()
     with asking(repo, commit, token):
-        for chunk in _stream(repo, commit, "config.json", token):
+        for chunk in _stream(repo, commit, file, token):
             data += chunk
             reject_if(
-                len(data) > MAX_CONFIG,
-                f"config.json of {repo} is larger than {MAX_CONFIG:,} bytes, so it is not read.",
+                len(data) > limit,
+                f"{file} of {repo} is larger than {limit:,} bytes, so it is not read.",
             )
-    return data
+    return bytes(data)
 
 
 def plan(repo: str, revision: str = "main", *, token: str | None = None) -> DownloadPlan:
@@ -390,12 +395,21 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
             repo, revision=revision, files_metadata=True, timeout=SECONDS
         )
     listed = {item.rfilename: item for item in info.siblings or ()}
-    weights, commit = weight_files(listed, repo), str(info.sha or "")
+    commit = str(info.sha or "")
     reject_if(
         not COMMIT.fullmatch(commit),
         f"The hub states no commit for {repo}, so its version is not known.",
     )
-    needed = [item for name, item in listed.items() if name in weights or BESIDE.fullmatch(name)]
+    weights = weight_files(
+        listed, repo, lambda index: _config(repo, commit, token, index, MAX_BESIDE)
+    )
+    if ADAPTER[0] in listed:  # merged into the weights when the model is loaded
+        weights += ADAPTER[1:]
+    needed = [
+        item
+        for name, item in listed.items()
+        if name in weights or BESIDE.fullmatch(name) or INDEX.fullmatch(name)
+    ]
     if unknown := [item.rfilename for item in needed if item.size is None]:
         raise PretrainedError(
             f"The hub does not state the size of {unknown[0]} of {repo}, so it is not downloaded."
@@ -453,6 +467,7 @@ def download(plan: DownloadPlan, *, token: str | None = None, progress: Callable
     try:
         for file in plan.files:
             step(0)
+            (part / file.name).parent.mkdir(parents=True, exist_ok=True)
             fetch_file(plan.repo, plan.commit, file, part / file.name, token, step)
         if not folder.is_dir():
             part.rename(folder)

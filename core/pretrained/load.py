@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +26,7 @@ from torch import Tensor
 from core.entries import Cost, quote, quote_name
 from core.files import sha256 as digest_of
 from core.memory import admitted, is_small, set_malloc
-from core.pretrained.attention_recorder import make_recordable
+from core.pretrained.attention_recorder import is_transposed, make_recordable
 from core.pretrained.base import (
     Head,
     Pretrained,
@@ -40,12 +40,17 @@ from core.pretrained.base import (
 )
 from core.seeding import seeded_rng
 
-INDEX = "model.safetensors.index.json"
-SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+INDEX = re.compile(r"[^/]*\.safetensors\.index(\.[\w-]+)?\.json")  # the last part is a variant
+SHARD = re.compile(r"([^/]*)-(\d{1,9})-of-(\d{1,9})\.safetensors")
+INSIDE = re.compile(r"(?!.*\.\.)(\w[\w.-]*/)?\w[\w.-]*\.safetensors")  # of the model's own folder
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+# What the library's classes of tokenizers (vocab_files_names) and processors declare; a test asks every one of them.
 BESIDE = re.compile(
-    r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config"
-    r"|processor_config|feature_extractor_config|normalizer|model\.safetensors\.index)\.json"
-    r"|vocab\.txt|merges\.txt|bpe\.codes|[a-z.]+\.spm|[a-z.]+\.model"
+    r"(\w*tokenizer/)?((\w+_)?config(\.\d[\d.]*)?\.json|tokenizer(\.\d[\d.]*)?\.json"
+    r"|(special_tokens_map|added_tokens|chat_template|normalizer|emoji|byte_maps|word_shape|word_pronunciation"
+    r"|(entity_|target_)?vocab|vocab-src|vocab-tgt)\.json"
+    r"|vocab\.txt|merges\.txt|dict\.txt|bpe\.codes|[\w.]+\.(spm|model|tiktoken)|prophetnet\.tokenizer"
+    r"|chat_template\.jinja|additional_chat_templates/[\w-]+\.jinja)"
 )
 READ = re.compile(
     r".*\.(json|jinja|txt|model|spm|codes|tiktoken|tokenizer)"
@@ -133,10 +138,16 @@ def refuse_values(config: Mapping[str, Any], name: str) -> None:
         )
 
 
-def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:
-    """The safetensors files among a model's files; PretrainedError when there are none."""
+def weight_files(
+    names: Iterable[str], name: str, read: Callable[[str], bytes] = lambda index: b""
+) -> tuple[str, ...]:
+    """The safetensors files of the weights among a model's files; PretrainedError when there are none.
+
+    They are model.safetensors, or what an index names, or parts that are complete by their own numbers, or the only
+    one. `read` gives the bytes of an index.
+    """
     names = set(names)
-    instead = "It is an adapter to another model. " if "adapter_config.json" in names else ""
+    instead = "It is an adapter to another model. " if ADAPTER[0] in names else ""
     reject_if(
         "config.json" not in names,
         f"{name} has no config.json, so it is not a model of the library transformers. {instead}"
@@ -144,8 +155,28 @@ def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:
     )
     if "model.safetensors" in names:
         return ("model.safetensors",)
-    if shards := sorted(file for file in names if SHARD.fullmatch(file)):
-        return tuple(shards)
+    usual = "model.safetensors.index.json"
+    if found := sorted(filter(INDEX.fullmatch, names), key=lambda file: (file != usual, file)):
+        return _shards_of(read(found[0]), found[0], names, name)
+    stored = sorted(
+        file for file in names - {*ADAPTER} if file.endswith(".safetensors") and "/" not in file
+    )
+    parts = [part for file in stored if (part := SHARD.fullmatch(file))]
+    numbers = sorted((part[1], int(part[2]), int(part[3])) for part in parts)
+    whole = [
+        (part[0], place + 1, len(stored)) for place, part in enumerate(numbers[:1] * len(stored))
+    ]
+    if stored and (numbers == whole if parts else len(stored) == 1):
+        return tuple(stored)
+    reject_if(
+        parts,
+        f"{name} has its weights in parts and no {usual} that can be read; take a complete model.",
+    )
+    reject_if(
+        stored,
+        f"{name} has several files of weights, {', '.join(stored[:3])}, and no {usual} that says "
+        "which belong together. Leave one of them in its folder.",
+    )
     others = sorted(file for file in names if OTHER_WEIGHTS.fullmatch(file))
     if any(file.endswith((".bin", ".pt", ".pth", ".ckpt", ".pkl")) for file in others):
         raise PretrainedError(
@@ -159,22 +190,39 @@ def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:
     )
 
 
+def _shards_of(data: bytes, index: str, names: set[str], name: str) -> tuple[str, ...]:
+    """The files that an index names: safetensors in the model's own folder, whatever they are called."""
+    try:
+        shards = sorted(set(map(str, json.loads(data)["weight_map"].values())))
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise PretrainedError(
+            f"{name} has its weights in parts and no {index} that can be read; take a complete "
+            "model."
+        ) from error
+    wrong = [one for one in shards if one not in names or not INSIDE.fullmatch(one)]
+    reject_if(
+        wrong or not shards,
+        f"{name} has an index that names {quote_name(wrong[0]) if wrong else 'no file'}, which is none of "
+        "the safetensors files beside it, so it is not opened. Take a complete model.",
+    )
+    return tuple(shards)
+
+
 def folder_weights(folder: Path, name: str) -> list[Path]:
     """The safetensors files of a folder; PretrainedError unless all that would be read are regular files in it.
 
-    Both doors ask it, the page and `load_folder`. An index names shards beside it, and nothing else: the library would
-    follow it to a pickle, or out of the folder.
+    Both doors ask it, the page and `load_folder`. An index names safetensors in its folder, and nothing else.
     """
     try:
         files = {path.name: path for path in folder.iterdir() if not path.is_dir()}
-        weights = weight_files(files, name)
         files |= {
-            str(path.relative_to(folder)): path
-            for path in folder.glob("additional_chat_templates/*")
+            path.relative_to(folder).as_posix(): path
+            for pattern in ("additional_chat_templates/*", "*/*.safetensors")
+            for path in folder.glob(pattern)
         }
         for file, path in files.items():
             reject_if(
-                path.exists() and not path.is_file() or file in weights and not path.exists(),
+                path.exists() and not path.is_file(),
                 f"{name} has {file} as something other than a regular file, so it is not opened.",
             )
             if (
@@ -185,20 +233,14 @@ def folder_weights(folder: Path, name: str) -> list[Path]:
                 raise PretrainedError(
                     f"{name} has {file} of {size:,} bytes; at most {MAX_BESIDE:,} are read."
                 )
-        if weights != ("model.safetensors",):
-            index = json.loads(files[INDEX].read_bytes() if INDEX in files else b"")
-            if others := sorted(set(map(str, index["weight_map"].values())) - set(weights)):
-                raise PretrainedError(
-                    f"{name} has an index that names {quote_name(others[0])}, which is none of the "
-                    "model-*.safetensors beside it, so it is not opened. Take a complete model."
-                )
+        weights = weight_files(files, name, lambda index: files[index].read_bytes())
+        for file in weights:
+            reject_if(
+                not files[file].exists(),
+                f"{name} has {file} as something other than a regular file, so it is not opened.",
+            )
     except OSError as error:
         raise PretrainedError(f"The folder {folder} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise PretrainedError(
-            f"{name} has its weights in parts and no {INDEX} that can be read; take a complete "
-            "model."
-        ) from error
     return [files[file] for file in weights]
 
 
@@ -231,7 +273,7 @@ def parse_config(data: bytes, name: str) -> dict[str, Any]:
     return config
 
 
-def check_sizes(config: Any, kind: Any, folder: Path, name: str) -> int:
+def check_sizes(config: Any, kind: Any, files: Sequence[Path], name: str) -> int:
     """The numbers of a model; PretrainedError where its config asks for many more parts or numbers than its weights have.
 
     A config may have as many parts as its class has by default: the experts of Doge are rows of a table, 16,384.
@@ -240,7 +282,7 @@ def check_sizes(config: Any, kind: Any, folder: Path, name: str) -> int:
     from safetensors import safe_open
 
     stored: list[int] = []  # the numbers of each tensor, by the headers of the files alone
-    for file in folder.glob("*.safetensors"):
+    for file in files:
         with safe_open(file, framework="pt") as weights:
             stored += [math.prod(weights.get_slice(key).get_shape()) for key in weights.keys()]  # noqa: SIM118
     for field, count, usual in counts(config):
@@ -375,6 +417,16 @@ VOCABULARY = re.compile(
 # While it loads a model, transformers replaces `tie_weights` of every model, and then puts back what it found: two
 # threads at once would leave all later models of the process without their tied weights.
 BUILDING = threading.RLock()
+FROM_CONFIG: dict[str, Any] = {"config_file_name": "config.json", "_from_model_config": True}
+# Stored beside quantized weights, by GPTQ, AWQ, bitsandbytes, compressed-tensors and the makers of fp8 models.
+SCALES = re.compile(
+    r".*\.(weight_scale(_inv|_2)?|weight_(packed|shape|zero_point|g_idx)|scale_weight|input_scale"
+    r"|qweight|qzeros|scales|g_idx|SCB|weight\.(absmax|quant_map|nested_\w+|quant_state\S*))"
+)
+# Tables that earlier versions of the library saved and that every class now makes itself.
+TABLES = re.compile(
+    r"(.*\.)?(inv_freq|position_ids|token_type_ids|num_batches_tracked|masked_bias|(cos|sin)_cached)"
+)
 SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -429,35 +481,247 @@ def load_folder(folder: Path | str, name: str) -> Pretrained:
     # The library replaces itself while it is imported: the statement gives a thread that waits for it the empty one.
     transformers = import_module("transformers")
     read_config(folder / "config.json", name)
-    folder_weights(folder, name)
+    files = folder_weights(folder, name)
     if "transformers.modeling_utils" not in sys.modules:
         refuse_too_much(Cost(bytes=LIBRARY), "The library of models", "Try again in a few minutes.")
     with BUILDING, wrap_errors(f"{name} cannot be loaded"):
         config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
         kind = model_class(config)
-        with _admitted(check_sizes(config, kind, folder, name)):
-            model, info = kind.from_pretrained(
-                folder,
-                config=config,
-                attn_implementation="eager",
-                dtype=torch.float32,
-                use_safetensors=True,
-                local_files_only=True,
-                output_loading_info=True,
-            )
-    refuse_missing(
-        [key for key in info["missing_keys"] if "pooler" not in key], name
-    )  # the pooler is not read
+        with _admitted(check_sizes(config, kind, files, name)):
+            model, notes = _load_weights(kind, config, files, folder, name)
+            notes += merge_adapter(model, folder, name)
+    refuse_not_finite(model, name)
     with wrap_errors(f"{name} cannot be loaded"):
-        return prepare_model(model, _reader(folder, model), name)
+        return replace(prepare_model(model, _reader(folder, model), name), notes=notes)
 
 
-def refuse_missing(keys: Sequence[str], name: str) -> None:
-    """PretrainedError for weights that the files lack: the library fills them with random numbers."""
+def _load_weights(
+    kind: Any, config: Any, files: Sequence[Path], folder: Path, name: str
+) -> tuple[Any, tuple[str, ...]]:
+    """The model with the tensors of these files, and what `account` tells of them.
+
+    The library gets the tensors, not the folder: there it would look for files by fixed names, and for an adapter.
+    """
+    from safetensors import safe_open
+    from transformers import GenerationConfig
+
+    with ExitStack() as stack, seeded_rng(0):  # so that what is made up is the same at each loading
+        opened = [stack.enter_context(safe_open(file, framework="pt")) for file in files]
+        stored = {key: file.get_slice(key) for file in opened for key in file.keys()}  # noqa: SIM118
+        dtypes = {key: one.get_dtype() for key, one in stored.items()}
+        shapes = {key: one.get_shape() for key, one in stored.items()}
+        model, info = kind.from_pretrained(
+            None,
+            config=config,
+            state_dict=stored,
+            attn_implementation="eager",
+            dtype=torch.float32,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # `account` refuses them in words
+        )
+    model.name_or_path = model.config.name_or_path = str(folder)
+    if model.can_generate():
+        written = (folder / "generation_config.json").is_file()
+        model.generation_config = GenerationConfig.from_pretrained(
+            folder, **({} if written else FROM_CONFIG), local_files_only=True
+        )
+    return model, account(model, dtypes, shapes, info, name)
+
+
+def account(
+    model: Any,
+    dtypes: Mapping[str, str],
+    shapes: Mapping[str, Sequence[int]],
+    info: Mapping[str, Any],
+    name: str,
+) -> tuple[str, ...]:
+    """What must be said of the tensors of a model's files, in sentences: those that it does not use or that it lacks.
+
+    `dtypes` and `shapes` are those of the files, by safetensors' names; `info` is the library's loading_info.
+    PretrainedError where the model would not be the one of the files: its numbers are codes whose scales are not
+    applied, or it lacks weights, or has them in other sizes, or has fewer layers.
+    """
+    unused, missing = sorted(info["unexpected_keys"]), sorted(info["missing_keys"])
+    quantized = getattr(model, "hf_quantizer", None) is not None
+    coded = {key for key, dtype in dtypes.items() if dtype.startswith(("I", "U", "F8", "F4"))}
+    parts = {key.rpartition(".")[0] for key in coded}
+    scales = [
+        key
+        for key in unused
+        if SCALES.fullmatch(key)
+        or key.rpartition(".")[0] in parts
+        and "scale" in key.rpartition(".")[2]
+    ]
+    # Whole numbers belong in tables of positions, and in the masks that GPT-2 saved as attn.bias.
+    tables = tuple(key for key, one in model.state_dict().items() if not one.is_floating_point())
+    whole = [
+        key
+        for key in coded
+        if dtypes[key][0] in "IU"
+        and key not in unused
+        and not key.endswith((*tables, ".bias"))
+        and not TABLES.fullmatch(key)
+    ]
+    if codes := scales or (not quantized and sorted(whole)):
+        raise PretrainedError(
+            f"{name} has quantized weights, with {codes[0]}, and no quantization_config in its "
+            "config.json that the installed transformers applies: its numbers would be codes, not "
+            "weights. Take the model in float32, float16 or bfloat16."
+        )
+    answers = head_of(model) == "classify"
+    made_up = [key for key in missing if "pooler" in key and not answers]
+    refuse_missing([key for key in missing if key not in made_up], name, unused)
+    if wrong := sorted(info["mismatched_keys"]):
+        key, theirs, ours = wrong[0]
+        raise PretrainedError(
+            f"{name} has {key} of {format_shape(theirs)} numbers, and its config.json asks for "
+            f"{format_shape(ours)}; the two do not fit together. Take a complete model."
+        )
+    prefix = f"{model.base_model_prefix}."
+    asked = {re.sub(r"\d+", "#", key.removeprefix(prefix)) for key in model.state_dict()}
+    last = len(getattr(text_config(model), "layer_types", None) or ()) or getattr(
+        text_config(model), "num_hidden_layers", 0
+    )
+    ahead = getattr(text_config(model), "num_nextn_predict_layers", None) or 0
+    more = [
+        key
+        for key in unused
+        if re.sub(r"\d+", "#", key.removeprefix(prefix)) in asked
+        and not any(last <= int(one) < last + ahead for one in re.findall(r"\d+", key))
+    ]
+    reject_if(
+        more,
+        f"{name} has weights of more parts than its config.json asks for, such as {more[0] if more else ''}; "
+        "the two do not fit together. Take the config.json that belongs to these weights.",
+    )
+    # A class declares what it expects to be left over, as layers for more tokens at once; the library then hides it.
+    owned = {key.removeprefix(prefix) for key in model.state_dict()}
+    declared = re.compile("|".join(model._keys_to_ignore_on_load_unexpected or ["(?!)"]))
+    hidden = {
+        key for key in dtypes if declared.search(key) and key.removeprefix(prefix) not in owned
+    }
+    told = [
+        key
+        for key in sorted({*unused, *hidden})
+        if not TABLES.fullmatch(key)
+        and not (key.endswith((".bias", ".masked_bias")) and len(shapes.get(key, (1,))) != 1)
+    ]
+    modules = dict(model.named_modules())
+    loose = [
+        key
+        for key in told
+        if key.rpartition(".")[0].removeprefix(prefix) in modules
+        or key.rpartition(".")[0] in modules
+    ]
+    sentences = {
+        "These weights of its files belong to parts that the drawn model has and are not used, so it may not "
+        "be the model that was trained": loose,
+        "Not used of its files": [key for key in told if key not in loose],
+        "Not in its files, and not read here": made_up,
+    }
+    return tuple(
+        f"{what}: {', '.join(keys[:3])}{f' and {len(keys) - 3:,} more' * (len(keys) > 3)}."
+        for what, keys in sentences.items()
+        if keys
+    )
+
+
+def format_shape(shape: Sequence[int]) -> str:
+    """A tensor's shape in a sentence: 4 × 6."""
+    return " × ".join(map(format_count, shape)) or "1"
+
+
+def refuse_not_finite(model: Any, name: str) -> None:
+    """PretrainedError for weights that are no numbers. A table that is made, as of a mask, may hold an infinity."""
+    weights = {key for key, _ in model.named_parameters()}
+    wrong = [
+        key
+        for key, one in model.state_dict().items()
+        if one.is_floating_point()
+        # A sum is quicker than a table of truth values, and only as large as one row where all is well.
+        and not torch.isfinite(one.sum())
+        and bool((~one.isfinite() if key in weights else one.isnan()).any())
+    ]
+    reject_if(
+        wrong,
+        f"{name} has NaN or infinity in {len(wrong)} of its weights, such as {wrong[0] if wrong else ''}, so nothing "
+        "that it computes is a number. Take another checkpoint.",
+    )
+
+
+def merge_adapter(model: Any, folder: Path, name: str) -> tuple[str, ...]:
+    """Add the LoRA of a folder (adapter_config.json) to the model's own weights, W + scale · B A; what was merged.
+
+    The scale is lora_alpha / r, or lora_alpha / √r of rank-stabilized LoRA. PretrainedError for another kind of
+    adapter. Hu et al. 2021, https://arxiv.org/abs/2106.09685; the layout is that of the package peft.
+    """
+    from safetensors.torch import load_file
+
+    if not (folder / ADAPTER[0]).exists():
+        return ()
+    what = f"{name} has an adapter beside its weights"
+    reject_if(
+        not (folder / ADAPTER[1]).is_file(),
+        f"{what} and no {ADAPTER[1]}, so it would be left out. Save it as safetensors, or take {ADAPTER[0]} away.",
+    )
+    with wrap_errors(f"{what} that cannot be read"):
+        settings = json.loads((folder / ADAPTER[0]).read_bytes())
+        tensors = {key: one.float() for key, one in load_file(folder / ADAPTER[1]).items()}
+        left = []
+        alphas = settings.get("alpha_pattern") or {}
+        kind = str(settings.get("peft_type"))
+        other = [key for key in ("use_dora", "use_qalora", "lora_bias") if settings.get(key)]
+        other += [part for part in alphas if not re.fullmatch(r"[\w.]+", part)]
+        reject_if(
+            kind != "LORA" or other,
+            f"{what} of the kind {quote_name([*other, kind][0])}; only LoRA is merged here. Merge "
+            "it with the package peft (merge_and_unload), and save the whole model.",
+        )
+        weights = dict(model.named_parameters(remove_duplicate=False))
+        modules = dict(model.named_modules(remove_duplicate=False))
+        for key, tensor in sorted(tensors.items()):
+            path, lora, half = key.removeprefix("base_model.model.").partition(".lora_")
+            if path not in modules and path not in weights:
+                path = path.removeprefix(f"{model.base_model_prefix}.")
+            weight = weights.get(f"{path}.weight" if lora else path)
+            if weight is None or not lora and weight.shape != tensor.shape:
+                left.append(key)
+            elif not lora:  # of modules_to_save
+                weight.data.copy_(tensor)
+            elif half in ("A.weight", "embedding_A"):
+                alpha = next(
+                    (one for part, one in alphas.items() if f".{path}".endswith(f".{part}")),
+                    settings["lora_alpha"],
+                )
+                rank = len(tensor)
+                change = tensors[f"{key[: -len(half)]}{half.replace('A', 'B')}"] @ tensor
+                change *= alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
+                turned = "embedding" in half or is_transposed(modules[path])
+                weight.data += change.T if turned else change
+            elif f"{key[: -len(half)]}{half.replace('B', 'A')}" not in tensors:
+                left.append(key)
+        reject_if(
+            left,
+            f"{what} with {len(left)} tensors that it has no place for, such as "
+            f"{min(left, default='')}. Take the model that it was trained on.",
+        )
+    return (
+        f"The LoRA adapter of its folder is merged into its weights: {len(tensors):,} tensors of "
+        f"{ADAPTER[1]}.",
+    )
+
+
+def refuse_missing(keys: Sequence[str], name: str, unused: Sequence[str] = ()) -> None:
+    """PretrainedError for weights that the files lack: the library fills them with random numbers.
+
+    `unused` are tensors of the files that no weight has the name of.
+    """
     if keys:
+        other = f" Its files have {min(unused)} in place of such." if unused else ""
         raise PretrainedError(
             f"{name} lacks {len(keys)} of the weights that its config.json requires, such as "
-            f"{min(keys)}. Take a complete model."
+            f"{min(keys)}.{other} Take a complete model."
         )
 
 

@@ -157,7 +157,7 @@ def choose_model(
                 with right:
                     inputs = _inputs(ref, pretrained, text if ref == usual else "")
             if pretrained is not None:
-                say_kernels(pretrained, right)
+                say_notes(pretrained, right)
             choice = ModelChoice(ref, inputs, pretrained)
             if at_once and has_inputs:
                 read_inputs(choice)
@@ -173,8 +173,10 @@ def choose_model(
     return None
 
 
-def say_kernels(pretrained: Pretrained, into: Any) -> None:
-    """That a model runs without the kernels which are installed, where it does."""
+def say_notes(pretrained: Pretrained, into: Any) -> None:
+    """What of a model's files is not used, and that it runs without the kernels which are installed, where it does."""
+    for note in pretrained.notes:
+        into.caption(f"{plain(pretrained.name)}: {plain(note)}")
     if pretrained.kernels:
         into.caption(
             f"On the CPU {plain(pretrained.name)} runs the PyTorch functions of transformers: the kernels of "
