@@ -47,9 +47,9 @@ ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 # What the library's classes of tokenizers (vocab_files_names) and processors declare; a test asks every one of them.
 BESIDE = re.compile(
     r"(\w*tokenizer/)?((\w+_)?config(\.\d[\d.]*)?\.json|tokenizer(\.\d[\d.]*)?\.json"
-    r"|(special_tokens_map|added_tokens|chat_template|normalizer|emoji|byte_maps|word_shape|word_pronunciation"
+    r"|(special_tokens_map|added_tokens|chat_template|normalizer|tekken|emoji|byte_maps|word_shape|word_pronunciation"
     r"|(entity_|target_)?vocab|vocab-src|vocab-tgt)\.json"
-    r"|vocab\.txt|merges\.txt|dict\.txt|bpe\.codes|[\w.]+\.(spm|model|tiktoken)|prophetnet\.tokenizer"
+    r"|vocab\.txt|merges\.txt|dict\.txt|bpe\.codes|[\w.]+\.(spm|model(\.v\d+)?|tiktoken)|prophetnet\.tokenizer"
     r"|chat_template\.jinja|additional_chat_templates/[\w-]+\.jinja)"
 )
 READ = re.compile(
@@ -544,21 +544,18 @@ def account(
     """
     unused, missing = sorted(info["unexpected_keys"]), sorted(info["missing_keys"])
     quantized = getattr(model, "hf_quantizer", None) is not None
-    coded = {key for key, dtype in dtypes.items() if dtype.startswith(("I", "U", "F8", "F4"))}
-    parts = {key.rpartition(".")[0] for key in coded}
+    narrow = any(dtype.startswith(("F8", "F4")) for dtype in dtypes.values())
     scales = [
         key
         for key in unused
-        if SCALES.fullmatch(key)
-        or key.rpartition(".")[0] in parts
-        and "scale" in key.rpartition(".")[2]
+        if SCALES.fullmatch(key) or narrow and "scale" in key.rpartition(".")[2]
     ]
     # Whole numbers belong in tables of positions, and in the masks that GPT-2 saved as attn.bias.
     tables = tuple(key for key, one in model.state_dict().items() if not one.is_floating_point())
     whole = [
         key
-        for key in coded
-        if dtypes[key][0] in "IU"
+        for key, dtype in dtypes.items()
+        if dtype[0] in "IU"
         and key not in unused
         and not key.endswith((*tables, ".bias"))
         and not TABLES.fullmatch(key)

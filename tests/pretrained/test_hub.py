@@ -57,7 +57,7 @@ from core.training import RunConfig
 from tests.cases import each, memory_is
 from tests.pretrained.fake_hub import COMMIT, STORAGE, Repo, bert_files, serving
 from tests.tiny_architectures import CONFIG_MAPPING, default
-from tests.tiny_models import given, save
+from tests.tiny_models import READABLE, given, save
 
 PICKLE = {
     "config.json": b'{"model_type": "bert"}',
@@ -412,6 +412,235 @@ def test_an_index_leads_to_the_shards_beside_it_alone(door, parts, tmp_path):
     pytest.raises(PretrainedError, DOORS[door], tmp_path / "parts").match(
         "no model.safetensors.index.json that can be read"
     )
+
+
+NUMBERED = (
+    "model-1-of-2",
+    "model-00001-of-000002",
+    "pytorch_model-00001-of-00002",
+    "weights/a-1",
+    "model.fp16-1",
+    "z",
+)
+
+
+@each("single", (False, True))
+@each("first", NUMBERED)
+def test_weights_have_whatever_names_their_index_says(
+    first, single, folders, served, tmp_path_factory
+):
+    folder = shutil.copytree(folders["bert"], tmp_path_factory.mktemp("named") / "model")
+    shutil.rmtree(hub.storage_folder(), ignore_errors=True)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    (folder / "weights").mkdir()
+    half = [*tensors][::2]
+    files = {
+        f"{first}.safetensors": half,
+        "second.safetensors": [one for one in tensors if one not in half],
+    }
+    for file, keys in files.items():
+        save_file({key: tensors[key] for key in keys}, folder / file, {"format": "pt"})
+    index = (
+        "pytorch_model.safetensors.index.json" if single else "model.safetensors.index.fp16.json"
+    )
+    names = {key: file for file, keys in files.items() for key in keys}
+    (folder / index).write_text(json.dumps({"metadata": {}, "weight_map": names}), encoding="utf-8")
+    served.repos["lab/named"] = Repo(
+        {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
+    )
+    for opened in (load_folder(check_folder(str(folder), 10**9), "m"), hub.open_model("lab/named")):
+        loaded = opened.model.state_dict()
+        assert all(torch.equal(loaded[key], tensors[key]) for key in tensors)
+        assert opened.notes == ()
+    (folder / "second.safetensors").unlink()
+    pytest.raises(PretrainedError, load_folder, folder, "m").match(
+        "an index that names second.safe"
+    )
+
+
+def test_one_file_or_complete_parts_need_no_index(folders, tmp_path):
+    folder = shutil.copytree(folders["bert"], tmp_path / "single")
+    (folder / "model.safetensors").rename(folder / "model.fp16.safetensors")
+    (folder / "pytorch_model.bin").touch()
+    assert load_folder(folder, "m").notes == ()
+    for file, words in (
+        ("model-1-of-2", "weights in parts"),
+        ("other", "several files of weights"),
+    ):
+        shutil.copy(folder / "model.fp16.safetensors", folder / f"{file}.safetensors")
+        if words == "weights in parts":
+            (folder / "model.fp16.safetensors").rename(folder / "kept")
+        pytest.raises(PretrainedError, load_folder, folder, "m").match(words)
+        (folder / f"{file}.safetensors").unlink()
+        if words == "weights in parts":
+            (folder / "kept").rename(folder / "model.fp16.safetensors")
+
+
+def test_every_file_that_a_tokenizer_or_processor_declares_is_fetched(served):
+    homes = Path(transformers.__file__).parent.rglob("tokenization_*.py")
+    text = "".join(path.read_text("utf-8") for path in homes)
+    maps = re.findall(r"(?i)vocab_files_names[^=\n]*= *\{([^}]*)\}", text)
+    declared = {file for one in maps for file in re.findall(r": \"([^\"]+)\"", one)}
+    declared |= {
+        "special_tokens_map.json", "added_tokens.json", "tokenizer_config.json", "chat_template.json",
+        "chat_template.jinja", "additional_chat_templates/tools.jinja", "processor_config.json",
+        "preprocessor_config.json", "video_preprocessor_config.json", "audio_tokenizer_config.json",
+        "tokenizer.4.0.0.json", "generation_config.json", "qformer_tokenizer/vocab.txt", "qwen.tiktoken",
+        "tokenizer.model.v3", "tekken.json",
+    }  # fmt: skip
+    assert len(declared) > 35 and {"emoji.json", "vocab-src.json", "spm_char.model"} <= declared
+    big = {"trainer_state.json", "optimizer.pt", "a.gguf", "onnx/model.onnx", "eval.txt", "flax_model.msgpack",
+           "checkpoint-9/config.json", "checkpoint-9/model.safetensors", "consolidated.safetensors"}  # fmt: skip
+    served.repos["lab/all"] = Repo(dict.fromkeys(declared | big, b"") | bert_files())
+    assert {file.name for file in hub.plan("lab/all").files} == declared | bert_files().keys()
+
+
+# Every tensor of the files, and every weight of the model: used, unused, made up, no number.
+
+
+def first_matrix(tensors):
+    return min(
+        key
+        for key, one in tensors.items()
+        if one.ndim == 2 and re.search(r"\d", key) and "weight" in key
+    )
+
+
+def scaled(tensors, key, kind, scale):
+    tensors[key] = (tensors[key] * 9).to(kind)
+    tensors |= {key.removesuffix("weight") + scale: torch.ones(1)} if scale else {}
+    return tensors
+
+
+def filled(tensors, key, value):
+    tensors[key][0, 0] = value
+    return tensors
+
+
+def more_layers(tensors, key):
+    path = re.search(r"\w+\.\d+\.", key)[0]
+    later = re.sub(r"\d", "7", path)
+    return tensors | {
+        one.replace(path, later): tensors[one].clone() for one in tensors if path in one
+    }
+
+
+FAULTS = {
+    "extra": (lambda tensors, key: tensors | {"something.weight": torch.ones(3)}, "Not used of its files: something"),
+    "extra in a part": (lambda tensors, key: tensors | {f"{key}_more": torch.ones(3)}, "not be the model that was trained: "),
+    "missing": (lambda tensors, key: {one: tensors[one] for one in tensors if one != key}, "lacks [0-9]+ of the weights"),
+    "NaN": (lambda tensors, key: filled(tensors, key, torch.nan), "NaN or infinity in 1 of its weights"),
+    "inf": (lambda tensors, key: filled(tensors, key, -torch.inf), "NaN or infinity in 1 of its weights"),
+    "fp8": (lambda tensors, key: scaled(tensors, key, torch.float8_e4m3fn, "weight_scale"), "quantized weights"),
+    "fp8 inverse": (lambda tensors, key: scaled(tensors, key, torch.float8_e4m3fn, "weight_scale_inv"), "quantized"),
+    "fp8 own scale": (lambda tensors, key: scaled(tensors, key, torch.float8_e4m3fn, "w_scale"), "quantized weights"),
+    "int8": (lambda tensors, key: scaled(tensors, key, torch.int8, "SCB"), "quantized weights"),
+    "int8 alone": (lambda tensors, key: scaled(tensors, key, torch.int8, ""), "quantized weights"),
+    "sizes": (lambda tensors, key: tensors | {key: torch.ones(5, 7)}, "5 × 7 numbers, and its config.json asks for"),
+    "layers": (more_layers, "weights of more parts than its config.json asks for"),
+    "renamed": (lambda tensors, key: {f"net.{one}": tensors[one] for one in tensors}, "Its files have net\\."),
+}  # fmt: skip
+
+
+@each("family", (*READABLE[::4], "gpt2", "llama", "t5", "vit", "whisper"))
+def test_every_tensor_is_accounted_for(family, tmp_path_factory):
+    folder = save(family, tmp_path_factory.mktemp(family) / "model")
+    assert load_folder(folder, "m").notes == ()
+    file = folder / "model.safetensors"
+    whole = file.read_bytes()
+    for fault, (change, words) in FAULTS.items():
+        file.write_bytes(whole)
+        tensors = load_file(file)
+        save_file(change(tensors, first_matrix(tensors)), file, {"format": "pt"})
+        try:
+            said = " ".join(load_folder(folder, "m").notes)
+        except PretrainedError as error:
+            said = str(error)
+        assert re.search(words, said), (fault, said)
+
+
+def test_a_classifier_that_lacks_its_pooler_is_refused_and_an_encoder_is_told(tmp_path):
+    for family, words in (
+        ("bert_classifier", "lacks 2 .*pooler"),
+        ("bert_encoder", "Not in its files, .*pooler"),
+    ):
+        folder = save(family, tmp_path / family)
+        tensors = {
+            k: v for k, v in load_file(folder / "model.safetensors").items() if "pooler" not in k
+        }
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+        try:
+            models = [load_folder(folder, "m") for _ in range(2)]
+            said = models[0].notes[0]
+            first, again = (one.model.state_dict() for one in models)
+            assert all(torch.equal(first[key], again[key]) for key in first)
+        except PretrainedError as error:
+            said = str(error)
+        assert re.search(words, said)
+
+
+def adapter(folder, layers, **settings):
+    """A LoRA of rank 2 on those layers of a model, as peft saves it: the changes of their weights."""
+    torch.manual_seed(4)
+    usual = {"peft_type": "LORA", "r": 2, "lora_alpha": 6}
+    (folder / "adapter_config.json").write_text(json.dumps(usual | settings), encoding="utf-8")
+    pairs = {
+        name: (torch.randn(2, rows), torch.randn(columns, 2))
+        for name, (rows, columns) in layers.items()
+    }
+    save_file({f"base_model.model.{name}.lora_{'AB'[i]}.weight": one.contiguous()
+               for name, pair in pairs.items() for i, one in enumerate(pair)},
+              folder / "adapter_model.safetensors", {"format": "pt"})  # fmt: skip
+    return {name: b @ a for name, (a, b) in pairs.items()}
+
+
+ADAPTED = {"llama": {"model.layers.1.self_attn.o_proj": (48, 18)},
+           "gpt2": {"transformer.h.1.attn.c_proj": (24, 24), "transformer.h.0.attn.c_attn": (24, 72)},
+           "bert_encoder": {"encoder.layer.0.attention.output.dense": (24, 24)}}  # fmt: skip
+
+
+@each("family", ADAPTED)
+def test_a_lora_beside_a_model_is_merged_in_folders_and_from_the_hub(
+    family, served, tmp_path_factory
+):
+    folder = save(family, tmp_path_factory.mktemp(family) / "model")
+    before = load_folder(folder, "m").model
+    for settings, scale in (
+        ({}, 3.0),
+        ({"use_rslora": True}, 6 / 2**0.5),
+        ({"alpha_pattern": {"o_proj": 2}}, None),
+    ):
+        changes = adapter(folder, ADAPTED[family], **settings)
+        served.repos["lab/lora"] = Repo({path.name: path.read_bytes() for path in folder.iterdir()})
+        shutil.rmtree(hub.storage_folder(), ignore_errors=True)
+        for opened in (load_folder(folder, "m"), hub.open_model("lab/lora")):
+            assert "LoRA" in opened.notes[0]
+            for name, change in changes.items():
+                old, new = (model.get_submodule(name).weight for model in (before, opened.model))
+                own = (1.0 if name.endswith("o_proj") else 3.0) if scale is None else scale
+                assert torch.allclose(
+                    new - old, own * (change.T if family == "gpt2" else change), atol=1e-5
+                )
+
+
+def test_an_adapter_that_cannot_be_merged_is_said(tmp_path):
+    folder = save("llama", tmp_path / "model")
+    for settings, layers, words in (
+        ({"peft_type": "IA3"}, {}, "of the kind IA3"),
+        ({"use_dora": True}, {}, "of the kind use_dora"),
+        ({}, {"model.layers.9.mlp.up_proj": (18, 20)}, "2 tensors that it has no place for"),
+        ({}, {"model.layers.1.self_attn.o_proj": (18, 48)}, "cannot be read"),
+    ):
+        adapter(folder, layers, **settings)
+        pytest.raises(PretrainedError, load_folder, folder, "m").match(words)
+    (folder / "adapter_model.safetensors").unlink()
+    (folder / "adapter_model.bin").touch()
+    pytest.raises(PretrainedError, load_folder, folder, "m").match("no adapter_model.safetensors")
 
 
 def device(path):
