@@ -110,17 +110,21 @@ class Pretrained:
 
 @dataclass(frozen=True)
 class Array:
-    """An array that compares and hashes by its content, so that it can be part of a cache key."""
+    """An array that compares and hashes by its content, so that it can be part of a cache key.
+
+    `note` says what of the file that it was read from is not in it.
+    """
 
     shape: tuple[int, ...]
     dtype: str
     data: bytes = field(repr=False)
     digest: str = ""
+    note: str = ""
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Self:
+    def of(cls, values: np.ndarray, note: str = "") -> Self:
         data = np.ascontiguousarray(values).tobytes()
-        return cls(values.shape, values.dtype.str, data, hashlib.sha256(data).hexdigest())
+        return cls(values.shape, values.dtype.str, data, hashlib.sha256(data).hexdigest(), note)
 
     def numpy(self) -> np.ndarray:
         """The numbers; read-only."""

@@ -7,8 +7,8 @@ import io
 import json
 import math
 import re
+import struct
 import threading
-import wave
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +18,8 @@ from typing import Annotated
 
 import msgspec
 import numpy as np
-from PIL import Image
+import torch
+from PIL import ExifTags, Image, ImageOps
 
 from core.entries import quote_name
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy, why_not_weights
@@ -63,11 +64,22 @@ SIDE = 512  # pixels of the longer edge of a picture
 MAX_PIXELS = 40_000_000
 MAX_DECODED = 180_000_000  # bytes that a decoder may hold of one picture
 MAX_SECONDS, MAX_RATE, MAX_CHANNELS = 30, 192_000, 8  # of a sound
-FORMATS = (
-    "PNG",
-    "JPEG",
-    "WEBP",
-)  # of an upload: Pillow would open PostScript with Ghostscript, which runs it
+# Of an upload: Pillow would open PostScript with Ghostscript, which runs it.
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
+SAMPLES = {  # of a WAV: its format and bytes a sample, the numbers, their zero and their largest
+    (1, 1): ("u1", 128, 128),
+    (1, 2): ("<i2", 0, 2**15),
+    (1, 3): ("<i4", 0, 2**31),  # with a byte before the lowest
+    (1, 4): ("<i4", 0, 2**31),
+    (3, 4): ("<f4", 0, 1),
+    (3, 8): ("<f8", 0, 1),
+}
+EXTENSIBLE = 0xFFFE  # the format stands further on in the header
+OTHER_SOUNDS = {  # by the bytes that they begin with, after four others in MP4
+    b"ID3": "MP3", b"\xff\xfb": "MP3", b"\xff\xf3": "MP3", b"\xff\xf2": "MP3", b"fLaC": "FLAC", b"OggS": "Ogg",
+    b"FORM": "AIFF", b"caff": "CAF", b"RIFX": "big-endian WAV", b"RF64": "RF64", b"\x1aE\xdf\xa3": "WebM or Matroska",
+    b"\xff\xf1": "AAC", b"\xff\xf9": "AAC", b"#!AMR": "AMR", b"0&\xb2u": "WMA", b"ftyp": "MP4 or M4A",
+}  # fmt: skip
 
 
 def text_of(name: str) -> str:
@@ -92,20 +104,40 @@ def picture(name: str) -> Array:
 
 
 def small(image: Image.Image) -> Array:
-    """A picture as (H, W, 3) uint8 with at most 512 pixels on its longer edge.
+    """A picture as (H, W, 3) uint8 with at most 512 pixels on its longer edge, upright by its EXIF orientation.
 
-    It is converted and reduced tile by tile, so that nothing else of its whole size is held.
+    It is converted and reduced tile by tile, so that nothing else of its whole size is held. The array's note says
+    what of the picture is not in its pixels.
     """
     (width, height), factor = image.size, max(1, max(image.size) // (2 * SIDE))
-    reduced = Image.new("RGB", (-(-width // factor), -(-height // factor)))
+    reduced, transparent = Image.new("RGB", (-(-width // factor), -(-height // factor))), False
+    frames, deep = getattr(image, "is_animated", False), image.mode[0] in "IF"
+    full = (
+        1 if image.mode == "F" else 65_535
+    )  # of gray with more than 8 bits, which Pillow would clip
     tile = max(1, 2 * SIDE // factor) * factor
     for top in range(0, height, tile):
         for left in range(0, width, tile):
             box = (left, top, min(left + tile, width), min(top + tile, height))
-            part = image.crop(box).convert("RGB").reduce(factor)
-            reduced.paste(part, (left // factor, top // factor))
+            part = image.crop(box)
+            if deep:
+                gray = np.asarray(part, np.float32).clip(0, full) * (255 / full)
+                part = Image.fromarray(gray.round().astype(np.uint8))
+            if part.has_transparency_data:
+                part = part.convert("RGBA")
+                transparent |= part.getextrema()[3][0] < 255  # type: ignore[index,operator]
+                part = Image.alpha_composite(Image.new("RGBA", part.size, "white"), part)
+            reduced.paste(part.convert("RGB").reduce(factor), (left // factor, top // factor))
     reduced.thumbnail((SIDE, SIDE))
-    return Array.of(np.asarray(reduced))
+    orientation = ExifTags.Base.Orientation
+    reduced.getexif()[orientation] = image.getexif().get(orientation, 1)
+    ImageOps.exif_transpose(reduced, in_place=True)
+    notes = {
+        "Of the pictures in the file the first is read.": frames,
+        "The picture's transparent parts are read as white.": transparent,
+        "The picture's 16 bits of gray are read as 8.": deep,
+    }
+    return Array.of(np.asarray(reduced), " ".join(note for note, holds in notes.items() if holds))
 
 
 @lru_cache(maxsize=8)
@@ -175,38 +207,64 @@ def decoded_bytes(image: Image.Image, least: tuple[int, int]) -> int:
 
 @_decoding()
 def decode_wav(data: bytes, rate: int) -> Array:
-    """An uploaded WAV of 16 bits as one channel at `rate`, its first 30 s; PretrainedError when it is none."""
-    try:
-        with wave.open(io.BytesIO(data)) as file:
-            own_rate, channels, width = (
-                file.getframerate(),
-                file.getnchannels(),
-                file.getsampwidth(),
-            )
-            reject_if(width != 2, f"The WAV has {8 * width} bits per sample; save it with 16.")
-            reject_if(
-                not 0 < own_rate <= MAX_RATE or channels > MAX_CHANNELS,
-                f"The WAV has {channels:,} channels of {own_rate:,} samples a second; save it with at most "
-                f"{MAX_CHANNELS} channels of {MAX_RATE:,}.",
-            )
-            frames = file.readframes(own_rate * MAX_SECONDS)
-            count = len(frames) // (2 * channels)
-            reject_if(not count, "The WAV has no samples; save a sound of up to 30 s.")
-            samples = np.frombuffer(frames, "<i2", count * channels).reshape(count, channels)
-            mono = samples.mean(1, dtype=np.float32) / 32768
-            del frames, samples
-            positions = np.arange(int(count * rate / own_rate)) * own_rate / rate
-            return Array.of(np.interp(positions, np.arange(count), mono).astype(np.float32))
-    except PretrainedError:
-        raise
-    except (
-        wave.Error,
-        EOFError,
-        RuntimeError,
-    ) as error:  # the last where a chunk is longer than the file
+    """An uploaded WAV as one channel at `rate`, its first 30 s, by the spectrum below half of both rates.
+
+    It may have 8, 16, 24 or 32 bits or floats, and up to 8 channels. PretrainedError when it is none.
+    """
+    other = next(
+        (name for start, name in OTHER_SOUNDS.items() if start in (data[: len(start)], data[4:8])),
+        "",
+    )
+    remedy = "save the sound as a 16-bit WAV."
+    reject_if(other, f"The file is {other}, not WAV; {remedy}")
+    broken = f"The file is not a readable WAV; {remedy}"
+    reject_if(data[:4] != b"RIFF" or data[8:12] != b"WAVE", broken)
+    chunks, at = dict[bytes, memoryview](), 12
+    while b"data" not in chunks and at + 8 <= len(data):
+        name, size = struct.unpack_from("<4sI", data, at)
+        chunks.setdefault(name, memoryview(data)[at + 8 : at + 8 + size])
+        at += 8 + size + size % 2
+    header, frames = chunks.get(b"fmt ", b""), chunks.get(b"data", b"")
+    reject_if(b"data" not in chunks or len(header) < 16, broken)
+    kind, channels, own_rate, _, _, bits = struct.unpack_from("<HHIIHH", header)
+    if kind == EXTENSIBLE and len(header) >= 26:
+        (kind,) = struct.unpack_from("<H", header, 24)
+    width = -(-bits // 8)
+    if (kind, width) not in SAMPLES:
         raise PretrainedError(
-            "The file is not a readable WAV; save the sound as a 16-bit WAV."
-        ) from error
+            f"The WAV has samples of format {kind} with {bits} bits; {remedy} Read are 8, 16, 24 and 32 bits, and floats."
+        )
+    reject_if(
+        not 0 < own_rate <= MAX_RATE or not 0 < channels <= MAX_CHANNELS,
+        f"The WAV has {channels:,} channels of {own_rate:,} samples a second; save it with at most "
+        f"{MAX_CHANNELS} channels of {MAX_RATE:,}.",
+    )
+    length = len(frames) // (width * channels)
+    count = min(length, own_rate * MAX_SECONDS)
+    reject_if(not count, "The WAV has no samples; save a sound of up to 30 s.")
+    (dtype, zero, full), mono = SAMPLES[kind, width], np.zeros(count, np.float32)
+    samples = np.frombuffer(frames, "u1", count * channels * width).reshape(count, channels, width)
+    for channel in range(channels):  # one at a time, for the memory
+        one = np.pad(samples[:, channel], ((0, 0), (int(width == 3), 0))).view(dtype)[:, 0]
+        with np.errstate(over="ignore"):  # it is refused below
+            one = one.astype(np.float32)
+        one -= zero
+        one /= full * channels
+        mono += one
+    del one, samples
+    reject_if(
+        not np.isfinite(mono).all(),
+        "The WAV has samples that are not numbers; save it again as a 16-bit WAV.",
+    )
+    if own_rate != rate:
+        # Zeros fill it up to a length that both rates have; the spectrum above half of the lower rate is left out.
+        step = math.gcd(rate, own_rate)
+        parts, up = -(-count * step // own_rate), rate // step
+        spectrum = torch.fft.rfft(torch.from_numpy(mono), parts * own_rate // step)
+        mono = to_numpy(torch.fft.irfft(spectrum, parts * up)) * np.float32(rate / own_rate)
+        mono = mono[: int(count * rate / own_rate)]
+    long = f"The file lasts {length / own_rate:.1f} s; its first {MAX_SECONDS} s are read."
+    return Array.of(mono.astype(np.float32), long if count < length else "")
 
 
 # The arrays in an NPZ or safetensors file, checked by their headers before they are unpacked; no code is run.

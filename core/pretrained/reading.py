@@ -321,7 +321,7 @@ def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str
     )
 
 
-def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, None]:
+def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:
     model = pretrained.model
     if inputs.picture is None:
         raise PretrainedError(f"{pretrained.name} reads pictures: give it one.")
@@ -339,7 +339,7 @@ def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, 
     optional = ids is not None and ids.default is None
     if optional and start is not None and not model.config.is_encoder_decoder:
         batch["input_ids"] = torch.tensor([[start]])
-    return batch, picture_line(model, tuple(pixels.shape[2:])), None
+    return batch, picture_line(model, tuple(pixels.shape[2:])), inputs.picture.note or None
 
 
 def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:
@@ -352,13 +352,13 @@ def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, st
     )
     sound, rate = inputs.sound.numpy(), extractor.sampling_rate
     features = extractor(sound, sampling_rate=rate, return_tensors="pt")
-    seconds, cut, length = len(sound) / rate, None, 0
+    seconds, notes, length = len(sound) / rate, [inputs.sound.note], 0
     cuts = getattr(model, "_get_feat_extract_output_lengths", None)
     max_seconds = getattr(extractor, "chunk_length", None)
     if name != "input_values" and max_seconds is not None:
         length = getattr(model.config, "max_source_positions", 0)
         if seconds > max_seconds:
-            cut = f"The sound lasts {seconds:.1f} s; the first {max_seconds} s are read."
+            notes.append(f"The sound lasts {seconds:.1f} s; the first {max_seconds} s are read.")
         seconds = max_seconds
     elif cuts is not None and name in features:
         # The wave itself is cut into stretches by the model's convolutions.
@@ -369,6 +369,7 @@ def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, st
         f"{pretrained.name} needs sound in a form that is not supported here. Take a Whisper or "
         "Wav2Vec2 model.",
     )
+    cut = " ".join(filter(None, notes)) or None
     return {name: features[name]}, sound_line(length, seconds), cut
 
 

@@ -545,7 +545,7 @@ def _inputs(ref: ModelRef, pretrained: Pretrained, own: str) -> ModelInputs:
                 "picture",
                 model_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3))),
                 "PNG or JPEG",
-                ["png", "jpg", "jpeg", "webp"],
+                ["png", "jpg", "jpeg", "webp", "gif"],
                 model_inputs.decode_picture,
                 model_inputs.picture,
             )

@@ -151,8 +151,8 @@ def test_pictures_and_sounds_are_bounded():
         file.setparams((2, 2, 8000, 0, "NONE", ""))
         file.writeframes(np.repeat(np.arange(-8000, 8000, dtype="<i2"), 2).tobytes())
     sound = decode_wav(out.getvalue(), 16_000).numpy()
-    assert sound.shape == (32_000,) and abs(sound[0] + 8000 / 32768) < 1e-6
-    np.testing.assert_allclose(sound[1] - sound[0], 0.5 / 32768, atol=1e-7)
+    assert sound.shape == (32_000,)  # with its own samples at every other place
+    np.testing.assert_allclose(sound[::2], np.arange(-8000, 8000) / 32768, atol=1e-4)
     for bad in (b"", b"RIFF", out.getvalue()[:40]):
         pytest.raises(PretrainedError, decode_wav, bad, 16_000).match("WAV")
 
