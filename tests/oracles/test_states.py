@@ -97,10 +97,12 @@ def loop(key, q, k, v, *own):
         run = fla("gdn2", "naive_recurrent_gdn2")
         ones = torch.ones_like(v)
         out, state = run(q, k, v, *gates, ones, scale=1.0, output_final_state=True)
-    elif key == "comba":
+    elif (
+        key == "comba"
+    ):  # its naive_recurrent_comba decays before it erases, unlike the paper and the kernel in use
         decay, write, erase, correct = gates
-        run, shared = fla("comba", "naive_recurrent_comba"), (write.squeeze(-1), decay.squeeze(-1))
-        out, state = run(q - correct * k, k, v, erase * k, *shared, 1.0, output_final_state=True)
+        run, shared = fla("comba", "naive_chunk_comba"), (decay.squeeze(-1), write.squeeze(-1))
+        out, state = run(q - correct * k, k, v, erase * k, *shared, 8, 1.0, output_final_state=True)
     elif key == "hgrn2":
         keys, run = gates[0] * torch.sigmoid(-k), fla("gla", "naive_recurrent_gla")
         out, state = run(q * D**0.5, keys, v, (1 - keys).log(), output_final_state=True)
@@ -290,12 +292,14 @@ def test_another_key_by_hand():
 
 
 def test_comba_by_hand():
-    # β = 1, σ(b) = 1/2, d = 1/2: of the 4 under the key 2 is read, and v = 7 less 2 is added; half the query is its key.
+    # α = β = σ(b) = d = 1/2: of the 4 under the key 2 is read, half of v = 7 less 2 is added to the faded 2, and half the
+    # query is its key. fla's naive_recurrent_comba reads 1, as it decays first; the paper's transition is α − σ(b) β k kᵀ,
+    # and so is that of the kernel that fla ships (fused_recurrent_comba: v −= hᵀp, then h *= e^g).
     one = torch.ones(1, 1, 1, 1)
-    gates = [0 * one, one, one / 2, one / 2]
+    gates = [math.log(0.5) * one, one / 2, one / 2, one / 2]
     k = torch.tensor([[[[1.0, 1.0]]]])
     out, state = by_chunks(Comba.rule, one, k, 7 * one, gates, 1, 0, 4 * one)
-    assert state.item() == pytest.approx(9) and out.item() == pytest.approx(4.5)
+    assert state.item() == pytest.approx(4.5) and out.item() == pytest.approx(2.25)
 
 
 def test_forgotten_keys_by_hand():

@@ -439,17 +439,19 @@ def retain(
     offset: int = 0,
     past: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Σ_{j ≤ i} e^(−slope·(i−j)) (q_i·k_j) v_j in chunks, and the state at the last key: the sum with k_jᵀ for q_i·k_j.
+    """Σ_{j ≤ i} e^(−slope·(i−j)) (q_i·k_j) v_j in chunks, and the state at the last query or key, if that is later: the sum
+    with k_jᵀ for q_i·k_j.
 
     slopes (H, 1, 1); queries begin at position `offset`; `past` is the state before the first key.
     """
-    queries, keys = q.shape[2], k.shape[2]
+    queries = q.shape[2]
+    end = max(offset + queries, k.shape[2])  # a state decays by distance, past the last key too
     q, k, v = in_chunks(q, k, v, chunk, offset)
     position = torch.arange(chunk, dtype=slopes.dtype, device=q.device)  # within a chunk
     rate = slopes.unsqueeze(1)  # (H, 1, 1, 1), beside n, chunk, chunk
     out = ((q @ k.mT) * decay(rate, position[:, None] - position)) @ v
     starts = chunk * torch.arange(k.shape[2], dtype=slopes.dtype, device=q.device)
-    filled = (keys - starts).clamp(0, chunk)[:, None, None]  # the keys of each chunk
+    filled = (end - starts).clamp(0, chunk)[:, None, None]  # the tokens of each chunk
     until = torch.exp(-rate * (filled - 1 - position[:, None]).clamp(min=0))
     states, state = states_before((k * until).mT @ v, torch.exp(-rate * filled)[None], past)
     out = out + (q * torch.exp(-rate * (position + 1)[:, None])) @ states

@@ -150,11 +150,6 @@ def turned(x: Tensor, angle: Tensor, back: bool = False) -> Tensor:
     return torch.cat((rotate_pairs(x[..., :pairs], *tables, "interleaved"), x[..., pairs:]), -1)
 
 
-def taken_at(x: Tensor, place: Tensor) -> Tensor:
-    """The rows of x (B, H, T, D) at these places (B, 1, N), zeros at place T: (B, H, N, D)."""
-    return F.pad(x, (0, 0, 0, 1)).gather(2, place[..., None].expand(*x.shape[:2], -1, x.shape[-1]))
-
-
 def refuse_single_channels(config: LayerConfig) -> ConfigError | None:
     """What any kernel with a state does not go with, and heads without a pair of channels."""
     refuse_if(
@@ -192,43 +187,37 @@ class Trapezoid(StateKernel):
 
         decay = log a, now = λΔ and later = (1 − λ)Δ are (B, H, n, c, 1), turn the angles of each token (B, H, n, c, P), real
         (B, 1, n, c, 1) is 1 for a token that is no padding and else 0. A token enters the state by its own λΔ, and once more
-        by (1 − λ)Δ of the real token that follows: from there on its weight is the sum of both. S is in the frame of the last
-        token: turned back by all angles so far.
+        by (1 − λ)Δ of the real token that follows: from there on its weight is the sum of both. Padding in between holds that
+        token's key and value, so that the second part enters one place before the token that follows. S is in the frame of
+        the last token: turned back by all angles so far.
         """
         chunks, (dim, width) = q.shape[2:4], (k.shape[-1], v.shape[-1])
-        length = chunks[0] * chunks[1]
-        place = torch.arange(length, device=q.device)
-        known = real.flatten(2, 3).squeeze(-1) > 0  # (B, 1, T)
-        ahead = (
-            place.masked_fill(~known, length).flip(-1).cummin(-1).values.flip(-1)
-        )  # itself or after
-        follows = taken_at(later.flatten(2, 3), F.pad(ahead[..., 1:], (0, 1), value=length))
-        follows, total = follows.unflatten(2, chunks) * real, decay.cumsum(-2)
-        angle = turn.flatten(2, 3).cumsum(2)
+        known = real.flatten(2, 3) > 0  # (B, 1, T, 1)
+        place = torch.arange(1, known.shape[2] + 1, device=q.device)[:, None]
+        latest = place.masked_fill(~known, 0).cummax(2).values  # the last real token so far, from 1
+        newest = [x.new_zeros(*x.shape[:2], 1, x.shape[-1]) for x in (k, v)]  # before the first
+        if past is not None:
+            newest = [past[..., :dim, width:].mT, past[..., dim:, :width]]
+        k, v = (
+            torch.cat((first, x.flatten(2, 3)), 2)
+            .gather(2, latest.expand(*x.shape[:2], -1, x.shape[-1]))
+            .unflatten(2, chunks)
+            for first, x in zip(newest, (k, v), strict=True)
+        )
+        follows = F.pad(later.flatten(2, 3)[:, :, 1:], (0, 0, 0, 1)).unflatten(2, chunks)
+        state = None
+        if past is not None:
+            state = past[..., :dim, :width] + later[:, :, 0, :1] * (newest[0].mT @ newest[1])
+        total, angle = decay.cumsum(-2), turn.flatten(2, 3).cumsum(2)
         last, angle = angle[:, :, -1:], angle.unflatten(2, chunks)
         turned_q, turned_k = turned(q, angle), turned(k, angle) * (now + follows)
-        end, state = total[..., -1:, :], None
-        if past is not None:
-            state, *newest = (
-                past[..., :dim, :width],
-                past[..., :dim, width:],
-                past[..., dim:, :width],
-            )
-            state = state + taken_at(later.flatten(2, 3), ahead[..., :1]) * (newest[0] @ newest[1])
+        end = total[..., -1:, :]
         states, state = states_before((turned_k * (end - total).exp()).mT @ v, end.exp(), state)
         inside = ((turned_q @ turned_k.mT) * decay_between(total)).tril(-1) @ v
         itself = (q * k).sum(-1, keepdim=True) * now * v  # which has entered once
         out = inside + itself + (turned_q * total.exp()) @ states
-        at = place.masked_fill(~known, -1).amax(
-            -1, keepdim=True
-        )  # (B, 1, 1), −1 without a real token
-        key, value = (taken_at(x.flatten(2, 3), at.masked_fill(at < 0, length)) for x in (k, v))
-        if past is not None:
-            key, value = (
-                torch.where(at[..., None] < 0, newest[0].mT, key),
-                torch.where(at[..., None] < 0, newest[1], value),
-            )
         state = turned(state.mT, last, back=True).mT
+        key, value = k[:, :, -1, -1:], v[:, :, -1, -1:]
         return out, torch.cat((torch.cat((state, key.mT), -1), F.pad(value, (0, 1))), -2)
 
     def __init__(self, config: LayerConfig) -> None:
@@ -323,7 +312,8 @@ class AnotherKey(StateKernel):
 class Comba(GatedDelta):
     """α and β of the gated delta rule; σ(b) of what is read is erased, and d of its own key leaves each query.
 
-    b and d are one a head. Hu et al. 2025 (2506.02475), section 3.
+    b and d are one a head. A token erases before the state decays: its transition is α − σ(b) β k kᵀ, and that of the
+    gated delta rule α (I − β k kᵀ). Hu et al. 2025 (2506.02475), section 3.
     """
 
     @staticmethod
@@ -341,8 +331,11 @@ class Comba(GatedDelta):
         k, scaled = k.chunk(2, -1)
         total = decay.cumsum(-2)
         between, since, end = decay_between(total), total.exp(), total[..., -1:, :]
-        both = [q - correct * scaled, erase * k]
-        weights, rows = [(row @ k.mT) * between for row in both], [row * since for row in both]
+        # erased before the state decays: as it was after the token before
+        earlier, start = F.pad(between, (0, 0, 1, -1)), F.pad(since, (0, 0, 1, -1), value=1.0)
+        reads, erased = q - correct * scaled, erase * k
+        weights = [(reads @ k.mT) * between, (erased @ k.mT) * earlier]
+        rows = [reads * since, erased * start]
         return correct_in_chunks(
             (weights, rows, k * (end - total).exp(), end.exp()), v, write, past
         )
@@ -507,15 +500,15 @@ ENTRIES: tuple[Entry, ...] = (
         "comba",
         "Comba",
         Comba,
-        r"S_t (q_t - d k_t), \quad S_t = \alpha_t S_{t-1} (I - \sigma(b) \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
-        "The gated delta rule, where a learned share of what the state holds for a key is erased, and a learned share of "
-        "its own key is taken out of each query. Queries and keys have length 1, and a query attends only to itself and "
-        "earlier tokens.",
+        r"S_t (q_t - d k_t), \quad S_t = S_{t-1} (\alpha_t I - \sigma(b) \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
+        "The gated delta rule, where a learned share of what the state holds for a key is erased, before it decays, and a "
+        "learned share of its own key is taken out of each query. Queries and keys have length 1, and a query attends only "
+        "to itself and earlier tokens.",
         "Hu et al.",
         2025,
         "https://arxiv.org/abs/2506.02475",
         (BETA_MAX, DELTA_CHUNK),
-        short="αS(I − σ(b)βkkᵀ) + βvkᵀ, q − dk",
+        short="S(α − σ(b)βkkᵀ) + βvkᵀ, q − dk",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(delta_cost),
         refuse=refuse_when("comba", *CAUSAL_ROWS),
