@@ -122,11 +122,16 @@ def check_step(length: int, offset: int, **given: Tensor | None) -> None:
 
 
 def check_mask(mask: Tensor | None) -> Tensor | None:
-    """The mask, as (1, S) where it was (S); ValueError unless it is bool."""
+    """The mask, as (1, S) where it was (S); ValueError unless it is bool, and for three dimensions."""
     if mask is not None and mask.dtype != torch.bool:
         raise ValueError(
             f"mask is {mask.dtype}; expected torch.bool with True = may attend "
             "(a float mask would be added)."
+        )
+    if mask is not None and mask.dim() == 3:  # of texts or of heads: which, nobody can tell
+        raise ValueError(
+            f"mask is {tuple(mask.shape)}; expected (queries, keys) or (batch, heads, queries, keys): "
+            "mask[:, None] for one mask a text, mask[None] for one a head."
         )
     return mask if mask is None else torch.atleast_2d(mask)
 

@@ -97,6 +97,15 @@ def test_a_mask_of_numbers_is_refused(mask):
     pytest.raises((ValueError, TypeError), attend, q, k, v, mask)
 
 
+@each("kernel", [item.key for item in AXES["kernel"]])
+def test_a_mask_of_three_dimensions_is_refused_in_words(kernel):
+    # One a text, or one a head: where both are as many it was one a head, elsewhere an error of PyTorch's.
+    mask, words = torch.ones(2, 3, 3, dtype=torch.bool), r"mask is \(2, 3, 3\); .* mask\[:, None\]"
+    layer = Attention(AttentionConfig(8, 2, kernel=kernel))
+    pytest.raises(ValueError, layer, torch.randn(2, 3, 8), mask=mask).match(words)
+    pytest.raises(ValueError, attend, *torch.randn(3, 2, 2, 3, 4), mask).match(words)
+
+
 def test_causal_alignment_by_eye():
     assert (
         build_mask(Choice("causal"), 2, 4).int().tolist(),
