@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import chain
 from typing import Any
 
 import torch
@@ -37,9 +38,11 @@ from core.models.cards import (
 from core.pretrained.base import PretrainedError, format_count, reject_if, wrap_errors
 from core.pretrained.load import COUNT, MAX_CONFIG, MAX_PARTS, avoid_kernels, counts, refuse_values
 
-# By the names of classes. A norm is neither.
-MIXER = re.compile(r"\w*(Attention|Attn|Mixer|DeltaNet|ShortConv|RecurrentBlock)|(?>\w*?Mamba)\w*")
-FEED = re.compile(r"\w*(MLP|Mlp|MoE|MOE|Moe|Experts?|FeedForward|Block)")
+# By the names of classes.
+MIXER = re.compile(
+    r"\w*(Attention|Attn|MLA|Mixer|DeltaNet|ShortConv|RecurrentBlock)|(?>\w*?Mamba)\w*"
+)
+ADDED = re.compile(r"embed_positions?$|(^|[._])pos(ition|itions)?_embed(ding)?s?$|(^|\.)wpe$")
 # The modules of attention that our choices have.
 PROJECTIONS = {
     *("q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "dense", "qkv_proj", "query_key_value", "gate_proj"),
@@ -89,7 +92,8 @@ def card_from_config(config: Mapping[str, Any], name: str, **about: Any) -> Mode
 def card_of_model(text: Any, model: Any, name: str, **about: Any) -> ModelCard:
     """The card of a model that `empty_model` has built, with its config."""
     stack, layers = decoder_layers(text, model, name)
-    blocks = _looped(text, tuple(_block(text, at, layer) for at, layer in enumerate(layers)))
+    added = _added_position(model)
+    blocks = _looped(text, tuple(_block(text, at, one, added) for at, one in enumerate(layers)))
     try:
         words, head = model.get_input_embeddings(), model.get_output_embeddings()
     except NotImplementedError:
@@ -204,9 +208,14 @@ def decoder_layers(text: Any, model: nn.Module, name: str) -> tuple[str, list[nn
         if where.split(".")[-1] in ("layers", "h", "blocks")
     ]
     number = getattr(text, "num_hidden_layers", 0)
-    fitting = [one for one in lists if len(one[1]) == number] or lists
+    fitting = [one for one in lists if len(one[1]) == number]
+    # LongCat's layers have two attentions, and HRM's stacks are run again: their configs count what a token passes
+    fitting = fitting or [one for one in lists if number and number % len(one[1]) == 0]
     reject_if(not fitting, f"{name} has no list of layers in which attention could be looked for.")
-    return fitting[0]
+    if hasattr(text, "L_cycles"):  # HRM has two stacks
+        return fitting[0][0], [layer for _, layers in fitting for layer in layers]
+    # A tower for images may have as many layers as the text
+    return max(fitting, key=lambda one: sum(weight.numel() for weight in one[1][0].parameters()))
 
 
 def _is_matrix(name: str, weight: torch.Tensor) -> bool:
@@ -229,16 +238,32 @@ def numbers(module: nn.Module) -> tuple[int, int]:
     return sum(one.numel() for _, one in every), sum(inside)
 
 
-def _block(text: Any, at: int, layer: nn.Module) -> Block:
-    """A layer of the model as attention, feed-forward layer and norms."""
+def _added_position(model: nn.Module) -> Choice:
+    """What is added to the word embeddings, by the module of that name: learned vectors, waves, or nothing."""
+    for name, module in model.named_modules():
+        if re.search(r"vision|image", name) or not ADDED.search(name):
+            continue
+        if "Sinusoidal" in type(module).__name__:
+            return Choice.of("sinusoidal")
+        if isinstance(module, nn.Embedding):
+            # OPT's table and its like begin with rows that no token has
+            start = 0 if module.padding_idx is None else module.padding_idx + 1
+            rows = module.num_embeddings - int(getattr(module, "offset", start))
+            return Choice.of("learned", max_len=rows)
+    return Choice.of("none")
+
+
+def _block(text: Any, at: int, layer: nn.Module, added: Choice) -> Block:
+    """A layer of the model as attention, feed-forward layer (all else that has matrices) and norms."""
     mixers: list[AttentionLayer] = []
     feeds: list[nn.Module] = []
     norms = sum(one.numel() for one in layer.parameters(recurse=False))
-    for child in layer.children():
+    lists = (one if isinstance(one, nn.ModuleList) else (one,) for one in layer.children())
+    for child in chain.from_iterable(lists):
         kind = type(child).__name__
         if "Norm" not in kind and MIXER.fullmatch(kind):
-            mixers.append(Mixer(text, at, child).layer())
-        elif "Norm" not in kind and FEED.fullmatch(kind):
+            mixers.append(Mixer(text, at, child, added).layer())
+        elif "Norm" not in kind and any(one.dim() > 1 for one in child.parameters()):
             feeds.append(child)
         else:
             norms += numbers(child)[0]
@@ -248,18 +273,19 @@ def _block(text: Any, at: int, layer: nn.Module) -> Block:
 
 def _looped(text: Any, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """The blocks in the order in which a token passes them: those of a loop as often as it runs."""
+    every = range(len(blocks))
     if hasattr(text, "loop_num_passes"):
-        loops, start, end = (
-            text.loop_num_passes,
-            text.loop_layer_index_start,
-            text.loop_layer_index_end,
-        )
+        start, end = text.loop_layer_index_start, text.loop_layer_index_end
+        order = [*every[:end], *(text.loop_num_passes - 1) * [*every[start:end]], *every[end:]]
     elif hasattr(text, "n_recurrent_loops"):
-        loops, start = text.n_recurrent_loops, text.n_input_layers
-        end = len(blocks) - text.n_output_layers
+        start, end = text.n_input_layers, len(blocks) - text.n_output_layers
+        order = [*every[:end], *(text.n_recurrent_loops - 1) * [*every[start:end]], *every[end:]]
+    elif hasattr(text, "L_cycles"):  # HRM: its low stack so often, then its high one
+        half = len(blocks) // 2
+        order = text.H_cycles * [*text.L_cycles * [*every[:half]], *every[half:]]
     else:
         return blocks
-    return (*blocks[:start], *loops * blocks[start:end], *blocks[end:])
+    return tuple(replace(blocks[at], again=at in order[:n]) for n, at in enumerate(order))
 
 
 def _feed_forward(text: Any, modules: Iterable[nn.Module]) -> FeedForward:
@@ -270,7 +296,9 @@ def _feed_forward(text: Any, modules: Iterable[nn.Module]) -> FeedForward:
     for module in modules:
         for name, weight in module.named_parameters():
             size = share = weight.numel()
-            if re.search(r"(^|\.)experts(\.|$)", name) and weight.dim() > 1:
+            # JetMoe's experts have no module of that name
+            stacked = weight.dim() == 3 and len(weight) == getattr(text, "num_local_experts", 0)
+            if stacked or (re.search(r"(^|\.)experts(\.(?!router)|$)", name) and weight.dim() > 1):
                 share = size // weight.shape[0] * min(weight.shape[0], used)
             matrix = _is_matrix(name, weight)
             for place, number in enumerate((size, size * matrix, share, share * matrix)):
@@ -322,6 +350,7 @@ class Mixer:
     text: Any
     at: int
     module: Any
+    added: Choice  # to the word embeddings
 
     @cached_property
     def parts(self) -> dict[str, Any]:
@@ -373,7 +402,12 @@ class Mixer:
             Extra(f"{what}: matrices", matrices, reason),
             Extra(f"{what}: vectors", every - matrices, reason, False),
         )
-        return replace(layer, extras=tuple(extra for extra in extras if extra.parameters))
+        experts = _feed_forward(self.text, [self.module])
+        return replace(
+            layer,
+            extras=tuple(extra for extra in extras if extra.parameters),
+            unused=experts.parameters - experts.used,
+        )
 
     # Which keys, and which order.
 
@@ -410,11 +444,13 @@ class Mixer:
     def _position(self, window: int | None) -> Choice:
         """How the layer knows the order: which rotation, or none."""
         text, module = self.text, self.module
+        if "alibi" in code_of(type(module).forward) and getattr(text, "alibi", True):
+            return Choice.of("alibi")
         if not self._turns(window):
             if getattr(module, "attn_temperature_tuning", None):
                 growth, step = float(text.attn_scale), int(text.floor_scale)
                 return Choice.of("position_temperature", growth=growth, step=step)
-            return Choice.of("none")
+            return self.added
         rope = getattr(text, "rope_parameters", None) or {}
         label = getattr(module, "rope_layer_type", self.type)
         if isinstance(rope.get(label), dict):

@@ -93,8 +93,9 @@ class AttentionLayer:
     `beside` are numbers stored for each token besides keys and values, `state` numbers of the state that is written
     and read, and `held` further numbers, such as a convolution's last inputs, each of one sequence at any length.
     `products` is how often each token multiplies the state: to write, to read, and to correct. `per_token` and
-    `per_key` are the numbers stored of a token and multiplied for a key, where the config's heads have other sizes. The
-    config is None where our axes have none: a convolution, experts alone, or a layer that is `unknown`.
+    `per_key` are the numbers stored of a token and multiplied for a key, where the config's heads have other sizes.
+    `unused` are the parameters of experts in it that a token is not sent to. The config is None where our axes have none:
+    a convolution, experts alone, or a layer that is `unknown`.
     """
 
     name: str
@@ -107,6 +108,7 @@ class AttentionLayer:
     per_token: int | None = None
     per_key: int | None = None
     unknown: bool = False
+    unused: int = 0
 
     @property
     def kind(self) -> Kind:
@@ -228,12 +230,16 @@ class FeedForward:
 
 @dataclass(frozen=True)
 class Block:
-    """One layer of a stack: its attention, perhaps another (to an encoder's output, or beside it), and what follows."""
+    """One layer of a stack: its attention, perhaps another (to an encoder's output, or beside it), and what follows.
+
+    `again` says that it is an earlier one of the stack, which a token passes once more: its weights are counted there.
+    """
 
     attention: AttentionLayer
     feed_forward: FeedForward
     norms: int  # parameters of its norms
     second: AttentionLayer | None = None
+    again: bool = False
 
     @property
     def attentions(self) -> tuple[AttentionLayer, ...]:
@@ -286,15 +292,21 @@ class ModelCard:
         """Each attention once, with the number of layers that have it."""
         return dict(Counter(self.layers))
 
+    @property
+    def _own(self) -> tuple[Block, ...]:
+        """Each block whose weights are its own, once."""
+        return tuple(block for block in self.blocks if not block.again)
+
     @cached_property
     def parameter_rows(self) -> dict[str, int]:
         """All parameters by what they are for."""
+        attention = Counter(layer for block in self._own for layer in block.attentions)
         rows = {
             "Word embeddings": self.vocabulary * self.d_model,
             "Output map": self.vocabulary * self.d_model * (self.head and not self.tied),
-            "Attention": sum(layer.parameters * count for layer, count in self.distinct.items()),
-            "Feed-forward layers": sum(block.feed_forward.parameters for block in self.blocks),
-            "Norms": sum(block.norms for block in self.blocks),
+            "Attention": sum(layer.parameters * count for layer, count in attention.items()),
+            "Feed-forward layers": sum(block.feed_forward.parameters for block in self._own),
+            "Norms": sum(block.norms for block in self._own),
         }
         rows |= {extra.name: extra.parameters for extra in self.extras}
         return {name: count for name, count in rows.items() if count}
@@ -305,9 +317,10 @@ class ModelCard:
 
     @cached_property
     def active(self) -> int:
-        """The parameters that one token uses: all but the experts it is not sent to."""
-        unused = (block.feed_forward.parameters - block.feed_forward.used for block in self.blocks)
-        return self.parameters - sum(unused)
+        """The parameters that one token uses: all but the experts it is not sent to; in a loop, by its first pass."""
+        feeds = (block.feed_forward.parameters - block.feed_forward.used for block in self._own)
+        mixers = (layer.unused for block in self._own for layer in block.attentions)
+        return self.parameters - sum(feeds) - sum(mixers)
 
     def cache_numbers(self, length: int) -> int:
         """Numbers that all layers store of one sequence of that length."""
