@@ -563,7 +563,12 @@ def conditions(circuits: Circuits, name: str, row: int) -> str:
         ),
         (
             one.w_q is None,
-            "This family normalizes queries and keys, so no one matrix compares them: there is no QK circuit.",
+            "No one matrix compares its queries and keys, not even up to a scale for each token: there is no QK circuit.",
+        ),
+        (
+            one.normalized,
+            "This family normalizes queries, keys or values after their matrices: the gain is folded in, and the scale, "
+            "one positive number for each token and head, is left out.",
         ),
         (
             one.gated,

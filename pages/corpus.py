@@ -16,6 +16,7 @@ from core.entries import ConfigError, Param, refuse_if
 from core.files import CORPORA
 from core.interpret.corpus import (
     ABLATION,
+    ABLATION_LOGIT,
     AXES,
     BY_KEY,
     CELLS,
@@ -835,7 +836,7 @@ def caption_text(measurement: Measurement, pretrained: Pretrained) -> str:
     ablation = any(measure.key == ABLATION for measure in measurement.measures)
     most = maps_bytes(pretrained.model, 1) * (CELLS if ablation else MAX_TOKENS**2)
     sums = vars(corpus.roles).values()
-    of_answer = "the change of the probability of the likeliest answer"
+    of_answer = "the likeliest answer’s probability without the head less that with it: below 0 where the head supports it"
     failed = len(corpus.failed)
     parts = (
         (
@@ -1094,13 +1095,24 @@ def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
     if missing := [one.measure for one in (x, y) if np.isnan(one.mean).all()]:
         measure = missing[0]
         # Why a measure has no values, and what would give some
+        unanswered = (
+            "an embedding has no logit, and the model answers none of these texts otherwise"
+            if measure.key == ABLATION_LOGIT
+            else "the model answers none of these texts, as one that fills masks"
+        )
         why = {
-            ABLATION: "the model answers none of these texts, as one that fills masks",
+            ABLATION: unanswered,
+            ABLATION_LOGIT: unanswered,
             COPYING.key: "this model reads and writes no tokens, or has no matrices of single heads",
         }.get(measure.key, "none of these texts can show it")
         text = f"{measure.name} has no values: {why}."
-        if measure.key == ABLATION and not measurement.config.ablation:
+        if measure.key in (ABLATION, ABLATION_LOGIT) and not measurement.config.ablation:
             text = f"{measure.name} was not measured here. Turn on “Switch heads off” in Corpus, and measure again."
+        elif (
+            measure.key in (ABLATION, ABLATION_LOGIT)
+            and ABLATION_LOGIT not in measurement.corpus.measures
+        ):
+            text = f"{measure.name} was measured without its sign by an earlier version. Measure again."
         st.info(text, icon=":material/edit:")
         return
 

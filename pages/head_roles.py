@@ -929,20 +929,21 @@ def draw_tests(choice: ModelChoice) -> None:
         _repeats(choice, scores, test, head)
         add_script(partial(repeats_script, choice, scores, test, head))
     table(
-        ("test", "best head", "score", "uniform", "heads above uniform", "weight on"),
+        ("test", "best head", "score", "uniform", "heads above twice uniform", "weight on"),
         repeat_rows(scores),
         caption="The best head of each test",
         left=(0, 1, 5),
         markers=False,
     )
     csv_button("All scores, CSV", "standard-tests.csv", lambda: repeats_csv(scores))
-    drawn_of = " A cell is faint where its interval reaches uniform attention. The map shows the first line."
+    drawn_of = " A cell is faint where its interval reaches twice uniform attention. The map shows the first line."
     caption(
         plain(
             f"{choice.reading.trace.source}, {ATTENTION[scores.kind]}, {scores.lines} lines of "
             f"{scores.length} different random tokens of its vocabulary, twice in a row, "
             "between the special tokens that its tokenizer adds. ± is the 95 % interval over the "
-            "lines. Random tokens have no meaning, so these scores show position and identity alone; on sentences, "
+            "lines, for all heads at once. Random tokens have no meaning, so these scores show position and identity alone; "
+            "on sentences, "
             f"Roles measures.{'' if is_successor else drawn_of}"
         )
     )

@@ -54,8 +54,10 @@ class HeadMatrices:
 
     A norm before them is folded in: its gain scales the rows, and a LayerNorm's centering is a projection. So is a norm
     right before or after W_O. Where a gate multiplies the heads' outputs by numbers of the query's token (`gated`), the
-    matrices are those of a gate of 1. `w_q` and `w_k` are None where queries or keys are normalized themselves, so that
-    no matrix makes them. Query heads that share a key and value head each have a copy; there are `kv_heads` of them.
+    matrices are those of a gate of 1. Where a norm follows a matrix, as in Qwen3 (`normalized`), its gain and centering are
+    folded in, and the matrices make queries, keys or values up to one positive scale a token. `w_q` and `w_k` are None
+    where no matrix makes queries or keys up to such a scale, as in DeepSeek, which normalizes a part of each key.
+    Query heads that share a key and value head each have a copy; there are `kv_heads` of them.
     `layer` is its index among the layers of its kind, `number` the model's own number of the layer. Scores are
     `scale` q·k, by default 1/√D.
     """
@@ -70,6 +72,7 @@ class HeadMatrices:
     number: int
     scale: float | None = None
     gated: bool = False
+    normalized: bool = False
 
     @property
     def writes(self) -> Kind:
@@ -153,26 +156,30 @@ def blank_batch(pretrained: Pretrained) -> Batch:
 
 
 def watch_norms(model: Any, norms: NormCalls) -> AbstractContextManager[None]:
-    """Note each norm that runs in a pass."""
+    """Note each norm that runs in a pass; not those of batches, which scale a token by nothing of its own."""
 
     def watch(module: Any, args: tuple[Any, ...], output: Any) -> None:
         if args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
             norms.append((module, args[0], output))
 
-    return hooked(
-        module.register_forward_hook(watch)
-        for module in model.modules()
-        if "norm" in type(module).__name__.lower() and not list(module.children())
-    )
+    return hooked(module.register_forward_hook(watch) for module in _norms_of(model))
+
+
+def _norms_of(model: Any) -> Iterator[Any]:
+    for module in model.modules():
+        name = type(module).__name__.lower()
+        if "norm" in name and "batch" not in name and not list(module.children()):
+            yield module
 
 
 @contextmanager
 def _probes(model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[tuple[Tensor, Tensor]],
             outputs: list[Tensor]) -> Iterator[None]:  # fmt: skip
-    """While a pass runs, give each attention a row of zeros, the unit vectors, and one more vector.
+    """While a pass runs, give each attention a row of zeros, the unit vectors, and one more vector twice.
 
-    What it adds to the model is that of the first row alone, so that all else runs on one row. `inputs` become what
-    each attention would have read, and what its keys and values would have; `outputs` that first row.
+    A norm inside an attention multiplies all rows but the last by its gain alone, which is linear. What it adds to the
+    model is that of the first row alone, so that all else runs on one row. `inputs` become what each attention would
+    have read, and what its keys and values would have; `outputs` that first row.
     """
 
     def enter(
@@ -181,7 +188,7 @@ def _probes(model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[t
         states = args[0] if args else options[STATES]
         other = next((name for name in MEMORY if options.get(name) is not None), None)
         inputs.append((states, states if other is None else options[other]))
-        rows = 2 + max(one.shape[-1] for one in inputs[-1])
+        rows = 3 + max(one.shape[-1] for one in inputs[-1])
         changes = {} if other is None else {other: _unit_rows(rows, options[other])}
         if args:
             return (_unit_rows(rows, states), *args[1:]), options | changes
@@ -191,8 +198,17 @@ def _probes(model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[t
         outputs.append(states_of(output)[:1])
         return with_states(output, outputs[-1])
 
+    def linear(norm: Any, args: tuple[Any, ...], output: Any) -> Any:
+        if len(args) != 1 or not isinstance(output, Tensor):
+            return None
+        gain, centers = norm_gain(norm, args[0].shape[1:])
+        given = args[0] - args[0].mean(-1, keepdim=True) if centers else args[0]
+        return torch.cat([(gain.to(given) * given)[:-1], output[-1:]]).to(output.dtype)
+
     attentions = list(dict.fromkeys(modules))
+    inner = list(dict.fromkeys(norm for module in attentions for norm in _norms_of(module)))
     with (
+        hooked(norm.register_forward_hook(linear) for norm in inner),
         hooked(module.register_forward_pre_hook(enter, with_kwargs=True) for module in attentions),
         hooked(module.register_forward_hook(leave) for module in attentions),
         watch_norms(model, norms),
@@ -201,10 +217,10 @@ def _probes(model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[t
 
 
 def _unit_rows(rows: int, states: Float[Tensor, "1 T C"]) -> Float[Tensor, "N 1 C"]:
-    """Zeros, a unit vector for each dimension, zeros up to the number of rows, and at the end `_mixture`."""
+    """Zeros, a unit vector for each dimension, zeros up to the number of rows, and at the end `_mixture` twice."""
     size = states.shape[-1]
     units = states.new_zeros(rows, 1, size)
-    units[1 : size + 1, 0], units[-1, 0] = torch.eye(size), _mixture(size)
+    units[1 : size + 1, 0], units[-2:, 0] = torch.eye(size), _mixture(size)
     return units
 
 
@@ -215,14 +231,20 @@ def _mixture(size: int) -> Float[Tensor, " C"]:
 
 def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: NormCalls,
               inputs: tuple[Tensor, Tensor], output: Tensor) -> HeadMatrices:  # fmt: skip
+    normalized = False
+
     def matrix(values: Tensor, given: Tensor) -> Tensor | None:
-        """The matrix whose rows the unit vectors gave; None where it is not what makes the last row."""
-        made = repeat_heads(values, call.weights.shape[1])[:, :, 0]
-        made = (made - made[0]).float()
-        rows, last = made[1 : given.shape[-1] + 1], made[-1]
-        expected = torch.einsum("c,chd->hd", _mixture(given.shape[-1]), rows)
-        if not bool((expected - last).norm() <= LINEAR * last.norm()):
+        """The matrix whose rows the unit vectors gave; None where it does not make the last row up to a scale a head."""
+        nonlocal normalized
+        made = repeat_heads(values, call.weights.shape[1])[:, :, 0].float()
+        zero, rows, mixed, last = made[0], made[1 : given.shape[-1] + 1] - made[0], *made[-2:]
+        expected = zero + torch.einsum("c,chd->hd", _mixture(given.shape[-1]), rows)
+        scale = (last * mixed).sum(-1, keepdim=True) / mixed.square().sum(-1, keepdim=True)
+        if not bool((expected - mixed).norm() <= LINEAR * (mixed - zero).norm()) or not bool(
+            (scale * mixed - last).norm() <= LINEAR * last.norm()
+        ):
             return None
+        normalized |= bool((scale - 1).abs().max() > LINEAR)
         before = next((norm for norm, _, out in reversed(norms) if _same(out, given)), None)
         return fold_gain(rows.transpose(0, 1), before)
 
@@ -262,6 +284,7 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
         number,
         None if scale is None else float(scale),
         not torch.equal(call.out[: len(given)], given.reshape(-1, *call.out.shape[1:])),
+        normalized,
     )
 
 
@@ -269,26 +292,24 @@ def fold_gain(matrix: Float[Tensor, "... C D"], norm: Any) -> Float[Tensor, "...
     """P diag(γ) W: a norm's gain scales the rows of a matrix after it; a LayerNorm's also have their mean removed."""
     if norm is None:
         return matrix
-    gain, centers = norm_gain(norm, matrix.shape[-2])
+    gain, centers = norm_gain(norm, matrix.shape[-2:-1])
     matrix = gain[:, None] * matrix
     return matrix - matrix.mean(-2, keepdim=True) if centers else matrix
 
 
-def norm_gain(norm: Any, size: int) -> tuple[Float[Tensor, " C"], bool]:
-    """The gain of a norm by what it makes of ±1000 in turn, and whether it removes the mean.
+def norm_gain(norm: Any, shape: Sequence[int]) -> tuple[Float[Tensor, "... C"], bool]:
+    """The gain of a norm over vectors (..., C) by what it makes of ±1000 in turn, and whether it removes the mean.
 
-    Some families store the gain, others the gain less 1.
+    Some families store the gain, others the gain less 1; some have one for each head.
     """
-    values = 1000.0 * (1 - 2 * (torch.arange(size) % 2))
+    values = (1000.0 * (1 - 2 * (torch.arange(shape[-1]) % 2))).expand(shape)
     given = torch.stack([values, -values, values + 1000])
     with torch.no_grad():
-        plus, minus, moved = norm(given.to(next(norm.parameters(), given).device)).float().cpu()
+        parameter = next(norm.parameters(), given)
+        plus, minus, moved = norm.forward(given.to(parameter.device)).float().cpu()
     centers = torch.allclose(plus, moved, atol=1e-3)
-    unit = (
-        (values - values.mean()) / values.std(correction=0)
-        if centers
-        else values / values.square().mean().sqrt()
-    )
+    center = values.mean(-1, keepdim=True) if centers else 0
+    unit = (values - center) / (values - center).square().mean(-1, keepdim=True).sqrt()
     return (plus - minus) / (2 * unit), centers
 
 

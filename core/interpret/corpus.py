@@ -29,8 +29,8 @@ from core.entries import ConfigError, quote, refuse_if
 from core.files import CORPORA, read_object, runs_folder, write_atomically
 from core.interpret import trace
 from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
-from core.interpret.evidence import Question, ask, layer_attentions
-from core.interpret.patching import rerun_rows
+from core.interpret.evidence import Quantity, Question, ask, layer_attentions, quantity_values
+from core.interpret.patching import rerun_answers
 from core.interpret.roles import (
     CLARK,
     MIN_KEYS,
@@ -50,6 +50,7 @@ from core.interpret.roles import (
 from core.interpret.trace import Head, Kind, to_numpy
 from core.pretrained import (
     LAB_MODELS,
+    Answer,
     Array,
     Line,
     ModelInputs,
@@ -106,7 +107,8 @@ class CorpusConfig:
         return read(data, cls, "A corpus")
 
 
-ABLATION = "ablation"
+ABLATION, ABLATION_LOGIT = "ablation", "ablation_logit"
+MICHEL = "[Michel et al. 2019](https://arxiv.org/abs/1905.10650)"
 
 
 @dataclass(frozen=True)
@@ -168,11 +170,20 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         ABLATION,
         "Ablation effect",
-        "how much the answer changes when the head is switched off",
+        "how the answer changes when the head is switched off",
         "change of the answer",
         None,
         None,
-        "[Michel et al. 2019](https://arxiv.org/abs/1905.10650)",
+        MICHEL,
+    ),
+    Measure(
+        ABLATION_LOGIT,
+        "Ablation effect on the logit",
+        "how the logit of the answer changes when the head is switched off",
+        "change of the logit",
+        None,
+        None,
+        MICHEL,
     ),
 )
 COPYING = Measure(
@@ -211,6 +222,7 @@ def measure_text(reading: Reading, kind: Kind) -> tuple[Float[np.ndarray, "M L H
 
 MAX_TOKENS = 128  # of a text: the bound of the maps in memory
 CONFIDENCE = 0.95
+QUANTITIES: tuple[Quantity, ...] = ("probability", "logit")
 MAX_ROWS, CELLS = 96, 8 * MAX_TOKENS**2  # of a batch in which heads are switched off
 
 Values = Float[np.ndarray, "M L H"]
@@ -242,7 +254,9 @@ class Corpus:
 
     def each(self, measure: str) -> np.ma.MaskedArray:
         """A measure on each text that could be read (N, L, H), masked where a text cannot show it."""
-        if measure not in self.measures:
+        # Before there was that of the logit, the ablation was measured without its sign
+        needed = ABLATION_LOGIT if measure == ABLATION else measure
+        if measure not in self.measures or needed not in self.measures:
             return np.ma.masked_all((len(self.values), *self.values[0].shape[1:]))
         at = self.measures.index(measure)
         return np.ma.masked_invalid(np.array([one[at] for one in self.values], float))
@@ -301,7 +315,9 @@ def measure_texts(
         )
         values, roles = measure_text(reading, kind)
         if ablation:
-            values[INDEX[ABLATION]] = head_changes(short, item, reading, kind)
+            values[[INDEX[ABLATION], INDEX[ABLATION_LOGIT]]] = head_changes(
+                short, item, reading, kind
+            )
         corpus.cut += reading.cut is not None
         corpus.numbers = trace.numbers
         corpus.values.append(values)
@@ -315,27 +331,31 @@ def shorten(pretrained: Pretrained) -> Pretrained:
 
 
 def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, kind: Kind
-                 ) -> Float[np.ndarray, "L H"]:  # fmt: skip
-    """How much the answer changes without each head: 1 − cosine of an embedding, else the change of the probability of
-    the likeliest answer. Michel et al. 2019, section 3. nan where the model gives no answer, as without a mask to fill.
+                 ) -> Float[np.ndarray, "2 L H"]:  # fmt: skip
+    """How the answer changes without each head: the probability and the logit of the likeliest answer without the head
+    less with it, below 0 where the head supports it. Of an embedding 1 − cosine, which is no less than 0, and no logit.
+    Michel et al. 2019, section 3. nan where the model gives no answer, as without a mask to fill.
 
     Many heads are switched off in one batch, a row each: as many as keep its maps below those of 8 texts of 128 tokens.
     """
     trace = reading.trace.of(kind)
     heads = [(item.layer, head) for item in trace.maps for head in range(len(item.weights))]
-    changes = np.full(trace.shape, np.nan)
+    changes = np.full((2, *trace.shape), np.nan)
     rows = max(1, min(MAX_ROWS, CELLS // max(item.weights[0].size for item in reading.trace.maps)))
     with suppress(PretrainedError):
-        baseline = ask(
-            pretrained,
-            Question(inputs, quantity=None if pretrained.head == "none" else "probability"),
-        )
+        baseline = ask(pretrained, Question(inputs))
         off = [
             (0, kind, layer, head, torch.zeros(1, len(trace.map(layer).weights), 1))
             for layer, head in heads
         ]
-        without = np.array(rerun_rows(baseline, off, rows))
-        changes[tuple(np.transpose(heads))] = np.abs(without - baseline.value)
+
+        def measured(answer: Answer) -> list[float]:
+            if answer.logits is None:
+                return [1 - float(baseline.target_value(answer)), np.nan]
+            return [float(quantity_values(answer, one)[baseline.id]) for one in QUANTITIES]
+
+        without = np.array([*map(measured, rerun_answers(baseline, off, rows))])
+        changes[:, *np.transpose(heads)] = (without - measured(baseline.answer)).T
     return changes
 
 

@@ -88,10 +88,14 @@ TESTS: tuple[RepeatTest, ...] = (
 )
 
 
+EFFECT = 2  # times the score of uniform attention
+
+
 @dataclass(frozen=True, eq=False)
 class RepeatScores(NumberedHeads):
     """Scores of tests × layers × heads, their 95 % interval (±) over the lines, and that of uniform attention.
 
+    The interval is Student's, and holds for all heads at once (Bonferroni): of many heads one would else pass by luck.
     nan where a layer has fewer heads. `numbers` are the model's own numbers of the layers; `example` is the reading of
     one line, of `length` random tokens twice.
     """
@@ -111,8 +115,11 @@ class RepeatScores(NumberedHeads):
 
     @property
     def passes(self) -> Bool[np.ndarray, "R L H"]:
-        """Whether the interval of a head lies above uniform attention."""
-        return self.score - self.margin > self.uniform[:, None, None]
+        """Whether the interval of a head lies above twice the score of uniform attention.
+
+        Random weights are uniform but for a little, the same on each line, so any head differs from it for certain.
+        """
+        return self.score - self.margin > EFFECT * self.uniform[:, None, None]
 
 
 def default_test(scores: RepeatScores) -> int:
@@ -171,17 +178,21 @@ def join_lines(
     kind: Kind, example: Reading, scores: Sequence[Float[np.ndarray, "R L H"]]
 ) -> RepeatScores:
     """The means over two lines or more, with their intervals."""
+    from scipy.special import stdtrit
+
     trace, special, values = (
         example.trace.of(kind),
         example.lines(kind)[0].special,
         np.stack(scores),
     )
-    visible = trace.maps[0].visible[0]
+    visible, (count, *_) = trace.maps[0].visible[0], values.shape
+    # Of one side of the interval of one head, where all of them hold together in 95 of 100 measurements
+    outside = (1 - 0.95) / 2 / max(1, np.isfinite(values[0]).sum())
     even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
     return RepeatScores(
         kind,
         values.mean(0),
-        1.96 * values.std(0, ddof=1) / np.sqrt(len(values)),
+        stdtrit(count - 1, 1 - outside) * values.std(0, ddof=1) / np.sqrt(count),
         np.asarray([even[test.cells(special)].mean() for test in TESTS]),
         trace.numbers,
         special.count(False) // 2,

@@ -6,7 +6,7 @@ the difference of the two answers' logits, 0 for the corrupted run and 1 for the
 Vig et al. 2020; Meng et al. 2022, section 2; Heimersheim and Nanda 2024.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,6 +22,7 @@ from core.interpret.trace import LayerKey, layer_names, to_numpy
 from core.models.base import hooked
 from core.pretrained import (
     STACK,
+    Answer,
     AttentionCall,
     ModelInputs,
     Patch,
@@ -361,8 +362,17 @@ def estimate_heads(source: PatchSource) -> dict[LayerKey, Float[np.ndarray, " H"
 def rerun_rows(
     baseline: Baseline, changes: Sequence[Patch | Replacement], rows: int
 ) -> list[float]:
-    """The target value with each change, of which so many run in one batch, a row each. PretrainedError as in `forward`."""
-    values, model = list[float](), baseline.pretrained
+    """The target value with each change, as in `rerun_answers`."""
+    return [
+        float(baseline.target_value(answer)) for answer in rerun_answers(baseline, changes, rows)
+    ]
+
+
+def rerun_answers(
+    baseline: Baseline, changes: Sequence[Patch | Replacement], rows: int
+) -> Iterator[Answer]:
+    """The answer with each change, of which so many run in one batch, a row each. PretrainedError as in `forward`."""
+    model = baseline.pretrained
     for start in range(0, len(changes), rows):
         part = changes[start : start + rows]
         batch = {
@@ -376,15 +386,8 @@ def rerun_rows(
             patches=[(row, *one[1:]) for row, one in enumerate(part) if isinstance(one, tuple)],
             hooks=replace_outputs(model.model, moved),
         )
-        values += [
-            float(
-                baseline.target_value(
-                    answer_of(model, batch, output, baseline.question.position, row)
-                )
-            )
-            for row in range(len(part))
-        ]
-    return values
+        for row in range(len(part)):
+            yield answer_of(model, batch, output, baseline.question.position, row)
 
 
 # Two texts of one model, prepared for a page that caches them.

@@ -136,11 +136,15 @@ def test_the_ablation_is_the_change_of_an_answer_without_each_head(model, inputs
     ]
     for one, item, kind in cases:
         changes = head_changes(one, item, read_text(one, item, kind), kind)
-        baseline = ask(one, Question(item, quantity="probability" if one is model else None))
-        for layer, head in ((0, 1), (1, 2), (1, 3)):
-            effect = ablate_heads(baseline, frozenset({(kind, layer, head)}))
-            assert changes[layer, head] == pytest.approx(abs(effect.change), rel=1e-4, abs=1e-6)
-    assert changes.shape == (6, 12) and changes.min() > 1e-5
+        for row, quantity in enumerate(("probability", "logit") if one is model else (None,)):
+            baseline = ask(one, Question(item, quantity=quantity))
+            for layer, head in ((0, 1), (1, 2), (1, 3)):
+                change = ablate_heads(baseline, frozenset({(kind, layer, head)})).change
+                change = change if one is model else abs(change)
+                assert changes[row, layer, head] == pytest.approx(change, rel=1e-4, abs=1e-6)
+        # Some heads support the likeliest answer; an embedding is only so far from itself, and has no logit
+        assert changes.shape[1:] == ((2, 4) if one is model else (6, 12))
+        assert (changes[0].min() < 0) == (one is model) == bool(np.isfinite(changes[1]).all())
 
 
 @pytest.mark.parametrize(
@@ -345,7 +349,8 @@ def test_a_model_in_a_folder_is_measured_with_its_heads_switched_off(tmp_path, f
     )
     assert work(measured, lambda: False)[0] == "finished"
     corpus = load(measured)
-    assert np.isfinite(corpus.mean("entropy")).all() and (corpus.mean("ablation") > 0).all()
+    assert np.isfinite(corpus.mean("entropy")).all() and (corpus.mean("ablation") != 0).all()
+    assert np.isfinite(corpus.mean("ablation_logit")).all()
 
 
 def test_the_command_measures_a_file(tmp_path, worker_here, capsys):
@@ -366,6 +371,8 @@ def test_an_older_measurement_lacks_the_measures_that_were_added_since(whole):
     corpus = load(whole)
     assert corpus.texts_of("entropy").max() == 4 and not corpus.texts_of(MEASURES[-1].key).any()
     assert np.isnan(corpus.values_of(MEASURES[-1].key, (0, 0))).tolist() == [True] * 4
+    # The ablation of before is without a sign, and so is no ablation of now
+    assert "ablation" in others and not corpus.texts_of("ablation").any()
 
 
 def test_texts_are_lines_or_paragraphs_once_each_and_not_too_long():

@@ -526,7 +526,6 @@ def compare(corrupted, *answers):
         ("write texts of equal length", compare("the", 0, 2)),
         ("gives the same answer to both texts", compare(CLEAN)),
         ("same difference between the two answers", compare(CLEAN, 0, 2)),
-        ("more than one matrix", lambda: read_heads(tiny("deepseek_v3"))),
         ("subtracts the weights", lambda: read_heads(tiny("diffllama"))),
         *(
             (
@@ -1007,7 +1006,7 @@ def test_a_norm_after_w_o_is_folded_in_too():
 @each("norm", [nn.LayerNorm(7), nn.LayerNorm(6), nn.RMSNorm(7)])
 def test_a_norms_gain_is_read_off_what_it_does(norm):
     nn.init.normal_(norm.weight)
-    gain, centers = norm_gain(norm, norm.weight.numel())
+    gain, centers = norm_gain(norm, norm.weight.shape)
     torch.testing.assert_close(gain, norm.weight.detach(), **CLOSE)
     assert centers == isinstance(norm, nn.LayerNorm)
 
@@ -1119,13 +1118,29 @@ def test_in_an_encoder_decoder_cross_attention_composes_with_both_sides():
     assert read_vocabularies(tiny("t5")).by_embedding == {"self"}
 
 
-def test_normalized_queries_leave_the_values_and_the_model_is_left_as_it_was():
-    pretrained = tiny("qwen3")
+@each("family", ["qwen3", "gemma3"])
+def test_normalized_queries_have_a_circuit_up_to_a_scale_per_token(family):
+    pretrained = tiny(family)
     heads = read_heads(pretrained)
-    assert (
-        heads[0].w_q is None and qk_factors(heads[0]) is None and heads[0].w_v.shape == (6, 18, 8)
-    )
-    assert {kind for kind, *_ in compositions(heads)} == {"V"} and not hooked(pretrained.model)
+    assert all(one.normalized and one.w_q is not None for one in heads)
+    assert {kind for kind, *_ in compositions(heads)} == {"Q", "K", "V"}
+    assert qk_factors(heads[0]) is not None and not hooked(pretrained.model)
+    # W_Q between the gains of the norm before it and of that after it; Gemma stores them less 1
+    layer, shift = pretrained.model.model.layers[0], float(family == "gemma3")
+    attention = layer.self_attn
+    for matrix, linear, norm in (
+        (heads[0].w_q, attention.q_proj, attention.q_norm),
+        (heads[0].w_k, attention.k_proj, attention.k_norm),
+    ):
+        own = linear.weight.T.unflatten(1, (-1, len(norm.weight))) * (shift + norm.weight)
+        own = (shift + layer.input_layernorm.weight)[:, None, None] * own
+        shared = own.repeat_interleave(len(matrix) // own.shape[1], 1).transpose(0, 1)
+        torch.testing.assert_close(matrix, shared.detach(), **CLOSE)
+
+
+def test_a_key_that_is_normalized_in_part_has_no_qk_circuit():
+    one, *_ = read_heads(tiny("deepseek_v3"))
+    assert one.normalized and one.w_q is None and qk_factors(one) is None
 
 
 @each(("name", "least"), [("only-attention", 0.7), ("induction", 0.6)])
