@@ -125,7 +125,7 @@ def small(image: Image.Image) -> Array:
                 part = Image.fromarray(gray.round().astype(np.uint8))
             if part.has_transparency_data:
                 part = part.convert("RGBA")
-                transparent |= part.getextrema()[3][0] < 255  # type: ignore[index,operator]
+                transparent |= part.getextrema()[3][0] < 255  # type: ignore[index,operator,misc]
                 part = Image.alpha_composite(Image.new("RGBA", part.size, "white"), part)
             reduced.paste(part.convert("RGB").reduce(factor), (left // factor, top // factor))
     reduced.thumbnail((SIDE, SIDE))

@@ -6,6 +6,7 @@ its own position, and one after the last key sees all of them.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +45,7 @@ LENGTHS = {  # queries, keys, position of the first query
 
 def layer_of(key: str, mask: str = "causal") -> Attention:
     entry = next(item for item in AXES["kernel"] if item.key == key)
-    params = KERNELS.get(key, {"chunk": 4} if any(p.key == "chunk" for p in entry.params) else {})
+    params: Any = KERNELS.get(key, {"chunk": 4} if any(p.key == "chunk" for p in entry.params) else {})
     layer = (
         Attention(AttentionConfig(C, H, mask=mask, kernel=Choice.of(key, **params))).double().eval()
     )
@@ -183,7 +184,7 @@ def trapezoid(layer, q, k, v, x, context, real, offset) -> Tensor:
             fade = torch.polar(decay[:, t].exp().expand_as(angle), -angle)[..., None]
             new = outer(k[:, t], v[:, t])
             state = fade * (state + later[:, t, :, None] * before) + now[:, t, :, None] * new
-            before = new
+            before = new  # type: ignore[assignment]
         if t >= offset:
             outs.append(erased(state, q[:, t - offset].conj()).real)
     return torch.stack(outs, 1)
@@ -356,6 +357,6 @@ def test_any_lengths_and_holes_are_the_loop(key, lengths):
     real = holes(keys)
     steps = layer(x, context, key_mask=real, offset=offset)
     rows = zip(steps.q * layer.score.scale, steps.k, steps.v, x, context, real, strict=True)
-    theirs = torch.stack([LOOPS[key](layer, *row, offset) for row in rows])
+    theirs = torch.stack([LOOPS[key](layer, *row, offset) for row in rows])  # type: ignore[call-arg]
     agree(layer(x, context, key_mask=real, offset=offset, record=False).out, theirs, [x, context])
     torch.testing.assert_close(steps.out, theirs)

@@ -103,7 +103,7 @@ def test_a_mask_of_three_dimensions_is_refused_in_words(kernel):
     mask, words = torch.ones(2, 3, 3, dtype=torch.bool), r"mask is \(2, 3, 3\); .* mask\[:, None\]"
     layer = Attention(AttentionConfig(8, 2, kernel=kernel))
     pytest.raises(ValueError, layer, torch.randn(2, 3, 8), mask=mask).match(words)
-    pytest.raises(ValueError, attend, *torch.randn(3, 2, 2, 3, 4), mask).match(words)
+    pytest.raises(ValueError, attend, *torch.randn(3, 2, 2, 3, 4), mask).match(words)  # type: ignore[call-overload]
 
 
 def test_causal_alignment_by_eye():

@@ -137,7 +137,7 @@ def test_the_ablation_is_the_change_of_an_answer_without_each_head(model, inputs
     for one, item, kind in cases:
         changes = head_changes(one, item, read_text(one, item, kind), kind)
         for row, quantity in enumerate(("probability", "logit") if one is model else (None,)):
-            baseline = ask(one, Question(item, quantity=quantity))
+            baseline = ask(one, Question(item, quantity=quantity))  # type: ignore[arg-type]
             for layer, head in ((0, 1), (1, 2), (1, 3)):
                 change = ablate_heads(baseline, frozenset({(kind, layer, head)})).change
                 change = change if one is model else abs(change)
