@@ -156,8 +156,8 @@ def weight_files(
     if "model.safetensors" in names:
         return ("model.safetensors",)
     usual = "model.safetensors.index.json"
-    if found := sorted(filter(INDEX.fullmatch, names), key=lambda file: (file != usual, file)):
-        return _shards_of(read(found[0]), found[0], names, name)
+    if indexes := sorted(filter(INDEX.fullmatch, names), key=lambda file: (file != usual, file)):
+        return _shards_of(read(indexes[0]), indexes[0], names, name)
     stored = sorted(
         file for file in names - {*ADAPTER} if file.endswith(".safetensors") and "/" not in file
     )
@@ -576,7 +576,7 @@ def account(
             f"{format_shape(ours)}; the two do not fit together. Take a complete model."
         )
     prefix = f"{model.base_model_prefix}."
-    asked = {re.sub(r"\d+", "#", key.removeprefix(prefix)) for key in model.state_dict()}
+    expected = {re.sub(r"\d+", "#", key.removeprefix(prefix)) for key in model.state_dict()}
     last = len(getattr(text_config(model), "layer_types", None) or ()) or getattr(
         text_config(model), "num_hidden_layers", 0
     )
@@ -584,7 +584,7 @@ def account(
     more = [
         key
         for key in unused
-        if re.sub(r"\d+", "#", key.removeprefix(prefix)) in asked
+        if re.sub(r"\d+", "#", key.removeprefix(prefix)) in expected
         and not any(last <= int(one) < last + ahead for one in re.findall(r"\d+", key))
     ]
     reject_if(
@@ -598,7 +598,7 @@ def account(
     hidden = {
         key for key in dtypes if declared.search(key) and key.removeprefix(prefix) not in owned
     }
-    told = [
+    reported = [
         key
         for key in sorted({*unused, *hidden})
         if not TABLES.fullmatch(key)
@@ -607,14 +607,14 @@ def account(
     modules = dict(model.named_modules())
     loose = [
         key
-        for key in told
+        for key in reported
         if key.rpartition(".")[0].removeprefix(prefix) in modules
         or key.rpartition(".")[0] in modules
     ]
     sentences = {
         "These weights of its files belong to parts that the drawn model has and are not used, so it may not "
         "be the model that was trained": loose,
-        "Not used of its files": [key for key in told if key not in loose],
+        "Not used of its files": [key for key in reported if key not in loose],
         "Not in its files, and not read here": made_up,
     }
     return tuple(

@@ -491,7 +491,7 @@ def role_scores(texts: list[str], stop: Stop) -> Scores:
 def effects(texts: list[str], stop: Stop) -> Float[np.ndarray, "L H"]:
     """The mean change of the sentence's embedding, 1 − cosine, where each head is switched off."""
     return over_texts(
-        texts, stop, lambda inputs, reading: head_changes(minilm(), inputs, reading, "self")
+        texts, stop, lambda inputs, reading: head_changes(minilm(), inputs, reading, "self")[0]
     ).mean(0)
 
 
