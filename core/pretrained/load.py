@@ -566,6 +566,7 @@ def account(
             "config.json that the installed transformers applies: its numbers would be codes, not "
             "weights. Take the model in float32, float16 or bfloat16."
         )
+    avoid_kernels(model)  # as the model may run here
     answers = head_of(model) == "classify"
     made_up = [key for key in missing if "pooler" in key and not answers]
     refuse_missing([key for key in missing if key not in made_up], name, unused)
