@@ -551,13 +551,15 @@ def account(
         if SCALES.fullmatch(key) or narrow and "scale" in key.rpartition(".")[2]
     ]
     # Whole numbers belong in tables of positions, and in the masks that GPT-2 saved as attn.bias.
-    tables = tuple(key for key, one in model.state_dict().items() if not one.is_floating_point())
+    tables = {
+        key.rpartition(".")[2] for key, one in model.named_buffers() if not one.is_floating_point()
+    }
     whole = [
         key
         for key, dtype in dtypes.items()
         if dtype[0] in "IU"
         and key not in unused
-        and not key.endswith((*tables, ".bias"))
+        and key.rpartition(".")[2] not in {*tables, "bias"}
         and not TABLES.fullmatch(key)
     ]
     if codes := scales or (not quantized and sorted(whole)):
