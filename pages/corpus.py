@@ -1095,24 +1095,17 @@ def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
     if missing := [one.measure for one in (x, y) if np.isnan(one.mean).all()]:
         measure = missing[0]
         # Why a measure has no values, and what would give some
-        unanswered = (
-            "an embedding has no logit, and the model answers none of these texts otherwise"
-            if measure.key == ABLATION_LOGIT
-            else "the model answers none of these texts, as one that fills masks"
-        )
         why = {
-            ABLATION: unanswered,
-            ABLATION_LOGIT: unanswered,
+            ABLATION: "the model answers none of these texts, as one that fills masks",
+            ABLATION_LOGIT: "the model gives no logit for these texts",
             COPYING.key: "this model reads and writes no tokens, or has no matrices of single heads",
         }.get(measure.key, "none of these texts can show it")
         text = f"{measure.name} has no values: {why}."
-        if measure.key in (ABLATION, ABLATION_LOGIT) and not measurement.config.ablation:
-            text = f"{measure.name} was not measured here. Turn on “Switch heads off” in Corpus, and measure again."
-        elif (
-            measure.key in (ABLATION, ABLATION_LOGIT)
-            and ABLATION_LOGIT not in measurement.corpus.measures
-        ):
-            text = f"{measure.name} was measured without its sign by an earlier version. Measure again."
+        if measure.key in (ABLATION, ABLATION_LOGIT):
+            if not measurement.config.ablation:
+                text = f"{measure.name} was not measured here. Turn on “Switch heads off” in Corpus, and measure again."
+            elif ABLATION_LOGIT not in measurement.corpus.measures:
+                text = f"{measure.name} was measured without its sign by an earlier version. Measure again."
         st.info(text, icon=":material/edit:")
         return
 
