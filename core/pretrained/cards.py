@@ -273,18 +273,20 @@ def _block(text: Any, at: int, layer: nn.Module, added: Choice) -> Block:
 
 def _looped(text: Any, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """The blocks in the order in which a token passes them: those of a loop as often as it runs."""
-    every = range(len(blocks))
+    every, loops, start, end = [*range(len(blocks))], 1, 0, 0
     if hasattr(text, "loop_num_passes"):
-        start, end = text.loop_layer_index_start, text.loop_layer_index_end
-        order = [*every[:end], *(text.loop_num_passes - 1) * [*every[start:end]], *every[end:]]
+        loops, start, end = (
+            text.loop_num_passes,
+            text.loop_layer_index_start,
+            text.loop_layer_index_end,
+        )
     elif hasattr(text, "n_recurrent_loops"):
-        start, end = text.n_input_layers, len(blocks) - text.n_output_layers
-        order = [*every[:end], *(text.n_recurrent_loops - 1) * [*every[start:end]], *every[end:]]
-    elif hasattr(text, "L_cycles"):  # HRM: its low stack so often, then its high one
+        loops, start = text.n_recurrent_loops, text.n_input_layers
+        end = len(blocks) - text.n_output_layers
+    order = [*every[:start], *loops * every[start:end], *every[end:]]
+    if hasattr(text, "L_cycles"):  # HRM: its low stack so often, then its high one
         half = len(blocks) // 2
-        order = text.H_cycles * [*text.L_cycles * [*every[:half]], *every[half:]]
-    else:
-        return blocks
+        order = text.H_cycles * [*text.L_cycles * every[:half], *every[half:]]
     return tuple(replace(blocks[at], again=at in order[:n]) for n, at in enumerate(order))
 
 
