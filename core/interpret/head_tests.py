@@ -187,7 +187,7 @@ def join_lines(
     )
     visible, (count, *_) = trace.maps[0].visible[0], values.shape
     # Of one side of the interval of one head, where all of them hold together in 95 of 100 measurements
-    outside = (1 - 0.95) / 2 / max(1, np.isfinite(values[0]).sum())
+    outside = 0.05 / 2 / max(1, np.isfinite(values[0]).sum())
     even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
     return RepeatScores(
         kind,

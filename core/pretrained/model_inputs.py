@@ -112,9 +112,8 @@ def small(image: Image.Image) -> Array:
     (width, height), factor = image.size, max(1, max(image.size) // (2 * SIDE))
     reduced, transparent = Image.new("RGB", (-(-width // factor), -(-height // factor))), False
     frames, deep = getattr(image, "is_animated", False), image.mode[0] in "IF"
-    full = (
-        1 if image.mode == "F" else 65_535
-    )  # of gray with more than 8 bits, which Pillow would clip
+    # The largest value of gray with more than 8 bits, which Pillow would clip
+    full = 1 if image.mode == "F" else 65_535
     tile = max(1, 2 * SIDE // factor) * factor
     for top in range(0, height, tile):
         for left in range(0, width, tile):
