@@ -31,9 +31,6 @@ LOCAL = {
         r"['\n\\s*\n', '\n']"
     ),
     ("core.interpret.lens", "rule"): "[rule for rule, _ in (*MIXERS, *SUBSTITUTES)]",
-    ("core.pretrained.load", "'|'.join(model._keys_to_ignore_on_load_unexpected or ['(?!)'])"): (
-        r"[r'(?!)', r'model\.mtp\.\d+|^lm_head']"
-    ),
     ("core.pretrained.attention_recorder", "rule"): "[rule for rule, _ in (*MIXERS, *SUBSTITUTES)]",
     ("core.pretrained.model_inputs", r"f'{one}(\\b|_)'"): r"[rf'{one}(\b|_)' for one in KINDS]",
     ("core.pretrained.model_inputs", r"f'{kind}_\\d+_{side}'"): r"[r'self_\d+_keys']",

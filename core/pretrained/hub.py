@@ -23,9 +23,9 @@ from core.memory import format_bytes
 from core.pretrained.base import Pretrained, PretrainedError, first_line, refuse_too_much, reject_if
 from core.pretrained.load import (
     ADAPTER,
-    BESIDE,
+    AUXILIARY,
     INDEX,
-    MAX_BESIDE,
+    MAX_AUXILIARY,
     MAX_CONFIG,
     folder_weights,
     load_folder,
@@ -365,10 +365,10 @@ def max_bytes() -> int:
 def config_bytes(repo: str, revision: str = "main", *, token: str | None = None) -> bytes:
     """The config.json of a model, and nothing else of it; PretrainedError where it cannot be read."""
     refuse_model(repo, revision)
-    return _config(repo, revision, token)
+    return _small_file(repo, revision, token)
 
 
-def _config(
+def _small_file(
     repo: str, commit: str, token: str | None, file: str = "config.json", limit: int = MAX_CONFIG
 ) -> bytes:
     data = bytearray()
@@ -401,14 +401,14 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         f"The hub states no commit for {repo}, so its version is not known.",
     )
     weights = weight_files(
-        listed, repo, lambda index: _config(repo, commit, token, index, MAX_BESIDE)
+        listed, repo, lambda index: _small_file(repo, commit, token, index, MAX_AUXILIARY)
     )
     if ADAPTER[0] in listed:  # merged into the weights when the model is loaded
         weights += ADAPTER[1:]
     needed = [
         item
         for name, item in listed.items()
-        if name in weights or BESIDE.fullmatch(name) or INDEX.fullmatch(name)
+        if name in weights or AUXILIARY.fullmatch(name) or INDEX.fullmatch(name)
     ]
     if unknown := [item.rfilename for item in needed if item.size is None]:
         raise PretrainedError(
@@ -418,7 +418,7 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         File(item.rfilename, int(item.size or 0), item.lfs.sha256 if item.lfs else None)
         for item in needed
     )
-    config = parse_config(_config(repo, commit, token), repo)
+    config = parse_config(_small_file(repo, commit, token), repo)
     # Bytes in fp32: 4 a parameter, where the hub counts them, or by the type that the config names.
     if counted := getattr(info.safetensors, "parameters", None):
         memory = 4 * sum(map(int, counted.values()))

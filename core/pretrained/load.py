@@ -45,7 +45,7 @@ SHARD = re.compile(r"([^/]*)-(\d{1,9})-of-(\d{1,9})\.safetensors")
 INSIDE = re.compile(r"(?!.*\.\.)(\w[\w.-]*/)?\w[\w.-]*\.safetensors")  # of the model's own folder
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 # What the library's classes of tokenizers (vocab_files_names) and processors declare; a test asks every one of them.
-BESIDE = re.compile(
+AUXILIARY = re.compile(
     r"(\w*tokenizer/)?((\w+_)?config(\.\d[\d.]*)?\.json|tokenizer(\.\d[\d.]*)?\.json"
     r"|(special_tokens_map|added_tokens|chat_template|normalizer|tekken|emoji|byte_maps|word_shape|word_pronunciation"
     r"|(entity_|target_)?vocab|vocab-src|vocab-tgt)\.json"
@@ -58,7 +58,7 @@ READ = re.compile(
 OTHER_WEIGHTS = re.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack|onnx|gguf|ot)")
 MAX_CONFIG = 1_000_000
 LIBRARY = 150_000_000  # bytes that transformers and what it imports hold
-MAX_BESIDE = 256_000_000  # bytes of a tokenizer, of an index
+MAX_AUXILIARY = 256_000_000  # bytes of a tokenizer, of an index
 COUNT = re.compile(
     r"(?>(\w+?_)??(num|n)_)(\w+_)?(layers?|blocks?|heads?|experts|stages)"
     r"|(\w+_)?(layers|blocks|depths?|experts)"
@@ -68,6 +68,7 @@ SIZE = re.compile(r"(?!\w*(theta|base|ids?|index|length|params|total_size|seed)$
 # anything can be compared with weights. Llama 4 reads 10 million tokens.
 MAX_SIZE, MAX_COUNT = 1 << 24, 1 << 16
 MAX_PARTS = 512  # layers, heads or experts that may be built whatever the weights
+MAX_KEY = 500  # characters of a tensor's name, on which the library tries expressions that take quadratic time
 SPARE = 64 << 20  # numbers that a model may have beside its weights: masks and tables of positions
 
 SCAN = "its layers pass a state from token to token and have no attention weights"
@@ -228,10 +229,10 @@ def folder_weights(folder: Path, name: str) -> list[Path]:
             if (
                 READ.fullmatch(file)
                 and path.exists()
-                and (size := path.stat().st_size) > MAX_BESIDE
+                and (size := path.stat().st_size) > MAX_AUXILIARY
             ):
                 raise PretrainedError(
-                    f"{name} has {file} of {size:,} bytes; at most {MAX_BESIDE:,} are read."
+                    f"{name} has {file} of {size:,} bytes; at most {MAX_AUXILIARY:,} are read."
                 )
         weights = weight_files(files, name, lambda index: files[index].read_bytes())
         for file in weights:
@@ -284,7 +285,12 @@ def check_sizes(config: Any, kind: Any, files: Sequence[Path], name: str) -> int
     stored: list[int] = []  # the numbers of each tensor, by the headers of the files alone
     for file in files:
         with safe_open(file, framework="pt") as weights:
-            stored += [math.prod(weights.get_slice(key).get_shape()) for key in weights.keys()]  # noqa: SIM118
+            for key in weights.keys():  # noqa: SIM118
+                reject_if(
+                    len(key) > MAX_KEY,
+                    f"{name} has a tensor whose name has {len(key):,} characters; at most {MAX_KEY} are read.",
+                )
+                stored.append(math.prod(weights.get_slice(key).get_shape()))
     for field, count, usual in counts(config):
         reject_if(
             count > max(len(stored), MAX_PARTS, usual),
@@ -506,8 +512,8 @@ def _load_weights(
     from transformers import GenerationConfig
 
     with ExitStack() as stack, seeded_rng(0):  # so that what is made up is the same at each loading
-        opened = [stack.enter_context(safe_open(file, framework="pt")) for file in files]
-        stored = {key: file.get_slice(key) for file in opened for key in file.keys()}  # noqa: SIM118
+        handles = [stack.enter_context(safe_open(file, framework="pt")) for file in files]
+        stored = {key: handle.get_slice(key) for handle in handles for key in handle.keys()}  # noqa: SIM118
         dtypes = {key: one.get_dtype() for key, one in stored.items()}
         shapes = {key: one.get_shape() for key, one in stored.items()}
         model, info = kind.from_pretrained(
@@ -579,7 +585,8 @@ def account(
             f"{format_shape(ours)}; the two do not fit together. Take a complete model."
         )
     prefix = f"{model.base_model_prefix}."
-    expected = {re.sub(r"\d+", "#", key.removeprefix(prefix)) for key in model.state_dict()}
+    owned = {key.removeprefix(prefix) for key in model.state_dict()}
+    expected = {re.sub(r"\d+", "#", key) for key in owned}
     last = len(getattr(text_config(model), "layer_types", None) or ()) or getattr(
         text_config(model), "num_hidden_layers", 0
     )
@@ -595,25 +602,14 @@ def account(
         f"{name} has weights of more parts than its config.json asks for, such as {more[0] if more else ''}; "
         "the two do not fit together. Take the config.json that belongs to these weights.",
     )
-    # A class declares what it expects to be left over, as layers for more tokens at once; the library then hides it.
-    owned = {key.removeprefix(prefix) for key in model.state_dict()}
-    declared = re.compile("|".join(model._keys_to_ignore_on_load_unexpected or ["(?!)"]))
-    hidden = {
-        key for key in dtypes if declared.search(key) and key.removeprefix(prefix) not in owned
-    }
     reported = [
         key
-        for key in sorted({*unused, *hidden})
+        for key in unused
         if not TABLES.fullmatch(key)
         and not (key.endswith((".bias", ".masked_bias")) and len(shapes.get(key, (1,))) != 1)
     ]
-    modules = dict(model.named_modules())
-    loose = [
-        key
-        for key in reported
-        if key.rpartition(".")[0].removeprefix(prefix) in modules
-        or key.rpartition(".")[0] in modules
-    ]
+    modules = {part.removeprefix(prefix) for part, _ in model.named_modules()}
+    loose = [key for key in reported if key.rpartition(".")[0].removeprefix(prefix) in modules]
     sentences = {
         "These weights of its files belong to parts that the drawn model has and are not used, so it may not "
         "be the model that was trained": loose,

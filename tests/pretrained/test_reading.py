@@ -20,7 +20,7 @@ import torch
 import transformers
 from PIL import Image, ImageOps
 from safetensors.numpy import save as save_of_numpy
-from safetensors.torch import save as save_of_torch
+from safetensors.torch import load_file, save as save_of_torch
 
 from core import tokens
 from core.entries import ConfigError, refuse_if
@@ -1330,9 +1330,10 @@ LLAMA = json.dumps(
     ("pretrained.load.MAX_SIZE", 262_208, lambda: load.refuse_values({"vocab_size": 262_208}, "m")),
     ("pretrained.load.MAX_COUNT", 34, lambda: load.refuse_values({"num_hidden_layers": 34}, "m")),
     ("pretrained.load.MAX_CONFIG", (LAB / "config.json").stat().st_size, lambda: load.read_config(LAB / "config.json", "m")),
-    ("pretrained.load.MAX_BESIDE", max(file.stat().st_size for file in LAB.glob("*.json")),
+    ("pretrained.load.MAX_AUXILIARY", max(file.stat().st_size for file in LAB.glob("*.json")),
      lambda: load.folder_weights(LAB, "m")),
     ("pretrained.load.SPARE", 16 - 107_584, lambda: load.load_lab_model("induction")),  # buffers of 16
+    ("pretrained.load.MAX_KEY", max(map(len, load_file(LAB / "model.safetensors"))), lambda: load.load_folder(LAB, "m")),
     ("pretrained.finetune.MAX_UNKNOWN", 0.5, lambda: finetune.check_words(tiny("bert").tokenizer, "m", unknown("tired ☃"))),
     ("pretrained.finetune.MAX_ROWS", 9, lambda: finetune.parse.__wrapped__("classify", NINE)),
     ("pretrained.finetune.MIN_ROWS", 9, lambda: finetune.parse.__wrapped__("classify", NINE)),
