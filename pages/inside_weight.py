@@ -164,6 +164,9 @@ def script(controls: Values, one: WeightBreakdown) -> Script:
     names = "q k products dot score scores weights value contribution out"
     if one.unrotated_q is not None:
         names += " unrotated_q unrotated_k"
+    names += "".join(
+        f" {part}" for part in ("rotated_q", "rotated_k") if getattr(one, part) is not None
+    )
     return Script(
         (
             model_cell(controls.ref, controls.inputs),
@@ -239,12 +242,25 @@ def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
 def rotation_fact(one: WeightBreakdown, cell: Cell) -> str:
     assert one.unrotated_q is not None and one.unrotated_k is not None
     apart, more = abs(cell.query - cell.key), "At the same position, rotation changes nothing."
-    stretch = float(np.linalg.norm(one.q) / np.linalg.norm(one.unrotated_q))
+    q, k = rotated(one)
+    stretch = float(np.linalg.norm(q) / np.linalg.norm(one.unrotated_q))
     if abs(stretch - 1) > 1e-3:
         more = f"The rotation also scales both by {number(stretch)}."
+    if one.rotated_q is not None or one.rotated_k is not None:
+        more += (
+            f" A norm or a factor follows the rotation, and makes the product {number(one.dot)}."
+        )
     return (
         f"Before rotation their product is {number(float(one.unrotated_q @ one.unrotated_k))}; after it, "
-        f"{plural(apart, 'position')} apart, it is {number(one.dot)}. {more}"
+        f"{plural(apart, 'position')} apart, it is {number(float(q @ k))}. {more}"
+    )
+
+
+def rotated(one: WeightBreakdown) -> tuple[np.ndarray, np.ndarray]:
+    """q and k as the rotation leaves them, before a norm or a factor that may follow it."""
+    return (
+        one.q if one.rotated_q is None else one.rotated_q,
+        one.k if one.rotated_k is None else one.rotated_k,
     )
 
 
@@ -342,6 +358,8 @@ def conditions(
 
 # Pixels: a strip's name, its height, what is left under it; the bars
 NAME, STRIP, GAP, BARS = 18, 16, 6, 150
+# The last where a norm or a factor follows
+ROTATION_STEPS = ("before rotation", "rotated", "scaled")
 TALL, NAMES = 110, 62  # pixels: a row of bars, and the names of its keys
 Strips = Mapping[str, np.ndarray]  # vectors by name, each drawn as one line of coloured cells
 
@@ -391,11 +409,13 @@ def _weight(chosen: ModelChoice) -> None:
         dimensions = np.argsort(-np.abs(one.products), kind="stable")
     strips = {f"q · {query}": one.q, f"k · {key}": one.k}
     if one.unrotated_q is not None and one.unrotated_k is not None:
+        follows = one.rotated_q is not None or one.rotated_k is not None
+        names = [f"q · {query}", f"k · {key}"]
+        steps = [(one.unrotated_q, one.unrotated_k), rotated(one), (one.q, one.k)][: 2 + follows]
         strips = {
-            f"q · {query}, before rotation": one.unrotated_q,
-            f"q · {query}, rotated": one.q,
-            f"k · {key}, before rotation": one.unrotated_k,
-            f"k · {key}, rotated": one.k,
+            f"{name}, {what}": values
+            for name, of in zip(names, zip(*steps, strict=True), strict=True)
+            for what, values in zip(ROTATION_STEPS, of, strict=False)
         }
     _draw(
         products_chart(strips, one.products, dimensions, theme()),

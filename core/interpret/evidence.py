@@ -1,9 +1,6 @@
 """Evidence on what the answer depends on: contributions, gradients, the effect of ablations, and one weight broken down."""
 
-import inspect
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -460,7 +457,9 @@ Row = Float[np.ndarray, " S"]
 class LayerAttention:
     """The inputs of one layer's attention by head; H query heads share G key and value heads.
 
-    `unrotated_q` and `unrotated_k` are None where the family does not rotate, `softcap` and `sinks` where it has none.
+    `unrotated_q` and `unrotated_k` are None where the layer does not rotate, or changes q and k otherwise after it;
+    `softcap` and `sinks` where it has none.
+    `rotated_q` and `rotated_k` are None but where a norm or a factor follows the rotation.
     `bias` is added to the scaled scores; `sinks` are the scores of a sink at each row, or at all.
     """
 
@@ -474,6 +473,8 @@ class LayerAttention:
     softcap: float | None = None
     allowed: Bool[Tensor, "#H #T S"] | None = None
     sinks: Float[Tensor, " H #T"] | None = None
+    rotated_q: Float[Tensor, "H T D"] | None = None
+    rotated_k: Float[Tensor, "G S D"] | None = None
 
     def kv_group(self, head: int) -> tuple[int, list[int]]:
         """The key and value head of a query head, and all query heads that share it."""
@@ -506,6 +507,8 @@ class WeightBreakdown:
     out: Float[np.ndarray, " E"]
     unrotated_q: Vector | None
     unrotated_k: Vector | None
+    rotated_q: Vector | None
+    rotated_k: Vector | None
     key: int
 
     @property
@@ -529,7 +532,7 @@ def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> dict[LayerK
         not recorder.calls, f"{pretrained.name} has no layer whose queries and keys can be read."
     )
     with torch.no_grad():
-        return {(call.kind, call.layer): _layer(pretrained.model, call) for call in recorder.calls}
+        return {(call.kind, call.layer): _layer(call) for call in recorder.calls}
 
 
 def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) -> WeightBreakdown:
@@ -560,11 +563,12 @@ def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) ->
         None if layer.softcap is None else float(layer.softcap * torch.tanh(biased[key] / layer.softcap)),
         float(scores[key]), bool(allowed[key]), to_numpy(scores), to_numpy(weights),
         None if sink is None else float(sink), to_numpy(values[key]), to_numpy(weights @ values),
-        None if layer.unrotated_q is None else to_numpy(layer.unrotated_q[head, query]),
-        None if layer.unrotated_k is None else to_numpy(layer.unrotated_k[group, key]), key)  # fmt: skip
+        *(None if of is None else to_numpy(of[one, at]) for of, one, at in (
+            (layer.unrotated_q, head, query), (layer.unrotated_k, group, key),
+            (layer.rotated_q, head, query), (layer.rotated_k, group, key))), key)  # fmt: skip
 
 
-def _layer(model: Any, call: AttentionCall) -> LayerAttention:
+def _layer(call: AttentionCall) -> LayerAttention:
     options, keys, bias = call.options, call.k.shape[2], call.options.get("position_bias")
     if call.mask is not None and call.mask.dtype != torch.bool:
         # What a mask adds to the scores that it lets through, as Doge's does
@@ -574,32 +578,57 @@ def _layer(model: Any, call: AttentionCall) -> LayerAttention:
     scale = options.get("scaling")
     # One of each head, or of each row (B, H, T, 1)
     sinks = options.get("sinks", getattr(call.module, "sinks", None))
-    # q and k before rotation, by the family's own rotation function with the sign of the sine changed; None where the
-    # family has no rotation, or where its code rotates only a part of q and k
-    back: tuple[Tensor | None, Tensor | None] = None, None
-    module, q = call.module, call.q
-    rotate = getattr(sys.modules[type(module).__module__], "apply_rotary_pos_emb", None)
-    angles = [one for one in model.modules() if type(one).__name__.endswith("RotaryEmbedding")]
-    if rotate is not None and len(angles) == 1 and call.kind != "cross":
-        with suppress(RuntimeError, TypeError, AttributeError, KeyError):
-            typed = "layer_type" in inspect.signature(angles[0].forward).parameters
-            types = [module.config.layer_types[module.layer_idx]] if typed else []
-            cos, sin = angles[0](q, torch.arange(q.shape[2])[None], *types)
-            # Above 1 where a family also scales (YaRN)
-            stretch = cos[0, 0].square() + sin[0, 0].square()
-            before_q, before_k = rotate(q, call.k, cos / stretch, -sin / stretch)
-            back = before_q[0].cpu(), before_k[0].cpu()
+    (before_q, rotated_q), (before_k, rotated_k) = (
+        _unrotated(values, call.rotations[::order]) for values, order in ((call.q, 1), (call.k, -1))
+    )
+    both = before_q is not None and before_k is not None
     return LayerAttention(
-        q[0],
+        call.q[0],
         call.k[0],
         call.v[0],
-        q.shape[-1] ** -0.5 if scale is None else float(scale),
-        *back,
+        call.q.shape[-1] ** -0.5 if scale is None else float(scale),
+        before_q if both else None,
+        before_k if both else None,
         None if bias is None or not bool(bias[0].any()) else bias[0],
         options.get("softcap"),
         allowed_of(call.mask, keys),
-        None if sinks is None else sinks.detach().cpu().reshape(q.shape[1], -1),
+        None if sinks is None else sinks.detach().cpu().reshape(call.q.shape[1], -1),
+        rotated_q if both else None,
+        rotated_k if both else None,
     )
+
+
+def _unrotated(
+    values: Float[Tensor, "1 H T D"], rotations: Sequence[tuple[Tensor, Tensor]]
+) -> tuple[Float[Tensor, "H T D"] | None, Float[Tensor, "H T D"] | None]:
+    """q or k before its rotation, and after it where a norm or a factor follows; None where that is not known.
+
+    Some families rotate a part of the dimensions, one key for all heads, or tensors with the tokens before the heads.
+    """
+    pairs = [
+        (before, after)
+        for given in rotations
+        for before, after in (given, [one.transpose(-3, -2) for one in given])
+    ]
+    for before, after in pairs:
+        whole, size = values.clone(), after.shape[-1]
+        for part in (whole[..., :size], whole[..., -size:]):
+            if _fits(after, part) and bool((part == after).all()):
+                part.copy_(before)
+                return whole[0], None
+    for before, after in pairs:
+        if _fits(values, after):
+            # A norm's gain is the same for every token, and its scale for every dimension
+            ratio = (values / after)[0]
+            gain = ratio / ratio[..., :1]
+            if torch.allclose(gain, gain[:, :1].expand_as(gain), rtol=1e-3):
+                return before.expand_as(values)[0], after.expand_as(values)[0]
+    return None, None
+
+
+def _fits(values: Tensor, into: Tensor) -> bool:
+    sizes = zip(values.shape[::-1], into.shape[::-1], strict=False)
+    return values.ndim <= into.ndim and all(one in (1, size) for one, size in sizes)
 
 
 # A cell of a map, and the one whose weight is worth taking apart first.

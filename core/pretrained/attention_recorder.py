@@ -9,7 +9,8 @@ between this function and W_O; what a head writes is read, and replaced, at the 
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ class AttentionCall:
 
     `mask` is what the family's function adds to the scores, None where nothing is masked. `options` holds that
     function's other arguments: scaling, position_bias, softcap, … `probe` is a zero added to the weights, for
-    gradients.
+    gradients. `rotations` are what was rotated for this call, before and after, in the family's own shapes.
     """
 
     kind: Kind
@@ -62,6 +63,7 @@ class AttentionCall:
     mask: Tensor | None = None
     options: dict[str, Any] = field(default_factory=dict)
     probe: Tensor | None = None
+    rotations: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @property
     def replaceable(self) -> Float[Tensor, "B T H E"]:
@@ -82,6 +84,7 @@ class AttentionRecorder:
     patches: Sequence[Patch] = ()
     calls: list[AttentionCall] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
+    rotations: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # since the last call
 
     def record(self, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, weights: Tensor,
                options: dict[str, Any]) -> tuple[Tensor, Tensor]:  # fmt: skip
@@ -104,6 +107,7 @@ class AttentionRecorder:
                 )
             )
         call = self.calls[-1]
+        call.rotations, self.rotations = [*call.rotations, *self.rotations], []
         if call.probe is not None:
             out = out + (call.probe @ values).transpose(1, 2)
         key = (call.kind, call.layer)
@@ -254,6 +258,21 @@ def recorded_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, a
     return recorder.record(module, query, key, value, attention_mask, out, weights, options)
 
 
+def recorded_rotation(function: Callable[..., Any], *values: Any, **options: Any) -> Any:
+    """What a family's rotation gives, recorded where a recorder wants q and k."""
+    rotated, recorder = function(*values, **options), _RECORDER.get()
+    if recorder is not None and recorder.with_qkv:
+        after = rotated if isinstance(rotated, tuple) else (rotated,)
+        pairs = [
+            both for both in zip(values, after, strict=False) if all(map(torch.is_tensor, both))
+        ]
+        if getattr(function, "__name__", "").endswith("interleave"):
+            # Its result has the even dimensions first, then the odd ones
+            pairs = [(x.unflatten(-1, (-1, 2)).mT.flatten(-2), y) for x, y in pairs]
+        recorder.rotations += pairs
+    return rotated
+
+
 @cache
 def _eager_name(kind: type) -> tuple[dict[str, Any], str]:
     """The eager attention that a module's code names as its default: the names of its file, and which one."""
@@ -277,6 +296,12 @@ def make_recordable(model: Any) -> bool:
         if getattr(module, "reorder_and_upcast_attn", False):
             # GPT-2's order of operations for fp16, in its own code
             module.reorder_and_upcast_attn = False
+    for name in {kind.__module__ for part in model.modules() for kind in type(part).__mro__}:
+        home = vars(sys.modules[name])
+        for key, function in list(home.items()):
+            rotates = key.startswith("apply_") and ("rotary" in key or "rope" in key)
+            if rotates and not isinstance(function, partial):
+                home[key] = partial(recorded_rotation, function)
     # Names of compiled code: Python 3.11 cannot read a class's source in two threads at once.
     names = [
         {name for method in _methods(kind) for name in method.__code__.co_names}

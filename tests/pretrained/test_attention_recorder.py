@@ -285,6 +285,9 @@ UNLIMITED = (
     "unlimited_ocr",
     "unlimited_ocr_text",
 )
+# Repeat the heads of k, or scale q and k where only a part of each is rotated: what stood before is not shown.
+UNKNOWN_ROTATION = ("jetmoe", "mistral_large4", "mistral_large4_text")
+SINE_FIRST = ("codegen", "gptj")
 STEPS = 4  # tokens that are generated
 NUMBERS = np.random.default_rng(3)
 GIVEN = ModelInputs(SENTENCE, target=OTHER, picture=Array.of(NUMBERS.random((9, 11, 3), dtype=np.float32)),
@@ -550,6 +553,46 @@ class Case:
         return frozenset({(self.trace.maps[0].kind, 0, 0)})
 
 
+def rotation(case):
+    # Before rotation are the q and k that the layer makes of the same input with all angles 0; none where that is q.
+    inputs = {}
+
+    def note(module, values, named):
+        if isinstance(angles := named.get("position_embeddings"), tuple) and len(angles) == 2:
+            inputs.setdefault(module, []).append((values, named))
+
+    batch, model = encode(case.pretrained, case.inputs)[0], case.pretrained.model
+    modules = {call.module for call in case.calls}
+    forward(
+        case.pretrained,
+        batch,
+        hooks=hooked(one.register_forward_pre_hook(note, with_kwargs=True) for one in modules),
+    )
+    layers = layer_attentions(case.pretrained, case.inputs).values()
+    for layer, call in zip(layers, case.calls, strict=True):
+        if call.module not in inputs or hasattr(call.module, "lambda_init"):
+            continue
+        values, named = inputs[call.module].pop(0)
+        angles = named["position_embeddings"]
+        upright = [torch.ones_like(angles[0]), torch.zeros_like(angles[1])]
+        if case.pretrained.name in SINE_FIRST:
+            upright.reverse()
+        still = {**named, "position_embeddings": tuple(upright), "cache": None}
+        with record_attention(model, with_qkv=True) as recorder, torch.no_grad():
+            call.module(*values, **still)
+        for name in "qk":
+            whole, before = getattr(call, name)[0], getattr(layer, f"unrotated_{name}")
+            at_rest = getattr(recorder.calls[0], name)[0]
+            turns = not torch.allclose(at_rest, whole, atol=1e-4)
+            if case.pretrained.name in UNKNOWN_ROTATION:
+                assert before is None
+                continue
+            assert turns == (before is not None)
+            if before is not None:
+                after = getattr(layer, f"rotated_{name}")
+                close(at_rest * (whole if after is None else after), whole * before)
+
+
 def breakdown(case):
     # Scores by q·k, the model's scale, bias, cap and mask give the weights that were recorded.
     for layer, item in zip(
@@ -746,6 +789,7 @@ def embeddings(case):
 
 
 ANALYSES = (
+    rotation,
     breakdown,
     written,
     tokens,
