@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from unicodedata import category
 
 if TYPE_CHECKING:
     from torch import (
@@ -12,6 +15,14 @@ if TYPE_CHECKING:
 
 SIGNS = {"\n": "↵", "\t": "⇥"}
 SPACE, EMPTY = "␣", "∅"
+CONTINUES = "##"  # before a piece that continues a word
+_BYTE = re.compile("<0x([89A-F][0-9A-F])>")
+_PART = re.compile(r"((?:<0x[89A-F][0-9A-F]>)+) [1-4](?:–[1-4])? of [2-4] of .")
+# Thai and Lao, Burmese, Khmer, kana, Han: their words have no spaces between them.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
 
 
 def token_text(token: str) -> str:
@@ -29,6 +40,63 @@ def token_text(token: str) -> str:
         SIGNS.get(sign, SPACE if sign.isspace() and not first <= index < last else sign)
         for index, sign in enumerate(token)
     )
+
+
+# Pieces of words and of characters.
+
+
+def is_sign(text: str) -> bool:
+    """Whether a text is punctuation alone, as BERT's tokenizer counts it: Unicode's P and ASCII signs; and line ends."""
+    return bool(text) and all(one in "$+<=>^`|~↵" or category(one)[0] == "P" for one in text)
+
+
+def bare_piece(token: str) -> str:
+    """The token without the ## of a piece that continues a word; a token of # alone stays."""
+    return token.removeprefix(CONTINUES) if token.strip("#") else token
+
+
+def name_bytes(text: str) -> str:
+    """The text with each byte that is no whole character, as `surrogateescape` decodes it, named: <0xE7>."""
+    return "".join(
+        f"<0x{ord(one) - 0xDC00:02X}>" if "\udc80" <= one <= "\udcff" else one for one in text
+    )
+
+
+def join_pieces(tokens: Sequence[str]) -> str:
+    """The word that pieces spell: without ##, and with the named bytes of a character as that character."""
+    data = b""
+    for index, token in enumerate(tokens):
+        piece = bare_piece(token) if index else token
+        part = _PART.fullmatch(piece)
+        for at, one in enumerate(_BYTE.split(part[1] if part else piece)):
+            data += bytes([int(one, 16)]) if at % 2 else one.encode("utf-8", "replace")
+    text = name_bytes(data.decode("utf-8", "surrogateescape"))
+    return text.lstrip(SPACE) or text
+
+
+def words_in(text: str) -> list[int]:
+    """The number of the word of each character; a space counts to what follows it.
+
+    A word is what stands between spaces, without the punctuation at its edges: "can't" is one. A sign at an edge and a
+    line end are words of their own, and so is each character (with its marks) of a script that is written without
+    spaces: Han, kana, Thai, Lao, Khmer, Burmese.
+    """
+    words: list[int] = []
+    count, spaced = -1, False
+    for run in re.findall(r"\n|[^\S\n]+|\S+", text):
+        if run.isspace() and run != "\n":
+            count, spaced = count + 1, True
+            words += [count] * len(run)
+            continue
+        first = next((at for at, one in enumerate(run) if not is_sign(one)), len(run))
+        last = next((at for at in range(len(run), first, -1) if not is_sign(run[at - 1])), first)
+        for at, one in enumerate(run):
+            apart = _UNSPACED.search(run[max(at - 1, 0) : at + 1]) and category(one)[0] != "M"
+            edge = not first < at < last and (at == first or one != run[at - 1])
+            count += not spaced if at == 0 else bool(apart or edge)
+            words.append(count)
+        spaced = False
+    return words
 
 
 # A sentence as tokens, and each token as a vector that depends on the token and the seed alone.

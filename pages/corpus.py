@@ -59,6 +59,7 @@ from core.interpret.roles import ROLES
 from core.pretrained.load import maps_bytes
 from core.runs.runs import Run, list_runs
 from core.tasks import reading
+from core.tokens import bare_piece
 from dashboard.inside import (
     KIND_HELP,
     KINDS,
@@ -1226,6 +1227,6 @@ def _tokens(row: MarkedRow, ink: Ink, theme: Theme) -> str:
         joined = index > first and word is not None and word == line.word[index - 1]
         parts += (
             f'{"" if joined else " "}<span title="{share_text(weight)}" style="{style}">'
-            f"{escape(line.tokens[index].removeprefix('##'))}</span>"
+            f"{escape(bare_piece(line.tokens[index]) if joined else line.tokens[index])}</span>"
         )
     return f"{'… ' if first else ''}{parts.strip()}{' …' if last < len(line) else ''}"

@@ -50,6 +50,7 @@ from core.pretrained import (
     top_candidates,
 )
 from core.ranks import spearman
+from core.tokens import CONTINUES
 
 # A question to a model, and its baseline: the full model's answer, with which ablations are compared.
 
@@ -664,7 +665,7 @@ def telling_cell(reading: Reading, trace: AttentionTrace, head: Head | None = No
     down, across = (
         np.array(
             [
-                not special and (line.grid is not None or len(token) > 1 and token[:2] != "##")
+                not special and (line.grid is not None or len(token) > 1 and token[:2] != CONTINUES)
                 for token, special in zip(line.tokens, line.special, strict=True)
             ]
         )

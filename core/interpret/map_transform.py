@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import Line, Reading, reject_if, sink_line, with_sink
+from core.tokens import join_pieces
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -108,10 +109,7 @@ def transform_map(item: AttentionMap, transform: MapTransform) -> AttentionMap:
         for groups, axis in ((transform.columns, -1), (transform.rows, -2)):
             mask = _merged(mask, groups, axis, np.logical_or)
     queries, keys = (  # the pieces of a group as one word
-        tuple(
-            tokens[first] + "".join(tokens[index].removeprefix("##") for index in rest)
-            for first, *rest in groups
-        )
+        tuple(join_pieces([tokens[index] for index in group]) for group in groups)
         for tokens, groups in ((item.queries, transform.rows), (item.keys, transform.columns))
     )
     weights = np.asarray(weights, dtype=np.float32)

@@ -1,7 +1,6 @@
 """Roles of heads: what they are, which tokens they look for, and how well every head of a model fits each."""
 
 import random
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
@@ -23,6 +22,7 @@ from core.pretrained import (
     tokenized,
     tokenizer_of,
 )
+from core.tokens import bare_piece, is_sign, join_pieces
 
 # The sentences on which roles are measured, written for this project.
 
@@ -89,7 +89,6 @@ NUMBERS: tuple[str, ...] = (
 Targets = Bool[np.ndarray, "T T"]
 Rule = Callable[["Text"], Targets]
 
-OUTER_SIGNS = re.compile(r"^[\W_]+|(?<![\W_])[\W_]+$")
 UNKNOWN = "<unk>", "[unk]"
 LETTERS = 3  # a shorter piece, such as the t of "didn't", is not a word
 
@@ -121,10 +120,10 @@ class Text:
         parts: dict[int, list[str]] = {}
         for index, piece in zip(self.line.word, self.pieces, strict=True):
             if index is not None:
-                parts.setdefault(index, []).append(piece.removeprefix("##"))
-        by_word = {index: OUTER_SIGNS.sub("", "".join(word)) for index, word in parts.items()}
+                parts.setdefault(index, []).append(piece)
+        by_word = {index: _without_signs(join_pieces(word)) for index, word in parts.items()}
         return tuple(
-            "" if index is None or _is_sign(piece) or piece in UNKNOWN else by_word[index]
+            "" if index is None or piece in UNKNOWN else by_word[index]
             for index, piece in zip(self.line.word, self.pieces, strict=True)
         )
 
@@ -153,7 +152,11 @@ def delimiter(text: Text) -> Targets:
     keys = np.array(
         [
             index > 0
-            and (piece.strip("<[|]>") not in ("unk", "pad") if special else _is_sign(piece))
+            and (
+                piece.strip("<[|]>") not in ("unk", "pad")
+                if special
+                else is_sign(bare_piece(piece))
+            )
             for index, (piece, special) in enumerate(
                 zip(text.pieces, text.line.special, strict=True)
             )
@@ -219,9 +222,8 @@ def rank(word: str) -> int:
     return _ranks().get(word.lower(), 30_522)
 
 
-def _is_sign(piece: str) -> bool:
-    text = piece.removeprefix("##")
-    return bool(text) and not any(letter.isalnum() for letter in text)
+def _without_signs(word: str) -> str:
+    return word.strip("".join(filter(is_sign, word)))
 
 
 # The nine roles, in the order of their colours: the targets of each, in words and as a rule over tokens.

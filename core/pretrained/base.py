@@ -1,13 +1,15 @@
 """The types of the package: a pretrained model, its inputs, token lines, and the reading of an input."""
 
 import hashlib
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from core.entries import Cost
 from core.files import text_of
 from core.interpret.trace import AttentionTrace, Kind
 from core.memory import why_too_much
-from core.tokens import token_text
+from core.tokens import CONTINUES, bare_piece, name_bytes, token_text, words_in
 
 Head = Literal["masked", "next", "seq2seq", "classify", "none"]
 Reads = Literal["text", "pair", "picture", "sound"]
@@ -204,28 +206,104 @@ class Reading:
 
 
 STARTS_WORD = ("Ġ", "▁")
-CONTINUES = "##"
+ENDS_WORD = "</w>"  # of CLIP, XLM, FSMT
+SPLITS_WORD = "@@"  # of CTRL, PhoBERT: the word goes on with the next token
+SCANNED = 2_048  # ids of a vocabulary in which its marks are looked for; some begin with 1,000 special ones
 MAX_PATCHES = 5_000
+_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 
 
-def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
-    """The ids as readable tokens, with the word and sentence of each where the encoding has them."""
+@cache
+def _byte_of() -> dict[str, int]:
+    """The byte of each letter of byte-level BPE."""
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+    return {letter: byte for byte, letter in bytes_to_unicode().items()}
+
+
+class Spelling(NamedTuple):
+    """How a vocabulary spells text: whether the letters of a piece are bytes, and what tells where spaces are.
+
+    `letters` is "gpt2" for byte-level BPE, "latin" for ByT5's single bytes, "" elsewhere. `spaces` is "own" where the
+    pieces hold them (Ġ, ▁, or a token for a space), "</w>" where that ends a word, "@@" where that says that a word
+    goes on, "##" where every piece without it begins a word, and "" where nothing tells. `added` are tokens that were
+    added to the vocabulary, which are spelled as they are.
+    """
+
+    letters: str
+    spaces: str
+    added: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_pieces(cls, pieces: Sequence[str], letters: str = "") -> Self:
+        """By the marks of some pieces."""
+        if not letters and any(piece.startswith("Ġ") for piece in pieces):
+            letters = "gpt2"
+        if any(piece.endswith(ENDS_WORD) for piece in pieces):
+            return cls(letters, ENDS_WORD)
+        if letters or any(piece.startswith((*STARTS_WORD, " ")) for piece in pieces):
+            return cls(letters, "own")
+        if any(piece.endswith(SPLITS_WORD) for piece in pieces):
+            return cls(letters, SPLITS_WORD)
+        continues = any(piece != bare_piece(piece) for piece in pieces)
+        return cls(letters, CONTINUES if continues else "")
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> Self:
+        """By a tokenizer's parts, and the first ids of its vocabulary."""
+        fast = getattr(tokenizer, "backend_tokenizer", None)
+        parts = repr((getattr(fast, "pre_tokenizer", ""), getattr(fast, "decoder", "")))
+        letters = "gpt2" if "ByteLevel" in parts else ""
+        if fast is None and str(tokenizer.convert_tokens_to_string([chr(0xE7)])) in ("", "\ufffd"):
+            letters = "latin"  # a byte that is no whole character
+        # A vocabulary of all characters, as CANINE's, has the letter Ġ too.
+        pieces = [one for one in _first_pieces(tokenizer) if one != "Ġ"]
+        spelling = cls.of_pieces(pieces, letters)
+        if type(getattr(fast, "model", None)).__name__ == "WordPiece":
+            spelling = spelling._replace(spaces=CONTINUES)  # Chinese BERT has its first at 13,500
+        return spelling._replace(added=frozenset(tokenizer.get_added_vocab()))
+
+    def spell(self, piece: str, before: str | None = None, spaced: bool | None = None) -> bytes:
+        """The UTF-8 of a piece, with the spaces that its marks and those of the piece before stand for.
+
+        `spaced` says whether a space stands before it, where the text itself is known.
+        """
+        if byte := _BYTE.fullmatch(piece):
+            return bytes([int(byte[1], 16)])
+        text = piece
+        if self.spaces == CONTINUES:
+            text = bare_piece(piece)
+        elif self.spaces in (ENDS_WORD, SPLITS_WORD):
+            text = piece.removesuffix(self.spaces) or piece
+        if self.letters == "gpt2" and piece not in self.added and set(text) <= _byte_of().keys():
+            data = bytes(_byte_of()[letter] for letter in text)
+        elif self.letters == "latin" and len(text) == 1 and ord(text) < 256:
+            data = text.encode("latin-1")
+        else:
+            data = text.replace("▁", " ").encode("utf-8", "replace")
+        if spaced is None and before is not None:
+            spaced = {
+                "own": False,
+                ENDS_WORD: before.endswith(ENDS_WORD),
+                SPLITS_WORD: not before.endswith(SPLITS_WORD),
+            }.get(self.spaces, text == piece)
+        return b" " + data if spaced and not data[:1].isspace() else data
+
+
+def text_line(
+    tokenizer: Any, ids: Sequence[int], encoding: Any = None, texts: Sequence[str] = ()
+) -> Line:
+    """The ids as readable tokens, with the word (`words_in`) and sentence of each.
+
+    `encoding` is the tokenizer's of `texts`: with it the spaces of a text are known where its tokens do not hold them.
+    """
     pieces = pieces_of(tokenizer, ids)
     names = {str(name) for name in tokenizer.all_special_tokens}
-    special = tuple(piece in names for piece in pieces)
-    word, segment = words_of(pieces, special), (0,) * len(pieces)
+    special, segment = tuple(piece in names for piece in pieces), (0,) * len(pieces)
+    spaced: list[bool] | None = None
     if encoding is not None and encoding.is_fast:
         segment = tuple(int(one or 0) for one in encoding.sequence_ids(0))
-        word = encoding.word_ids(0)
-        # The words of sentence B are numbered on from those of sentence A.
-        first = max(
-            (one for one, part in zip(word, segment, strict=True) if one is not None and not part),
-            default=-1,
-        )
-        word = tuple(
-            None if one is None or hidden else one + (first + 1) * part
-            for one, part, hidden in zip(word, segment, special, strict=True)
-        )
+        spaced = _spaces_before(encoding.encodings[0].offsets, segment, texts)
     # A token for unknown words may have another use, as in GPT-2.
     missing = getattr(tokenizer, "unk_token", None)
     marks = [
@@ -233,68 +311,119 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
         for name in ("bos", "eos", "pad", "cls", "sep", "mask")
     ]
     known = missing is None or str(missing) in map(str, marks)
-    return Line(
+    return replace(
+        spelled_line(pieces, special, Spelling.of(tokenizer), tokenizer, spaced),
         ids=tuple(map(int, ids)),
-        tokens=tuple(
-            piece
-            if special[index]
-            else readable(tokenizer, piece, not index or word[index] != word[index - 1])
-            for index, piece in enumerate(pieces)
-        ),
-        special=special,
-        word=word,
         segment=segment,
         unknown=tuple(not known and piece == str(missing) for piece in pieces),
     )
 
 
+def _spaces_before(
+    offsets: Sequence[tuple[int, int]], segment: Sequence[int], texts: Sequence[str]
+) -> list[bool]:
+    """Whether a space of its text, or the other text, stands before or at the beginning of each token."""
+    spaced, ends, last = [], [0] * len(texts), 0
+    for (start, end), which in zip(offsets, segment, strict=True):
+        between = texts[which][ends[which] : start + 1]
+        spaced.append(which != last or any(map(str.isspace, between)))
+        ends[which], last = max(ends[which], end), which
+    return spaced
+
+
+def spelled_line(
+    pieces: Sequence[str],
+    special: Sequence[bool],
+    spelling: Spelling,
+    tokenizer: Any = None,
+    spaced: Sequence[bool] | None = None,
+) -> Line:
+    """Pieces of a vocabulary as a line: their bytes make characters, and these make words; `spaced` as `spell` has it."""
+    data = [b""] * len(pieces)
+    for at, (piece, hidden) in enumerate(zip(pieces, special, strict=True)):
+        before = None if at == 0 or special[at - 1] else pieces[at - 1]
+        # A special token ends the text before it.
+        data[at] = b"\n" if hidden else spelling.spell(piece, before, spaced and spaced[at])
+    text = b"".join(data).decode("utf-8", "surrogateescape")
+    places = [at for at, one in enumerate(text) for _ in one.encode("utf-8", "surrogateescape")]
+    numbers, words, tokens = words_in(text), list[int | None](), list[str]()
+    # The last word of `words_in` that the token before covers, and whether only spaces of it have come.
+    count, last, blank, byte = -1, -1, False, 0
+    for piece, one, hidden in zip(pieces, data, special, strict=True):
+        inside = places[byte : byte + len(one)]
+        letters = [at for at in inside if text[at] == "\n" or not text[at].isspace()]
+        covers = letters or (inside[:1] if spelling.spaces == "own" else [])
+        joins = bool(covers) and numbers[covers[0]] == last
+        count += not joins and not hidden
+        last = numbers[covers[-1]] if covers else -1
+        words.append(None if hidden else count)
+        shown = piece if hidden else readable(tokenizer, piece, not joins or blank, spelling)
+        tokens.append(shown + _part_of(text, places, byte, letters))
+        blank, byte = not letters, byte + len(one)
+    return Line((0,) * len(pieces), tuple(tokens), tuple(special), tuple(words), (0,) * len(pieces))
+
+
+def _part_of(text: str, places: Sequence[int], byte: int, letters: Sequence[int]) -> str:
+    """Which bytes of a character a token is, as " 1 of 3 of 猫"; "" where it is no part of one character.
+
+    `letters` are the places in the text of its bytes that are no spaces, and `byte` is the first byte of the token.
+    """
+    if len(set(letters)) != 1 or "\udc80" <= (sign := text[letters[0]]) <= "\udcff":
+        return ""
+    size, start = len(sign.encode()), places.index(letters[0])
+    if len(letters) == size:
+        return ""
+    first = max(byte - start, 0) + 1
+    return (
+        f" {first}{f'–{first + len(letters) - 1}' if len(letters) > 1 else ''} of {size} of {sign}"
+    )
+
+
+def words_of(pieces: Sequence[str], special: Sequence[bool]) -> tuple[int | None, ...]:
+    """Which word each piece belongs to, by the marks of the pieces themselves: ##, Ġ, ▁, </w> or @@."""
+    return spelled_line(pieces, special, Spelling.of_pieces(pieces)).word
+
+
 def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     """The ids as the vocabulary spells them; an id beyond the vocabulary as its number."""
     pieces = zip(ids, tokenizer.convert_ids_to_tokens(list(ids)), strict=True)
-    return [f"[{one}]" if piece is None else piece for one, piece in pieces]
+    return [f"[{one}]" if piece is None else str(piece) for one, piece in pieces]
 
 
 def display_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
     """The display text of each token; ## continues a word, in vocabularies that mark word beginnings."""
     special, marked = set(tokenizer.all_special_tokens), marks_words(tokenizer)
+    spelling = Spelling.of(tokenizer)
+    begins = STARTS_WORD if marked else "" if spelling.spaces != CONTINUES else ()
     return tuple(
         piece
         if piece in special
-        else readable(tokenizer, piece, not marked or piece.startswith(STARTS_WORD))
+        else readable(tokenizer, piece, piece.startswith(begins), spelling)
         for piece in pieces_of(tokenizer, ids)
     )
 
 
 def marks_words(tokenizer: Any) -> bool:
     """Whether a vocabulary marks the tokens that begin a word, as GPT-2's and SentencePiece's do."""
-    return any(
-        str(piece).startswith(STARTS_WORD)
-        for piece in tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), 400)))
-    )
+    return any(piece.startswith(STARTS_WORD) for piece in _first_pieces(tokenizer))
 
 
-def words_of(pieces: Sequence[str], special: Sequence[bool]) -> tuple[int | None, ...]:
-    """Which word each piece belongs to, by the marks of the vocabulary: ## continues one, Ġ and ▁ begin one."""
-    marked = any(piece.startswith(STARTS_WORD) for piece in pieces)
-    words: list[int | None] = []
-    count = -1
-    for index, (piece, hidden) in enumerate(zip(pieces, special, strict=True)):
-        continues = not piece.startswith(STARTS_WORD) if marked else piece.startswith(CONTINUES)
-        if not hidden and (not continues or index == 0 or special[index - 1]):
-            count += 1
-        words.append(None if hidden else count)
-    return tuple(words)
+def _first_pieces(tokenizer: Any) -> list[str]:
+    return pieces_of(tokenizer, range(min(len(tokenizer), SCANNED)))
 
 
-def readable(tokenizer: Any, piece: str, begins: bool) -> str:
-    """A piece as plain text; ## before it if it continues a word."""
-    if piece.startswith(CONTINUES):
-        return piece
-    text = str(tokenizer.convert_tokens_to_string([piece]))
+def readable(tokenizer: Any, piece: str, begins: bool, spelling: Spelling | None = None) -> str:
+    """A piece as plain text; ## before it if it continues a word, and a byte of a character as <0xE7>."""
+    spelling = spelling or Spelling.of(tokenizer)
+    if spelling.spaces or tokenizer is None:
+        text = name_bytes(spelling.spell(piece).decode("utf-8", "surrogateescape"))
+    else:
+        text = str(tokenizer.convert_tokens_to_string([piece]))
     if text.strip() and text.startswith(" "):
         text = text[1:]  # the space that stands before a word
     spelled = token_text(text or piece)
-    return spelled if begins or not spelled.isalnum() else f"{CONTINUES}{spelled}"
+    marked = piece != bare_piece(piece) if spelling.spaces == CONTINUES else spelled.isalnum()
+    return spelled if begins or not marked else f"{CONTINUES}{spelled}"
 
 
 def picture_line(model: Any, size: tuple[int, int]) -> Line:

@@ -15,7 +15,6 @@ from core.interpret.trace import AttentionTrace
 from core.models.decoding import Prompt, SearchSettings, Tree, length_power, no_repeat, search_steps
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet, to_device
 from core.pretrained.base import (
-    CONTINUES,
     STARTS_WORD,
     Head,
     Line,
@@ -48,6 +47,7 @@ from core.pretrained.reading import (
     tokenizer_of,
     with_sink,
 )
+from core.tokens import bare_piece, join_pieces
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,18 +137,18 @@ def display_names(pretrained: Pretrained, answer: Answer, ids: Sequence[int]) ->
 
 def maskable_words(line: Line) -> dict[int, str]:
     """The words of sentence A by the index that `mask_word` takes; PretrainedError when there are none."""
-    words: dict[int, str] = {}
+    words: dict[int, list[str]] = {}
     for token, word, segment in zip(line.tokens, line.word, line.segment, strict=True):
         if word is not None and segment == 0:
-            words[word] = words.get(word, "") + token.removeprefix(CONTINUES)
+            words.setdefault(word, []).append(token)
     reject_if(not words, "The text has no word that could be masked; write one or more.")
-    return words
+    return {word: join_pieces(pieces) for word, pieces in words.items()}
 
 
 def mask_word(pretrained: Pretrained, text: str, word: int) -> str:
     """The text with one word replaced by the mask token, by its index in `Line.word`.
 
-    PretrainedError when the model fills no masks, or the text has no such word.
+    PretrainedError when the model fills no masks, the text has no such word, or its place in the text is not known.
     """
     mask = getattr(pretrained.tokenizer, "mask_token", None)
     reject_if(
@@ -156,8 +156,15 @@ def mask_word(pretrained: Pretrained, text: str, word: int) -> str:
         f"{pretrained.name} cannot fill masks; take a model of masked words, such as BERT.",
     )
     encoding = tokenized(pretrained, text)
-    reject_if(word not in encoding.word_ids(), f"The text has no word {word}.")
-    start, end = encoding.word_to_chars(word)
+    line = text_line(pretrained.tokenizer, encoding["input_ids"], encoding, (text,))
+    places = [at for at, one in enumerate(line.word) if one == word]
+    reject_if(not places, f"The text has no word {word}.")
+    reject_if(
+        not encoding.is_fast,
+        f"The tokenizer of {pretrained.name} does not say where its tokens stand in a text; write {mask} there.",
+    )
+    offsets = encoding.encodings[0].offsets
+    start, end = offsets[places[0]][0], offsets[places[-1]][1]
     start = end - len(text[start:end].lstrip())
     return f"{text[:start]}{mask}{text[end:]}"
 
@@ -248,7 +255,7 @@ def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
 
 def _token(pretrained: Pretrained, text: str) -> int | None:
     """The token of that name in the vocabulary, else the one that the tokenizer makes of the text."""
-    tokenizer, piece = tokenizer_of(pretrained), text.removeprefix(CONTINUES)
+    tokenizer, piece = tokenizer_of(pretrained), bare_piece(text)
     spelled = [text]
     if marks_words(tokenizer):
         begins = [f"{start}{text}" for start in STARTS_WORD]
@@ -269,7 +276,7 @@ def _token(pretrained: Pretrained, text: str) -> int | None:
 
 def _encoded(pretrained: Pretrained, text: str) -> list[int]:
     """The tokens of a text after another word."""
-    written = f" {text}" if text.isalnum() else text.removeprefix(CONTINUES)
+    written = f" {text}" if text.isalnum() else bare_piece(text)
     return list(tokenized(pretrained, written, add_special_tokens=False)["input_ids"])
 
 

@@ -25,15 +25,14 @@ from core.entries import quote_name
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy, why_not_weights
 from core.memory import give_back, room_bytes
 from core.pretrained.base import (
-    CONTINUES,
-    STARTS_WORD,
     Array,
     Line,
     PretrainedError,
     Reading,
+    Spelling,
     format_count,
     reject_if,
-    words_of,
+    spelled_line,
     wrap_errors,
 )
 from core.pretrained.reading import KINDS
@@ -510,13 +509,13 @@ def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[st
     )
     width = (own or cross or sizes["causal"])[1]
     source = _line(
-        _names(labels, "keys", "cross" if cross else next(iter(sizes)), width, typed, name), width
+        _names(labels, "keys", "cross" if cross else next(iter(sizes)), width, typed, name)
     )
     if len(sizes) == 1 and not cross:
         return Reading(AttentionTrace((), name), source)
     height = cross[0] if cross else sizes["causal"][1]
     target, produced = (
-        _line(_names(labels, "queries", kind if kind in sizes else other, height, (), name), height)
+        _line(_names(labels, "queries", kind if kind in sizes else other, height, (), name))
         for kind, other in (("causal", "cross"), ("cross", "causal"))
     )
     return Reading(AttentionTrace((), name), source, target, produced)
@@ -545,24 +544,6 @@ def _names(labels: Mapping[str, tuple[str, ...]], side: str, kind: str, size: in
     return tuple(str(index) for index in range(size))
 
 
-def _line(tokens: tuple[str, ...], size: int) -> Line:
+def _line(tokens: tuple[str, ...]) -> Line:
     special = tuple(bool(SPECIAL.fullmatch(token)) for token in tokens)
-    marked = any(token.startswith(STARTS_WORD) for token in tokens)
-    return Line(
-        ids=(0,) * size,
-        tokens=tuple(
-            token.lstrip("".join(STARTS_WORD)) or "␣"
-            if token.startswith(STARTS_WORD)
-            else token
-            if hidden or not marked or not token.isalnum() or index == 0 or special[index - 1]
-            else f"{CONTINUES}{token}"
-            for index, (token, hidden) in enumerate(zip(tokens, special, strict=True))
-        ),
-        special=special,
-        word=(
-            words_of(tokens, special)
-            if marked or any(token.startswith(CONTINUES) for token in tokens)
-            else tuple(None if hidden else index for index, hidden in enumerate(special))
-        ),
-        segment=(0,) * size,
-    )
+    return spelled_line(tokens, special, Spelling.of_pieces(tokens))

@@ -316,7 +316,7 @@ def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str
     )
     return (
         {key: value for key, value in encoding.items() if key in TEXT_INPUTS},
-        text_line(tokenizer, encoding["input_ids"][0].tolist(), encoding),
+        text_line(tokenizer, encoding["input_ids"][0].tolist(), encoding, both),
         cut,
     )
 

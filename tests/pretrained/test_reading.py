@@ -1043,15 +1043,16 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
     (lambda: base.text_line(tiny("gpt2").tokenizer, [tiny("gpt2").tokenizer.eos_token_id]).unknown, (False,)),
     (lambda: encode(tiny("bert"), ModelInputs("tired animal", second="☃ boat"))[1],
      base.Line((2, 110, 90, 91, 3, 1, 94, 3), ("[CLS]", "tired", "ani", "##mal", "[SEP]", "[UNK]", "boat", "[SEP]"),
-               (True, False, False, False, True, True, False, True), (None, 0, 1, 1, None, None, 3, None),
+               (True, False, False, False, True, True, False, True), (None, 0, 1, 1, None, None, 2, None),
                (0, 0, 0, 0, 0, 1, 1, 0), unknown=(False,) * 5 + (True, False, False))),
-    (lambda: encode(tiny("gpt2"), ModelInputs(" the<|end|> the"))[1].word, (0, None, 2)),
+    (lambda: encode(tiny("gpt2"), ModelInputs(" the<|end|> the"))[1].word, (0, None, 1)),
     (lambda: text_line(tiny("bert").tokenizer, [2, 94, 3], SimpleNamespace(
-        is_fast=True, sequence_ids=lambda row: [None, 1, None], word_ids=lambda row: [None, 0, None])).word, (None, 0, None)),
+        is_fast=True, sequence_ids=lambda row: [None, 1, None], encodings=[SimpleNamespace(offsets=[(0, 0), (0, 4), (0, 0)])]),
+        ("", "boat")).word, (None, 0, None)),
     *((lambda at=at: base.marks_words(type("Fake", (), {
-        "__len__": lambda self: 500, "convert_ids_to_tokens": lambda self, ids: [
-        "Ġ" if one == at else "a" for one in ids]})()), at < 400) for at in (399, 400)),
-    (lambda: text_line(SimpleNamespace(
+        "__len__": lambda self: 3000, "convert_ids_to_tokens": lambda self, ids: [
+        "Ġ" if one == at else "a" for one in ids]})()), at < 2048) for at in (399, 2047, 2048)),
+    (lambda: text_line(type("Fake", (SimpleNamespace,), {"__len__": lambda self: 2, "get_added_vocab": dict})(
         all_special_tokens=["</s>"], unk_token="</s>", eos_token="</s>", convert_tokens_to_string="".join,
         convert_ids_to_tokens=lambda ids: ["</s>", "a"]), [0, 1]).unknown, (False, False)),
     (lambda: base.Line((0,) * 5, ("",) * 5, (True, True, True, False, False), (None,) * 5, (0,) * 5,
