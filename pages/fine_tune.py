@@ -1,6 +1,7 @@
 """Fine-tune: train a pretrained model on a reader's rows, and compare its attention before and after."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
@@ -29,6 +30,7 @@ from core.pretrained.finetune import (
 )
 from core.pretrained.finetune_run import config_of, make_trainer
 from core.runs.worker import line
+from core.tasks.own import HEADER
 from core.tasks.reading import MAX_SIGNS, read
 from core.training import AUTO, Prediction, devices
 from dashboard.draw.tables import confusion, html_table
@@ -206,6 +208,7 @@ USUAL_MODEL = {
     "classify": EMBEDDED,
     "pairs": ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB)),
 }
+READING = ("header", "answers")
 LINES = {"classify": "One text and its label", "pairs": "A source and its target"}
 
 
@@ -281,6 +284,20 @@ FIELDS = Fields(
         hidden=True,
         help=f"{AUTO[0].upper()}{AUTO[1:]}.",
     ),
+    header=Select(
+        "First line",
+        dict(zip(HEADER.choices, HEADER.labels, strict=True)),
+        key=of_task("header"),
+        hidden=True,
+        help="What the first line of your rows holds.",
+    ),
+    answers=Select(
+        "Column of the labels or targets",
+        {"auto": "automatic", "first": "the first", "second": "the second"},
+        key=of_task("answers"),
+        hidden=True,
+        help="Which column the model learns to answer.",
+    ),
     source=Select(
         "Source",
         lambda values: values.watched,
@@ -316,7 +333,7 @@ def controls() -> tuple[str, FineTuneConfig | None]:
     task = FIELDS.draw("task", into=row[0]).task
     name = model_box(row[1], USUAL_MODEL[task])
     with row[2]:
-        data = _rows(task)
+        data, reading = _rows(task)
     panel = row[3].popover(
         "Settings",
         icon=":material/tune:",
@@ -329,10 +346,10 @@ def controls() -> tuple[str, FineTuneConfig | None]:
         read_fields = partial(FIELDS.draw, into=HERE) if panel.open else FIELDS.read
         fields = "epochs layers learning_rate batch_size seed device".split()
         values = read_fields(*fields, task=task)
-    settings = {field: values[field] for field in fields if values[field] is not None}
+    settings = {field: values[field] for field in fields if values[field] is not None} | reading
     try:
         model = _model(name, task)
-        parse(task, data, settings["seed"])
+        parse(task, data, settings["seed"], **reading)
         example = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
         if model:
             return task, FineTuneConfig(
@@ -377,7 +394,8 @@ def _model(name: str, task: str) -> str | None:
     return models.config_name(ref)
 
 
-def _rows(task: str) -> str:
+def _rows(task: str) -> tuple[str, dict[str, Any]]:
+    """The rows, and how their first line and columns are read."""
     key, own = f"fine_tune:data:{task}", own_rows(task)
     link_data(key, own)
     # The label stays the same: a popover with another label would be closed.
@@ -390,7 +408,8 @@ def _rows(task: str) -> str:
         help="The data that the model learns from.",
     )
     if not panel.open:
-        return _text(str(st.session_state.get(key, own)))
+        values = FIELDS.read(*READING, task=task)
+        return _text(str(st.session_state.get(key, own))), {name: values[name] for name in READING}
     first, second = TASKS[task]
     with panel:
         st.markdown(f"**{LINES[task]} in each line of a CSV**")
@@ -399,6 +418,8 @@ def _rows(task: str) -> str:
             f"{'each label’s rows' if task == 'classify' else 'the rows'} is held out, rounded down to a whole number, "
             f"and at most {MAX_HELD_OUT} rows are measured. The lab's rows: {OURS[task]}."
         )
+        values = FIELDS.draw(*READING, task=task, into=HERE)
+        reading = {name: values[name] for name in READING}
         rows = _text(
             data_widget(
                 Param(
@@ -407,11 +428,13 @@ def _rows(task: str) -> str:
                     own,
                     meaning=f"CSV with {first} and {second}",
                     longest=MAX_SIGNS,
-                    parse=lambda value: parse(task, read(value)),
+                    parse=lambda value: parse(task, read(value), **reading),
                 ),
                 key,
             )
         )
+        with suppress(ConfigError):  # which stands under the field
+            caption(" ".join(map(plain, parse(task, rows, **reading).notes)))
         if rows != own:
             st.button(
                 "Use the lab's rows",
@@ -420,7 +443,7 @@ def _rows(task: str) -> str:
                 on_click=st.session_state.update,
                 args=({key: own, f"{key}:trouble": None},),
             )
-    return rows
+    return rows, reading
 
 
 def _text(value: str) -> str:
@@ -550,10 +573,10 @@ def page() -> None:
             lambda: models.load_fine_tune(data.run), _progress, data.live, "fine_tune:progress"
         )
         if config is not None and config.data != own_rows(config.task):
-            rows = parse(config.task, config.data, config.seed)
+            rows = config.rows
             st.caption(
                 f"The next run trains on {len(rows.learned):,} of your rows and holds out "
-                f"{len(rows.held_out):,}."
+                f"{len(rows.held_out):,}. {' '.join(map(plain, rows.notes))}"
             )
         runs.anothers_note(data.run)
         runs.limits_line(steps=False)

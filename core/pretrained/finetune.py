@@ -31,7 +31,8 @@ from core.pretrained.load import (
 )
 from core.serialization import bounds, check_types, read, renamed
 from core.tasks.base import majority_class
-from core.tasks.reading import Row, line_numbers, read_rows
+from core.tasks.own import NAMES
+from core.tasks.reading import Row, line_numbers, names_columns, read_rows, row_notes
 from core.training.config import resolve_device
 
 TASKS = {"classify": ("text", "label"), "pairs": ("source", "target")}
@@ -49,6 +50,11 @@ USUAL: dict[str, dict[str, Any]] = {
     },
     "pairs": {"model": f"{LAB}numbers", "epochs": 30, "batch_size": 16, "learning_rate": 2e-3},
 }
+# Names of the column of answers, where a file has them.
+ANSWERS = {
+    "classify": frozenset("label labels class category sentiment intent tag y".split()),
+    "pairs": frozenset("target output tgt answer translation to".split()),
+}
 OWN = {"classify": "messages", "pairs": "numbers"}
 RECORDS = 16  # of a run, about
 MAX_EXAMPLE_LENGTH = 200  # characters
@@ -61,7 +67,8 @@ class FineTuneConfig:
     `task` is "classify" (text, label) or "pairs" (source, target); `data` is the text of the CSV. `model` is "minilm",
     "lab:" with the name of one of the lab's own, or a folder. Labels train the head and the last `layers` layers, never
     the embeddings; pairs train every weight. The attention on the sentence `logged_example` is recorded. `device` is
-    "auto" (CUDA if available, else the CPU) or a device's name.
+    "auto" (CUDA if available, else the CPU) or a device's name. `header` says whether the first line names the columns,
+    `answers` which of the two holds the label or target; "auto" decides both by the rows, and `Rows.notes` says how.
     """
 
     task: Literal["classify", "pairs"]
@@ -75,9 +82,16 @@ class FineTuneConfig:
     max_seconds: Annotated[float, Meta(ge=1, le=900)] = 120.0
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    header: Literal["auto", "yes", "no"] = "auto"
+    answers: Literal["auto", "first", "second"] = "auto"
 
     def __post_init__(self) -> None:
         check_types(self)
+
+    @property
+    def rows(self) -> "Rows":
+        """Its data as training and held-out rows; ConfigError as `parse`."""
+        return parse(self.task, self.data, self.seed, self.header, self.answers)
 
     def to_json(self) -> dict[str, Any]:
         """The config as plain JSON values."""
@@ -127,6 +141,7 @@ class Rows:
     held_out: tuple[Pair, ...]
     labels: tuple[str, ...] = ()
     repeated: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def majority(self) -> tuple[str, float]:
@@ -143,8 +158,12 @@ class Rows:
 
 
 @lru_cache(maxsize=8)
-def parse(task: str, data: str, seed: int = 0) -> Rows:
+def parse(task: str, data: str, seed: int = 0, header: str = "auto", answers: str = "auto") -> Rows:
     """Split a CSV with the columns text and label, or source and target; a quarter of each label is held out.
+
+    `header` and `answers` are those of FineTuneConfig. By itself the column of the labels is the one that is called so,
+    else the first where it has at most half as many different cells as the second, else the second; and the first line
+    names the columns where `names_columns` says so.
 
     ConfigError names the lines with cells that are empty or too long, a text with two answers, or a label of a single
     row. Repeated rows count once.
@@ -156,8 +175,21 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
         f"Line {rows[0].line} has {len(rows[0].cells)} columns; two are needed: {columns[0]} and "
         f"{columns[1]}. Put a text with a comma into quotation marks.",
     )
-    if tuple(cell.casefold() for cell in rows[0].cells) == columns:
+    names, notes = [cell.casefold() for cell in rows[0].cells], row_notes(data, rows)
+    different = [len({row.cells[i] for row in rows}) for i in range(2)]
+    swapped = answers == "first"
+    if answers == "auto":
+        by_name = [name in ANSWERS[task] for name in names]
+        swapped = by_name[0] if any(by_name) else labelled and 2 * different[0] <= different[1]
+    if named := names_columns(rows, header, {*NAMES, *columns}, 1 - swapped if labelled else -1):
         rows = rows[1:]
+    places = ("second", "first") if swapped else ("first", "second")
+    notes.append(
+        f"The first line {'names the columns' if named else 'is a row itself'}; the {columns[0]} is in the "
+        f"{places[0]} column, the {columns[1]} in the {places[1]}."
+    )
+    if swapped:
+        rows = [Row(row.line, row.cells[::-1]) for row in rows]
     refuse_if(
         len(rows) > MAX_ROWS,
         f"The file has {len(rows):,} rows; at most {MAX_ROWS:,} are allowed.",
@@ -217,6 +249,7 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
         tuple(held_out[:MAX_HELD_OUT]),
         tuple(sorted(groups)) if labelled else (),
         repeated=len(rows) - len(once),
+        notes=tuple(notes),
     )
 
 

@@ -32,7 +32,6 @@ from core.pretrained.finetune import (
     build,
     check_words,
     load_tokenizer,
-    parse,
     resolve,
     usual,
 )
@@ -188,7 +187,7 @@ def create(
 
     ConfigError or PretrainedError when its rows or its model cannot be used.
     """
-    rows = parse(config.task, config.data, config.seed)
+    rows = config.rows
     recorded_inputs(config, rows)
     check_words(load_tokenizer(config.model, config.task), config.model, rows)
     resolve_device(config.device)
@@ -229,7 +228,7 @@ def fine_tune(
 ) -> tuple[str, str]:
     """Train, or continue a paused run, and return the final state and its message."""
     config = config_of(run)
-    rows = parse(config.task, config.data, config.seed)
+    rows = config.rows
     learner = build(config, rows)
     record_machine(run, learner.device.type)
     loop = FineTuneLoop(run, config, rows, learner, stop, on_record)
@@ -509,7 +508,7 @@ def finetune(
     if where := line(run.metadata().get("machines")):
         print(f"Trained on {where}")
     if config.task == "classify":
-        label, share = parse(config.task, config.data, config.seed).majority
+        label, share = config.rows.majority
         print(f"baseline: the majority class, {label!r}, is right for {share:.1%}")
     raise typer.Exit(0 if state == "finished" else 1)
 

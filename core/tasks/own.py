@@ -22,9 +22,11 @@ from core.tasks.reading import (
     MAX_SIGNS,
     Row,
     is_reference,
+    names_columns,
     path_of,
     read,
     read_rows,
+    row_notes,
     validate_text,
 )
 from core.tasks.tables import ALL, Table, TableTask, Texts, find_column, parse_table, sheet_of
@@ -123,12 +125,13 @@ def parse_pairs(data: str, header: str, unit: str, seed: int = 0) -> Pairs:
     is held out. ConfigError names the lines of pairs with an empty side or too many tokens, and says when they are too
     few."""
     rows, _ = read_rows(read(data), "list of pairs")
-    first = rows[0].cells[:2]
-    has_header = (
-        header == "yes" or header == "auto" and all(cell.casefold() in NAMES for cell in first)
-    )
+    lines = row_notes(read(data), rows)
+    has_header = names_columns(rows, header, NAMES)
     rows = rows[1:] if has_header else rows
-    notes = [f"The first line {'names the columns' if has_header else 'is a pair itself'}."]
+    notes = [
+        f"The first line {'names the columns' if has_header else 'is a pair itself'}.",
+        *lines,
+    ]
     if rows and len(rows[0].cells) > 2:
         notes.append(f"The first two of {len(rows[0].cells)} columns are read.")
     if unit == "auto":  # words where most pairs have a space on both sides
@@ -597,6 +600,15 @@ OWN_TABLE: TaskEntry = TaskEntry(
                 "automatic, one sign for all columns",
             ),
             meaning="sign before the decimals",
+        ),
+        Param(
+            "missing",
+            "Missing",
+            "",
+            meaning="cells that count as empty, with commas between; empty: NA, -, ? and the like, unless they are as "
+            "frequent as a column's words; *: these in every column",
+            longest=200,
+            before=ALL,
         ),
         Param(
             "columns",

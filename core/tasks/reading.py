@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,7 @@ DELIMITERS = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars"}
 MAX_LINES = 3  # wrong lines named in one message
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
+_SEPARATOR = re.compile('"?sep=([\t;,|])"?[ \t]*(?:\n|$)', re.IGNORECASE)  # Excel's first line
 _MAGIC = {
     b"PK\x03\x04": "a zip file or an Excel workbook",
     b"%PDF": "a PDF",
@@ -119,11 +121,14 @@ def validate_text(text: str, what: str = "text") -> str:
 def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
     """All rows that are not empty, each as wide as the first, and their separator.
 
-    The separator is the one that gives most rows the width of the first, at least two columns. ConfigError names wider
-    and narrower lines, and an unclosed quotation mark.
+    The separator is the one that gives most rows the width of the first, at least two columns, or that a first line
+    such as sep=; names. ConfigError names wider and narrower lines, and an unclosed quotation mark; `row_notes` tells
+    which lines are no row of their own.
     """
-    text = validate_text(text, what)
-    splits = {mark: _split(text, mark) for mark in DELIMITERS if mark in text}
+    text, marks = validate_text(text, what), "".join(DELIMITERS)
+    if named := _SEPARATOR.match(text):
+        text, marks = f"\n{text[named.end() :]}", named[1]
+    splits = {mark: _split(text, mark) for mark in marks if mark in text}
     if not splits:
         line = text.strip().split("\n")[0]
         raise ConfigError(
@@ -138,10 +143,11 @@ def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
         ),
     )
     rows, trouble = splits[best]
-    if (
-        trouble and best == "\t"
-    ):  # no cell can hold a tab, so its quotation marks may be plain characters
-        rows, trouble = _split(text, best, quotes=False)
+    if best == "\t":  # a cell over several lines of cells: its quotation marks are plain characters
+        plain, _ = _split(text, best, quotes=False)
+        over = any("\n" in cell and "\t" in cell for row in rows for cell in row.cells)
+        if trouble or (over and len({len(row.cells) for row in plain}) == 1):
+            rows, trouble = plain, ""
     refuse_if(trouble, trouble)
     refuse_if(not rows, f"All cells of the {what} are empty.")
     first = rows[0]
@@ -197,6 +203,47 @@ def _split(text: str, delimiter: str, quotes: bool = True) -> tuple[list[Row], s
             'quotation marks ("") where one belongs to the text.'
         )
     return rows, ""
+
+
+def row_notes(text: str, rows: Sequence[Row]) -> list[str]:
+    """What became of the filled lines of a text in which none of all its rows begins; empty where there are none."""
+    text, starts = validate_text(text), {row.line for row in rows}
+    rest = {
+        number: line
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip() and number not in starts and (number > 1 or not _SEPARATOR.match(text))
+    }
+    blank = [number for number, line in rest.items() if not line.strip("".join(DELIMITERS) + ' "')]
+    notes = []
+    if blank:
+        notes.append(f"Nothing but separators, left out: {line_numbers(blank)}.")
+    if joined := [number for number in rest if number not in blank]:
+        notes.append(
+            f"Part of a cell in quotation marks that begins before: {line_numbers(joined)}."
+        )
+    return notes
+
+
+def names_columns(
+    rows: Sequence[Row], header: str, known: Collection[str], labels: int = -1
+) -> bool:
+    """Whether the first of these rows names the columns: as `header` says, or, where that is "auto", by what it holds.
+
+    It does where all its words are `known`; where its cell in the column of `labels` occurs in no other row; and, of
+    pairs, where it has no digit though all others of its column do, or is a word among sentences. "auto" never takes
+    one of fewer than three rows.
+    """
+    first, *others = (row.cells[:2] for row in rows)
+    if header != "auto" or all(cell.casefold() in known for cell in first):
+        return header != "no"
+    if labels >= 0 or len(others) < 2:
+        return len(others) > 1 and all(row[labels] != first[labels] for row in others)
+    digits = any(
+        not any(map(str.isdigit, name)) and all(any(map(str.isdigit, row[i])) for row in others)
+        for i, name in enumerate(first)
+    )
+    sentences = sum(all(" " in cell for cell in row) for row in others)
+    return digits or (not any(" " in name for name in first) and sentences > 0.9 * len(others))
 
 
 def line_numbers(lines: list[int]) -> str:

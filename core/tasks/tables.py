@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from core.memory import with_pauses
 from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.base import Example, LabelledTask, TaskConfig, TaskEntry
-from core.tasks.reading import MAX_COLUMNS, Row, line_numbers, read, read_rows
+from core.tasks.reading import MAX_COLUMNS, Row, line_numbers, read, read_rows, row_notes
 
 # An empty cell, and the usual marks for one.
 MISSING = frozenset(
@@ -304,10 +305,47 @@ class Sheet:
     comma: bool
     named: bool = False
     decimal: str = "auto"
+    missing: str = ""
+    lines: tuple[str, ...] = ()
 
     def has_comma(self, cells: Sequence[str]) -> bool:
         """Whether the numbers of a column have decimal commas."""
         return decimal_comma(cells, self.comma) if self.decimal == "auto" else self.comma
+
+    def empty(self, i: int) -> frozenset[str]:
+        """The cells of column i that count as missing: those that `missing` lists, or the usual marks.
+
+        By itself a mark is a word of the column, as the class "-" or the country NA, where the others are no numbers or
+        dates, and it is as frequent as they are: half as often as their median to twice as often as the commonest.
+        """
+        if self.missing.strip() not in ("", ALL):
+            return frozenset(("", *map(str.strip, self.missing.split(","))))
+        counts = Counter(row.cells[i] for row in self.rows)
+        others = {cell: count for cell, count in counts.items() if cell not in MISSING}
+        measured = sum(
+            number(cell, False) is not None
+            or number(cell, True) is not None
+            or date(cell) is not None
+            for cell in others
+        )
+        if self.missing or 2 * measured > len(others) or not others:
+            return MISSING
+        # Beside a single word a mark is the other class, however rare.
+        least = median(others.values()) / 2 if len(others) > 1 else 1
+        most = 2 * max(others.values())
+        return MISSING - {mark for mark in MISSING if mark and least <= counts[mark] <= most}
+
+    def marks(self, i: int) -> list[str]:
+        """What is made of the usual marks of an empty cell in column i, in words; nothing where it has none."""
+        empty, cells = self.empty(i), {row.cells[i] for row in self.rows}
+        notes, name = [], self.names[i]
+        if marks := sorted(cells & empty - {""}):
+            notes.append(f"{name}: {', '.join(map(quote, marks))} counts as an empty cell.")
+        if words := sorted(cells & MISSING - empty):
+            notes.append(
+                f"{name}: {', '.join(map(quote, words))} counts as a value; name it under Missing if it is none."
+            )
+        return notes
 
     def numbers(self, cells: Sequence[str], comma: bool) -> dict[str, Cell]:
         """The number in each different cell, or None."""
@@ -332,9 +370,10 @@ class Reading(NamedTuple):
     is_text: bool = False
 
 
-def sheet_of(data: str, header: str, decimal: str = "auto") -> Sheet:
+def sheet_of(data: str, header: str, decimal: str = "auto", missing: str = "") -> Sheet:
     """The rows of a CSV and the names of its columns, from the first line if it has them; ConfigError as read_rows."""
     rows, delimiter = read_rows(read(data))
+    lines = tuple(row_notes(read(data), rows))
     comma = decimal == "comma"
     if decimal == "auto":
         cells = [cell for row in rows[:SAMPLE_ROWS] for cell in row.cells]
@@ -369,7 +408,7 @@ def sheet_of(data: str, header: str, decimal: str = "auto") -> Sheet:
         raise ConfigError(
             f"Line {rows[0].line} names two columns {quote(duplicates[0])}; give each its own name."
         )
-    return Sheet(names, tuple(rows[1:] if named else rows), comma, named, decimal)
+    return Sheet(names, tuple(rows[1:] if named else rows), comma, named, decimal, missing, lines)
 
 
 def find_column(names: Sequence[str], query: str, what: str) -> int:
@@ -393,14 +432,16 @@ def parse_table(
     columns: str = "",
     dates: str = "out",
     decimal: str = "auto",
+    missing: str = "",
 ) -> Table | Texts:
     """The data of a CSV, or of a reference to one; Texts when `text` names a column, or when there is nothing else to read.
 
     `label` names the column of the class (empty: the last one), `columns` those to learn from, with commas between
     (empty: all that can tell something of other rows, with notes on the rest; "*": identifiers too, unless they count
-    the rows). `dates` is "out", "numbers" or "categories", `decimal` "auto", "point", "comma" or "table".
+    the rows). `dates` is "out", "numbers" or "categories", `decimal` "auto", "point", "comma" or "table". `missing`
+    lists the cells that count as empty (empty: `Sheet.empty` decides, "*": all of MISSING).
     """
-    sheet = sheet_of(data, header, decimal)
+    sheet = sheet_of(data, header, decimal, missing)
     target = find_column(sheet.names, label, "label") if label.strip() else len(sheet.names) - 1
     labelled = _labelled(sheet, target)
     if text.strip():
@@ -452,12 +493,14 @@ def parse_table(
 
 def _labelled(sheet: Sheet, target: int) -> Labelled:
     name = sheet.names[target]
-    rows = [row for row in sheet.rows if row.cells[target] not in MISSING]
+    empty = sheet.empty(target)
+    rows = [row for row in sheet.rows if row.cells[target] not in empty]
     notes = [
         f"{'The first line names the columns' if sheet.named else 'The first line is data'}; "
         f"{name} is the class of each of {len(rows):,} rows."
     ]
-    if lines := [row.line for row in sheet.rows if row.cells[target] in MISSING]:
+    notes += [*sheet.lines, *sheet.marks(target)]
+    if lines := [row.line for row in sheet.rows if row.cells[target] in empty]:
         notes.append(
             f"{line_numbers(lines).capitalize()} {'have' if len(lines) > 1 else 'has'} no {name} and "
             f"{'are' if len(lines) > 1 else 'is'} left out."
@@ -500,7 +543,8 @@ def _labelled(sheet: Sheet, target: int) -> Labelled:
 def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool) -> Reading:
     """The reading of column i; ConfigError for a word among numbers, or where a person chose a column that is empty or
     has too many categories."""
-    name, filled = sheet.names[i], [row for row in rows if row.cells[i] not in MISSING]
+    empty = sheet.empty(i)
+    name, filled = sheet.names[i], [row for row in rows if row.cells[i] not in empty]
     cells = [row.cells[i] for row in filled]
     different = dict.fromkeys(cells)
     if not different:
@@ -550,9 +594,11 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
 
 def _table(sheet: Sheet, readings: dict[int, Reading], data: Labelled) -> Table:
     columns = [read.column for read in readings.values() if read.column is not None]
+    missing = {i: sheet.empty(i) for i in readings}
+    data.notes.extend(note for i in readings for note in sheet.marks(i))
     cells = tuple(
         tuple(
-            None if row.cells[i] in MISSING else read.values[row.cells[i]]
+            None if row.cells[i] in missing[i] else read.values[row.cells[i]]
             for i, read in readings.items()
         )
         for row in with_pauses(data.rows)
@@ -588,8 +634,9 @@ def _table(sheet: Sheet, readings: dict[int, Reading], data: Labelled) -> Table:
 
 
 def _texts(sheet: Sheet, i: int, data: Labelled) -> Texts:
-    filled = [j for j, row in enumerate(data.rows) if row.cells[i] not in MISSING]
-    if empty := [row.line for row in data.rows if row.cells[i] in MISSING]:
+    missing = sheet.empty(i)
+    filled = [j for j, row in enumerate(data.rows) if row.cells[i] not in missing]
+    if empty := [row.line for row in data.rows if row.cells[i] in missing]:
         data.notes.append(f"{line_numbers(empty).capitalize()}: no {sheet.names[i]}, left out.")
     refuse_if(
         len(filled) < MIN_ROWS,

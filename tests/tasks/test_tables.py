@@ -22,13 +22,14 @@ from benchmarks.tasks import TARGETS, Figures, Row, Target, figures
 from core import memory
 from core.entries import ConfigError
 from core.models import ModelConfig, build_model
+from core.pretrained.finetune import parse as parse_labelled
 from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run, duplicate, prune
 from core.runs.worker import work
-from core.tasks import PAD, Example, TaskConfig, make_task, reading, recipes
+from core.tasks import PAD, Example, TaskConfig, make_task, reading, recipes, tables
 from core.tasks.base import UNK, score, split_sides
 from core.tasks.own import OwnPairs, characters, column_names, parse_pairs, roman
-from core.tasks.reading import MAX_COLUMNS, MAX_SIGNS, decode_text, read_rows
+from core.tasks.reading import MAX_COLUMNS, MAX_SIGNS, decode_text, read_rows, row_notes
 from core.tasks.recipes import MAX_STEPS, for_data
 from core.tasks.tables import (
     IRIS,
@@ -1100,3 +1101,109 @@ class Left(BaseException):
 def test_a_reader_of_rows_ends_where_its_page_was_left(read, monkeypatch):
     monkeypatch.setattr(memory, "pauses", [Mock(side_effect=Left)])
     pytest.raises(Left, read)
+
+
+# Lines that are no row, first lines, and cells that count as empty.
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "said"),
+    [
+        ('a\tb\n"x\t1\ny"\t2\nz\t3', [1, 2, 3, 4], ""),  # plain quotation marks: no line is lost
+        ('a\tb\n1\t"x\n2\ty"\n3\tz', [1, 2, 3, 4], ""),
+        ('a\tb\n5" pipe\t1\n6"\t2', [1, 2, 3], ""),
+        ('a\tb\n"x\ny"\t2\nz\t3', [1, 2, 4], "line 3"),  # one cell over two lines
+        ('a,b\n"x,1\ny",2\nz,3', [1, 2, 4], "line 3"),
+        ('a,b\n"x, and ""y""",2\nz,3', [1, 2, 3], ""),
+        ("a,b\n,\n1,2\n , \n3,4", [1, 3, 5], "lines 2, 4"),
+        ("sep=;\na,x;b\n1,5;2\n2,5;3", [2, 3, 4], ""),
+        ('"sep=,"\na,b;c\n1,2;3', [2, 3], ""),
+        ("SEP=\t\na,b\tc\n1,2\t3", [2, 3], ""),
+        ("\ufeffa,b\r\n1,x\u2028y\r\n3,4", [1, 2, 3], ""),
+        ("a,b\r1,2\r3,4", [1, 2, 3], ""),
+    ],
+)
+def test_no_line_is_lost_in_silence(text, lines, said):
+    rows, _ = read_rows(text)
+    assert [row.line for row in rows] == lines
+    assert {len(row.cells) for row in rows} == {2}
+    notes = row_notes(text, rows)
+    assert said in " ".join(notes) and bool(notes) == bool(said)
+
+
+def of_classes(*classes: str, column: str = "country") -> str:
+    cells = [f"{i / 7:.2f},{classes[i % len(classes)]}" for i in range(40)]
+    return "\n".join((f"size,{column}", *cells))
+
+
+@pytest.mark.parametrize(
+    ("classes", "missing", "read"),
+    [
+        (("+", "-"), "", ("+", "-")),
+        (("+", "+", "+", "-"), "", ("+", "-")),
+        (("−", "+"), "", ("+", "−")),
+        (("None", "mild", "severe"), "", ("None", "mild", "severe")),
+        (("NA", "DE", "FR", "IT"), "", ("DE", "FR", "IT", "NA")),
+        (("a", "b") * 9 + ("?", "a"), "", ("a", "b")),  # rare: a mark
+        (("NA", "DE", "FR", "IT"), "NA", ("DE", "FR", "IT")),
+        (("NA", "DE", "FR", "IT"), "*", ("DE", "FR", "IT")),
+        (("1", "2", "NA"), "", ("1", "2")),  # among numbers
+        (("x", "1", "NA", "y"), "-", ("1", "NA", "x", "y")),
+    ],
+)
+def test_what_counts_as_missing_is_told_and_can_be_set(classes, missing, read):
+    table = parse_table(of_classes(*classes), "auto", "", "", missing=missing)
+    assert table.classes == read
+    marks = {mark for mark in classes if mark in tables.MISSING}
+    for mark in marks:
+        verb = "value" if mark in read else "empty cell"
+        assert any(f"'{mark}'" in note and verb in note for note in table.notes), table.notes
+
+
+@pytest.mark.parametrize(
+    ("first", "answers", "header", "swapped"),
+    [
+        (("text", "label"), ("ham", "spam"), True, False),
+        (("Nachricht", "Klasse"), ("ham", "spam"), True, False),
+        (("Klasse", "Nachricht"), ("ham", "spam"), True, True),
+        (("label", "sentence"), ("ham", "spam"), True, True),
+        (None, ("ham", "spam"), False, False),
+        (None, ("ham", "spam"), False, True),
+        (("stars", "review"), ("1", "5"), True, True),
+    ],
+)
+def test_fine_tuning_finds_the_first_line_and_the_column_of_labels(first, answers, header, swapped):
+    rows = [(f"this is message number {i}", answers[i % 2]) for i in range(24)]
+    lines = [
+        *([",".join(first)] if first else []),
+        *(",".join(row[::-1] if swapped else row) for row in rows),
+    ]
+    read = parse_labelled("classify", "\n".join(lines))
+    assert set(read.labels) == set(answers)
+    assert {(pair.text, pair.answer) for pair in (*read.learned, *read.held_out)} == set(rows)
+    assert ("names the columns" if header else "row itself") in read.notes[-1]
+    assert f"label in the {'first' if swapped else 'second'}" in read.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("first", "rows"),
+    [
+        (("Deutsch", "Englisch"), [(f"das ist die {i}", f"this is the {i}") for i in range(40)]),
+        (("Zahl", "Ziffern"), [(f"die {'x' * (i + 1)}", str(i)) for i in range(40)]),
+        (("source", "target"), [("x" * (i + 1), "y" * (i + 1)) for i in range(40)]),
+    ],
+)
+def test_a_first_line_of_other_words_names_the_columns_of_pairs(first, rows):
+    text = "\n".join("\t".join(row) for row in (first, *rows))
+    assert (
+        len(parse_labelled("pairs", text).learned) + len(parse_labelled("pairs", text).held_out)
+        == 40
+    )
+    assert len(parse_labelled("pairs", text, header="no").learned) > len(
+        parse_labelled("pairs", text).learned
+    )
+    assert parse_labelled("pairs", text, answers="first").learned[0].answer in dict(rows)
+    pairs = parse_pairs(text, "auto", "words")
+    assert len(pairs.trained) + len(pairs.held_out) == 40
+    without = "\n".join("\t".join(row) for row in rows)
+    assert len(parse_pairs(without, "auto", "words").trained) == len(pairs.trained)
