@@ -11,11 +11,10 @@ import streamlit as st
 from core.entries import ConfigError, Param
 from core.interpret.circuits import head_weights
 from core.interpret.head_tests import (
-    CHOICES,
     GOULD,
     MAX_CHARACTERS,
     MAX_PARSES,
-    NAMES,
+    MIN_QUERIES,
     TESTS,
     Relation,
     RelationScore,
@@ -124,6 +123,7 @@ from dashboard.page import (
 from dashboard.ui.run_setup import data_widget, link_data
 
 MAX_SENTENCES, MAX_LETTERS = 60, 400
+LISTED = 6  # relations of a file with too few instances
 SUCCESSOR = "Successor"
 TEST_NAMES = (*(test.name for test in TESTS), SUCCESSOR)
 
@@ -198,12 +198,14 @@ FIELDS = Fields(
     head=head_select("head"),
     relation=Select(
         "Relation",
-        lambda values: [
-            name
-            for name, score in zip(NAMES, values.result.scores, strict=True)
-            if score is not None
-        ],
-        lambda values: NAMES[values.result.default()],
+        lambda values: {
+            name: f"{name} ({count})"
+            for (relation, reverse), count in values.result.counts.items()
+            if count >= MIN_QUERIES and (name := relation.name(reverse))
+        },
+        lambda values: (
+            values.result.names[values.result.default()] if any(values.result.scores) else None
+        ),
         of=lambda values: values.of,
         help="From which word the head attends, and which word is the right one.",
     ),
@@ -651,17 +653,20 @@ def draw_syntax(choice: ModelChoice) -> None:
         UNASKED,
     )
     result = shared(_score_syntax, *about, len(read))
-    if not any(result.scores):
+    if max(result.counts.values(), default=0) < MIN_QUERIES:
         if len(read) == len(known):
+            counts = [f"{one.name(back)} {count}" for (one, back), count in result.counts.items()]
             st.info(
-                "No relation has ten instances in these sentences, so none is measured.",
+                f"No relation has {MIN_QUERIES} instances in these sentences, so none is measured. Read: "
+                f"{plain(', '.join(counts[:LISTED]) or 'none')}{', …' if len(counts) > LISTED else ''}.",
                 icon=":material/info:",
             )
         return
     of = f"{choice.ref} {kind} {reference}"
-    relation = NAMES.index(
-        FIELDS.draw("relation", into=relation_column, result=result, of=of).relation
-    )
+    name = FIELDS.draw("relation", into=relation_column, result=result, of=of).relation
+    chosen = next(each for each in result.counts if each[0].name(each[1]) == name)
+    result = result.with_relation(*chosen)
+    relation = result.choices.index(chosen)
     score = result.scores[relation]
     assert score is not None
     head = head_field(
@@ -670,7 +675,7 @@ def draw_syntax(choice: ModelChoice) -> None:
             result.readings.name(head): head
             for head in sorted(result.heads(), key=lambda head: -score.accuracy[head])
         },
-        (of, CHOICES[relation][0].key, CHOICES[relation][1]),
+        (of, chosen[0].key, chosen[1]),
         head_column,
         "accuracy",
     )
@@ -678,7 +683,7 @@ def draw_syntax(choice: ModelChoice) -> None:
     offset = float(score.offset_hits.mean(-1).max())
     head_chart(
         left,
-        f"{NAMES[relation]}, accuracy of every head",
+        f"{result.names[relation]}, accuracy of every head",
         share_grid(
             result.readings,
             score.accuracy,
@@ -690,7 +695,7 @@ def draw_syntax(choice: ModelChoice) -> None:
         ),
         "head_roles:accuracies",
         WORD_HEAD,
-        f"Layers by heads, each with its accuracy for {NAMES[relation]}",
+        f"Layers by heads, each with its accuracy for {result.names[relation]}",
     )
     draw_chart(
         right,
@@ -858,7 +863,7 @@ def syntax_rows(result: SyntaxResult) -> list[list[str]]:
             _offset(score.best_offset),
             percent(float(score.offset_held_out.mean())),
         ]
-        for name, score in zip(NAMES, result.scores, strict=True)
+        for name, score in zip(result.names, result.scores, strict=True)
     ]
 
 
@@ -875,7 +880,7 @@ def syntax_csv(result: SyntaxResult) -> bytes:
                 score.count,
                 f"{score.accuracy[head]:.6f}",
             ]
-            for (relation, reverse), score in zip(CHOICES, result.scores, strict=True)
+            for (relation, reverse), score in zip(result.choices, result.scores, strict=True)
             if score is not None
             for head in result.heads()
         ],
@@ -1219,10 +1224,11 @@ def syntax_script(
             Cell(
                 "Every head on parsed sentences: how often its top word is the one that a relation asks for.",
                 f"""
-from core.interpret.head_tests import RELATIONS, parses, read_parse, read_parses, score_relation, word_trace
+from core.interpret.head_tests import parses, read_parse, read_parses, relations_in, score_relation, word_trace
 
-readings = read_parses(model, parses({reference!r})[:{MAX_PARSES}], {kind!r})
-relation = next(one for one in RELATIONS if one.key == {score.relation.key!r})
+sentences = parses({reference!r})[:{MAX_PARSES}]
+readings = read_parses(model, sentences, {kind!r})
+relation = next(one for one in relations_in(sentences) if one.key == {score.relation.key!r})
 score = score_relation(readings, relation, reverse={score.reverse})
 accuracy = score.accuracy  # (layers, heads), over {score.count} queries
 print(relation.name({score.reverse}), "best head", readings.name(score.best), accuracy.max())

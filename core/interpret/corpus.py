@@ -288,7 +288,7 @@ class Corpus:
 def measure_texts(
     pretrained: Pretrained,
     inputs: Sequence[ModelInputs],
-    kind: Kind = "self",
+    kind: Kind | None = None,
     ablation: bool = False,
     corpus: Corpus | None = None,
 ) -> Iterator[Corpus]:
@@ -301,7 +301,8 @@ def measure_texts(
     for item in inputs:
         corpus.texts += 1
         try:
-            reading = read_text(short, item, kind)
+            reading = read_text(short, item, kind or "self")
+            kind = kind or reading.trace.kinds[0]
         except PretrainedError as error:
             corpus.failed.append(corpus.texts - 1)
             corpus.error = corpus.error or str(error)

@@ -1,6 +1,7 @@
 """Tests of heads: repeated random tokens, successors, and grammar, by annotated sentences in CoNLL-U and their relations."""
 
 import random
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -128,12 +129,14 @@ def default_test(scores: RepeatScores) -> int:
     return next((index for index, score in enumerate(best) if score >= 0.5), best.index(max(best)))
 
 
-def score_repeats(pretrained: Pretrained, kind: Kind = "self") -> RepeatScores:
+def score_repeats(pretrained: Pretrained, kind: Kind | None = None) -> RepeatScores:
     """The score of every head in every test: its mean weight on the test's keys, over eight lines of random tokens.
 
-    PretrainedError for a model without tokens, or with a vocabulary or a length of fewer than four tokens a half.
+    `kind` is the first of the model's own where it is None. PretrainedError for a model without tokens, or with a
+    vocabulary or a length of fewer than four tokens a half.
     """
     lines = [read_line(pretrained, kind, tokens) for tokens in random_lines(pretrained)]
+    kind = kind or lines[0].trace.kinds[0]
     return join_lines(kind, lines[0], [line_scores(line, kind) for line in lines])
 
 
@@ -156,10 +159,11 @@ def random_lines(pretrained: Pretrained) -> list[list[int]]:
     return [draw.sample(pieces, length) for _ in range(LINES)]
 
 
-def read_line(pretrained: Pretrained, kind: Kind, tokens: Sequence[int]) -> Reading:
+def read_line(pretrained: Pretrained, kind: Kind | None, tokens: Sequence[int]) -> Reading:
     """These tokens twice in a row. PretrainedError where the model has no attention of this kind."""
     reading = read_ids(pretrained, [*tokens, *tokens])
-    reject_if(not reading.trace.of(kind).maps, f"{pretrained.name} has no attention of this type.")
+    maps = reading.trace.of(kind).maps if kind else reading.trace.maps
+    reject_if(not maps, f"{pretrained.name} has no attention of this type.")
     return reading
 
 
@@ -284,7 +288,7 @@ class SuccessorScores(NumberedHeads):
 
 
 def score_successors(
-    pretrained: Pretrained, weights: HeadWeights | None = None, kind: Kind = "self"
+    pretrained: Pretrained, weights: HeadWeights | None = None, kind: Kind | None = None
 ) -> SuccessorScores:
     """Rank the items of each order by W_E W_V W_O W_U of every head, from each of its items.
 
@@ -303,7 +307,11 @@ def score_successors(
     )
     weights = weights or head_weights(pretrained)
     vocabularies = weights.vocabularies
-    layers = [one for one in weights.heads if one.kind == kind and vocabularies.serves(one)]
+    layers = [
+        one
+        for one in weights.heads
+        if one.kind == (kind or weights.heads[0].kind) and vocabularies.serves(one)
+    ]
     reject_if(
         not layers, "The model has no heads between an embedding and an unembedding of one size."
     )
@@ -364,6 +372,8 @@ OWN = Path(__file__).with_name("syntax.conllu")
 
 Span = tuple[int, int]
 Row = tuple[int, list[str]]  # a word's line and its cells
+TEXT_LINE = re.compile(r"#\s{0,9}text\s{0,9}=")
+PAIR = "pair"  # the name of a label without one
 
 
 @dataclass(frozen=True)
@@ -383,29 +393,35 @@ class Word:
 
 @dataclass(frozen=True)
 class Parse:
-    """The words of a sentence and its text; `line` is where it begins in the file."""
+    """The words of a sentence and its text; `line` is where it begins in the file.
+
+    `pairs` are a person's own labels: the name, and the indices of two words.
+    """
 
     words: tuple[Word, ...]
     text: str
     line: int
+    pairs: tuple[tuple[str, int, int], ...] = ()
 
 
 def parse_conllu(text: str) -> tuple[Parse, ...]:
     """The sentences of a CoNLL-U text; ConfigError names the line where it is malformed or a sentence is no tree.
 
     Lemmas, features, enhanced dependencies and empty nodes are skipped. The text of a sentence is made of its words
-    and SpaceAfter=No. Antecedent=n in MISC names the word that a pronoun refers to.
+    and SpaceAfter=No. Antecedent=n in MISC names the word that a pronoun refers to. Under a comment "# text = …" there may
+    be labels of a person's own instead: two columns, the numbers of two words of the text, and a third with their name.
     """
     refuse_if(
         len(text) > MAX_CHARACTERS,
         f"The file has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read.",
     )
-    numbered = enumerate(text.removeprefix("\ufeff").splitlines(), 1)
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    numbered = enumerate(lines, 1)  # a word may hold the other signs at which `splitlines` splits
     parses = tuple(
         parse
         for filled, rows in groupby(numbered, key=lambda row: bool(row[1].strip()))
         if filled
-        for parse in _parse([row for row in rows if not row[1].startswith("#")])
+        for parse in _parse(list(rows))
     )
     refuse_if(
         not parses,
@@ -416,6 +432,10 @@ def parse_conllu(text: str) -> tuple[Parse, ...]:
 
 def _parse(lines: Sequence[tuple[int, str]]) -> list[Parse]:
     """The sentence of these lines, none where they have no word; ConfigError unless its heads make a tree."""
+    text = next((row[1].partition("=")[2] for row in lines if TEXT_LINE.match(row[1])), "").strip()
+    lines = [row for row in lines if not row[1].startswith("#")]
+    if text and lines and all(2 <= len(line.split()) <= 3 for _, line in lines):
+        return [_labelled(text, lines)]
     start, words = next((number for number, _ in lines), 0), list[Row]()
     joined: dict[int, tuple[int, int, list[str]]] = {}  # by the first word, with line and last
     for number, line in lines:
@@ -474,6 +494,26 @@ def _parse(lines: Sequence[tuple[int, str]]) -> list[Parse]:
     return [Parse(tuple(read), text, start)]
 
 
+def _labelled(text: str, lines: Sequence[tuple[int, str]]) -> Parse:
+    """A sentence with labels of a person's own: its words are those between spaces."""
+    spans = [match.span() for match in re.finditer(r"\S+", text)]
+    refuse_if(
+        len(spans) > MAX_WORDS,
+        f"The sentence of line {lines[0][0]} has more than {MAX_WORDS} words; split or remove it.",
+    )
+    pairs = []
+    for number, line in lines:
+        *places, name = (line if len(line.split()) > 2 else f"{line} {PAIR}").split()
+        first, second = (_index(place, number, "number of a word", len(spans)) for place in places)
+        refuse_if(
+            min(first, second) < 0 or first == second,
+            f"Line {number}: a label joins two different words, 1 to {len(spans)}.",
+        )
+        pairs.append((name, first, second))
+    words = tuple(Word(text[start:end], "X", -1, "", None, (start, end)) for start, end in spans)
+    return Parse(words, text, lines[0][0], tuple(pairs))
+
+
 def _text(
     words: Sequence[Row], joined: Mapping[int, tuple[int, int, list[str]]]
 ) -> tuple[str, list[Span | None]]:
@@ -524,7 +564,8 @@ class Relation:
     """Pairs of words, from a `source` to a `target`.
 
     They are the governor and the dependent of `deprel` (`from_dependent`: the other way round), where the governor's
-    part of speech is one of `governors`; without `deprel` a pronoun and its antecedent.
+    part of speech is one of `governors`, if there are some; without `deprel` a pronoun and its antecedent, or the words
+    that a person's own `label` joins.
     """
 
     key: str
@@ -533,6 +574,7 @@ class Relation:
     deprel: str
     governors: tuple[str, ...] = ()
     from_dependent: bool = False
+    label: str = ""
 
     def ends(self, reverse: bool = False) -> tuple[str, str]:
         """The words from and to which it goes in this direction."""
@@ -546,6 +588,8 @@ class Relation:
     def pairs(self, parse: Parse) -> list[tuple[int, int]]:
         """(source, target) of every instance in the sentence."""
         words = parse.words
+        if self.label:
+            return [(first, second) for name, first, second in parse.pairs if name == self.label]
         if not self.deprel:
             return [
                 (index, word.antecedent)
@@ -557,7 +601,7 @@ class Relation:
             for index, word in enumerate(words)
             if word.relation == self.deprel
             and word.head >= 0
-            and words[word.head].upos in self.governors
+            and (not self.governors or words[word.head].upos in self.governors)
         ]
 
     def targets(self, parse: Parse, reverse: bool = False) -> dict[int, set[int]]:
@@ -579,6 +623,22 @@ RELATIONS: tuple[Relation, ...] = (
     Relation("antecedent", "pronoun", "antecedent", ""),
     Relation("passive", "passive verb", "auxiliary", "aux:pass", ("VERB",)),
 )
+
+
+def relations_in(parses: Sequence[Parse]) -> tuple[Relation, ...]:
+    """RELATIONS, and each relation and label of these sentences as it is called there, the most frequent first."""
+    named = Counter(word.relation for parse in parses for word in parse.words if word.head >= 0)
+    labels = Counter(name for parse in parses for name, _, _ in parse.pairs)
+    return (
+        *RELATIONS,
+        *(Relation(name, "governor", name, name) for name, _ in named.most_common()),
+        *(
+            Relation(
+                f"label {name}", f"first word of {name}", f"second word of {name}", "", label=name
+            )
+            for name, _ in labels.most_common()
+        ),
+    )
 
 
 MIN_SENTENCES = 10  # that a model must know
@@ -610,11 +670,12 @@ class SyntaxReadings(NumberedHeads):
 
 
 def read_parses(
-    pretrained: Pretrained, parses: Sequence[Parse], kind: Kind = "self"
+    pretrained: Pretrained, parses: Sequence[Parse], kind: Kind | None = None
 ) -> SyntaxReadings:
     """Read every sentence of which the model knows four words in five, and reduce each to its heads' top words.
 
-    PretrainedError as in `known_parses`, and where no sentence could be divided into its words.
+    `kind` is the first of the model's own where it is None. PretrainedError as in `known_parses`, and where no sentence
+    could be divided into its words.
     """
     known = known_parses(pretrained, parses)
     return join_readings(
@@ -647,9 +708,10 @@ def known_parses(pretrained: Pretrained, parses: Sequence[Parse]) -> tuple[Parse
     return known
 
 
-def reduce_parse(pretrained: Pretrained, parse: Parse, kind: Kind) -> SyntaxReadings | None:
+def reduce_parse(pretrained: Pretrained, parse: Parse, kind: Kind | None) -> SyntaxReadings | None:
     """One sentence, reduced to its heads' top words; None where its tokens cannot be divided into its words."""
     reading = read_parse(pretrained, parse)
+    kind = kind or reading.trace.kinds[0]
     tokens, maps = word_tokens(pretrained, parse, reading, kind), reading.trace.of(kind).maps
     if tokens is None or not maps:
         return None
@@ -802,6 +864,20 @@ class RelationScore:
         return _cross_fit(self.offset_hits, self.sentence % 2)[0]
 
 
+def _queries(
+    readings: SyntaxReadings, relation: Relation, reverse: bool
+) -> list[tuple[int, int, set[int]]]:
+    """The sentence, the word and its targets of each query."""
+    causal = readings.kind == "causal"
+    return [
+        (index, query, keys)
+        for index, each in enumerate(readings.sentences)
+        for query, targets in relation.targets(each.parse, reverse).items()
+        if each.tokens[query]
+        and (keys := {key for key in targets if each.tokens[key] and not (causal and key > query)})
+    ]
+
+
 def score_relation(
     readings: SyntaxReadings, relation: Relation, reverse: bool = False
 ) -> RelationScore | None:
@@ -809,14 +885,7 @@ def score_relation(
 
     A query is a word with a target. In a causal model only targets before it count, and only offsets back.
     """
-    causal = readings.kind == "causal"
-    rows = [
-        (index, query, keys)
-        for index, each in enumerate(readings.sentences)
-        for query, targets in relation.targets(each.parse, reverse).items()
-        if each.tokens[query]
-        and (keys := {key for key in targets if each.tokens[key] and not (causal and key > query)})
-    ]
+    rows = _queries(readings, relation, reverse)
     if len(rows) < MIN_QUERIES:
         return None
     offsets = np.asarray(sorted({key - query for _, query, keys in rows for key in keys}))
@@ -861,15 +930,36 @@ MAX_PARSES = 500
 CHOICES: tuple[tuple[Relation, bool], ...] = tuple(
     (each, reverse) for each in RELATIONS for reverse in (False, True)
 )
-NAMES = tuple(relation.name(reverse) for relation, reverse in CHOICES)
 
 
 @dataclass(frozen=True, eq=False)
 class SyntaxResult:
-    """The readings, and the score of each of CHOICES; None where it cannot be measured."""
+    """The readings, and the score of each of `choices`; None where it cannot be measured."""
 
     readings: SyntaxReadings
     scores: tuple[RelationScore | None, ...]
+    choices: tuple[tuple[Relation, bool], ...] = CHOICES
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(relation.name(reverse) for relation, reverse in self.choices)
+
+    @cached_property
+    def counts(self) -> dict[tuple[Relation, bool], int]:
+        """The instances of every relation of the sentences, in both directions, where there are some."""
+        relations = relations_in([each.parse for each in self.readings.sentences])
+        choices = [(relation, reverse) for relation in relations for reverse in (False, True)]
+        counts = {choice: len(_queries(self.readings, *choice)) for choice in choices}
+        return {choice: count for choice, count in counts.items() if count}
+
+    def with_relation(self, relation: Relation, reverse: bool) -> "SyntaxResult":
+        """The result with this choice, measured, at its end where it has it not yet."""
+        if (relation, reverse) in self.choices:
+            return self
+        score = score_relation(self.readings, relation, reverse)
+        return replace(
+            self, scores=(*self.scores, score), choices=(*self.choices, (relation, reverse))
+        )
 
     def heads(self) -> list[Head]:
         """All heads (layer, head) of the model."""

@@ -510,7 +510,7 @@ class RoleSums:
             )
 
 
-def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
+def score_roles(readings: Sequence[Reading], kind: Kind | None = None) -> RoleScores:
     """The score of every head in every role, over readings of one model.
 
     A score is the mean weight on the role's target keys, over the rows that have such keys.
@@ -518,6 +518,7 @@ def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
     """
     if not readings:
         raise ValueError("There is no reading to measure.")
+    kind = kind or readings[0].trace.kinds[0]
     return reduce(add, (role_sums(reading, kind) for reading in readings)).scores(
         kind, readings[0].trace.of(kind).numbers
     )

@@ -12,7 +12,6 @@ from PIL import Image
 from torch import Tensor
 
 from core.interpret.head_tests import (
-    NAMES,
     Parse,
     Query,
     SyntaxResult,
@@ -633,7 +632,7 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
     ink = Ink.of(theme)
     rows = [
         {
-            "relation": NAMES[index],
+            "relation": result.names[index],
             **(best := dict(zip(("share", "low", "high"), score.held_out_share, strict=True))),
             "offset": (offset := float(score.offset_held_out.mean())),
             "text": percent(best["share"]),

@@ -15,11 +15,13 @@ from core.entries import ConfigError
 from core.interpret import corpus
 from core.interpret.circuits import HeadMatrices, HeadWeights, Vocabularies, head_weights
 from core.interpret.head_tests import (
+    CHOICES,
     OWN,
     RELATIONS,
     TESTS,
     ParsedReading,
     SyntaxReadings,
+    SyntaxResult,
     item_logits,
     line_scores,
     ordinary_tokens,
@@ -29,6 +31,7 @@ from core.interpret.head_tests import (
     read_line,
     read_parse,
     read_parses,
+    relations_in,
     score_relation,
     score_repeats,
     score_successors,
@@ -698,6 +701,50 @@ def test_contractions_are_divided_where_they_add_up_and_empty_nodes_are_skipped(
     )
     assert parse_conllu("\ufeff" + conllu(*DOG).replace("\n", "\r\n"))[0].text == "Dogs bark."
     assert len(parse_conllu(conllu(*WORDS[:-1]))[0].words) == 200
+
+
+@pytest.mark.parametrize("sign", "\u2028 \u2029 \x85 \x0b \x0c \x1c \x1d \x1e".split(" "))
+def test_only_a_line_feed_ends_a_line(sign):
+    text = conllu("1 Dogs NOUN 2 nsubj _", "2 bark VERB 0 root _").replace("Dogs", f"Do{sign}gs")
+    assert [word.form for word in parse_conllu(text)[0].words] == [f"Do{sign}gs", "bark"]
+    assert [word.form for word in parse_conllu(text.replace("\n", "\r\n"))[0].words][1] == "bark"
+
+
+def test_every_relation_of_a_file_can_be_scored():
+    tree = conllu(
+        "1 Old ADJ 2 amod _", "2 city NOUN 3 compound _", "3 walls NOUN 4 nsubj:pass _", "4 fell VERB 0 root _",
+        "5 in ADP 6 case _", "6 spring NOUN 4 obl _",
+    )  # fmt: skip
+    given = parse_conllu("\n\n".join([tree] * 12))
+    relations = {one.key: one for one in relations_in(given)}
+    assert {"amod", "compound", "nsubj:pass", "case", "obl", "subject"} <= set(relations)
+    assert "root" not in relations
+    assert relations["obl"].pairs(given[0]) == [(3, 5)] and relations["case"].pairs(given[0]) == [
+        (5, 4)
+    ]
+    for family, kind in (("bert", "self"), ("gpt2", "causal")):  # the model's own kind by itself
+        readings = read_parses(tiny(family), given)
+        assert readings.kind == kind
+        result = SyntaxResult(readings, tuple(score_relation(readings, *one) for one in CHOICES))
+        for (relation, reverse), count in result.counts.items():
+            score = score_relation(readings, relation, reverse)
+            assert (score.count if score else 0) == (count if count >= 10 else 0)
+            wider = result.with_relation(relation, reverse)
+            assert (relation, reverse) in wider.choices and len(wider.scores) == len(wider.names)
+
+
+def test_labels_of_ones_own_are_two_columns_of_word_numbers():
+    text = (
+        "# text = The cat chased the dog\n1\t2\n# a comment\n4\t5\n\n# text = A dog ran\n2 3 runs\n"
+    )
+    first, second = parse_conllu(text)
+    assert (first.text, first.pairs) == ("The cat chased the dog", (("pair", 0, 1), ("pair", 3, 4)))
+    assert second.pairs == (("runs", 1, 2),) and second.words[1].span == (2, 5)
+    pairs, runs = (one for one in relations_in((first, second)) if one.label)
+    assert pairs.pairs(first) == [(0, 1), (3, 4)] and not pairs.pairs(second)
+    assert runs.targets(second, reverse=True) == {2: {1}}
+    for line in ("1\t6", "0\t1", "1\t1", "1\tx"):
+        pytest.raises(ConfigError, parse_conllu, f"# text = a b c d e\n{line}").match("Line 2")
 
 
 WORDS = ["1 a X 0 root _", *(f"{n} a X 1 dep _" for n in range(2, 202))]

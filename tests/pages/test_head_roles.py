@@ -14,7 +14,6 @@ from core.interpret.corpus import (
 )
 from core.interpret.head_tests import (
     CHOICES,
-    NAMES,
     OWN,
     TESTS,
     SyntaxResult,
@@ -198,7 +197,7 @@ def test_arrays_alone_are_measured_on_themselves():
 def test_the_csv_of_syntax_has_every_relation_in_both_directions_and_what_is_wrong_comes_first():
     readings = read_parses(load_minilm(), parses_of("")[:40])
     result = SyntaxResult(readings, tuple(score_relation(readings, *choice) for choice in CHOICES))
-    score = result.scores[NAMES.index("Verb → object")]
+    score = result.scores[result.names.index("Verb → object")]
     values = csv_rows(page.syntax_csv(result))
     key = {"layer": "3", "head": "1", "relation": "object", "direction": "forward"}
     [one] = [row for row in values if key.items() <= row.items()]
