@@ -122,7 +122,7 @@ class AttentionRecorder:
         if call.output is not None:
             self.hooks.append(
                 call.output.register_forward_pre_hook(
-                    partial(self._enter, call, out.shape, len(self.hooks))
+                    partial(self._enter, call, out, len(self.hooks))
                 )
             )
         elif changes:
@@ -136,7 +136,7 @@ class AttentionRecorder:
     def _enter(
         self,
         call: AttentionCall,
-        shape: torch.Size,
+        out: Float[Tensor, "B T H E"],
         hook: int,
         module: Any,
         inputs: tuple[Any, ...],
@@ -145,8 +145,13 @@ class AttentionRecorder:
         if _RECORDER.get() is not self:
             return None
         self.hooks[hook].remove()
-        call.gated = self._changed((call.kind, call.layer), inputs[0].reshape(-1, *shape[1:]))
-        return (call.gated.reshape(inputs[0].shape), *inputs[1:])
+        heads, turned = inputs[0], out.transpose(0, 1)
+        # MLCD gives W_O the rows of each token, not the tokens of each row.
+        if heads.shape[:2] == turned.shape[:2] and torch.equal(heads, turned.reshape(heads.shape)):
+            call.gated = self._changed((call.kind, call.layer), out)
+            return (call.gated.transpose(0, 1).reshape(heads.shape), *inputs[1:])
+        call.gated = self._changed((call.kind, call.layer), heads.reshape(-1, *out.shape[1:]))
+        return (call.gated.reshape(heads.shape), *inputs[1:])
 
     def _changed(self, key: tuple[str, int], out: Float[Tensor, "B T H E"],
                  start: int = 0) -> Float[Tensor, "B T H E"]:  # fmt: skip

@@ -53,6 +53,7 @@ from core.pretrained.base import first_line, text_config
 from core.pretrained.generate import (
     WRONG_CACHES,
     DecoderAdapter,
+    answer_of,
     prepare_generation,
     score_continuation,
 )
@@ -695,6 +696,25 @@ def patch(case):
         close(float(baseline.target_value(baseline.answer_in(baseline.batch, output))), value)
 
 
+def rows(case):
+    # Of a batch a change in one row is what it does alone, also where there are as many rows as tokens.
+    call, batch = case.calls[-1], case.baseline.batch
+    patch = (call.kind, call.layer, 0, torch.zeros_like(call.replaceable[0]))
+    alone = [
+        case.baseline.answer_in(batch, forward(case.pretrained, batch, patches=patches)[0])
+        for patches in ((), [(0, *patch)])
+    ]
+    for size in {3, call.weights.shape[2]}:
+        many = {name: one.expand(size, *one.shape[1:]) for name, one in batch.items()}
+        try:
+            output, _ = forward(case.pretrained, many, patches=[(1, *patch)])
+        except PretrainedError:  # it takes one input at a time
+            return
+        for row, expected in zip((0, 1, 2), (*alone, alone[0]), strict=True):
+            got = answer_of(case.pretrained, many, output, case.baseline.question.position, row)
+            close(*(case.baseline.target_value(one) for one in (got, expected)))
+
+
 def pairs(case):
     # The parts of one text put into another: all of a layer's heads together are its attention, numbers are finite.
     swapped = case.inputs.text.replace("cross the street", "street the cross")  # as many tokens
@@ -796,6 +816,7 @@ ANALYSES = (
     off,
     even,
     patch,
+    rows,
     pairs,
     lens,
     attribution,
