@@ -127,6 +127,8 @@ FAMILIES: dict[str, Family] = {
                  {"d_model": WIDTH, "num_layers": LAYERS, "num_heads": HEADS, "d_kv": SIZE,
                   "d_ff": 20, "relative_attention_num_buckets": 6, "relative_attention_max_distance": 9}),
     "bart": Family("BartForConditionalGeneration", "bytes-pair", BART),
+    "bart_classifier": Family("BartForSequenceClassification", "bytes-pair", {**BART, "num_labels": 3}),
+    "bart_encoder": Family("BartModel", "bytes-pair", BART),
     "marian": Family("MarianMTModel", "unigram", BART),
     "vit": Family("ViTForImageClassification", "picture",
                   {**BERT, "image_size": 12, "patch_size": 4, "num_channels": 3, "num_labels": 5}),

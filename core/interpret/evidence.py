@@ -249,6 +249,9 @@ def hide_token(baseline: Baseline, token: int) -> Effect:
         mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"])).clone()
         mask[0, token] = 0
         batch["attention_mask"] = mask
+        read = baseline.target
+        if read is not None and read.ids[1:] == baseline.source.ids[:-1]:  # a classifier's decoder
+            batch["decoder_attention_mask"] = nn.functional.pad(mask[:, :-1], (1, 0), value=1)
     elif "pixel_values" not in batch or grid is None:
         raise PretrainedError(
             "Parts of a sound are not masked here: neighbouring parts contain the same sounds."

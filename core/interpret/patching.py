@@ -253,7 +253,12 @@ def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, 
         "cannot be replaced. Take a model such as BERT, GPT-2 or Llama.",
     )
     first, second = (ask(pretrained, Question(inputs, position)) for inputs in (clean, corrupted))
-    if first.target is not None and second.target is not None and clean.target is None:
+    if (
+        pretrained.head == "seq2seq"
+        and first.target is not None
+        and second.target is not None
+        and clean.target is None
+    ):
         outputs = first.target.ids[1:], second.target.ids[1:]
         same = next(
             (index for index, (a, b) in enumerate(zip(*outputs, strict=False)) if a != b),

@@ -915,7 +915,8 @@ def reads_of(model: Any) -> Reads:
         return "picture"
     if main in ("input_features", "input_values"):
         return "sound"
-    return "pair" if model.config.is_encoder_decoder else "text"
+    answers = type(model).__name__.endswith(("Classification", "QuestionAnswering"))
+    return "pair" if model.config.is_encoder_decoder and not answers else "text"
 
 
 def _reader(folder: Path, model: Any) -> Any:

@@ -16,6 +16,7 @@ from torch import Tensor
 from core.attention.basics import CORES, num_threads
 from core.entries import Cost, quote
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy
+from core.models.base import hooked
 from core.models.decoding import Rules, SearchSettings
 from core.pretrained.attention_recorder import (
     NO_HEADS,
@@ -179,6 +180,8 @@ def _reading(
         end = target.ids[0] if tokenizer.eos_token_id is None else tokenizer.eos_token_id
         line = text_line(tokenizer, [*target.ids[1:], end])
         produced = replace(line, special=(*line.special[:-1], True), word=(*line.word[:-1], None))
+        if pretrained.head != "seq2seq":  # which predicts no token
+            produced = target
     reading = Reading(AttentionTrace((), pretrained.name), source, target, produced, cut)
     trace = AttentionTrace(maps_of(pretrained, output, recorder, reading), pretrained.name)
     return replace(
@@ -194,13 +197,32 @@ def encode(
 ) -> tuple[Batch, Line, Line | None, str | None]:
     """The model's inputs, the lines it reads, and a sentence when something was cut.
 
-    Without a target an encoder–decoder reads its own greedy output, of at most 64 tokens.
+    Without a target an encoder–decoder reads its own greedy output, of at most 64 tokens. One that writes nothing, as a
+    classifier, gives its decoder what its own code makes of the source, if it uses its decoder.
     """
     batch, source, cut = encode_source(pretrained, inputs)
-    if not pretrained.model.config.is_encoder_decoder:
+    model, max_tokens = pretrained.model, pretrained.max_tokens
+    if not (
+        model.config.is_encoder_decoder
+        and "decoder_input_ids" in inspect.signature(model.forward).parameters
+    ):
         return batch, source, None, cut
-    ids, max_tokens = target_ids(pretrained, inputs.target), pretrained.max_tokens
-    if len(ids) == 1:
+    ids, fed = target_ids(pretrained, inputs.target), list[Tensor]()
+    if pretrained.head != "seq2seq" and (len(ids) == 1 or pretrained.reads == "text"):
+        note = model.get_decoder().register_forward_pre_hook(
+            lambda module, _, named: fed.append(named["input_ids"]), with_kwargs=True
+        )
+        try:
+            forward(pretrained, batch, hooks=hooked([note]))
+        except PretrainedError:
+            if pretrained.reads == "text":
+                raise
+        reject_if(
+            not fed or fed[0] is None,
+            f"{pretrained.name} writes no target: give it one, the text that its decoder reads.",
+        )
+        ids = fed[0][0].tolist()
+    elif len(ids) == 1:
         from core.pretrained.generate import generate
 
         tree = generate(
@@ -432,6 +454,10 @@ NO_MATRIX: dict[str, str] = {
     "eomt_dinov3": "it adds queries of its own to the patches",
     **dict.fromkeys(
         ("sew", "sew-d"), "it combines several parts of the sound into one before attention"
+    ),
+    **dict.fromkeys(
+        ("t5gemma2", "t5gemma2_decoder"),
+        "its decoder attends to its own tokens and the encoder's in one softmax, which no single kind of map holds",
     ),
     "perceiver": "its layers attend from learned vectors, not from tokens",
     "levit": "its layers do not return their weights",

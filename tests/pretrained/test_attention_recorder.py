@@ -19,6 +19,7 @@ import pytest
 import torch
 import transformers
 from transformers.initialization import no_init_weights
+from transformers.models.auto import modeling_auto
 
 from core.attention.basics import repeat_heads
 from core.interpret.circuits import Composer, copying_scores, read_heads, read_vocabularies
@@ -52,6 +53,7 @@ from core.pretrained.attention_recorder import record_attention
 from core.pretrained.base import first_line, text_config
 from core.pretrained.generate import (
     WRONG_CACHES,
+    Answer,
     DecoderAdapter,
     answer_of,
     prepare_generation,
@@ -76,6 +78,7 @@ from tests.tiny_models import (
     library_attention,
     plain,
     tiny,
+    tokenizer,
     uneven,
 )
 
@@ -211,6 +214,42 @@ def test_layers_keep_the_models_own_numbers_and_what_is_no_attention_is_named(
     assert family in HYBRIDS or "no attention between" not in str(reading.note)
     for item in reading.trace.of("self").maps:
         np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-5)
+
+
+ANSWERING = [  # encoder–decoders that write nothing
+    name
+    for table in ("SEQUENCE_CLASSIFICATION", "TOKEN_CLASSIFICATION", "QUESTION_ANSWERING")
+    for model_type, name in getattr(modeling_auto, f"MODEL_FOR_{table}_MAPPING_NAMES").items()
+    if model_type in modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+    and model_type != "t5gemma2"  # whose maps are refused
+]
+
+
+@each("name", [*ANSWERING, "LEDForQuestionAnswering", "BartModel", "WhisperForAudioClassification"])
+def test_a_decoder_without_a_target_reads_what_its_model_gives_it(name):
+    kind = getattr(transformers, name)
+    config = shrunk(kind.config_class, {"eos_token_id": tokenizer("wordpiece").sep_token_id})
+    config._attn_implementation = "eager"
+    model = uneven(kind(config))
+    pretrained = prepare_model(model, reader_of(model), name)
+    inputs = replace(GIVEN, target=None)
+    reading, (batch, *_) = read(pretrained, inputs), encode(pretrained, inputs)
+    batch.pop("decoder_input_ids", None)
+    output, expected = own(pretrained, batch)
+    if not name.startswith(("LED", "T5Gemma")):  # they return bands, or those of a part alone
+        for item, weights in zip(reading.trace.maps, expected, strict=True):
+            np.testing.assert_array_equal(item.weights, weights[0].numpy())
+    assert (reading.target is None) == ("cross" not in reading.trace.kinds)
+    if "SequenceClassification" not in name:
+        return
+    baseline = ask(pretrained, Question(inputs))
+    torch.testing.assert_close(baseline.answer.logits, output.logits[0])
+    mask = torch.ones_like(batch["input_ids"])
+    mask[0, 4] = 0
+    both = {"attention_mask": mask, "decoder_attention_mask": mask.roll(1)}
+    both["decoder_attention_mask"][0, 0] = 1
+    hidden = baseline.target_value(Answer("class", model(**batch | both).logits[0]))
+    close(hide_token(baseline, 4).value, float(hidden))
 
 
 PICTURES = {"BlipForConditionalGeneration": ("[class]", "3,3"),
