@@ -125,7 +125,7 @@ def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> 
     output, _ = forward(pretrained, baseline.batch, hooks=hooked(hooks()))
     logits = output.logits[0]
     try:
-        read = torch.stack([states[name][0, : len(logits)].cpu() for name in ("", *names)])
+        read = torch.stack([_tokens(states[name])[: len(logits)].cpu() for name in ("", *names)])
         if read.ndim != 3 or read.shape[1] != len(logits):
             raise IndexError("other axes")
     except (KeyError, IndexError, RuntimeError) as error:
@@ -202,6 +202,11 @@ def layers_of(pretrained: Pretrained) -> tuple[str, ...]:
     return tuple(stacks[min(reversed(inside), key=lambda stack: stack.count("."))])
 
 
+def _tokens(states: Tensor) -> Tensor:
+    """The states (T, C) of one text; FSMT has the tokens first."""
+    return states[0] if len(states) == 1 else states.movedim(1, 0)[0]
+
+
 NO_VECTORS = (
     "The layers of {} pass on something else than one vector a token, so they cannot be read "
     "one by one. Take a model such as GPT-2, BERT or T5."
@@ -224,9 +229,9 @@ def _readout(baseline: Baseline, states: Float[Tensor, "M C"]) -> Float[Tensor, 
     def give(module: nn.Module, inputs: Any, output: Any) -> Any:
         """Those rows of states, whatever the last layer computed from the one that it got."""
         own = states_of(output)
-        given = own.new_zeros(rows, *own.shape[1:])  # some families pad the tokens
-        given[:, :length] = full.unflatten(0, (rows, length))
-        return with_states(output, given)
+        padded = own.new_zeros(rows, *_tokens(own).shape)  # some families pad the tokens
+        padded[:, :length] = full.unflatten(0, (rows, length))
+        return with_states(output, padded if len(own) == 1 else padded.transpose(0, 1))
 
     last = pretrained.model.get_submodule(layers_of(pretrained)[-1])
     hooks = hooked(one.register_forward_hook(give) for one in [last])
@@ -325,8 +330,8 @@ def attribute_passes(
     for call in calls:
         reject_if(
             call.gated is None,
-            f"The output projection of {call.name} in {pretrained.name} was not found, so what "
-            "its heads write is unknown. Take a model such as GPT-2, Llama or T5.",
+            f"The heads of {call.name} in {pretrained.name} do not each write through one matrix: "
+            "it subtracts heads, or has several matrices. Take a model such as GPT-2, Llama or T5.",
         )
     yield None
     stream, of_logit = _Stream(), replace(baseline, id=output, quantity="logit", contrast=contrast)

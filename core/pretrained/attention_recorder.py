@@ -198,15 +198,18 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
 
 
 def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"], mask: Tensor | None) -> Kind:
-    """The kind of a call by the module's name, its `is_causal`, or its mask."""
+    """The kind of a call by the module's name, or by what its tokens see.
+
+    `is_causal` tells where that does not: of one token. The encoders of Phi-4 have it and see all.
+    """
     if any(sign in name.lower() for sign in CROSS):
         return "cross"
-    causal = getattr(module, "is_causal", None)
-    if causal is True:
-        return "causal"
-    if mask is None or mask.ndim != 4:
-        return "causal" if causal is None and is_lower_triangular(weights) else "self"
-    return "causal" if is_lower_triangular(bool_mask(mask)) else "self"
+    causal, (rows, columns) = getattr(module, "is_causal", None), weights.shape[-2:]
+    masked = mask is not None and mask.ndim == 4
+    if not rows == columns > 1 or causal is False and not masked:
+        return "causal" if causal is True else "self"
+    seen = bool_mask(mask[..., :columns]) if mask is not None and masked else weights
+    return "causal" if is_lower_triangular(seen) else "self"
 
 
 def bool_mask(mask: Tensor) -> Tensor:

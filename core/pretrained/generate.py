@@ -73,6 +73,12 @@ class Candidate(NamedTuple):
     probability: float
 
 
+AHEAD = (
+    "does not generate text: its last layer sees the tokens that follow, so it does not predict them; take a language "
+    "model, such as GPT-2, or an encoder–decoder"
+)
+
+
 def answer(
     pretrained: Pretrained,
     inputs: ModelInputs,
@@ -95,6 +101,10 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
         return Answer("class", output.logits[row])
     if pretrained.head == "none":
         states: Any = getattr(output, "last_hidden_state", None)
+        pooled = getattr(output, "pooler_output", None)
+        if states is None and pooled is not None and pooled.ndim == 2:  # of DPR
+            return Answer("embedding", vector=torch.nn.functional.normalize(pooled[row], dim=0))
+        reject_if(states is None and sees_ahead(pretrained.model), f"{pretrained.name} {AHEAD}.")
         reject_if(
             states is None or states.ndim != 3,
             f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "
@@ -537,10 +547,10 @@ def prepare_generation(pretrained: Pretrained, inputs: ModelInputs) -> Generatio
     """
     if pretrained.head not in ("next", "seq2seq"):
         why = "" if pretrained.reads_text else f" from a {pretrained.reads} here"
-        if sees_ahead(pretrained.model):
-            why = ": its last layer sees the tokens that follow, so it does not predict them"
         raise PretrainedError(
-            f"{pretrained.name} does not generate text{why}; take a language model, such as GPT-2, "
+            f"{pretrained.name} {AHEAD}."
+            if sees_ahead(pretrained.model)
+            else f"{pretrained.name} does not generate text{why}; take a language model, such as GPT-2, "
             "or an encoder–decoder."
         )
     batch, read, cut = encode_source(pretrained, inputs)

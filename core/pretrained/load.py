@@ -861,10 +861,13 @@ def head_of(model: Any) -> Head:
             for table in ("IMAGE_TEXT_TO_TEXT", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
         ]
     else:  # speech models that are decoders stand in the table of encoder–decoders as well
+        # BERT's last layer as a language model is that which fills masks.
+        fills = model.config.model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
         tables = [
-            (table, "next")
+            (table, "masked" if ahead else "next")
+            for ahead in ([sees_ahead(model)] if reads_of(model) == "text" else [])
             for table in ("CAUSAL_LM", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
-            if reads_of(model) == "text" and not sees_ahead(model)
+            if fills or not ahead
         ]
     tables += [
         ("MASKED_LM", "masked"),

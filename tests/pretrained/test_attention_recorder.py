@@ -49,7 +49,7 @@ from core.pretrained import (
     load_folder,
     read,
 )
-from core.pretrained.attention_recorder import record_attention
+from core.pretrained.attention_recorder import kind_of, record_attention
 from core.pretrained.base import first_line, text_config
 from core.pretrained.generate import (
     WRONG_CACHES,
@@ -421,6 +421,7 @@ def outcome(model_type, analyse=lambda pretrained: None):
     limited = is_limited(pretrained.model.config.to_dict()) and model_type not in UNLIMITED
     assert not limited or any((weights == 0).any() for weights in sees)
     assert maps and all(np.isfinite(item.weights).all() for item in maps)
+    assert not any(item.kind == "causal" and np.triu(item.weights, 1).any() for item in maps)
     plain, expected = own(pretrained, batch)
     for name in ("logits", "last_hidden_state"):
         if isinstance(found := getattr(plain, name, None), torch.Tensor):
@@ -878,6 +879,40 @@ def wrong(pretrained):
         except Exception as error:
             found[analysis.__name__] = f"{type(error).__name__}: {first_line(error)}"
     return found
+
+
+# What was refused, and can be done: each is held against the library's own states or embedding.
+@each("model_type", ["fsmt", "bert", "roberta", "electra", "megatron-bert", "roformer"])
+def test_the_lens_reads_the_states_of_the_library(model_type):
+    case = Case(built(model_type))
+    found = read_lens(case.baseline).states
+    with library_attention(), torch.no_grad():
+        output = case.pretrained.model(
+            **case.baseline.batch, use_cache=False, output_hidden_states=True
+        )
+    states = getattr(output, "decoder_hidden_states", None) or output.hidden_states
+    assert case.pretrained.head == "masked" or model_type == "fsmt"
+    for one, expected in zip(found[:-1], states, strict=False):  # the last may come after a norm
+        close(one, expected[0])
+
+
+def test_an_encoder_of_questions_gives_its_embedding():
+    case = Case(built("dpr"))
+    with library_attention(), torch.no_grad():
+        expected = case.pretrained.model(**case.baseline.batch).pooler_output[0]
+    close(case.baseline.answer.vector, torch.nn.functional.normalize(expected, dim=0))
+
+
+def test_what_sees_all_is_not_causal():
+    # Whatever its module says of itself, as the encoders of Phi-4 do
+    module = torch.nn.Module()
+    module.is_causal = True
+    full, half = torch.ones(1, 2, 4, 4), torch.ones(1, 2, 4, 4).tril()
+    assert kind_of("vision", module, full, None) == "self"
+    assert kind_of("vision", module, full, torch.zeros(1, 1, 1, 4)) == "self"
+    assert kind_of("text", module, half, None) == "causal"
+    assert kind_of("text", module, half, half[:, :1].log()) == "causal"
+    assert kind_of("text", module, half[..., :1, :1], None) == "causal"
 
 
 @pytest.mark.parametrize("part", range(GROUPS))
