@@ -214,6 +214,7 @@ def note(one: ModelCard) -> str:
         * any(layer.kind == "latent" for layer in one.layers)
     )
     remark = f" {one.remark}" if one.remark else ""
+    published = f" Published as {one.published} billion parameters." if one.published else ""
     checked = (
         "The number of parameters equals that of transformers' own model, to the last one."
         if one.key != "retnet"
@@ -222,7 +223,7 @@ def note(one: ModelCard) -> str:
     return (
         f"Calculated from its sizes, no model is loaded: numbers of 2 bytes, and two FLOPs for each number that a "
         f"token is multiplied with, of weights, keys and values, at {read(one):,} tokens.{unfolded}{experts}"
-        f"{window}{remark} Sizes of {plain(one.checkpoint)}, from {plain(one.source)}. {checked}"
+        f"{window}{remark} Sizes of {plain(one.checkpoint)}, from {plain(one.source)}.{published} {checked}"
     )
 
 

@@ -147,6 +147,8 @@ def _remark(text: Any, card: ModelCard) -> str:
         remark += (
             f" Its rotations have the base {larger:,.0f}; the largest here is {LARGEST_BASE:,.0f}."
         )
+    if any(one.get("attention_factor") == 1.0 for one in ropes):
+        remark += " Its YaRN leaves the scores as they are; that of the lab makes them larger."
     return remark.strip()
 
 
@@ -468,6 +470,8 @@ class Mixer:
         if kind in ("yarn", "llama3"):
             original = rope.get("original_max_position_embeddings") or text.max_position_embeddings
             common |= {"factor": factor, "original": int(original)}
+            betas = {"fast": rope.get("beta_fast"), "slow": rope.get("beta_slow")}
+            common |= {key: float(beta) for key, beta in betas.items() if beta and kind == "yarn"}
         if kind == "linear":
             common["factor"] = factor
         names = {
@@ -667,8 +671,8 @@ class Mixer:
 
     def _softmax(self) -> AttentionLayer | None:
         """Attention between heads of queries and keys."""
-        # Maps that our choices lack: convolutions, indexers, compressors
-        if _maps(self.module) - (PROJECTIONS - {"indexer"}):
+        # Maps that our choices lack: convolutions, compressors
+        if _maps(self.module) - PROJECTIONS:
             return None
         parts, text = self.parts, self.text
         head = values = _size(self.of("head_dim", "head_size"))
@@ -691,6 +695,15 @@ class Mixer:
         if queries not in (heads * head, 2 * heads * head):
             return None
         name, mask, keys = self._mask()
+        beside = 0
+        if (indexer := parts.get("indexer")) is not None:
+            if type(self.module.indexer).__name__ != "MiniMaxM3VLIndexer":
+                return None
+            size, count = int(indexer.block_size), int(indexer.topk_blocks)
+            beside, name = int(indexer.head_dim), f"{count} blocks of {size} picked"
+            turned = min(1.0, int(text.rotary_dim) / beside)
+            how = {"local": int(indexer.local_blocks), "dim": beside, "share": turned}
+            mask = Choice.of("block_max", size=size, blocks=count, **how)
         axes: dict[str, Any] = {"position": self._position(keys), "mask": mask}
         normed = [
             parts[one] for one in ("q_norm", "q_layernorm", "query_layernorm") if one in parts
@@ -721,7 +734,7 @@ class Mixer:
         if lends:
             return AttentionLayer(f"{name}, keys of an earlier layer", config, per_token=0)
         if values == head:
-            return AttentionLayer(name, config)
+            return AttentionLayer(name, config, beside=beside)
         return AttentionLayer(
             name, config, per_token=kv * (head + values), per_key=heads * (head + values)
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
 from math import lcm
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -135,9 +135,10 @@ class AttentionLayer:
             blocks = length // int(kernel["size"])
             chosen = min(blocks, int(kernel["blocks"])) if kernel.key == "csa" else blocks
             return min(length, int(kernel["window"])) + chosen
-        if mask.key == "block_gated":
+        if mask.key in ("block_gated", "block_max"):
             blocks, rest = divmod(length, int(mask["size"]))
-            return min(blocks, int(mask["blocks"])) * int(mask["size"]) + rest
+            count = int(mask["blocks"]) - (mask.key == "block_max" and rest > 0)
+            return min(blocks, count) * int(mask["size"]) + rest
         if mask.key not in WINDOWS:
             return length
         name, factor, more = WINDOWS[mask.key]
@@ -188,6 +189,8 @@ class AttentionLayer:
         if mask.key == "lightning":
             more = 2 * int(mask["heads"]) * int(mask["size"]) * length
         for one in (mask, kernel):
+            if one.key == "block_max":  # each key is scored
+                more = 2 * config.kv_heads * int(one["dim"]) * length
             if one.key in ("block_gated", "csa"):
                 more = 2 * int(one["heads"]) * int(one["dim"]) * (length // int(one["size"]))
         if position.key == "relative_logits":
@@ -271,6 +274,9 @@ class ModelCard:
     head: bool = True
     stores: bool = True
     remark: str = ""
+    published: str = (
+        ""  # its parameters in billions, as its authors print them; empty where none were looked up
+    )
 
     @property
     def layers(self) -> tuple[AttentionLayer, ...]:
@@ -381,7 +387,8 @@ class ModelCard:
 
     @property
     def _pattern(self) -> tuple[AttentionConfig, ...]:
-        every = (block.attention.config for block in self.blocks[: self.pattern])
+        read = [block.attention.config for block in self.blocks[: self.encoder_blocks or None]]
+        every = usual_of(read, self.pattern)
         return tuple(config for config in every if config is not None)
 
     def small(self, d_model: int = 64, num_heads: int = 8) -> tuple[AttentionConfig, ...]:
@@ -437,9 +444,18 @@ def stack(pattern: tuple[Block, ...], layers: int) -> tuple[Block, ...]:
     return tuple(pattern[layer % len(pattern)] for layer in range(layers))
 
 
+Layer = TypeVar("Layer", bound=Hashable)
+
+
+def usual_of(layers: Sequence[Layer], length: int) -> list[Layer]:
+    """The most frequent kind at each place of a pattern of that length."""
+    return [Counter(layers[at::length]).most_common(1)[0][0] for at in range(length)]
+
+
 def repeat_of(layers: Sequence[Hashable], longest: int = LONGEST) -> int:
-    """After how many layers the kinds repeat, but for one in ten; where they do not, all of them."""
+    """After how many layers the kinds repeat, but for one in ten, as the first ones; where they do not, all of them."""
     for length in range(1, min(longest, len(layers)) + 1):
-        if sum(one != layers[at % length] for at, one in enumerate(layers)) * 10 <= len(layers):
+        usual = usual_of(layers, length)
+        if sum(one != usual[at % length] for at, one in enumerate(layers)) * 10 <= len(layers):
             return length
     return len(layers)
