@@ -36,7 +36,6 @@ from core.attention.kernels.exact import (
 from core.attention.kernels.softmax import fused, fused_token, why_not_fused
 from core.attention.masks import make_mask
 from core.attention.masks.content import Indexer
-from core.attention.masks.patterns import causal
 from core.attention.positions import enters
 from core.entries import refuse_if
 
@@ -140,18 +139,20 @@ def check_mask(mask: Tensor | None) -> Tensor | None:
 
 
 def loss_of_indexer(inputs: AttentionInputs, indexer: Indexer | Compressed) -> Float[Tensor, ""]:
-    """The KL divergence of the indexer's softmax from the weights of full attention, over all keys up to each query.
+    """The KL divergence of the indexer's softmax from the weights of full attention, over all keys up to each query that
+    the other masks leave visible; averaged over the queries that are real and see a key.
 
     The dense form of DeepSeek-V3.2, section 2.1. Its gradient reaches the indexer alone: x, the context and the weights
     are constants here.
     """
     block = inputs.block
-    constant = replace(block, x=block.x.detach(), context=block.context.detach())
+    context = block.context.detach()
+    x = context if block.x is block.context else block.x.detach()  # one sequence stays one
+    constant = replace(block, x=x, context=context)
     if isinstance(indexer, Compressed):
         return indexer.indexer_loss(replace(inputs, block=constant))
-    visible = causal(block)
-    if block.key_mask is not None:
-        visible = visible & block.key_mask
+    visible = inputs.joined_mask(chosen=False)
+    assert visible is not None  # an indexer is a mask
     with torch.no_grad():
         scores = compute_scores(replace(inputs, record=False))[-1]
         weights = inputs.normalizer.at(block)(scores, visible)

@@ -240,7 +240,7 @@ def test_the_loss_of_blocks_is_the_loops_with_its_gradients(mask):
     ):
         at = rows.nonzero()[:, 0].tolist()
         blocks = [at[n : n + own.size] for n in range(0, len(at), own.size)]
-        for i in range(S):
+        for i in at:
             seen = [b for b in blocks if b[0] <= i]
             if mask.key != "block_max":
                 seen = [b for b in seen if len(b) == own.size and b[-1] <= i]
@@ -258,6 +258,81 @@ def test_the_loss_of_blocks_is_the_loops_with_its_gradients(mask):
     agree(
         layer(x, key_mask=real[:2]).indexer_loss, torch.stack(losses).mean(), list(own.parameters())
     )
+
+
+def mean_loss(layer, texts):
+    """The indexer's loss of each text alone, averaged over all their queries."""
+    losses = torch.stack([layer(text[None]).indexer_loss for text in texts])
+    return (
+        losses
+        @ torch.tensor([len(text) for text in texts], dtype=losses.dtype)
+        / len(torch.cat(texts))
+    )
+
+
+def with_indexer(choice):
+    if choice.key == "csa":
+        return compressing(**dict(choice.params), key="csa")[0]
+    return layer_of(choice, position="alibi")
+
+
+INDEXERS = [*ALL, LIGHTNING, Choice("csa")]
+
+
+@each("left", [False, True])
+@each("choice", INDEXERS)
+def test_padding_adds_nothing_to_the_indexers_loss(choice, left):
+    # As a batch of texts of other lengths, and by steps after a cache, each query counts as it does alone.
+    layer, lengths = with_indexer(choice).double(), (S, 6, 1)
+    x = torch.randn(3, S, layer.config.d_model, dtype=torch.float64)
+    spans = [slice(S - n, S) if left else slice(n) for n in lengths]
+    real = torch.stack([torch.isin(torch.arange(S), torch.arange(S)[span]) for span in spans])
+    alone = mean_loss(layer, [text[span] for text, span in zip(x, spans, strict=True)])
+    own = getattr(layer.indexer, "indexer", layer.indexer)  # a kernel has one inside
+    agree(layer(x, key_mask=real).indexer_loss, alone, list(own.parameters()))
+    if choice.key != "csa":  # which reads all rows again
+        last, cut = layer.step(x, key_mask=real)[0].indexer_loss, 7
+        assert torch.isclose(last, alone)
+        _, cache = layer.step(x[:, :cut], key_mask=real[:, :cut])
+        after = layer.step(x[:, cut:], cache, key_mask=real[:, cut:])[0].indexer_loss
+        before = layer(x[:, :cut], key_mask=real[:, :cut]).indexer_loss
+        shares = real[:, :cut].sum(), real[:, cut:].sum()
+        assert torch.isclose((before * shares[0] + after * shares[1]) / real.sum(), alone)
+
+
+@each("given", ["and", "mask", "mask of a text", "mask of a head"])
+@each("choice", [*ALL, LIGHTNING])
+def test_the_indexers_loss_obeys_every_mask(choice, given):
+    # Two texts in one row, each of whole blocks: as each alone, whoever says that they do not see each other.
+    texts, sizes = torch.randn(2, 18, C, dtype=torch.float64), (6, 12)
+    both = (
+        choice
+        if given != "and"
+        else Choice.of("and", choice, Choice.of("document", lengths="6, 12"))
+    )
+    layer, alone = with_indexer(both).double(), with_indexer(choice).double()
+    alone.load_state_dict(
+        {name.replace("parts.0.", ""): one for name, one in layer.state_dict().items()}
+    )
+    same = torch.block_diag(*(torch.ones(n, n) for n in sizes)).bool()
+    masks = {
+        "mask": same,
+        "mask of a text": same.expand(2, 1, -1, -1),
+        "mask of a head": same.expand(1, H, -1, -1),
+    }
+    expected = mean_loss(alone, [one for text in texts for one in text.split(sizes)])
+    steps = layer(texts, mask=masks.get(given))
+    own, others = (list(one.indexer.parameters()) for one in (layer, alone))
+    agree(steps.indexer_loss, expected, own, others)
+
+
+def test_a_query_without_a_key_adds_nothing_to_the_indexers_loss():
+    layer, x = with_indexer(LIGHTNING), torch.randn(1, S, C)
+    mask = torch.ones(S, S).tril().bool()
+    mask[5:9] = False
+    some = layer(x[:, :9], mask=mask[:9, :9]).indexer_loss
+    assert torch.isclose(some, layer(x[:, :5]).indexer_loss)
+    assert layer(x, mask=torch.zeros(S, S).bool()).indexer_loss == 0
 
 
 @each("mask", [*ALL, MOBA, LIGHTNING])

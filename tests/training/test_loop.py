@@ -509,7 +509,7 @@ def test_padding_is_no_key_that_is_predicted_and_only_training_computes_it():
     allowed = torch.ones(T, T, dtype=torch.bool).tril() & real[:, None]
     torch.testing.assert_close(
         layer(x, key_mask=real).indexer_loss,
-        indexer_loss(scores, full(x, key_mask=real).weights, allowed),
+        indexer_loss(scores, full(x, key_mask=real).weights, allowed, real),
     )
     with torch.no_grad():
         assert layer(x).indexer_loss is None

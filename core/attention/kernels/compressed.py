@@ -231,7 +231,9 @@ class Compressed(nn.Module):
         with torch.no_grad():
             ready = self.prepare(inputs)
             coarse, *_ = self.attend(inputs, ready, slice(0, inputs.q.shape[2]), ready.visible)
-        return indexer_loss(self.ranks(ready), coarse, ready.visible[:, 0]).to(inputs.q.dtype)
+        rows = inputs.block.real_queries
+        loss = indexer_loss(self.ranks(ready), coarse, ready.visible[:, 0], rows)
+        return loss.to(inputs.q.dtype)
 
 
 def rotate(inputs: AttentionInputs, x: Float[Tensor, "B H T D"], first: int) -> Tensor:

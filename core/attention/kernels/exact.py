@@ -82,9 +82,11 @@ class AttentionInputs:
         """Whether there is no query, no key or no batch."""
         return 0 in (self.q.shape[0], self.q.shape[2], self.k.shape[2])
 
-    def joined_mask(self) -> Tensor | None:
-        """All masks joined by and; None where every key is visible."""
-        own = None if self.mask is None else self.mask(self.block)
+    def joined_mask(self, chosen: bool = True) -> Tensor | None:
+        """All masks joined by and, an indexer's choice among them if `chosen`; None where every key is visible."""
+        own = None
+        if self.mask is not None:
+            own = self.mask(self.block) if chosen else self.mask.unchosen(self.block)
         parts = [x for x in (own, self.block.key_mask, self.call_mask) if x is not None]
         return reduce(and_, parts) if parts else None
 

@@ -75,17 +75,23 @@ def indexer_loss(
     index_scores: Float[Tensor, "B T S"],
     weights: Float[Tensor, "B H T S"],
     allowed: Bool[Tensor, ...],
+    rows: Bool[Tensor, ...] | None = None,
 ) -> Float[Tensor, ""]:
     """Σ_s p_ts log(p_ts / softmax(I_t)_s), averaged over queries. DeepSeek-V3.2, section 2.1.
 
     p is the weight that all heads together give to each key, summing to 1 in a row; it has no gradient. `allowed`,
     broadcastable to (B, T, S), are the keys compared: all visible ones in the warm-up, then the selected ones alone.
+    `rows`, broadcastable to (B, T), are the queries that count: neither padding nor blind.
     """
     target = weights.detach().sum(1) * allowed
     target = target / target.sum(-1, keepdim=True).clamp(min=torch.finfo(target.dtype).tiny)
     least = torch.finfo(index_scores.dtype).min
     predicted = index_scores.masked_fill(~allowed, least).log_softmax(-1)
-    return F.kl_div(predicted, target, reduction="none").sum(-1).mean()
+    losses = F.kl_div(predicted, target, reduction="none").sum(-1)
+    if rows is None:
+        return losses.mean()
+    rows = rows.expand_as(losses)
+    return losses.where(rows, 0.0).sum() / rows.sum().clamp(min=1)
 
 
 # Masks that are chosen by content: the best blocks (MoBA), or the best keys by an indexer of its own (DeepSeek).
@@ -140,8 +146,14 @@ class Indexer(Mask):
     def loss(
         self, block: ScoreBlock, weights: Float[Tensor, "B H T S"], visible: Tensor
     ) -> Float[Tensor, ""]:
-        """The divergence of the indexer's softmax from these weights, which attention to all `visible` keys has."""
+        """The divergence of the indexer's softmax from these weights, which attention to all `visible` keys has.
+
+        Queries that see no key, and those of padding, do not count.
+        """
         raise NotImplementedError
+
+    def unchosen(self, block: ScoreBlock) -> Tensor:
+        return causal(block)
 
     def inputs(self, block: ScoreBlock) -> tuple[Tensor, Tensor]:
         """x of this rectangle's queries, and the context of all keys."""
@@ -187,8 +199,14 @@ class LightningIndexer(Indexer):
         return relu_scores(q, rotate_first(k, every, self.share), self.weight(x) * self.scale)
 
     def loss(self, block: ScoreBlock, weights: Tensor, visible: Tensor) -> Float[Tensor, ""]:
-        visible = visible.squeeze(1) if visible.dim() == 4 else visible
-        return indexer_loss(self.index_scores(block), weights, visible)
+        seen = visible.any(1) if visible.dim() == 4 else visible  # by a head
+        return indexer_loss(self.index_scores(block), weights, seen, counted(seen, block))
+
+
+def counted(seen: Bool[Tensor, "... T S"], block: ScoreBlock) -> Bool[Tensor, "... T"]:
+    """The queries whose loss counts: those that see a key, and no padding."""
+    real = block.real_queries
+    return seen.any(-1) if real is None else seen.any(-1) & real
 
 
 def relu_scores(
@@ -389,10 +407,14 @@ class BlockIndexer(Indexer):
     def loss(self, block: ScoreBlock, weights: Tensor, visible: Tensor) -> Float[Tensor, ""]:
         layout = RealBlocks.of(block, self.size)
         scores = self.block_scores(block, layout)
-        candidates = self.candidates(layout)[0].expand_as(scores)
         inside = (layout.numbers[..., None] == layout.indices)[:, None, None]  # (…, 1, 1, S, N)
+        seen = visible.expand_as(weights).unflatten(1, (self.groups, -1)).any(2)  # (B, G, T, S)
+        met = (seen.to(weights) @ inside[:, 0].to(weights)) > 0  # blocks with a visible key
         shares = (weights * visible).unflatten(1, (self.groups, -1)) @ inside.to(weights)
-        return indexer_loss(scores.flatten(0, 1), shares.flatten(0, 1), candidates.flatten(0, 1))
+        rows = counted(seen.transpose(0, 1), block).transpose(0, 1)  # (B, G, T)
+        candidates = self.candidates(layout)[0] & met
+        parts = (x.flatten(0, 1) for x in (scores, shares, candidates, rows))
+        return indexer_loss(*parts)
 
 
 class BlockMaxima(BlockIndexer):

@@ -39,6 +39,10 @@ class Mask(nn.Module):
         """Bool, True = may attend, broadcastable to (B, H, T, S)."""
         raise NotImplementedError
 
+    def unchosen(self, block: ScoreBlock) -> Tensor:
+        """The mask before an indexer in it has chosen: it lets every key through up to the query."""
+        return self(block)
+
     def weight_factor(self, block: ScoreBlock) -> Tensor | None:
         """What multiplies the weights after the normalizer (trait "reweighs"); None for nothing."""
         return None
@@ -153,6 +157,9 @@ class Combined(Mask):
 
     def forward(self, block: ScoreBlock) -> Tensor:
         return reduce(self.join, [part(block) for part in self.parts])
+
+    def unchosen(self, block: ScoreBlock) -> Tensor:
+        return reduce(self.join, [cast(Mask, part).unchosen(block) for part in self.parts])
 
     def weight_factor(self, block: ScoreBlock) -> Tensor | None:
         """The product of the parts' factors; check_parts allows them in an `and` alone."""
