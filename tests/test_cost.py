@@ -18,6 +18,7 @@ from core.attention.cost import (
 )
 from core.attention.masks import COMPOSITIONS
 from core.entries import ConfigError, Entry, Param
+from tests.attention.drawing import config_of
 from tests.cases import each
 
 H, D = 4, 64
@@ -219,6 +220,22 @@ def test_the_cost_is_what_pytorch_counts_and_allocates(config, queries, keys, re
     flops, held = taken(config, queries, keys, real)
     cost = attention_cost(config, queries, keys, real)
     assert cost.flops == flops and cost.bytes == pytest.approx(held, rel=close)
+
+
+@each("position", [item.key for item in AXES["position"]])
+@each("mask", [item.key for item in AXES["mask"] if "reads content" in item.traits])
+def test_masks_that_read_rotated_queries_cost_what_pytorch_counts(mask, position):
+    # PoPE gives a query twice as many numbers, which MoBA multiplies with the means of its blocks.
+    try:
+        own = config_of("mask", mask, 4)
+        config = own.with_(position=config_of("position", position, 4).position)
+        work = workload(config, 24, keys=31)
+        work()
+    except ConfigError:
+        return  # the two cannot be combined, or not with other keys
+    with FlopCounterMode(display=False, custom_mapping=UNCOUNTED) as counter:
+        work()
+    assert attention_cost(config, 24, 31).flops == counter.get_total_flops()
 
 
 def test_neither_the_closed_form_nor_the_peak_reads_the_process():

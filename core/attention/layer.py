@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -81,11 +81,11 @@ def check_heads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor 
     }
     if unmet := [need for need, met in needs.items() if not met]:
         raise ValueError(f"{unmet[0]}; {shapes}")
-    return check_mask(mask)
+    return check_mask(mask, (q.shape[0], q.shape[1], q.shape[2], k.shape[2]))
 
 
 def check_inputs(
-    d_model: int,
+    config: AttentionConfig,
     x: Tensor,
     context: Tensor | None,
     mask: Tensor | None,
@@ -93,17 +93,17 @@ def check_inputs(
 ) -> Tensor | None:
     """The mask in at least two dimensions; ValueError when the shapes of a layer's inputs do not meet."""
     for name, value in (("x", x), ("context", x if context is None else context)):
-        if value.dim() != 3 or value.shape[-1] != d_model:
+        if value.dim() != 3 or value.shape[-1] != config.d_model:
             raise ValueError(
-                f"{name} is {tuple(value.shape)}; expected (batch, length, d_model = {d_model})."
+                f"{name} is {tuple(value.shape)}; expected (batch, length, d_model = {config.d_model})."
             )
     keys = x if context is None else context
     if key_mask is not None and key_mask.shape != keys.shape[:2]:
         raise ValueError(
             f"key_mask is {tuple(key_mask.shape)}; expected (batch, keys) = {tuple(keys.shape[:2])}."
         )
-    check_mask(key_mask)
-    return check_mask(mask)
+    check_mask(key_mask, keys.shape[:2])
+    return check_mask(mask, (x.shape[0], config.score_heads, x.shape[1], keys.shape[1]))
 
 
 def check_step(length: int, offset: int, **given: Tensor | None) -> None:
@@ -120,8 +120,9 @@ def check_step(length: int, offset: int, **given: Tensor | None) -> None:
         )
 
 
-def check_mask(mask: Tensor | None) -> Tensor | None:
-    """The mask, as (1, S) where it was (S); ValueError unless it is bool, and for three dimensions."""
+def check_mask(mask: Tensor | None, sizes: Sequence[int]) -> Tensor | None:
+    """The mask, as (1, S) where it was (S); ValueError unless it is bool and broadcasts to these sizes, (B, H, T, S), and
+    for three dimensions."""
     if mask is not None and mask.dtype != torch.bool:
         raise ValueError(
             f"mask is {mask.dtype}; expected torch.bool with True = may attend "
@@ -132,7 +133,23 @@ def check_mask(mask: Tensor | None) -> Tensor | None:
             f"mask is {tuple(mask.shape)}; expected (queries, keys) or (batch, heads, queries, keys): "
             "mask[:, None] for one mask a text, mask[None] for one a head."
         )
-    return mask if mask is None else torch.atleast_2d(mask)
+    if mask is None:
+        return None
+    mask = torch.atleast_2d(mask)
+    check_broadcast("mask", mask, sizes)
+    return mask
+
+
+def check_broadcast(name: str, given: Tensor, sizes: Sequence[int]) -> None:
+    """ValueError unless what was given broadcasts to these sizes, (B, H, T, S)."""
+    shape, fits = tuple(given.shape), tuple(sizes)
+    if len(shape) > len(fits) or any(
+        one not in (1, size) for one, size in zip(reversed(shape), reversed(fits), strict=False)
+    ):
+        raise ValueError(
+            f"{name} is {shape}; expected (queries, keys) = {fits[-2:]} or (batch, heads, queries, keys) = {fits}, "
+            "with 1 where all are alike: one of keys alone for each text is (batch, 1, 1, keys)."
+        )
 
 
 # The loss that trains an indexer beside the model: its choice of keys has no gradient of its own.
@@ -264,7 +281,7 @@ class Attention(nn.Module):
             check_step(cache.length, offset, context=context, mask=mask)
             offset = cache.length
         context = None if context is x else context
-        mask = check_inputs(self.config.d_model, x, context, mask, key_mask)
+        mask = check_inputs(self.config, x, context, mask, key_mask)
         if self.add_positions:
             x = self.position.add(x, offset)
             context = context if context is None else self.position.add(context)
@@ -511,6 +528,8 @@ def attend(
     or the mask is not bool; ConfigError for an unknown kernel, or one that cannot do that normalizer.
     """
     mask = check_heads(q, k, v, mask)
+    if bias is not None:
+        check_broadcast("bias", bias, (q.shape[0], q.shape[1], q.shape[2], k.shape[2]))
     scale = dot_product_scale(q.shape[-1]) if scale is None else scale
     run, score, softmax = _pieces(kernel, dropout, scale, temperature)
     refuse_if(

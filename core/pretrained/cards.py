@@ -510,9 +510,9 @@ class Mixer:
         kinds = getattr(text, "indexer_types", None) or ()
         lends = self.at < len(kinds) and kinds[self.at] == "shared"
         indexer = self.parts.get("indexer")
-        block = int(getattr(text, "index_kpool", 1))
+        block = int(getattr(text, "index_kpool", 0))  # of 1 key, too
         maps = {"wq_b", "wk", "weights_proj"}
-        if block > 1:
+        if block:
             maps |= {"index_kpool_compress_ape", "index_kpool_compress_gate"}
         if indexer is not None and _maps(indexer) - maps:
             return None
@@ -524,7 +524,7 @@ class Mixer:
             )
             name = f"latent, {keys:,} keys picked" + " by an earlier layer" * lends
             mask, own = Choice.of("lightning", keys=keys, heads=index, size=size, share=0.5), size
-            if block > 1:
+            if block:
                 blocks = keys // block
                 mask = Choice.of("block_gated", size=block, blocks=blocks, heads=index, dim=size)
                 own = 2 * size + 1  # a key, its gates, and whether it is real

@@ -106,6 +106,40 @@ def test_a_mask_of_three_dimensions_is_refused_in_words(kernel):
     pytest.raises(ValueError, attend, *torch.randn(3, 2, 2, 3, 4), mask).match(words)  # type: ignore[call-overload]
 
 
+UNFIT = [
+    (3, 5),
+    (2, 5),
+    (4,),
+    (2, 3, 5, 7),
+    (3, 4, 5, 7),
+    (2, 1, 4, 7),
+    (2, 1, 5, 6),
+    (1, 1, 1, 5, 7),
+]
+
+
+@each("kernel", [item.key for item in AXES["kernel"]])
+@each("shape", UNFIT)
+def test_a_mask_that_fits_nothing_is_refused_in_words(kernel, shape):
+    # 2 texts, 4 heads, 5 queries, 7 keys.
+    mask, words = torch.ones(shape, dtype=torch.bool), r"mask is \(.*\); expected \(queries, keys\)"
+    layer = Attention(AttentionConfig(8, 4, kernel=kernel))
+    pytest.raises(ValueError, layer, torch.randn(2, 5, 8), torch.randn(2, 7, 8), mask=mask).match(
+        words + r".* = \(5, 7\) or .* = \(2, 4, 5, 7\)"
+    )
+    heads = torch.randn(2, 4, 5, 2), *torch.randn(2, 2, 2, 7, 2)
+    pytest.raises(ValueError, attend, *heads, mask).match(words)
+    pytest.raises(ValueError, attend, *heads, bias=mask.float()).match("bias is ")
+
+
+@each("shape", [(5, 7), (7,), (1, 7), (5, 1), (2, 1, 5, 7), (1, 4, 1, 7), (2, 1, 1, 1)])
+def test_a_mask_that_broadcasts_is_that_of_the_whole(shape):
+    mask = torch.rand(shape) < 0.7
+    layer, x, y = Attention(AttentionConfig(8, 4)), torch.randn(2, 5, 8), torch.randn(2, 7, 8)
+    whole = torch.broadcast_to(mask, (2, 4, 5, 7))
+    torch.testing.assert_close(layer(x, y, mask=mask).merged, layer(x, y, mask=whole).merged)
+
+
 def test_causal_alignment_by_eye():
     assert (
         build_mask(Choice("causal"), 2, 4).int().tolist(),

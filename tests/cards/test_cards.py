@@ -281,6 +281,14 @@ def test_cards_have_what_the_published_configs_say():
     assert card("hy4").parameters == 769_907_408_797 - 77 * 256
 
 
+@each("size", [1, 2, 16])
+def test_an_indexer_of_any_block_is_read(size):
+    config = {"model_type": "glm5_next_text", "num_hidden_layers": 4, "index_kpool": size}
+    masks = {layer.config.mask for layer in card_from_config(config, "mine").layers}
+    picked = next(mask for mask in masks if mask.key == "block_gated")
+    assert (picked["size"], picked["blocks"]) == (size, 2048 // size)
+
+
 def test_a_pattern_that_the_lab_cannot_have_is_refused_in_words():
     for key, why in (("jamba", "no layer like “state space"), ("gemma3n", "do not repeat")):
         assert why in card(key).untrained

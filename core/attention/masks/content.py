@@ -231,7 +231,7 @@ def rotate_first(x: Tensor, positions: Tensor, share: float, layout: str = "halv
 
 def _moba_cost(config: LayerConfig, area: Area) -> Cost:
     """Each query with the mean of each block; then the ranks of the blocks, and a bool for each cell and head."""
-    heads, dim, cells = config.score_heads, config.qk_dim, config.score_heads * area.cells
+    heads, dim, cells = config.score_heads, config.scored_dim, config.score_heads * area.cells
     blocks = heads * -(-area.keys // int(config.mask["size"]))
     means, ranks = 4 * blocks * dim, area.queries * blocks
     padded = 4 * heads * area.keys * dim if area.real is not None else 0
@@ -521,7 +521,7 @@ def _block_params(*more: Param, heads: bool = True) -> tuple[Param, ...]:
             "Blocks",
             2,
             1,
-            512,
+            4096,
             1,
             meaning="number k of blocks that the indexer chooses for a query",
         ),
