@@ -148,6 +148,7 @@ from dashboard.ui.links import (
     Values,
     as_text,
     between,
+    bound,
     by_history,
     config_error,
     field_error,

@@ -165,7 +165,7 @@ def draw_controls(choice: ModelChoice) -> Values:
                 question = replace(question, position=position_field("evidence", choice.reading))
             baseline = baseline_of(ref, question)
             noun = "Class" if baseline.answer.kind == "class" else "Token"
-            output = output_field("evidence", ref, baseline, f"{noun} to measure")
+            output = output_field(ref, baseline, f"{noun} to measure")
             if output is not None and output != baseline.id:
                 baseline = baseline_of(ref, replace(question, output=output))
             question = replace(
@@ -176,9 +176,7 @@ def draw_controls(choice: ModelChoice) -> Values:
             if question.quantity == "difference":
                 question = replace(
                     question,
-                    contrast=output_field(
-                        "evidence", ref, baseline, "Minus the logit of", "contrast"
-                    ),
+                    contrast=output_field(ref, baseline, "Minus the logit of", "contrast"),
                 )
     return controls_of(
         ref,

@@ -136,13 +136,11 @@ def draw_controls(choice: ModelChoice) -> Values:
         question = Question(choice.inputs, position_field("lens", choice.reading, masked))
         question = replace(
             question,
-            output=output_field("lens", ref, baseline_of(ref, question), "Token to follow"),
+            output=output_field(ref, baseline_of(ref, question), "Token to follow"),
         )
         baseline, contrast = baseline_of(ref, question), None
         if view == "who":
-            contrast = output_field(
-                "lens", ref, baseline, "Minus the logit of", "contrast", NOTHING
-            )
+            contrast = output_field(ref, baseline, "Minus the logit of", "contrast", NOTHING)
     return Values(
         choice=choice,
         ref=ref,
@@ -683,7 +681,7 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
 
     def pick() -> None:
         if point := pressed_point(GRID):
-            st.session_state[position_key("lens", controls.reading)] = int(point["index"])
+            st.session_state[position_key(controls.reading)] = int(point["index"])
             if point["state"] != study.EMBEDDING:
                 st.session_state[FIELDS.key("layer", {"ref": controls.ref})] = point["state"]
 

@@ -622,7 +622,6 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
             if model.head != "none":
                 answers = [
                     output_field(
-                        "two_models",
                         ref,
                         baseline_of(ref, Question(inputs)),
                         f"Answer of text {side}",

@@ -48,6 +48,15 @@ Pair = tuple[int, int]
 Reader = Callable[[str], Any]
 
 
+def as_text(value: Any) -> str:
+    """A value in a link: true, 3, 0.001, a text, or 1.0 for the pair (1, 0)."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ".".join(map(str, value))
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
 def link_value(
     key: str,
     default: Any,
@@ -109,11 +118,22 @@ def write_link(name: str, text: str | None) -> None:
 
 
 def write_first_value(key: str, default: Any, text: Callable[[Any], Any]) -> None:
-    """Write a value that was set before its widget is first drawn, which Streamlit 1.67 leaves out of the link."""
+    """Write a value that was set before its widget is first drawn, which Streamlit 1.67 leaves out of the link.
+
+    The value of a widget that pages share is set anew: on each page the widget is another one, and Streamlit 1.67 takes
+    a value over to the next page only from a page that has run twice.
+    """
     value = st.session_state.get(key)
     if value not in (None, default) and key not in st.query_params and not by_history():
         with suppress(StreamlitAPIException):  # the widget was drawn before: Streamlit writes it
             st.query_params[key] = text(value)
+            st.session_state[key] = value
+
+
+def bound(key: str, default: Any, text: Callable[[Any], Any] = as_text) -> dict[str, Any]:
+    """The arguments of a widget that is drawn next, by which the link and the session hold its value."""
+    write_first_value(key, default, text)
+    return {"key": key, **BOUND}
 
 
 def restore_bound_values() -> None:
@@ -185,15 +205,6 @@ def _written(name: str) -> list[str | None]:
 def link_param(param: Param, key: str) -> None:
     read = one_of([True, False]) if isinstance(param.default, bool) else type(param.default)
     link_value(key, param.default, lambda text: param.check(read(text), param.name))
-
-
-def as_text(value: Any) -> str:
-    """A value in a link: true, 3, 0.001, a text, or 1.0 for the pair (1, 0)."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return ".".join(map(str, value))
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def one_of(options: Iterable[Any]) -> Reader:
