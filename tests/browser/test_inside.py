@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from dashboard.navigation import STEPS, step_of
 from tests.browser.helpers import (
     HOLD,
     LET_GO,
@@ -399,3 +400,59 @@ def test_a_pressed_head_of_a_corpus_stays_after_a_reload(page: Page):
     )
     right = box_of(page.get_by_text("Queries and keys", exact=True))
     assert right["x"] + right["width"] <= 390 - 16
+
+
+SHARED = "inside:model=induction&inside:text=the+old+king+walked+to+the+old"
+PLACES = ("Pretrained models", "Why this answer", "Generate text", "Use and fine-tune")
+ALONE = ("decode", "cache")  # with models of their own
+NO_TEXT = ("circuits", "corpus", "fine_tune")
+
+
+def follow(page: Page, key: str) -> None:
+    page.get_by_test_id("stMain").locator(f"a[href='{key}']").first.click()
+    expect(page.get_by_role("heading", name=step_of(key).title, level=1)).to_be_visible()
+    wait_ready(page)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_links_carry_the_model_and_the_text(page, place):
+    steps = [step.key for step in STEPS if step.place == place]
+    for at, first in enumerate(steps):
+        for key in steps[at + 1 :]:
+            open_page(
+                page, f"{first}?{SHARED}"
+            )  # a page that is drawn once, in which nothing is touched
+            for there in (key, first):
+                follow(page, there)
+                if there in ALONE:
+                    continue
+                model = page.get_by_role("combobox", name="Model", exact=True).first
+                expect(model).to_have_value(re.compile("^induction"))
+                held = "" if there in NO_TEXT else r".*inside%3Atext=the\+old\+king"
+                expect(page).to_have_url(re.compile(f"inside%3Amodel=induction{held}"))
+    follow(page, steps[0])
+    reload(page)
+    expect(page.get_by_role("combobox", name="Model", exact=True).first).to_have_value(
+        re.compile("^induction")
+    )
+
+
+@pytest.mark.parametrize("old", ["inside", "evidence", "lens"])  # older links name a page
+def test_links_carry_the_question(page, old):
+    asked = f"{old}:output:induction=dark&{old}:contrast:induction=young"
+    open_page(page, f"lens?{SHARED}&at=3&lens:view=Who+wrote+it&{asked}")
+    for key in ("evidence", "lens"):
+        follow(page, key)
+        if key == "evidence":
+            page.get_by_role("button", name="What is measured").click()
+            choose(page, "Measured as", "logit difference")
+        else:
+            click(page.get_by_test_id("stMain").get_by_text("Who wrote it", exact=True))
+        for label, value in (
+            ("Answer at position", "3 · after king"),
+            (re.compile("^Token to"), "dark"),
+            ("Minus the logit of", "young"),
+        ):
+            expect(page.get_by_role("combobox", name=label)).to_have_value(value)
+        expect(page).to_have_url(re.compile("at=3"))
+        reload(page)

@@ -85,8 +85,8 @@ CONTROLS: list[tuple[str, str, dict[str, str], list[tuple[str, str, Any, str]]]]
         {},
         [
             ("segmented_control", "lens:view", "who", "Who wrote it"),
-            ("selectbox", "lens:output:induction", "wolf", "wolf"),
-            ("selectbox", "lens:contrast:induction", "river", "river"),
+            ("selectbox", "inside:output:induction", "wolf", "wolf"),
+            ("selectbox", "inside:contrast:induction", "river", "river"),
         ],
     ),
     (
