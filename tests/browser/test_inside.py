@@ -410,7 +410,7 @@ NO_TEXT = ("circuits", "corpus", "fine_tune")
 
 def follow(page: Page, key: str) -> None:
     page.get_by_test_id("stMain").locator(f"a[href='{key}']").first.click()
-    expect(page.get_by_role("heading", name=step_of(key).title, level=1)).to_be_visible()
+    expect(page).to_have_title(f"{step_of(key).title} · Attention Lab")
     wait_ready(page)
 
 
@@ -419,9 +419,7 @@ def test_links_carry_the_model_and_the_text(page, place):
     steps = [step.key for step in STEPS if step.place == place]
     for at, first in enumerate(steps):
         for key in steps[at + 1 :] if first not in ALONE else ():
-            open_page(
-                page, f"{first}?{SHARED}"
-            )  # a page that is drawn once, in which nothing is touched
+            open_page(page, f"{first}?{SHARED}")  # it is drawn once, and nothing in it is touched
             for there in (key, first):
                 follow(page, there)
                 if there in ALONE:
