@@ -377,8 +377,8 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
             st.button(
                 move.label,
                 key=f"{page}:try:{index}",
-                on_click=st.session_state.update,
-                args=({**move.values, page + TRIED: move},),
+                on_click=_try,
+                args=(page, move),
                 help=terms_help(move.label),
             )
     tried: Move | None = st.session_state.get(page + TRIED)
@@ -406,6 +406,11 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
                 on_click=close_notices,
             )
         st.html(NOTICE_STYLE)
+
+
+def _try(page: str, move: Move) -> None:
+    st.session_state.update({**move.values, page + TRIED: move})
+    st.rerun()  # the whole page: of a press in a fragment the controls outside would not hear
 
 
 def close_notices() -> None:
