@@ -81,6 +81,7 @@ from dashboard.draw.figures import (
     titled_figure,
     titles_as_marks,
     whole_tip,
+    with_columns,
 )
 from dashboard.draw.formats import (
     MINUS,
@@ -125,6 +126,7 @@ from dashboard.draw.page_views import (
 from dashboard.draw.picture_files import (
     csv_file,
 )
+from dashboard.draw.pictures import TablePicture
 from dashboard.navigation import step_of
 from dashboard.server.cache import cached, measurements, model, remembered, shared, store
 from dashboard.ui.export import (

@@ -58,9 +58,11 @@ from dashboard.page import (
     Segmented,
     Select,
     Spec,
+    TablePicture,
     Text,
     Theme,
     Values,
+    add,
     add_script,
     axis_style,
     caption,
@@ -89,6 +91,7 @@ from dashboard.page import (
     table,
     theme,
     title,
+    with_columns,
 )
 
 # The attentions that were measured, by their index, for all sessions.
@@ -153,10 +156,14 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
             "wide": THIN + (WIDE - THIN) * (edge.score - least) / (most - least or 1.0),
             "name": f"{circuits.name(edge.source)} → {circuits.name(edge.target)}",
             "by": f"{edge.kind} {signed(edge.score)}",
+            "from": circuits.name(edge.source),
+            "to": circuits.name(edge.target),
+            "kind": edge.kind,
+            "score": edge.score,
         }
         for edge in edges
     ]
-    return figure(
+    drawn = figure(
         [
             layer(
                 "rule",
@@ -202,6 +209,8 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
             }
         ]
     }
+    titles = {"kind": "composition", "from": "from head", "to": "to head", "score": "above random"}
+    return with_columns(drawn, titles)
 
 
 def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
@@ -661,6 +670,7 @@ def _circuits(ref: ModelRef) -> None:
             circuits,
             "Heads by layer, connected where a later one reads what an earlier one writes",
         )
+        _note_pairs(circuits)
         fact(edges_fact(circuits, kind))
         caption(drawn_lines(circuits, kind, controls.edges))
     for line in equations(circuits, controls.head, circuits.best_into(controls.head)):
@@ -754,6 +764,17 @@ def _grids(controls: Values, circuits: Circuits) -> None:
             circuits,
             f"{name} of every head, layers by heads",
         )
+
+
+def _note_pairs(circuits: Circuits) -> None:
+    """Have Export offer the composition of every pair of heads, of which the graph draws the strongest of one kind."""
+    rows = tuple(
+        (edge.kind, *map(circuits.name, (edge.source, edge.target)), edge.score)
+        for edges in circuits.pairs.values()
+        for edge in edges
+    )
+    head = ("composition", "from head", "to head", "above random")
+    add("circuits:pairs", lambda: TablePicture("Composition of every pair of heads", head, rows))
 
 
 def _pickable(

@@ -136,6 +136,7 @@ from dashboard.page import (
     theme,
     title,
     titles_as_marks,
+    with_columns,
 )
 from dashboard.server import jobs
 from dashboard.ui import runs
@@ -210,7 +211,11 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
         )
         for name in "xy"
     ]
-    return (
+    titles = {"name": "head", "role": "role"}
+    for at_axis, axis in (("x", x), ("y", y)):
+        what = f"{axis.measure.name}, {axis.measure.unit}"
+        titles |= {at_axis: what, f"{at_axis}half": f"± of {what}"}
+    return with_columns(
         figure(
             [
                 *whiskers,
@@ -267,7 +272,8 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
                     "views": ["heads"],
                 }
             ]
-        }
+        },
+        titles,
     )
 
 
@@ -285,6 +291,7 @@ def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: Theme) -> li
             mean, half = float(axis.mean[head]), float(np.nan_to_num(axis.half[head]))
             words = f"{axis.measure.name} {number(mean)}" + (f" ± {number(half)}" if half else "")
             row |= {at: mean, f"{at}0": mean - half, f"{at}1": mean + half, f"{at}s": words}
+            row[f"{at}half"] = half
         if not (np.isnan(row["x"]) or np.isnan(row["y"])):
             rows.append(row | {"says": f"{name}: {row['xs']}, {row['ys']}"})
     # A rare role is drawn over a frequent one
@@ -311,7 +318,7 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
         "x": {**x, "field": "at"},
         "tooltip": [text_tip("name", "mark"), text_tip("text", measure.name)],
     }
-    return figure(
+    drawn = figure(
         [
             layer(
                 "bar",
@@ -352,6 +359,8 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
         ],
         SMALL,
     ) | right_margin(EDGE)
+    bounds = {"low": f"{measure.name} from", "high": f"{measure.name} to"}
+    return with_columns(drawn, bounds | {"count": nouns})
 
 
 def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Theme) -> Spec:

@@ -80,6 +80,7 @@ from dashboard.page import (
     text_tip,
     theme,
     title,
+    with_columns,
     write_linked,
     write_pair,
 )
@@ -227,7 +228,7 @@ def before_after(
     low, high = min(row["p"] for row in rows), max(row["p"] for row in rows)
     room = 0.3 * ((high - low) or 1.0)  # for the number behind the mark
     domain = [low - 0.2 * room, high + room] if logits else [min(0, low), 1.25 * max(0.01, high)]
-    return bar_figure(
+    drawn = bar_figure(
         [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows],
         "word",
         words,
@@ -252,6 +253,8 @@ def before_after(
         offset={"field": "of", "sort": list(evidence.WAYS)},
         dx=8 if logits else 4,
     )
+    quantity = "logit" if logits else "probability"
+    return with_columns(drawn, {"word": "answer", "of": "heads", "p": quantity})
 
 
 # The page's sentences and its CSV.
@@ -618,6 +621,8 @@ def _grid(
                 "layer": name,
                 "change": effect.change,
                 "by": signed(effect.change),
+                "answer": effect.value,
+                "rank": None if head is None else ranks[layers.index(name), head],
                 "now": f"{number(effect.value)} instead of {number(baseline.value)}",
             }
         )
@@ -636,6 +641,7 @@ def _grid(
         [*map(str, range(max(len(item.weights) for item in controls.maps))), LAYER],
         (layers[picked[0]], str(picked[1])),
         largest=max(abs(row["change"]) for row in rows),
+        more={"answer": "answer", "rank": "rank"},
     )
     caption("“all”: the whole layer.")
 

@@ -67,6 +67,7 @@ from dashboard.page import (
     theme,
     title,
     whole_tip,
+    with_columns,
     write_linked,
     write_pair,
 )
@@ -435,7 +436,10 @@ def _weight(chosen: ModelChoice) -> None:
         f"output of {query}, the sum over all keys": one.out,
     }
     _draw(
-        _figure(_cells(strips, np.arange(len(one.out)), theme()), _tall(strips)),
+        with_columns(
+            _figure(_cells(strips, np.arange(len(one.out)), theme()), _tall(strips)),
+            _columns(strips),
+        ),
         "carried",
         f"What the weight carries from {key} to {query}",
     )
@@ -528,14 +532,16 @@ def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, them
     sums = [{"at": index, "sum": float(value)} for index, value in enumerate(running)]
     line = {"x": {**at, "field": "at"}, "y": {**y, "field": "sum"}}
     end = [sums[-1] | {"text": f"q·k = {number(sums[-1]['sum'])}"}]
-    return _figure(
+    drawn = _figure(
         [
             *_cells(strips, order, theme),
             layer(
                 "bar",
                 [
-                    row | {"product": float(product), "told": number(product)}
-                    for row, product in zip(_rows(strips, order), products[order], strict=True)
+                    row | {"product": float(product), "told": number(product), "sum": float(total)}
+                    for row, product, total in zip(
+                        _rows(strips, order), products[order], running, strict=True
+                    )
                 ],
                 {
                     "x": {**at, "field": "from"},
@@ -574,6 +580,8 @@ def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, them
         ],
         top + BARS,
     )
+    more = {"product": "product", "sum": "sum so far"}
+    return with_columns(drawn, _columns(strips) | more)
 
 
 def row(
@@ -604,6 +612,8 @@ def row(
             "told": number(shown[index]),
             "seen": "" if finite[index] else "masked",
             "picked": index == picked,
+            "key": token,
+            "value": float(values[index]) if finite[index] else None,
         }
         for index, token in enumerate(tokens)
     ]
@@ -672,7 +682,8 @@ def row(
                 strokeDash=[2, 2],
             )
         )
-    return _figure(layers, TALL + (NAMES if named and few else 0))
+    drawn = _figure(layers, TALL + (NAMES if named and few else 0))
+    return with_columns(drawn, {"at": "position", "key": "key", "value": name})
 
 
 def _tall(strips: Strips) -> int:
@@ -746,6 +757,10 @@ def _rows(strips: Strips, order: np.ndarray) -> list[Spec]:
         | {f"told{index}": number(one[dimension]) for index, one in enumerate(strips.values())}
         for at, dimension in enumerate(order)
     ]
+
+
+def _columns(strips: Strips) -> dict[str, str]:
+    return {"dimension": "dimension"} | {f"strip{at}": name for at, name in enumerate(strips)}
 
 
 def _tips(strips: Strips) -> list[Spec]:

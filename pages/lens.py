@@ -94,6 +94,7 @@ from dashboard.page import (
     theme,
     title,
     try_this,
+    with_columns,
     write_pair,
 )
 
@@ -205,7 +206,7 @@ def token_grid(
         }
         for row in rows
     ]
-    return picking_grid(
+    drawn = picking_grid(
         [
             layer(
                 "rect",
@@ -249,6 +250,14 @@ def token_grid(
         TALL,
         ["state", "index"],
     )
+    titles = {
+        "state": "after",
+        "index": "position",
+        "token": "token",
+        "word": "likeliest",
+        "p": "probability",
+    }
+    return with_columns(drawn, titles)
 
 
 def colours(curves: int, theme: Theme) -> list[str]:
@@ -259,6 +268,7 @@ def along_layers(
     curves: Mapping[str, Sequence[float]],
     states: Sequence[str],
     theme: Theme,
+    column: str,
     *,
     rank: bool = False,
     high: float | None = None,
@@ -298,7 +308,7 @@ def along_layers(
         "y": {"field": "y", "type": "quantitative", "title": None, "scale": scale, "axis": axis},
         "color": series_encoding("name", names, inks),
     }
-    return figure(
+    drawn = figure(
         [
             layer(
                 "rule",
@@ -330,6 +340,7 @@ def along_layers(
         if len(names) > 1
         else []
     )
+    return with_columns(drawn, {"state": "after", "name": "token", "y": column})
 
 
 def part_bars(parts: dict[str, float], theme: Theme) -> Spec:
@@ -738,19 +749,22 @@ def _curves(controls: Values, decision: study.Decision, words: dict[int, str], s
                 f'height:3px;margin-right:4px;vertical-align:middle;background:{colour}"></span>{plain(name)}</span>'
                 for name, colour in zip(names, colours(len(names), theme()), strict=True)
             ),
-            {"curves": shares, "high": 1.0},
+            {"curves": shares, "high": 1.0, "column": "probability"},
         ),
         "rank": (
             "Rank, 1 is the likeliest",
             "Rank of the answers",
             "",
-            {"curves": ranks, "rank": True},
+            {"curves": ranks, "rank": True, "column": "rank"},
         ),
         "entropy": (
             "Entropy of all tokens, bits",
             "Entropy of all tokens, in bits,",
             "",
-            {"curves": {"entropy": decision.lens.entropy[:, at].tolist()}},
+            {
+                "curves": {"entropy": decision.lens.entropy[:, at].tolist()},
+                "column": "entropy, bits",
+            },
         ),
     }
     for column, (key, (heading, alt, beside, how)) in zip(

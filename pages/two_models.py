@@ -917,6 +917,7 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
             tips=(("name", "head"), ("to", "compared with"), ("by", measure)),
             has_sign=False,
             largest=max(largest, MIN_SCALE),
+            more={"to": "compared with"},
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
@@ -322,6 +322,11 @@ def right_margin(width: float) -> Spec:
 def names(curves: Sequence[tuple[str, str, Sequence[int]]]) -> Spec:
     """Name, colour and dash of each curve, for a figure whose names stand beside it on the page: see `with_names`."""
     return {"usermeta": {"names": [[name, colour, list(dash)] for name, colour, dash in curves]}}
+
+
+def with_columns(spec: Spec, titles: Mapping[str, str]) -> Spec:
+    """A figure whose table has these fields of its rows, each under its title, and the rows that have all of them."""
+    return spec | {"usermeta": spec.get("usermeta", {}) | {"columns": dict(titles)}}
 
 
 def with_names(spec: Spec) -> Spec:

@@ -42,6 +42,7 @@ from dashboard.draw.figures import (
     text_on,
     text_tip,
     whole_tip,
+    with_columns,
 )
 from dashboard.draw.formats import cell, distinct, number, percent, share_text, signed
 
@@ -71,11 +72,13 @@ def effect_grid(
     ),
     has_sign: bool = True,
     largest: float = 0.0,
+    more: Mapping[str, str] = {},
 ) -> Spec:
     """A cell for each row of data, which holds layer, head (its column), change and the tooltip's texts.
 
     The scale ends at `largest`, else at the largest change; columns that are no numbers (whole layers) do not count.
     Without signs it begins at 0; without a `title` it has no legend. A click picks layer and head; `picked` is outlined.
+    The table has a row for each cell, with `more` fields of it under these titles.
     """
     ink = Ink.of(theme)
     largest = (
@@ -143,7 +146,7 @@ def effect_grid(
             opacity={"expr": f"width < {wide * len(columns)} ? 0 : 1"},
         ),
     )
-    return picking_grid(
+    drawn = picking_grid(
         [cells, numbers] if len(columns) <= MAX_NUMBERS else [cells],
         {"layer": picked[0], "head": picked[1]},
         at,
@@ -151,6 +154,8 @@ def effect_grid(
         max(TALL, min(MAX_TALL, ALL_TALL // len(layers))),
         ["layer", "head"],
     )
+    named = {"layer": "layer", "head": across, "change": dict(tips).get("by", title)}
+    return with_columns(drawn, named | more)
 
 
 def short(change: float, largest: float, has_sign: bool = True) -> str:
@@ -266,7 +271,7 @@ def bars(
         for i, label in zip(top, labels, strict=True)
     ]
     faint = {"test": "datum.of == 'model'", "value": 0.45 if several else 1.0}
-    return bar_figure(
+    drawn = bar_figure(
         rows,
         "token",
         labels,
@@ -283,6 +288,7 @@ def bars(
         offset={"field": "of", "type": "nominal", "sort": list(distributions)} if several else None,
         opacity={"condition": faint, "value": 1.0},
     )
+    return with_columns(drawn, {"token": "token", "of": "of", "p": "probability"})
 
 
 TILE, ONE_TILE = 72, 144  # pixels of a picture on the page, of several and of the only one
@@ -412,6 +418,7 @@ def forecast_chart(
 
 ACROSS = 352  # px of a grid's cells, beside each other on a wide page and alone on a phone
 CELL = (9, 34)
+HEAD_COLUMNS = {"layer": "layer", "head": "head"}
 LETTERS = 26  # px from which a cell has room for its mark or number
 GAP = 0.06
 END = 1.14  # of the bars' scale: right of every bar its number has room
@@ -432,13 +439,19 @@ def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
             "fill": CATEGORIES[theme][roles[head]],
             "mark": ROLES[roles[head]].mark,
             "says": role_figure(scores, roles[head], head),
+            "is": ROLES[roles[head]].name,
+            "score": float(scores.score[roles[head]][head]),
+            "chance": float(scores.chance[roles[head]][head]),
         }
         if head in roles
         else {"fill": WEIGHTS[theme][0], "mark": "", "says": "no role"}
+        | dict.fromkeys(("is", "score", "chance"))
         for head in scores.heads
     }
-    return head_grid(scores, cells, picked, theme) | names(
-        [(ROLES[at].name, CATEGORIES[theme][at], [1, 0]) for at in sorted({*roles.values()})]
+    curves = [(ROLES[at].name, CATEGORIES[theme][at], [1, 0]) for at in sorted({*roles.values()})]
+    return with_columns(
+        head_grid(scores, cells, picked, theme) | names(curves),
+        HEAD_COLUMNS | {"is": "role", "score": "score", "chance": "chance"},
     )
 
 
@@ -450,15 +463,17 @@ def share_grid(
     picked: Head,
     theme: Theme,
     title: str = "score",
+    column: str = "score",
 ) -> Spec:
     """A cell for each head that `says` something, with its share from 0 to 1 in blue ink; a dash where that is NaN.
 
-    Heads that prove nothing are `faint`; `title` is that of what they say.
+    Heads that prove nothing are `faint`; `title` is that of what they say, `column` that of the shares in the table.
     """
     cells = {
         head: {"fill": "transparent", "ink": Ink.of(theme).quiet, "mark": "–", "says": "–"}
         if np.isnan(share := float(shares[head]))
         else {
+            "share": share,
             "fill": shade(share, theme),
             "mark": "<.001" if 0 < share < 0.001 else cell(number(share)),
             "faint": bool(faint[head]),
@@ -466,7 +481,9 @@ def share_grid(
         }
         for head, words in says.items()
     }
-    return head_grid(scores, cells, picked, theme, title)
+    return with_columns(
+        head_grid(scores, cells, picked, theme, title), HEAD_COLUMNS | {"share": column}
+    )
 
 
 def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
@@ -479,6 +496,7 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
             "chance": (chance := float(scores.chance[index][head])),
             "low": max(0.0, chance - 3 * (std := float(scores.std[index][head]))),
             "high": chance + 3 * std,
+            "std": std,
             "fill": CATEGORIES[theme][index],
             "faint": not scores.counts[index][head],
             "text": number(scores.score[index][head]),
@@ -523,7 +541,8 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
             baseline="middle",
         ),
     ]
-    return figure(layers, 26 * len(rows))
+    titles = {"role": "role", "score": "score", "chance": "chance", "std": "std of chance"}
+    return with_columns(figure(layers, 26 * len(rows)), titles)
 
 
 def role_figure(scores: RoleScores, index: int, head: Head) -> str:
@@ -666,12 +685,14 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
             text_tip("by", "best offset"),
         ],
     }
-    return figure([
+    titles = {"relation": "relation", "share": "accuracy of the best head", "low": "95 % interval from",
+              "high": "95 % interval to", "offset": "accuracy of the best offset"}  # fmt: skip
+    return with_columns(figure([
         layer("rule", rows, {**at, "x": {**x, "field": "low"}, "x2": {"field": "high"},
               "color": literal("colour")}, strokeWidth=2),
         layer("tick", rows, {**at, "x": {**x, "field": "offset"}}, color=ink.text, thickness=2, height={"band": 0.7}),
         layer("circle", rows, {**at, "x": {**x, "field": "share"}, "color": literal("colour")}, size=80, opacity=1)],
-        {"step": 24})  # fmt: skip
+        {"step": 24}), titles)  # fmt: skip
 
 
 def query_lines(parse: Parse, weights: np.ndarray, queries: Sequence[Query], theme: Theme) -> str:

@@ -24,6 +24,7 @@ from dashboard.draw.figures import LIGHT_INK, Spec, for_browser
 from dashboard.draw.formats import cut, number
 from dashboard.draw.pictures import (
     FONT,
+    WITHOUT,
     ChartPicture,
     MapsPicture,
     Picture,
@@ -309,9 +310,6 @@ FIELDS = {
 TITLE_MARKS = '"field": "title"'  # of a chart that draws the titles of its axes itself
 TALLEST = 0.75  # of the width, the height of a plot
 SIZES = ("fontSize", "labelFontSize", "titleFontSize", "subtitleFontSize")
-WITHOUT = re.compile(
-    r" (?:over|after|against|by|as) |, (?:by|largest|a line|one line|layers) | of (?=\d|[A-Z])"
-)
 
 
 class NotForPaper(ValueError):

@@ -574,6 +574,12 @@ Arrays: TypeAlias = dict[str, np.ndarray]
 FILTER = re.compile(r"datum\.(\w+) === '?([^']*)'?")  # which rows of a table a layer draws
 
 
+NUMBER = re.compile(r"[<+−-]?\.?\d")  # how a text begins that writes a number out
+
+
+WITHOUT = re.compile(  # where what a picture is of ends in its title
+    r" (?:over|after|against|by|as) |, (?:by|largest|a line|one line|layers) | of (?=\d|[A-Z])"
+)
 Point: TypeAlias = tuple[float, tuple[float, float] | None]  # a value, and the ends of its band
 
 
@@ -663,27 +669,68 @@ class ChartPicture(Picture):
     data: Any = None
 
     def table(self) -> tuple[list[str], Rows]:
-        """Every row that is drawn, under the titles of its axes, by layer where the layers have their own; not those
-        that only place words."""
-        parts = self.spec["layer"]
+        """What is drawn, a row a thing: what axes, colours, sizes and tooltips say of it.
+
+        A layer that draws rows of another one again, such as the points of a line or the ring of the picked cell, adds
+        none, and neither does a text that writes out a number. Of a figure that names its `columns` these are all.
+        """
+        parts, titles = self.spec["layer"], self.spec.get("usermeta", {}).get("columns", {})
         drawn = [part for part in parts if part["mark"]["type"] != "text"] or parts
-        if self.data is not None:
-            words = {one for part in parts for one in _filters(part)} - {
-                one for part in drawn for one in _filters(part)
-            }
-            rows = [
+        channels = [one for part in drawn for one in _channels(part)]
+        tables = [
+            [
                 row
-                for row in self.data
-                if not any(str(row.get(name)) == value for name, value in words)
+                for row in (part["data"]["values"] if self.data is None else self.data)
+                if all(str(row.get(name)) == value for name, value in _filters(part))
             ]
-        else:
-            rows = [
-                {"layer": at, **row} if len(drawn) > 1 else row
-                for at, part in enumerate(drawn, 1)
-                for row in part["data"]["values"]
+            for part in drawn
+        ]
+        shown = set(titles or {"name", *(one["field"] for _, one in channels)})
+        rows = _distinct(
+            [
+                [part for row in table if (part := {k: row[k] for k in row if k in shown})]
+                for table in tables
             ]
-        fields = list(dict.fromkeys(name for row in rows for name in row))
-        return column_names(self.spec, fields), [[row.get(name) for name in fields] for row in rows]
+        )
+        if titles:
+            rows = [row for row in rows if row.keys() == titles.keys()]
+        fields = list(titles or dict.fromkeys(name for row in rows for name in row))
+        columns = {name: _as_numbers([row.get(name) for row in rows]) for name in fields}
+        titles = titles or self._titles(columns, channels)
+        return [*titles.values()], [
+            list(row) for row in zip(*map(columns.__getitem__, titles), strict=True)
+        ]
+
+    def _titles(
+        self, columns: Mapping[str, Sequence[Any]], channels: Sequence[tuple[str, Spec]]
+    ) -> dict[str, str]:
+        """The name of each column; a number's without one is that of the tooltip's text that writes it out, or what
+        the picture is of."""
+        marks = {one["field"]: one for channel, one in channels if channel != "tooltip"}
+        written = [
+            name
+            for name, values in columns.items()
+            if name not in {*marks, "name"}
+            and any(isinstance(value, str) for value in values)
+            and all(NUMBER.match(str(value)) for value in values if value not in (None, "", "–"))
+        ]
+        fields = [name for name in columns if name not in written and name != "place"]
+        titles = dict(zip(fields, column_names(self.spec, fields), strict=True))
+        bare = [
+            name
+            for name, one in marks.items()
+            if one.get("type") == "quantitative" and titles.get(name) == name
+        ]
+        said = [
+            {str(one.get("title") or "").strip() for _, one in channels if one["field"] == name}
+            for name in written
+        ]
+        words = [word for one in said if len(one) == 1 for word in one - {*titles.values()}]
+        if len(words) != len(bare):
+            words = [""] if len(bare) == 1 else bare
+        quantity = WITHOUT.split(f"{self.title} ")[0].rpartition(": ")[2].strip(" ,")
+        quantity = bare[0] if bare and quantity in titles.values() else quantity
+        return titles | {name: word or quantity for name, word in zip(bare, words, strict=True)}
 
     def series(self) -> tuple[str, dict[str, dict[Any, Point]], str] | None:
         """The name of its axis, its lines by name with their points by place, and what a band is, where it has lines."""
@@ -747,6 +794,38 @@ class DrawnPicture(TablePicture):
 
     def svg(self) -> str:
         return self.drawing
+
+
+def _channels(part: Spec) -> list[tuple[str, Spec]]:
+    """What shows data: not the words on a mark, and no colours that the rows hold as such."""
+    return [
+        (channel, one)
+        for channel, values in part["encoding"].items()
+        for one in (values if isinstance(values, list) else [values])
+        if "field" in one and one.get("scale", {}) is not None and channel != "text"
+    ]
+
+
+def _distinct(tables: Sequence[Sequence[Spec]]) -> list[Spec]:
+    """All rows but those that are a part of a row of another table; the table with the most fields has its rows first."""
+    fields = [frozenset(name for row in table for name in row) for table in tables]
+    shown = dict[int, list[Spec]]()
+    for at in sorted(range(len(tables)), key=lambda at: -len(fields[at])):
+        others = {
+            repr([row.get(name) for name in fields[at]])
+            for table in shown.values()
+            for row in table
+        }
+        shown[at] = [
+            row for row in tables[at] if repr([row.get(name) for name in fields[at]]) not in others
+        ]
+    return [row for at in sorted(shown) for row in shown[at]]
+
+
+def _as_numbers(values: list[Any]) -> list[Any]:
+    """A column of texts that are whole numbers, such as those of heads, as these."""
+    is_text = all(isinstance(value, str) and value.isdecimal() for value in values)
+    return [int(value) for value in values] if is_text else values
 
 
 def column_names(spec: Spec, fields: Sequence[str]) -> list[str]:
