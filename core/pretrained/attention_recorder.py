@@ -5,15 +5,18 @@ mask is applied under "eager" and "sdpa" alone. So our entry is called "eager". 
 family's own code names and, inside `with record_attention(…)`, records the call. The active recorder is a context
 variable, so sessions that share one model do not see each other's calls. Some families put a gate or a norm
 between this function and W_O; what a head writes is read, and replaced, at the input of W_O, by a hook for one call.
+
+Older families multiply queries, keys and values in their own code. While a module named in `OWN_CODE` runs, its products
+are watched: one whose result goes into the softmax is queries by keys, the one of what comes out is weights by values.
 """
 
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import groupby
 from typing import Any
@@ -21,6 +24,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from core.attention import Absent
@@ -188,13 +192,113 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
         uniform,
         patches,
     )
+    products = Products(recorder)
+    for module in model.modules():
+        if type(module).__name__ in OWN_CODE and has_own_code(type(module)):
+            recorder.hooks += [
+                module.register_forward_pre_hook(products.enter),
+                module.register_forward_hook(products.leave),
+            ]
     token = _RECORDER.set(recorder)
     try:
-        yield recorder
+        with products if recorder.hooks else nullcontext():
+            yield recorder
     finally:
         _RECORDER.reset(token)
         for hook in recorder.hooks:
             hook.remove()
+
+
+# By the name of the class: its code has one softmax of scores between tokens, and a product of it and the values.
+OWN_CODE = frozenset({"GPTNeoSelfAttention"})
+SOFTMAXES = ("softmax", "Softmax", "logsumexp")  # in its code
+PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm")
+FACTORS = ("mul", "__mul__", "__rmul__", "mul_", "__imul__")
+DIVISORS = ("div", "__truediv__", "div_", "__itruediv__", "true_divide")
+HEAD_COUNTS = ("num_heads", "n_heads", "num_attention_heads", "n_head")
+MASKED = -5000.0  # a score below is a masked one; the mildest mask of a family is -10,000
+ROUNDING = 1e-5  # of the largest score: what is less is no further term
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """A product of queries and keys, times `scale` since; `before` is what went into the softmax, None before it."""
+
+    q: Tensor
+    k: Tensor
+    scale: float
+    values: Tensor  # what it has become: with an id of its own for as long as it is followed
+    before: Tensor | None = None
+
+
+class Products(TorchFunctionMode):
+    """Follows the products of queries and keys, while a module with own code runs, to that of weights and values."""
+
+    def __init__(self, recorder: AttentionRecorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.module: Any = None
+        self.followed: dict[int, Scores] = {}
+
+    def enter(self, module: Any, inputs: Any) -> None:
+        if _RECORDER.get() is self.recorder:
+            self.module = module
+
+    def leave(self, module: Any, inputs: Any, output: Any) -> None:
+        if _RECORDER.get() is self.recorder:
+            self.module = None
+            self.followed.clear()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result, options, name = func(*args, **(kwargs or {})), kwargs or {}, func.__name__
+        if self.module is None or not isinstance(result, Tensor):
+            return result
+        given = [one for one in (*args, *options.values()) if isinstance(one, Tensor)]
+        scores = next((self.followed[id(one)] for one in given if id(one) in self.followed), None)
+        if name in PRODUCTS and given[-1].ndim > 2:  # else it is a projection
+            left, right = given[-2:]
+            if scores is not None and scores.before is not None:
+                self.followed.clear()
+                return self._record(scores, scores.before, left, right, result)
+            scores = Scores(left, right.mT, options.get("alpha", 1.0), result)
+        if scores is None:
+            return result
+        number = next((float(one) for one in args[1:] if _is_number(one)), 1.0)
+        if name in FACTORS + DIVISORS:
+            number = 1 / number if name in DIVISORS else number
+            scores = replace(scores, scale=scores.scale * number)
+        elif name == "softmax":
+            scores = replace(scores, before=given[0])
+        self.followed[id(result)] = replace(scores, values=result)
+        return result
+
+    def _record(
+        self, scores: Scores, before: Tensor, weights: Tensor, v: Tensor, out: Tensor
+    ) -> Tensor:
+        """Give one attention to the recorder; what the model continues with, in the shape of `out`."""
+        heads = next(
+            value for name in HEAD_COUNTS if (value := getattr(self.module, name, None)) is not None
+        )
+        q, k, v, weights, before, by_head = (
+            one if one.ndim == 4 else one.unflatten(0, (-1, heads))
+            for one in (scores.q, scores.k, v, weights, before, out)
+        )
+        seen, options = before > MASKED, dict[str, Any]()
+        if self.recorder.with_qkv:
+            more = (before - scores.scale * q @ repeat_heads(k, heads).mT) * seen
+            small = more.abs().max() <= ROUNDING * (before * seen).abs().max()
+            options = {"scaling": scores.scale, "position_bias": None if small else more}
+        mask = seen.any(1, keepdim=True)
+        changed, _ = self.recorder.record(
+            self.module, q, k, v, mask, by_head.transpose(1, 2), weights, options
+        )
+        return changed.transpose(1, 2).reshape(out.shape)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or isinstance(value, Tensor) and value.numel() == 1
 
 
 def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"], mask: Tensor | None) -> Kind:
@@ -293,13 +397,12 @@ def _eager_name(kind: type) -> tuple[dict[str, Any], str]:
 
 
 def make_recordable(model: Any) -> bool:
-    """Let a newly loaded model call our entry; False unless all its attention goes through it."""
+    """Let a newly loaded model call our entry; False unless all its attention goes through it or is in `OWN_CODE`."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(EAGER, recorded_attention)
-    if not model._can_set_attn_implementation():
-        return False
-    model.set_attn_implementation(EAGER)
+    if shared := model._can_set_attn_implementation():
+        model.set_attn_implementation(EAGER)
     for module in model.modules():
         if getattr(module, "reorder_and_upcast_attn", False):
             # GPT-2's order of operations for fp16, in its own code
@@ -310,13 +413,18 @@ def make_recordable(model: Any) -> bool:
             rotates = key.startswith("apply_") and ("rotary" in key or "rope" in key)
             if rotates and not isinstance(function, partial):
                 home[key] = partial(recorded_rotation, function)
+    own = {kind.__name__ for kind in set(map(type, model.modules())) if has_own_code(kind)}
+    return own <= OWN_CODE and (shared or bool(own))
+
+
+@cache
+def has_own_code(kind: type) -> bool:
+    """Whether a class of a model's attention computes it in its own code."""
+    if "ttention" not in kind.__name__:
+        return False
     # Names of compiled code: Python 3.11 cannot read a class's source in two threads at once.
-    names = [
-        {name for method in _methods(kind) for name in method.__code__.co_names}
-        for kind in set(map(type, model.modules()))
-        if "ttention" in kind.__name__
-    ]
-    return not any("softmax" in own and "get_interface" not in own for own in names)
+    names = {name for method in _methods(kind) for name in method.__code__.co_names}
+    return not names.isdisjoint(SOFTMAXES) and "get_interface" not in names
 
 
 def _methods(kind: type) -> Iterator[Any]:

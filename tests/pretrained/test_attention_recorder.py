@@ -543,6 +543,69 @@ def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is(model_type, tmp_p
     assert found.notes == ()
 
 
+# Families that multiply queries, keys and values in their own code, against the library alone.
+
+
+OWN_CODE = {"gpt_neo": ()}  # with the changes of their configs
+
+
+def rows_of(pretrained):
+    """Two sentences in one batch, the first of them padded on the right; or two pictures."""
+    texts = ("The animal did cross.", "The animal did not cross the street.")
+    ids = [encode(pretrained, replace(GIVEN, text=text))[0] for text in texts]
+    if "input_ids" not in ids[0]:
+        return {name: torch.cat([values, values.flip(-1)]) for name, values in ids[0].items()}
+    length = max(one["input_ids"].shape[1] for one in ids)
+    batch = {
+        name: torch.cat(
+            [torch.nn.functional.pad(one[name], (0, length - one[name].shape[1])) for one in ids]
+        )
+        for name in ids[0]
+        if ids[0][name].shape[1] == ids[0]["input_ids"].shape[1]
+    }
+    return {name: ids[0][name].repeat(2, 1) for name in ids[0]} | batch
+
+
+def states(output):
+    return output.logits if getattr(output, "logits", None) is not None else output[0]
+
+
+@each("model_type", OWN_CODE)
+def test_own_code_is_recorded_as_the_library_runs_it(model_type):
+    pretrained = built(model_type)
+    model, batch = uneven(pretrained.model), rows_of(pretrained)
+    assert pretrained.recordable
+    output, recorder = forward(pretrained, batch, with_qkv=True)
+    plain, weights = own(pretrained, batch)
+    torch.testing.assert_close(states(output), states(plain), rtol=0, atol=0)
+    assert len(recorder.calls) == len(weights)
+    for call, expected in zip(recorder.calls, weights, strict=True):
+        torch.testing.assert_close(call.weights, expected, rtol=0, atol=0)
+    call, heads = recorder.calls[-1], recorder.calls[-1].weights.shape[1]
+    gone = forward(pretrained, batch, off=frozenset({(call.kind, call.layer, heads - 1)}))[0]
+    other = call.replaceable[1]
+    moved = forward(pretrained, batch, patches=[(0, call.kind, call.layer, 1, other)])[0]
+
+    def replaced(module, inputs):
+        values = inputs[0].clone()
+        size = values.shape[-1] // heads
+        values[0, :, size : 2 * size] = values[1, :, size : 2 * size]
+        return (values,)
+
+    # Without the columns of W_O, and with one row's part of what goes into it in the other row
+    bare = deepcopy(model)
+    w_o = bare.get_submodule(next(n for n, m in model.named_modules() if m is call.output))
+    columns = w_o.weight if type(w_o).__name__ == "Conv1D" else w_o.weight.T
+    columns.unflatten(0, (heads, -1))[-1] = 0
+    expected = own(replace(pretrained, model=bare), batch)[0]
+    torch.testing.assert_close(states(gone), states(expected), rtol=1e-4, atol=1e-5)
+    with hooked([call.output.register_forward_pre_hook(replaced)]):
+        expected = own(pretrained, batch)[0]
+    torch.testing.assert_close(states(moved), states(expected), rtol=1e-4, atol=1e-5)
+    for changed in (gone, moved):
+        assert float((states(changed) - states(plain)).abs().max()) > 1e-3
+
+
 # Each analysis of every architecture: a number that keeps its rule, or a true sentence.
 
 
