@@ -281,7 +281,7 @@ def equation(
     """LaTeX, symbols first, then the same with the numbers of this cell, one line a step."""
     # The family's rule in symbols: what is added, capped, and summed below the fraction
     inner = _scaled(one, r"q_i^\top k_j", "D", r"c\, q_i^\top k_j")
-    inner += "" if one.bias is None else " + b_{i-j}"
+    inner += "" if one.bias is None else " + b_{ij}"
     if layer.softcap:
         inner = rf"\kappa \tanh\!\left(\tfrac{{1}}{{\kappa}}\left({inner}\right)\right)"
     below = r"\sum_m e^{s_{im}}" + (r" + e^{\text{sink}}" if one.sink is not None else "")
@@ -343,8 +343,13 @@ def conditions(
             f"{len(layer.q)} query heads share {len(layer.k)}.",
         ),
         (
-            layer.scale == 1 and one.bias is None,
-            "This family scales q before the product with k, so the product is not scaled again.",
+            layer.scale == 1,
+            "This family scales q or k before their product, or, as GPT-Neo and T5, not at all.",
+        ),
+        (
+            one.bias is not None,
+            "b is all that the family adds: by the distance, or, as in DeBERTa and XLNet, also by "
+            "what stands there.",
         ),
         (
             one.sink is not None,

@@ -45,6 +45,7 @@ from core.pretrained import (
 
 
 LINEAR = 1e-3  # how far, as a share, a linear map may be from the sum of its rows
+PER_ROW = ("attention_mask", "alibi")
 STATES, MEMORY = "hidden_states", ("key_value_states", "encoder_hidden_states")
 
 
@@ -120,11 +121,13 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
             with_qkv=True,
             hooks=_probes(pretrained.model, modules, norms, inputs, outputs),
         )
+        # XLNet's and FSMT's states have the tokens before the rows of the batch
+        reject_if(any(len(call.weights) == 1 for call in recorder.calls), "tokens come first")
     except PretrainedError as error:
         raise PretrainedError(
-            f"The attention of {pretrained.name} takes more than the state of one token, so its "
-            "matrices cannot be read from unit vectors. Take a model such as BERT, GPT-2 or "
-            "Llama."
+            f"The attention of {pretrained.name} takes more than the state of one token, or its tokens "
+            "before the rows of a batch, so its matrices cannot be read from unit vectors. Take a "
+            "model such as BERT, GPT-2 or Llama."
         ) from error
     numbers = numbers_by_layer(pretrained.model, whole.calls)
     return tuple(
@@ -189,9 +192,12 @@ def _probes(model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[t
         other = next((name for name in MEMORY if options.get(name) is not None), None)
         inputs.append((states, states if other is None else options[other]))
         rows = 3 + max(one.shape[-1] for one in inputs[-1])
-        changes = {} if other is None else {other: _unit_rows(rows, options[other])}
+        changes = {name: _repeated(options.get(name), rows) for name in PER_ROW if name in options}
+        if other is not None:
+            changes[other] = _unit_rows(rows, options[other])
         if args:
-            return (_unit_rows(rows, states), *args[1:]), options | changes
+            more = (_repeated(one, rows) for one in args[1:])
+            return (_unit_rows(rows, states), *more), options | changes
         return args, options | changes | {STATES: _unit_rows(rows, states)}
 
     def leave(module: Any, args: Any, output: Any) -> Any:
@@ -222,6 +228,12 @@ def _unit_rows(rows: int, states: Float[Tensor, "1 T C"]) -> Float[Tensor, "N 1 
     units = states.new_zeros(rows, 1, size)
     units[1 : size + 1, 0], units[-2:, 0] = torch.eye(size), _mixture(size)
     return units
+
+
+def _repeated(values: Any, rows: int) -> Any:
+    """What a layer gets for one row of a batch, and BLOOM for each head of it, for so many rows."""
+    many = isinstance(values, Tensor) and values.ndim > 1
+    return values.repeat(rows, *[1] * (values.ndim - 1)) if many else values
 
 
 def _mixture(size: int) -> Float[Tensor, " C"]:

@@ -225,7 +225,7 @@ def ablate_heads(baseline: Baseline, off: HeadSet) -> Effect:
     """
     reject_if(
         not baseline.pretrained.recordable,
-        f"{baseline.pretrained.name} computes attention in its own code, so its heads cannot be "
+        f"{baseline.pretrained.name} {baseline.pretrained.not_recorded}. So its heads cannot be "
         "switched off. Its weights, rollout and flow can be shown.",
     )
     return _effect(baseline, baseline.rerun(off=off))

@@ -28,7 +28,13 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.hooks import RemovableHandle
 
 from core.interpret.evidence import Baseline, output_matrix
-from core.interpret.patching import FEED_FORWARD, read_outputs, states_of, with_states
+from core.interpret.patching import (
+    FEED_FORWARD,
+    adds_residual,
+    read_outputs,
+    states_of,
+    with_states,
+)
 from core.interpret.trace import AttentionMap, LayerKey, layer_names
 from core.models.base import hooked
 from core.pretrained import (
@@ -429,10 +435,7 @@ def _hold(
                     and (
                         any(one.ndim > 1 for one in module.parameters(recurse=False))
                         # A whole feed-forward network or a mixer: gates inside it are its own.
-                        or name.rpartition(".")[2] in FEED_FORWARD
-                        or any(
-                            re.fullmatch(rule, type(module).__name__) for rule, _ in SUBSTITUTES[1:]
-                        )
+                        or (_is_whole(name, module) and not adds_residual(module))
                     )
                 )
             ):
@@ -441,6 +444,13 @@ def _hold(
                 yield module.register_forward_hook(partial(_transformed, stream))
 
     return hooked(hooks())
+
+
+def _is_whole(name: str, module: nn.Module) -> bool:
+    rules = (rule for rule, _ in SUBSTITUTES[1:])
+    return name.rpartition(".")[2] in FEED_FORWARD or any(
+        re.fullmatch(rule, type(module).__name__) for rule in rules
+    )
 
 
 def _embeds(module: nn.Module) -> bool:

@@ -6,6 +6,7 @@ the difference of the two answers' logits, 0 for the corrupted run and 1 for the
 Vig et al. 2020; Meng et al. 2022, section 2; Heimersheim and Nanda 2024.
 """
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -81,7 +82,7 @@ def _feed_forward(model: Any, block: str, calls: Sequence[AttentionCall]) -> str
     """
     module = model.get_submodule(block)
     for name, child in module.named_children():
-        if name in FEED_FORWARD:
+        if name in FEED_FORWARD and not adds_residual(child):
             return (
                 f"{block}.{name}" if any(weight.numel() for weight in child.parameters()) else None
             )
@@ -96,6 +97,11 @@ def _feed_forward(model: Any, block: str, calls: Sequence[AttentionCall]) -> str
         if isinstance(child, nn.Linear) and not f"{block}.{name}".startswith(inside)
     ]
     return maps[-1] if maps else None
+
+
+def adds_residual(module: nn.Module) -> bool:
+    """Whether a module is given the stream, too, and returns it with its own output added, as BLOOM's and MPT's are."""
+    return "residual" in inspect.signature(module.forward).parameters
 
 
 def states_of(output: Any) -> Tensor:
@@ -249,8 +255,8 @@ def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, 
     """
     reject_if(
         not pretrained.recordable,
-        f"{pretrained.name} computes attention in its own code, so the outputs of its heads "
-        "cannot be replaced. Take a model such as BERT, GPT-2 or Llama.",
+        f"{pretrained.name} {pretrained.not_recorded}. So the outputs of its heads cannot be "
+        "replaced. Take a model such as BERT, GPT-2 or Llama.",
     )
     first, second = (ask(pretrained, Question(inputs, position)) for inputs in (clean, corrupted))
     if (

@@ -210,9 +210,41 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
 
 
 # By the name of the class: its code has one softmax of scores between tokens, and a product of it and the values.
-OWN_CODE = frozenset({"GPTNeoSelfAttention"})
+OWN_CODE = frozenset(
+    """
+    Attention BigBirdPegasusSelfAttention BigBirdSelfAttention BlipAttention BloomAttention
+    ClvpSelfAttention ConvBertSelfAttention Data2VecVisionSelfAttention DisentangledSelfAttention FalconAttention
+    FlavaSelfAttention GPTNeoSelfAttention GPTNeoXJapaneseAttention GitSelfAttention GroupViTAttention
+    ImageGPTAttention LukeSelfAttention MPNetSelfAttention MegatronBertSelfAttention MgpstrAttention MptAttention
+    MultiHeadAttention MvpAttention RemBertSelfAttention RoFormerSelfAttention TapasSelfAttention TrOCRAttention
+    VisualBertSelfAttention VitDetAttention XGLMAttention XLNetRelativeAttention
+    """.split()
+)
+# Of encoders of pictures and proteins, which a model that reads text is not given.
+NO_TEXT = frozenset(
+    """
+    DeepseekOcr2SamVisionAttention EvollaSequenceAlignerCrossAttention EvollaSequenceCompressorAttention
+    GotOcr2VisionAttention SamVisionAttention UnlimitedOcrSamVisionAttention
+    """.split()
+)
+# By the name of the module's class, what a model does whose attention is not recorded. Each was looked up in the library.
+NOT_RECORDED: tuple[tuple[str, str], ...] = (
+    (r"(Longformer|LEDEncoder)SelfAttention|PegasusXGlobalLocalAttention|LongT5(Local|TransientGlobal)Attention",
+     "attends within windows, in chunks of tokens, so no one product of queries and keys gives its scores"),
+    (r"\w*BlockSparseAttention",
+     "attends within blocks of tokens, some of them at random, so no one product of queries and keys gives its scores"),
+    (r"(LSH|Local)SelfAttention", "attends within chunks, and among tokens with the same hash"),
+    (r"NystromformerSelfAttention", "attends by way of landmarks, and adds a convolution to what its heads give"),
+    (r"LiltSelfAttention", "weighs the values of text and those of layout by one sum of their scores"),
+    (r"IBertSelfAttention", "passes each tensor with its scale, for whole numbers"),
+    (r"CpmAntAttention", "puts learned tokens before the text, and leaves them out of its maps"),
+    (r"WavLMAttention", "calls PyTorch's own attention, which gives the mean of its heads' weights alone"),
+    (r"VitsAttention", "adds a vector of the distance to each value, so its heads give more than weights times values"),
+    (r"BlipTextSelfAttention", "runs a decoder of text beside the encoder of the picture"),
+)  # fmt: skip
 SOFTMAXES = ("softmax", "Softmax", "logsumexp")  # in its code
 PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm")
+TIME_FIRST = ("ibnd,jbnd->bnij", "bnij,jbnd->ibnd")  # the products of XLNet
 FACTORS = ("mul", "__mul__", "__rmul__", "mul_", "__imul__")
 DIVISORS = ("div", "__truediv__", "div_", "__itruediv__", "true_divide")
 HEAD_COUNTS = ("num_heads", "n_heads", "num_attention_heads", "n_head")
@@ -257,11 +289,17 @@ class Products(TorchFunctionMode):
             return result
         given = [one for one in (*args, *options.values()) if isinstance(one, Tensor)]
         scores = next((self.followed[id(one)] for one in given if id(one) in self.followed), None)
-        if name in PRODUCTS and given[-1].ndim > 2:  # else it is a projection
+        time_first = name == "einsum" and args[0] in TIME_FIRST
+        if time_first or name in PRODUCTS and given[-1].ndim > 2:  # else it is a projection
             left, right = given[-2:]
             if scores is not None and scores.before is not None:
                 self.followed.clear()
+                if time_first:
+                    v, out = (one.permute(1, 2, 0, 3) for one in (right, result))
+                    return self._record(scores, scores.before, left, v, out).permute(2, 0, 1, 3)
                 return self._record(scores, scores.before, left, right, result)
+            if time_first:
+                left, right = left.permute(1, 2, 0, 3), right.permute(1, 2, 3, 0)
             scores = Scores(left, right.mT, options.get("alpha", 1.0), result)
         if scores is None:
             return result
@@ -396,12 +434,12 @@ def _eager_name(kind: type) -> tuple[dict[str, Any], str]:
     )
 
 
-def make_recordable(model: Any) -> bool:
-    """Let a newly loaded model call our entry; False unless all its attention goes through it or is in `OWN_CODE`."""
+def make_recordable(model: Any, reads: str) -> str:
+    """Let a newly loaded model call our entry; what it does instead, empty where all its attention is recorded."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(EAGER, recorded_attention)
-    if shared := model._can_set_attn_implementation():
+    if shared := model._can_set_attn_implementation():  # others are loaded with it
         model.set_attn_implementation(EAGER)
     for module in model.modules():
         if getattr(module, "reorder_and_upcast_attn", False):
@@ -413,18 +451,27 @@ def make_recordable(model: Any) -> bool:
             rotates = key.startswith("apply_") and ("rotary" in key or "rope" in key)
             if rotates and not isinstance(function, partial):
                 home[key] = partial(recorded_rotation, function)
-    own = {kind.__name__ for kind in set(map(type, model.modules())) if has_own_code(kind)}
-    return own <= OWN_CODE and (shared or bool(own))
+    kinds = set(map(type, model.modules()))
+    own = {kind.__name__ for kind in kinds if has_own_code(kind)}
+    shared |= any("get_interface" in _names(kind) for kind in kinds)
+    if (own or shared) and own <= OWN_CODE | (NO_TEXT if reads == "text" else frozenset()):
+        return ""
+    names = [kind.__name__ for kind in kinds]
+    reasons = (why for rule, why in NOT_RECORDED if any(re.fullmatch(rule, one) for one in names))
+    return next(reasons, "computes attention in its own code")
+
+
+def has_own_code(kind: type) -> bool:
+    """Whether a class of a model's attention computes it in its own code."""
+    return not _names(kind).isdisjoint(SOFTMAXES) and "get_interface" not in _names(kind)
 
 
 @cache
-def has_own_code(kind: type) -> bool:
-    """Whether a class of a model's attention computes it in its own code."""
-    if "ttention" not in kind.__name__:
-        return False
-    # Names of compiled code: Python 3.11 cannot read a class's source in two threads at once.
-    names = {name for method in _methods(kind) for name in method.__code__.co_names}
-    return not names.isdisjoint(SOFTMAXES) and "get_interface" not in names
+def _names(kind: type) -> frozenset[str]:
+    """The names in the code of a class of attention."""
+    # Of compiled code: Python 3.11 cannot read a class's source in two threads at once.
+    methods = _methods(kind) if "ttention" in kind.__name__ else ()
+    return frozenset(name for method in methods for name in method.__code__.co_names)
 
 
 def _methods(kind: type) -> Iterator[Any]:

@@ -86,8 +86,8 @@ class Pretrained:
     """A Hugging Face model in eval mode, fp32, with its tokenizer or processor; shared by sessions, so never changed.
 
     `head` says what its last layer answers: a masked token, the next token, a target sequence, a class, or nothing (its
-    states are the answer). `reads` says what it takes. `recordable` is whether its attention goes through
-    `attention_recorder`. `kernels` are the packages whose kernels for a GPU its code would run, and on a CPU does not.
+    states are the answer). `reads` says what it takes. `not_recorded` is why `attention_recorder` does not record its
+    attention, as what the model does; empty where it does. `kernels` are the packages whose kernels for a GPU its code would run, and on a CPU does not.
     `notes` are sentences on what of its files is not used, made up, or merged.
     `all_cores` says that a pass takes all of them, in a process that computes on one thread. `lock` is held for every
     forward pass.
@@ -99,7 +99,7 @@ class Pretrained:
     max_tokens: int
     head: Head = "none"
     reads: Reads = "text"
-    recordable: bool = False
+    not_recorded: str = ""
     kernels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     all_cores: bool = False
@@ -108,6 +108,10 @@ class Pretrained:
     @property
     def reads_text(self) -> bool:
         return self.reads in ("text", "pair")
+
+    @property
+    def recordable(self) -> bool:
+        return not self.not_recorded
 
 
 @dataclass(frozen=True)

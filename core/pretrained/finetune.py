@@ -427,7 +427,7 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
         min(longest, LONGEST_TOKENS),
         "seq2seq" if pairs else "classify",
         "pair" if pairs else "text",
-        make_recordable(model),
+        make_recordable(model, "text"),
         avoid_kernels(model),
         labels=labels,
         new_words=new,

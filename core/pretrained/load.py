@@ -748,16 +748,16 @@ def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:
     # system and are requested again one by one: a reading of 512 tokens is a fifth slower than its forward pass.
     if not is_small():
         set_malloc(M_MMAP_THRESHOLD=32 << 20, M_TRIM_THRESHOLD=256 << 20)
-    model = model.eval().requires_grad_(False)
+    model, reads = model.eval().requires_grad_(False), reads_of(model)
     return Pretrained(
         name,
         model,
         tokenizer,
-        recordable=make_recordable(model),  # before anything runs it
+        not_recorded=make_recordable(model, reads),  # before anything runs it
         kernels=avoid_kernels(model),
         max_tokens=max_tokens_of(model),
         head=head_of(model),
-        reads=reads_of(model),
+        reads=reads,
     )
 
 

@@ -93,7 +93,7 @@ from dashboard.ui.models import (
 
 MISSING = {
     "model": "has attention weights only; this page needs a model.",
-    "qkv": "does not expose its queries, keys and values, which this page needs.",
+    "qkv": "{}. So its queries, keys and values, which this page needs, are not read.",
     "head": "outputs an embedding; this page needs a model that outputs words or classes.",
     "tokens": "gives no probabilities to tokens; this page needs a model that fills masks or writes text.",
     "generate": "generates no text; this page needs a model that does.",
@@ -309,7 +309,8 @@ def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> st
         "tokens": answers or pretrained.head == "masked",
         "generate": answers,
     }
-    return next((MISSING[need] for need in needs if not has[need]), "")
+    sentences = (MISSING[need] for need in needs if not has[need])
+    return next(sentences, "").format(pretrained.not_recorded)
 
 
 def suitable_models(needs: tuple[str, ...], among: Sequence[ModelRef]) -> list[ModelRef]:

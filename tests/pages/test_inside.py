@@ -221,7 +221,9 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     ("inside_weight", "", {"head": "9.1", "cell": "1.1"}, ("0.0 to 5.11", "In head L3·H1, the query the"), ()),
     ("inside_weight", "", {"head": "1.1", "cell": "99.1"}, ("0.0 to 15.15", "In head L1·H1, the query"), ()),
     ("inside_weight", "", {"head": "x", "cell": "1.1"}, ("two whole numbers", "In head L3·H1, the query the"), ()),
-    ("inside_weight", "bloom", {}, ("does not expose its queries, keys and values", "Use "), ()),
+    ("inside_weight", "longformer", {}, ("attends within windows", "queries, keys and values", "Use "), ()),
+    *(("inside_weight", family, {}, ("b_{ij}", "b is all that the family adds"), ())
+      for family in ("bloom", "deberta_v2")),
     ("inside_weight", "induction", {"head": "0.0", "cell": "2.5"},
      ("In head L0·H0, ", "but the cell is masked, so its weight is 0", r"-\infty"), ()),
     *(("inside_weight", model, {}, (says,), ()) for model, says in (
@@ -230,7 +232,8 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
         ("gemma2", r"\kappa \tanh"), ("gpt_oss", r"e^{\text{sink}}"), ("gemma3", r"c\, q_i^\top k_j"),
         ("gpt_oss", "The rotation also scales both by 1.35"),  # YaRN: 0.1 ln 32 + 1
         ("diffllama", "s_{ij}"), ("diffllama", "the model subtracts a learned share"))),
-    ("inside_weight", "t5", {"inside_weight:kind": "Encoder"}, (r"q_i^\top k_j + b_{i-j}",), ()),
+    ("inside_weight", "t5", {"inside_weight:kind": "Encoder"},
+     (r"q_i^\top k_j + b_{ij}", "not at all", "by the distance"), ()),
     ("evidence", "induction", {}, ("the probability of the answer river falls from 0.73 to 0.043", "change of 8 heads",
      "of the head's contribution is where it attends", "Hiding river changes the answer most, by −0.73", *MEASURES), ()),
     *(("evidence", "bert_encoder", {"inside:text": text}, ("Without L", "Hiding"), ("<script",))
@@ -255,7 +258,9 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     ("evidence", "digits", {"evidence:output:digits": "ten"},
      ("has no class “ten”", "Until then, the most likely"), ()),
     ("evidence", "digits", {"evidence:output:digits": "#7"}, ("the logit of the class 7",), ("Until then",)),
-    ("evidence", "bloom", {}, ("Only the weights are known here", "Rollout", "Hiding"), ("Written",)),
+    ("evidence", "longformer", {}, ("Only the weights are known here", "Rollout", "Hiding"), ("Written",)),
+    ("evidence", "bloom", {}, MEASURES, ("Only the weights",)),
+    ("circuits", "bloom", {"circuits:head": "L1·H2"}, ("Head L1·H2",), ()), ("lens", "bloom", {}, ("L1",), ()),
     ("evidence", "gpt_oss", {}, ("sink", "Written", "Without L"), ()),
     ("evidence", "bert", {"inside:text": "[SEP]"}, ("no word that could be masked",), ()),
     ("lens", "all-MiniLM-L6-v2", {}, ("gives no probabilities to tokens", "Use induction", "Use names"), ()),

@@ -36,7 +36,7 @@ from core.interpret.evidence import (
     token_scores,
 )
 from core.interpret.lens import attribute_logit, follow_tokens, layers_of, read_lens
-from core.interpret.patching import estimate_heads, pair_of, patch_source
+from core.interpret.patching import estimate_heads, pair_of, patch_source, states_of
 from core.interpret.trace import graph, rollout
 from core.models.base import hooked
 from core.pretrained import (
@@ -546,7 +546,40 @@ def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is(model_type, tmp_p
 # Families that multiply queries, keys and values in their own code, against the library alone.
 
 
-OWN_CODE = {"gpt_neo": ()}  # with the changes of their configs
+OWN_CODE = (
+    *(
+        "gpt_neo",
+        "bloom",
+        "falcon",
+        "mpt",
+        "deberta",
+        "deberta-v2",
+        "xlnet",
+        "openai-gpt",
+        "xglm",
+        "big_bird",
+    ),
+    *(
+        "bigbird_pegasus",
+        "blip_vision_model",
+        "clvp_decoder",
+        "clvp_encoder",
+        "convbert",
+        "data2vec-vision",
+    ),
+    *("flaubert", "flava_image_model", "flava_text_model", "fsmt", "git", "gpt_neox_japanese"),
+    *(
+        "groupvit_text_model",
+        "imagegpt",
+        "luke",
+        "megatron-bert",
+        "mgp-str",
+        "mpnet",
+        "mvp",
+        "rembert",
+    ),
+    *("roformer", "tapas", "trocr", "visual_bert", "vitdet", "xlm"),
+)
 
 
 def rows_of(pretrained):
@@ -566,8 +599,10 @@ def rows_of(pretrained):
     return {name: ids[0][name].repeat(2, 1) for name in ids[0]} | batch
 
 
-def states(output):
-    return output.logits if getattr(output, "logits", None) is not None else output[0]
+def answer_in(output):
+    """The logits or states that a model gives."""
+    first = output.logits if getattr(output, "logits", None) is not None else output[0]
+    return states_of(first)
 
 
 @each("model_type", OWN_CODE)
@@ -577,33 +612,46 @@ def test_own_code_is_recorded_as_the_library_runs_it(model_type):
     assert pretrained.recordable
     output, recorder = forward(pretrained, batch, with_qkv=True)
     plain, weights = own(pretrained, batch)
-    torch.testing.assert_close(states(output), states(plain), rtol=0, atol=0)
-    assert len(recorder.calls) == len(weights)
-    for call, expected in zip(recorder.calls, weights, strict=True):
+    torch.testing.assert_close(answer_in(output), answer_in(plain), rtol=0, atol=0)
+    calls = sorted(recorder.calls, key=lambda call: ("self", "causal", "cross").index(call.kind))
+    assert len(calls) == len(weights)
+    for call, expected in zip(calls, weights, strict=True):
         torch.testing.assert_close(call.weights, expected, rtol=0, atol=0)
-    call, heads = recorder.calls[-1], recorder.calls[-1].weights.shape[1]
+    # Without the columns of W_O, and with one row's part of what goes into it in the other row
+    call, heads = calls[-1], call.weights.shape[1]
     gone = forward(pretrained, batch, off=frozenset({(call.kind, call.layer, heads - 1)}))[0]
     other = call.replaceable[1]
     moved = forward(pretrained, batch, patches=[(0, call.kind, call.layer, 1, other)])[0]
+    bare, size = deepcopy(model), call.replaceable.shape[-1]
 
     def replaced(module, inputs):
         values = inputs[0].clone()
-        size = values.shape[-1] // heads
-        values[0, :, size : 2 * size] = values[1, :, size : 2 * size]
+        rows = values.transpose(0, 1) if model_type == "fsmt" else values
+        rows[0, ..., size : 2 * size] = rows[1, ..., size : 2 * size]
         return (values,)
 
-    # Without the columns of W_O, and with one row's part of what goes into it in the other row
-    bare = deepcopy(model)
-    w_o = bare.get_submodule(next(n for n, m in model.named_modules() if m is call.output))
-    columns = w_o.weight if type(w_o).__name__ == "Conv1D" else w_o.weight.T
-    columns.unflatten(0, (heads, -1))[-1] = 0
-    expected = own(replace(pretrained, model=bare), batch)[0]
-    torch.testing.assert_close(states(gone), states(expected), rtol=1e-4, atol=1e-5)
-    with hooked([call.output.register_forward_pre_hook(replaced)]):
-        expected = own(pretrained, batch)[0]
-    torch.testing.assert_close(states(moved), states(expected), rtol=1e-4, atol=1e-5)
+    if model_type == "xlnet":
+        bare.get_submodule(call.name).o[:, -1] = 0
+        expected = own(replace(pretrained, model=bare), batch)[0]
+        torch.testing.assert_close(answer_in(gone), answer_in(expected), rtol=1e-4, atol=1e-5)
+    else:
+        name = next(name for name, one in model.named_modules() if one is w_o(model, call))
+        columns = bare.get_submodule(name).weight
+        columns = columns if type(w_o(model, call)).__name__ == "Conv1D" else columns.T
+        columns[(heads - 1) * size : heads * size] = 0
+        expected = own(replace(pretrained, model=bare), batch)[0]
+        torch.testing.assert_close(answer_in(gone), answer_in(expected), rtol=1e-4, atol=1e-5)
+        with hooked([w_o(model, call).register_forward_pre_hook(replaced)]):
+            expected = own(pretrained, batch)[0]
+        torch.testing.assert_close(answer_in(moved), answer_in(expected), rtol=1e-4, atol=1e-5)
     for changed in (gone, moved):
-        assert float((states(changed) - states(plain)).abs().max()) > 1e-3
+        assert float((answer_in(changed) - answer_in(plain)).abs().max()) > 1e-3
+
+
+def w_o(model, call):
+    """The output projection; ConvBERT's gets a convolution's result beside the heads'."""
+    beside = call.name.rpartition(".")[0]
+    return call.output or model.get_submodule(f"{beside}.output.dense")
 
 
 # Each analysis of every architecture: a number that keeps its rule, or a true sentence.
@@ -712,7 +760,7 @@ def written(case):
     given = defaultdict(list)
 
     def note(module, inputs, output):
-        given[module].append((output[0] if isinstance(output, tuple) else output).detach().clone())
+        given[module].append(states_of(output).detach().clone())
 
     modules = {call.module for call in case.calls} | {
         call.output for call in case.calls if call.output is not None
@@ -731,7 +779,10 @@ def written(case):
         out = given[call.output].pop(0)
         bias = 0 if getattr(call.output, "bias", None) is None else call.output.bias.detach()
         close((torch.einsum("bthe,hec->btc", call.gated, matrix) + bias).reshape(out.shape), out)
-        alone = type(call.module).__name__ != "AlbertAttention"  # which adds the residual
+        alone = type(call.module).__name__ not in (
+            "AlbertAttention",
+            "BloomAttention",
+        )  # + residual
         if alone and call.output in set(call.module.modules()):
             close(out.reshape(inside.shape), inside)
         if (norms := measured.norms.get((call.kind, call.layer))) is not None:
