@@ -240,7 +240,7 @@ NOT_RECORDED: tuple[tuple[str, str], ...] = (
     (r"CpmAntAttention", "puts learned tokens before the text, and leaves them out of its maps"),
     (r"WavLMAttention", "calls PyTorch's own attention, which gives the mean of its heads' weights alone"),
     (r"VitsAttention", "adds a vector of the distance to each value, so its heads give more than weights times values"),
-    (r"BlipTextSelfAttention", "runs a decoder of text beside the encoder of the picture"),
+    (r"BlipTextSelfAttention", "has the decoder of text of a model of pictures, which runs beside their encoder"),
 )  # fmt: skip
 SOFTMAXES = ("softmax", "Softmax", "logsumexp")  # in its code
 PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm")
@@ -325,8 +325,9 @@ class Products(TorchFunctionMode):
         )
         seen, options = before > MASKED, dict[str, Any]()
         if self.recorder.with_qkv:
-            more = (before - scores.scale * q @ repeat_heads(k, heads).mT) * seen
-            small = more.abs().max() <= ROUNDING * (before * seen).abs().max()
+            before = before.masked_fill(~seen, 0)
+            more = before - (scores.scale * q @ repeat_heads(k, heads).mT) * seen
+            small = more.abs().max() <= ROUNDING * before.abs().max()
             options = {"scaling": scores.scale, "position_bias": None if small else more}
         mask = seen.any(1, keepdim=True)
         changed, _ = self.recorder.record(
@@ -442,9 +443,12 @@ def make_recordable(model: Any, reads: str) -> str:
     if shared := model._can_set_attn_implementation():  # others are loaded with it
         model.set_attn_implementation(EAGER)
     for module in model.modules():
-        if getattr(module, "reorder_and_upcast_attn", False):
-            # GPT-2's order of operations for fp16, in its own code
-            module.reorder_and_upcast_attn = False
+        # GPT-2's order of operations for fp16, in its own code, and BLOOM's for several devices, without its W_O
+        for name in ("reorder_and_upcast_attn", "slow_but_exact"):
+            if getattr(module, name, False):
+                setattr(module, name, False)
+        if type(module).__name__ == "FalconAttention":
+            module.register_forward_pre_hook(_add_alibi_once, with_kwargs=True)
     for name in {kind.__module__ for part in model.modules() for kind in type(part).__mro__}:
         home = vars(sys.modules[name])
         for key, function in list(home.items()):
@@ -454,11 +458,21 @@ def make_recordable(model: Any, reads: str) -> str:
     kinds = set(map(type, model.modules()))
     own = {kind.__name__ for kind in kinds if has_own_code(kind)}
     shared |= any("get_interface" in _names(kind) for kind in kinds)
+    if any(getattr(module, "talking_head", False) for module in model.modules()):
+        return "mixes the scores of its heads, and their weights"
     if (own or shared) and own <= OWN_CODE | (NO_TEXT if reads == "text" else frozenset()):
         return ""
     names = [kind.__name__ for kind in kinds]
     reasons = (why for rule, why in NOT_RECORDED if any(re.fullmatch(rule, one) for one in names))
     return next(reasons, "computes attention in its own code")
+
+
+def _add_alibi_once(
+    module: Any, args: Any, options: dict[str, Any]
+) -> tuple[Any, dict[str, Any]] | None:
+    """Falcon's eager code adds ALiBi that the mask has already; its default code, as in training, does not."""
+    alibi = options.get("alibi")
+    return None if alibi is None else (args, {**options, "alibi": torch.zeros_like(alibi)})
 
 
 def has_own_code(kind: type) -> bool:

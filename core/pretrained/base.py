@@ -87,7 +87,8 @@ class Pretrained:
 
     `head` says what its last layer answers: a masked token, the next token, a target sequence, a class, or nothing (its
     states are the answer). `reads` says what it takes. `not_recorded` is why `attention_recorder` does not record its
-    attention, as what the model does; empty where it does. `kernels` are the packages whose kernels for a GPU its code would run, and on a CPU does not.
+    attention, as what the model does; empty where it does. `kernels` are the packages whose kernels for a GPU its code
+    would run, and on a CPU does not.
     `notes` are sentences on what of its files is not used, made up, or merged.
     `all_cores` says that a pass takes all of them, in a process that computes on one thread. `lock` is held for every
     forward pass.

@@ -165,8 +165,8 @@ HYBRIDS = {  # the layers that attend, and a word for what the others do
 }  # fmt: skip
 
 
-def small(kind):
-    config = shrunk(kind.config_class)
+def small(kind, **changes):
+    config = shrunk(kind.config_class, changes)
     config._attn_implementation = "eager"
     model = kind(config)
     return prepare_model(model, reader_of(model), kind.__name__)
@@ -605,9 +605,40 @@ def answer_in(output):
     return states_of(first)
 
 
+# What a config changes in such code, and classes whose answer is shown
+DISTANCES = {
+    "relative_attention": True,
+    "pos_att_type": ["c2p", "p2c"],
+    "max_relative_positions": 4,
+}
+VARIANTS = [
+    ("BloomForCausalLM", {"hidden_size": 24, "n_head": 3, "apply_residual_connection_post_layernorm": True}),
+    ("BloomForCausalLM", {"pretraining_tp": 2, "slow_but_exact": True}),
+    ("FalconForCausalLM", {"alibi": True, "multi_query": False, "parallel_attn": False}),
+    ("FalconForCausalLM", {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    ("MptForCausalLM", {"d_model": 24, "n_heads": 3, "attn_config": {"clip_qkv": 0.5}}),
+    ("DebertaForMaskedLM", DISTANCES), ("DebertaV2ForMaskedLM", {**DISTANCES, "position_buckets": 4}),
+    ("DebertaV2ForSequenceClassification", {**DISTANCES, "share_att_key": True}),
+    ("XLNetModel", {}), ("XLNetForSequenceClassification", {}), ("BigBirdForMaskedLM", {"attention_type": "original_full"}),
+    ("RoFormerForMaskedLM", {"rotary_value": True}), ("XLMWithLMHeadModel", {"causal": True}),
+    ("ImageGPTForImageClassification", {"scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": True}),
+]  # fmt: skip
+
+
+@each(("name", "changes"), VARIANTS)
+def test_own_code_is_right_in_each_of_its_ways(name, changes, monkeypatch):
+    monkeypatch.setattr("core.interpret.evidence.MAX_FLOW", 0)
+    pretrained = small(getattr(transformers, name), **changes)
+    check_own_code(pretrained)
+    assert wrong(pretrained) == {}
+
+
 @each("model_type", OWN_CODE)
 def test_own_code_is_recorded_as_the_library_runs_it(model_type):
-    pretrained = built(model_type)
+    check_own_code(built(model_type))
+
+
+def check_own_code(pretrained):
     model, batch = uneven(pretrained.model), rows_of(pretrained)
     assert pretrained.recordable
     output, recorder = forward(pretrained, batch, with_qkv=True)
@@ -620,17 +651,17 @@ def test_own_code_is_recorded_as_the_library_runs_it(model_type):
     # Without the columns of W_O, and with one row's part of what goes into it in the other row
     call, heads = calls[-1], call.weights.shape[1]
     gone = forward(pretrained, batch, off=frozenset({(call.kind, call.layer, heads - 1)}))[0]
-    other = call.replaceable[1]
+    other, whole = call.replaceable[1], call.replaceable
     moved = forward(pretrained, batch, patches=[(0, call.kind, call.layer, 1, other)])[0]
     bare, size = deepcopy(model), call.replaceable.shape[-1]
 
     def replaced(module, inputs):
         values = inputs[0].clone()
-        rows = values.transpose(0, 1) if model_type == "fsmt" else values
+        rows = values.transpose(0, 1) if model.config.model_type == "fsmt" else values
         rows[0, ..., size : 2 * size] = rows[1, ..., size : 2 * size]
         return (values,)
 
-    if model_type == "xlnet":
+    if model.config.model_type == "xlnet":
         bare.get_submodule(call.name).o[:, -1] = 0
         expected = own(replace(pretrained, model=bare), batch)[0]
         torch.testing.assert_close(answer_in(gone), answer_in(expected), rtol=1e-4, atol=1e-5)
@@ -646,12 +677,197 @@ def test_own_code_is_recorded_as_the_library_runs_it(model_type):
         torch.testing.assert_close(answer_in(moved), answer_in(expected), rtol=1e-4, atol=1e-5)
     for changed in (gone, moved):
         assert float((answer_in(changed) - answer_in(plain)).abs().max()) > 1e-3
+    # A head's slopes sum to how the answer moves as it is turned up
+    output, recorder = forward(pretrained, batch, probe=True)
+    mixed = torch.arange(answer_in(output)[0].numel()).sin().reshape(answer_in(output)[0].shape)
+    call = next(one for one in recorder.calls if (one.kind, one.layer) == (call.kind, call.layer))
+    (slopes,) = torch.autograd.grad((answer_in(output)[0] * mixed).sum(), call.probe)
+    ends = []
+    for more in (0.01, -0.01):
+        patch = (0, call.kind, call.layer, 1, whole[0] * (1 + more))
+        turned = forward(pretrained, batch, patches=[patch])[0]
+        ends.append(float((answer_in(turned)[0] * mixed).sum()))
+    total = float((call.weights.detach() * slopes)[0, 1].sum())
+    assert total == pytest.approx((ends[0] - ends[1]) / 0.02, rel=0.02, abs=2e-3)
 
 
 def w_o(model, call):
     """The output projection; ConvBERT's gets a convolution's result beside the heads'."""
     beside = call.name.rpartition(".")[0]
     return call.output or model.get_submodule(f"{beside}.output.dense")
+
+
+# What is told apart in the scores of such a family, worked out from its matrices.
+
+
+PROJECTIONS = (
+    *(("q_proj", "k_proj", "v_proj"), ("query", "key", "value"), ("q_lin", "k_lin", "v_lin"), ("q", "k", "v")),
+    ("query_proj", "key_proj", "value_proj"),
+)  # fmt: skip
+
+
+def separate(module, x, heads):
+    """q, k, v (B, H, T, D) by three matrices."""
+    names = next(names for names in PROJECTIONS if hasattr(module, names[0]))
+    return [getattr(module, name)(x).unflatten(-1, (heads, -1)).transpose(1, 2) for name in names]
+
+
+def fused(name, *order):
+    """The same by one matrix, whose outputs have these axes: 3 for q, k and v, else the heads' and their own."""
+
+    def split(module, x, heads):
+        sizes = [3 if axis == 3 else heads if axis == "h" else -1 for axis in order]
+        made = getattr(module, name)(x).unflatten(-1, sizes)
+        return made.movedim(2 + order.index(3), 0).transpose(2, 3)
+
+    return split
+
+
+def grouped_kv(groups):
+    """Falcon's: of each group its queries, a key and a value."""
+
+    def split(module, x, heads):
+        made = module.query_key_value(x).unflatten(-1, (groups, heads // groups + 2, -1))
+        parts = made[..., :-2, :], made[..., -2:-1, :], made[..., -1:, :]
+        return [repeat_heads(one.flatten(2, 3).transpose(1, 2), heads) for one in parts]
+
+    return split
+
+
+def in_proj(module, x, heads):
+    """DeBERTa's: q, k and v of one head after another, without biases in the matrix."""
+    q, k, v = module.in_proj(x).unflatten(-1, (heads, 3, -1)).unbind(3)
+    q, v = q + module.q_bias.unflatten(0, (heads, -1)), v + module.v_bias.unflatten(0, (heads, -1))
+    return [one.transpose(1, 2) for one in (q, k, v)]
+
+
+def xlnet(module, x, heads):
+    q, k, v = (torch.einsum("tbc,chd->bhtd", x, one) for one in (module.q, module.k, module.v))
+    return [q + module.r_w_bias[:, None], k, v]
+
+
+def alibi(slopes, scale=1.0):
+    def bias(module, q, k, x):
+        return scale * torch.tensor(slopes)[:, None, None] * torch.arange(k.shape[2])
+
+    return bias
+
+
+def disentangled(key, query, span):
+    """DeBERTa's two terms of content and distance, one cell after another."""
+
+    def bias(module, q, k, x):
+        table = TABLE[0]  # (2 · span, C)
+        by_head = [
+            getattr(module, name)(table).unflatten(-1, (q.shape[1], -1)) for name in (key, query)
+        ]
+        cells = torch.zeros(*q.shape[:3], k.shape[2])
+        for i in range(q.shape[2]):
+            for j in range(k.shape[2]):
+                far = min(max(i - j + span, 0), 2 * span - 1)
+                cells[:, :, i, j] = (q[:, :, i] * by_head[0][far]).sum(-1)
+                cells[:, :, i, j] += (k[:, :, j] * by_head[1][far]).sum(-1)
+        return cells * (3 * q.shape[-1]) ** -0.5
+
+    return bias
+
+
+TABLE = []
+
+
+def relative(module, q, k, x):
+    """XLNet's terms of distance and of segment, which is the same for all tokens here."""
+    q, size = q - module.r_w_bias[:, None], module.d_model
+    cells = torch.zeros(*q.shape[:3], k.shape[2])
+    frequencies = 10_000 ** (-torch.arange(0, size, 2) / size)
+    for i in range(q.shape[2]):
+        for j in range(k.shape[2]):
+            angles = (i - j) * frequencies
+            r = torch.einsum("c,chd->hd", torch.cat([angles.sin(), angles.cos()]), module.r)
+            cells[:, :, i, j] = ((q[:, :, i] + module.r_r_bias) * r).sum(-1)
+            cells[:, :, i, j] += ((q[:, :, i] + module.r_s_bias) * module.seg_embed[0]).sum(-1)
+    return cells * q.shape[-1] ** -0.5
+
+
+def test_falcon_adds_alibi_once_as_it_was_trained():
+    # The library's eager code adds it twice; what it runs without a choice of ours is right.
+    ours = small(transformers.FalconForCausalLM, alibi=True)
+    theirs = transformers.FalconForCausalLM(shrunk(transformers.FalconConfig, {"alibi": True}))
+    theirs.load_state_dict(uneven(ours.model).state_dict())
+    batch = encode(ours, GIVEN)[0]
+    apart = []
+    for way in ("sdpa", "eager"):
+        theirs.config._attn_implementation = way
+        with torch.no_grad():
+            expected = theirs.eval()(**batch).logits
+        apart.append(float((forward(ours, batch)[0].logits - expected).abs().max()))
+    assert apart[0] < 1e-5 < 1e-2 < apart[1]
+
+
+THIRD = "thirds"  # scaled by 1/√(3D)
+# The class, changes of its config, q k v by its matrices, what the scores have beside, and "first" where it rotates
+TERMS = [
+    *((name, {}, separate, None, "") for name in (
+        "GPTNeoForCausalLM", "XGLMForCausalLM", "BigBirdForMaskedLM", "RemBertForMaskedLM", "MegatronBertForMaskedLM",
+        "LukeForMaskedLM", "TapasForMaskedLM", "VisualBertModel", "FlavaTextModel", "GitForCausalLM", "ConvBertForMaskedLM",
+        "XLMWithLMHeadModel", "FlaubertWithLMHeadModel", "TrOCRForCausalLM", "MvpForConditionalGeneration",
+        "GroupViTTextModel", "ClvpDecoder", "BigBirdPegasusForConditionalGeneration")),
+    ("RoFormerForMaskedLM", {}, separate, None, "first"),
+    ("OpenAIGPTLMHeadModel", {"n_embd": 24, "n_head": 3}, fused("c_attn", 3, "h", 0), None, ""),
+    ("ImageGPTForImageClassification", {}, fused("c_attn", 3, "h", 0), None, ""),
+    ("BlipVisionModel", {}, fused("qkv", 3, "h", 0), None, ""),
+    ("GPTNeoXJapaneseForCausalLM", {}, fused("query_key_value", "h", 3, 0), None, "first"),
+    ("BloomForCausalLM", {"hidden_size": 24, "n_head": 3}, fused("query_key_value", "h", 3, 0),
+     alibi([2**-4, 2**-8, 2**-2]), ""),
+    ("FalconForCausalLM", {"alibi": True}, grouped_kv(1), alibi([2**-2, 2**-4, 2**-6, 2**-8], 8**-0.5), ""),
+    ("FalconForCausalLM", {"new_decoder_architecture": True, "num_kv_heads": 2}, grouped_kv(2), None, "first"),
+    ("FalconForCausalLM", {"multi_query": False}, fused("query_key_value", "h", 3, 0), None, "first"),
+    ("MptForCausalLM", {"d_model": 24, "n_heads": 3}, fused("Wqkv", 3, "h", 0), alibi([2**-4, 2**-8, 2**-2]), ""),
+    ("DebertaForMaskedLM", DISTANCES, in_proj, disentangled("pos_proj", "pos_q_proj", 4), THIRD),
+    ("DebertaV2ForMaskedLM", DISTANCES, separate, disentangled("pos_key_proj", "pos_query_proj", 4), THIRD),
+    ("DebertaV2ForMaskedLM", DISTANCES | {"share_att_key": True}, separate, disentangled("key_proj", "query_proj", 4), THIRD),
+    ("XLNetModel", {}, xlnet, relative, ""),
+]  # fmt: skip
+
+
+@each(("name", "changes", "split", "beside", "how"), TERMS)
+def test_scores_of_own_code_are_the_terms_of_its_matrices(name, changes, split, beside, how):
+    pretrained = small(getattr(transformers, name), **changes)
+    given, weights = {}, dict(pretrained.model.named_parameters())
+    sines = {key: weights[key].clone() for key in weights if "encoder.embed_positions" in key}
+    uneven(pretrained.model)
+    for key, values in sines.items():  # RoFormer's angles
+        weights[key].copy_(values)
+
+    def note(module, args, named):
+        given[module] = args[0] if args else named["hidden_states"]
+        TABLE[:] = [named["rel_embeddings"]] if "rel_embeddings" in named else []
+
+    batch = rows_of(pretrained)
+    calls = forward(pretrained, batch, with_qkv=True)[1].calls
+    hooks = [call.module.register_forward_pre_hook(note, with_kwargs=True) for call in calls]
+    forward(pretrained, batch, hooks=hooked(hooks))
+    for call in [one for one in calls if one.kind != "cross"][:2]:
+        heads, x = call.weights.shape[1], given[call.module]
+        q, k, v = split(call.module, x, heads)
+        places = slice(1 if how == "first" else None)  # the first place turns by an angle of 0
+        scale = {THIRD: (3 * q.shape[-1]) ** -0.5}.get(how, q.shape[-1] ** -0.5)
+        scale = 1.0 if name == "GPTNeoForCausalLM" else scale
+        theirs = (q[..., places, :] @ k[..., places, :].mT) * scale
+        ours = call.q[..., places, :] @ repeat_heads(call.k, heads)[..., places, :].mT
+        close(ours * call.options["scaling"], theirs)
+        close(repeat_heads(call.v, heads)[..., places, :], v[..., places, :])
+        bias = call.options["position_bias"]
+        if beside is None:
+            assert bias is None
+            continue
+        # Up to one number a row, which no weight depends on
+        both = [
+            one.double().masked_fill(~call.mask, 0) for one in (bias, beside(call.module, q, k, x))
+        ]
+        first = [one - one[..., :1] * call.mask for one in both]
+        close(*first)
+        assert float(first[0].abs().max()) > 1e-3
 
 
 # Each analysis of every architecture: a number that keeps its rule, or a true sentence.
