@@ -19,7 +19,14 @@ from torch.nn.functional import normalize
 from core.attention.basics import repeat_heads
 from core.interpret.evidence import output_matrix
 from core.interpret.lens import attribute_logit
-from core.interpret.patching import pair_of, patch, ranked, states_of, with_states
+from core.interpret.patching import (
+    adds_residual,
+    pair_of,
+    patch,
+    ranked,
+    states_of,
+    with_states,
+)
 from core.interpret.trace import Head, Kind, layer_names, to_numpy
 from core.models.base import hooked
 from core.pretrained import (
@@ -280,7 +287,9 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
         ),
         (None, gated),
     )
-    after = next((norm for norm, values, _ in norms if _same(values, output)), None)
+    # A norm of the stream is none of what the heads write
+    alone = [] if adds_residual(call.module) else norms
+    after = next((norm for norm, values, _ in alone if _same(values, output)), None)
     rows = w_o.flatten(0, 1) if given.ndim == 3 else w_o
     w_o = fold_gain(fold_gain(rows, before).reshape(w_o.shape).mT, after).mT
     scale = call.options.get("scaling")

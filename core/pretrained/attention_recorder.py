@@ -293,7 +293,6 @@ class Products(TorchFunctionMode):
         if time_first or name in PRODUCTS and given[-1].ndim > 2:  # else it is a projection
             left, right = given[-2:]
             if scores is not None and scores.before is not None:
-                self.followed.clear()
                 if time_first:
                     v, out = (one.permute(1, 2, 0, 3) for one in (right, result))
                     return self._record(scores, scores.before, left, v, out).permute(2, 0, 1, 3)

@@ -36,7 +36,14 @@ from core.interpret.evidence import (
     token_scores,
 )
 from core.interpret.lens import attribute_logit, follow_tokens, layers_of, read_lens
-from core.interpret.patching import estimate_heads, pair_of, patch_source, states_of
+from core.interpret.patching import (
+    blocks_of,
+    estimate_heads,
+    pair_of,
+    patch_source,
+    read_outputs,
+    states_of,
+)
 from core.interpret.trace import graph, rollout
 from core.models.base import hooked
 from core.pretrained import (
@@ -830,6 +837,19 @@ TERMS = [
 ]  # fmt: skip
 
 
+NO_CIRCUITS = ("XLNetModel", "ConvBertForMaskedLM")
+CONV1D = ("OpenAIGPT", "ImageGPT")  # whose matrices are (in, out)
+
+
+def folded(rows, norm):
+    """Matrices (H, C, D) after a LayerNorm, whose gain and centering are folded in."""
+    if norm is None:
+        return rows
+    rows = norm.weight[:, None] * rows
+    centers = type(norm).__name__ != "ImageGPTLayerNorm"
+    return rows - rows.mean(1, keepdim=True) * centers
+
+
 @each(("name", "changes", "split", "beside", "how"), TERMS)
 def test_scores_of_own_code_are_the_terms_of_its_matrices(name, changes, split, beside, how):
     pretrained = small(getattr(transformers, name), **changes)
@@ -843,10 +863,20 @@ def test_scores_of_own_code_are_the_terms_of_its_matrices(name, changes, split, 
         given[module] = args[0] if args else named["hidden_states"]
         TABLE[:] = [named["rel_embeddings"]] if "rel_embeddings" in named else []
 
-    batch = rows_of(pretrained)
+    def note_norm(module, args, output):
+        norms.append((module, output))
+
+    batch, norms = rows_of(pretrained), []
     calls = forward(pretrained, batch, with_qkv=True)[1].calls
     hooks = [call.module.register_forward_pre_hook(note, with_kwargs=True) for call in calls]
+    hooks += [
+        one.register_forward_hook(note_norm)
+        for one in pretrained.model.modules()
+        if type(one).__name__.endswith("LayerNorm")
+    ]
     forward(pretrained, batch, hooks=hooked(hooks))
+    matrices = () if name in NO_CIRCUITS else read_heads(pretrained)
+    of_heads = {(one.kind, one.layer): one for one in matrices}
     for call in [one for one in calls if one.kind != "cross"][:2]:
         heads, x = call.weights.shape[1], given[call.module]
         q, k, v = split(call.module, x, heads)
@@ -857,6 +887,17 @@ def test_scores_of_own_code_are_the_terms_of_its_matrices(name, changes, split, 
         ours = call.q[..., places, :] @ repeat_heads(call.k, heads)[..., places, :].mT
         close(ours * call.options["scaling"], theirs)
         close(repeat_heads(call.v, heads)[..., places, :], v[..., places, :])
+        if one := of_heads.get((call.kind, call.layer)):
+            norm = next((norm for norm, output in norms if output.data_ptr() == x.data_ptr()), None)
+            unit = torch.eye(x.shape[-1])[None]
+            made = zip(
+                split(call.module, unit, heads), split(call.module, 0 * unit, heads), strict=True
+            )
+            w_q, w_k, w_v = (folded((by_unit - by_zero)[0], norm) for by_unit, by_zero in made)
+            factor = q.shape[-1] ** -0.5 if one.scale is None else one.scale
+            close(one.w_q @ one.w_k.mT * factor, w_q @ w_k.mT * scale)
+            columns = call.output.weight if name.startswith(CONV1D) else call.output.weight.T
+            close(one.w_v @ one.w_o, w_v @ columns.unflatten(0, (heads, -1)))
         bias = call.options["position_bias"]
         if beside is None:
             assert bias is None
@@ -868,6 +909,43 @@ def test_scores_of_own_code_are_the_terms_of_its_matrices(name, changes, split, 
         first = [one - one[..., :1] * call.mask for one in both]
         close(*first)
         assert float(first[0].abs().max()) > 1e-3
+
+
+@each(
+    ("name", "norm"),
+    [("BloomForCausalLM", "post_attention_layernorm"), ("MptForCausalLM", "norm_2"), ("GPTNeoForCausalLM", "ln_2")],
+)  # fmt: skip
+def test_a_feed_forward_network_is_what_it_adds(name, norm):
+    # A layer's output less the network's is what the norm before the network gets.
+    pretrained, given, states = small(getattr(transformers, name)), {}, {}
+    uneven(pretrained.model)
+    batch = rows_of(pretrained)
+    calls = forward(pretrained, batch, with_qkv=True)[1].calls
+    for block, inner in blocks_of(pretrained.model, calls).values():
+        module = pretrained.model.get_submodule(f"{block}.{norm}")
+        before = module.register_forward_pre_hook(lambda module, args: given.update(x=args[0]))
+        with hooked([before]):
+            forward(pretrained, batch, hooks=read_outputs(pretrained.model, [block, inner], states))
+        close(states[block] - states[inner], given["x"])
+
+
+# Families whose attention is not recorded, and a word of why.
+WHY = {
+    "blip": "beside their encoder", "cpmant": "learned tokens", "ibert": "whole numbers", "led": "windows",
+    "lilt": "layout", "longformer": "windows", "longt5": "windows", "nystromformer": "landmarks", "pegasus_x": "windows",
+    "reformer": "hash", "vits": "distance", "wavlm": "mean of its heads",
+}  # fmt: skip
+
+
+@each("model_type", WHY)
+def test_what_is_not_recorded_says_why(model_type):
+    pretrained = built(model_type)
+    assert WHY[model_type] in pretrained.not_recorded
+    batch = encode(pretrained, GIVEN)[0]
+    for more in ({"with_qkv": True}, {"probe": True}, {"off": frozenset({("self", 0, 1)})}):
+        pytest.raises(PretrainedError, forward, pretrained, batch, **more).match(WHY[model_type])
+    talking = small(transformers.DebertaForMaskedLM, talking_head=True, relative_attention=True)
+    assert "mixes the scores of its heads" in talking.not_recorded
 
 
 # Each analysis of every architecture: a number that keeps its rule, or a true sentence.
@@ -1200,6 +1278,8 @@ FALSE = ("does not take", "cannot read this", "it fails with", "object has no at
 def wrong(pretrained):
     """What is wrong in each analysis of one model: it is right, or refused in a sentence that names the cause."""
     case, found = Case(pretrained), {}
+    if bool(pretrained.not_recorded) != (pretrained.name in WHY):
+        found["recorded"] = pretrained.not_recorded
     for analysis in ANALYSES:
         try:
             analysis(case)
