@@ -223,7 +223,11 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     ("inside_weight", "", {"head": "x", "cell": "1.1"}, ("two whole numbers", "In head L3·H1, the query the"), ()),
     ("inside_weight", "longformer", {}, ("attends within windows", "queries, keys and values", "Use "), ()),
     *(("inside_weight", family, {}, ("b_{ij}", "b is all that the family adds"), ())
-      for family in ("bloom", "deberta_v2")),
+      for family in ("bloom", "deberta_v2", "mpt", "xlnet")),
+    ("inside_weight", "gpt_neo", {}, ("not at all",), ("b_{ij}",)),
+    ("evidence", "gpt_neo", {}, MEASURES, ("Only the weights",)), ("lens", "gpt_neo", {}, ("L1",), ()),
+    ("head_roles", "gpt_neo", {"head_roles:view": "Standard tests"}, ("random tokens",), ()),
+    ("circuits", "gpt_neo", {"circuits:head": "L1·H2"}, ("Head L1·H2",), ()),
     ("inside_weight", "induction", {"head": "0.0", "cell": "2.5"},
      ("In head L0·H0, ", "but the cell is masked, so its weight is 0", r"-\infty"), ()),
     *(("inside_weight", model, {}, (says,), ()) for model, says in (

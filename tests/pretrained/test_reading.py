@@ -108,7 +108,14 @@ from tests.tiny_models import (
 
 
 PAIRS = ("t5", "bart", "marian", "whisper")
-WINDOWS = {"mistral": (0, 1), "gemma3": (0,), "gemma2": (0,), "gpt_oss": (0,), "modernbert": (1, 2)}
+WINDOWS = {
+    "mistral": (0, 1),
+    "gemma3": (0,),
+    "gemma2": (0,),
+    "gpt_oss": (0,),
+    "modernbert": (1, 2),
+    "gpt_neo": (1,),
+}
 BANDED = ("longformer", "longformer_classifier")
 
 
