@@ -949,7 +949,7 @@ def _view(choice: ModelChoice) -> None:
             {"when": section, "who": who_section}[controls.view](controls)
         who = controls.view == "who"
         parts = {
-            f"{plain(choice.reading.trace.source)}, {len(controls.line)} tokens; fp32, no dropout.": True,
+            f"{plain(choice.reading.trace.source)}, {controls.line.count}; fp32, no dropout.": True,
             " The layers are those of the decoder.": choice.reading.target is not None,
             " The last layer is the model’s own output; earlier layers were not trained to be read so.": not who,
             " Direct logit attribution: the scales of the norms": who,

@@ -820,6 +820,9 @@ def _view(choice: ModelChoice) -> None:
         ref, inputs, sides = draw_sides(choice, mode, right)
         if sides[1].reading.cut and sides[1].reading.cut != choice.reading.cut:
             st.warning(plain(sides[1].reading.cut), icon=":material/content_cut:")
+        for side in sides:
+            if any((line := side.reading.source).unknown):
+                caption(f"{side.name}: {line.count}.")
         with st.container(
             horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"
         ):

@@ -401,7 +401,10 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         f"The hub states no commit for {repo}, so its version is not known.",
     )
     weights = weight_files(
-        listed, repo, lambda index: _small_file(repo, commit, token, index, MAX_AUXILIARY)
+        listed,
+        repo,
+        lambda index: _small_file(repo, commit, token, index, MAX_AUXILIARY),
+        f"For many older models the hub has one at revision refs/pr/1: try {repo}@refs/pr/1.",
     )
     if ADAPTER[0] in listed:  # merged into the weights when the model is loaded
         weights += ADAPTER[1:]

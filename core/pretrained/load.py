@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -140,12 +140,15 @@ def refuse_values(config: Mapping[str, Any], name: str) -> None:
 
 
 def weight_files(
-    names: Iterable[str], name: str, read: Callable[[str], bytes] = lambda index: b""
+    names: Iterable[str],
+    name: str,
+    read: Callable[[str], bytes] = lambda index: b"",
+    advice: str = "",
 ) -> tuple[str, ...]:
     """The safetensors files of the weights among a model's files; PretrainedError when there are none.
 
     They are model.safetensors, or what an index names, or parts that are complete by their own numbers, or the only
-    one. `read` gives the bytes of an index.
+    one. `read` gives the bytes of an index, `advice` ends the sentence on pickles.
     """
     names = set(names)
     instead = "It is an adapter to another model. " if ADAPTER[0] in names else ""
@@ -182,8 +185,7 @@ def weight_files(
     if any(file.endswith((".bin", ".pt", ".pth", ".ckpt", ".pkl")) for file in others):
         raise PretrainedError(
             f"{name} has its weights only as {others[0]}, a pickle, which could run code, so it is "
-            "not opened. Take a model that has model.safetensors. For many older models the hub has "
-            f"one at revision refs/pr/1: try {name}@refs/pr/1."
+            f"not opened. Take a model that has model.safetensors. {advice}".strip()
         )
     has = f"only {others[0]}" if others else "no weights"
     raise PretrainedError(
@@ -337,7 +339,8 @@ MAX_PIXELS = 4_000_000
 
 @dataclass(frozen=True)
 class ImageProcessor:
-    """Height and width in pixels, Pillow's resampling method, and the mean and standard deviation of each channel.
+    """Height and width in pixels, Pillow's resampling method, mean and standard deviation of each channel, and the scale
+    of a byte.
 
     `tokenizer` is that of a model that writes captions. The picture is never cropped, even where the model's own
     preprocessor would, so that patches keep their position in it.
@@ -346,25 +349,30 @@ class ImageProcessor:
     size: tuple[int, int] = (224, 224)
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
-    resample: int = 2  # as Pillow numbers them: 2 is bilinear, 3 bicubic
+    resample: int = 2  # as Pillow numbers them: 0 is nearest, 2 bilinear, 3 bicubic
     tokenizer: Any = None
+    scale: float = 1 / 255
 
     @classmethod
     def of(cls, folder: Path) -> Self:
-        """The settings of a folder's preprocessor_config.json, with ViT's defaults.
+        """The settings of a folder's preprocessor_config.json, or in its processor_config.json, with ViT's defaults.
 
         PretrainedError for more than 4 million pixels.
         """
-        file = f"{folder.name} has a preprocessor_config.json"
-        try:
-            settings = json.loads((folder / "preprocessor_config.json").read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):
-            settings = {}
+        name, settings = "preprocessor_config.json", dict[str, Any]()
+        for one in ("processor_config.json", name):
+            with suppress(OSError, ValueError, RecursionError):
+                read = json.loads((folder / one).read_text("utf-8"))
+                inner = read.get("image_processor", read) if isinstance(read, dict) else read
+                if inner is not read or one == name:
+                    settings, name = inner, one
+        file = f"{folder.name} has a {name}"
         with wrap_errors(f"{file} that cannot be read"):
             settings = dict(settings)
-            size: Any = settings.get("crop_size") or settings.get("size") or 224
+            crop = settings.get("crop_size") if settings.get("do_center_crop", True) else None
+            size: Any = crop or settings.get("size") or 224
             if isinstance(size, dict):
-                edge = size.get("shortest_edge", 224)
+                edge = size.get("shortest_edge", size.get("longest_edge", 224))
                 size = (size.get("height", edge), size.get("width", edge))
             height, width = map(int, size if isinstance(size, tuple | list) else (size, size))
             reject_if(
@@ -382,9 +390,14 @@ class ImageProcessor:
                 f"{file} whose image_mean and image_std are not one or three numbers each, or "
                 "in which a deviation is 0.",
             )
-            if settings.get("do_normalize") is False:
+            if not settings.get("do_normalize", True):
                 mean, std = (0.0,) * 3, (1.0,) * 3
-            return cls((height, width), mean, std, int(settings.get("resample") or cls.resample))
+            resample, scale = (
+                usual if settings.get(key) is None else settings[key]
+                for key, usual in (("resample", cls.resample), ("rescale_factor", cls.scale))
+            )
+            scale = float(scale) if settings.get("do_rescale", True) else 1.0
+            return cls((height, width), mean, std, int(resample), scale=scale)
 
     def prepare(
         self, picture: np.ndarray, channels: int
@@ -400,7 +413,7 @@ class ImageProcessor:
         image = Image.fromarray(pixels).convert("RGB" if channels == 3 else "L")
         if image.size != self.size[::-1]:
             image = image.resize(self.size[::-1], Image.Resampling(self.resample))
-        values = np.asarray(image, dtype=np.float32).reshape(*self.size, channels) / 255
+        values = np.asarray(image, dtype=np.float32).reshape(*self.size, channels) * self.scale
         values = (values - np.asarray(self.mean[:channels], np.float32)) / np.asarray(
             self.std[:channels], np.float32
         )
@@ -418,7 +431,7 @@ warnings.filterwarnings(
     "ignore", "Initializing zero-element tensors"
 )  # of a model without feed-forward networks
 VOCABULARY = re.compile(
-    r"tokenizer\.json|vocab\.(json|txt)|bpe\.codes|\S+\.(model|spm|tiktoken)|tekken\.json"
+    r"tokenizer\.json|vocab(-src)?\.(json|txt)|bpe\.codes|\S+\.(model|spm|tiktoken)|tekken\.json"
 )
 # While it loads a model, transformers replaces `tie_weights` of every model, and then puts back what it found: two
 # threads at once would leave all later models of the process without their tied weights.

@@ -1,9 +1,10 @@
 """From inputs to tensors, through the forward pass, to the attention maps of a reading."""
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -312,7 +313,18 @@ def tokenizer_of(pretrained: Pretrained) -> Any:
 def tokenized(pretrained: Pretrained, *texts: str, **how: Any) -> Any:
     """The tokenizer's encoding of texts. Truncation settings persist between calls, so it holds the lock."""
     with pretrained.lock, wrap_errors(f"{pretrained.name} has a tokenizer that cannot read this"):
-        return tokenizer_of(pretrained)(*texts, verbose=False, **how)
+        encoding = tokenizer_of(pretrained)(*texts, verbose=False, **how)
+    rows = math.inf
+    with suppress(AttributeError, NotImplementedError, TypeError):  # it has no single table
+        rows = pretrained.model.get_input_embeddings().num_embeddings
+    for number in map(int, np.ravel(encoding.get("input_ids", ()))):
+        if number >= rows and "text_target" not in how:
+            raise PretrainedError(
+                f"The tokenizer of {pretrained.name} makes the token "
+                f"{quote(str(tokenizer_of(pretrained).convert_ids_to_tokens(number)))}, number {number:,}, and the model "
+                f"embeds only {rows:,}. Take the tokenizer that belongs to this model."
+            )
+    return encoding
 
 
 def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:

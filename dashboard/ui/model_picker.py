@@ -1,10 +1,11 @@
 """The pages that look inside a model: the picker, its inputs, a question to it, a head, and the roles of all heads."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +35,7 @@ from core.pretrained import (
     sampling_rate,
     top_candidates,
 )
+from core.pretrained.load import LAB_MODELS, WRITER
 from core.pretrained.model_inputs import LIMITS, MAX_BYTES, SHAPES
 from core.settings import settings
 from core.tasks import grammar
@@ -620,9 +622,16 @@ def _inputs(ref: ModelRef, pretrained: Pretrained, own: str) -> ModelInputs:
     return ModelInputs(text, second=second or None)
 
 
+@cache
+def _writer_pieces() -> frozenset[str]:
+    """The pieces of words that the lab's writer reads whole."""
+    stored = json.loads((LAB_MODELS / WRITER / "tokenizer.json").read_text("utf-8"))
+    return frozenset(piece.removeprefix("Ġ") for piece in stored["model"]["vocab"])
+
+
 def note_unknown_words(text: str) -> None:
-    """Say which words of a text the lab's writer has never read."""
-    if words := grammar.unknown_words(text):
+    """Say which words of a text the lab's writer has never read, but for those that it reads whole, from other words."""
+    if words := [word for word in grammar.unknown_words(text) if word not in _writer_pieces()]:
         caption(
             f"This model has read nothing but stories of {len(grammar.VOCABULARY):,} words. It never saw "
             f"{', '.join(f'“{plain(word)}”' for word in words[:3])}{' …' if len(words) > 3 else ''}: it reads such words "
