@@ -31,7 +31,6 @@ from core.interpret.evidence import Baseline, output_matrix
 from core.interpret.patching import (
     FEED_FORWARD,
     adds_residual,
-    read_outputs,
     states_of,
     with_states,
 )
@@ -50,6 +49,7 @@ from core.pretrained import (
     reject_if,
 )
 
+SHARED = re.compile(r"(?P<stack>.*\.albert_layers)\.(?P<number>\d+)")  # one module for all layers
 TOP = 5
 CELLS = 2**23  # logits in one pass: 34 MB
 LensPart = tuple[
@@ -110,7 +110,7 @@ def read_lens(baseline: Baseline, start: int = 0, stop: int | None = None) -> Lo
 
 def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> Stream:
     """The states of all layers in one pass, and the model's own logits; PretrainedError as in `read_lens`."""
-    pretrained, states = baseline.pretrained, dict[str, Tensor]()
+    pretrained, states = baseline.pretrained, list[Tensor]()
     reject_if(
         pretrained.head not in ("masked", "next", "seq2seq"),
         f"The answer of {pretrained.name} is not a token, so its layers cannot be read as "
@@ -119,19 +119,22 @@ def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> 
     names = layers_of(pretrained)
 
     def hooks() -> Iterator[Any]:
-        """What goes into the first of the layers, under the name "", and what comes out of each."""
+        """What goes into the first of the layers, and what comes out of each, in each of its passes."""
         yield pretrained.model.get_submodule(names[0]).register_forward_pre_hook(
-            lambda module, inputs, named: states.__setitem__(
-                "", inputs[0] if inputs else named["hidden_states"]
+            lambda module, inputs, named: (
+                None if states else states.append(inputs[0] if inputs else named["hidden_states"])
             ),
             with_kwargs=True,
         )
-        yield read_outputs(pretrained.model, names, states)
+        for name in names:
+            yield pretrained.model.get_submodule(name).register_forward_hook(
+                lambda module, inputs, output: states.append(states_of(output))
+            )
 
     output, _ = forward(pretrained, baseline.batch, hooks=hooked(hooks()))
     logits = output.logits[0]
     try:
-        read = torch.stack([_tokens(states[name])[: len(logits)].cpu() for name in ("", *names)])
+        read = torch.stack([_tokens(one)[: len(logits)].cpu() for one in states])
         if read.ndim != 3 or read.shape[1] != len(logits):
             raise IndexError("other axes")
     except (KeyError, IndexError, RuntimeError) as error:
@@ -192,11 +195,11 @@ def layers_of(pretrained: Pretrained) -> tuple[str, ...]:
     """The names of the layers that the answer comes from, in order: of several lists the decoder's, the outermost.
 
     A decoder may have others deeper in it, as of an encoder of pictures. PretrainedError where the layers are not in
-    one numbered list, as where all share one module.
+    one numbered list. A layer that runs several times is in it once.
     """
     model, stacks = pretrained.model, dict[str, dict[str, None]]()
     for name, _ in model.named_modules():
-        if match := STACK.match(name):
+        if match := STACK.match(name) or SHARED.fullmatch(name):
             stacks.setdefault(match["stack"], {})[f"{match['stack']}.{match['number']}"] = None
     reject_if(
         not stacks,

@@ -566,6 +566,8 @@ def other_layers(model: Any, names: Sequence[str]) -> str | None:
     if match is None:
         return None
     stack, attend = list(model.get_submodule(match["stack"])), layer_numbers(model, names)
+    if len(set(names)) < len(names) and attend == tuple(range(len(names))):
+        return _passes(names)
     twice = [one["number"] for one in map(STACK.match, names) if one].count(match["number"])
     sentences: list[str] = []
     if twice > 1 and len(set(attend)) == len(names) == twice * len(stack):
@@ -607,6 +609,21 @@ def other_layers(model: Any, names: Sequence[str]) -> str | None:
             "What these pass between tokens is in no map, and so neither in rollout nor in flow."
         )
     return " ".join(sentences) or None
+
+
+def _passes(names: Sequence[str]) -> str:
+    """Which pass of which layer each number is, where layers run several times."""
+    runs: list[tuple[str, int, int, str]] = []
+    for place, match in enumerate(filter(None, map(STACK.match, names))):
+        done = names[:place].count(names[place])
+        runs.append((match["stack"], done + 1, place, match["number"]))
+    several = len({stack for stack, *_ in runs}) > 1
+    parts = []
+    for (stack, number), group in groupby(runs, key=lambda one: one[:2]):
+        places, layers = zip(*((place, int(layer)) for _, _, place, layer in group), strict=True)
+        of = f" of {stack.rpartition('.')[0].rpartition('.')[2]}" if several else ""
+        parts.append(f"L{_ranges(places)}: layer {_ranges(layers)}{of}, pass {number}")
+    return f"Some of its layers run several times, and each pass has a number ({'; '.join(parts)})."
 
 
 def _ranges(numbers: Iterable[int]) -> str:

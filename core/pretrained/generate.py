@@ -485,8 +485,9 @@ class DecoderAdapter:
         ids = torch.cat((state.ids, tokens[:, None]), dim=1)
         model, inputs = self.pretrained.model, {**self.more}
         if self.two:
+            # A copy, to which Moonshine's decoder adds positions in place.
             inputs["encoder_outputs"] = self.encoder_output(
-                last_hidden_state=memory[0].to(model.device)
+                last_hidden_state=memory[0].to(model.device, copy=True)
             )
             if self.pretrained.reads == "pair":
                 inputs["attention_mask"] = memory[1].long()

@@ -835,15 +835,21 @@ def maps_bytes(model: Any, tokens: int) -> int:
 def positions(model: Any) -> int:
     """The model's number of positions; `MAX_TOKENS` where it has no limit."""
     config = text_config(model)
-    names = ("max_position_embeddings", "max_target_positions")  # Whisper has the latter
-    limit = next((int(value) for name in names if (value := getattr(config, name, None))), 0)
+    names = (
+        "max_position_embeddings",
+        "max_target_positions",  # of Whisper
+        "max_encoder_position_embeddings",  # of LED
+        "max_decoder_position_embeddings",
+        "max_seq_len",  # of MPT
+    )
+    limits = [int(value) for name in names if (value := getattr(config, name, None))]
     tables = [
         len(module.weight) - module.padding_idx - 1
         for name, module in model.named_modules()
         # RoBERTa and related models number positions from after the padding index.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None
     ]
-    return min([limit if limit > 0 else MAX_TOKENS, *tables[:1]])
+    return min([min((one for one in limits if one > 0), default=MAX_TOKENS), *tables[:1]])
 
 
 def model_class(config: Any) -> Any:

@@ -977,6 +977,12 @@ def test_a_word_is_masked_where_it_stands(family):
 # Which job each family of models does, and how alike two embeddings are.
 
 
+@each("model_type", "led mpt roberta esm opt xglm kosmos-2.5 fsmt mpnet lilt bart biogpt".split())
+def test_the_longest_text_has_places_for_all_its_tokens(model_type):
+    model, long = built(model_type), " ".join(SENTENCE.split() * 60)
+    assert len(read(model, ModelInputs(long, target=long)).source) == model.max_tokens
+
+
 @each(
     ("model_type", "head"),
     [
