@@ -335,6 +335,7 @@ SINK_AFTER = (
 )  # return the weights before a sink takes its share of the output
 SILENT = (
     "blt_patcher",
+    "flava",
     "tipsv2",
     "shieldgemma2",
 )  # return none by themselves; their layers are watched all the same
