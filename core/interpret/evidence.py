@@ -226,7 +226,7 @@ def ablate_heads(baseline: Baseline, off: HeadSet) -> Effect:
     reject_if(
         not baseline.pretrained.recordable,
         f"{baseline.pretrained.name} {baseline.pretrained.not_recorded}. So its heads cannot be "
-        "switched off. Its weights, rollout and flow can be shown.",
+        "switched off here. Its weights, rollout and flow can be shown.",
     )
     return _effect(baseline, baseline.rerun(off=off))
 

@@ -256,7 +256,7 @@ def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, 
     reject_if(
         not pretrained.recordable,
         f"{pretrained.name} {pretrained.not_recorded}. So the outputs of its heads cannot be "
-        "replaced. Take a model such as BERT, GPT-2 or Llama.",
+        "replaced here. Take a model such as BERT, GPT-2 or Llama.",
     )
     first, second = (ask(pretrained, Question(inputs, position)) for inputs in (clean, corrupted))
     if (

@@ -263,7 +263,7 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
     if not pretrained.recordable:
         reject_if(
             with_qkv or off or probe or uniform or patches,
-            f"The layers of {pretrained.name} can be drawn, but not opened or switched off: it "
+            f"The layers of {pretrained.name} can be drawn, but not opened or switched off here: it "
             f"{pretrained.not_recorded}. Take one such as BERT or GPT-2.",
         )
         more.setdefault("output_attentions", True)
