@@ -163,8 +163,8 @@ def test_latent_values_are_padded_to_the_size_of_keys(mask):
     assert cost.bytes == pytest.approx(held, rel=0.05)
 
 
-HALVED = ("gla", "kda", "gdn2", "hgrn2")  # whose decays choose the products
-STATES = ("delta_product", "gdn2", "trapezoid", "rwkv7", "comba", "hgrn2")
+HALVED = ("gla", "kda", "gdn2", "hgrn2", "rwkv6")  # whose decays choose the products
+STATES = ("delta_product", "gdn2", "trapezoid", "rwkv7", "comba", "hgrn2", "rwkv6")
 MASKS = (Choice.of("local", window=16), Choice.of("local", window=128), STRIDED, Choice("causal"))
 # What the page Cost and speed lets one set, from small to more than there is.
 SIZED = [

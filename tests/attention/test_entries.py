@@ -245,7 +245,14 @@ def test_another_process_reads_a_layer_of_every_mask(tmp_path):
 # What must hold whatever is chosen: drawn at random from the entries themselves, so that a new entry is tested too.
 
 EXACT = Choice("exact")
-CHOOSING = ("gla", "kda", "gdn2", "rwkv7", "hgrn2")  # kernels whose decays choose the products
+CHOOSING = (
+    "gla",
+    "kda",
+    "gdn2",
+    "rwkv7",
+    "hgrn2",
+    "rwkv6",
+)  # kernels whose decays choose the products
 
 
 @given(configs())

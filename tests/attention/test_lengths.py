@@ -32,6 +32,7 @@ KERNELS = {
     "gla": {"tau": 1.0, "chunk": 4},
     "log_linear": {"levels": 3, "chunk": 4},
     "hgrn2": {"least": 0.2, "chunk": 4},
+    "rwkv6": {"rank": 3, "chunk": 4},
     "trapezoid": {"share": 0.5, "chunk": 4},
 }
 LENGTHS = {  # queries, keys, position of the first query
@@ -45,7 +46,9 @@ LENGTHS = {  # queries, keys, position of the first query
 
 def layer_of(key: str, mask: str = "causal") -> Attention:
     entry = next(item for item in AXES["kernel"] if item.key == key)
-    params: Any = KERNELS.get(key, {"chunk": 4} if any(p.key == "chunk" for p in entry.params) else {})
+    params: Any = KERNELS.get(
+        key, {"chunk": 4} if any(p.key == "chunk" for p in entry.params) else {}
+    )
     layer = (
         Attention(AttentionConfig(C, H, mask=mask, kernel=Choice.of(key, **params))).double().eval()
     )
@@ -122,6 +125,7 @@ WRITES: dict[str, Callable[..., Tensor]] = {
     "hgrn2": lambda state, k, v, share: (
         (1 - share * torch.sigmoid(-k))[..., None] * state + outer(share * torch.sigmoid(-k), v)
     ),
+    "rwkv6": lambda state, k, v, decay, _: decay.exp()[..., None] * state + outer(k, v),
     "delta_product": delta_product,
     "gdn2": gdn2,
     "rwkv7": rwkv7,
@@ -146,14 +150,17 @@ def recurrent(layer, q, k, v, x, context, real, offset) -> Tensor:
     for t in range(offset + q.shape[1]):
         if key == "retention":  # by distance, whether keys are there or not
             state = state * (1 - 2.0 ** -(5.0 + torch.arange(H).double()))[:, None, None]
+        before = state
         if t < k.shape[1] and real[t]:
+            if key == "rwkv6":  # is read before it is written
+                before = before + outer(gates[1][:, t] * k[:, t], v[:, t])
             more = {"own": own} if key == "rwkv7" else {}
             state = WRITES[key](state, k[:, t], v[:, t], *(gate[:, t] for gate in gates), **more)
         if t >= offset:
             query = q[:, t - offset]
             if key == "comba" and t < k.shape[1] and real[t]:
                 query = query - own.correct[:, 0] * D**-0.5 * length_one(k[:, t])
-            out = erased(state, query)
+            out = erased(before if key == "rwkv6" else state, query)
             outs.append(out[:, :-1] / out[:, -1:].clamp(min=1e-300) if sums else out)
     return torch.stack(outs, 1)
 

@@ -147,8 +147,8 @@ def test_random_choices_in_small_blocks_agree_with_exact(key, data):
 
 ROWS = 67  # more than the rows that are sorted on the CPU
 # A formula is checked for numbers that are not finite, entmax is solved to a tolerance, and the gates of gla, kda, gdn2,
-# rwkv7 and hgrn2 are computed another way where one is strong. For each such answer a GPU ends its work, and then waits
-# for more.
+# rwkv6, rwkv7 and hgrn2 are computed another way where one is strong. For each such answer a GPU ends its work, and then
+# waits for more.
 ASKING = {
     ("position", "formula"),
     ("position", "and"),
@@ -159,6 +159,7 @@ ASKING = {
     ("kernel", "gdn2"),
     ("kernel", "rwkv7"),
     ("kernel", "hgrn2"),
+    ("kernel", "rwkv6"),
 }
 MOVES = ("_to_copy", "copy_")  # moving from one device to another is their work
 

@@ -48,11 +48,10 @@ def put(*pairs: tuple[Tensor, Any]) -> None:
         weight.copy_(torch.as_tensor(numbers))
 
 
-def fla(operation: str, name: str) -> Callable[..., Any]:
+def fla(operation: str, name: str, module: str = "naive") -> Callable[..., Any]:
     """A function of flash-linear-attention's plain PyTorch, read from its file: its packages import Triton."""
-    return run_path(str(distribution("fla-core").locate_file(f"fla/ops/{operation}/naive.py")))[
-        name
-    ]
+    file = distribution("fla-core").locate_file(f"fla/ops/{operation}/{module}.py")
+    return run_path(str(file))[name]
 
 
 def twin(layer: Attention, strict: bool = True, **axes: Any) -> Attention:

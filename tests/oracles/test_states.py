@@ -13,6 +13,7 @@ from core.attention.kernels.delta import GatedLinear, KimiDelta, unit
 from core.attention.kernels.implied import by_chunks
 from core.attention.kernels.states import (
     AnotherKey,
+    Bonus,
     Comba,
     DeltaProduct,
     EraseAndWrite,
@@ -31,12 +32,14 @@ RULES: dict[str, Callable] = {
     "rwkv7": AnotherKey.rule,
     "comba": Comba.rule,
     "hgrn2": ForgottenKeys.rule,
+    "rwkv6": Bonus.rule,
 }
 OWN_WEIGHTS: dict[str, dict[str, Any]] = {
     "delta_product": {"steps": N},
     "trapezoid": {"share": 0.75},
     "rwkv7": {"rank": 3},
     "hgrn2": {"least": 0.3},
+    "rwkv6": {"rank": 3},
 }
 SIGNS = torch.tensor([-0.6, 1, 1]).reshape(3, 1, 1, 1, 1)
 
@@ -64,9 +67,12 @@ def drawn(key, queries=T, keys=T, dtype=torch.float64):
         gates = [decay, 2 * gate[1], gate[2], gate[3]]
     elif key == "hgrn2":
         gates = [gate[1]]
+    elif key == "rwkv6":
+        gates = [torch.rand(B, H, keys, D, dtype=dtype).pow(6) * -60]
+        gates.append(torch.randn(1, H, 1, D, dtype=dtype).expand_as(gates[0]))
     else:
         gates = [decay, gate[1], gate[2], 3 * torch.randn(B, H, keys, P, dtype=dtype)]
-    k = k if key in ("rwkv7", "hgrn2") else unit(k)
+    k = k if key in ("rwkv7", "hgrn2", "rwkv6") else unit(k)
     return [x.detach().requires_grad_() for x in (unit(q), k, v, *gates)]
 
 
@@ -92,6 +98,12 @@ def loop(key, q, k, v, *own):
         run = fla("generalized_delta_rule/dplr", "dplr_recurrence")
         out, state = run(q * D**0.5, gain * k, v, (-erased).float(), rate * erased, decay)
         return out[:, :, :length], state
+    if (
+        key == "rwkv6"
+    ):  # here the bonus may differ from token to token; the layer's is theirs, below
+        run, none = fla("rwkv6", "naive_recurrent_rwkv6", "recurrent_naive"), torch.zeros(H, D)
+        out, state = run(q, k, v, gates[0], none, 1.0, output_final_state=True)
+        return (out + (q * gates[1] * k).sum(-1, keepdim=True) * v)[:, :, :length], state
     q, k, v, *gates = (x.transpose(1, 2) for x in (q, k, v, *gates))
     if key == "gdn2":
         run = fla("gdn2", "naive_recurrent_gdn2")
@@ -199,6 +211,23 @@ def test_a_layer_is_the_loop_of_its_own_gates(key):
     torch.testing.assert_close(steps.weights @ steps.v, steps.out)
 
 
+def test_the_bonus_is_that_of_rwkv6():
+    layer, x = layer_of("rwkv6"), torch.randn(B, T, H * D, dtype=torch.float64, requires_grad=True)
+    steps, run = layer(x), fla("rwkv6", "naive_recurrent_rwkv6", "recurrent_naive")
+    own, (decay, _) = layer.kernel, layer.kernel.gates(x)
+    theirs, _ = run(steps.q, steps.k, steps.v, decay, own.bonus[:, 0], layer.score.scale)
+    agree(steps.out, theirs.double(), [x, own.bonus], rel=1e-5, gradient=1e-4)
+
+
+def test_a_token_is_read_by_its_bonus_and_fades_once_it_is_passed():
+    # w = 1/2, u = 3, k = q = 1: 3 v_0, then v_0 + 3 v_1, then v_0 / 2 + v_1 + 3 v_2.
+    one = torch.ones(1, 1, 3, 1)
+    v = torch.tensor([1.0, 10, 100]).view(1, 1, 3, 1)
+    out, state = by_chunks(Bonus.rule, one, one, v, [one * math.log(0.5), 3 * one], 1, 0, None)
+    assert out.flatten().tolist() == pytest.approx([3, 31, 310.5])
+    assert state.item() == pytest.approx(0.25 + 5 + 100)
+
+
 @each("key", RULES)
 @each("record", [True, False])
 def test_hidden_tokens_are_not_there(key, record):
@@ -228,6 +257,7 @@ LOG2 = math.log(2)
         ("rwkv7", [-math.exp(-0.5) / 2, 0.5, 1]),
         ("comba", [-LOG2, 0.5, 0.5, 0]),
         ("hgrn2", [0.7]),
+        ("rwkv6", [-1, 0]),
     ],
 )
 def test_the_gates_of_weights_of_zero_by_hand(key, gates):

@@ -34,5 +34,5 @@ KERNELS = Axis(
     *delta.ENTRIES,
     *states.ENTRIES,
     order="exact fused chunked local block_sparse linear performer linformer nystrom retention "
-    "delta gla ssd gated_delta log_linear hgrn2 nsa hca csa delta_product rwkv7 comba kda gdn2 trapezoid",
+    "delta gla ssd gated_delta log_linear hgrn2 rwkv6 nsa hca csa delta_product rwkv7 comba kda gdn2 trapezoid",
 )

@@ -380,7 +380,7 @@ def gla_cost(sizes: Chunks) -> Cost:
 
     That of chunks which fade by no more than delta.STRONGEST; others take more products, of ever larger halves.
     """
-    gated, of_channels = sizes.kernel.key == "gla", sizes.length * sizes.dim
+    gated, of_channels = sizes.kernel.key != "hgrn2", sizes.length * sizes.dim
     numbers = (sizes.queries + sizes.copied_keys) * sizes.dim + sizes.length * sizes.chunk
     numbers += sizes.padding(sizes.dim, sizes.dim + sizes.value)
     numbers += sizes.keys * sizes.dim if gated else 3 * of_channels
@@ -389,6 +389,8 @@ def gla_cost(sizes: Chunks) -> Cost:
         2 * of_channels + 3 * sizes.states,
         2 * of_channels + sizes.states + 3 * sizes.length * sizes.value,
     )
+    if sizes.kernel.key == "rwkv6":  # a second gate, and keys, decays and values one place later
+        numbers += sizes.keys * sizes.dim + sizes.length * (3 * sizes.dim + sizes.value)
     gates = int(sizes.kernel["rank"]) * (sizes.own + sizes.dim) if gated else 0
     return sizes.cost(gates, sizes.summing, numbers)
 

@@ -379,7 +379,77 @@ class ForgottenKeys(StateKernel):
         return (to_float32(ones) * (1 - self.least),)
 
 
+# RWKV-6: a token is read with a weight of its own before it enters the state.
+
+
+class Bonus(StateKernel):
+    """w = e^(−e^(W_2 tanh(W_1 x) + b)) of each channel, from the keys' own x; u, a head and channel, is learned.
+
+    Peng et al. 2024 (2404.05892), section 4.2. e^(…) begins between 0.0025 and 1, as the paper spreads it over channels.
+    """
+
+    @staticmethod
+    def rule(
+        q: Tensor, k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor, past: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """(S_{t-1} + Diag(u) k_t v_tᵀ)ᵀ q_t and the last S; decay = log w and bonus = u are (B, H, n, c, D).
+
+        S_{t-1} is the state of gated linear attention to which each token comes one place later.
+        """
+        chunks = k.shape[2:4]
+        later, faded, values = (
+            F.pad(x.flatten(2, 3), (0, 0, 1, -1)).unflatten(2, chunks) for x in (k, decay, v)
+        )
+        out, state = GatedLinear.rule(q, later, values, faded, past)
+        itself = (q * bonus * k).sum(-1, keepdim=True) * v
+        added = k[:, :, -1, -1, :, None] * v[:, :, -1, -1:]  # by the last token
+        return out + itself, decay[:, :, -1, -1, :, None].exp() * state + added
+
+    def __init__(self, config: LayerConfig) -> None:
+        super().__init__(config)
+        self.chunk = power_of_two(self.chunk)
+        self.forget = low_rank(config, int(config.kernel["rank"]))
+        self.forget = nn.Sequential(self.forget[0], nn.Tanh(), self.forget[1])
+        self.bonus = nn.Parameter(torch.zeros(config.score_heads, 1, config.qk_dim))
+        with torch.no_grad():
+            self.forget[2].bias.uniform_(-6, 0)
+
+    def gates(self, context: Tensor) -> tuple[Tensor, ...]:
+        """log w and u, (B, H, S, D) each."""
+        decay = -head_gates(self.forget, context, self.heads).exp()
+        return decay, to_float32(self.bonus).expand_as(decay)
+
+
 ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "rwkv6",
+        "RWKV-6",
+        Bonus,
+        r"q_t^\top \big(S_{t-1} + \text{Diag}(u)\, k_t v_t^\top\big), \quad S_t = \text{Diag}(w_t)\, S_{t-1} + k_t "
+        r"v_t^\top",
+        "A state is passed from token to token. A query reads the state of the tokens before, and its own token by a learned "
+        "weight a channel; then each channel of the state fades by a gate of its own, and the token is added. In the paper "
+        "each input is mixed with that of the token before.",
+        "Peng et al.",
+        2024,
+        "https://arxiv.org/abs/2404.05892",
+        (
+            Param(
+                "rank",
+                "Gate rank",
+                32,
+                1,
+                256,
+                1,
+                meaning="numbers of x from which the gates of all channels are computed",
+            ),
+            GLA_CHUNK,
+        ),
+        short="S₋₁ + Diag(u)kvᵀ, Diag(w)S + kvᵀ",
+        traits=STATE_TRAITS,
+        cost=cost_in_chunks(gla_cost, halved=True),
+        refuse=refuse_when("rwkv6", *CAUSAL_ROWS),
+    ),
     Entry(
         "delta_product",
         "Delta product",

@@ -744,6 +744,22 @@ RECENT: tuple[Preset, ...] = (
         "SiLU, and the output is normalized.",
     ),
     Preset(
+        "rwkv6",
+        "RWKV-6, Finch",
+        "Peng et al.",
+        2024,
+        "https://arxiv.org/abs/2404.05892",
+        (
+            ("projection", Choice.of("short_conv", width=2)),
+            ("score", "dot"),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", "rwkv6"),
+        ),
+        "A recurrent model with a matrix for each head, which each channel forgets at a pace that the token sets. A "
+        "convolution of two tokens stands here for its mixing with the token before.",
+    ),
+    Preset(
         "rwkv7",
         "RWKV-7, Goose",
         "Peng et al.",
