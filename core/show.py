@@ -7,14 +7,13 @@ show_maps({"weights": weights}, tokens, tokens)  # matrices as one still picture
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from core.interpret.trace import AttentionTrace, to_numpy, why_not_weights
 
@@ -40,11 +39,6 @@ class Shown:
         return Path(path)
 
 
-def array_of(values: Any) -> np.ndarray:
-    """An array of what a person has: a tensor of any type, device or gradient, nested lists, or an array."""
-    return to_numpy(values) if isinstance(values, torch.Tensor) else np.asarray(values)
-
-
 def show(
     trace: AttentionTrace,
     *,
@@ -61,9 +55,6 @@ def show(
     `signed`, outside 0 to 1. The drawing is the dashboard's, which is installed with core; it is imported here, so that
     core does without it.
     """
-    trace = replace(
-        trace, maps=tuple(replace(item, weights=array_of(item.weights)) for item in trace.maps)
-    )
     for item in trace.maps:
         if reason := why_not_weights(
             f"Layer {item.layer_name}", item.weights[item.visible], signed
@@ -106,7 +97,7 @@ def show_maps(
     All have one scale, from 0 to the largest, or around 0 where there are negative numbers. `row` is outlined.
     """
     module = import_module("dashboard.draw.pictures")
-    arrays = {name: array_of(values).astype(np.float64) for name, values in maps.items()}
+    arrays = {name: to_numpy(values).astype(np.float64) for name, values in maps.items()}
     for name, values in arrays.items():
         if values.shape != (len(rows), len(columns)):
             raise ValueError(

@@ -5,7 +5,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ class AttentionMap:
     number: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", to_numpy(self.weights))
         if self.weights.ndim != 3 or self.weights.shape[1:] != (len(self.queries), len(self.keys)):
             raise ValueError(
                 f"weights are {self.weights.shape}; expected (heads, {len(self.queries)} queries, "
@@ -137,8 +138,10 @@ def head_name(number: int, head: int) -> str:
     return f"L{number}·H{head}"
 
 
-def to_numpy(values: Tensor) -> np.ndarray:
-    """A tensor as a NumPy array, from any device; half precision becomes float32."""
+def to_numpy(values: Any) -> np.ndarray:
+    """A tensor as a NumPy array, from any device; half precision becomes float32. Arrays stay, lists become arrays."""
+    if not isinstance(values, Tensor):
+        return np.asarray(values)
     values = values.detach().cpu()
     return np.asarray(values.float() if values.dtype in (torch.bfloat16, torch.float16) else values)
 

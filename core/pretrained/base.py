@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
 from typing import Any, Literal, NamedTuple, Self
+from unicodedata import category
 
 import numpy as np
 
@@ -327,11 +328,13 @@ def text_line(
 def _spaces_before(
     offsets: Sequence[tuple[int, int]], segment: Sequence[int], texts: Sequence[str]
 ) -> list[bool]:
-    """Whether a space of its text, or the other text, stands before or at the beginning of each token."""
+    """Whether a space of its text, a sign that no token has, or the other text stands before each token."""
     spaced, ends, last = [], [0] * len(texts), 0
     for (start, end), which in zip(offsets, segment, strict=True):
-        between = texts[which][ends[which] : start + 1]
-        spaced.append(which != last or any(map(str.isspace, between)))
+        text, before = texts[which], texts[which][ends[which] : start]
+        # Marks and invisible signs, as those that join Persian letters, divide no word.
+        apart = any(one.isspace() or category(one)[0] not in "CM" for one in before)
+        spaced.append(which != last or apart or text[start : start + 1].isspace())
         ends[which], last = max(ends[which], end), which
     return spaced
 

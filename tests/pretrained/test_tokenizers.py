@@ -338,6 +338,17 @@ def test_roles_are_those_of_the_words(tokenizer):
             assert same[[one.lower() for one in of_token].index(word)].any(), word
 
 
+def test_signs_that_no_token_has_part_words_and_invisible_ones_do_not():
+    vocab = {one: at for at, one in enumerate(["[UNK]", *"abcd"])}
+    tokenizer = made(
+        models.WordLevel(vocab, unk_token="[UNK]"),
+        normalizer=normalizers.Replace(Regex(r"[-\u200c]"), ""),
+        pre_tokenizer=pre_tokenizers.Split(Regex(r"\S"), "isolated"),
+    )
+    for text, words in (("ab-cd", ["ab", "cd"]), ("ab\u200ccd", ["abcd"]), ("ab cd", ["ab", "cd"])):
+        assert [word for word, _ in merged(line_of(tokenizer, text))] == words
+
+
 def test_words_of_two_texts_are_apart(tokenizer):
     first, second = "the cat sat", "sat in the cat"
     line = line_of(tokenizer, first, second)
