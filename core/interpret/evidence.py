@@ -392,6 +392,8 @@ def output_matrix(call: AttentionCall) -> Float[Tensor, "H E C"] | None:
     """W_O by head; None where it was not found, or does not get the heads side by side."""
     if call.gated is None:
         return None
+    if call.output is None:  # XLNet's (C, H, E)
+        return call.module.o.permute(1, 2, 0).detach().cpu()
     weight = call.output.weight if is_transposed(call.output) else call.output.weight.T
     return weight.unflatten(0, (call.gated.shape[2], -1)).detach().cpu()
 

@@ -425,6 +425,8 @@ def _hold(
 
     def hooks() -> Iterator[RemovableHandle]:
         for name, module in model.named_modules():
+            if adds_residual(module):
+                continue  # the stream goes through it
             inside = STACK.match(name) is not None or name.startswith(blocks)
             if "Norm" in type(module).__name__:
                 yield module.register_forward_pre_hook(partial(_gated, stream))
@@ -438,7 +440,10 @@ def _hold(
                     and (
                         any(one.ndim > 1 for one in module.parameters(recurse=False))
                         # A whole feed-forward network or a mixer: gates inside it are its own.
-                        or (_is_whole(name, module) and not adds_residual(module))
+                        or name.rpartition(".")[2] in FEED_FORWARD
+                        or any(
+                            re.fullmatch(rule, type(module).__name__) for rule, _ in SUBSTITUTES[1:]
+                        )
                     )
                 )
             ):
@@ -447,13 +452,6 @@ def _hold(
                 yield module.register_forward_hook(partial(_transformed, stream))
 
     return hooked(hooks())
-
-
-def _is_whole(name: str, module: nn.Module) -> bool:
-    rules = (rule for rule, _ in SUBSTITUTES[1:])
-    return name.rpartition(".")[2] in FEED_FORWARD or any(
-        re.fullmatch(rule, type(module).__name__) for rule in rules
-    )
 
 
 def _embeds(module: nn.Module) -> bool:

@@ -131,6 +131,8 @@ class AttentionRecorder:
             )
         elif changes:
             out = self._changed(key, out, out.shape[-1] if repeated else 0)
+        if self.with_qkv and hasattr(module, "r_r_bias"):  # XLNet, whose W_O is no module
+            call.gated = out
         if self.with_qkv and call.v is not None and call.out is not None:
             call.v, call.out = torch.cat([call.v, v], -1), torch.cat([call.out, out], -1)
         elif self.with_qkv:
