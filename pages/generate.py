@@ -437,7 +437,7 @@ def page() -> None:
         "Generate: one token after another",
         "A model writes a text. See what else it could write next, and where it looks.",
     )
-    choice = choose_model(needs=("generate",), usual=WRITES, text=OPENING)
+    choice = choose_model(needs=("generate",), usual=WRITES, text=OPENING, weights=False)
     if choice is not None and choice.pretrained is not None:
         pretrained = choice.pretrained
         try:
@@ -487,15 +487,16 @@ def _progress(
     best = search.outputs()[0]
     max_tokens = min(search.controls.settings.longest, search.start.room)
     result = score_continuation(pretrained, search.start, best.tokens)
-    path, kind = search.tree.path(best.leaf), result.trace.kinds[0]
+    path, kind = search.tree.path(best.leaf), (result.trace.kinds or ("causal",))[0]
     view = step_view(search, pretrained, path, len(best) - 1, result, kind)
-    layer, head = most_informative_head(view.trace, view.ids, view.tokens)
     with parts[0].container():
         st.progress(
             min(1.0, search.tree.length / max_tokens),
             f"{search.tree.length} of at most {max_tokens} tokens",
         )
-        st.html(step_strips(view, view.trace.map(layer), head, theme()))
+        if view.trace.maps:
+            layer, head = most_informative_head(view.trace, view.ids, view.tokens)
+            st.html(step_strips(view, view.trace.map(layer), head, theme()))
         _likeliest(view)
 
 
@@ -513,39 +514,16 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
     sentence = st.container()
-    kinds = result.trace.kinds
+    kinds = result.trace.kinds or ("causal",)  # a model may have no attention
     kind = FIELDS.draw("kind", into=HERE, kinds=kinds).kind if len(kinds) > 1 else kinds[0]
     view = step_view(search, pretrained, path, step, result, kind)
-    usual = most_informative_head(view.trace, view.ids, view.tokens)
-    linked, bad = read_pair("head", view.trace.shape)
-    first = linked or current_head_of(ref, kind, view.trace.shape)
-    left, right = st.columns([0.54, 0.46], gap="medium")
-    with left:
-        layer, head = picked = _matrix(view, *(first or usual))
-    with right:
-        _likeliest(view)
-        attention_view(
-            view.trace,
-            key=f"generate:grid:{kind}",
-            layout="grid",
-            layer=(first or usual)[0],
-            head=(first or usual)[1],
-            link=f"generate:{kind}",
-            fact="{} layers of {} heads".format(*view.trace.shape),
-        )
-    chosen = first or picked != usual
-    if chosen:
-        choose_head(ref, kind, picked)
-    write_pair("head", picked if chosen else None)
-    add_script(partial(script, view, hypotheses, picked))
-    item = view.trace.map(layer)
-    with text_container:
-        if bad:
-            st.warning(bad)
-        st.html(step_strips(view, item, head, theme()))
     with sentence:
         fact(token_fact(view.used, view.logits.softmax(-1), view.tokens[step], view.names, step))
-    fact(attention_fact(item, head, step, view.ids, view.tokens))
+    if view.trace.maps:
+        _attended(view, hypotheses, text_container)
+    else:
+        st.caption(plain(f"{pretrained.name} has no attention weights, so there is no map."))
+        _likeliest(view)
     outputs_table(hypotheses, texts, settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
         st.code(
@@ -575,6 +553,41 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
         width=460,
     )
     sources(settings.strategy, key="generate:source-code")
+
+
+def _attended(
+    view: StepView, hypotheses: Sequence[Hypothesis], text_container: DeltaGenerator
+) -> None:
+    """The maps of a step, and in `text_container` the text with the weights of the chosen head."""
+    ref, kind = view.search.controls.ref, view.kind
+    usual = most_informative_head(view.trace, view.ids, view.tokens)
+    linked, bad = read_pair("head", view.trace.shape)
+    first = linked or current_head_of(ref, kind, view.trace.shape)
+    left, right = st.columns([0.54, 0.46], gap="medium")
+    with left:
+        layer, head = picked = _matrix(view, *(first or usual))
+    with right:
+        _likeliest(view)
+        attention_view(
+            view.trace,
+            key=f"generate:grid:{kind}",
+            layout="grid",
+            layer=(first or usual)[0],
+            head=(first or usual)[1],
+            link=f"generate:{kind}",
+            fact="{} layers of {} heads".format(*view.trace.shape),
+        )
+    chosen = first or picked != usual
+    if chosen:
+        choose_head(ref, kind, picked)
+    write_pair("head", picked if chosen else None)
+    add_script(partial(script, view, hypotheses, picked))
+    item = view.trace.map(layer)
+    with text_container:
+        if bad:
+            st.warning(bad)
+        st.html(step_strips(view, item, head, theme()))
+    fact(attention_fact(item, head, view.step, view.ids, view.tokens))
 
 
 def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:

@@ -830,15 +830,16 @@ def who_section(controls: Values) -> None:
         )
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
-        inner = any(part.role == "feed-forward" for _, part in parts)
-        more = ", and the feed-forward network (FF) of a layer" if inner else ""
-        paragraph(f"**What each head adds{more}**")
-        head_field(
-            {f"{layers[rows[row]]}·H{head}": (row, head) for row, head in values},
-            picked,
-            f"lens:head:{ref.name}",
-        )
-        _who_grid(layers, attribution, list(values), picked)
+        if rows:  # a model may have no attention
+            inner = any(part.role == "feed-forward" for _, part in parts)
+            more = ", and the feed-forward network (FF) of a layer" if inner else ""
+            paragraph(f"**What each head adds{more}**")
+            head_field(
+                {f"{layers[rows[row]]}·H{head}": (row, head) for row, head in values},
+                picked,
+                f"lens:head:{ref.name}",
+            )
+            _who_grid(layers, attribution, list(values), picked)
         caption(share_of_heads(parts))
     draw_chart(
         right,
@@ -919,7 +920,7 @@ def page() -> None:
         "When it decides",
         "Each layer has an answer, if it is read as the last one.",
     )
-    choice = choose_model(needs=("tokens",), usual=WRITES)
+    choice = choose_model(needs=("tokens",), usual=WRITES, weights=False)
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
     details(

@@ -25,6 +25,14 @@ Reads = Literal["text", "pair", "picture", "sound"]
 LONGEST_LINE = 160  # letters of another's error that are quoted
 
 
+# Families that can be read layer by layer and may write, and have no weights to draw, and why.
+SCAN = "its layers pass a state from token to token and have no attention weights"
+WITHOUT_WEIGHTS: dict[str, str] = {
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba"), SCAN),
+    "fnet": "it combines tokens by a Fourier transform and has no attention weights",
+}
+
+
 class PretrainedError(RuntimeError):
     """A model that cannot be loaded or read; the message says what was found and what would help."""
 
@@ -114,6 +122,11 @@ class Pretrained:
     @property
     def recordable(self) -> bool:
         return not self.not_recorded
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether it has attention weights, so that `read` has maps to give."""
+        return self.model.config.model_type not in WITHOUT_WEIGHTS
 
 
 @dataclass(frozen=True)

@@ -623,8 +623,8 @@ def score_continuation(
 ) -> Continuation:
     """The logits and attention of the steps that generate these tokens, from one forward pass.
 
-    Keys of cross maps are the source; keys of causal maps are the prompt and the tokens generated before. ValueError
-    for no token.
+    Keys of cross maps are the source; keys of causal maps are the prompt and the tokens generated before. There are no
+    maps without attention. ValueError for no token.
     """
     if not tokens:
         raise ValueError("There is no token to continue from.")
@@ -636,7 +636,7 @@ def score_continuation(
     reading = Reading(AttentionTrace((), pretrained.name), line)
     if start.batch is not None:
         reading = replace(reading, source=start.read, target=line, produced=line)
-    all_maps = maps_of(pretrained, output, recorder, reading)
+    all_maps = maps_of(pretrained, output, recorder, reading) if pretrained.has_weights else ()
     maps = tuple(
         replace(
             item,

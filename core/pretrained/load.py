@@ -28,6 +28,7 @@ from core.files import sha256 as digest_of
 from core.memory import admitted, is_small, set_malloc
 from core.pretrained.attention_recorder import is_transposed, make_recordable
 from core.pretrained.base import (
+    SCAN,
     Head,
     Pretrained,
     PretrainedError,
@@ -71,13 +72,12 @@ MAX_PARTS = 512  # layers, heads or experts that may be built whatever the weigh
 MAX_KEY = 500  # characters of a tensor's name, on which the library tries expressions that take quadratic time
 SPARE = 64 << 20  # numbers that a model may have beside its weights: masks and tables of positions
 
-SCAN = "its layers pass a state from token to token and have no attention weights"
 PLAIN = "its layers combine neighbouring tokens by fixed rules"
 WITHOUT_ATTENTION: dict[str, str] = {
-    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"), SCAN),
+    **dict.fromkeys(("rwkv", "xlstm"), SCAN),
     **dict.fromkeys(("convnext", "convnextv2", "resnet", "regnet", "efficientnet", "mobilenet_v1", "mobilenet_v2",
                      "hgnet_v2", "rt_detr_resnet", "textnet", "univnet"), "it consists of convolutions"),
-    "fnet": "it combines tokens by a Fourier transform", "poolformer": PLAIN, "patchtsmixer": PLAIN,
+    "poolformer": PLAIN, "patchtsmixer": PLAIN,
 }  # fmt: skip
 
 

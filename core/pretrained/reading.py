@@ -34,6 +34,7 @@ from core.pretrained.attention_recorder import (
     to_device,
 )
 from core.pretrained.base import (
+    WITHOUT_WEIGHTS,
     Line,
     ModelInputs,
     Pretrained,
@@ -139,6 +140,12 @@ def read(pretrained: Pretrained, inputs: ModelInputs | str) -> Reading:
     with wrap_errors(f"{pretrained.name} cannot read this"):
         inputs = ModelInputs(inputs) if isinstance(inputs, str) else inputs
         return _reading(pretrained, *encode(pretrained, inputs))
+
+
+def read_lines(pretrained: Pretrained, inputs: ModelInputs) -> Reading:
+    """What a model reads, without its attention. PretrainedError as in `encode`."""
+    _, source, target, cut = encode(pretrained, inputs)
+    return Reading(AttentionTrace((), pretrained.name), source, target, target, cut)
 
 
 def read_ids(pretrained: Pretrained, ids: Sequence[int]) -> Reading:
@@ -455,6 +462,7 @@ def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
 # Families without a matrix between tokens, and why; tests/pretrained/test_attention_recorder.py builds each of them.
 WINDOWS = "its layers attend within separate windows"
 NO_MATRIX: dict[str, str] = {
+    **WITHOUT_WEIGHTS,
     "funnel": "it pools tokens between layers, so later maps are between groups of tokens",
     **dict.fromkeys(("swin", "swinv2", "maskformer-swin", "donut-swin", "swin2sr"), WINDOWS),
     "yoso": "it approximates attention by hashing and computes no weights",

@@ -82,6 +82,7 @@ from dashboard.ui.models import (
     folder_of,
     is_loaded,
     is_open,
+    lines_of,
     load_model,
     local_models,
     model_label,
@@ -94,6 +95,7 @@ from dashboard.ui.models import (
 )
 
 MISSING = {
+    "weights": "has no attention weights, which this page needs; When it decides and Generate do not.",
     "model": "has attention weights only; this page needs a model.",
     "qkv": "{}. So its queries, keys and values, which this page needs, are not read.",
     "head": "outputs an embedding; this page needs a model that outputs words or classes.",
@@ -130,7 +132,8 @@ class ModelChoice:
     @cached_property
     def reading(self) -> Reading:
         """The model's reading of the inputs; PretrainedError where it cannot read them."""
-        return reading_of(self.ref, self.inputs)
+        of = reading_of if self.pretrained is None or self.pretrained.has_weights else lines_of
+        return of(self.ref, self.inputs)
 
 
 def choose_model(
@@ -140,20 +143,22 @@ def choose_model(
     has_inputs: bool = True,
     columns: Sequence[Any] | None = None,
     text: str = "",
+    weights: bool = True,
 ) -> ModelChoice | None:
     """Draw the picker and the inputs, and read; None after a message on why there is nothing to show.
 
     `needs` are required features, of "qkv", "head", "tokens", "generate" and "model"; models without them are refused.
     If not `at_once`, the page itself calls `read_inputs`, for instance after a picture that needs no attention maps.
     The page begins with the model `usual`. Without `has_inputs` it is on the weights of a model alone, or on inputs of
-    its own, and with `text` where the model is `usual`. `columns` are those of the picker and of what loading says.
+    its own, and with `text` where the model is `usual`. Without `weights` a model may have no attention. `columns` are
+    those of the picker and of what loading says.
     """
     with st.container():  # which keeps its place, whatever it says of the model
         left, right = columns or st.columns([1, 2])
         name = model_box(left, usual, tuple(PANELS) if has_inputs else (OTHER,))
         st.session_state[FAILED] = st.session_state.get(CURRENT), name  # until it opens
         with input_errors():
-            if (opened := _open(name, needs, right)) is None:
+            if (opened := _open(name, (*needs, *("weights",) * weights), right)) is None:
                 return None
             ref, pretrained = opened
             inputs = ModelInputs()
@@ -302,10 +307,11 @@ def read_inputs(choice: ModelChoice) -> None:
 def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> str:
     """The first missing feature of a model (None for arrays), as the end of a sentence; empty where none is missing."""
     if pretrained is None:
-        return MISSING["model"] if needs else ""
+        return MISSING["model"] if {*needs} - {"weights"} else ""
     answers = pretrained.head in ("next", "seq2seq")
     has = {
         "model": True,
+        "weights": pretrained.has_weights,
         "qkv": pretrained.recordable,
         "head": pretrained.head != "none",
         "tokens": answers or pretrained.head == "masked",

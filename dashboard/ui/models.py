@@ -48,6 +48,7 @@ from core.pretrained import (
     minilm_folder,
     model_inputs,
     read,
+    read_lines,
     reject_if,
     sampling_rate,
     untrained,
@@ -275,6 +276,11 @@ def _study(
 def reading_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
     """The model's reading of its inputs, shared by all sessions; never change it."""
     return upload(ref.name).reading if ref.source == "array" else shared(_read, ref, inputs)
+
+
+def lines_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
+    """What the model reads, for one without attention."""
+    return shared(_study, read_lines, ref, (), (inputs,))
 
 
 def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:

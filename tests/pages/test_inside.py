@@ -216,7 +216,11 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     *(("pretrained", model, {}, (f"{model}, ", " puts "), ("The link says",))
       for model in ("numbers", "induction", "only-attention")),
     ("pretrained", "digits", {}, ("digits, ", " puts ", "2,1 is in row 2, column 1"), ()),
-    ("pretrained", "mamba", {}, ("no attention weights", "Take"), ()),
+    *((page, "mamba", {}, ("no attention weights, which this page needs", "Use "), ())
+      for page in ("pretrained", "inside_weight", "circuits", "evidence", "head_roles")),
+    ("lens", "mamba", {}, ("mamba, ", "L1 has no attention", "is the likeliest from L1 on"), ()),
+    ("lens", "mamba", {"lens:view": "Who wrote it"}, ("Sum of all ",), ("in its own code",)),
+    ("generate", "mamba", {}, ("mamba has no attention weights", "5 samples give"), ()),
     ("pretrained", "big_bird_sparse", {}, ("original", "open that folder"), ()),
     ("inside_weight", "", {"head": "9.1", "cell": "1.1"}, ("0.0 to 5.11", "In head L3·H1, the query the"), ()),
     ("inside_weight", "", {"head": "1.1", "cell": "99.1"}, ("0.0 to 15.15", "In head L1·H1, the query"), ()),

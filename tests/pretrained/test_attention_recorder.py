@@ -57,7 +57,7 @@ from core.pretrained import (
     read,
 )
 from core.pretrained.attention_recorder import kind_of, record_attention
-from core.pretrained.base import first_line, text_config
+from core.pretrained.base import WITHOUT_WEIGHTS, first_line, text_config
 from core.pretrained.generate import (
     WRONG_CACHES,
     Answer,
@@ -1341,6 +1341,29 @@ def test_the_lens_reads_the_states_of_the_library(model_type):
         found[:-1][: 5 if model_type == "dory" else None], states, strict=False
     ):  # the last may come after a norm
         close(one, expected[0])
+
+
+@each("model_type", WITHOUT_WEIGHTS)
+def test_what_has_no_weights_is_read_by_the_lens_and_writes(model_type):
+    pretrained = built(model_type)
+    uneven(pretrained.model)
+    masked = pretrained.head == "masked"
+    text = SHORT.replace("animal", "[MASK]") if masked else SHORT
+    baseline = ask(pretrained, Question(ModelInputs(text)))
+    found = read_lens(baseline).states
+    with torch.no_grad():
+        output = pretrained.model(**baseline.batch, output_hidden_states=True)
+    assert len(found) == pretrained.model.config.num_hidden_layers + 1
+    # Mamba's begin after the first layer; the last comes after a norm.
+    states = output.hidden_states[:-1]
+    for one, expected in zip(found[:-1] if masked else found[1:], states, strict=True):
+        close(one, expected[0])
+    parts = attribute_logit(baseline, baseline.id)
+    assert abs(parts.total - parts.logit) <= 1e-4 * abs(parts.logit) + 1e-4
+    with pytest.raises(PretrainedError, match="no attention weights"):
+        read(pretrained, ModelInputs(text))
+    if not masked:
+        check_generation(pretrained, model_type)
 
 
 def test_an_encoder_of_questions_gives_its_embedding():

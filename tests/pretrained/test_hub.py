@@ -86,7 +86,7 @@ def served(tmp_path, monkeypatch):
         "lab/flax": Repo({"config.json": b"{}", "flax_model.msgpack": b""}),
         "lab/busy": Repo({}, status=429), "lab/broken": Repo({}, status=500), "lab/barred": Repo({}, status=403),
         "lab/notes": Repo(bert_files() | {"config.json": b"[1]"}),
-        "lab/mamba": with_config(model_type="mamba"), "lab/bird": with_config(model_type="big_bird"),
+        "lab/mamba": with_config(model_type="xlstm"), "lab/bird": with_config(model_type="big_bird"),
         "lab/alien": with_config(model_type="alien", architectures=["AlienModel"]),
         "lab/code": with_config(model_type="bert", architectures=["OurBert"], auto_map={"AutoModel": "ours.OurBert"}),
         "lab/typeless": with_config(architectures=["BertModel"]),
