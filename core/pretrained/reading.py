@@ -402,9 +402,14 @@ def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, st
             notes.append(f"The sound lasts {seconds:.1f} s; the first {max_seconds} s are read.")
         seconds = max_seconds
     elif cuts is not None and name in features:
-        # The wave itself is cut into stretches by the model's convolutions.
-        taken = len(sound) if name == "input_values" else torch.tensor(features[name].shape[1])
-        length = int(cuts(taken))
+        # The wave itself is cut into stretches by the model's convolutions. Of features the encoder is asked: what
+        # Cohere's model says of itself is true of waves.
+        if name == "input_values":
+            length = int(cuts(len(sound)))
+        else:
+            with pretrained.lock, torch.inference_mode():
+                encoded = model.get_encoder()(features[name].to(model.device))
+            length = encoded.last_hidden_state.shape[1]
     reject_if(
         not length or name not in features,
         f"{pretrained.name} needs sound in a form that is not supported here. Take a Whisper or "
