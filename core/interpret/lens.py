@@ -339,8 +339,8 @@ def attribute_passes(
     for call in calls:
         reject_if(
             call.gated is None,
-            f"The heads of {call.name} in {pretrained.name} do not each write through one matrix: "
-            "it subtracts heads, or has several matrices. Take a model such as GPT-2, Llama or T5.",
+            f"No one matrix of {pretrained.name} gets what the heads of {call.name} give, and that "
+            "alone, so what each writes is unknown. Take a model such as GPT-2, Llama or T5.",
         )
     yield None
     stream, of_logit = _Stream(), replace(baseline, id=output, quantity="logit", contrast=contrast)
