@@ -344,13 +344,14 @@ def _is_number(value: Any) -> bool:
 def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"], mask: Tensor | None) -> Kind:
     """The kind of a call by the module's name, or by what its tokens see.
 
-    `is_causal` tells where that does not: of one token. The encoders of Phi-4 have it and see all.
+    `is_causal` tells where that does not, of one token and on torch's meta device. The encoders of Phi-4 have it and
+    see all.
     """
     if any(sign in name.lower() for sign in CROSS):
         return "cross"
     causal, (rows, columns) = getattr(module, "is_causal", None), weights.shape[-2:]
     masked = mask is not None and mask.ndim == 4
-    if not rows == columns > 1 or causal is False and not masked:
+    if not rows == columns > 1 or weights.is_meta or causal is False and not masked:
         return "causal" if causal is True else "self"
     seen = bool_mask(mask[..., :columns]) if mask is not None and masked else weights
     return "causal" if is_lower_triangular(seen) else "self"
