@@ -435,8 +435,12 @@ class ScoreBlock:
     @property
     def real_queries(self) -> Bool[Tensor, "B T"] | None:
         """Which of this rectangle's queries are real tokens; None where no key mask speaks of them."""
-        own = self.x is self.context or self.offset > 0  # after a cache x continues the context
-        return self.real[:, self.i[:, 0]] if own and self.real is not None else None
+        if self.real is None:
+            return None
+        if self.x is self.context:
+            return self.real[:, self.i[:, 0] - self.offset]
+        continued = self.offset > 0 and self.num_queries == self.num_keys  # after a cache
+        return self.real[:, self.i[:, 0]] if continued else None
 
     def own(self, x: Float[Tensor, "B Tx C"]) -> Float[Tensor, "B T C"]:
         """Of what is said of each of the layer's own tokens, the rows of this rectangle's queries."""
