@@ -15,6 +15,7 @@ from transformers.models.qwen4_exp import modeling_qwen4_exp as qwen4
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.attention.basics import ScoreBlock
+from core.attention.kernels import compressed
 from core.attention.kernels.compressed import Compressed
 from core.attention.masks.content import RealBlocks, rotate_first
 from tests.attention.drawing import read_in_parts
@@ -330,6 +331,9 @@ def test_a_query_without_a_key_adds_nothing_to_the_indexers_loss():
     layer, x = with_indexer(LIGHTNING), torch.randn(1, S, C)
     mask = torch.ones(S, S).tril().bool()
     mask[5:9] = False
+    real = torch.ones(1, S, dtype=torch.bool)  # whose queries may begin anywhere
+    assert layer(x, key_mask=real, offset=3).indexer_loss >= 0
+    assert layer(x[:, :4], x, key_mask=real, offset=17).indexer_loss >= 0
     some = layer(x[:, :9], mask=mask[:9, :9]).indexer_loss
     assert torch.isclose(some, layer(x[:, :5]).indexer_loss)
     assert layer(x, mask=torch.zeros(S, S).bool()).indexer_loss == 0
@@ -393,7 +397,16 @@ TYPES = {"hca": "heavily_compressed_attention", "csa": "compressed_sparse_attent
 SPARSE = {"blocks": 2, "heads": 5, "dim": 8}
 
 
-def compressing(key, kv_heads=1, size=3, window=4, position="none", normalizer="softmax", **more):
+def compressing(
+    key,
+    kv_heads=1,
+    size=3,
+    window=4,
+    position="none",
+    normalizer="softmax",
+    score="scaled_dot",
+    **more,
+):
     """A layer whose kernel has no weight that does nothing."""
     own = (SPARSE if key == "csa" else {}) | {"size": size, "window": window} | more
     layer = Attention(
@@ -403,6 +416,7 @@ def compressing(key, kv_heads=1, size=3, window=4, position="none", normalizer="
             Choice.of("grouped_query", kv_heads=kv_heads, bias=False),
             position=position,
             mask="causal",
+            score=score,
             normalizer=normalizer,
             kernel=Choice.of(key, **own),
         )
@@ -561,6 +575,39 @@ def by_loop(kernel, steps, x, real, offset, size, window):
     return torch.stack([out for _, _, out in sorted(outs, key=lambda row: row[:2])]).view(
         HEADS, -1, D
     ), drawn
+
+
+PATHS = [
+    {},
+    {"position": "rope", "normalizer": "sink", "blocks": 1, "size": 2},
+    {"position": "rope", "score": "qk_norm", "normalizer": "softmax_one", "turned": False},
+    {"score": "general", "blocks": 30},
+    {"score": "unit_vectors", "size": 1, "blocks": 5},  # whose heads have keys of their own
+]
+
+
+@each("choices", PATHS)
+@each(
+    ("queries", "keys", "offset"),
+    [(TOKENS, TOKENS, 0), (9, TOKENS, 12), (TOKENS, 13, 0), (6, 13, 9)],
+)
+@each("holes", [False, True])
+def test_gathered_keys_give_what_masked_ones_do(monkeypatch, choices, queries, keys, offset, holes):
+    # Whatever is chosen, where scores of zero are equal, and in parts of few queries.
+    layer, kernel = compressing("csa", **choices)
+    x, context = (
+        torch.randn(TEXTS, n, WIDTH, dtype=torch.float64, requires_grad=True)
+        for n in (queries, keys)
+    )
+    real = torch.rand(TEXTS, keys) < (0.7 if holes else 1)
+    nn.init.zeros_(kernel.indexer.weight.weight[0])
+    outs = []
+    monkeypatch.setattr(compressed, "ROWS", 5)
+    for gathers in (True, False):
+        monkeypatch.setattr(compressed, "worth_gathering", lambda *_, gathers=gathers: gathers)
+        outs.append(layer(x, context, key_mask=real, offset=offset, record=False).merged)
+    learned = [one for name, one in layer.named_parameters() if "indexer" not in name]
+    agree(*outs, [x, context, *learned], felt=False)
 
 
 @each(

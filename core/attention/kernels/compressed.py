@@ -5,10 +5,11 @@ from typing import cast
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from core.attention.basics import Product, ScoreBlock, split_heads, to_float32
+from core.attention.kernels.approximate import worth_gathering
 from core.attention.kernels.costs import summed
 from core.attention.kernels.exact import (
     AttentionInputs,
@@ -79,11 +80,13 @@ class CompressedIndexer(nn.Module):
             nn.Linear(d_model, heads, False),
         )
 
-    def forward(
-        self, x: Float[Tensor, "B T C"], context: Tensor, layout: RealBlocks, i: Tensor
-    ) -> Float[Tensor, "B T N"]:
+    def keys(self, context: Float[Tensor, "B S C"], layout: RealBlocks) -> Float[Tensor, "B N d"]:
         k, _ = self.compressor(context, layout)
-        k = rotate_first(k, layout.tokens[:, :, 0], ROTATED, "interleaved")
+        return rotate_first(k, layout.tokens[:, :, 0], ROTATED, "interleaved")
+
+    def forward(
+        self, x: Float[Tensor, "B T C"], k: Float[Tensor, "B N d"], i: Int[Tensor, " T"]
+    ) -> Float[Tensor, "B T N"]:
         q = rotate_first(
             to_float32(split_heads(self.query(x), self.heads)), i, ROTATED, "interleaved"
         )
@@ -95,19 +98,27 @@ class Prepared:
     """What the queries of one call meet."""
 
     q: Float[Tensor, "B H T D"]  # times the score's scale
-    keys: Float[Tensor, "B H NS D"]  # N compressed ones, then S single ones
+    keys: Float[
+        Tensor, "B G N D"
+    ]  # compressed ones; G is 1 where the score makes no difference between heads
     values: Float[Tensor, "B 1 N D"]
+    k: Float[Tensor, "B H S D"]  # single ones
     v: Float[Tensor, "B H S D"]
     shares: Float[Tensor, "B N W D"]
     layout: RealBlocks
     block: ScoreBlock
     x: Float[Tensor, "B T C"]
     context: Float[Tensor, "B S C"]
+    index_keys: Float[Tensor, "B N d"] | None  # of the indexer, where there is one
 
-    @property
-    def visible(self) -> Bool[Tensor, "B 1 T N"]:
-        """The blocks that are full when a query comes, or with it."""
-        return self.layout.indices < self.layout.seen // self.layout.size
+    def reached(self, part: slice) -> int:
+        """How many blocks can be full when these queries come."""
+        return min(part.stop + self.block.offset, self.block.num_keys) // self.layout.size
+
+    def visible(self, part: slice) -> Bool[Tensor, "B 1 T N"]:
+        """Of the blocks that are reached, those that are full when a query of the part comes, or with it."""
+        full = self.layout.seen[:, :, part] // self.layout.size
+        return self.layout.indices[: self.reached(part)] < full
 
 
 class Compressed(nn.Module):
@@ -116,7 +127,8 @@ class Compressed(nn.Module):
     A compressed key is its own value, serves all heads, and is rotated by the position of its block's first token. With
     `turned` values are rotated with their keys, and each output is rotated back by its query's position: so a value
     counts by its distance. With an indexer (CSA) each query attends to the `blocks` compressed keys that it scores
-    highest, and `indexer_loss` trains it, as the choice has no gradient.
+    highest, and `indexer_loss` trains it, as the choice has no gradient. Those are gathered where they are few, and else
+    all that a query can reach are computed and masked.
 
     The weights that are drawn spread the weight of a compressed key over its tokens by their mean shares; as each
     dimension has shares of its own, they do not give the output.
@@ -139,20 +151,21 @@ class Compressed(nn.Module):
     @full_precision
     def forward(self, inputs: AttentionInputs) -> Steps:
         ready = self.prepare(inputs)
-        visible = ready.visible
-        if self.indexer is not None:
-            with torch.no_grad():
-                visible = top_cells(self.ranks(ready)[:, None], visible, self.blocks)
         parts = list(spans(inputs.q.shape[2], ROWS))
+        shared, blocks = ready.keys.shape[1] == 1, ready.keys.shape[2]
+        gathers = bool(self.blocks) and shared and worth_gathering(self.blocks, blocks)
 
         def output(part: slice) -> Tensor:
+            visible = self.visible(ready, part)
+            if gathers:
+                return self.gathered(inputs, ready, part, visible)
             coarse, fine, near = self.attend(inputs, ready, part, visible)
-            return coarse @ ready.values + fine @ ready.v[:, :, near]
+            return coarse @ ready.values[:, :, : coarse.shape[-1]] + fine @ ready.v[:, :, near]
 
         def drawn(part: slice) -> Tensor:
-            coarse, fine, near = self.attend(inputs, ready, part, visible)
+            coarse, fine, near = self.attend(inputs, ready, part, self.visible(ready, part))
             fine = F.pad(fine, (near.start, inputs.k.shape[2] - near.stop))
-            return coarse @ self.spread(ready) + fine
+            return coarse @ self.spread(ready)[:, :, : coarse.shape[-1]] + fine
 
         out = torch.cat([output(part) for part in parts], dim=2)
         if self.turned:
@@ -177,39 +190,68 @@ class Compressed(nn.Module):
         far = rotate(inputs, spread[:, None], 0)  # (B, 1, S, D)
         first = layout.tokens[:, None, :, :1].expand(*far.shape[:2], -1, far.shape[-1])
         far = far.gather(2, first)  # (B, 1, N, D)
-        keys = torch.cat(
-            (far.to(inputs.k.dtype).expand(-1, inputs.k.shape[1], -1, -1), inputs.k), 2
-        )
-        q, keys = cast(Product, inputs.score).prepare(inputs.q, keys)
+        score = cast(Product, inputs.score)
+        q, keys = score.prepare(inputs.q, far.to(inputs.k.dtype))
+        _, k = score.prepare(inputs.q[:, :, :0], inputs.k)
         v = to_float32(inputs.v)
         return Prepared(
-            to_float32(q) * inputs.score.scale,
+            to_float32(q) * score.scale,
             to_float32(keys),
             far if self.turned else compressed[:, None],
+            to_float32(k),
             rotate(inputs, v, 0) if self.turned else v,
             shares,
             layout,
             block,
             x,
             context,
+            None if self.indexer is None else self.indexer.keys(context, layout),
         )
+
+    def visible(self, ready: Prepared, part: slice) -> Bool[Tensor, "B 1 T N"]:
+        """Of the blocks that are reached, those that each query of the part attends to."""
+        visible = ready.visible(part)
+        if self.indexer is None:
+            return visible
+        with torch.no_grad():
+            return top_cells(self.ranks(ready, part)[:, None], visible, self.blocks)
+
+    def near(
+        self, ready: Prepared, part: slice
+    ) -> tuple[Float[Tensor, "B H T m"], Bool[Tensor, "b 1 T m"], slice]:
+        """The scores of these queries and the keys of their windows, which of these they see, and which keys they are."""
+        keys = ready.block.num_keys
+        first, last = (min(at + ready.block.offset, keys) for at in (part.start, part.stop))
+        near = slice(max(0, first - self.window + 1), last)
+        rows = ready.block.part(part, near)
+        seen = (rows.j <= rows.i) & (rows.j > rows.i - self.window)
+        seen = seen[None, None] if rows.key_mask is None else seen & rows.key_mask
+        return ready.q[:, :, part] @ ready.k[:, :, near].mT, seen, near
 
     def attend(
         self, inputs: AttentionInputs, ready: Prepared, part: slice, visible: Tensor
     ) -> tuple[Tensor, Tensor, slice]:
         """The weights of compressed keys (B, H, rows, N), those of single ones, and which keys these are."""
-        keys, count = ready.block.num_keys, ready.values.shape[2]
-        first, last = (min(at + ready.block.offset, keys) for at in (part.start, part.stop))
-        near = slice(max(0, first - self.window + 1), last)
-        rows = ready.block.part(part, near)
-        seen = (rows.j <= rows.i) & (rows.j > rows.i - self.window)
-        seen = seen if rows.key_mask is None else seen & rows.key_mask
-        coarse = visible[:, :, part]
-        batch = max(coarse.shape[0], seen.shape[0] if seen.dim() == 4 else 1)
-        mask = torch.cat([x.expand(batch, 1, *x.shape[-2:]) for x in (coarse, seen)], dim=-1)
-        k = torch.cat((ready.keys[:, :, :count], ready.keys[:, :, count:][:, :, near]), 2)
-        weights = inputs.normalizer(ready.q[:, :, part] @ k.mT, mask)
+        scores, seen, near = self.near(ready, part)
+        count = visible.shape[-1]
+        scores = torch.cat((ready.q[:, :, part] @ ready.keys[:, :, :count].mT, scores), -1)
+        weights = inputs.normalizer(scores, joined(visible, seen))
         return weights[..., :count], weights[..., count:], near
+
+    def gathered(
+        self, inputs: AttentionInputs, ready: Prepared, part: slice, visible: Tensor
+    ) -> Float[Tensor, "B H T D"]:
+        """The output of these queries from the n compressed keys alone that each attends to, and from their windows."""
+        scores, seen, near = self.near(ready, part)
+        earlier = torch.arange(visible.shape[-1], 0, -1, device=visible.device, dtype=torch.int32)
+        there, chosen = (visible * earlier).topk(min(self.blocks, visible.shape[-1]), sorted=False)
+        there, chosen = (x.squeeze(1).expand(len(scores), -1, -1) for x in (there > 0, chosen))
+        query = ready.q[:, :, part].transpose(1, 2)  # (B, T, H, D): one product for all heads
+        coarse = (query @ picked(ready.keys, chosen).mT).transpose(1, 2)
+        weights = inputs.normalizer(torch.cat((coarse, scores), -1), joined(there[:, None], seen))
+        coarse, fine = weights.split((chosen.shape[-1], scores.shape[-1]), dim=-1)
+        far = (coarse.transpose(1, 2) @ picked(ready.values, chosen)).transpose(1, 2)
+        return far + fine @ ready.v[:, :, near]
 
     def spread(self, ready: Prepared) -> Float[Tensor, "B 1 N S"]:
         """How much of a compressed key each token is, on average over its dimensions."""
@@ -220,20 +262,37 @@ class Compressed(nn.Module):
         table = shares.new_zeros(*shares.shape[:2], ready.block.num_keys)
         return table.scatter_add(2, tokens.expand(shares.shape[0], -1, -1), shares)[:, None]
 
-    def ranks(self, ready: Prepared) -> Float[Tensor, "B T N"]:
-        """The indexer's score of each query and each compressed key."""
-        assert self.indexer is not None
-        return self.indexer(ready.x, ready.context, ready.layout, ready.block.i[:, 0])
+    def ranks(self, ready: Prepared, part: slice) -> Float[Tensor, "B T N"]:
+        """The indexer's score of each query of the part and each compressed key that is reached."""
+        assert self.indexer is not None and ready.index_keys is not None
+        keys = ready.index_keys[:, : ready.reached(part)]
+        return self.indexer(ready.x[:, part], keys, ready.block.i[part, 0])
 
     @full_precision
     def indexer_loss(self, inputs: AttentionInputs) -> Float[Tensor, ""]:
         """The divergence of the indexer's softmax from the weights that compressed keys have where none is left out."""
+        assert self.indexer is not None
+        whole = slice(0, inputs.q.shape[2])
         with torch.no_grad():
             ready = self.prepare(inputs)
-            coarse, *_ = self.attend(inputs, ready, slice(0, inputs.q.shape[2]), ready.visible)
+            visible = ready.visible(whole)
+            coarse, *_ = self.attend(inputs, ready, whole, visible)
+        learned = replace(ready, index_keys=self.indexer.keys(ready.context, ready.layout))
         rows = inputs.block.real_queries
-        loss = indexer_loss(self.ranks(ready), coarse, ready.visible[:, 0], rows)
+        loss = indexer_loss(self.ranks(learned, whole), coarse, visible[:, 0], rows)
         return loss.to(inputs.q.dtype)
+
+
+def joined(coarse: Bool[Tensor, "B 1 T n"], fine: Bool[Tensor, "b 1 T m"]) -> Tensor:
+    """Both masks side by side, of as many texts."""
+    batch = max(coarse.shape[0], fine.shape[0])
+    return torch.cat([x.expand(batch, -1, -1, -1) for x in (coarse, fine)], dim=-1)
+
+
+def picked(x: Float[Tensor, "B 1 N D"], chosen: Int[Tensor, "B T n"]) -> Float[Tensor, "B T n D"]:
+    """The rows of each query's own choice."""
+    starts = torch.arange(0, x.shape[0] * x.shape[2], x.shape[2], device=x.device)
+    return F.embedding(chosen + starts[:, None, None], x.flatten(0, 2))
 
 
 def rotate(inputs: AttentionInputs, x: Float[Tensor, "B H T D"], first: int) -> Tensor:
@@ -242,35 +301,34 @@ def rotate(inputs: AttentionInputs, x: Float[Tensor, "B H T D"], first: int) -> 
     return x if inputs.position is None else inputs.position.rotate(x, first, length)
 
 
-def _indexing(queries: int, keys: int, blocks: int, heads: int, dim: int) -> float:
-    """Numbers that the indexer holds at once: most of them in its compressor, as its queries are rotated, in its scores,
-    or as blocks are chosen. The factors are PyTorch's temporaries, as they were measured (2.13)."""
-    pairs, turned = queries * blocks, queries * heads * dim
-    return max(
-        9.2 * keys * dim,
-        2.5 * turned + 3.5 * keys * dim,
-        (2 * heads + 1.4) * pairs + turned,
-        5.4 * pairs,
-    )
-
-
 def _cost(config: LayerConfig, area: Area) -> Cost:
-    """The maps of compressors and indexer; queries with compressed keys and with their window, ROWS queries at once."""
+    """The maps of compressors and indexer; queries with the compressed keys that they reach, or those that are gathered,
+    and with their window, ROWS queries at once."""
     kernel, queries, keys, dim = config.kernel, area.queries, area.keys, config.qk_dim
-    sparse = kernel.key == "csa"
-    blocks, window = -(-keys // int(kernel["size"])), int(kernel["window"])
-    flops, ranks = 4.0 * keys * config.d_model * dim * (1 + sparse), 0.0
+    sparse, size, window = kernel.key == "csa", int(kernel["size"]), int(kernel["window"])
+    blocks = -(-keys // size)
+    flops, held = 4.0 * keys * config.d_model * dim * (1 + sparse), 0.0
+    heads = index = picked = 0
     if sparse:
-        heads, index = int(kernel["heads"]), int(kernel["dim"])
+        heads, index, picked = (int(kernel[name]) for name in ("heads", "dim", "blocks"))
         flops += 8.0 * keys * config.d_model * index
-        flops += 2.0 * queries * heads * (index + 1) * (config.d_model + blocks)
-        ranks = _indexing(queries, keys, blocks, heads, index) / config.score_heads
-    offset, met, widest = area.low + keys - 1, 0, 0
+        flops += 2.0 * queries * heads * (index + 1) * config.d_model
+        held = 9.2 * keys * index  # by the indexer's compressor
+    gathers = sparse and worth_gathering(picked, blocks) and config.score.key != "unit_vectors"
+    offset, met, widest = area.low + keys - 1, 0, 0.0
     for part in spans(queries, ROWS):
+        rows = part.stop - part.start
         first, last = (min(at + offset, keys) for at in (part.start, part.stop))
-        cells = (part.stop - part.start) * (blocks + last - max(0, first - window + 1))
-        met, widest = met + cells, max(widest, cells)
-    numbers = (2 * keys + 3 * queries + blocks) * dim + max(3 * widest, ranks)
+        reached, near = last // size, last - max(0, first - window + 1)
+        flops += 2.0 * rows * heads * (index + 1) * reached
+        cells = rows * ((min(picked, reached) if gathers else reached) + near)
+        ranks = sparse * rows * max((2 * heads + 1.4) * reached + heads * index, 5.4 * reached)
+        copied = rows * min(picked, reached) * dim * gathers
+        met, widest = (
+            met + cells,
+            max(widest, 3 * cells + copied / config.score_heads, ranks / config.score_heads),
+        )
+    numbers = (2 * keys + 3 * queries + blocks) * dim + max(widest, held / config.score_heads)
     return summed(config, area, flops / config.score_heads + 4.0 * met * dim, numbers)
 
 
