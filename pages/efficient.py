@@ -71,6 +71,7 @@ from dashboard.page import (
     theme,
     title,
     titled_figure,
+    with_columns,
     write_linked,
 )
 from dashboard.ui.mechanism import Built, choice_state, params_of, take_built
@@ -613,7 +614,7 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
     }
     name = {**both, "text": {"field": "name"}}
     look = {"fontSize": 12, "fontWeight": 600}
-    return titled_figure(
+    drawn = titled_figure(
         f"{title}, {unit}",
         [
             filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
@@ -649,6 +650,8 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
         Ink.of(theme),
         **right_margin(4),
     )
+    titles = {"name": "kernel", "kind": "measured or closed form", "x": "tokens T"}
+    return with_columns(drawn, titles | {"y": f"{title}, {unit}"})
 
 
 def _ends(lines: Lines) -> tuple[float, float]:

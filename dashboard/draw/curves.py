@@ -30,6 +30,7 @@ from dashboard.draw.figures import (
     text_tip,
     titled_figure,
     whole_tip,
+    with_columns,
 )
 from dashboard.draw.formats import byte_size, number, percent, percent as as_percent, plain
 
@@ -449,7 +450,12 @@ def seed_marks(
         mean = stats.mean
         low, high = stats.interval or (mean, mean)
         interval = [{"x": mean, "low": max(ends[0], low), "high": min(ends[1], high), "name": name}]
-        points = [{"x": value, "name": name, "text": write(value)} for value in stats.values]
+        points = [
+            {"x": value, "name": name, "text": write(value), "seed": value}
+            | {"mean": mean}
+            | dict(zip(("from", "to"), stats.interval or (None, None), strict=True))
+            for value in stats.values
+        ]
         layers += [
             layer(
                 "rule",
@@ -479,7 +485,9 @@ def seed_marks(
                 color=colour,
             ),
         ]
-    return titled_figure(title, layers, height * max(1, len(rows)), ink, **right_margin(12))
+    drawn = titled_figure(title, layers, height * max(1, len(rows)), ink, **right_margin(12))
+    titles = {"name": "name", "seed": f"{title}, this seed", "mean": "mean of the seeds"}
+    return with_columns(drawn, titles | {"from": "95 % interval from", "to": "95 % interval to"})
 
 
 BYTES = "replace(format(datum.value, '~s'), /([MGT])/, ' $1') + 'B'"  # of an axis: 10 MB
@@ -662,7 +670,9 @@ def lines(
         ]
         ends.append((names[index], (line.mean[-1] - scale.low) / (scale.high - scale.low), colour))
     layers += _names_at_ends(ends)
-    return titled_figure(title, layers, HEIGHT, ink, **right_margin(4))
+    drawn = titled_figure(title, layers, HEIGHT, ink, **right_margin(4))
+    bounds = {"low": "lowest seed", "high": "highest seed"}
+    return with_columns(drawn, {"name": "name", "x": x_title, "y": f"{title}, mean"} | bounds)
 
 
 def seeds(

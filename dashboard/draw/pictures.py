@@ -675,7 +675,7 @@ class ChartPicture(Picture):
         none, and neither does a text that writes out a number. Of a figure that names its `columns` these are all.
         """
         parts, titles = self.spec["layer"], self.spec.get("usermeta", {}).get("columns", {})
-        drawn = [part for part in parts if part["mark"]["type"] != "text"] or parts
+        drawn = [part for part in parts if _shows_data(part)] or parts
         channels = [one for part in drawn for one in _channels(part)]
         tables = [
             [
@@ -725,7 +725,7 @@ class ChartPicture(Picture):
             {str(one.get("title") or "").strip() for _, one in channels if one["field"] == name}
             for name in written
         ]
-        words = [word for one in said if len(one) == 1 for word in one - {*titles.values()}]
+        words = [word for one in said if len(one) == 1 for word in one - {*titles.values(), "value", ""}]
         if len(words) != len(bare):
             words = [""] if len(bare) == 1 else bare
         quantity = WITHOUT.split(f"{self.title} ")[0].rpartition(": ")[2].strip(" ,")
@@ -794,6 +794,12 @@ class DrawnPicture(TablePicture):
 
     def svg(self) -> str:
         return self.drawing
+
+
+def _shows_data(part: Spec) -> bool:
+    """Not words, and no line across the whole figure, which marks a place."""
+    mark = part["mark"]["type"]
+    return mark != "text" and (mark != "rule" or {"x", "y"} <= part["encoding"].keys())
 
 
 def _channels(part: Spec) -> list[tuple[str, Spec]]:

@@ -567,13 +567,14 @@ def test_one_map_is_a_matrix_several_have_a_row_a_cell_and_no_text_is_a_formula(
 
 def test_the_table_of_a_figure_has_no_places_of_words():
     rows = [{"kind": "point", "y": 1.0}, {"kind": "label", "y": 7.0}]
-    layers = [filtered_layer("point", "line", {}), filtered_layer("label", "text", {})]
-    cells, words = layer("rect", [{"y": 1.0}], {}), layer("text", [{"y": 7.0}], {})
+    at = {"y": {"field": "y", "type": "ordinal"}}
+    layers = [filtered_layer("point", "line", at), filtered_layer("label", "text", at)]
+    cells, words = layer("rect", [{"y": 1.0}], at), layer("text", [{"y": 7.0}], at)
     for parts, data, table in (
-        (layers, rows, (["kind", "y"], [["point", 1.0]])),
+        (layers, rows, (["y"], [[1.0]])),
         ([cells, words], None, (["y"], [[1.0]])),
         ([words], None, (["y"], [[7.0]])),
-        ([cells, words, cells], None, (["layer", "y"], [[1, 1.0], [2, 1.0]])),
+        ([cells, words, cells], None, (["y"], [[1.0]])),
     ):
         assert ChartPicture("figure", {"layer": parts}, data).table() == table
 
@@ -595,13 +596,13 @@ def test_a_chart_names_its_columns_as_a_reader_sees_them():
     rows = [{"x": 1, "y": 2.0, "of": "a", "text": "2.0", "low": 1.5}]
     rule = {"mark": {"type": "rule"}, "encoding": {"x": {"field": "x", "title": None}}}
     picture = ChartPicture("Loss", {"layer": [rule, curve]}, rows)
-    assert picture.table() == (["step", "loss", "run", "value", "low"], [[1, 2.0, "a", "2.0", 1.5]])
+    assert picture.table() == (["step", "loss", "run", "low"], [[1, 2.0, "a", 1.5]])
     band = {
         "mark": {"type": "area"},
         "encoding": {"y": {"field": "low", "title": "loss"}, "y2": {"field": "y"}},
     }
     both = ChartPicture("Loss", {"layer": [curve, band]}, rows).table()[0]
-    assert both == ["step", "y", "run", "value", "low"], "two fields of one title have their names"
+    assert both == ["step", "y", "run", "low"], "two fields of one title have their names"
 
 
 def test_a_table_on_the_page_names_its_rows_and_columns_and_is_no_html():

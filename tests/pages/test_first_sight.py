@@ -20,7 +20,7 @@ from dashboard.draw import pictures as figure_files
 from dashboard.draw.formats import cell, number, percent
 from dashboard.draw.glossary import explain, find_terms
 from dashboard.draw.picture_files import FORMATS, NUMBERS, WIDTHS, Source, framed_svg, picture_file
-from dashboard.draw.pictures import Picture
+from dashboard.draw.pictures import ChartPicture, Picture
 from dashboard.navigation import STEPS
 from dashboard.ui.export import REQUESTED
 from docs.site import gallery
@@ -157,9 +157,19 @@ def test_a_label_on_two_pages_means_one_thing():
     assert len(helps) > 100 and several == set(SHARED_LABELS)
 
 
+DRAWING = {"fill", "ink", "faint", "mark", "short", "picked", "told", "place", "x", "y", "end"}
+DRAWN = re.compile(r"#[0-9A-F]{6}|transparent|[+−-]?[\d,]*\.\d+")  # a colour, a number as text
+
+
 def assert_numbers_come_back(picture: Picture) -> None:
     files = {name: picture_file(picture, name, SOURCE) for name in NUMBERS}
     head, rows = picture.table()
+    if isinstance(picture, ChartPicture):
+        assert len({*head}) == len(head) and all(name.strip() for name in head)
+        assert not {*head} & DRAWING and not [
+            cell for row in rows for cell in row if isinstance(cell, str) and DRAWN.fullmatch(cell)
+        ], (picture.title, head, rows[:2])
+        assert rows and len({*map(len, rows)}) == 1
     first, *cells = csv.reader(io.StringIO(files["CSV"].decode()))
     assert len(first) == len(head)
     assert [
@@ -176,6 +186,37 @@ def assert_numbers_come_back(picture: Picture) -> None:
             )
     assert len(np.load(io.BytesIO(files["NPZ"])).files) > 0
     assert files["LaTeX"].count(b"{") == files["LaTeX"].count(b"}")
+
+
+HEADS = {
+    "heads": 72,
+    "head_roles": 72,
+    "two_models": 36,
+    "corpus": 72,
+    "evidence": 36 + 6,
+    "circuits": 8,
+}
+
+
+@each("page", list(HEADS))
+def test_a_figure_of_heads_has_a_row_for_each(page):
+    picture, rows = next(
+        (one, rows)
+        for one in pictures_of(opened(page)).values()
+        if isinstance(one, ChartPicture)
+        and "head" in (table := one.table())[0]
+        and (rows := table[1])
+    )
+    assert len(rows) == HEADS[page], picture.title
+    numbers = [cell for row in rows for cell in row if isinstance(cell, float)]
+    assert max(abs(round(one, 4) - one) for one in numbers) > 1e-7, "in full precision"
+
+
+def test_the_composition_of_every_pair_is_a_table():
+    head, rows = pictures_of(opened("circuits"))["circuits:pairs"].table()
+    assert head == ["composition", "from head", "to head", "above random"]
+    pairs = {(kind, one, other) for kind, one, other, _ in rows}
+    assert len(pairs) == len(rows) and {kind for kind, *_ in pairs} == {"Q", "K", "V"}
 
 
 @each("page", [step.key for step in STEPS])
