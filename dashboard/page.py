@@ -76,12 +76,12 @@ from dashboard.draw.figures import (
     series_encoding,
     shade,
     split_data,
+    table_columns,
     text_on,
     text_tip,
     titled_figure,
     titles_as_marks,
     whole_tip,
-    with_columns,
 )
 from dashboard.draw.formats import (
     MINUS,

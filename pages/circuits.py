@@ -89,9 +89,9 @@ from dashboard.page import (
     source_of,
     sources,
     table,
+    table_columns,
     theme,
     title,
-    with_columns,
 )
 
 # The attentions that were measured, by their index, for all sessions.
@@ -163,7 +163,7 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
         }
         for edge in edges
     ]
-    drawn = figure(
+    return figure(
         [
             layer(
                 "rule",
@@ -200,17 +200,7 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
             | {"name": "cells"},
         ],
         max(LEAST, ROW * len(circuits.heads)),
-    ) | {
-        "params": [
-            {
-                "name": PICKED,
-                "views": ["cells"],
-                "select": PICK,
-            }
-        ]
-    }
-    titles = {"kind": "composition", "from": "from head", "to": "to head", "score": "above random"}
-    return with_columns(drawn, titles)
+    ) | {"params": [{"name": PICKED, "views": ["cells"], "select": PICK}]}
 
 
 def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
@@ -664,7 +654,8 @@ def _circuits(ref: ModelRef) -> None:
         chart_title(f"From which earlier heads the {PARTS[kind]} of a head read")
         _pickable(
             st,
-            graph(circuits, circuits.edges(kind)[: controls.edges], controls.head, theme()),
+            graph(circuits, circuits.edges(kind)[: controls.edges], controls.head, theme())
+            | table_columns(dict(zip(("kind", "from", "to", "score"), PAIRS, strict=True))),
             "circuits:graph",
             controls,
             circuits,
@@ -766,6 +757,9 @@ def _grids(controls: Values, circuits: Circuits) -> None:
         )
 
 
+PAIRS = ("composition", "from head", "to head", "above random")
+
+
 def _note_pairs(circuits: Circuits) -> None:
     """Have Export offer the composition of every pair of heads, of which the graph draws the strongest of one kind."""
     rows = tuple(
@@ -773,8 +767,7 @@ def _note_pairs(circuits: Circuits) -> None:
         for edges in circuits.pairs.values()
         for edge in edges
     )
-    head = ("composition", "from head", "to head", "above random")
-    add("circuits:pairs", lambda: TablePicture("Composition of every pair of heads", head, rows))
+    add("circuits:pairs", lambda: TablePicture("Composition of every pair of heads", PAIRS, rows))
 
 
 def _pickable(

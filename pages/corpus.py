@@ -131,12 +131,12 @@ from dashboard.page import (
     sources,
     split_data,
     step_of,
+    table_columns,
     text_on,
     text_tip,
     theme,
     title,
     titles_as_marks,
-    with_columns,
 )
 from dashboard.server import jobs
 from dashboard.ui import runs
@@ -211,11 +211,12 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
         )
         for name in "xy"
     ]
-    titles = {"name": "head", "role": "role"}
-    for at_axis, axis in (("x", x), ("y", y)):
-        what = f"{axis.measure.name}, {axis.measure.unit}"
-        titles |= {at_axis: what, f"{at_axis}half": f"± of {what}"}
-    return with_columns(
+    x_title, y_title = (f"{axis.measure.name}, {axis.measure.unit}" for axis in (x, y))
+    titles = {"name": "head", "role": "role", "x": x_title, "xhalf": f"± of {x_title}"} | {
+        "y": y_title,
+        "yhalf": f"± of {y_title}",
+    }
+    return (
         figure(
             [
                 *whiskers,
@@ -272,8 +273,8 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
                     "views": ["heads"],
                 }
             ]
-        },
-        titles,
+        }
+        | table_columns(titles)
     )
 
 
@@ -318,7 +319,8 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
         "x": {**x, "field": "at"},
         "tooltip": [text_tip("name", "mark"), text_tip("text", measure.name)],
     }
-    drawn = figure(
+    titles = {"low": f"{measure.name} from", "high": f"{measure.name} to", "count": nouns}
+    return figure(
         [
             layer(
                 "bar",
@@ -358,9 +360,7 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
             layer("rule", [mean], marked, color=ink.pick, strokeWidth=2),
         ],
         SMALL,
-    ) | right_margin(EDGE)
-    bounds = {"low": f"{measure.name} from", "high": f"{measure.name} to"}
-    return with_columns(drawn, bounds | {"count": nouns})
+    ) | (right_margin(EDGE) | table_columns(titles))
 
 
 def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Theme) -> Spec:

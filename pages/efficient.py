@@ -68,10 +68,10 @@ from dashboard.page import (
     source_of,
     source_panel,
     table,
+    table_columns,
     theme,
     title,
     titled_figure,
-    with_columns,
     write_linked,
 )
 from dashboard.ui.mechanism import Built, choice_state, params_of, take_built
@@ -614,7 +614,7 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
     }
     name = {**both, "text": {"field": "name"}}
     look = {"fontSize": 12, "fontWeight": 600}
-    drawn = titled_figure(
+    return titled_figure(
         f"{title}, {unit}",
         [
             filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
@@ -649,9 +649,14 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
         340,
         Ink.of(theme),
         **right_margin(4),
+    ) | table_columns(
+        {
+            "name": "kernel",
+            "kind": "measured or closed form",
+            "x": "tokens T",
+            "y": f"{title}, {unit}",
+        }
     )
-    titles = {"name": "kernel", "kind": "measured or closed form", "x": "tokens T"}
-    return with_columns(drawn, titles | {"y": f"{title}, {unit}"})
 
 
 def _ends(lines: Lines) -> tuple[float, float]:

@@ -77,10 +77,10 @@ from dashboard.page import (
     sources,
     stores,
     table,
+    table_columns,
     text_tip,
     theme,
     title,
-    with_columns,
     write_linked,
     write_pair,
 )
@@ -228,7 +228,7 @@ def before_after(
     low, high = min(row["p"] for row in rows), max(row["p"] for row in rows)
     room = 0.3 * ((high - low) or 1.0)  # for the number behind the mark
     domain = [low - 0.2 * room, high + room] if logits else [min(0, low), 1.25 * max(0.01, high)]
-    drawn = bar_figure(
+    return bar_figure(
         [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows],
         "word",
         words,
@@ -252,9 +252,7 @@ def before_after(
         mark={"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else None,
         offset={"field": "of", "sort": list(evidence.WAYS)},
         dx=8 if logits else 4,
-    )
-    quantity = "logit" if logits else "probability"
-    return with_columns(drawn, {"word": "answer", "of": "heads", "p": quantity})
+    ) | table_columns({"word": "answer", "of": "heads", "p": "logit" if logits else "probability"})
 
 
 # The page's sentences and its CSV.

@@ -63,11 +63,11 @@ from dashboard.page import (
     share_text,
     sources,
     stores,
+    table_columns,
     text_tip,
     theme,
     title,
     whole_tip,
-    with_columns,
     write_linked,
     write_pair,
 )
@@ -441,10 +441,8 @@ def _weight(chosen: ModelChoice) -> None:
         f"output of {query}, the sum over all keys": one.out,
     }
     _draw(
-        with_columns(
-            _figure(_cells(strips, np.arange(len(one.out)), theme()), _tall(strips)),
-            _columns(strips),
-        ),
+        _figure(_cells(strips, np.arange(len(one.out)), theme()), _tall(strips))
+        | table_columns(_columns(strips)),
         "carried",
         f"What the weight carries from {key} to {query}",
     )
@@ -537,7 +535,7 @@ def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, them
     sums = [{"at": index, "sum": float(value)} for index, value in enumerate(running)]
     line = {"x": {**at, "field": "at"}, "y": {**y, "field": "sum"}}
     end = [sums[-1] | {"text": f"q·k = {number(sums[-1]['sum'])}"}]
-    drawn = _figure(
+    return _figure(
         [
             *_cells(strips, order, theme),
             layer(
@@ -584,9 +582,7 @@ def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, them
             ),
         ],
         top + BARS,
-    )
-    more = {"product": "product", "sum": "sum so far"}
-    return with_columns(drawn, _columns(strips) | more)
+    ) | table_columns(_columns(strips) | {"product": "product", "sum": "sum so far"})
 
 
 def row(
@@ -687,8 +683,8 @@ def row(
                 strokeDash=[2, 2],
             )
         )
-    drawn = _figure(layers, TALL + (NAMES if named and few else 0))
-    return with_columns(drawn, {"at": "position", "key": "key", "value": name})
+    titles = {"at": "position", "key": "key", "value": name}
+    return _figure(layers, TALL + (NAMES if named and few else 0)) | table_columns(titles)
 
 
 def _tall(strips: Strips) -> int:

@@ -90,11 +90,11 @@ from dashboard.page import (
     source_of,
     sources,
     table,
+    table_columns,
     text_tip,
     theme,
     title,
     try_this,
-    with_columns,
     write_pair,
 )
 
@@ -206,7 +206,7 @@ def token_grid(
         }
         for row in rows
     ]
-    drawn = picking_grid(
+    return picking_grid(
         [
             layer(
                 "rect",
@@ -249,15 +249,15 @@ def token_grid(
         ink,
         TALL,
         ["state", "index"],
+    ) | table_columns(
+        {
+            "state": "after",
+            "index": "position",
+            "token": "token",
+            "word": "likeliest",
+            "p": "probability",
+        }
     )
-    titles = {
-        "state": "after",
-        "index": "position",
-        "token": "token",
-        "word": "likeliest",
-        "p": "probability",
-    }
-    return with_columns(drawn, titles)
 
 
 def colours(curves: int, theme: Theme) -> list[str]:
@@ -308,7 +308,7 @@ def along_layers(
         "y": {"field": "y", "type": "quantitative", "title": None, "scale": scale, "axis": axis},
         "color": series_encoding("name", names, inks),
     }
-    drawn = figure(
+    return figure(
         [
             layer(
                 "rule",
@@ -338,9 +338,9 @@ def along_layers(
     ) | figures.names(
         [(name, colour, [1, 0]) for name, colour in zip(names, inks, strict=True)]
         if len(names) > 1
-        else []
+        else [],
+        {"state": "after", "name": "token", "y": column},
     )
-    return with_columns(drawn, {"state": "after", "name": "token", "y": column})
 
 
 def part_bars(parts: dict[str, float], theme: Theme) -> Spec:

@@ -27,10 +27,10 @@ from dashboard.draw.figures import (
     right_margin,
     separate,
     series_encoding,
+    table_columns,
     text_tip,
     titled_figure,
     whole_tip,
-    with_columns,
 )
 from dashboard.draw.formats import byte_size, number, percent, percent as as_percent, plain
 
@@ -485,9 +485,12 @@ def seed_marks(
                 color=colour,
             ),
         ]
+    titles = {"name": "name", "seed": f"{title}, this seed", "mean": "mean of the seeds"} | {
+        "from": "95 % interval from",
+        "to": "95 % interval to",
+    }
     drawn = titled_figure(title, layers, height * max(1, len(rows)), ink, **right_margin(12))
-    titles = {"name": "name", "seed": f"{title}, this seed", "mean": "mean of the seeds"}
-    return with_columns(drawn, titles | {"from": "95 % interval from", "to": "95 % interval to"})
+    return drawn | table_columns(titles)
 
 
 BYTES = "replace(format(datum.value, '~s'), /([MGT])/, ' $1') + 'B'"  # of an axis: 10 MB
@@ -670,9 +673,11 @@ def lines(
         ]
         ends.append((names[index], (line.mean[-1] - scale.low) / (scale.high - scale.low), colour))
     layers += _names_at_ends(ends)
-    drawn = titled_figure(title, layers, HEIGHT, ink, **right_margin(4))
-    bounds = {"low": "lowest seed", "high": "highest seed"}
-    return with_columns(drawn, {"name": "name", "x": x_title, "y": f"{title}, mean"} | bounds)
+    titles = {"name": "name", "x": x_title, "y": f"{title}, mean"} | {
+        "low": "lowest seed",
+        "high": "highest seed",
+    }
+    return titled_figure(title, layers, HEIGHT, ink, **right_margin(4)) | table_columns(titles)
 
 
 def seeds(

@@ -319,14 +319,18 @@ def right_margin(width: float) -> Spec:
     }
 
 
-def names(curves: Sequence[tuple[str, str, Sequence[int]]]) -> Spec:
-    """Name, colour and dash of each curve, for a figure whose names stand beside it on the page: see `with_names`."""
-    return {"usermeta": {"names": [[name, colour, list(dash)] for name, colour, dash in curves]}}
+def names(curves: Sequence[tuple[str, str, Sequence[int]]], titles: Mapping[str, str] = {}) -> Spec:
+    """Name, colour and dash of each curve, for a figure whose names stand beside it on the page: see `with_names`.
+
+    `titles` are as those of `table_columns`.
+    """
+    named = [[name, colour, list(dash)] for name, colour, dash in curves]
+    return {"usermeta": {"names": named} | table_columns(titles)["usermeta"]}
 
 
-def with_columns(spec: Spec, titles: Mapping[str, str]) -> Spec:
-    """A figure whose table has these fields of its rows, each under its title, and the rows that have all of them."""
-    return spec | {"usermeta": spec.get("usermeta", {}) | {"columns": dict(titles)}}
+def table_columns(titles: Mapping[str, str]) -> Spec:
+    """The fields of a figure's rows that its table has, each under its title; a row without one of them is none of it."""
+    return {"usermeta": {"columns": dict(titles)}}
 
 
 def with_names(spec: Spec) -> Spec:

@@ -39,10 +39,10 @@ from dashboard.draw.figures import (
     picking_grid,
     rgb_of,
     shade,
+    table_columns,
     text_on,
     text_tip,
     whole_tip,
-    with_columns,
 )
 from dashboard.draw.formats import cell, distinct, number, percent, share_text, signed
 
@@ -146,16 +146,15 @@ def effect_grid(
             opacity={"expr": f"width < {wide * len(columns)} ? 0 : 1"},
         ),
     )
-    drawn = picking_grid(
+    named = {"layer": "layer", "head": across, "change": dict(tips).get("by", title)}
+    return picking_grid(
         [cells, numbers] if len(columns) <= MAX_NUMBERS else [cells],
         {"layer": picked[0], "head": picked[1]},
         at,
         ink,
         max(TALL, min(MAX_TALL, ALL_TALL // len(layers))),
         ["layer", "head"],
-    )
-    named = {"layer": "layer", "head": across, "change": dict(tips).get("by", title)}
-    return with_columns(drawn, named | more)
+    ) | table_columns(named | more)
 
 
 def short(change: float, largest: float, has_sign: bool = True) -> str:
@@ -271,7 +270,7 @@ def bars(
         for i, label in zip(top, labels, strict=True)
     ]
     faint = {"test": "datum.of == 'model'", "value": 0.45 if several else 1.0}
-    drawn = bar_figure(
+    return bar_figure(
         rows,
         "token",
         labels,
@@ -287,8 +286,7 @@ def bars(
         tips=[{"field": name, "type": "nominal"} for name in ("token", "of", "text")],
         offset={"field": "of", "type": "nominal", "sort": list(distributions)} if several else None,
         opacity={"condition": faint, "value": 1.0},
-    )
-    return with_columns(drawn, {"token": "token", "of": "of", "p": "probability"})
+    ) | table_columns({"token": "token", "of": "of", "p": "probability"})
 
 
 TILE, ONE_TILE = 72, 144  # pixels of a picture on the page, of several and of the only one
@@ -449,10 +447,8 @@ def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
         for head in scores.heads
     }
     curves = [(ROLES[at].name, CATEGORIES[theme][at], [1, 0]) for at in sorted({*roles.values()})]
-    return with_columns(
-        head_grid(scores, cells, picked, theme) | names(curves),
-        HEAD_COLUMNS | {"is": "role", "score": "score", "chance": "chance"},
-    )
+    titles = HEAD_COLUMNS | {"is": "role", "score": "score", "chance": "chance"}
+    return head_grid(scores, cells, picked, theme) | names(curves, titles)
 
 
 def share_grid(
@@ -481,9 +477,8 @@ def share_grid(
         }
         for head, words in says.items()
     }
-    return with_columns(
-        head_grid(scores, cells, picked, theme, title), HEAD_COLUMNS | {"share": column}
-    )
+    titles = HEAD_COLUMNS | {"share": column}
+    return head_grid(scores, cells, picked, theme, title) | table_columns(titles)
 
 
 def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
@@ -542,7 +537,7 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
         ),
     ]
     titles = {"role": "role", "score": "score", "chance": "chance", "std": "std of chance"}
-    return with_columns(figure(layers, 26 * len(rows)), titles)
+    return figure(layers, 26 * len(rows)) | table_columns(titles)
 
 
 def role_figure(scores: RoleScores, index: int, head: Head) -> str:
@@ -687,12 +682,12 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
     }
     titles = {"relation": "relation", "share": "accuracy of the best head", "low": "95 % interval from",
               "high": "95 % interval to", "offset": "accuracy of the best offset"}  # fmt: skip
-    return with_columns(figure([
+    return figure([
         layer("rule", rows, {**at, "x": {**x, "field": "low"}, "x2": {"field": "high"},
               "color": literal("colour")}, strokeWidth=2),
         layer("tick", rows, {**at, "x": {**x, "field": "offset"}}, color=ink.text, thickness=2, height={"band": 0.7}),
         layer("circle", rows, {**at, "x": {**x, "field": "share"}, "color": literal("colour")}, size=80, opacity=1)],
-        {"step": 24}), titles)  # fmt: skip
+        {"step": 24}) | table_columns(titles)  # fmt: skip
 
 
 def query_lines(parse: Parse, weights: np.ndarray, queries: Sequence[Query], theme: Theme) -> str:

@@ -674,8 +674,8 @@ class ChartPicture(Picture):
         A layer that draws rows of another one again, such as the points of a line or the ring of the picked cell, adds
         none, and neither does a text that writes out a number. Of a figure that names its `columns` these are all.
         """
-        parts, titles = self.spec["layer"], self.spec.get("usermeta", {}).get("columns", {})
-        drawn = [part for part in parts if _shows_data(part)] or parts
+        titles = self.spec.get("usermeta", {}).get("columns", {})
+        drawn = [part for part in self.spec["layer"] if _shows_data(part)] or self.spec["layer"]
         channels = [one for part in drawn for one in _channels(part)]
         tables = [
             [
@@ -721,11 +721,13 @@ class ChartPicture(Picture):
             for name, one in marks.items()
             if one.get("type") == "quantitative" and titles.get(name) == name
         ]
-        said = [
+        named = (
             {str(one.get("title") or "").strip() for _, one in channels if one["field"] == name}
             for name in written
+        )
+        words = [
+            word for one in named if len(one) == 1 for word in one - {*titles.values(), "value", ""}
         ]
-        words = [word for one in said if len(one) == 1 for word in one - {*titles.values(), "value", ""}]
         if len(words) != len(bare):
             words = [""] if len(bare) == 1 else bare
         quantity = WITHOUT.split(f"{self.title} ")[0].rpartition(": ")[2].strip(" ,")
