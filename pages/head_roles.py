@@ -101,6 +101,7 @@ from dashboard.page import (
     caption,
     csv_file,
     cut,
+    describe,
     details,
     draw_chart,
     fact,
@@ -249,11 +250,13 @@ def page() -> None:
                 icon=":material/info:",
             )
         elif choice is not None:
-            {
-                "Roles": draw_roles,
-                "Syntax": draw_syntax,
-                "Standard tests": draw_tests,
-            }[FIELDS.draw("view", into=HERE).view](choice)
+            draw, reads = {
+                "Roles": (draw_roles, choice.inputs.text),
+                "Syntax": (draw_syntax, "sentences with their parses"),
+                "Standard tests": (draw_tests, "random tokens, twice, or none"),
+            }[FIELDS.draw("view", into=HERE).view]
+            describe(**({"text": reads} if reads else {}))
+            draw(choice)
 
 
 def kind_and_columns(choice: ModelChoice, count: int) -> tuple[Kind, list[Any]]:

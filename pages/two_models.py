@@ -643,6 +643,8 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
             )
             with picture("two_models"):
                 _draw_effects(ref, source, effects, direction)
+            if choice.reading.note:  # such as which layers hold no attention
+                caption(plain(choice.reading.note))
     try_this("two_models", PAIRS)
     details(
         "How parts are patched: source",

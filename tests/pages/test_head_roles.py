@@ -332,3 +332,11 @@ def test_the_table_has_every_measure_of_every_head():
         np.nanmean(measurement.corpus.values_of("induction", (1, 2))), abs=1e-5
     )
     assert (one["texts"], one["role"]) == ("300", "induction")
+
+
+@pytest.mark.parametrize(
+    ("view", "text"), [("Roles", "The animal"), ("Syntax", "parses"), ("Standard tests", "random")]
+)
+def test_the_source_of_an_export_names_what_was_read(view, text):
+    about = open_at("head_roles", **{"head_roles:view": view}).session_state["page_pictures"].about
+    assert text in about["text"] and ("animal" in about["text"]) == (view == "Roles")

@@ -627,6 +627,12 @@ def test_pages_call_layers_by_the_model_s_numbers(hybrid, page, link, some):
     assert some <= layers_of(open_at(page, **{"inside:model": hybrid}, **named)) <= {2, 4}
 
 
+def test_patching_says_which_layers_hold_no_attention(hybrid):
+    link = {"inside:model": hybrid, "two_models:mode": "Two texts", "inside:text": "xx qq"}
+    app = open_at("two_models", **link, **{f"two_models:text:{hybrid}": "xx zz"})
+    assert "Of its 5 layers 3 have no attention between tokens" in page_text(app)
+
+
 def test_a_page_says_that_kernels_wait_for_a_gpu(hybrid, monkeypatch):
     said = "the kernels of causal_conv1d, which are installed here, need a GPU"
     assert said not in page_text(open_at("pretrained"))
