@@ -615,9 +615,16 @@ def account(
         f"{name} has weights of more parts than its config.json asks for, such as {more[0] if more else ''}; "
         "the two do not fit together. Take the config.json that belongs to these weights.",
     )
+    # Those that the library's class says nothing of, as the second predictor of DeepSeek-V3.
+    silent = getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()
+    ignored = {
+        key
+        for key in shapes
+        if key.removeprefix(prefix) not in owned and any(re.search(one, key) for one in silent)
+    }
     reported = [
         key
-        for key in unused
+        for key in sorted({*unused, *ignored})
         if not TABLES.fullmatch(key)
         and not (key.endswith((".bias", ".masked_bias")) and len(shapes.get(key, (1,))) != 1)
     ]
