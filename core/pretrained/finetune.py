@@ -25,9 +25,11 @@ from core.pretrained.load import (
     avoid_kernels,
     folder_weights,
     lab_models,
+    merge_adapter,
     minilm_folder,
     read_config,
     refuse_missing,
+    refuse_not_finite,
 )
 from core.serialization import bounds, check_types, read, renamed
 from core.tasks.base import majority_class
@@ -411,6 +413,8 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
             refuse_missing(missing, folder.name)
         else:
             model, labels, new_head = _classifier(folder, rows.labels)
+    merge_adapter(model, folder, folder.name)
+    refuse_not_finite(model, folder.name)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token  # decoders are trained without padding
     model.config.pad_token_id = tokenizer.pad_token_id

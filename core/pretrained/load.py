@@ -698,8 +698,9 @@ def merge_adapter(model: Any, folder: Path, name: str) -> tuple[str, ...]:
         modules = dict(model.named_modules(remove_duplicate=False))
         for key, tensor in sorted(tensors.items()):
             path, lora, half = key.removeprefix("base_model.model.").partition(".lora_")
-            if path not in modules and path not in weights:
-                path = path.removeprefix(f"{model.base_model_prefix}.")
+            prefix = f"{model.base_model_prefix}."
+            places = (path, path.removeprefix(prefix), f"{prefix}{path}")
+            path = next((one for one in places if one in modules or one in weights), path)
             weight = weights.get(f"{path}.weight" if lora else path)
             if weight is None or not lora and weight.shape != tensor.shape:
                 left.append(key)

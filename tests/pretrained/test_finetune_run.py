@@ -510,6 +510,24 @@ def test_a_model_that_cannot_learn_the_rows_is_refused_in_a_sentence(model, task
     assert not list(tmp_path.iterdir())
 
 
+def test_an_adapter_is_merged_and_nan_refused_before_it_learns(encoder, tmp_path):
+    folder, path = tmp_path / "model", "encoder.layer.0.attention.output.dense"
+    shutil.copytree(encoder, folder)
+    config = FineTuneConfig("classify", COLOURS, str(folder))
+    before = build(config, config.rows).model.bert.get_submodule(path).weight.detach().clone()
+    a, b = torch.ones(2, before.shape[1]), torch.ones(before.shape[0], 2)
+    settings = {"peft_type": "LORA", "r": 2, "lora_alpha": 2}
+    (folder / "adapter_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    halves = {f"base_model.model.{path}.lora_{half}.weight": one for half, one in (("A", a), ("B", b))}
+    save_file(halves, folder / "adapter_model.safetensors", {"format": "pt"})
+    merged = build(config, config.rows).model.bert.get_submodule(path).weight.detach()
+    torch.testing.assert_close(merged, before + b @ a)
+    tensors = load_file(folder / "model.safetensors")
+    tensors[next(key for key in tensors if key.endswith(f"{path}.weight"))][0, 0] = float("nan")
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    pytest.raises(PretrainedError, build, config, config.rows).match("NaN or infinity in 1 of")
+
+
 def test_what_is_missing_is_said(encoder, tmp_path, monkeypatch):
     words = r"does not know \d\d% of the words in these rows. Labels need"
     pytest.raises(ConfigError, create, usual("classify", model=str(encoder)), tmp_path).match(words)
