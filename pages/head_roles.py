@@ -199,11 +199,11 @@ FIELDS = Fields(
     head=head_select("head"),
     relation=Select(
         "Relation",
-        lambda values: {
-            name: f"{name} ({count})"
+        lambda values: [
+            relation.name(reverse)
             for (relation, reverse), count in values.result.counts.items()
-            if count >= MIN_QUERIES and (name := relation.name(reverse))
-        },
+            if count >= MIN_QUERIES
+        ],
         lambda values: (
             values.result.names[values.result.default()] if any(values.result.scores) else None
         ),
