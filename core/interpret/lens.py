@@ -63,7 +63,8 @@ class LogitLens:
     """The lens of N = layers + 1 states at T positions: the embedding's first, then each layer's.
 
     `states` are the residual stream, `top` and `probabilities` the likeliest tokens of each, `entropy` is in bits.
-    `start` is the first of the positions.
+    `start` is the first of the positions. `numbers` are those of the layers' maps; empty where they are the layers in
+    order.
     """
 
     start: int
@@ -71,11 +72,12 @@ class LogitLens:
     top: Int[Tensor, "N T K"]
     probabilities: Float[Tensor, "N T K"]
     entropy: Float[Tensor, "N T"]
+    numbers: tuple[int, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The embedding, and the layers by their numbers."""
-        return (EMBEDDING, *(f"L{layer}" for layer in range(len(self.states) - 1)))
+        return (EMBEDDING, *(f"L{layer}" for layer in self.numbers or range(len(self.states) - 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,7 @@ class Stream:
     start: int
     states: Float[Tensor, "N T C"]
     logits: Float[Tensor, "T V"]
+    numbers: tuple[int, ...] = ()
 
 
 def read_lens(baseline: Baseline, start: int = 0, stop: int | None = None) -> LogitLens:
@@ -131,15 +134,22 @@ def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> 
                 lambda module, inputs, output: states.append(states_of(output))
             )
 
-    output, _ = forward(pretrained, baseline.batch, hooks=hooked(hooks()))
-    logits = output.logits[0]
+    output, recorder = forward(pretrained, baseline.batch, hooks=hooked(hooks()))
+    logits, inside = output.logits[0], tuple(f"{name}." for name in names)
+    # Of several stacks that run in turn, as HRM's, these are the places of one.
+    numbers = tuple(
+        call.layer
+        for call in recorder.calls
+        if call.kind != "cross" and call.name.startswith(inside)
+    )
     try:
         read = torch.stack([_tokens(one)[: len(logits)].cpu() for one in states])
         if read.ndim != 3 or read.shape[1] != len(logits):
             raise IndexError("other axes")
     except (KeyError, IndexError, RuntimeError) as error:
         raise PretrainedError(NO_VECTORS.format(pretrained.name)) from error
-    return Stream(start, read[:, start:stop].clone(), logits[start:stop].clone())
+    known = numbers if len(numbers) == len(read) - 1 else ()
+    return Stream(start, read[:, start:stop].clone(), logits[start:stop].clone(), known)
 
 
 def count_parts(baseline: Baseline, stream: Stream) -> int:
@@ -166,7 +176,7 @@ def join_parts(pretrained: Pretrained, stream: Stream, parts: Sequence[LensPart]
         f"{pretrained.name} does more with its last layer's states than to read each one by "
         "itself, so earlier states cannot be read in the same way.",
     )
-    return LogitLens(stream.start, stream.states, top, probabilities, entropy)
+    return LogitLens(stream.start, stream.states, top, probabilities, entropy, stream.numbers)
 
 
 def follow_tokens(

@@ -1366,6 +1366,13 @@ def test_what_has_no_weights_is_read_by_the_lens_and_writes(model_type):
         check_generation(pretrained, model_type)
 
 
+def test_a_layer_of_the_lens_has_the_number_of_its_map():
+    case = Case(built("hrm_text"))
+    names = read_lens(case.baseline).names
+    assert names == ("embedding", "L6", "L7", "L14", "L15")
+    assert {case.calls[int(name[1:])].name.split(".")[1] for name in names[1:]} == {"H_module"}
+
+
 def test_an_encoder_of_questions_gives_its_embedding():
     case = Case(built("dpr"))
     with library_attention(), torch.no_grad():
