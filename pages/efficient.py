@@ -379,6 +379,15 @@ def fact_text(result: study.Result, kernels: list[str]) -> str:
     )
 
 
+def faster_text(result: study.Result, kernel: str) -> str:
+    """From how many tokens a kernel is faster than fused; up to how many it was measured where it is not."""
+    if kernel == "fused" or not result.of("fused"):
+        return "–"
+    longest = min(result.of(one)[-1].length for one in (kernel, "fused"))
+    length = result.faster_from(kernel)
+    return f"from {length:,} tokens" if length else f"not up to {longest:,}"
+
+
 def kernel_name(kernel: str) -> str:
     label = study.ENTRIES[kernel].name
     return label if label in ("Performer", "Linformer", "Nyström") else label[0].lower() + label[1:]
@@ -482,6 +491,7 @@ def _benchmark() -> None:
             "grows as",
             "by formula",
             "error",
+            "faster than fused",
         ),
         [
             [
@@ -495,6 +505,7 @@ def _benchmark() -> None:
                 power(each.memory),
                 byte_size(each.closed_bytes),
                 share_text(cached(output_error, result.conditions.config(kernel), study.SEED)),
+                faster_text(result, kernel),
             ]
             for kernel in kernels
             if (each := scaling(result, kernel))

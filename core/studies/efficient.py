@@ -153,6 +153,14 @@ class Result:
         """The points of one kernel that were measured, shortest first."""
         return [point for point in self.points if point.name == kernel and not point.skipped]
 
+    def faster_from(self, kernel: str, beside: str = "fused") -> int | None:
+        """The shortest measured length from which a kernel is faster than another at every length of both; None where it
+        is not, or they share none."""
+        other = {point.length: point.seconds for point in self.of(beside)}
+        shared = [point for point in self.of(kernel) if point.length in other]
+        slower = [point.length for point in shared if point.seconds >= other[point.length]]
+        return next((one.length for one in shared if one.length > max(slower, default=0)), None)
+
     def skipped(self) -> list[Measurement]:
         """The first skipped length of each kernel."""
         skipped = [point for point in self.points if point.skipped]

@@ -131,6 +131,29 @@ def square(kernel, seconds, held):
     return [Measurement(kernel, n, seconds(n), int(held(n))) for n in (128, 256, 512)]
 
 
+@each(("seconds", "length", "text"), [
+    ((1, 1, 9), 128, "from 128 tokens"),
+    ((3, 1, 9), 256, "from 256 tokens"),
+    ((1, 5, 9), 512, "from 512 tokens"),  # not from 128, as 256 takes longer
+    ((1, 1, 16), None, "not up to 512"),
+    ((3, 5, 17), None, "not up to 512"),
+    ((1, 1), 128, "from 128 tokens"),
+])  # fmt: skip
+def test_from_which_length_a_kernel_is_faster_than_fused(seconds, length, text):
+    points = [Measurement("fused", n, t, 1) for n, t in ((128, 2), (256, 4), (512, 16))]
+    points += [Measurement("linear", 128 << at, t, 1) for at, t in enumerate(seconds)]
+    points.append(Measurement("linear", 1024, skipped="too long"))
+    conditions = efficient.Conditions.of(["fused", "linear"], 1024)
+    result = efficient.Result(conditions, tuple(points), "here")
+    assert result.faster_from("linear") == length
+    assert efficient_page.faster_text(result, "linear") == text
+    alone = efficient.Result(conditions, tuple(points[3:]), "here")
+    assert (
+        alone.faster_from("linear") is None and efficient_page.faster_text(alone, "linear") == "–"
+    )
+    assert efficient_page.faster_text(result, "fused") == "–"
+
+
 def test_slopes_and_the_sentence_come_from_the_points():
     points = square("exact", lambda n: n * n * 1e-6, lambda n: n * n)
     points += square("linear", lambda n: n * 1e-6, lambda n: n)

@@ -326,9 +326,15 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
         copied = rows * min(picked, reached) * dim * gathers
         met, widest = (
             met + cells,
-            max(widest, 3 * cells + copied / config.score_heads, ranks / config.score_heads),
+            max(
+                widest,
+                (3 + gathers) * cells + copied / config.score_heads,
+                ranks / config.score_heads,
+            ),
         )
-    numbers = (2 * keys + 3 * queries + blocks) * dim + max(widest, held / config.score_heads)
+    turned = bool(kernel["turned"]) and config.position.key != "none"
+    numbers = (3 * queries + 3 * turned * keys + blocks) * dim
+    numbers += max(widest, held / config.score_heads)
     return summed(config, area, flops / config.score_heads + 4.0 * met * dim, numbers)
 
 
