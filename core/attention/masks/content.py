@@ -97,6 +97,7 @@ def indexer_loss(
 # Masks that are chosen by content: the best blocks (MoBA), or the best keys by an indexer of its own (DeepSeek).
 
 
+ROWS = 256  # queries of an indexer at once: all their scores would be many
 EPSILON = 1e-6  # of the indexer's norm, as in DeepSeek's own code
 BASE = 10000.0  # of the indexer's rotation
 
@@ -185,18 +186,29 @@ class LightningIndexer(Indexer):
 
     def forward(self, block: ScoreBlock) -> Tensor:
         with torch.no_grad():
+            q, k, weights = self.maps(block)
             candidates = torch.arange(block.num_keys, device=block.i.device) <= block.i  # (T, S)
             if block.real is not None:
                 candidates = candidates & block.real[:, None]
-            selected = top_cells(self.index_scores(block), candidates, self.keys)
+            rows = max(1, q.shape[2]) if torch.compiler.is_compiling() else ROWS  # one graph
+            parts = zip(
+                q.split(rows, 2), weights.split(rows, 1), candidates.split(rows, -2), strict=True
+            )
+            selected = torch.cat(
+                [top_cells(relu_scores(q, k, w), seen, self.keys) for q, w, seen in parts], dim=-2
+            )
         return selected[:, None, :, block.j[0]]
 
-    def index_scores(self, block: ScoreBlock) -> Tensor:
-        """I of this rectangle's queries and of all keys, (B, T, S); with a gradient, for `indexer_loss`."""
+    def maps(self, block: ScoreBlock) -> tuple[Tensor, Tensor, Tensor]:
+        """q (B, h, T, d) of this rectangle's queries, k (B, S, d) of all keys, and w (B, T, h)."""
         x, context = self.inputs(block)
         q = rotate_first(split_heads(self.query(x), self.heads), block.i[:, 0], self.share)
         k, every = self.norm(self.key(context)), torch.arange(context.shape[1], device=x.device)
-        return relu_scores(q, rotate_first(k, every, self.share), self.weight(x) * self.scale)
+        return q, rotate_first(k, every, self.share), self.weight(x) * self.scale
+
+    def index_scores(self, block: ScoreBlock) -> Tensor:
+        """I of this rectangle's queries and of all keys, (B, T, S); with a gradient, for `indexer_loss`."""
+        return relu_scores(*self.maps(block))
 
     def loss(self, block: ScoreBlock, weights: Tensor, visible: Tensor) -> Float[Tensor, ""]:
         seen = visible.any(1) if visible.dim() == 4 else visible  # by a head
@@ -213,7 +225,7 @@ def relu_scores(
     q: Float[Tensor, "B h T d"], k: Float[Tensor, "B N d"], weights: Float[Tensor, "B T h"]
 ) -> Float[Tensor, "B T N"]:
     """Σ_h w_h ReLU(q_h · k): how an indexer's heads score keys that they share."""
-    scores = (q @ k[:, None].mT).relu().transpose(1, 2)  # (B, T, h, N)
+    scores = (q @ k[:, None].mT).relu_().transpose(1, 2)  # (B, T, h, N)
     return (weights[:, :, None] @ scores).squeeze(2)
 
 
@@ -243,7 +255,8 @@ def _lightning_cost(config: LayerConfig, area: Area) -> Cost:
     heads, size = int(config.mask["heads"]), int(config.mask["size"])
     maps = config.d_model * (area.queries * heads * (size + 1) + area.keys * size)
     scores = area.cells * heads * (size + 1)
-    return Cost(2.0 * (maps + scores), max(8 * heads, 28) * area.cells, area.cells)
+    held = min(area.queries, ROWS) * area.keys
+    return Cost(2.0 * (maps + scores), max(5 * heads, 22) * held + area.cells, area.cells)
 
 
 class Monotonic(Mask):
@@ -591,7 +604,7 @@ ENTRIES: tuple[Entry, ...] = (
         r"j \le i,\quad B_j = B_i\ \vee\ B_j \in \text{top}_{k - 1}\big(q_i^\top \bar{k}_B : B < B_i\big)",
         "Keys are cut into blocks. Each query attends to its own block and to the earlier blocks whose mean key has "
         "the largest dot product with it. The choice itself has no gradient and no weights: q and k learn through "
-        "the chosen keys.",
+        "the chosen keys. All cells are computed here and then masked, so it is slower than fused at any length.",
         "Lu et al.",
         2025,
         "https://arxiv.org/abs/2502.13189",
@@ -619,7 +632,8 @@ ENTRIES: tuple[Entry, ...] = (
         r"\mathrm{ReLU}(q^I_{ih} \cdot k^I_j)",
         "A small indexer scores all earlier keys, and each query attends to the k best. The choice has no gradient: "
         "a loss of its own (a Kullback–Leibler divergence) trains the indexer to predict the weights that attention "
-        "to all earlier keys would have.",
+        "to all earlier keys would have. All cells are computed here and then masked, so it is slower than fused at any "
+        "length.",
         "DeepSeek-AI",
         2025,
         "https://arxiv.org/abs/2512.02556",
