@@ -107,7 +107,9 @@ def draw_chart(
         chart_title(heading, place, legend)
     alt, spec = spoken(alt), ordered(spec)
     add(str(options.get("key") or alt), lambda: ChartPicture(alt.rstrip("."), spec, data))
-    shown = each_press_counts(spec) if "selection_mode" in options else spec
+    # what files alone have of it would build the drawing anew where it changes
+    shown = {name: part for name, part in spec.items() if name != "usermeta"}
+    shown = each_press_counts(shown) if "selection_mode" in options else shown
     return place.vega_lite_chart(
         data, enlarged(shown, SCALE) if presenting() else shown, alt=alt, **options
     )
