@@ -144,20 +144,24 @@ def line_chart(
         {"field": "x", "title": x_title},
         {"field": "text", "title": "value"},
     ]
+    titles = {"name": "name", "x": x_title, "value": title} | (
+        {"low": "low", "high": "high"} if ends else {}
+    )
     styles = [curve.style(ink, at, at // len(ink.series)) for at, curve in enumerate(curves)]
     for curve, (colour, dash) in zip(curves, styles, strict=True):
         points = curve.defined_points()
-        rows = [
-            {"x": a, "y": max(b, y_min), "name": curve.name, "text": write(b)} for a, b in points
+        rows: list[Spec] = [
+            {"x": a, "y": max(b, y_min), "name": curve.name, "text": write(b), "value": b}
+            | dict.fromkeys([*titles][3:])
+            for a, b in points
         ]
         if curve.band:
-            band = [
-                {"x": a, "y": max(low, y_min), "high": max(high, y_min)}
-                for (a, _), (low, high) in zip(points, curve.band, strict=True)
+            rows = [
+                row | {"low": low, "high": high, "y0": max(low, y_min), "y1": max(high, y_min)}
+                for row, (low, high) in zip(rows, curve.band, strict=True)
             ]
-            layers.append(
-                layer("area", band, {**both, "y2": {"field": "high"}}, color=colour, opacity=0.18)
-            )
+            around = {"x": x, "y": {**y, "field": "y0"}, "y2": {"field": "y1"}}
+            layers.append(layer("area", rows, around, color=colour, opacity=0.18))
         layers += _line_layers(rows, both, tips, colour, dash)
     named_styles = [(curve.name, *style) for curve, style in zip(curves, styles, strict=True)]
     if named:
@@ -172,7 +176,7 @@ def line_chart(
     if rule is not None:
         layers.append(layer("rule", [{"x": rule}], {"x": x}, color=ink.pick, strokeWidth=1.5))
     drawn = titled_figure(title, layers, HEIGHT, ink) | right_margin(4 if named else 12)
-    return drawn if named else drawn | names(named_styles)
+    return drawn | names([] if named else named_styles, titles)
 
 
 def bounds(values: Sequence[float], log: bool, floor: float = FLOOR) -> tuple[float, float]:

@@ -31,7 +31,7 @@ from core.tasks import TASKS, TaskConfig, make_task
 from core.training import Prediction, Record, RunConfig, source_weights
 from dashboard.draw import grids, picture_files, tables
 from dashboard.draw.components import WIDTH, Cell, Script, source_of
-from dashboard.draw.curves import Curve, balanced_points, legend, step_chart
+from dashboard.draw.curves import Curve, balanced_points, legend, line_chart, step_chart
 from dashboard.draw.figures import (
     DARK_INK,
     LIGHT_INK,
@@ -577,6 +577,25 @@ def test_the_table_of_a_figure_has_no_places_of_words():
         ([cells, words, cells], None, (["y"], [[1.0]])),
     ):
         assert ChartPicture("figure", {"layer": parts}, data).table() == table
+
+
+def test_the_band_of_a_curve_is_in_its_rows():
+    curves = [
+        Curve("a", [(1, 1e-30), (2, 0.5)], band=[(1e-31, 2e-30), (0.4, 0.6)]),
+        Curve("b", [(1, 0.1), (2, 0.2)]),
+    ]
+    chart = line_chart(
+        "Loss", "step", curves, LIGHT_INK, log=True
+    )  # which draws 1e-30 at its floor
+    assert ChartPicture("Loss", chart).table() == (
+        ["name", "step", "Loss", "low", "high"],
+        [
+            ["a", 1, 1e-30, 1e-31, 2e-30],
+            ["a", 2, 0.5, 0.4, 0.6],
+            ["b", 1, 0.1, None, None],
+            ["b", 2, 0.2, None, None],
+        ],
+    )
 
 
 def test_a_chart_names_its_columns_as_a_reader_sees_them():
