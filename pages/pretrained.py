@@ -99,7 +99,8 @@ FIELDS = Fields(
         when=lambda values: any(
             a is not None and a == b for line in values.lines for a, b in pairwise(line.word)
         ),
-        help="The weights of a word's pieces are summed over keys and averaged over queries.",
+        help="The weights of a word's pieces are summed over keys and averaged over queries. A word is what stands "
+        "between spaces, without the punctuation at its edges; a character where a script has no spaces.",
     ),
     special=Toggle(
         "Hide special tokens",

@@ -260,6 +260,7 @@ def patched(
 
 
 HEAD = "two_models:head"
+FOLLOWS = "two_models:follows"  # the text B that was not written by a person
 OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
 SECOND = {
     "writer": "When Mary and John went to the shop, Mary gave a book to",
@@ -306,7 +307,7 @@ FIELDS = Fields(
     ),
     text=Text(
         "Text B",
-        lambda values: SECOND.get(values.ref.name, SECOND[""]),
+        lambda values: values.usual,
         key=lambda values: f"text:{values.ref.name}",
         help="Words that both texts share are aligned; the others are shown side by side.",
     ),
@@ -387,11 +388,25 @@ def draw_sides(
             model.reads == "sound",
             f"{ref.name} reads sound; compare it trained and untrained.",
         )
-        text = FIELDS.draw("text", into=into, ref=ref).text
+        text = _second_text(ref, inputs.text, into)
         notes = shorten(inputs.text), shorten(text)
         inputs = replace(inputs, text=text, target=None)
     first, second = map(difference.Side, names, notes, (own, reading_of(ref, inputs)))
     return ref, inputs, (first, second)
+
+
+def _second_text(ref: ModelRef, first: str, into: st.delta_generator.DeltaGenerator) -> str:
+    """Text B: until a person writes one, the example beside the model's own text A, else text A, to be changed."""
+    state, key = st.session_state, FIELDS.key("text", {"ref": ref})
+    example = first == model_inputs.text_of(ref.name)
+    usual = SECOND.get(ref.name, SECOND[""]) if example else first
+    if key in state and state[key] == state.get(FOLLOWS):
+        state[key] = usual
+    state[FOLLOWS] = usual
+    text = FIELDS.draw("text", into=into, ref=ref, usual=usual).text
+    if text == first:
+        into.caption("Text B is text A so far: change a word.")
+    return text
 
 
 def _second_model(ref: ModelRef, into: st.delta_generator.DeltaGenerator) -> tuple[str, ModelRef]:

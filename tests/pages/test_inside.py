@@ -633,6 +633,19 @@ def test_patching_says_which_layers_hold_no_attention(hybrid):
     assert "Of its 5 layers 3 have no attention between tokens" in page_text(app)
 
 
+def test_text_b_follows_text_a_until_a_person_writes_it():
+    key, same = "two_models:text:induction", "Text B is text A so far"
+    app = open_at("two_models", **{"inside:model": "induction"})
+    example = app.text_input(key=key).value
+    assert example and same not in page_text(app)
+    for typed in ("the old king walked", "the dark house"):
+        app.text_input(key="inside:text").set_value(typed).run()
+        assert app.text_input(key=key).value == typed and same in page_text(app)
+    app.text_input(key=key).set_value("the cold river").run()
+    app.text_input(key="inside:text").set_value("the old river").run()
+    assert app.text_input(key=key).value == "the cold river" and same not in page_text(app)
+
+
 def test_a_page_says_that_kernels_wait_for_a_gpu(hybrid, monkeypatch):
     said = "the kernels of causal_conv1d, which are installed here, need a GPU"
     assert said not in page_text(open_at("pretrained"))
