@@ -190,10 +190,10 @@ class LightningIndexer(Indexer):
             candidates = torch.arange(block.num_keys, device=block.i.device) <= block.i  # (T, S)
             if block.real is not None:
                 candidates = candidates & block.real[:, None]
-            rows = max(1, q.shape[2]) if torch.compiler.is_compiling() else ROWS  # one graph
-            parts = zip(
-                q.split(rows, 2), weights.split(rows, 1), candidates.split(rows, -2), strict=True
-            )
+            parts = [(q, weights, candidates)]
+            if not torch.compiler.is_compiling():  # whose graph is of any length
+                cut = q.split(ROWS, 2), weights.split(ROWS, 1), candidates.split(ROWS, -2)
+                parts = list(zip(*cut, strict=True))
             selected = torch.cat(
                 [top_cells(relu_scores(q, k, w), seen, self.keys) for q, w, seen in parts], dim=-2
             )
