@@ -563,15 +563,22 @@ def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) ->
     sink = None if layer.sinks is None else layer.sinks.expand(-1, rows)[head, query]
     weights = (scores if sink is None else torch.cat([scores, sink[None]])).softmax(-1)[:columns]
     products = q * keys[key]
+    before_q, before_k, after_q, after_k = (
+        None if of is None else to_numpy(of[one, at])
+        for of, one, at in (
+            (layer.unrotated_q, head, query),
+            (layer.unrotated_k, group, key),
+            (layer.rotated_q, head, query),
+            (layer.rotated_k, group, key),
+        )
+    )
     return WeightBreakdown(
         to_numpy(q), to_numpy(keys[key]), to_numpy(products), float(products.sum()), layer.scale,
         None if bias is None else float(bias[key]),
         None if layer.softcap is None else float(layer.softcap * torch.tanh(biased[key] / layer.softcap)),
         float(scores[key]), bool(allowed[key]), to_numpy(scores), to_numpy(weights),
         None if sink is None else float(sink), to_numpy(values[key]), to_numpy(weights @ values),
-        *(None if of is None else to_numpy(of[one, at]) for of, one, at in (
-            (layer.unrotated_q, head, query), (layer.unrotated_k, group, key),
-            (layer.rotated_q, head, query), (layer.rotated_k, group, key))), key)  # fmt: skip
+        before_q, before_k, after_q, after_k, key)  # fmt: skip
 
 
 def _layer(call: AttentionCall) -> LayerAttention:

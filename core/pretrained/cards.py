@@ -702,8 +702,10 @@ class Mixer:
             size, count = int(indexer.block_size), int(indexer.topk_blocks)
             beside, name = int(indexer.head_dim), f"{count} blocks of {size} picked"
             turned = min(1.0, int(text.rotary_dim) / beside)
-            how = {"local": int(indexer.local_blocks), "dim": beside, "share": turned}
-            mask = Choice.of("block_max", size=size, blocks=count, **how)
+            local = int(indexer.local_blocks)
+            mask = Choice.of(
+                "block_max", size=size, blocks=count, local=local, dim=beside, share=turned
+            )
         axes: dict[str, Any] = {"position": self._position(keys), "mask": mask}
         normed = [
             parts[one] for one in ("q_norm", "q_layernorm", "query_layernorm") if one in parts

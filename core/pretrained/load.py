@@ -413,8 +413,8 @@ class ImageProcessor:
         image = Image.fromarray(pixels).convert("RGB" if channels == 3 else "L")
         if image.size != self.size[::-1]:
             image = image.resize(self.size[::-1], Image.Resampling(self.resample))
-        values = np.asarray(image, dtype=np.float32).reshape(*self.size, channels) * self.scale
-        values = (values - np.asarray(self.mean[:channels], np.float32)) / np.asarray(
+        values = np.asarray(image, dtype=np.float32).reshape(*self.size, channels)
+        values = (values * np.float32(self.scale) - np.asarray(self.mean[:channels], np.float32)) / np.asarray(
             self.std[:channels], np.float32
         )
         return torch.from_numpy(values).permute(2, 0, 1)[None].contiguous()

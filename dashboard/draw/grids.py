@@ -154,7 +154,7 @@ def effect_grid(
         ink,
         max(TALL, min(MAX_TALL, ALL_TALL // len(layers))),
         ["layer", "head"],
-    ) | table_columns(named | more)
+    ) | table_columns({**named, **more})
 
 
 def short(change: float, largest: float, has_sign: bool = True) -> str:

@@ -408,11 +408,11 @@ class Bonus(StateKernel):
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
         self.chunk = power_of_two(self.chunk)
-        self.forget = low_rank(config, int(config.kernel["rank"]))
-        self.forget = nn.Sequential(self.forget[0], nn.Tanh(), self.forget[1])
+        down, up = low_rank(config, int(config.kernel["rank"]))
+        self.forget = nn.Sequential(down, nn.Tanh(), up)
         self.bonus = nn.Parameter(torch.zeros(config.score_heads, 1, config.qk_dim))
         with torch.no_grad():
-            self.forget[2].bias.uniform_(-6, 0)
+            up.bias.uniform_(-6, 0)
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
         """log w and u, (B, H, S, D) each."""
