@@ -364,7 +364,9 @@ def spelled_line(
     for at, (piece, hidden) in enumerate(zip(pieces, special, strict=True)):
         before = None if at == 0 or special[at - 1] else pieces[at - 1]
         # A special token ends the text before it.
-        data[at] = b"\n" if hidden else spelling.spell(piece, before, spaced[at] if spaced else None)
+        data[at] = (
+            b"\n" if hidden else spelling.spell(piece, before, spaced[at] if spaced else None)
+        )
     text = b"".join(data).decode("utf-8", "surrogateescape")
     places = [at for at, one in enumerate(text) for _ in one.encode("utf-8", "surrogateescape")]
     numbers, words, tokens = words_in(text), list[int | None](), list[str]()

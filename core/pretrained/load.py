@@ -413,11 +413,9 @@ class ImageProcessor:
         image = Image.fromarray(pixels).convert("RGB" if channels == 3 else "L")
         if image.size != self.size[::-1]:
             image = image.resize(self.size[::-1], Image.Resampling(self.resample))
-        values = np.asarray(image, dtype=np.float32).reshape(*self.size, channels)
-        values = (values * np.float32(self.scale) - np.asarray(self.mean[:channels], np.float32)) / np.asarray(
-            self.std[:channels], np.float32
-        )
-        return torch.from_numpy(values).permute(2, 0, 1)[None].contiguous()
+        values = torch.tensor(np.asarray(image, dtype=np.float32).reshape(*self.size, channels))
+        mean, std = (torch.tensor(one[:channels]) for one in (self.mean, self.std))
+        return ((values * self.scale - mean) / std).permute(2, 0, 1)[None].contiguous()
 
 
 MINILM = "all-MiniLM-L6-v2"
@@ -620,7 +618,7 @@ def account(
     ignored = {
         key
         for key in shapes
-        if key.removeprefix(prefix) not in owned and any(re.search(one, key) for one in silent)
+        if key.removeprefix(prefix) not in owned and any(re.search(part, key) for part in silent)
     }
     reported = [
         key

@@ -517,4 +517,6 @@ if __name__ == "__main__":
     give_way()
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # the next run begins now: Python would hold the memory of this one for a second more
+    os._exit(
+        code
+    )  # the next run begins now: Python would hold the memory of this one for a second more

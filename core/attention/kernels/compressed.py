@@ -333,7 +333,7 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
             ),
         )
     turned = bool(kernel["turned"]) and config.position.key != "none"
-    numbers = (3 * queries + 3 * turned * keys + blocks) * dim
+    numbers = float((3 * queries + 3 * turned * keys + blocks) * dim)
     numbers += max(widest, held / config.score_heads)
     return summed(config, area, flops / config.score_heads + 4.0 * met * dim, numbers)
 

@@ -411,8 +411,7 @@ class Bonus(StateKernel):
         down, up = low_rank(config, int(config.kernel["rank"]))
         self.forget = nn.Sequential(down, nn.Tanh(), up)
         self.bonus = nn.Parameter(torch.zeros(config.score_heads, 1, config.qk_dim))
-        with torch.no_grad():
-            up.bias.uniform_(-6, 0)
+        nn.init.uniform_(up.get_parameter("bias"), -6, 0)
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
         """log w and u, (B, H, S, D) each."""
