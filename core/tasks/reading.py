@@ -38,7 +38,6 @@ _MAGIC = {
     b"\xff\xd8\xff": "a picture",
     b"SQLite": "a database",
 }
-ENCODINGS = ("utf-8", "cp1252")
 
 
 class EncodingError(ConfigError):

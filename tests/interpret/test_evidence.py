@@ -53,6 +53,7 @@ from core.interpret.lens import (
     count_parts,
     first_likeliest,
     follow_tokens,
+    layers_of,
     read_lens,
     read_stream,
 )
@@ -515,7 +516,10 @@ def compare(corrupted, *answers):
         ("no position 6; its 6", hide("t5", position=6)),
         ("sound are not masked", hide("whisper")),
         ("not opened", lambda: layer_attentions(tiny("longformer"), given("longformer"))),
-        ("not one numbered list", lambda: read_lens(baseline_of("albert"))),
+        (
+            "not one numbered list",
+            lambda: layers_of(replace(tiny("gpt2"), model=torch.nn.Linear(1, 1))),
+        ),
         ("not a token", lambda: read_lens(baseline_of("vit"))),
         ("not a token", lambda: read_lens(baseline_of("bert_encoder"))),
         ("no sum", partial(attribute, "gemma2")),
