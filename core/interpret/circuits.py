@@ -789,7 +789,7 @@ def token_of(model: Pretrained, typed: str) -> tuple[int, int]:
     tokenizer = tokenizer_of(model)
     ids = tokenized(model, f" {typed.strip()}", add_special_tokens=False)["input_ids"]
     # SentencePiece spells a space before some words as a token of its own, without any letters.
-    ids = [one for one in ids if display_tokens(tokenizer, [one])[0].strip("▁ ")]
+    ids = [one for one in ids if display_tokens(tokenizer, [one])[0].strip("▁␣ ")]
     reject_if(
         not ids or ids[0] == tokenizer.unk_token_id,
         f"{model.name} has no token for “{typed.strip()[:40]}”. Type another word.",

@@ -442,12 +442,19 @@ def test_numbers_that_are_no_weights_are_refused_unless_masked_or_signed(number,
     pytest.raises(ValueError, show_maps, maps, "abc", "abc").match("weights holds .*not finite")
 
 
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16, torch.float64, list])
+@pytest.mark.parametrize(
+    "kind", [torch.float32, torch.bfloat16, torch.float16, torch.float64, list]
+)
 def test_tensors_and_lists_are_drawn_as_arrays_are(kind):
     made = trace(1, 2, 3, 3)
     rounded = torch.tensor(made.maps[0].weights).to(torch.bfloat16).float()
     given = rounded.tolist() if kind is list else rounded.to(kind).clone().requires_grad_()
     item = replace(made.maps[0], weights=rounded.numpy())
-    same, drawn = (replace(made, maps=(replace(item, weights=one),)) for one in (rounded.numpy(), given))
+    same, drawn = (
+        replace(made, maps=(replace(item, weights=one),)) for one in (rounded.numpy(), given)
+    )
     assert show(drawn).html == show(same).html
-    assert show_maps({"w": given[0]}, "abc", "abc").svg == show_maps({"w": rounded.numpy()[0]}, "abc", "abc").svg
+    assert (
+        show_maps({"w": given[0]}, "abc", "abc").svg
+        == show_maps({"w": rounded.numpy()[0]}, "abc", "abc").svg
+    )

@@ -518,7 +518,9 @@ def test_an_adapter_is_merged_and_nan_refused_before_it_learns(encoder, tmp_path
     a, b = torch.ones(2, before.shape[1]), torch.ones(before.shape[0], 2)
     settings = {"peft_type": "LORA", "r": 2, "lora_alpha": 2}
     (folder / "adapter_config.json").write_text(json.dumps(settings), encoding="utf-8")
-    halves = {f"base_model.model.{path}.lora_{half}.weight": one for half, one in (("A", a), ("B", b))}
+    halves = {
+        f"base_model.model.{path}.lora_{half}.weight": one for half, one in (("A", a), ("B", b))
+    }
     save_file(halves, folder / "adapter_model.safetensors", {"format": "pt"})
     merged = build(config, config.rows).model.bert.get_submodule(path).weight.detach()
     torch.testing.assert_close(merged, before + b @ a)

@@ -567,7 +567,11 @@ def test_every_tensor_is_accounted_for(family, tmp_path_factory):
 def test_what_a_class_ignores_in_silence_is_told(tmp_path, monkeypatch):
     folder = save("bert_encoder", tmp_path / "model")
     tensors = load_file(folder / "model.safetensors")
-    save_file(tensors | {"second.predictor": torch.ones(3)}, folder / "model.safetensors", {"format": "pt"})
+    save_file(
+        tensors | {"second.predictor": torch.ones(3)},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
     kind = transformers.BertModel
     monkeypatch.setattr(kind, "_keys_to_ignore_on_load_unexpected", ["second", "word_embeddings"])
     assert load_folder(folder, "m").notes == ("Not used of its files: second.predictor.",)

@@ -372,7 +372,10 @@ def test_a_tokenizer_that_would_leave_out_the_beginning_leaves_out_the_end(tmp_p
     ("text", "expected"),
     [
         ("not JSON", ImageProcessor()),
-        ('{"size": 64, "resample": 0, "do_normalize": null}', ImageProcessor((64, 64), (0.0,) * 3, (1.0,) * 3, 0)),
+        (
+            '{"size": 64, "resample": 0, "do_normalize": null}',
+            ImageProcessor((64, 64), (0.0,) * 3, (1.0,) * 3, 0),
+        ),
         ('{"size": 64, "rescale_factor": 0.5}', ImageProcessor((64, 64), scale=0.5)),
         ('{"size": 64, "do_rescale": false}', ImageProcessor((64, 64), scale=1.0)),
         ('{"size": 64, "crop_size": 32, "do_center_crop": false}', ImageProcessor((64, 64))),
@@ -402,7 +405,10 @@ def test_how_a_picture_is_prepared_stands_in_its_file(text, expected, tmp_path):
 def test_a_processor_of_any_file_prepares_as_the_library_s(name, tmp_path):
     """transformers 5 saves a processor of pictures and text, such as TrOCR's, as one processor_config.json."""
     own = transformers.ViTImageProcessorPil(
-        size={"height": 10, "width": 14}, image_mean=[0.1, 0.2, 0.3], resample=0, rescale_factor=1 / 127
+        size={"height": 10, "width": 14},
+        image_mean=[0.1, 0.2, 0.3],
+        resample=0,
+        rescale_factor=1 / 127,
     )
     text = {"image_processor": own.to_dict(), "processor_class": "TrOCRProcessor"}
     if name.startswith("pre"):
@@ -410,7 +416,9 @@ def test_a_processor_of_any_file_prepares_as_the_library_s(name, tmp_path):
     (tmp_path / name).write_text(json.dumps(text), encoding="utf-8")
     numbers = np.random.default_rng(3).integers(0, 255, (31, 17, 3)).astype(np.uint8)
     expected = own(Image.fromarray(numbers), return_tensors="pt")["pixel_values"]
-    torch.testing.assert_close(ImageProcessor.of(tmp_path).prepare(numbers, 3), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        ImageProcessor.of(tmp_path).prepare(numbers, 3), expected, atol=1e-5, rtol=1e-5
+    )
 
 
 def test_a_token_past_the_embedding_is_named_wherever_text_is_read():

@@ -5,10 +5,13 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import sentencepiece
+import torch
 import transformers
 from tokenizers import (
     AddedToken,
@@ -25,6 +28,7 @@ from transformers import PreTrainedTokenizerFast
 from core.interpret.map_transform import group_by_word
 from core.interpret.roles import Text, delimiter, same_word
 from core.pretrained.base import Line, text_line
+from core.pretrained.generate import Answer, mask_word, output_id, output_name
 from core.tokens import bare_piece, is_sign, join_pieces, words_in
 
 TEXT = "The cat didn't see 3 猫 in Zürich, (well-known) مرحبا हिन्दी 🙂 好き ไป! the cat sat."
@@ -336,6 +340,30 @@ def test_roles_are_those_of_the_words(tokenizer):
     for word in ("مرحبا", "猫", "sat", "cat"):
         if known.count(word) > 1:
             assert same[[one.lower() for one in of_token].index(word)].any(), word
+
+
+def pretrained_of(tokenizer: Any, head: str) -> Any:
+    return SimpleNamespace(head=head, tokenizer=tokenizer, name="m", lock=Lock(), model=None)
+
+
+def test_a_masked_word_is_that_word(tokenizer):
+    if not (tokenizer.mask_token and tokenizer.is_fast):
+        pytest.skip("it fills no masks, or does not say where its tokens stand")
+    line, mask = line_of(tokenizer, TEXT), str(tokenizer.mask_token)
+    for word, group in merged(line):
+        masked = mask_word(pretrained_of(tokenizer, "masked"), TEXT, line.word[group[0]])
+        before, after = masked.split(mask)
+        assert TEXT.startswith(before) and TEXT.endswith(after)
+        assert plain(TEXT[len(before) : len(TEXT) - len(after)]) == plain(word)
+
+
+def test_the_name_of_a_token_leads_back_to_it(tokenizer):
+    if isinstance(tokenizer, transformers.CanineTokenizer):
+        pytest.skip("its models predict no token")
+    pretrained, ids = pretrained_of(tokenizer, "next"), range(min(len(tokenizer), 300))
+    answer = Answer("next", torch.zeros(len(ids)))
+    for one in ids:
+        assert output_id(pretrained, answer, output_name(pretrained, answer, one)) == one
 
 
 def test_signs_that_no_token_has_part_words_and_invisible_ones_do_not():
