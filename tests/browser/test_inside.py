@@ -249,6 +249,7 @@ def test_names_of_34_tokens_do_not_meet_and_the_row_under_the_pointer_has_its_ow
         "two_models",
         ".mu canvas.base",
         **{"inside:model": "all-MiniLM-L6-v2", "inside:text": LONG},
+        **{"two_models:text:all-MiniLM-L6-v2": "A shorter text."},
     )
     page.evaluate(RECORDER)
     enter(
