@@ -322,7 +322,7 @@ def text_line(
     spaced: list[bool] | None = None
     if encoding is not None and encoding.is_fast:
         segment = tuple(int(one or 0) for one in encoding.sequence_ids(0))
-        spaced = _spaces_before(encoding.encodings[0].offsets, segment, texts)
+        spaced = _spaces_before(encoding.encodings[0].offsets, segment, texts) if texts else None
     # A token for unknown words may have another use, as in GPT-2.
     missing = getattr(tokenizer, "unk_token", None)
     marks = [
