@@ -8,6 +8,8 @@ Each cell is "right", a refusal in words, or "WRONG" with what happened; the tot
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import transformers
 
@@ -36,7 +38,7 @@ def table_of(model_type: str) -> dict[str, str]:
     """Each analysis of one type: right, refused in words, or what is wrong."""
     row, cases = {}, []
 
-    def attempt(name: str, do: object) -> None:
+    def attempt(name: str, do: Callable[[], object]) -> None:
         try:
             do()
             row[name] = "right"
@@ -48,7 +50,7 @@ def table_of(model_type: str) -> dict[str, str]:
 
     attempt("opened", lambda: cases.append(Case(built(model_type))))
     for analysis in (*ANALYSES, generation) if cases else ():
-        attempt(analysis.__name__, lambda analysis=analysis: analysis(*cases))
+        attempt(analysis.__name__, partial(analysis, *cases))
     return row
 
 

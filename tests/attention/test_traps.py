@@ -127,9 +127,9 @@ def test_a_mask_that_fits_nothing_is_refused_in_words(kernel, shape):
     pytest.raises(ValueError, layer, torch.randn(2, 5, 8), torch.randn(2, 7, 8), mask=mask).match(
         words + r".* = \(5, 7\) or .* = \(2, 4, 5, 7\)"
     )
-    heads = torch.randn(2, 4, 5, 2), *torch.randn(2, 2, 2, 7, 2)
-    pytest.raises(ValueError, attend, *heads, mask).match(words)
-    pytest.raises(ValueError, attend, *heads, bias=mask.float()).match("bias is ")
+    q, (k, v) = torch.randn(2, 4, 5, 2), torch.randn(2, 2, 2, 7, 2)
+    pytest.raises(ValueError, lambda: attend(q, k, v, mask)).match(words)
+    pytest.raises(ValueError, lambda: attend(q, k, v, bias=mask.float())).match("bias is ")
 
 
 @each("shape", [(5, 7), (7,), (1, 7), (5, 1), (2, 1, 5, 7), (1, 4, 1, 7), (2, 1, 1, 1)])

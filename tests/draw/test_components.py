@@ -448,7 +448,7 @@ def test_numbers_that_are_no_weights_are_refused_unless_masked_or_signed(number,
 def test_tensors_and_lists_are_drawn_as_arrays_are(kind):
     made = trace(1, 2, 3, 3)
     rounded = torch.tensor(made.maps[0].weights).to(torch.bfloat16).float()
-    given = rounded.tolist() if kind is list else rounded.to(kind).clone().requires_grad_()
+    given: Any = rounded.tolist() if kind is list else rounded.to(kind).clone().requires_grad_()
     item = replace(made.maps[0], weights=rounded.numpy())
     same, drawn = (
         replace(made, maps=(replace(item, weights=one),)) for one in (rounded.numpy(), given)

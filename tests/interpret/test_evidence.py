@@ -523,7 +523,7 @@ def compare(corrupted, *answers):
         ("not a token", lambda: read_lens(baseline_of("vit"))),
         ("not a token", lambda: read_lens(baseline_of("bert_encoder"))),
         ("no sum", partial(attribute, "gemma2")),
-        ("was not found", partial(attribute, "diffllama")),
+        ("No one matrix", partial(attribute, "diffllama")),
         ("within windows", partial(attribute, "longformer")),
         ("write texts of equal length", compare("the", 0, 2)),
         ("gives the same answer to both texts", compare(CLEAN)),

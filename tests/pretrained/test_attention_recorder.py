@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -509,7 +510,7 @@ def check_generation(pretrained, model_type):
         logits, state, _ = decoder.step(memory, state, torch.tensor([token]))
         steps.append(logits)
     expected = torch.cat(theirs.logits)
-    both = tuple(
+    both: Any = tuple(
         torch.cat([one, one]) for one in memory
     )  # as beams: a row that goes on from another
     state = decoder.start(memory)
@@ -795,7 +796,7 @@ def disentangled(key, query, span):
     """DeBERTa's two terms of content and distance, one cell after another."""
 
     def bias(module, q, k, x):
-        table = TABLE[0]  # (2 · span, C)
+        table = SPANS[0]  # (2 · span, C)
         by_head = [
             getattr(module, name)(table).unflatten(-1, (q.shape[1], -1)) for name in (key, query)
         ]
@@ -810,7 +811,7 @@ def disentangled(key, query, span):
     return bias
 
 
-TABLE = []
+SPANS: list[Any] = []  # the table of a layer's call
 
 
 def relative(module, q, k, x):
@@ -892,12 +893,12 @@ def test_scores_of_own_code_are_the_terms_of_its_matrices(name, changes, split, 
 
     def note(module, args, named):
         given[module] = args[0] if args else named["hidden_states"]
-        TABLE[:] = [named["rel_embeddings"]] if "rel_embeddings" in named else []
+        SPANS[:] = [named["rel_embeddings"]] if "rel_embeddings" in named else []
 
     def note_norm(module, args, output):
         norms.append((module, output))
 
-    batch, norms = rows_of(pretrained), []
+    batch, norms = rows_of(pretrained), list[Any]()
     calls = forward(pretrained, batch, with_qkv=True)[1].calls
     hooks = [call.module.register_forward_pre_hook(note, with_kwargs=True) for call in calls]
     hooks += [
@@ -952,7 +953,9 @@ def test_scores_of_own_code_are_the_terms_of_its_matrices(name, changes, split, 
 )  # fmt: skip
 def test_a_feed_forward_network_is_what_it_adds(name, norm):
     # A layer's output less the network's is what the norm before the network gets.
-    pretrained, given, states = small(getattr(transformers, name)), {}, {}
+    pretrained = small(getattr(transformers, name))
+    given: dict[Any, Any] = {}
+    states: dict[Any, Any] = {}
     uneven(pretrained.model)
     batch = rows_of(pretrained)
     calls = forward(pretrained, batch, with_qkv=True)[1].calls
@@ -1036,7 +1039,7 @@ class Case:
 
 def rotation(case):
     # Before rotation are the q and k that the layer makes of the same input with all angles 0; none where that is q.
-    inputs = {}
+    inputs: dict[Any, Any] = {}
 
     def note(module, values, named):
         if isinstance(angles := named.get("position_embeddings"), tuple) and len(angles) == 2:
@@ -1382,7 +1385,7 @@ def test_an_encoder_of_questions_gives_its_embedding():
 
 def test_what_sees_all_is_not_causal():
     # Whatever its module says of itself, as the encoders of Phi-4 do
-    module = torch.nn.Module()
+    module: Any = torch.nn.Module()
     module.is_causal = True
     full, half = torch.ones(1, 2, 4, 4), torch.ones(1, 2, 4, 4).tril()
     assert kind_of("vision", module, full, None) == "self"

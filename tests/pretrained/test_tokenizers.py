@@ -3,12 +3,13 @@
 import json
 import unicodedata
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece
 import torch
@@ -191,9 +192,7 @@ MADE: dict[str, Callable[[], Any]] = {
     ),
     **{
         f"{'unigram' if unigram else 'BPE'}, bytes, {scheme}, split {split}": (
-            lambda unigram=unigram, scheme=scheme, split=split: fallback(
-                unigram, **metaspace(scheme, split)
-            )
+            partial(fallback, unigram, **metaspace(scheme, split))
         )
         for unigram in (False, True)
         for scheme in ("always", "first", "never")
@@ -325,7 +324,7 @@ def test_roles_are_those_of_the_words(tokenizer):
         for word, group in zip(words, group_by_word(text.line.word), strict=True)
         for _ in group
     ]
-    same, delimits = same_word(text), delimiter(text).any(0)
+    same, delimits = same_word(text), np.asarray(delimiter(text).any(0))
     for at, word in enumerate(of_token):
         if text.line.special[at] or at == 0:
             continue
@@ -399,7 +398,7 @@ def test_words_of_two_texts_are_apart(tokenizer):
 def test_a_word_is_what_stands_between_spaces_and_signs(text, words):
     numbers = words_in(text)
     assert len(numbers) == len(text)
-    letters = [[] for _ in range(numbers[-1] + 1)] if numbers else []
+    letters = [list[str]() for _ in range(numbers[-1] + 1)] if numbers else []
     for sign, number in zip(text, numbers, strict=True):
         letters[number].append(sign)
     assert ["".join(one).strip(" ") for one in letters] == words
