@@ -185,7 +185,7 @@ def empty_model(config: Mapping[str, Any], name: str) -> tuple[Any, Any]:
     for field, count, _ in counts(text, named=PARTS.fullmatch):
         reject_if(
             count > max(2 * MAX_PARTS, usual.get(field, 0)),
-            f"{name} has a config.json with {field} = {format_count(count)}, more than any model has.",
+            f"{name} has a config.json with {quote_name(field)} = {format_count(count)}, more than any model has.",
         )
     cannot = wrap_errors(f"{name} cannot be built from its config.json")
     with cannot, torch.device("meta"), no_init_weights():

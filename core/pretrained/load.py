@@ -127,7 +127,7 @@ def refuse_values(config: Mapping[str, Any], name: str) -> None:
         things = COUNT.fullmatch(field) or re.match(r"n(um)?_(?!positions|ctx)", field)
         reject_if(
             number > (MAX_COUNT if things else MAX_SIZE),
-            f"{name} has a config.json with {field} = {format_count(number)}, more than any model has.",
+            f"{name} has a config.json with {quote_name(field)} = {format_count(number)}, more than any model has.",
         )
     parts = [config]
     for part in parts:
@@ -296,7 +296,7 @@ def check_sizes(config: Any, kind: Any, files: Sequence[Path], name: str) -> int
     for field, count, usual in counts(config):
         reject_if(
             count > max(len(stored), MAX_PARTS, usual),
-            f"{name} has a config.json with {field} = {format_count(count)}, and its weights "
+            f"{name} has a config.json with {quote_name(field)} = {format_count(count)}, and its weights "
             f"are {len(stored):,} tensors; the two do not fit together. Take a complete model.",
         )
     with torch.device("meta"):

@@ -435,6 +435,12 @@ def test_a_token_past_the_embedding_is_named_wherever_text_is_read():
         pytest.raises(PretrainedError, act).match(re.escape(said))
 
 
+def test_a_long_name_in_a_config_is_cut_in_what_is_said_of_it():
+    config = {"model_type": "bert", f"num_{'x' * 5_000}": 10**30}
+    said = str(pytest.raises(PretrainedError, load.refuse_values, config, "m").value)
+    assert "more than any model has" in said and len(said) < 300
+
+
 def test_advice_on_pickles_is_the_hub_s_alone():
     files = ["config.json", "pytorch_model.bin"]
     assert "refs/pr" not in str(pytest.raises(PretrainedError, load.weight_files, files, "m").value)
