@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -312,12 +312,16 @@ class Sheet:
         """Whether the numbers of a column have decimal commas."""
         return decimal_comma(cells, self.comma) if self.decimal == "auto" else self.comma
 
-    def empty(self, i: int) -> frozenset[str]:
-        """The cells of column i that count as missing: those that `missing` lists, or the usual marks.
+    @cached_property
+    def empty(self) -> tuple[frozenset[str], ...]:
+        """The cells that count as missing, by column: those that `missing` lists, or the usual marks.
 
         By itself a mark is a word of the column, as the class "-" or the country NA, where the others are no numbers or
         dates, and it is as frequent as they are: half as often as their median to twice as often as the commonest.
         """
+        return tuple(map(self._empty, range(len(self.names))))
+
+    def _empty(self, i: int) -> frozenset[str]:
         if self.missing.strip() not in ("", ALL):
             return frozenset(("", *map(str.strip, self.missing.split(","))))
         counts = Counter(row.cells[i] for row in self.rows)
@@ -337,7 +341,7 @@ class Sheet:
 
     def marks(self, i: int) -> list[str]:
         """What is made of the usual marks of an empty cell in column i, in words; nothing where it has none."""
-        empty, cells = self.empty(i), {row.cells[i] for row in self.rows}
+        empty, cells = self.empty[i], {row.cells[i] for row in self.rows}
         notes, name = [], self.names[i]
         if marks := sorted(cells & empty - {""}):
             notes.append(f"{name}: {', '.join(map(quote, marks))} counts as an empty cell.")
@@ -493,7 +497,7 @@ def parse_table(
 
 def _labelled(sheet: Sheet, target: int) -> Labelled:
     name = sheet.names[target]
-    empty = sheet.empty(target)
+    empty = sheet.empty[target]
     rows = [row for row in sheet.rows if row.cells[target] not in empty]
     notes = [
         f"{'The first line names the columns' if sheet.named else 'The first line is data'}; "
@@ -543,7 +547,7 @@ def _labelled(sheet: Sheet, target: int) -> Labelled:
 def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool) -> Reading:
     """The reading of column i; ConfigError for a word among numbers, or where a person chose a column that is empty or
     has too many categories."""
-    empty = sheet.empty(i)
+    empty = sheet.empty[i]
     name, filled = sheet.names[i], [row for row in rows if row.cells[i] not in empty]
     cells = [row.cells[i] for row in filled]
     different = dict.fromkeys(cells)
@@ -594,11 +598,10 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
 
 def _table(sheet: Sheet, readings: dict[int, Reading], data: Labelled) -> Table:
     columns = [read.column for read in readings.values() if read.column is not None]
-    missing = {i: sheet.empty(i) for i in readings}
     data.notes.extend(note for i in readings for note in sheet.marks(i))
     cells = tuple(
         tuple(
-            None if row.cells[i] in missing[i] else read.values[row.cells[i]]
+            None if row.cells[i] in sheet.empty[i] else read.values[row.cells[i]]
             for i, read in readings.items()
         )
         for row in with_pauses(data.rows)
@@ -634,7 +637,7 @@ def _table(sheet: Sheet, readings: dict[int, Reading], data: Labelled) -> Table:
 
 
 def _texts(sheet: Sheet, i: int, data: Labelled) -> Texts:
-    missing = sheet.empty(i)
+    missing = sheet.empty[i]
     filled = [j for j, row in enumerate(data.rows) if row.cells[i] not in missing]
     if empty := [row.line for row in data.rows if row.cells[i] in missing]:
         data.notes.append(f"{line_numbers(empty).capitalize()}: no {sheet.names[i]}, left out.")

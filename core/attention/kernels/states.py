@@ -419,6 +419,15 @@ class Bonus(StateKernel):
         return decay, to_float32(self.bonus).expand_as(decay)
 
 
+GATE_RANK = Param(
+    "rank",
+    "Gate rank",
+    32,
+    1,
+    256,
+    1,
+    meaning="numbers of x from which the gates of all channels are computed",
+)
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "rwkv6",
@@ -433,15 +442,7 @@ ENTRIES: tuple[Entry, ...] = (
         2024,
         "https://arxiv.org/abs/2404.05892",
         (
-            Param(
-                "rank",
-                "Gate rank",
-                32,
-                1,
-                256,
-                1,
-                meaning="numbers of x from which the gates of all channels are computed",
-            ),
+            GATE_RANK,
             GLA_CHUNK,
         ),
         short="S₋₁ + Diag(u)kvᵀ, Diag(w)S + kvᵀ",
@@ -549,15 +550,7 @@ ENTRIES: tuple[Entry, ...] = (
         2025,
         "https://arxiv.org/abs/2503.14456",
         (
-            Param(
-                "rank",
-                "Gate rank",
-                32,
-                1,
-                256,
-                1,
-                meaning="numbers of x from which the gates of all channels are computed",
-            ),
+            GATE_RANK,
             GLA_CHUNK,
         ),
         short="(Diag(w) − (a⊙κ̂)κ̂ᵀ)S + k̃vᵀ",
