@@ -1,215 +1,74 @@
-"""What pages, and the parts that they share, are written with, from one place: controls, words, numbers, links and charts.
+"""What pages are written with, as one namespace: `import dashboard.page as lab`, then `lab.fact(…)`, `lab.cached(…)`.
 
-It is light: Start imports it, and loads no torch.
+A module is loaded when a page first asks for one of its names: Start loads no torch. A name that two modules define is
+that of the first.
 """
 
-from dashboard.draw.attention_view import (
-    MAX_TILES,
-    READS,
-    Frames,
-    Pair,
-    Patches,
-    Tile,
-    ViewState,
-    attention_view,
-    difference_map,
-    difference_span,
-    fits,
-    multiples,
-    settle_pin,
-    settled,
-    stores,
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+FLAT = (  # whose names are in the namespace: the light ones first
+    "draw.attention_view",
+    "draw.components",
+    "draw.curves",
+    "draw.figures",
+    "draw.formats",
+    "draw.page_views",
+    "draw.pictures",
+    "navigation",
+    "server.cache",
+    "ui.links",
+    "ui.panels",
+    "draw.grids",
+    "draw.tables",
+    "ui.decoding",
+    "ui.mechanism",
+    "ui.model_picker",
+    "ui.models",
+    "ui.run_setup",
+    "ui.runs",
 )
-from dashboard.draw.components import (
-    Cell,
-    Script,
-    add,
-    add_script,
-    attention_import,
-    begin,
-    describe,
-    source_of,
-)
-from dashboard.draw.curves import (
-    Curve,
-    Scale,
-    balanced_points,
-    bounds,
-    curve_rows,
-    fixed_chart,
-    legend,
-    line_chart,
-    lines,
-    loss_curves,
-    points,
-    seed_marks,
-    seeds,
-    size_figure,
-    step_chart,
-)
-from dashboard.draw.figures import (
-    BAR,
-    CATEGORIES,
-    DASHES,
-    MARKS,
-    PAGE,
-    PERCENTAGES,
-    PICK,
-    PICKED,
-    SIGNED,
-    WEIGHTS,
-    Ink,
-    Spec,
-    Theme,
-    axis_style,
-    colour_scale,
-    colours_at,
-    config,
-    figure,
-    filtered_layer,
-    layer,
-    literal,
-    picking_grid,
-    quoted,
-    right_margin,
-    separate,
-    series_encoding,
-    shade,
-    split_data,
-    table_columns,
-    text_on,
-    text_tip,
-    titled_figure,
-    titles_as_marks,
-    whole_tip,
-)
-from dashboard.draw.formats import (
-    MINUS,
-    NOISE,
-    SPACE,
-    about_duration,
-    added,
-    byte_size,
-    choice_name,
-    coloured,
-    cut,
-    distinct,
-    duration,
-    latex,
-    latex_signed,
-    listed,
-    lower_name,
-    mask_latex,
-    name,
-    number,
-    numbered,
-    operations,
-    percent,
-    plain,
-    plural,
-    rounded,
-    rule,
-    score,
-    share_text,
-    shorten,
-    signed,
-)
-from dashboard.draw.page_views import (
-    dials,
-    sample_pairs,
-    sketch,
-    translation_view,
-    tree_spots,
-    tree_view,
-    wavelength_text,
-)
-from dashboard.draw.picture_files import (
-    csv_file,
-)
-from dashboard.draw.pictures import TablePicture
-from dashboard.navigation import step_of
-from dashboard.server.cache import cached, measurements, model, remembered, shared, store
-from dashboard.ui.export import (
-    begin_before_title,
-)
-from dashboard.ui.links import (
-    BOUND,
-    BUILT,
-    BUILT_THEN,
-    HERE,
-    KEEP,
-    Field,
-    Fields,
-    MultiSelect,
-    Number,
-    Segmented,
-    Select,
-    SelectSlider,
-    Text,
-    Toggle,
-    Values,
-    as_text,
-    between,
-    bound,
-    by_history,
-    config_error,
-    field_error,
-    forget_other_runs,
-    forget_page,
-    fragment,
-    guarded,
-    is_new,
-    is_text,
-    link_param,
-    link_value,
-    one_of,
-    param_widget,
-    read_linked,
-    read_pair,
-    read_pairs,
-    read_start,
-    request_reset,
-    reruns_alone,
-    show_unreadable,
-    take_link,
-    visited_pages,
-    went_back,
-    write_link,
-    write_linked,
-    write_pair,
-    write_start,
-)
-from dashboard.ui.panels import (
-    UNASKED,
-    Move,
-    Question,
-    answered,
-    caption,
-    chart_title,
-    details,
-    draw_chart,
-    entries_panel,
-    fact,
-    flash,
-    flash_errors,
-    fragment_unless_measuring,
-    guide_is_hidden,
-    lazy_panel,
-    measure_with_progress,
-    paragraph,
-    picture,
-    placeholder,
-    pop_flash,
-    predict,
-    presenting,
-    pressed_point,
-    room,
-    settings_panel,
-    shown_errors,
-    source_panel,
-    sources,
-    table,
-    theme,
-    title,
-    try_this,
-)
+WHOLE = {  # that are in it as modules: lab.jobs
+    "export": "ui.export",
+    "glossary": "draw.glossary",
+    "jobs": "server.jobs",
+    "lessons": "ui.lessons",
+    "page_bars": "ui.bars",
+    "picture_files": "draw.picture_files",
+    "step_view": "draw.step_view",
+    "visitors": "server.visitors",
+}
+
+if TYPE_CHECKING:  # the same for type checkers and editors
+    from dashboard.draw import glossary, picture_files, step_view
+    from dashboard.draw.attention_view import *  # type: ignore[assignment, no-redef]
+    from dashboard.draw.components import *  # type: ignore[assignment, no-redef]
+    from dashboard.draw.curves import *  # type: ignore[assignment, no-redef]
+    from dashboard.draw.figures import *  # type: ignore[assignment, no-redef]
+    from dashboard.draw.formats import *  # type: ignore[assignment, no-redef]
+    from dashboard.draw.grids import *  # type: ignore[assignment, no-redef]
+    from dashboard.draw.page_views import *  # type: ignore[assignment, no-redef]
+    from dashboard.draw.pictures import *  # type: ignore[assignment, no-redef]
+    from dashboard.draw.tables import *  # type: ignore[assignment, no-redef]
+    from dashboard.navigation import *  # type: ignore[assignment, no-redef]
+    from dashboard.server import jobs, visitors
+    from dashboard.server.cache import *  # type: ignore[assignment, no-redef]
+    from dashboard.ui import bars as page_bars, export, lessons
+    from dashboard.ui.decoding import *  # type: ignore[assignment, no-redef]
+    from dashboard.ui.links import *  # type: ignore[assignment, no-redef]
+    from dashboard.ui.mechanism import *  # type: ignore[assignment, no-redef]
+    from dashboard.ui.model_picker import *  # type: ignore[assignment, no-redef]
+    from dashboard.ui.models import *  # type: ignore[assignment, no-redef]
+    from dashboard.ui.panels import *  # type: ignore[assignment, no-redef]
+    from dashboard.ui.run_setup import *  # type: ignore[assignment, no-redef]
+    from dashboard.ui.runs import *  # type: ignore[assignment, no-redef]
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in WHOLE:
+            return import_module(f"dashboard.{WHOLE[name]}")
+        for module in FLAT:
+            names = vars(import_module(f"dashboard.{module}"))
+            if name in names:
+                return globals().setdefault(name, names[name])
+        raise AttributeError(f"no module of pages has {name!r}")

@@ -7,6 +7,7 @@ from html import escape
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.attention import Attention, Choice
 from core.models.cards import (
     FORMS,
@@ -22,54 +23,6 @@ from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
 from core.studies import decode as study
 from core.studies.efficient import machine
 from core.tokens import token_text
-from dashboard.page import (
-    BAR,
-    CATEGORIES,
-    HERE,
-    PICK,
-    Cell,
-    Curve,
-    Fields,
-    Ink,
-    MultiSelect,
-    Number,
-    Question,
-    Script,
-    Select,
-    SelectSlider,
-    Text,
-    Theme,
-    Values,
-    add_script,
-    byte_size,
-    cached,
-    caption,
-    colour_scale,
-    colours_at,
-    details,
-    draw_chart,
-    duration,
-    fact,
-    fragment,
-    line_chart,
-    model as loaded_model,
-    number,
-    operations,
-    paragraph,
-    percent,
-    plain,
-    plural,
-    predict,
-    shared,
-    shown_errors,
-    size_figure,
-    source_of,
-    source_panel,
-    table,
-    theme,
-    title,
-)
-from dashboard.ui.mechanism import Built, take_built, watch_built
 
 # The controls of each part of the page.
 
@@ -79,15 +32,15 @@ MAX_FORMS = 6  # curves in one figure
 
 key = "cache:{}".format  # a widget's key, which is also its name in the link
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "cache",
-    prompt=Text(
+    prompt=lab.Text(
         "Prompt",
         study.PROMPT,
         help=f"Each word is one token; the first {study.MAX_PROMPT} are read. The model knows 250 words, "
         "and continues what occurred before.",
     ),
-    step=Number(
+    step=lab.Number(
         "Step",
         3,
         0,
@@ -95,21 +48,21 @@ FIELDS = Fields(
         slider=True,
         help="Step 0 reads the whole prompt (prefill); each later step reads one new token.",
     ),
-    head=Select(
+    head=lab.Select(
         "Head",
         lambda values: values.decoding.heads,
         lambda values: values.decoding.sharpest_head(),
         text=lambda head: f"L{head[0]}·H{head[1]}",
         help="Layer and head, both from 0. First the head with the sharpest weights.",
     ),
-    writer=Select(
+    writer=lab.Select(
         "Model that writes",
         {SEEDED: "4 layers of 512, seeded", TRAINED: "2 layers of 64, trained"},
         span=3,
         help="A decoder with random weights, whose text means nothing, or the lab's own trained "
         "one, which is smaller.",
     ),
-    count=Number(
+    count=lab.Number(
         "Tokens to write",
         48,
         8,
@@ -119,33 +72,33 @@ FIELDS = Fields(
         span=3,
         help=f"How many tokens are written after the prompt. On this machine at most {study.LIMIT:g} s.",
     ),
-    model=Select(
+    model=lab.Select(
         "Model's sizes",
         {key: f"{model.name}, {model.year}" for key, model in MODELS.items()},
         "llama2",
         span=2,
         help="A published model: its heads, their size, its layers.",
     ),
-    bytes=Select(
+    bytes=lab.Select(
         "Bytes a number",
         {2: "2 (bf16)", 1: "1 (fp8)", 4: "4 (fp32)"},
         span=2,
         help="How many bytes each stored number takes.",
     ),
-    curves=MultiSelect(
+    curves=lab.MultiSelect(
         f"Up to {MAX_FORMS} curves",
         {name: form.name for name, form in FORMS.items()},
         [form for form in FORMS if form != "keys_as_values"],
         max_options=MAX_FORMS,
         help=f"Ways to store keys and values. The window is {WINDOW:,} tokens long.",
     ),
-    form=Select(
+    form=lab.Select(
         "Stored as",
         {"own": "as published", **{name: form.name for name, form in FORMS.items()}},
         span=2,
         help="How keys and values are stored: as in the published model, or in another form.",
     ),
-    length=SelectSlider(
+    length=lab.SelectSlider(
         "Tokens so far",
         LENGTHS,
         8192,
@@ -153,7 +106,7 @@ FIELDS = Fields(
         span=2,
         help="The length of each sequence.",
     ),
-    batch=SelectSlider(
+    batch=lab.SelectSlider(
         "Sequences at once",
         (1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
         8,
@@ -161,7 +114,7 @@ FIELDS = Fields(
         help="The batch: each step writes one token for each of these sequences.",
     ),
     # Memory and speed are those of an H100.
-    bandwidth=Number(
+    bandwidth=lab.Number(
         "Memory, GB/s",
         3350,
         1,
@@ -170,7 +123,7 @@ FIELDS = Fields(
         span=2,
         help="Bytes that the machine reads from memory in a second; 3,350 for an H100.",
     ),
-    speed=Number(
+    speed=lab.Number(
         "Speed, TFLOP/s",
         989,
         1,
@@ -179,13 +132,13 @@ FIELDS = Fields(
         span=2,
         help="Operations a second, in 10¹²; 989 in bf16 for an H100.",
     ),
-    lengths=Text(
+    lengths=lab.Text(
         "Lengths of the sequences",
         "90, 37, 12, 61, 25",
         span=4,
         help=f"Up to {study.MAX_SEQUENCES} numbers of tokens, at most {study.LONGEST_SEQUENCE}, with commas between.",
     ),
-    page=SelectSlider(
+    page=lab.SelectSlider(
         "Tokens a page",
         (8, 16, 32, 64),
         16,
@@ -198,17 +151,17 @@ FIELDS = Fields(
 # What the page computes as Python: a step of decoding, the race, the cache's size, and pages.
 
 
-def steps(prompt: str, result: study.Decoding, step: int, head: tuple[int, int]) -> Script:
+def steps(prompt: str, result: study.Decoding, step: int, head: tuple[int, int]) -> lab.Script:
     layer, at = head
-    return Script(
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "What each step of decoding computes, reads and stores: the queries, the cache, "
                 "the weights of the new token.",
                 f"""
 from core.studies.decode import decode_steps
 
-decoding = decode_steps({source_of(prompt)})
+decoding = decode_steps({lab.source_of(prompt)})
 q, k, v = (decoding.vectors[name] for name in "qkv")  # (L, H, T, D), k and v as the cache holds them
 weights = decoding.weights  # (L, H, S) of each step, of its last token
 for step, counts in enumerate(decoding.counts):  # step 0 reads the prompt, each later one the token before
@@ -228,10 +181,10 @@ picked = weights[{step}][{layer}, {at}]
     )
 
 
-def race(name: str, count: int, pair: study.Pair) -> Script:
-    return Script(
+def race(name: str, count: int, pair: study.Pair) -> lab.Script:
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "The same tokens with and without the cache, and the saved time of each step "
                 "(`make cache` measures it again).",
                 f"""
@@ -241,7 +194,7 @@ from core.models.decoding import write
 from core.pretrained.hf_conversion import encode, load_lab_decoder
 
 model, task = load_lab_decoder({name!r})
-prompt = encode(task, {source_of(study.PROMPT)}, {study.MAX_PROMPT})[1]  # (1, T)
+prompt = encode(task, {lab.source_of(study.PROMPT)}, {study.MAX_PROMPT})[1]  # (1, T)
 cached, whole = (write(model, prompt, {count}, with_cache).tokens for with_cache in (True, False))
 print("the same tokens:", cached == whole)
 saved = json.loads(lab_path("core/studies/data/cache.json").read_text("utf-8"))["measured"][{name!r}]
@@ -268,14 +221,14 @@ alt.Chart(pd.DataFrame([{"token": at, "name": name, "ms": 1000 * second} for nam
     )
 
 
-def size(values: Values, form: str, step: Step) -> Script:
+def size(values: lab.Values, form: str, step: Step) -> lab.Script:
     model = MODELS[values.model]
     code = f"""
 from core.models.cards import FORMS, MODELS, cache_bytes, decoding_step
 
-model, lengths = MODELS[{values.model!r}], {source_of(list(LENGTHS))}
+model, lengths = MODELS[{values.model!r}], {lab.source_of(list(LENGTHS))}
 sizes = {{FORMS[form].name: [cache_bytes(model, FORMS[form], length, {values.bytes}) for length in lengths]
-         for form in {source_of(list(FORMS))}}}
+         for form in {lab.source_of(list(FORMS))}}}
 for name, each in sizes.items():
     print(name, each)
 bound = decoding_step(model, FORMS[{form!r}], length={values.length}, batch={values.batch},
@@ -287,14 +240,14 @@ print(bound, "bound by", bound.bound)
 import altair as alt
 import pandas as pd
 
-drawn = {source_of([FORMS[name].name for name in values.curves])}
+drawn = {lab.source_of([FORMS[name].name for name in values.curves])}
 alt.Chart(pd.DataFrame([{{"tokens": length, "bytes": size, "name": name}} for name in drawn
                         for length, size in zip(lengths, sizes[name])])).mark_line().encode(
     x=alt.X("tokens", scale=alt.Scale(type="log", base=2)), y=alt.Y("bytes", scale=alt.Scale(type="log")), color="name")
 """
     text = "Bytes of the cache by the length of the text, and what bounds a step, in closed form."
-    return Script(
-        (Cell(text, code, draw, "cache:sizes") if values.curves else Cell(text, code),),
+    return lab.Script(
+        (lab.Cell(text, code, draw, "cache:sizes") if values.curves else lab.Cell(text, code),),
         {
             "list(sizes.values())": np.array(
                 [
@@ -309,15 +262,15 @@ alt.Chart(pd.DataFrame([{{"tokens": length, "bytes": size, "name": name}} for na
     )
 
 
-def pages(result: study.Paging) -> Script:
-    return Script(
+def pages(result: study.Paging) -> lab.Script:
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "Several sequences in pages: the share of memory that holds no token.",
                 f"""
 from core.studies.decode import paging
 
-pages = paging({source_of(result.lengths)}, {result.size})
+pages = paging({lab.source_of(result.lengths)}, {result.size})
 paged, reserved = pages.paged, pages.reserved  # places
 print("empty in pages", pages.wasted(paged), "with room for the longest", pages.wasted(reserved))
 """,
@@ -360,54 +313,54 @@ MEASURED = key("measured")  # the model and count that were measured here, and t
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Cache: what a decoder stores",
         "A model keeps some vectors of each token, and computes the rest anew.",
     )
     st.html(STYLE)
-    take_built("cache", adopt, axes=("projection",))
+    lab.take_built("cache", adopt, axes=("projection",))
     draw_steps()
     draw_race()
     draw_size()
     draw_pages()
-    details("The code that just ran", partial(source_panel, Attention.step), key("sources"))
+    lab.details("The code that just ran", partial(lab.source_panel, Attention.step), key("sources"))
 
 
-def adopt(built: Built) -> None:
+def adopt(built: lab.Built) -> None:
     """Store keys and values as the projection that was built elsewhere does, where it is one of the forms."""
     name = built["projection"].key if built else ""
     st.session_state[key("form")] = name if name in FORMS else "own"
 
 
-@fragment
-@shown_errors()
+@lab.fragment
+@lab.shown_errors()
 def draw_steps() -> None:
     left, middle, right = st.columns([2, 2, 1], gap="medium", vertical_alignment="bottom")
     typed = FIELDS.draw("prompt", into=left).prompt
-    result = shared(study.decode_steps, typed)
-    changes = cached(study.changes, study.PROMPT)
+    result = lab.shared(study.decode_steps, typed)
+    changes = lab.cached(study.changes, study.PROMPT)
     step = FIELDS.draw("step", into=middle).step
     head = FIELDS.draw("head", into=right, decoding=result).head
-    add_script(partial(steps, typed, result, step, head), "steps")
-    st.html(step_table(result, step, head, theme()))
-    fact(step_fact(result, step))
+    lab.add_script(partial(steps, typed, result, step, head), "steps")
+    st.html(step_table(result, step, head, lab.theme()))
+    lab.fact(step_fact(result, step))
     if result.unknown:
-        caption(
-            f"Not in the vocabulary, read as unknown: {plain(', '.join(result.unknown))}.",
+        lab.caption(
+            f"Not in the vocabulary, read as unknown: {lab.plain(', '.join(result.unknown))}.",
         )
     strips = (
         f"Each strip is a vector of 16 numbers of head L{head[0]}·H{head[1]} of the lab's trained decoder, purple "
         "below 0 and green above; k and v as the cache holds them. In this model two query heads share one head of "
-        f"keys and values. The last column is the weight that “{plain(result.tokens[result.last(step)])}” gives to "
+        f"keys and values. The last column is the weight that “{lab.plain(result.tokens[result.last(step)])}” gives to "
         "each token."
     )
-    details("What the strips show", partial(caption, strips), key("strips"))
-    predict("cache", question(changes))
+    lab.details("What the strips show", partial(lab.caption, strips), key("strips"))
+    lab.predict("cache", question(changes))
 
 
-@fragment
+@lab.fragment
 def draw_race() -> None:
-    paragraph(
+    lab.paragraph(
         "## The same text with and without the cache\n\nWithout a cache, every step reads the whole text again. "
         "The output is the same, so the difference is time alone."
     )
@@ -415,7 +368,7 @@ def draw_race() -> None:
         "writer", "count", into=st.grid(6, min_column_width=120, vertical_alignment="bottom")
     )
     name, count = values.writer, values.count
-    saved = cached(study.load_measurement)
+    saved = lab.cached(study.load_measurement)
     where = f"Saved on {saved.date}, {saved.machine}, processor time, fastest of 3 rounds."
     pair = saved.measured[name]
     if st.button(
@@ -429,47 +382,48 @@ def draw_race() -> None:
     if st.session_state.get(MEASURED, (None,))[0] == (name, count):
         where, pair = f"Measured here: {machine()}.", st.session_state[MEASURED][1]
     count = min(count, pair.count)
-    add_script(partial(race, name, count, saved.measured[name]), "race")
+    lab.add_script(partial(race, name, count, saved.measured[name]), "race")
     cached_seconds, whole_seconds = (
         sum(each.seconds[:count]) for each in (pair.cached, pair.whole)
     )
     same = "the same tokens" if pair.same(count) else "**different tokens**"
-    fact(
-        f"Both ways write {same}, {count} of them. With the cache it takes **{duration(cached_seconds)}**, without it "
-        f"**{duration(whole_seconds)}**, {number(pair.ratio(count))} times as long. Each layer computes q, k and v of "
+    lab.fact(
+        f"Both ways write {same}, {count} of them. With the cache it takes **{lab.duration(cached_seconds)}**, without it "
+        f"**{lab.duration(whole_seconds)}**, {lab.number(pair.ratio(count))} times as long. Each layer computes q, k "
+        f"and v of "
         f"{sum(pair.cached.computed[:count]):,} tokens with it, of {sum(pair.whole.computed[:count]):,} without."
     )
-    draw_chart(
+    lab.draw_chart(
         st,
-        line_chart(
+        lab.line_chart(
             "Milliseconds of each step",
             "token",
             [
-                Curve(
+                lab.Curve(
                     label,
                     [(at + 1, 1000 * seconds) for at, seconds in enumerate(each.seconds[:count])],
                 )
                 for label, each in (("without", pair.whole), ("with cache", pair.cached))
             ],
-            Ink.of(theme()),
+            lab.Ink.of(lab.theme()),
         ),
         key=key("seconds"),
         alt="Milliseconds of each step with and without the cache",
     )
-    vocabulary = loaded_model(load_lab_decoder, TRAINED)[1].target_vocab  # both have it
+    vocabulary = lab.model(load_lab_decoder, TRAINED)[1].target_vocab  # both have it
     words = " ".join(vocabulary.decode(pair.cached.tokens[: min(count, 24)])) + " …"
     with_cache, without = (
-        (each.computed[count - 1], duration(each.seconds[count - 1]))
+        (each.computed[count - 1], lab.duration(each.seconds[count - 1]))
         for each in (pair.cached, pair.whole)
     )
-    caption(
+    lab.caption(
         f"{where} The first step reads the prompt, the same work both ways. Step {count} computes {with_cache[0]} "
         f"token with the cache, in {with_cache[1]}, and {without[0]} tokens without it, in {without[1]}: a machine "
-        f"computes many tokens at once, so that the time grows less than the tokens do. Written: {plain(words)}",
+        f"computes many tokens at once, so that the time grows less than the tokens do. Written: {lab.plain(words)}",
     )
 
 
-@fragment
+@lab.fragment
 def draw_size() -> None:
     st.markdown("## How large the cache is")
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
@@ -478,7 +432,7 @@ def draw_size() -> None:
         grid.cell(column_span=2),
         st.popover("Curves", icon=":material/show_chart:", width="stretch"),
     ):
-        values = FIELDS.draw("curves", into=HERE, **values)
+        values = FIELDS.draw("curves", into=lab.HERE, **values)
     model = MODELS[values.model]
     attention, form = model.attention, model.attention.projection.key
     if values.curves:
@@ -488,9 +442,9 @@ def draw_size() -> None:
             ]
             for key in values.curves
         }
-        draw_chart(
+        lab.draw_chart(
             st,
-            size_figure(points, [form.name for form in FORMS.values()], LENGTHS, theme()),
+            lab.size_figure(points, [form.name for form in FORMS.values()], LENGTHS, lab.theme()),
             key=key("sizes"),
             alt="Bytes of the cache by the length of the text, a line each form",
         )
@@ -500,25 +454,25 @@ def draw_size() -> None:
         FORMS["multi_head" if form != "multi_head" else "grouped_query"],
     )
     sizes = [cache_bytes(model, form, 1, values.bytes) for form in (own, other)]
-    fact(
+    lab.fact(
         f"{model.name} stores **{sizes[0]:,} bytes** for each token ({own.name.lower()}), "
-        f"{byte_size(cache_bytes(model, own, LONG, values.bytes))} at {LONG:,} tokens; {other.name.lower()} would "
+        f"{lab.byte_size(cache_bytes(model, own, LONG, values.bytes))} at {LONG:,} tokens; {other.name.lower()} would "
         f"store {sizes[1]:,} for each."
     )
-    table(
+    lab.table(
         ("stored as", "a token", "8k tokens", "128k tokens", "of multi-head", "FLOPs a byte"),
         size_rows(model, values.bytes),
         caption="Bytes of the cache by form",
         markers=False,
     )
-    caption(
+    lab.caption(
         f"{len(model.layers)} layers of {attention.num_heads} heads of {attention.head_dim} numbers, "
         f"{values.bytes} bytes each. Published with "
         f"{attention.kv_heads if form != 'latent' else 'latent vectors instead of'} KV heads. "
         "Calculated: numbers a token, times layers, times bytes; no model is built. Both axes are logarithmic. The "
         "last column divides the operations of attention for one new token by the bytes of cache that it reads.",
     )
-    paragraph(
+    lab.paragraph(
         "## What bounds a step\n\nA machine reads bytes and computes operations side by side. Decoding reads all "
         "parameters and the cache for a few operations each, so that reading often takes longer."
     )
@@ -533,7 +487,7 @@ def draw_size() -> None:
     )
     published = values.form == "own"  # the model's, which was not built here
     form = form if published else values.form
-    watch_built("cache", {} if published else {"projection": Choice(FORMS[form].projection)})
+    lab.watch_built("cache", {} if published else {"projection": Choice(FORMS[form].projection)})
     step = decoding_step(
         model,
         FORMS[form],
@@ -543,16 +497,16 @@ def draw_size() -> None:
         1e9 * values.bandwidth,
         1e12 * values.speed,
     )
-    add_script(partial(size, values, form, step), "size")
-    reads = byte_size(step.weight_bytes + step.cache_bytes)
-    machine_does = number(1e3 * values.speed / values.bandwidth)
+    lab.add_script(partial(size, values, form, step), "size")
+    reads = lab.byte_size(step.weight_bytes + step.cache_bytes)
+    machine_does = lab.number(1e3 * values.speed / values.bandwidth)
     memory = step.bound == "memory"
-    fact(
+    lab.fact(
         f"**{'Memory' if memory else 'Computing'} bounds decoding** at {values.length:,} tokens and "
-        f"{plural(values.batch, 'sequence')}: a step does {operations(step.flops)}FLOPs and reads {reads}, "
-        f"{number(step.intensity)} FLOPs a byte. The machine does {machine_does} in the time in which it reads "
-        f"one byte, which is {'more' if memory else 'fewer'}. Reading takes {duration(step.reading)}, "
-        f"computing {duration(step.computing)}."
+        f"{lab.plural(values.batch, 'sequence')}: a step does {lab.operations(step.flops)}FLOPs and reads {reads}, "
+        f"{lab.number(step.intensity)} FLOPs a byte. The machine does {machine_does} in the time in which it reads "
+        f"one byte, which is {'more' if memory else 'fewer'}. Reading takes {lab.duration(step.reading)}, "
+        f"computing {lab.duration(step.computing)}."
     )
     total = step.weight_bytes + step.cache_bytes
     experts = (
@@ -560,17 +514,17 @@ def draw_size() -> None:
         if model.active != model.parameters
         else ""
     )
-    caption(
-        f"{percent(step.cache_bytes / total)} of what a step reads is the cache, the rest the parameters. All "
+    lab.caption(
+        f"{lab.percent(step.cache_bytes / total)} of what a step reads is the cache, the rest the parameters. All "
         "sequences share the parameters, so more sequences give more FLOPs a byte of them; each has its own cache, "
         f"whose FLOPs a byte stay the same.{experts} Calculated, as if reading and computing were perfect.",
     )
 
 
-@fragment
-@shown_errors()
+@lab.fragment
+@lab.shown_errors()
 def draw_pages() -> None:
-    paragraph(
+    lab.paragraph(
         "## Pages\n\nA server does not know how long each text becomes. It takes memory in pages of a few "
         "tokens, as they are needed."
     )
@@ -578,8 +532,8 @@ def draw_pages() -> None:
         "lengths", "page", into=st.grid(6, min_column_width=120, vertical_alignment="bottom")
     )
     result = study.paging(study.parse_lengths(values.lengths), values.page)
-    add_script(partial(pages, result), "pages")
-    square, places = partial(_square, size=result.size, theme=theme()), result.size
+    lab.add_script(partial(pages, result), "pages")
+    square, places = partial(_square, size=result.size, theme=lab.theme()), result.size
     starts = range(0, max(result.lengths), places)
     rows = [
         "".join(
@@ -600,13 +554,13 @@ def draw_pages() -> None:
     )
     token_bytes = cache_bytes(MODELS["llama2"], FORMS["multi_head"], 1, 2)
     fewer = result.reserved - result.paged
-    fact(
-        f"{result.used:,} tokens take {plural(len(result.pages), 'page')} of {result.size}: "
-        f"**{percent(result.wasted(result.paged))}** of their places are empty. With room for the longest reserved "
-        f"for each, **{percent(result.wasted(result.reserved))}** would be: pages take "
-        f"{byte_size(abs(fewer) * token_bytes)} {'less' if fewer >= 0 else 'more'}."
+    lab.fact(
+        f"{result.used:,} tokens take {lab.plural(len(result.pages), 'page')} of {result.size}: "
+        f"**{lab.percent(result.wasted(result.paged))}** of their places are empty. With room for the longest reserved "
+        f"for each, **{lab.percent(result.wasted(result.reserved))}** would be: pages take "
+        f"{lab.byte_size(abs(fewer) * token_bytes)} {'less' if fewer >= 0 else 'more'}."
     )
-    caption(
+    lab.caption(
         f"Each square has room for {values.page} tokens, a narrow one for fewer; its filled part holds keys and values. "
         "Left, in the order of the sequences, with room for the longest; right, in the order of memory: a sequence takes "
         "a new page only when its last one is full, and a table tells which pages are its own. Bytes as in Llama 2 7B.",
@@ -616,7 +570,7 @@ def draw_pages() -> None:
 # The step as a table of vectors, the cache's size by length, and pages, as HTML and Vega-Lite.
 
 
-def step_table(decoding: study.Decoding, step: int, head: tuple[int, int], theme: Theme) -> str:
+def step_table(decoding: study.Decoding, step: int, head: tuple[int, int], theme: lab.Theme) -> str:
     first, last = decoding.first_new(step), decoding.last(step)
     spans = {name: float(np.abs(decoding.vectors[name][head]).max()) for name in study.NAMES}
     rows = []
@@ -630,7 +584,7 @@ def step_table(decoding: study.Decoding, step: int, head: tuple[int, int], theme
         weight = "<td></td>"
         if at <= last:
             share = float(decoding.weights[step][head][at])
-            words = number(share) if share >= 0.001 else "&lt; 0.001"
+            words = lab.number(share) if share >= 0.001 else "&lt; 0.001"
             weight = f'<td class="w"><i style="width:{round(50 * share, 1)}%"></i>{words}</td>'
         rows.append(
             f'<tr class="{state}"><th scope="row">{escape(token_text(token))}</th>{cells}{weight}</tr>'
@@ -643,13 +597,13 @@ def step_table(decoding: study.Decoding, step: int, head: tuple[int, int], theme
         '<span><i class="not"></i>not stored</span></p>'
     )
     return (
-        f'<div class="kv" style="--pick:{PICK[theme]};--bar:{BAR[theme]}">{legend}'
+        f'<div class="kv" style="--pick:{lab.PICK[theme]};--bar:{lab.BAR[theme]}">{legend}'
         f'<table aria-label="What each token\'s q, k and v are at step {step}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
-def _vector(values: np.ndarray | None, name: str, state: str, theme: Theme) -> str:
+def _vector(values: np.ndarray | None, name: str, state: str, theme: lab.Theme) -> str:
     """A cell: the vector where it is computed or stored, hatched where it is no longer there."""
     if values is None:
         return '<td><i class="later" title="not yet"></i></td>'
@@ -659,8 +613,10 @@ def _vector(values: np.ndarray | None, name: str, state: str, theme: Theme) -> s
     return f'<td><i class="{state}" title="{title}" style="background:{_strip(values, theme)}"></i></td>'
 
 
-def _strip(values: np.ndarray, theme: Theme) -> str:
-    colours = colours_at(colour_scale(theme, signed=True), (values + 1) / 2).round().astype(int)
+def _strip(values: np.ndarray, theme: lab.Theme) -> str:
+    colours = (
+        lab.colours_at(lab.colour_scale(theme, signed=True), (values + 1) / 2).round().astype(int)
+    )
     edges = [round(100 * at / len(colours), 2) for at in range(len(colours) + 1)]
     stops = [
         f"rgb({r},{g},{b}) {edges[at]}% {edges[at + 1]}%" for at, (r, g, b) in enumerate(colours)
@@ -668,9 +624,9 @@ def _strip(values: np.ndarray, theme: Theme) -> str:
     return f"linear-gradient(90deg,{','.join(stops)})"
 
 
-def _square(sequence: int, filled: int, places: int, size: int, theme: Theme) -> str:
+def _square(sequence: int, filled: int, places: int, size: int, theme: lab.Theme) -> str:
     """So many places in a sequence's colour, from the left as far as they are filled; a page of `size` is square."""
-    colour, share = CATEGORIES[theme][sequence], round(100 * filled / places, 2)
+    colour, share = lab.CATEGORIES[theme][sequence], round(100 * filled / places, 2)
     title = f"sequence {sequence + 1}: {filled} of {places} places"
     fill = f"color-mix(in srgb,{colour} 60%,transparent) {share}%,transparent {share}%"
     width = round(26 * places / size, 1)
@@ -683,14 +639,14 @@ def _square(sequence: int, filled: int, places: int, size: int, theme: Theme) ->
 # The question of this page; its answer is computed from the trained model's own vectors.
 
 
-def question(changes: Mapping[str, float]) -> Question:
+def question(changes: Mapping[str, float]) -> lab.Question:
     """Which vectors of earlier tokens the next one does not need; `changes` is what zeros in their place change."""
     tried = (
-        f"With zeros in place of all earlier q, the new token's output changes by {number(changes['q'])} of its "
-        f"size; in place of k by {number(changes['k'])}, in place of v by {number(changes['v'])}."
+        f"With zeros in place of all earlier q, the new token's output changes by {lab.number(changes['q'])} of its "
+        f"size; in place of k by {lab.number(changes['k'])}, in place of v by {lab.number(changes['v'])}."
     )
     why = "A query is read by its own token alone, so a decoder need not store it."
-    return Question(
+    return lab.Question(
         "Zeros replace the q, the k or the v of all earlier tokens. Which replacement leaves the output "
         "of the next token as it is?",
         tuple(study.NAMES),
@@ -707,7 +663,7 @@ def question(changes: Mapping[str, float]) -> Question:
 
 
 def step_fact(decoding: study.Decoding, step: int) -> str:
-    counts, last = decoding.counts[step], plain(decoding.tokens[decoding.last(step)])
+    counts, last = decoding.counts[step], lab.plain(decoding.tokens[decoding.last(step)])
     if step == 0:
         return (
             f"Prefill reads the prompt at once: the layer computes **{counts.computed['q']} queries, keys and "
@@ -725,11 +681,11 @@ def size_rows(model: ModelCard, number_bytes: int) -> list[list[str]]:
     return [
         [
             form.name,
-            "–" if form.state else byte_size(cache_bytes(model, form, 1, number_bytes)),
-            byte_size(cache_bytes(model, form, SHORT, number_bytes)),
-            byte_size(cache_bytes(model, form, LONG, number_bytes)),
-            percent(cache_bytes(model, form, LONG, number_bytes) / full),
-            number(intensity(model, form, LONG, number_bytes)),
+            "–" if form.state else lab.byte_size(cache_bytes(model, form, 1, number_bytes)),
+            lab.byte_size(cache_bytes(model, form, SHORT, number_bytes)),
+            lab.byte_size(cache_bytes(model, form, LONG, number_bytes)),
+            lab.percent(cache_bytes(model, form, LONG, number_bytes) / full),
+            lab.number(intensity(model, form, LONG, number_bytes)),
         ]
         for form in FORMS.values()
     ]

@@ -6,6 +6,7 @@ from itertools import groupby
 
 import streamlit as st
 
+import dashboard.page as lab
 from core.attention import AXES, AttentionConfig
 from core.attention.presets.base import name as choice_name
 from core.models.cards import (
@@ -22,40 +23,6 @@ from core.models.cards import (
     curve,
     curves,
 )
-from dashboard.page import (
-    CATEGORIES,
-    HERE,
-    PICK,
-    Cell,
-    Fields,
-    MultiSelect,
-    Script,
-    Select,
-    Theme,
-    Values,
-    add_script,
-    byte_size,
-    caption,
-    details,
-    draw_chart,
-    fact,
-    fragment,
-    number,
-    operations,
-    paragraph,
-    percent,
-    plain,
-    size_figure,
-    source_of,
-    source_panel,
-    step_of,
-    table,
-    theme,
-    title,
-)
-from dashboard.server.jobs import LimitReached, admit_upload
-from dashboard.ui.mechanism import to_text
-from dashboard.ui.run_setup import train_small
 
 # The controls of the page: the model, and those whose caches are compared with its own.
 
@@ -73,16 +40,16 @@ def name(model: str) -> str:
     return f"{card(model).name} · {card(model).year}"
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "cards",
-    model=Select(
+    model=lab.Select(
         "Model",
         [one.key for one in CARDS],
         "gemma3",
         text=name,
         help="The published model whose card is drawn below.",
     ),
-    compared=MultiSelect(
+    compared=lab.MultiSelect(
         f"Up to {MAX_BESIDE} models",
         [one.key for one in CARDS if one.stores],
         COMPARED,
@@ -90,7 +57,7 @@ FIELDS = Fields(
         max_options=MAX_BESIDE,
         help="Models whose caches are drawn beside that of the chosen one.",
     ),
-    beside=Select(
+    beside=lab.Select(
         "Beside",
         [ALONE, *(one.key for one in CARDS)],
         ALONE,
@@ -110,10 +77,10 @@ LAYER = AttentionConfig()
 def figures(one: ModelCard) -> list[str]:
     return [
         f"{one.parameters:,}",
-        percent(one.active / one.parameters),
-        byte_size(one.token_bytes) if one.stores and one.known else "–",
+        lab.percent(one.active / one.parameters),
+        lab.byte_size(one.token_bytes) if one.stores and one.known else "–",
         *(size_text(cache(one, length)) for length in (SHORT, LONG)),
-        operations(one.flops(read(one))) if one.known else "–",
+        lab.operations(one.flops(read(one))) if one.known else "–",
     ]
 
 
@@ -162,11 +129,11 @@ def differences(one: ModelCard, other: ModelCard) -> list[list[str]]:
 
 
 def size_text(size: int | None) -> str:
-    return "–" if size is None else byte_size(size)
+    return "–" if size is None else lab.byte_size(size)
 
 
 def billions(count: int | None) -> str:
-    return "–" if count is None else number(count / 1e9)
+    return "–" if count is None else lab.number(count / 1e9)
 
 
 def read(one: ModelCard) -> int:
@@ -177,35 +144,37 @@ def read(one: ModelCard) -> int:
 def fact_text(one: ModelCard) -> str:
     if not one.known:
         return (
-            f"{one.name} has **{operations(one.parameters)}** parameters. Its cache is not counted, as the lab does not "
+            f"{one.name} has **{lab.operations(one.parameters)}** parameters. Its cache is not counted, as the lab does not "
             "have all of its attentions."
         )
     if not one.stores:
         return (
             f"{one.name} reads a whole text at once: **nothing is stored**, and each of {read(one):,} tokens takes "
-            f"{operations(one.flops(read(one)))} FLOPs."
+            f"{lab.operations(one.flops(read(one)))} FLOPs."
         )
     other, length = card(REFERENCE), min(LONG, one.longest or LONG)
     size, late = one.cache_bytes(length), one.late_bytes(length)
     grows = (
-        f": {byte_size(late)} for each token" if late else ", and nothing more for a further token"
+        f": {lab.byte_size(late)} for each token"
+        if late
+        else ", and nothing more for a further token"
     )
-    if late and byte_size(late * length) != byte_size(size):
-        grows += f", and {byte_size(size - late * length)} that do not grow"
+    if late and lab.byte_size(late * length) != lab.byte_size(size):
+        grows += f", and {lab.byte_size(size - late * length)} that do not grow"
     if late != one.token_bytes:
-        grows += f". Until its windows are full, a token adds {byte_size(one.token_bytes)}"
+        grows += f". Until its windows are full, a token adds {lab.byte_size(one.token_bytes)}"
     beside = (
         ""
         if one.key == REFERENCE
-        else f" {other.name} would store {byte_size(other.cache_bytes(length))}."
+        else f" {other.name} would store {lab.byte_size(other.cache_bytes(length))}."
     )
-    return f"{one.name} stores **{byte_size(size)}** at {length:,} tokens{grows}.{beside}"
+    return f"{one.name} stores **{lab.byte_size(size)}** at {length:,} tokens{grows}.{beside}"
 
 
 def note(one: ModelCard) -> str:
     window = f" It has positions for {one.longest:,} tokens only." if one.longest else ""
     experts = (
-        f" A token uses {operations(one.active)} of the parameters: it is sent to some of the experts."
+        f" A token uses {lab.operations(one.active)} of the parameters: it is sent to some of the experts."
         if one.active != one.parameters
         else ""
     )
@@ -223,13 +192,13 @@ def note(one: ModelCard) -> str:
     return (
         f"Calculated from its sizes, no model is loaded: numbers of 2 bytes, and two FLOPs for each number that a "
         f"token is multiplied with, of weights, keys and values, at {read(one):,} tokens.{unfolded}{experts}"
-        f"{window}{remark} Sizes of {plain(one.checkpoint)}, from {plain(one.source)}.{published} {checked}"
+        f"{window}{remark} Sizes of {lab.plain(one.checkpoint)}, from {lab.plain(one.source)}.{published} {checked}"
     )
 
 
 def part_rows(one: ModelCard) -> list[list[str]]:
     return [
-        [name, f"{count:,}", percent(count / one.parameters)]
+        [name, f"{count:,}", lab.percent(count / one.parameters)]
         for name, count in one.parameter_rows.items()
     ]
 
@@ -242,18 +211,18 @@ def layer_text(layer: AttentionLayer, count: int) -> str:
         if config and (choice := getattr(config, axis)) != getattr(LAYER, axis)
     ]
     extras = "".join(
-        f" {plain(extra.name)}: {abs(extra.parameters):,} parameters "
-        f"{'more' if extra.parameters > 0 else 'fewer'}, {plain(extra.reason)}."
+        f" {lab.plain(extra.name)}: {abs(extra.parameters):,} parameters "
+        f"{'more' if extra.parameters > 0 else 'fewer'}, {lab.plain(extra.reason)}."
         for extra in layer.extras
     )
     heads = (
-        f"{config.num_heads} heads of {config.head_dim}. {plain('; '.join(choices))}"
+        f"{config.num_heads} heads of {config.head_dim}. {lab.plain('; '.join(choices))}"
         if config
         else "none of the lab's attentions"
     )
     layers = f"{count} layers, each of" if count > 1 else "one layer of"
     return (
-        f"**{plain(layer.name[:1].upper() + layer.name[1:])}**, {layers} {layer.parameters:,} parameters: {heads}."
+        f"**{lab.plain(layer.name[:1].upper() + layer.name[1:])}**, {layers} {layer.parameters:,} parameters: {heads}."
         f"{extras}"
     )
 
@@ -266,8 +235,8 @@ def link(one: ModelCard) -> dict[str, str | list[str]]:
         "source": "seeded",
         "sizes": f"{sizes.d_model}.{sizes.num_heads}.0",
         "m": [
-            to_text(LAYER, sizes=False),
-            *(to_text(config, sizes=False) for config in attentions),
+            lab.to_text(LAYER, sizes=False),
+            *(lab.to_text(config, sizes=False) for config in attentions),
         ],
     }
 
@@ -278,13 +247,13 @@ def link(one: ModelCard) -> dict[str, str | list[str]]:
 READ, TEXT, WRONG, FRESH = "read", key("text"), key("wrong"), key("fresh")
 
 
-def shown(values: Values) -> ModelCard:
+def shown(values: lab.Values) -> ModelCard:
     """The card that was read, until another model is chosen; else the chosen one."""
     one, at = st.session_state.get(key("read"), (None, None))
     return one if one is not None and at == values.model else card(values.model)
 
 
-def drawn_curves(one: ModelCard, values: Values) -> dict[str, list[tuple[int, int]]]:
+def drawn_curves(one: ModelCard, values: lab.Values) -> dict[str, list[tuple[int, int]]]:
     """The caches of the card that is shown and of those beside it."""
     own = {one.name: points} if (points := curve(one)) else {}
     return own | curves(values.compared)
@@ -314,27 +283,26 @@ def read_config(model: str) -> None:
         placeholder="owner/name",
         help="The name in the address of the model's page; only its config.json is downloaded.",
     )
-    caption("Only the config is read: no weights are loaded, and no code of the model is run.")
+    lab.caption("Only the config is read: no weights are loaded, and no code of the model is run.")
     if not (pasted or file or repo):
         return
     from core.pretrained.base import PretrainedError
     from core.pretrained.cards import parse_card
     from core.pretrained.hub import config_bytes, parse
-    from dashboard.ui.model_picker import secret
 
     try:
         text, called = pasted, "The pasted config"
         if file is not None:
-            admit_upload(file)
+            lab.jobs.admit_upload(file)
             text, called = file.getvalue().decode("utf-8-sig", "replace"), file.name
         elif repo and not pasted:
             called, revision = parse(repo)
-            with st.spinner(f"Reading the config of {plain(called)}"):
-                text = config_bytes(called, revision, token=secret("HF_TOKEN")).decode()
+            with st.spinner(f"Reading the config of {lab.plain(called)}"):
+                text = config_bytes(called, revision, token=lab.secret("HF_TOKEN")).decode()
         with st.spinner("Building the model without its weights"):
             state[key("read")], state[TEXT] = (parse_card(text, called), model), text
         state.pop(WRONG, None)
-    except (PretrainedError, LimitReached) as error:
+    except (PretrainedError, lab.jobs.LimitReached) as error:
         state[WRONG] = str(error)
     state[FRESH] = turn + 1
     st.rerun()
@@ -343,7 +311,7 @@ def read_config(model: str) -> None:
 # What the page computes as Python.
 
 
-def script(values: Values) -> Script:
+def script(values: lab.Values) -> lab.Script:
     one = shown(values)
     tokens = read(one)
     length = min(LONG, one.longest or LONG)
@@ -356,7 +324,7 @@ def script(values: Values) -> Script:
     own = "{one.name: curve(one)} | " if one.key == READ and one.name in drawn else ""
     keys = values.compared if one.key == READ else (values.model, *values.compared)
     cells = (
-        Cell(
+        lab.Cell(
             "The layers of one published model, its parameters, its cache, and the FLOPs of a token.",
             f"""
 {source}
@@ -374,12 +342,12 @@ print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}}
                 "size": one.cache_bytes(length) if one.stores else 0,
             },
         ),
-        Cell(
+        lab.Cell(
             "Bytes of the cache of one sequence by its length, of this model and of those beside it.",
             f"""
 from core.models.cards import curve, curves
 
-sizes = {own}curves({source_of(keys)})  # (tokens, bytes) of each model
+sizes = {own}curves({lab.source_of(keys)})  # (tokens, bytes) of each model
 """,
             """
 import altair as alt
@@ -393,7 +361,7 @@ alt.Chart(pd.DataFrame(rows, columns=["model", "tokens", "bytes"])).mark_line(po
             {f"sizes[{name!r}]": points for name, points in drawn.items()},
         ),
     )
-    return Script(cells if drawn else cells[:1])
+    return lab.Script(cells if drawn else cells[:1])
 
 
 # The page: the layers of all models, the card of one, and caches by length.
@@ -420,25 +388,25 @@ STYLE = """<style>
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Model cards",
         f"Which attention each layer of {len(CARDS)} published models has, and what it costs.",
     )
     st.html(STYLE)
     models()
-    details("The code that just ran", partial(source_panel, ModelCard), key("sources"))
+    lab.details("The code that just ran", partial(lab.source_panel, ModelCard), key("sources"))
 
 
-@fragment
+@lab.fragment
 def models() -> None:
     left, middle, right, last = st.columns([5, 5, 4, 4], gap="small", vertical_alignment="bottom")
     values = FIELDS.draw("model", into=left)
     values = FIELDS.draw("beside", into=middle, **values)
     with right, st.popover("Compare caches", icon=":material/show_chart:", width="stretch"):
-        values = FIELDS.draw("compared", into=HERE, **values)
+        values = FIELDS.draw("compared", into=lab.HERE, **values)
     with last, st.popover("Read a config", icon=":material/upload_file:", width="stretch"):
         read_config(values.model)
-    add_script(partial(script, values))
+    lab.add_script(partial(script, values))
     meanings = {
         "full": "all tokens",
         "window": "a window, chunk or blocks",
@@ -449,40 +417,44 @@ def models() -> None:
         "unknown": "not in the lab",
     }
     legend = "".join(
-        f'<span><b><i style="{cell_style(kind, theme())}"></i></b>{kind}: {meanings[kind]}</span>'
+        f'<span><b><i style="{cell_style(kind, lab.theme())}"></i></b>{kind}: {meanings[kind]}</span>'
         for kind in KINDS
     )
     # The style marks a model in the table below, which itself is never sent again.
     st.html(
         f"<div class=\"cards\"><p>{legend}</p><style>.cards tr[data-model='{values.model}'] "
-        f"th{{font-weight:600;color:{PICK[theme()]}}}</style></div>"
+        f"th{{font-weight:600;color:{lab.PICK[lab.theme()]}}}</style></div>"
     )
     with st.container():  # the table below keeps its place
         if wrong := st.session_state.get(WRONG):
-            st.error(plain(wrong))
+            st.error(lab.plain(wrong))
         one = shown(values)
-        st.markdown(f"## {plain(one.name)}")
+        st.markdown(f"## {lab.plain(one.name)}")
         if one.key == READ:
-            paragraph(
+            lab.paragraph(
                 "Read from the config that you gave. Choose a model above to see its card again."
             )
         else:
-            paragraph(f"{plain(one.different)} [Source]({one.url}) · {plain(one.checkpoint)}")
+            lab.paragraph(
+                f"{lab.plain(one.different)} [Source]({one.url}) · {lab.plain(one.checkpoint)}"
+            )
         other = None if values.beside in (ALONE, one.key) else card(values.beside)
-        second = f"<p>{escape(other.name)}</p>{strip(other, theme(), large=True)}" if other else ""
-        st.html(f'<div class="cards">{strip(one, theme(), large=True)}{second}</div>')
-        table(
+        second = (
+            f"<p>{escape(other.name)}</p>{strip(other, lab.theme(), large=True)}" if other else ""
+        )
+        st.html(f'<div class="cards">{strip(one, lab.theme(), large=True)}{second}</div>')
+        lab.table(
             FIGURES,
             [figures(one)],
             caption=f"The figures of {one.name}",
             left=0,
             markers=False,
         )
-        fact(fact_text(one))
-        caption(note(one))
+        lab.fact(fact_text(one))
+        lab.caption(note(one))
         if other:
             st.markdown(f"### What differs from {other.name}")
-            table(
+            lab.table(
                 ("", one.name, other.name),
                 differences(one, other),
                 caption=f"What differs between {one.name} and {other.name}",
@@ -501,7 +473,7 @@ def models() -> None:
     )
     body = "".join(
         f'<tr data-model="{one.key}"><th scope="row">{escape(one.name)}</th><td>{one.year}</td>'
-        f'<td class="strip">{strip(one, theme())}</td><td>{billions(one.parameters)}</td>'
+        f'<td class="strip">{strip(one, lab.theme())}</td><td>{billions(one.parameters)}</td>'
         f"<td>{billions(cache(one, LONG))}</td></tr>"
         for one in CARDS
     )
@@ -510,20 +482,20 @@ def models() -> None:
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
     few, many = card("mamba2"), card(REFERENCE)
-    fact(
-        f"At {LONG:,} tokens {few.name} stores **{byte_size(few.cache_bytes(LONG))}** of states and {many.name} "
-        f"**{byte_size(many.cache_bytes(LONG))}** of keys and values, with about as many parameters."
+    lab.fact(
+        f"At {LONG:,} tokens {few.name} stores **{lab.byte_size(few.cache_bytes(LONG))}** of states and {many.name} "
+        f"**{lab.byte_size(many.cache_bytes(LONG))}** of keys and values, with about as many parameters."
     )
     attentions(one)
-    st.markdown(f"## The cache of {plain(one.name)} beside others")
+    st.markdown(f"## The cache of {lab.plain(one.name)} beside others")
     if sizes := drawn_curves(one, values):
-        draw_chart(
+        lab.draw_chart(
             st,
-            size_figure(sizes, list(sizes), LENGTHS, theme(), powers=6),
+            lab.size_figure(sizes, list(sizes), LENGTHS, lab.theme(), powers=6),
             key=key("sizes"),
             alt="Bytes of the cache by the length of the text, a line each model",
         )
-        caption(
+        lab.caption(
             "Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. "
             "Caches below 1 MB lie on the lowest line."
             + " A curve ends where a model has no more positions."
@@ -532,15 +504,15 @@ def models() -> None:
 
 
 def attentions(one: ModelCard) -> None:
-    st.markdown(f"## The attentions of {plain(one.name)}")
+    st.markdown(f"## The attentions of {lab.plain(one.name)}")
     for layer, count in one.distinct.items():
-        paragraph(f"- {layer_text(layer, count)}")
-    step = step_of("compare")
+        lab.paragraph(f"- {layer_text(layer, count)}")
+    step = lab.step_of("compare")
     if one.untrained:
-        caption(plain(one.untrained))
+        lab.caption(lab.plain(one.untrained))
     else:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            train_small(one, key=key("train"))
+            lab.train_small(one, key=key("train"))
             st.page_link(
                 step.page(),
                 label="See these attentions in small, side by side",
@@ -548,10 +520,10 @@ def attentions(one: ModelCard) -> None:
                 width="content",
                 query_params=link(one),
             )
-    details(
+    lab.details(
         "What its parameters are for",
         partial(
-            table,
+            lab.table,
             ("part", "parameters", "share"),
             part_rows(one),
             caption=f"The parameters of {one.name}",
@@ -564,7 +536,7 @@ def attentions(one: ModelCard) -> None:
 # The layers of a model as a strip of cells, alone and for all models in a table, as HTML.
 
 
-def strip(card: ModelCard, theme: Theme, large: bool = False) -> str:
+def strip(card: ModelCard, theme: lab.Theme, large: bool = False) -> str:
     layers = card.layers
     cells = "".join(
         f'<i title="layer {at}: {escape(layer.name)}" style="{cell_style(layer.kind, theme)}"></i>'
@@ -577,10 +549,10 @@ def strip(card: ModelCard, theme: Theme, large: bool = False) -> str:
     return f'<div class="layers{" large" * large}" role="img" aria-label="{escape(words)}">{cells}</div>'
 
 
-def cell_style(kind: Kind, theme: Theme) -> str:
+def cell_style(kind: Kind, theme: lab.Theme) -> str:
     # A kind differs in height or outline too, so that it is told without colours; what sees or stores less is lower.
     height = {"window": 50, "latent": 75, "linear": 25, "none": 12}.get(kind, 100)
-    colour = CATEGORIES[theme][KINDS.index(kind)]
+    colour = lab.CATEGORIES[theme][KINDS.index(kind)]
     look = (
         f"border:2px solid {colour}"
         if kind in ("no positions", "unknown")

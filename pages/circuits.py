@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.interpret.circuits import (
     PAIR,
     PAIRED_MODELS,
@@ -31,68 +32,8 @@ from core.interpret.circuits import (
     thin_svd,
     token_of,
 )
-from dashboard.inside import (
-    STREAMS,
-    Head,
-    ModelRef,
-    PretrainedError,
-    choose_head,
-    choose_model,
-    current_head,
-    effect_grid,
-    input_errors,
-    load_model,
-    model_cell,
-    study_of,
-    to_numpy,
-)
-from dashboard.page import (
-    HERE,
-    PICKED,
-    UNASKED,
-    Cell,
-    Fields,
-    Ink,
-    Number,
-    Script,
-    Segmented,
-    Select,
-    Spec,
-    TablePicture,
-    Text,
-    Theme,
-    Values,
-    add,
-    add_script,
-    axis_style,
-    caption,
-    chart_title,
-    details,
-    draw_chart,
-    fact,
-    field_error,
-    figure,
-    fragment_unless_measuring,
-    latex,
-    layer,
-    measure_with_progress,
-    number,
-    paragraph,
-    percent,
-    plain,
-    pressed_point,
-    quoted,
-    room,
-    settings_panel,
-    share_text,
-    signed,
-    source_of,
-    sources,
-    table,
-    table_columns,
-    theme,
-    title,
-)
+from core.interpret.trace import STREAMS, Head, to_numpy
+from core.pretrained import PretrainedError
 
 # The attentions that were measured, by their index, for all sessions.
 MEASURED = "circuits:measured"
@@ -107,14 +48,14 @@ THIN, WIDE = 1.0, 7.0  # pixels of the weakest edge that is drawn, and of the st
 PICK = {"type": "point", "fields": ["layer", "head"], "on": "click", "toggle": False}
 
 
-def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme) -> Spec:
+def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: lab.Theme) -> lab.Spec:
     """Heads as points, the first layer below, and edges, strongest first, wider where stronger; a click picks a head.
 
     Edges of the picked head are drawn in the accent. There may be no edges.
     """
-    ink, scores = Ink.of(theme), [edge.score for edge in edges] or [0.0]
+    ink, scores = lab.Ink.of(theme), [edge.score for edge in edges] or [0.0]
     most, least = scores[0], scores[-1]
-    nodes: list[Spec] = [
+    nodes: list[lab.Spec] = [
         {
             "x": head,
             "y": row,
@@ -134,9 +75,9 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
             "title": title,
             "scale": {"domain": [-0.5, len(labels) - 0.5], "nice": False, "zero": False},
             "axis": {
-                **axis_style(ink),
+                **lab.axis_style(ink),
                 "values": list(range(len(labels))),
-                "labelExpr": f"[{','.join(map(quoted, labels))}][datum.value]",
+                "labelExpr": f"[{','.join(map(lab.quoted, labels))}][datum.value]",
                 "grid": False,
             },
         }
@@ -155,7 +96,7 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
             "own": picked in (edge.source, edge.target),
             "wide": THIN + (WIDE - THIN) * (edge.score - least) / (most - least or 1.0),
             "name": f"{circuits.name(edge.source)} → {circuits.name(edge.target)}",
-            "by": f"{edge.kind} {signed(edge.score)}",
+            "by": f"{edge.kind} {lab.signed(edge.score)}",
             "from": circuits.name(edge.source),
             "to": circuits.name(edge.target),
             "kind": edge.kind,
@@ -163,9 +104,9 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
         }
         for edge in edges
     ]
-    return figure(
+    return lab.figure(
         [
-            layer(
+            lab.layer(
                 "rule",
                 lines,
                 {
@@ -182,7 +123,7 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
                 },
                 strokeCap="round",
             ),
-            layer(
+            lab.layer(
                 "circle",
                 nodes,
                 {
@@ -200,17 +141,17 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
             | {"name": "cells"},
         ],
         max(LEAST, ROW * len(circuits.heads)),
-    ) | {"params": [{"name": PICKED, "views": ["cells"], "select": PICK}]}
+    ) | {"params": [{"name": lab.PICKED, "views": ["cells"], "select": PICK}]}
 
 
-def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
-    style = axis_style(Ink.of(theme))
-    return figure(
+def singular_bars(values: np.ndarray, theme: lab.Theme) -> lab.Spec:
+    style = lab.axis_style(lab.Ink.of(theme))
+    return lab.figure(
         [
-            layer(
+            lab.layer(
                 "bar",
                 [
-                    {"rank": rank, "value": float(value), "text": number(float(value))}
+                    {"rank": rank, "value": float(value), "text": lab.number(float(value))}
                     for rank, value in enumerate(values, 1)
                 ],
                 {
@@ -231,7 +172,7 @@ def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
                         {"field": "text", "title": "singular value"},
                     ],
                 },
-                color=Ink.of(theme).series[0],
+                color=lab.Ink.of(theme).series[0],
                 cornerRadius=1,
             )
         ],
@@ -248,37 +189,37 @@ MATRICES = {"OV": "W_V W_O", "QK": "W_Q W_K transposed"}  # of which a circuit i
 PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "circuits",
-    kind=Segmented(
+    kind=lab.Segmented(
         "Composition",
         lambda values: {one: f"{one}: {PARTS[one]}" for one in values.circuits.pairs},
         when=lambda values: values.circuits.pairs,
         help="What a head reads of the output of an earlier one: as its queries (Q), its keys (K) or its values (V).",
     ),
-    edges=Number(
+    edges=lab.Number(
         "Strongest edges",
         8,
         1,
         60,
         slider=True,
-        also=lambda values: {"width": room(200)},
+        also=lambda values: {"width": lab.room(200)},
         help="How many pairs of heads the graph connects at most: those that compose most, and none that random "
         "matrices would reach.",
     ),
-    head=Select(
+    head=lab.Select(
         "Head to open",
         lambda values: list(values.circuits.names),
         lambda values: values.circuits.name(default_head(values.circuits)),
         hidden=True,
         also=lambda values: {
-            "width": room(160),
+            "width": lab.room(160),
             "on_change": _choose,
             "args": (values.ref, values.circuits),
         },
         help="Layer and head, counted from 0. You can also click a head in the graph or in a grid.",
     ),
-    token=Text(
+    token=lab.Text(
         "Example token",
         also=lambda values: {"placeholder": values.word},
         help="Any word that the model has as a token; of a longer one its first token is taken. The head is shown what "
@@ -287,18 +228,18 @@ FIELDS = Fields(
 )
 
 
-def _choose(ref: ModelRef, circuits: Circuits) -> None:
+def _choose(ref: lab.ModelRef, circuits: Circuits) -> None:
     row, head = circuits.names[st.session_state[HEAD]]
-    choose_head(ref, circuits.heads[row].kind, (circuits.heads[row].layer, head))
+    lab.choose_head(ref, circuits.heads[row].kind, (circuits.heads[row].layer, head))
 
 
-def draw_controls(ref: ModelRef, circuits: Circuits) -> Values:
+def draw_controls(ref: lab.ModelRef, circuits: Circuits) -> lab.Values:
     """Draw the controls in one row; returns the model, a head, and a token with its word."""
     names, state = circuits.names, st.session_state
     with st.container(horizontal=True, vertical_alignment="top", key="circuits:row"):
         if state.setdefault(OF, ref) != ref or state.get(HEAD) not in names:
             # The head that was picked on another page
-            stored = current_head(ref)
+            stored = lab.current_head(ref)
             state[HEAD] = next(
                 (
                     name
@@ -308,32 +249,32 @@ def draw_controls(ref: ModelRef, circuits: Circuits) -> Values:
                 circuits.name(default_head(circuits)),
             )
         state[OF] = ref
-        head = names[FIELDS.draw("head", into=HERE, ref=ref, circuits=circuits).head]
+        head = names[FIELDS.draw("head", into=lab.HERE, ref=ref, circuits=circuits).head]
         # The token that is followed; the usual one where nothing was typed, and after an error, which is written below
         token, word = 0, ""
         if circuits.has_tokens(head[0]):
             copies = default_head(circuits)  # whose word the others of its stream get, too
             if circuits.heads[copies[0]].reads != circuits.heads[head[0]].reads:
                 copies = head
-            token, word = study_of(default_token, ref, copies, given=WEIGHTS)
-            with st.container(width=room(180)):
-                typed = FIELDS.draw("token", into=HERE, word=word).token.strip()
+            token, word = lab.study_of(default_token, ref, copies, given=WEIGHTS)
+            with st.container(width=lab.room(180)):
+                typed = FIELDS.draw("token", into=lab.HERE, word=word).token.strip()
                 try:
                     if typed:
-                        (token, pieces), word = token_of(load_model(ref), typed), typed
+                        (token, pieces), word = token_of(lab.load_model(ref), typed), typed
                         if pieces > 1:
                             st.caption(
-                                plain(f"“{word[:40]}” is {pieces} tokens; the first is taken.")
+                                lab.plain(f"“{word[:40]}” is {pieces} tokens; the first is taken.")
                             )
                 except PretrainedError as error:
-                    field_error(error)
-    return Values(ref=ref, head=head, token=token, word=word)
+                    lab.field_error(error)
+    return lab.Values(ref=ref, head=head, token=token, word=word)
 
 
 # What the page computes as Python.
 
 
-def script(controls: Values, circuits: Circuits) -> Script:
+def script(controls: lab.Values, circuits: Circuits) -> lab.Script:
     ranks, copying = (
         [getattr(one, name) for one in circuits.measures] for name in ("ranks", "copying")
     )
@@ -344,8 +285,8 @@ def script(controls: Values, circuits: Circuits) -> Script:
         more = "\ncopying = [copying_scores(one, vocabularies) for one in heads]  # -1 to 1"
         measures["[one.tolist() for one in copying]"] = [one.tolist() for one in copying]
     cells = [
-        model_cell(controls.ref),
-        Cell(
+        lab.model_cell(controls.ref),
+        lab.Cell(
             "The matrices of every head, with the norms' gains folded in, and two measures of each.",
             f"""
 from core.interpret.circuits import {imports}effective_rank, ov_factors, qk_factors
@@ -370,7 +311,7 @@ alt.Chart(pd.DataFrame(cells)).mark_rect().encode(x="head:O", y="layer:O", color
     if controls.kind is not None:
         pairs = circuits.pairs[controls.kind]
         cells.append(
-            Cell(
+            lab.Cell(
                 "Composition of each head with the heads before it, less the level of random matrices.",
                 f"""
 from core.interpret.circuits import compositions
@@ -386,7 +327,7 @@ for score, source, target in pairs[:{controls.edges}]:
         )
     row, head = controls.head
     one, tables, token = circuits.heads[row], circuits.vocabularies, controls.token
-    singular = study_of(singular_values, controls.ref, controls.head, given=WEIGHTS)
+    singular = lab.study_of(singular_values, controls.ref, controls.head, given=WEIGHTS)
     results: dict[str, Any] = {name.lower(): values for name, values in singular.items()}
     lines = [
         f"{name.lower()} = {name.lower()}_factors(heads[{row}])[1][{head}]  # singular values of {MATRICES[name]}"
@@ -406,16 +347,16 @@ for score, source, target in pairs[:{controls.edges}]:
                 ]
                 results[name] = to_numpy(values)
     cells.append(
-        Cell(
+        lab.Cell(
             "One head: the singular values of its circuits, and what they make of one token.",
             "\n".join(lines),
             results=results,
         )
     )
     if (circuit := _induction(controls.ref)) is not None:
-        clean, swapped = (source_of(one.text) for one in PAIR)
+        clean, swapped = (lab.source_of(one.text) for one in PAIR)
         cells.append(
-            Cell(
+            lab.Cell(
                 "The same circuit by patching: the heads of each layer that bring back most of the difference of two texts.",
                 f"""
 from core.pretrained import ModelInputs
@@ -431,7 +372,7 @@ print(best[:5])
                 results={"shares": circuit.effects},
             )
         )
-    return Script(tuple(cells))
+    return lab.Script(tuple(cells))
 
 
 # The page's sentences and equations.
@@ -439,48 +380,48 @@ print(best[:5])
 
 def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
     first, (most, _) = circuits.pairs[kind][0], circuits.chance(kind)
-    target, source = (plain(circuits.name(head)) for head in (first.target, first.source))
+    target, source = (lab.plain(circuits.name(head)) for head in (first.target, first.source))
     if first.score <= most:
         return (
             f"No head takes its {PARTS[kind]} from an earlier one more than random matrices would: the highest "
-            f"{kind}-composition, {source} → {target}, is **{signed(first.score)}** beside the mean of random "
-            f"matrices, and one of these reaches {signed(most)}."
+            f"{kind}-composition, {source} → {target}, is **{lab.signed(first.score)}** beside the mean of random "
+            f"matrices, and one of these reaches {lab.signed(most)}."
         )
     return (
         f"The {PARTS[kind]} of **{target}** take most from **{source}**: their {kind}-composition is "
-        f"**{number(first.score + circuits.random_level)}**, where random matrices have "
-        f"{number(circuits.random_level)} on average."
+        f"**{lab.number(first.score + circuits.random_level)}**, where random matrices have "
+        f"{lab.number(circuits.random_level)} on average."
     )
 
 
 def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
-    first, second = (plain(circuits.name(head)) for head in circuit.patched)
-    gained, regained = (percent(effect) for effect in circuit.effects)
-    word, best = plain(circuit.word), circuits.pairs["K"][0]
+    first, second = (lab.plain(circuits.name(head)) for head in circuit.patched)
+    gained, regained = (lab.percent(effect) for effect in circuit.effects)
+    word, best = lab.plain(circuit.word), circuits.pairs["K"][0]
     composed = best.source, best.target
-    pair = " → ".join(plain(circuits.name(head)) for head in composed)
+    pair = " → ".join(lab.plain(circuits.name(head)) for head in composed)
     names = (
-        f"The strongest K-composition is another pair, {pair} ({signed(best.score)}): several "
+        f"The strongest K-composition is another pair, {pair} ({lab.signed(best.score)}): several "
         "heads share the work."
     )
     if composed == circuit.patched:
         names = (
             "The weights alone name the same two: the strongest K-composition of the model is "
-            f"{pair} ({signed(best.score)})."
+            f"{pair} ({lab.signed(best.score)})."
         )
     return (
-        f"**The circuit, found twice.** After “{plain(PAIR[0].text)}” the model predicts “{word}”; with “dark” and "
+        f"**The circuit, found twice.** After “{lab.plain(PAIR[0].text)}” the model predicts “{word}”; with “dark” and "
         f"“cold” swapped, it predicts another word. Put back one at a time, **{first}** brings back {gained} of the "
         f"difference, the most in layer 0, and **{second}** {regained}, the most in layer 1. {names} {first} puts "
-        f"{number(circuit.previous)} of its weight on the token before, and the last query of {second} puts "
-        f"{number(circuit.answer)} on “{word}”."
+        f"{lab.number(circuit.previous)} of its weight on the token before, and the last query of {second} puts "
+        f"{lab.number(circuit.answer)} on “{word}”."
     )
 
 
 def head_fact(circuits: Circuits, head: Head) -> str:
     row, index = head
     measures, size = circuits.measures[row], circuits.heads[row].w_v.shape[-1]
-    text = f"Head :primary[**{plain(circuits.name(head))}**]"
+    text = f"Head :primary[**{lab.plain(circuits.name(head))}**]"
     if measures.copying is not None:
         score = float(measures.copying[index])
         does = (
@@ -490,11 +431,11 @@ def head_fact(circuits: Circuits, head: Head) -> str:
             if score < -0.5
             else "neither copies nor removes what it attends to"
         )
-        text += f" {does}, with a copying score of **{number(score)}**. Its OV circuit"
-    text += f" has an effective rank of {number(float(measures.ranks[index]))} of {size}."
+        text += f" {does}, with a copying score of **{lab.number(score)}**. Its OV circuit"
+    text += f" has an effective rank of {lab.number(float(measures.ranks[index]))} of {size}."
     best = circuits.best_into(head)
     parts = [
-        f"its {PARTS[kind]} from **{plain(circuits.name(edge.source))}** ({signed(edge.score)})"
+        f"its {PARTS[kind]} from **{lab.plain(circuits.name(edge.source))}** ({lab.signed(edge.score)})"
         for kind, edge in best.items()
         if edge.score > circuits.chance(kind)[0]
     ]
@@ -515,9 +456,9 @@ def drawn_lines(circuits: Circuits, kind: CompositionKind, at_most: int) -> str:
         text = f"Neither is any of the {pairs:,} pairs of heads"
     elif above > 1:
         text += "; all are" if len(drawn) == above else f"; the {len(drawn):,} strongest are"
-        text += f" drawn, the thinnest with {signed(drawn[-1].score)}"
+        text += f" drawn, the thinnest with {lab.signed(drawn[-1].score)}"
     return (
-        f"A line is drawn only above {signed(most)}, the most that random matrices reach: of {count:,} pairs in "
+        f"A line is drawn only above {lab.signed(most)}, the most that random matrices reach: of {count:,} pairs in "
         f"which the earlier head has its own singular values and random directions, none is above it. {text}."
     )
 
@@ -531,13 +472,13 @@ def equations(
         r"M_{OV} = W_V W_O, \qquad M_{QK} = W_Q W_K^\top",
         copying is not None
         and rf"\text{{copying}} = \frac{{\sum_i \lambda_i}}{{\sum_i |\lambda_i|}} = "
-        rf"{latex(float(copying[head[1]]))}, \qquad \lambda = "
+        rf"{lab.latex(float(copying[head[1]]))}, \qquad \lambda = "
         rf"\text{{eigenvalues of }} W_E\, M_{{OV}}\, W_U",
         edge
         and r"\text{K-composition} = \frac{\lVert M_{OV}^{A}\,(M_{QK}^{B})^\top\rVert}"
         r"{\lVert M_{OV}^{A}\rVert\,\lVert M_{QK}^{B}\rVert} = "
-        rf"{latex(edge.score + level)}, \qquad \text{{at random }} "
-        rf"\frac{{1}}{{\sqrt C}} = {latex(level)}",
+        rf"{lab.latex(edge.score + level)}, \qquad \text{{at random }} "
+        rf"\frac{{1}}{{\sqrt C}} = {lab.latex(level)}",
     )
     return tuple(line for line in lines if line)
 
@@ -552,7 +493,7 @@ def conditions(circuits: Circuits, name: str, row: int) -> str:
     parts = [
         (
             True,
-            f"{plain(name)}: from the weights alone; no text was read. The gain of the norm before each matrix is "
+            f"{lab.plain(name)}: from the weights alone; no text was read. The gain of the norm before each matrix is "
             "folded into it, and the centering of a LayerNorm; biases, positions and the changing scale of the norms "
             "are left out, and so is what feed-forward layers do in between.",
         ),
@@ -587,46 +528,46 @@ def conditions(circuits: Circuits, name: str, row: int) -> str:
 # The page What a head can do: composition as a graph, three measures of every head, and the circuits of one.
 
 
-USUAL = ModelRef("lab", "only-attention")
+USUAL = lab.ModelRef("lab", "only-attention")
 WEIGHTS = (head_weights,)  # what studies of a model's heads get beside the model
 
 
 def page() -> None:
-    title(
+    lab.title(
         "What a head can do",
         "Where a head attends to a word, it makes some words likelier to come next.",
     )
-    choice = choose_model(("model", "qkv"), usual=USUAL, has_inputs=False)
+    choice = lab.choose_model(("model", "qkv"), usual=USUAL, has_inputs=False)
     if choice is not None:
         if choice.ref == USUAL:
-            caption(
+            lab.caption(
                 f"The page opens with {USUAL.name}: no feed-forward layers stand between a head "
                 "and the output. Choose another above, such as all-MiniLM-L6-v2; the other pages "
                 "then have it, too."
             )
-        fragment_unless_measuring(partial(_circuits, choice.ref))
+        lab.fragment_unless_measuring(partial(_circuits, choice.ref))
 
 
-def _induction(ref: ModelRef) -> InductionCircuit | None:
+def _induction(ref: lab.ModelRef) -> InductionCircuit | None:
     return (
-        study_of(induction_circuit, ref)
+        lab.study_of(induction_circuit, ref)
         if ref.source == "lab" and ref.name in PAIRED_MODELS
         else None
     )
 
 
-@input_errors()
-def _circuits(ref: ModelRef) -> None:
+@lab.input_errors()
+def _circuits(ref: lab.ModelRef) -> None:
     with st.spinner("Reading the weights of every head, once per model"):
-        weights = study_of(head_weights, ref)
+        weights = lab.study_of(head_weights, ref)
     composer = Composer(weights.heads)  # which keeps what the next ones need
-    measured = measure_with_progress(
+    measured = lab.measure_with_progress(
         MEASURED,
         ref,
         range(len(weights.heads)),
         partial(measure_attention, weights, composer),
         "layers",
-        UNASKED,
+        lab.UNASKED,
     )
     if len(measured) < len(weights.heads):
         return
@@ -637,54 +578,56 @@ def _circuits(ref: ModelRef) -> None:
         _of_token(controls, circuits, "OV")
     st.markdown("## Every head")
     _grids(controls, circuits)
-    fact(head_fact(circuits, controls.head))
-    if has_tokens and "QK" in study_of(singular_values, ref, controls.head, given=WEIGHTS):
+    lab.fact(head_fact(circuits, controls.head))
+    if has_tokens and "QK" in lab.study_of(singular_values, ref, controls.head, given=WEIGHTS):
         _of_token(controls, circuits, "QK")
     _page_head(controls, circuits)
     st.markdown("## Which heads read from which")
     with st.container(horizontal=True, vertical_alignment="top"):
-        drawn = FIELDS.draw("kind", "edges", into=HERE, circuits=circuits)
-    controls = Values(**controls, kind=drawn.kind, edges=drawn.edges)
-    add_script(partial(script, controls, circuits))
+        drawn = FIELDS.draw("kind", "edges", into=lab.HERE, circuits=circuits)
+    controls = lab.Values(**controls, kind=drawn.kind, edges=drawn.edges)
+    lab.add_script(partial(script, controls, circuits))
     if (kind := controls.kind) is None:
         st.caption(
             "No head comes after another here, or none reads by one matrix, so there is no composition to draw."
         )
     else:
-        chart_title(f"From which earlier heads the {PARTS[kind]} of a head read")
+        lab.chart_title(f"From which earlier heads the {PARTS[kind]} of a head read")
         _pickable(
             st,
-            graph(circuits, circuits.edges(kind)[: controls.edges], controls.head, theme())
-            | table_columns(dict(zip(("kind", "from", "to", "score"), PAIRS, strict=True))),
+            graph(circuits, circuits.edges(kind)[: controls.edges], controls.head, lab.theme())
+            | lab.table_columns(dict(zip(("kind", "from", "to", "score"), PAIRS, strict=True))),
             "circuits:graph",
             controls,
             circuits,
             "Heads by layer, connected where a later one reads what an earlier one writes",
         )
         _note_pairs(circuits)
-        fact(edges_fact(circuits, kind))
-        caption(drawn_lines(circuits, kind, controls.edges))
+        lab.fact(edges_fact(circuits, kind))
+        lab.caption(drawn_lines(circuits, kind, controls.edges))
     for line in equations(circuits, controls.head, circuits.best_into(controls.head)):
         st.latex(line, width="content")
-    caption(conditions(circuits, ref.name, row))
+    lab.caption(conditions(circuits, ref.name, row))
     if (circuit := _induction(ref)) is not None:
-        paragraph(twice(circuits, circuit))
-    if ref == ModelRef("lab", "names"):
+        lab.paragraph(twice(circuits, circuit))
+    if ref == lab.ModelRef("lab", "names"):
         lines = ["**A head for each answer, by patching.**"]
-        for one in study_of(carriers, ref):
-            answers = f"the logit of “{plain(one.answer)}” minus that of “{plain(one.other)}”"
-            lines.append(
-                f"After “{plain(one.texts[0])}” the model predicts “{plain(one.answer)}”, after "
-                f"“{plain(one.texts[1])}” it predicts “{plain(one.other)}”. Put back alone, "
-                f"**{plain(circuits.name(one.head))}** brings back {percent(one.effect)} of the difference. It "
-                f"puts {share_text(one.weight)} of its weight on “{plain(one.key)}”, and directly adds "
-                f"{signed(one.adds[0])} to {answers}; in the second text it adds {signed(one.adds[1])}."
+        for one in lab.study_of(carriers, ref):
+            answers = (
+                f"the logit of “{lab.plain(one.answer)}” minus that of “{lab.plain(one.other)}”"
             )
-        paragraph(" ".join(lines))
-    details(
+            lines.append(
+                f"After “{lab.plain(one.texts[0])}” the model predicts “{lab.plain(one.answer)}”, after "
+                f"“{lab.plain(one.texts[1])}” it predicts “{lab.plain(one.other)}”. Put back alone, "
+                f"**{lab.plain(circuits.name(one.head))}** brings back {lab.percent(one.effect)} of the difference. It "
+                f"puts {lab.share_text(one.weight)} of its weight on “{lab.plain(one.key)}”, and directly adds "
+                f"{lab.signed(one.adds[0])} to {answers}; in the second text it adds {lab.signed(one.adds[1])}."
+            )
+        lab.paragraph(" ".join(lines))
+    lab.details(
         "Papers and source",
         partial(
-            sources,
+            lab.sources,
             "Circuits, copying score and composition: "
             "[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html). "
             "Effective rank: [Roy and Vetterli 2007](https://infoscience.epfl.ch/record/110188).",
@@ -699,7 +642,7 @@ def _circuits(ref: ModelRef) -> None:
     )
 
 
-def _grids(controls: Values, circuits: Circuits) -> None:
+def _grids(controls: lab.Values, circuits: Circuits) -> None:
     copying, ranks = (
         {
             (row, head): float(value)
@@ -728,24 +671,24 @@ def _grids(controls: Values, circuits: Circuits) -> None:
     for column, (name, values, unit, has_sign) in zip(
         st.columns(len(shown), gap="medium"), shown, strict=True
     ):
-        chart_title(name, column)
+        lab.chart_title(name, column)
         _pickable(
             column,
-            effect_grid(
+            lab.effect_grid(
                 [
                     {
                         "layer": layers[row],
                         "head": heads[head],
                         "change": value,
                         "name": circuits.name((row, head)),
-                        "by": signed(value) if has_sign else number(value),
+                        "by": lab.signed(value) if has_sign else lab.number(value),
                     }
                     for (row, head), value in values.items()
                 ],
                 layers,
                 heads,
                 (layers[controls.head[0]], heads[controls.head[1]]),
-                theme(),
+                lab.theme(),
                 title=unit,
                 tips=(("name", "head"), ("by", unit)),
                 has_sign=has_sign,
@@ -767,74 +710,82 @@ def _note_pairs(circuits: Circuits) -> None:
         for edges in circuits.pairs.values()
         for edge in edges
     )
-    add("circuits:pairs", lambda: TablePicture("Composition of every pair of heads", PAIRS, rows))
+    lab.add(
+        "circuits:pairs",
+        lambda: lab.TablePicture("Composition of every pair of heads", PAIRS, rows),
+    )
 
 
 def _pickable(
-    place: Any, spec: Spec, key: str, controls: Values, circuits: Circuits, alt: str
+    place: Any, spec: lab.Spec, key: str, controls: lab.Values, circuits: Circuits, alt: str
 ) -> None:
     def pick() -> None:
-        point = pressed_point(key)
+        point = lab.pressed_point(key)
         if point and (name := f"{point['layer']}·H{point['head']}") in circuits.names:
             st.session_state[HEAD] = name
             _choose(controls.ref, circuits)
 
-    draw_chart(place, spec, key=key, alt=alt, selection_mode=[PICKED], on_select=pick)
+    lab.draw_chart(place, spec, key=key, alt=alt, selection_mode=[lab.PICKED], on_select=pick)
 
 
-def _of_token(controls: Values, circuits: Circuits, circuit: str) -> None:
+def _of_token(controls: lab.Values, circuits: Circuits, circuit: str) -> None:
     """What a circuit of the head makes of the token."""
     head, word = controls.head, controls.word
     one = circuits.heads[head[0]]
     moves = circuit == "OV"
     st.markdown(f"## {'What it moves' if moves else 'What it looks for'}")
-    shown = study_of(extremes, controls.ref, head, circuit, controls.token, given=WEIGHTS)
+    shown = lab.study_of(extremes, controls.ref, head, circuit, controls.token, given=WEIGHTS)
     if shown is None:
         stream = STREAMS[one.reads if moves else one.writes]
-        st.caption(f"The {stream} has no embedding of “{plain(word)}”. Type a word that it reads.")
+        st.caption(
+            f"The {stream} has no embedding of “{lab.plain(word)}”. Type a word that it reads."
+        )
         return
     first, score = shown.most[0]
     if moves:
         (second, lower), *_ = shown.most[1:]
         place = (
-            f"**{plain(word)}** itself most, by {signed(score)}; **{plain(second)}** is next, "
-            f"with {signed(lower)}"
+            f"**{lab.plain(word)}** itself most, by {lab.signed(score)}; **{lab.plain(second)}** is next, "
+            f"with {lab.signed(lower)}"
         )
         if shown.rank > 1:
             place = (
-                f"**{plain(first)}** most, and **{plain(word)}** itself more than "
+                f"**{lab.plain(first)}** most, and **{lab.plain(word)}** itself more than "
                 f"{shown.count - shown.rank:,} of {shown.count:,} tokens"
             )
-        says = f"Where {plain(circuits.name(head))} attends to :primary[**{plain(word)}**], it raises the logit of {place}."
+        says = (
+            f"Where {lab.plain(circuits.name(head))} attends to :primary[**{lab.plain(word)}**], it raises the "
+            f"logit of {place}."
+        )
         columns = ("raises", "logit by", "lowers", "logit by")
         meaning = f"Tokens that attending to {word} raises and lowers"
     else:
         says = (
-            f"By content alone, the query of :primary[**{plain(word)}**] matches the key "
-            f"**{plain(first)}** most, with a score of {signed(score)}."
+            f"By content alone, the query of :primary[**{lab.plain(word)}**] matches the key "
+            f"**{lab.plain(first)}** most, with a score of {lab.signed(score)}."
         )
         columns = ("matches most", "score", "matches least", "score")
         meaning = f"Keys that the query of {word} matches most and least"
     left, right = st.columns([0.56, 0.44], gap="medium")
     with right:
-        fact(says)
+        lab.fact(says)
     with left:
         rows = [
-            [up, signed(high), down, signed(low)]
+            [up, lab.signed(high), down, lab.signed(low)]
             for (up, high), (down, low) in zip(shown.most, shown.least, strict=True)
         ]
-        table(columns, rows, markers=False, left=(0, 2), caption=meaning)
+        lab.table(columns, rows, markers=False, left=(0, 2), caption=meaning)
 
 
-def _page_head(controls: Values, circuits: Circuits) -> None:
-    head, study = controls.head, partial(study_of, given=WEIGHTS)
+def _page_head(controls: lab.Values, circuits: Circuits) -> None:
+    head, study = controls.head, partial(lab.study_of, given=WEIGHTS)
     values = study(singular_values, controls.ref, head)
-    with settings_panel("Its strongest directions"):
+    with lab.settings_panel("Its strongest directions"):
         for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
             with column:
-                draw_chart(
+                lab.draw_chart(
                     st,
-                    singular_bars(values[name], theme()),
+                    singular_bars(values[name], lab.theme()),
                     key=f"circuits:{name}",
                     alt=f"The singular values of the {name} circuit, largest first",
                     heading=f"Singular values of its {name} circuit",
@@ -843,13 +794,13 @@ def _page_head(controls: Values, circuits: Circuits) -> None:
                     continue
                 ends = ("reads", "writes") if name == "OV" else ("queries", "keys")
                 rows = [
-                    [number(value), ", ".join(first), ", ".join(second)]
+                    [lab.number(value), ", ".join(first), ", ".join(second)]
                     for value, first, second in study(directions, controls.ref, head, name)
                 ]
-                chart_title(
+                lab.chart_title(
                     f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}"
                 )
-                table(
+                lab.table(
                     ["value", *ends],
                     rows,
                     markers=False,

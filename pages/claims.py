@@ -13,6 +13,7 @@ from html import escape
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.claims import run as claim_runs
 from core.claims.base import (
     MIN_SEEDS,
@@ -32,57 +33,6 @@ from core.entries import ConfigError, refuse_if
 from core.files import zip_files
 from core.runs.worker import machine
 from core.training.seed_stats import SeedStats
-from dashboard.draw.pictures import render
-from dashboard.page import (
-    DASHES,
-    HERE,
-    PERCENTAGES,
-    PICK,
-    Cell,
-    Curve,
-    Fields,
-    Ink,
-    Question,
-    Script,
-    Segmented,
-    Spec,
-    Theme,
-    Toggle,
-    about_duration,
-    add_script,
-    as_text,
-    bounds,
-    caption,
-    chart_title,
-    details,
-    draw_chart,
-    duration,
-    fact,
-    fragment,
-    guarded,
-    guide_is_hidden,
-    is_new,
-    legend,
-    line_chart,
-    link_value,
-    number,
-    one_of,
-    paragraph,
-    param_widget,
-    percent,
-    placeholder,
-    plain,
-    predict,
-    seed_marks,
-    sketch,
-    source_panel,
-    step_of,
-    table,
-    theme,
-    title,
-)
-from dashboard.server import jobs
-from dashboard.ui import runs
 
 # Of each state its sign, the outcome in whose colour it is, how several claims are in it, and what it means.
 STATES: dict[State, tuple[str, Outcome, str, str]] = {
@@ -116,7 +66,7 @@ def guess_distance(
     farthest = max(away, key=lambda x: away[x])
     mean = sum(away.values()) / len(away)
     points = (
-        f"{number(100 * mean)} percentage points"
+        f"{lab.number(100 * mean)} percentage points"
         if figure.unit == "share"
         else write(mean, figure.unit)
     )
@@ -140,14 +90,14 @@ def time_needed(claim: Claim, result: claim_runs.Shipped | None, config: ClaimCo
         f", which had other {' and '.join(other)}" if other else ""
     )
     if claim.timed:
-        return f"About {about_duration(seconds)} on one core, as it measures time; {source}."
-    return f"About {about_duration(seconds / 2)} on two cores, {source}."
+        return f"About {lab.about_duration(seconds)} on one core, as it measures time; {source}."
+    return f"About {lab.about_duration(seconds / 2)} on two cores, {source}."
 
 
 def write(value: float, unit: str) -> str:
     if unit in ("share", "gain", "seeds"):
-        return percent(value)
-    return f"{number(value)} ×" if unit == "times" else number(value)
+        return lab.percent(value)
+    return f"{lab.number(value)} ×" if unit == "times" else lab.number(value)
 
 
 def interval_text(effect: Effect) -> str:
@@ -168,14 +118,14 @@ GUESS = "your guess"
 
 
 MIN_SHOWN = 1e-18  # of a logarithmic axis: a gradient over 64 tokens is as small as 1e-14
-Series = tuple[Curve, list[SeedStats]]  # with the numbers of the seeds at each of its points
+Series = tuple[lab.Curve, list[SeedStats]]  # with the numbers of the seeds at each of its points
 
 
-def series_of(figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme) -> list[Series]:
+def series_of(figure: Figure, sources: Mapping[str, ClaimResult], theme: lab.Theme) -> list[Series]:
     """What each source measured of each condition, a colour a condition and a dash a source: a curve of the means with
     their intervals, or of a figure without x one point."""
     conditions = list(dict.fromkeys(one for each in sources.values() for one in each.conditions))
-    colours = Ink.of(theme).series
+    colours = lab.Ink.of(theme).series
     series: list[Series] = []
     for dash, (name, measured) in enumerate(sources.items()):
         for condition in measured.conditions:
@@ -184,45 +134,46 @@ def series_of(figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme) 
             points = {x: each for x, each in stats.items() if each is not None}
             intervals = [each.interval or (each.mean, each.mean) for each in points.values()]
             row, place = divmod(conditions.index(condition), len(colours))
-            curve = Curve(
+            curve = lab.Curve(
                 f"{condition} ({name})" if len(sources) > 1 else condition,
                 [(x, each.mean) for x, each in points.items()],
                 intervals,
                 colours[place],
-                (dash + row) % len(DASHES),  # where colours repeat, dashes tell conditions apart
+                (dash + row)
+                % len(lab.DASHES),  # where colours repeat, dashes tell conditions apart
             )
             series += [(curve, list(points.values()))] if points else []
     return series
 
 
 def curves_of(
-    figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme, guess: Guess | None = None
-) -> list[Curve]:
+    figure: Figure, sources: Mapping[str, ClaimResult], theme: lab.Theme, guess: Guess | None = None
+) -> list[lab.Curve]:
     if not figure.x:
         return []
     curves = [curve for curve, _ in series_of(figure, sources, theme)]
     drawn = sorted((guess or {}).items())
-    return [*curves, Curve(GUESS, drawn, colour=PICK[theme], dash=1)] if drawn else curves
+    return [*curves, lab.Curve(GUESS, drawn, colour=lab.PICK[theme], dash=1)] if drawn else curves
 
 
 def results_figure(
     figure: Figure,
     sources: Mapping[str, ClaimResult],
-    theme: Theme,
+    theme: lab.Theme,
     guess: Guess | None = None,
     *,
     named: bool = False,
-) -> Spec:
+) -> lab.Spec:
     """One figure of a claim from each source of results, with the guess over it.
 
     `named`: it stands alone, with its title and the names at the ends of its curves; on the page a legend has them.
     """
     if figure.x:
-        spec = line_chart(
+        spec = lab.line_chart(
             figure.title,
             figure.x,
             curves_of(figure, sources, theme, guess),
-            Ink.of(theme),
+            lab.Ink.of(theme),
             log="y" in figure.log,
             log_x="x" in figure.log,
             named=named,
@@ -236,7 +187,7 @@ def results_figure(
         log = bool(figure.log)  # of either axis: the measure is across
         # an interval may end below 0
         least = min((stats.low for _, stats in rows), default=0.0) / 2 if log else -math.inf
-        spec = seed_marks(
+        spec = lab.seed_marks(
             figure.title,
             [(curve.name, stats, curve.colour, "circle") for curve, stats in rows],
             {
@@ -246,10 +197,10 @@ def results_figure(
                 "scale": {"zero": False, **({"type": "log"} if log else {})},
                 "axis": {
                     "tickCount": 5,
-                    **({"labelExpr": PERCENTAGES} if figure.unit == "share" else {}),
+                    **({"labelExpr": lab.PERCENTAGES} if figure.unit == "share" else {}),
                 },
             },
-            Ink.of(theme),
+            lab.Ink.of(theme),
             ends=(least, math.inf),
             height=34,
             labels=260,
@@ -258,13 +209,13 @@ def results_figure(
     return spec if named else {name: value for name, value in spec.items() if name != "title"}
 
 
-OUTCOME_COLOURS: Mapping[Theme, Mapping[Outcome, str]] = {
+OUTCOME_COLOURS: Mapping[lab.Theme, Mapping[Outcome, str]] = {
     "light": {"holds": "#05806B", "refuted": "#8E2658", "cannot be told": "#6F7681"},
     "dark": {"holds": "#6DEFD0", "refuted": "#C7648B", "cannot be told": "#9A9EA5"},
 }
 
 
-def interval_picture(effect: Effect, theme: Theme) -> str:
+def interval_picture(effect: Effect, theme: lab.Theme) -> str:
     part, width, height = effect.part, 220, 26
     if not math.isfinite(effect.mean):
         return ""
@@ -282,7 +233,7 @@ def interval_picture(effect: Effect, theme: Theme) -> str:
     )
     return image(
         f'<rect x="{round(left, 1)}" y="3" width="{round(right - left, 1)}" height="{height - 6}" '
-        f'fill="{Ink.of(theme).hairline}"/>'
+        f'fill="{lab.Ink.of(theme).hairline}"/>'
         f'<line x1="{round(low, 1)}" x2="{round(high, 1)}" y1="{middle}" y2="{middle}" '
         f'stroke="{colour}" stroke-width="4" stroke-linecap="round"/>'
         f'<circle cx="{round(mean, 1)}" cy="{middle}" r="5" fill="{colour}"/>',
@@ -313,7 +264,7 @@ DISC = (  # filled as far as the parts of a claim are confirmed
 )
 
 
-def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
+def card(claim: Claim, measured: ClaimResult | None, theme: lab.Theme, hidden: bool = False) -> str:
     """What stands under a claim's name: what is claimed, and unless the verdicts are hidden sign, parts and picture."""
     statement = f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>'
     if hidden or measured is None:
@@ -326,13 +277,13 @@ def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool 
     return (
         f'{statement}<div title="{escape(state)}"><span role="img" aria-label="{escape(state)}" '
         f'style="color:{OUTCOME_COLOURS[theme][outcome]};font-weight:600;{disc}">{"" if disc else sign}</span> '
-        f'<span style="font-size:13px;color:{Ink.of(theme).quiet}">{escape(parts)}</span></div>'
+        f'<span style="font-size:13px;color:{lab.Ink.of(theme).quiet}">{escape(parts)}</span></div>'
         f"{thumbnail(claim.figures[0], measured, theme)}"
-        f'<div style="font-size:13px;color:{Ink.of(theme).quiet}">{escape(claim.figures[0].title)}</div>'
+        f'<div style="font-size:13px;color:{lab.Ink.of(theme).quiet}">{escape(claim.figures[0].title)}</div>'
     )
 
 
-def thumbnail(figure: Figure, measured: ClaimResult, theme: Theme) -> str:
+def thumbnail(figure: Figure, measured: ClaimResult, theme: lab.Theme) -> str:
     """A figure without axes or names, which a pointer and a screen reader get: curves of means, or a mark a seed.
 
     Curves lie between the ends of their intervals, as in the figure itself: what the seeds cannot tell apart is flat.
@@ -377,7 +328,7 @@ def _scale(values: Sequence[float], log: bool, size: int) -> Callable[[float], f
     place = (lambda value: math.log(max(value, MIN_SHOWN))) if log else (lambda value: value)
     low, high = place(min(values)), place(max(values))
     if low == high:
-        low, high = (place(end) for end in bounds(values, log, MIN_SHOWN))
+        low, high = (place(end) for end in lab.bounds(values, log, MIN_SHOWN))
     return lambda value: PAD + (size - 2 * PAD) * (place(value) - low) / (high - low)
 
 
@@ -394,13 +345,13 @@ VERBS: dict[Outcome, tuple[str, str]] = {  # of one part, of several
 
 key = "claims:{}".format  # a widget's key, which is also its name in the link
 CLAIM, RUN, HIDE = key("claim"), key("run"), key("hide")
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "claims",
-    hide=Toggle(
+    hide=lab.Toggle(
         "Hide verdicts to guess first",
         help="Hides the verdicts and pictures here. A link keeps it.",
     ),
-    results=Segmented(
+    results=lab.Segmented(
         "Results",
         options=SOURCES,
         default="own",
@@ -443,7 +394,9 @@ def archive(result: claim_runs.Shipped) -> bytes:
         for at, figure in enumerate(result.claim.figures, 1)
         for kind in ("svg", "pdf")
     }
-    return zip_files(f"claim-{result.claim.key}", claim_runs.text_files(result) | render(figures))
+    return zip_files(
+        f"claim-{result.claim.key}", claim_runs.text_files(result) | lab.render(figures)
+    )
 
 
 OPEN, SHOWN = "", "none"  # no guess yet; shown without one
@@ -462,15 +415,15 @@ def draw_guess(claim: Claim, measured: ClaimResult | None) -> dict[str, Guess] |
     answer = pick.answer(complete)  # seeds that lack a condition cannot answer
     reason = f"The data say: {pick.options[answer][0].lower() + pick.options[answer][1:]}."
     reasons = tuple("" if at == answer else reason for at in range(len(pick.options)))
-    question = Question(plain(pick.question), pick.options, answer, reasons)
-    return {} if predict(key(claim.key), question) else None
+    question = lab.Question(lab.plain(pick.question), pick.options, answer, reasons)
+    return {} if lab.predict(key(claim.key), question) else None
 
 
 def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> dict[str, Guess] | None:
-    if guide_is_hidden():
+    if lab.guide_is_hidden():
         return {}
     xs, name = measured.results.xs(question.condition, question.measure), key(f"{claim.key}:sketch")
-    link_value(
+    lab.link_value(
         name,
         OPEN,
         lambda link: _written(_read(link, question, xs).values()),
@@ -479,9 +432,9 @@ def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> dict[str, 
     written = st.session_state.get(name, OPEN)
     figure = next(figure for figure in claim.figures if figure.measure == question.measure)
     with st.container(border=True, gap="small", key=f"{name}:question"):
-        paragraph(f"**Draw it first.** {plain(question.question)}")
+        lab.paragraph(f"**Draw it first.** {lab.plain(question.question)}")
         if written == OPEN:
-            sketch(
+            lab.sketch(
                 xs,
                 question.low,
                 question.high,
@@ -497,7 +450,7 @@ def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> dict[str, 
         with st.container(
             horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
         ):
-            paragraph(
+            lab.paragraph(
                 guess_distance(guess, measured, question, figure)
                 if guess
                 else "Shown without a guess.",
@@ -514,7 +467,7 @@ def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> dict[str, 
 
 
 def _written(ys: Iterable[float]) -> str:
-    return "_".join(map(as_text, ys)) or SHOWN
+    return "_".join(map(lab.as_text, ys)) or SHOWN
 
 
 def _read(link: str, question: Sketch, xs: Sequence[float]) -> Guess:
@@ -546,22 +499,22 @@ print(Counter(each.state for each in verdicts.values()))
 """
 
 
-def script(lab: claim_runs.Shipped | None, own: Group | None) -> Script:
-    cells: dict[str, tuple[Cell, ClaimResult]] = {}
-    if lab is not None:
+def script(shipped: claim_runs.Shipped | None, own: Group | None) -> lab.Script:
+    cells: dict[str, tuple[lab.Cell, ClaimResult]] = {}
+    if shipped is not None:
         code = f"""
 from core.claims.catalogue import claim_of
 from core.claims.run import shipped
 from core.claims.base import verdict
 
-claim = claim_of({lab.claim.key!r})
-result = shipped(claim)  # measured by: {lab.command}
+claim = claim_of({shipped.claim.key!r})
+result = shipped(claim)  # measured by: {shipped.command}
 judged = verdict(claim, result.settings, result.results)
 print(judged.state)
 for effect in judged.effects:
     print(f"{{effect.outcome:>14}}  {{effect.part.statement}}: {{effect.mean:.3g}} [{{effect.low:.3g}}, {{effect.high:.3g}}]")
 """
-        cells["judged"] = Cell(LAB, code), lab
+        cells["judged"] = lab.Cell(LAB, code), shipped
     if own is not None and own.measured.seeds:
         code = f"""
 from core.claims.catalogue import claim_of
@@ -572,8 +525,8 @@ claim, group = claim_of({own.measured.claim.key!r}), find_group({own.id!r})
 own = verdict(claim, group.config.settings, group.results())
 print(own.state, [(effect.part.statement, effect.mean) for effect in own.effects])
 """
-        cells["own"] = Cell("The same from a run of one's own.", code), own.measured
-    return Script(
+        cells["own"] = lab.Cell("The same from a run of one's own.", code), own.measured
+    return lab.Script(
         tuple(cell for cell, _ in cells.values()),
         {
             f"[[effect.mean, effect.low, effect.high] for effect in {name}.effects]": np.array(
@@ -584,10 +537,10 @@ print(own.state, [(effect.part.statement, effect.mean) for effect in own.effects
     )
 
 
-def _verdicts(results: Iterable[ClaimResult | None]) -> Script:
-    return Script(
+def _verdicts(results: Iterable[ClaimResult | None]) -> lab.Script:
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "The verdict on every claim, computed from the numbers that ship with the lab.",
                 VERDICTS,
             ),
@@ -601,26 +554,26 @@ def _verdicts(results: Iterable[ClaimResult | None]) -> Script:
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Claims",
         "Classic statements about attention, each measured here.",
     )
-    arrived = is_new("claim")
-    link_value(CLAIM, ALL, one_of([claim.key for claim in CLAIMS]), name="claim")
+    arrived = lab.is_new("claim")
+    lab.link_value(CLAIM, ALL, lab.one_of([claim.key for claim in CLAIMS]), name="claim")
     if arrived and (linked := st.query_params.get("claim")) is not None:
         st.query_params["claim"] = linked  # the browser shows no link to the same page
-    link_value(RUN, "", _run_id)
+    lab.link_value(RUN, "", _run_id)
     if (chosen := st.session_state.get(CLAIM, ALL)) == ALL:
         _index()
     else:
         _one(claim_of(chosen))
 
 
-@fragment
+@lab.fragment
 def _index() -> None:
     results = {claim.key: claim_runs.shipped(claim) for claim in CLAIMS}
-    add_script(partial(_verdicts, results.values()))
-    hidden = FIELDS.draw("hide", into=HERE).hide
+    lab.add_script(partial(_verdicts, results.values()))
+    hidden = FIELDS.draw("hide", into=lab.HERE).hide
     with st.container():  # which keeps the place of the cards
         if not hidden:
             counts = Counter(each and each.verdict.state for each in results.values())
@@ -635,19 +588,19 @@ def _index() -> None:
                 else f"{len(results)} claims."
             )
             waiting = f" {counts[None]} {'is' if counts[None] == 1 else 'are'} not measured yet."
-            fact(first + waiting if counts[None] else first)
+            lab.fact(first + waiting if counts[None] else first)
     subjects = list(dict.fromkeys(claim.subject for claim in CLAIMS))
     with st.grid(3, min_column_width=260, gap="small"):
         for claim in sorted(CLAIMS, key=lambda claim: subjects.index(claim.subject)):
             with st.container(border=True, gap="small", height="stretch"):
                 st.page_link(
-                    step_of(PAGE).page(),
-                    label=f":small[**{plain(claim.name)}**]",
+                    lab.step_of(PAGE).page(),
+                    label=f":small[**{lab.plain(claim.name)}**]",
                     query_params={"claim": claim.key},
-                    help=f"{plain(claim.statement)} {plain(claim.subject)} · {plain(claim.source.text)}",
+                    help=f"{lab.plain(claim.statement)} {lab.plain(claim.subject)} · {lab.plain(claim.source.text)}",
                 )
-                st.html(card(claim, results[claim.key], theme(), hidden))
-    caption(
+                st.html(card(claim, results[claim.key], lab.theme(), hidden))
+    lab.caption(
         " ".join(f"{sign} **{state}**: {meaning}." for state, (sign, *_, meaning) in STATES.items())
         + " The pictures have no axes: point at one for its range and the names of its colours."
     )
@@ -662,7 +615,7 @@ def _one(claim: Claim) -> None:
         [one.key for one in CLAIMS],
         key=box,
         format_func=lambda one: claim_of(one).name,
-        on_change=guarded(box, lambda: st.session_state.update({CLAIM: st.session_state[box]})),
+        on_change=lab.guarded(box, lambda: st.session_state.update({CLAIM: st.session_state[box]})),
         help="Opens another claim.",
     )
     index.button(
@@ -673,34 +626,34 @@ def _one(claim: Claim) -> None:
         args=({CLAIM: ALL},),
         key=key("index"),
     )
-    st.markdown(f"## {plain(claim.statement)}")
-    source = plain(claim.source.text)
+    st.markdown(f"## {lab.plain(claim.statement)}")
+    source = lab.plain(claim.source.text)
     source = f"[{source}]({claim.source.url})" if claim.source.url else source
-    paragraph(f"Claimed by {source}: *{plain(claim.source.title)}*.")
-    lab, own = claim_runs.shipped(claim), own_run(claim, st.session_state.get(RUN))
-    add_script(partial(script, lab, own))
-    both = {"shipped": lab, "own": own and own.measured}
+    lab.paragraph(f"Claimed by {source}: *{lab.plain(claim.source.title)}*.")
+    shipped, own = claim_runs.shipped(claim), own_run(claim, st.session_state.get(RUN))
+    lab.add_script(partial(script, shipped, own))
+    both = {"shipped": shipped, "own": own and own.measured}
     measured = {name: each for name, each in both.items() if each and each.results.cells}
     guess = draw_guess(claim, next(iter(measured.values()), None))
     if guess is not None:
         _results(claim, measured, guess)
-        if lab is not None:
-            caption(
-                f"Measured on {lab.date} with {lab.machine.get('device', 'an unknown processor')}, "
-                f"{lab.machine.get('threads', '?')} thread a worker, PyTorch {lab.versions.get('torch', '?')}, in "
-                f"{duration(lab.seconds)} of one core: `{lab.command}`."
+        if shipped is not None:
+            lab.caption(
+                f"Measured on {shipped.date} with {shipped.machine.get('device', 'an unknown processor')}, "
+                f"{shipped.machine.get('threads', '?')} thread a worker, PyTorch {shipped.versions.get('torch', '?')}, in "
+                f"{lab.duration(shipped.seconds)} of one core: `{shipped.command}`."
             )
         with st.container(horizontal=True, vertical_alignment="center"):
-            if lab is not None:
-                _download("Replicate: the lab's files", "lab", lab)
+            if shipped is not None:
+                _download("Replicate: the lab's files", "lab", shipped)
             if own is not None and own.measured.seeds and not own.live:
                 _download("Replicate: your files", "own", as_shipped(own))
     st.markdown("### What would have refuted it")
-    paragraph(plain(" ".join([claim.refutation, *rule_lines(claim)])))
+    lab.paragraph(lab.plain(" ".join([claim.refutation, *rule_lines(claim)])))
     st.markdown("### What the paper measured")
     for one in claim.published:
-        chart_title(f"Published, not measured here: {one.place}")
-        table(
+        lab.chart_title(f"Published, not measured here: {one.place}")
+        lab.table(
             one.columns,
             one.rows,
             caption=f"Published figures: {one.place}",
@@ -711,33 +664,35 @@ def _one(claim: Claim) -> None:
             ],
             markers=False,
         )
-        caption(f"{plain(one.setting)} [Source]({one.url})")
+        lab.caption(f"{lab.plain(one.setting)} [Source]({one.url})")
     if claim.no_published:
-        caption(plain(claim.no_published))
+        lab.caption(lab.plain(claim.no_published))
     st.markdown("### What this does not show")
-    paragraph(plain(claim.limits))
-    _run(claim, lab, own)
-    details(
-        "What was tried before, sources and code", partial(_sources, claim, lab), key("sources")
+    lab.paragraph(lab.plain(claim.limits))
+    _run(claim, shipped, own)
+    lab.details(
+        "What was tried before, sources and code", partial(_sources, claim, shipped), key("sources")
     )
 
 
 def _results(claim: Claim, sources: Mapping[str, ClaimResult], guess: dict[str, Guess]) -> None:
     if not sources:
-        placeholder("Nothing was measured yet. Run it below.", height=120)
+        lab.placeholder("Nothing was measured yet. Run it below.", height=120)
         return
-    if len(sources) == 2 and (chosen := FIELDS.draw("results", into=HERE).results) != "both":
+    if len(sources) == 2 and (chosen := FIELDS.draw("results", into=lab.HERE).results) != "both":
         sources = {chosen: sources[chosen]}
     named = {WHOSE[name][0]: each for name, each in sources.items()}
     for figure in claim.figures:
         drawn = guess.get(figure.measure)
-        draw_chart(
+        lab.draw_chart(
             st,
-            results_figure(figure, named, theme(), drawn),
+            results_figure(figure, named, lab.theme(), drawn),
             key=key(f"figure:{figure.measure}"),
             alt=f"{figure.title} of each condition, over seeds",
             heading=figure.title,
-            legend=legend(curves_of(figure, named, theme(), drawn), Ink.of(theme()), least=1),
+            legend=lab.legend(
+                curves_of(figure, named, lab.theme(), drawn), lab.Ink.of(lab.theme()), least=1
+            ),
         )
     for name, each in sources.items():
         judged = each.verdict
@@ -748,25 +703,25 @@ def _results(claim: Claim, sources: Mapping[str, ClaimResult], guess: dict[str, 
             if counts[outcome]
         ]
         scope = f", {each.claim.scope}" if each.claim.scope else ""
-        fact(
+        lab.fact(
             f"{WHOSE[name][1]}: the claim :primary[**{judged.state}**]{scope}. Of its {len(judged.effects)} parts "
             f"{', '.join(parts)}, over {len(each.seeds)} seeds.{judged.reasons}"
         )
         # The parts as rows: statement, outcome, picture, quantity with its interval, and the reason
-        ink = Ink.of(theme())
+        ink = lab.Ink.of(lab.theme())
         rows = "".join(
             f'<div style="padding:8px 0;border-top:1px solid {ink.hairline}">'
             f"<div>{escape(effect.part.statement)} "
-            f'<span style="color:{OUTCOME_COLOURS[theme()][effect.outcome]};font-weight:600">{effect.outcome}</span>'
+            f'<span style="color:{OUTCOME_COLOURS[lab.theme()][effect.outcome]};font-weight:600">{effect.outcome}</span>'
             f'</div><div style="display:flex;flex-wrap:wrap;gap:4px 16px;align-items:center;font-size:14px">'
-            f"{interval_picture(effect, theme())}<span>{escape(effect.part.name)}: "
+            f"{interval_picture(effect, lab.theme())}<span>{escape(effect.part.name)}: "
             f"<b>{escape(write(effect.mean, effect.part.unit))}</b> [{escape(interval_text(effect))}]; "
             f"it must be {escape(bounds_text(effect.part))}</span></div>"
             f'<div style="font-size:13px;color:{ink.quiet}">{escape(effect.reason)}</div></div>'
             for effect in judged.effects
         )
         st.html(f"<div>{rows}</div>")
-    caption(
+    lab.caption(
         f"A part holds where the whole interval of its mean over {MIN_SEEDS} seeds or more lies within its bounds, "
         "and is refuted where the whole interval lies outside; the intervals cover all parts together (95 %, "
         "Student's t, Bonferroni), those of shares between 0 and 1. Ratios (×) are averaged as "
@@ -793,24 +748,29 @@ def _run(claim: Claim, result: claim_runs.Shipped | None, own: Group | None) -> 
     st.markdown("### Run it")
     with st.grid(6, min_column_width=120):
         values = {
-            param.key: param_widget(param, key=key(f"{claim.key}:{param.key}"))
+            param.key: lab.param_widget(param, key=key(f"{claim.key}:{param.key}"))
             for param in claim.params
         }
     config = ClaimConfig(claim.key, values)  # what a run of the reader's would measure
-    runs.start_run(
-        PAGE, config, jobs.measure_claim, _select, ConfigError, run_of=lambda group: group.runs[0]
+    lab.start_run(
+        PAGE,
+        config,
+        lab.jobs.measure_claim,
+        _select,
+        ConfigError,
+        run_of=lambda group: group.runs[0],
     )
-    runs.show_flash(PAGE)
+    lab.show_flash(PAGE)
     if own is not None and own.live:
         buttons, column = st.columns([1, 3.4], vertical_alignment="center")
-        runs.stop_button(buttons, PAGE, _stop, own)
+        lab.stop_button(buttons, PAGE, _stop, own)
         with column:
-            runs.poll(
+            lab.poll(
                 lambda: own_run(claim, own.id) or own,
                 _progress,
                 True,
                 key("progress"),
-                interval=runs.SLOW_POLL_INTERVAL,
+                interval=lab.SLOW_POLL_INTERVAL,
                 still_live=lambda now: now.live and count(now) == count(own),
             )  # else new figures
         return
@@ -820,22 +780,22 @@ def _run(claim: Claim, result: claim_runs.Shipped | None, own: Group | None) -> 
             icon=":material/play_arrow:",
             type="primary",
             key=key("start"),
-            on_click=runs.press,
+            on_click=lab.press,
             args=(PAGE,),
             help="Workers measure every condition from every seed.",
         )
         st.caption(time_needed(claim, result, config))
-    runs.limits_line(steps=False)
+    lab.limits_line(steps=False)
     if own is None:
         return
     for status in [status for status in own.statuses if status.state == "failed"][:1]:
-        st.error(plain(status.message))
+        st.error(lab.plain(status.message))
     if count(own) < len(own.config.cells):
         st.caption(
             f"Your run made {count(own)} of {len(own.config.cells)} measurements, which are saved; Continue makes the "
             "others."
         )
-        runs.continue_button(st, PAGE, _continue, own, primary=False)
+        lab.continue_button(st, PAGE, _continue, own, primary=False)
 
 
 def count(own: Group) -> int:
@@ -850,12 +810,12 @@ def _select(group: Group) -> None:
 def _continue(own: Group) -> None:
     for run in own.runs:
         if run.status().state != "finished":
-            runs.continue_run(PAGE, run)
+            lab.continue_run(PAGE, run)
 
 
 def _stop(own: Group) -> None:
     for run in own.runs:
-        runs.end_run(run)
+        lab.end_run(run)
 
 
 def _progress(own: Group) -> None:
@@ -863,8 +823,8 @@ def _progress(own: Group) -> None:
     if done:  # by the mean of those so far, on cores of their own
         spent = sum(cell.seconds for cell in done)
         left = spent / len(done) * (planned - len(done)) / len(own.runs)
-        after = f", about {about_duration(left)} left"
-    runs.show_progress(
+        after = f", about {lab.about_duration(left)} left"
+    lab.show_progress(
         own.runs[0],
         own.statuses[0],
         ending="",
@@ -875,9 +835,9 @@ def _progress(own: Group) -> None:
     )
 
 
-def _sources(claim: Claim, lab: claim_runs.Shipped | None) -> None:
-    date = time.strftime("%Y-%m-%d", time.gmtime()) if lab is None else lab.date
-    paragraph(f"**Tried before the shipped settings.** {plain(claim.tried)}")
-    paragraph("**To cite** the source, and this page:")
+def _sources(claim: Claim, shipped: claim_runs.Shipped | None) -> None:
+    date = time.strftime("%Y-%m-%d", time.gmtime()) if shipped is None else shipped.date
+    lab.paragraph(f"**Tried before the shipped settings.** {lab.plain(claim.tried)}")
+    lab.paragraph("**To cite** the source, and this page:")
     st.code(claim.source.bibtex + claim_runs.citation(claim, date), language="bibtex")
-    source_panel(claim.measure)
+    lab.source_panel(claim.measure)

@@ -11,6 +11,7 @@ import numpy as np
 import streamlit as st
 import torch
 
+import dashboard.page as lab
 from core.attention import (
     AXES,
     PRESETS,
@@ -25,68 +26,12 @@ from core.attention import (
 )
 from core.attention.cost import ClosedFormCost, Measurement, closed_form_cost
 from core.attention.masks import COMPOSITIONS
+from core.attention.presets import preset_of
 from core.entries import quote, refuse_if
 from core.interpret import trace as analysis
 from core.models.cards import CARDS, card
 from core.pretrained import PretrainedError
 from core.studies import compare as study
-from dashboard.page import (
-    HERE,
-    Cell,
-    Fields,
-    Number,
-    Script,
-    Select,
-    SelectSlider,
-    Text,
-    Tile,
-    add_script,
-    attention_import,
-    byte_size,
-    cached,
-    caption,
-    choice_name,
-    details,
-    difference_map,
-    duration,
-    entries_panel,
-    fact,
-    fragment,
-    guarded,
-    lower_name,
-    measurements,
-    multiples,
-    name as tex,
-    number,
-    operations,
-    plain,
-    plural,
-    read_linked,
-    room,
-    rounded,
-    rule,
-    settings_panel,
-    share_text,
-    shared,
-    source_of,
-    source_panel,
-    table,
-    title,
-    write_linked,
-)
-from dashboard.ui.mechanism import (
-    AXIS_NAMES,
-    Built,
-    from_text,
-    keep_heads,
-    mechanism,
-    note_heads,
-    preset_of,
-    set_built,
-    take_built,
-    to_text,
-)
-from dashboard.ui.models import EMBEDDED, study_of
 
 # Names of mechanisms, the measured fact, the conditions under which it holds, and a cell's equation.
 
@@ -103,11 +48,13 @@ def name_of(config: AttentionConfig) -> str:
     """A mechanism's name: its one changed choice, else its preset, else all of its changed choices."""
     axes = changed_axes(config)
     if len(axes) == 1:
-        return choice_name(axes[0], getattr(config, axes[0]))
+        return lab.choice_name(axes[0], getattr(config, axes[0]))
     known = preset_of(config)
     if known not in (None, "self_attention"):  # which is named by its score
         return preset(known).name
-    return " + ".join(choice_name(axis, getattr(config, axis)) for axis in axes) or "Dot product"
+    return (
+        " + ".join(lab.choice_name(axis, getattr(config, axis)) for axis in axes) or "Dot product"
+    )
 
 
 def names_of(configs: Sequence[AttentionConfig]) -> list[str]:
@@ -123,7 +70,7 @@ def heading_note(config: AttentionConfig) -> str:
     axes = changed_axes(config)
     if not axes:
         return f"softmax · {citation(entry('score', PLAIN.score.key))}"
-    rules = [rule(axis, getattr(config, axis)) for axis in axes]
+    rules = [lab.rule(axis, getattr(config, axis)) for axis in axes]
     known = preset_of(config)
     if known is not None and len(axes) > 1:
         return f"{preset(known).paper.removesuffix(' et al.')} {preset(known).year}"
@@ -140,7 +87,7 @@ def citation(item: Entry) -> str:
 
 def spoken(config: AttentionConfig, name: str) -> str:
     """A mechanism within a sentence: "the dot product", "ALiBi", "the local window"."""
-    axes, lowered = changed_axes(config), lower_name(name)
+    axes, lowered = changed_axes(config), lab.lower_name(name)
     if lowered == name or len(axes) > 1:
         return lowered
     if not axes:
@@ -167,18 +114,19 @@ def fact_text(
     # a smaller difference does not show in three decimals
     if np.abs(first.weights - second.weights).max() < 5e-4:
         sentence = (
-            f"{plain(begin)} and {plain(name_b)} give the same weights, with **{share_text(first.near)}** of the "
-            f"weight within two tokens; uniform weights would put {share_text(even)} there."
+            f"{lab.plain(begin)} and {lab.plain(name_b)} give the same weights, with **{lab.share_text(first.near)}** of the "
+            f"weight within two tokens; uniform weights would put {lab.share_text(even)} there."
         )
     elif abs(first.near - second.near) > SAME_SHARE:
         sentence = (
-            f"{plain(begin)} puts **{share_text(first.near)}** of its weight within two tokens, {plain(name_b)} "
-            f"**{share_text(second.near)}**; uniform weights would put {share_text(even)} there."
+            f"{lab.plain(begin)} puts **{lab.share_text(first.near)}** of its weight within two tokens, {lab.plain(name_b)} "
+            f"**{lab.share_text(second.near)}**; uniform weights would put {lab.share_text(even)} there."
         )
     else:
         sentence = (
-            f"{plain(begin)} and {plain(name_b)} both put **{share_text(first.near)}** of their weight within two "
-            f"tokens; uniform weights would put {share_text(even)} there."
+            f"{lab.plain(begin)} and {lab.plain(name_b)} both put **{lab.share_text(first.near)}** of their weight "
+            f"within two "
+            f"tokens; uniform weights would put {lab.share_text(even)} there."
         )
     shared = "".join(sharing(controls.sized(controls.mechanisms[at]), names[at]) for at in (a, b))
     return f"{sentence}{shared} {_of_cell(first, second, name_a, name_b, tokens, cell)}"
@@ -192,7 +140,7 @@ def sharing(config: AttentionConfig, name: str) -> str:
     if config.kv_heads >= config.num_heads or config.projection.key not in GROUPED:
         return ""
     return (
-        f" {plain(name)}: {config.num_heads} query heads share {plural(config.kv_heads, 'head')} "
+        f" {lab.plain(name)}: {config.num_heads} query heads share {lab.plural(config.kv_heads, 'head')} "
         "of keys and values."
     )
 
@@ -206,22 +154,25 @@ def _of_cell(
     cell: tuple[int, int],
 ) -> str:
     i, j = cell
-    query, key = f":primary[**{plain(tokens.names[i])}**]", f"“{plain(tokens.names[j])}”"
+    query, key = f":primary[**{lab.plain(tokens.names[i])}**]", f"“{lab.plain(tokens.names[j])}”"
     now, before = float(first.weights[i, j]), float(second.weights[i, j])
     masked = hidden(first, i, j), hidden(second, i, j)
     if all(masked):
         return f"{query} cannot attend to {key} in either."
     if any(masked):
         blind, weight = (name_a, before) if masked[0] else (name_b, now)
-        return f"{query} cannot attend to {key} under {plain(blind)}; under the other, it gives {key} {share_text(weight)}."
-    if share_text(now) == share_text(before):
-        return f"{query} gives {key} {share_text(now)} in both."
+        return (
+            f"{query} cannot attend to {key} under {lab.plain(blind)}; under the other, it gives {key} "
+            f"{lab.share_text(weight)}."
+        )
+    if lab.share_text(now) == lab.share_text(before):
+        return f"{query} gives {key} {lab.share_text(now)} in both."
     prefers = [int(each.weights[i].argmax()) == j for each in (first, second)]
     if not prefers[0]:
-        return f"{query} gives {key} {share_text(now)} instead of {share_text(before)}."
+        return f"{query} gives {key} {lab.share_text(now)} instead of {lab.share_text(before)}."
     return (
-        f"{query} {'still' if prefers[1] else 'now'} gives {key} its largest weight: {share_text(now)} instead of "
-        f"{share_text(before)}."
+        f"{query} {'still' if prefers[1] else 'now'} gives {key} its largest weight: {lab.share_text(now)} instead of "
+        f"{lab.share_text(before)}."
     )
 
 
@@ -249,27 +200,25 @@ def caption_text(
         )
     implied = [name for name, each in zip(names, results, strict=True) if each.implied]
     if implied:
-        sentence += f" {plain(', '.join(implied))}: implied weights, which the kernel itself does not compute."
+        sentence += f" {lab.plain(', '.join(implied))}: implied weights, which the kernel itself does not compute."
     signed = [name for name, each in zip(names, results, strict=True) if each.signed]
     if signed:
-        sentence += f" {plain(', '.join(signed))}: weights may be negative; purple is negative, green positive."
+        sentence += f" {lab.plain(', '.join(signed))}: weights may be negative; purple is negative, green positive."
     return " ".join([sentence, *tokens.notes])
 
 
 def equation(result: study.MapResult, query: str, key: str, cell: tuple[int, int]) -> str:
     i, j = cell
     pair = rf"{query} \to {key}:\quad"
-    weight = f"w = {number(float(result.weights[i, j]))}"
+    weight = f"w = {lab.number(float(result.weights[i, j]))}"
     if hidden(result, i, j):
         return rf"{pair} s = -\infty,\quad w = 0"
     if result.products is None or result.scores is None:
         return f"{pair} {weight}"
     product, score = float(result.products[i, j]), float(result.scores[i, j])
     change = score - product
-    added = f" {'+' if change > 0 else '-'} {number(abs(change))} = {number(score)}"
-    return (
-        rf"{pair} s = {number(product)}{added if abs(change) >= SAME_SHARE else ''},\quad {weight}"
-    )
+    added = f" {'+' if change > 0 else '-'} {lab.number(abs(change))} = {lab.number(score)}"
+    return rf"{pair} s = {lab.number(product)}{added if abs(change) >= SAME_SHARE else ''},\quad {weight}"
 
 
 # The controls (mechanisms in order, shared tokens and sizes) in the link and in the session.
@@ -287,7 +236,7 @@ CONTROLS, WRITTEN = "compare:setup", "compare:written"
 def default_controls() -> study.Comparison:
     return study.Comparison(
         tuple(
-            from_text(text, (study.WIDTH, study.HEADS))
+            lab.from_text(text, (study.WIDTH, study.HEADS))
             for text in ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
         )
     )
@@ -298,7 +247,7 @@ def link_texts(controls: study.Comparison) -> dict[str, str | list[str]]:
     return {
         "source": controls.source,
         "sizes": f"{controls.d_model}.{controls.num_heads}.{controls.head}",
-        "m": [to_text(config, sizes=False) for config in controls.mechanisms],
+        "m": [lab.to_text(config, sizes=False) for config in controls.mechanisms],
         "minus": "{}.{}".format(*controls.minus),
         "seed": str(controls.seed),
         "length": str(controls.length),
@@ -324,7 +273,7 @@ def from_query(query: Mapping[str, str | list[str]]) -> tuple[study.Comparison, 
         try:
             controls = with_parameter(controls, name, query[name])
         except (ConfigError, ValueError) as error:
-            refused.append(f"The link's {name} is not used. {plain(str(error))}")
+            refused.append(f"The link's {name} is not used. {lab.plain(str(error))}")
     return clamped(controls), refused
 
 
@@ -349,7 +298,7 @@ def with_parameter(controls: study.Comparison, name: str, value: Any) -> study.C
             f"It has {len(texts)} mechanisms; expected {MIN_MECHANISMS} to {MAX_MECHANISMS}.",
         )
         return replace(
-            controls, mechanisms=tuple(from_text(text, controls.sizes) for text in texts)
+            controls, mechanisms=tuple(lab.from_text(text, controls.sizes) for text in texts)
         )
     if name not in NUMBERS:
         refuse_if(
@@ -436,9 +385,9 @@ CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplic
 OF_PAGE = {"bind": None}  # the link has names of its own, of several values each
 WIDTHS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
 SHARED = "source text seed d_model num_heads head length".split()  # the fields of a comparison
-WIDGETS = Fields(
+WIDGETS = lab.Fields(
     "compare",
-    source=Select(
+    source=lab.Select(
         "Queries and keys from",
         {
             study.SEEDED: "A seeded layer",
@@ -447,7 +396,7 @@ WIDGETS = Fields(
         also=OF_PAGE,
         help="A head of the model MiniLM, or a layer with random parameters.",
     ),
-    minuend=Select(
+    minuend=lab.Select(
         "Difference",
         lambda values: dict(enumerate(values.names)),
         lambda values: values.now.minus[0],
@@ -455,20 +404,20 @@ WIDGETS = Fields(
         help="The difference is this mechanism's map minus the other one's: green where it gives the key more weight, "
         "purple where it gives less.",
     ),
-    subtrahend=Select(
+    subtrahend=lab.Select(
         "minus",
         lambda values: dict(enumerate(values.names)),
         lambda values: values.now.minus[1],
         also=OF_PAGE,
         help="The mechanism whose map is subtracted.",
     ),
-    text=Text(
+    text=lab.Text(
         "Sentence",
         lines=True,
         also=OF_PAGE | {"height": 100, "max_chars": 20_000},  # as many as are read
         help="The text that every mechanism reads. It is split into tokens.",
     ),
-    seed=Number(
+    seed=lab.Number(
         "Seed",
         0,
         0,
@@ -476,19 +425,19 @@ WIDGETS = Fields(
         also=OF_PAGE,
         help="Fixes the random numbers of all parameters that are not trained.",
     ),
-    d_model=SelectSlider(
+    d_model=lab.SelectSlider(
         "d_model",
         lambda values: sorted({*WIDTHS, values.now.d_model}),
         lambda values: values.now.d_model,
         also=OF_PAGE
-        | keep_heads(
+        | lab.keep_heads(
             "compare:d_model",
             "compare:heads:{}".format,
             partial(heads_that_divide, max_heads=MAX_HEADS),
         ),
         help="How many numbers the vector of each token has.",
     ),
-    num_heads=Select(
+    num_heads=lab.Select(
         "Heads",
         lambda values: heads_that_divide(values.d_model, MAX_HEADS),
         lambda values: heads_that_divide(values.d_model, values.now.num_heads)[-1],
@@ -496,7 +445,7 @@ WIDGETS = Fields(
         also=OF_PAGE,
         help="How many heads the layer has; the number divides d_model.",
     ),
-    head=Select(
+    head=lab.Select(
         "Head drawn",
         lambda values: range(values.num_heads),
         lambda values: min(values.now.head, values.num_heads - 1),
@@ -504,21 +453,21 @@ WIDGETS = Fields(
         also=OF_PAGE,
         help="The head whose maps are drawn.",
     ),
-    length=Select(
+    length=lab.Select(
         "Length T",
         LENGTHS,
         text="T = {}".format,
-        also=lambda _: OF_PAGE | {"width": room(110)},
+        also=lambda _: OF_PAGE | {"width": lab.room(110)},
         help="The number of tokens at which time, memory and FLOPs are given.",
     ),
 )
 
 
 def tokens_panel(controls: study.Comparison) -> None:
-    WIDGETS.draw("text", "seed", into=HERE)
+    WIDGETS.draw("text", "seed", into=lab.HERE)
     if controls.seeded:
-        sizes = WIDGETS.draw("d_model", "num_heads", "head", into=HERE, now=controls)
-        note_heads("compare:d_model", sizes.d_model, sizes.num_heads)
+        sizes = WIDGETS.draw("d_model", "num_heads", "head", into=lab.HERE, now=controls)
+        lab.note_heads("compare:d_model", sizes.d_model, sizes.num_heads)
 
 
 def add_mechanism(names: Sequence[str]) -> None:
@@ -531,7 +480,7 @@ def add_mechanism(names: Sequence[str]) -> None:
         key="compare:add",
         format_func=addable().__getitem__,
         disabled=full,
-        on_change=guarded("compare:add", _take),
+        on_change=lab.guarded("compare:add", _take),
         args=("add",),
         placeholder=f"At most {MAX_MECHANISMS} mechanisms" if full else "A preset, or one choice",
         help="A published mechanism, or dot-product attention with one part changed.",
@@ -549,11 +498,11 @@ def mechanisms_panel(names: Sequence[str]) -> None:
             REMOVE: count > MIN_MECHANISMS,
         }
         st.menu_button(
-            plain(name),
+            lab.plain(name),
             [action for action, can in possible.items() if can],
             key=f"compare:line:{index}",
             width="stretch",
-            on_click=guarded(f"compare:line:{index}", _act),
+            on_click=lab.guarded(f"compare:line:{index}", _act),
             args=(index,),
         )
     st.selectbox(
@@ -562,7 +511,7 @@ def mechanisms_panel(names: Sequence[str]) -> None:
         None,
         key="compare:layers",
         format_func=lambda key: card(key).name,
-        on_change=guarded("compare:layers", _take),
+        on_change=lab.guarded("compare:layers", _take),
         args=("layers",),
         placeholder="A model with unlike layers",
         help="Replace the list by the different attentions of a published model's layers, in small.",
@@ -601,7 +550,7 @@ def addable() -> dict[str, str]:
         "": "Dot product, unchanged",
         **{f"preset={item.key}": item.name for item in PRESETS},
         **{
-            f"{axis}={item.key}": f"{AXIS_NAMES[axis]}: {item.name}"
+            f"{axis}={item.key}": f"{lab.AXIS_NAMES[axis]}: {item.name}"
             for axis, entries in AXES.items()
             for item in entries
             if item.key not in COMPOSITIONS and item.key != getattr(PLAIN, axis).key
@@ -612,7 +561,7 @@ def addable() -> dict[str, str]:
 def mechanism_of(option: str, sizes: tuple[int, int]) -> AttentionConfig:
     """The mechanism of an option of `addable`; ConfigError where the sizes (d_model, heads) do not fit it."""
     known = option.removeprefix("preset=")
-    return from_text(option, sizes) if known == option else preset(known).config(*sizes)
+    return lab.from_text(option, sizes) if known == option else preset(known).config(*sizes)
 
 
 def _take(name: str) -> None:
@@ -623,7 +572,7 @@ def _take(name: str) -> None:
     try:
         if name == "add":
             new = mechanism_of(picked, controls.sizes)
-            set_built("compare", {axis: getattr(new, axis) for axis in AXES})
+            lab.set_built("compare", {axis: getattr(new, axis) for axis in AXES})
             controls = replace(controls, mechanisms=(*controls.mechanisms, new))
         else:
             controls = replace(
@@ -640,7 +589,7 @@ def _take(name: str) -> None:
         )
 
 
-def adopt(built: Built) -> None:
+def adopt(built: lab.Built) -> None:
     """Compare what was built elsewhere with the first mechanism; of none, what was compared before."""
     controls, choices = st.session_state[CONTROLS], dict[str, Any](built)
     before, changed = st.session_state.pop("compare:before_yours", (None, None))
@@ -649,7 +598,9 @@ def adopt(built: Built) -> None:
     try:
         config = AttentionConfig(*controls.sizes, **choices)
     except ConfigError as error:
-        st.session_state["compare:refused"] = f"Your mechanism is not compared. {plain(str(error))}"
+        st.session_state["compare:refused"] = (
+            f"Your mechanism is not compared. {lab.plain(str(error))}"
+        )
         built = {}
     if built and not controls.seeded and study.source_error(config):
         # it makes queries and keys of its own, which only the seeded layer leaves to it
@@ -668,13 +619,13 @@ def adopt(built: Built) -> None:
 @st.dialog("Change a mechanism", width="large")
 def _dialog(controls: study.Comparison, index: int) -> None:
     start = controls.mechanisms[index]
-    st.markdown(f"It starts as **{plain(name_of(start))}**. Change any of the six axes.")
+    st.markdown(f"It starts as **{lab.plain(name_of(start))}**. Change any of the six axes.")
     try:
         start = controls.sized(start)
     except ConfigError as error:
-        st.warning(plain(str(error)))
+        st.warning(lab.plain(str(error)))
         start = AttentionConfig(*controls.sizes)
-    config = mechanism(
+    config = lab.mechanism(
         f"compare:edit:{st.session_state[EDITS]}",
         start,
         axes=tuple(axis for axis in AXES if controls.seeded or axis != "projection"),
@@ -682,7 +633,7 @@ def _dialog(controls: study.Comparison, index: int) -> None:
 
     def put() -> None:
         before = st.session_state[CONTROLS]
-        set_built("compare", {axis: getattr(config, axis) for axis in AXES})
+        lab.set_built("compare", {axis: getattr(config, axis) for axis in AXES})
         store_controls(
             replace(
                 before,
@@ -701,10 +652,10 @@ def _dialog(controls: study.Comparison, index: int) -> None:
 
 def script(
     controls: study.Comparison, results: Sequence[study.MapResult], names: Sequence[str]
-) -> Script:
+) -> lab.Script:
     drawn = [index for index, result in enumerate(results) if not result.error]
     configs = [controls.sized(controls.mechanisms[index]) for index in drawn]
-    made = source_of(replace(controls, mechanisms=tuple(configs), minus=(1, 0)))
+    made = lab.source_of(replace(controls, mechanisms=tuple(configs), minus=(1, 0)))
     first, second = controls.minus
     both = first != second and first in drawn and second in drawn
     difference = f"difference = weights[{names[first]!r}] - weights[{names[second]!r}]\n" * both
@@ -724,16 +675,16 @@ def script(
     }
     if both:
         values["difference"] = results[first].weights - results[second].weights
-    return Script(
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "The same head under every mechanism, of layers with seeded weights or with MiniLM's own queries and "
                 "keys:\nits weights, and the difference of two.",
                 f"""
-{attention_import(made)}
+{lab.attention_import(made)}
 {load}from core.studies.compare import Comparison, {call}
 
-names = {source_of([names[index] for index in drawn])}
+names = {lab.source_of([names[index] for index in drawn])}
 comparison = {made}
 read, maps = {call}({model}comparison)
 tokens = read.names
@@ -746,7 +697,7 @@ show_maps(weights, tokens, tokens)
 """,
                 "compare:maps",
             ),
-            Cell(
+            lab.Cell(
                 "Entropy (nats) and distance (tokens) of each map, and what each mechanism costs.\n"
                 f"core.attention.cost.race(configs, [{controls.length}]) measures time and memory here.",
                 f"""
@@ -773,11 +724,11 @@ MISSING = "–"
 LOADED = "compare:loaded"
 
 
-@fragment
+@lab.fragment
 def page() -> None:
     head = st.container()  # over what is said of a mechanism that comes from another page
     errors = load_controls()
-    take_built("compare", adopt, linked=bool(link_query()))
+    lab.take_built("compare", adopt, linked=bool(link_query()))
     controls = st.session_state[CONTROLS]
     names = names_of(controls.mechanisms)
     # The controls with the values of all widgets, also of those in a closed popover and further down the page
@@ -798,7 +749,7 @@ def page() -> None:
     st.session_state[WRITTEN] = query
     errors += filter(None, [st.session_state.pop("compare:refused", None)])
     with head:
-        title(
+        lab.title(
             "Side by side",
             "Compare attention maps on the same "
             + ("tokens and shared parameters." if controls.seeded else "queries and keys."),
@@ -806,7 +757,7 @@ def page() -> None:
     for sentence in errors:
         st.warning(sentence)
     with st.grid(3, min_column_width=200, vertical_alignment="bottom"):
-        WIDGETS.draw("source", into=HERE, now=controls)
+        WIDGETS.draw("source", into=lab.HERE, now=controls)
         add_mechanism(names)
     maps = _compute_maps(controls)
     measure = None
@@ -825,14 +776,14 @@ def _compute_maps(controls: study.Comparison) -> study.Maps | None:
     shown = replace(controls, minus=(1, 0), length=LENGTHS[0])  # on which no map depends
     try:
         if controls.seeded:
-            maps = shared(study.compare, shown)
+            maps = lab.shared(study.compare, shown)
         else:
             new = not st.session_state.get(LOADED)
             with (
                 st.spinner("Loading the model, 91 MB, first time only") if new else nullcontext(),
                 st.skeleton(height=380) if new else nullcontext(),
             ):
-                maps = study_of(study.compare_pretrained, EMBEDDED, shown)
+                maps = lab.study_of(study.compare_pretrained, lab.EMBEDDED, shown)
     except PretrainedError as error:
         st.info(str(error), icon=":material/edit:")
         return None
@@ -854,7 +805,7 @@ def _draw_result(
     results: Sequence[study.MapResult],
 ) -> Callable[[], None] | None:
     tiles = {  # a mechanism's map under its name and rule, with its index as marker
-        index: Tile(
+        index: lab.Tile(
             names[index],
             heading_note(controls.mechanisms[index]) + " · implied" * each.implied,
             each.weights,
@@ -876,31 +827,32 @@ def _draw_result(
         for index in tiles:
             weights, even = results[index].weights, 1 / len(results[index].weights)
             if controls.mechanisms[index].kernel.key == "linear" and weights.max() < 2 * even:
-                caption(
-                    f"{plain(names[index])}: without softmax's exponential, similar scores give similar weights. "
-                    f"All lie between {share_text(weights.min())} and {share_text(weights.max())}, near 1/{len(weights)} "
-                    f"= {number(even)}, so the map is flat."
+                lab.caption(
+                    f"{lab.plain(names[index])}: without softmax's exponential, similar scores give similar weights. "
+                    f"All lie between {lab.share_text(weights.min())} and {lab.share_text(weights.max())}, near "
+                    f"1/{len(weights)} "
+                    f"= {lab.number(even)}, so the map is flat."
                 )
     if tiles:
         # The maps under one crosshair; its pinned cell, else the default one
         drawn, size = list(tiles.values()), len(tokens.names)
         row, column = cell = study.default_cell(drawn[0].weights, tokens.special)
         with room_of_maps:
-            pin = multiples(
+            pin = lab.multiples(
                 drawn,
                 tokens.names,
                 key="compare:maps",
                 query=row,
                 column=column,
-                pin=read_linked("compare", "pin", (size, size)),
+                pin=lab.read_linked("compare", "pin", (size, size)),
                 link="compare",
                 fact=f"{len(tiles)} maps of {size} tokens; the picked query is {tokens.names[row]}",
             )
-        cell = write_linked("compare", "pin", pin) or cell
-        add_script(partial(script, controls, results, names))
+        cell = lab.write_linked("compare", "pin", pin) or cell
+        lab.add_script(partial(script, controls, results, names))
         _difference(controls, results, names, tokens, cell, tiles)
         measure = cost_table(controls, names, results)
-        caption(
+        lab.caption(
             caption_text(
                 controls,
                 tokens,
@@ -908,7 +860,7 @@ def _draw_result(
                 [names[index] for index in tiles],
             ),
         )
-        details(
+        lab.details(
             "Equations with their numbers, papers and the code that just ran",
             partial(sources, controls, names, results, tokens, cell),
             "compare:sources",
@@ -921,7 +873,7 @@ def _draw_result(
 def _no_map(controls: study.Comparison, errors: Mapping[str, str]) -> None:
     """Say why mechanisms have no map, with the way out where MiniLM's queries and keys are the reason."""
     for name, error in errors.items():
-        st.error(f"**{plain(name)}** has no map here. {plain(error)}")
+        st.error(f"**{lab.plain(name)}** has no map here. {lab.plain(error)}")
     if errors and not controls.seeded:
         st.button(
             "Use the seeded layer",
@@ -935,9 +887,9 @@ def _no_map(controls: study.Comparison, errors: Mapping[str, str]) -> None:
 
 def draw_details(controls: study.Comparison, names: Sequence[str]) -> None:
     """The mechanisms and what they read: below the maps, which stay in sight while these change."""
-    with settings_panel("Change or remove a mechanism", "compare:change"):
+    with lab.settings_panel("Change or remove a mechanism", "compare:change"):
         mechanisms_panel(names)
-    details("Tokens", partial(tokens_panel, controls), "compare:tokens")
+    lab.details("Tokens", partial(tokens_panel, controls), "compare:tokens")
 
 
 def _difference(
@@ -946,7 +898,7 @@ def _difference(
     names: Sequence[str],
     tokens: study.Tokens,
     cell: study.Pair,
-    tiles: dict[int, Tile],
+    tiles: dict[int, lab.Tile],
 ) -> None:
     a, b = controls.minus
     both = a != b and a in tiles and b in tiles
@@ -960,10 +912,11 @@ def _difference(
             now=controls,
         )
         if both:
-            difference = number(
-                rounded(float(results[a].weights[cell])) - rounded(float(results[b].weights[cell]))
+            difference = lab.number(
+                lab.rounded(float(results[a].weights[cell]))
+                - lab.rounded(float(results[b].weights[cell]))
             )
-            difference_map(
+            lab.difference_map(
                 tiles[a],
                 tiles[b],
                 tokens.names,
@@ -982,7 +935,7 @@ def _difference(
             )
     with left:
         if both:
-            fact(fact_text(controls, names, results, tokens, cell))
+            lab.fact(fact_text(controls, names, results, tokens, cell))
         draw_details(controls, names)
 
 
@@ -996,11 +949,11 @@ def cost_table(
 
     Returns what measures and fills the table, for the page to call when all else is drawn; None with nothing to do.
     """
-    done: study.Measurements = measurements("compare")
+    done: study.Measurements = lab.measurements("compare")
     configs = study.sized_configs(controls)
     possible = [config for config in configs if config is not None]
     closed = [
-        None if config is None else cached(closed_form_cost, config, controls.length)
+        None if config is None else lab.cached(closed_form_cost, config, controls.length)
         for config in configs
     ]
     first = next((cost.parameters for cost in closed if cost), 0)
@@ -1011,7 +964,7 @@ def cost_table(
 
     def draw() -> None:
         with table_slot.container():
-            table(
+            lab.table(
                 ("mechanism", "entropy", "distance", "time", "memory", "FLOPs", "parameters"),
                 [
                     row(*each, first)
@@ -1032,7 +985,7 @@ def cost_table(
 
     draw()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        WIDGETS.draw("length", into=HERE)
+        WIDGETS.draw("length", into=lab.HERE)
         pressed = st.button(
             "Measure",
             icon=":material/speed:",
@@ -1040,7 +993,7 @@ def cost_table(
             help="Runs every mechanism on this machine, which takes a second or two.",
         )
     notes = [
-        f"{plain(name)}: {plain(each.skipped)}"
+        f"{lab.plain(name)}: {lab.plain(each.skipped)}"
         for name, each in zip(names, measured(), strict=True)
         if each and each.skipped
     ]
@@ -1053,14 +1006,14 @@ def cost_table(
     d_model, heads = controls.sizes
     conditions = (
         f"Costs at {controls.length} tokens, d_model {d_model}, {heads} heads, float32, "
-        f"{plural(torch.get_num_threads(), 'CPU thread')}. Time and memory: the kernel's forward pass, median of "
+        f"{lab.plural(torch.get_num_threads(), 'CPU thread')}. Time and memory: the kernel's forward pass, median of "
         f"{study.ROUNDS} runs. FLOPs: its matrix products; a bias such as ALiBi's, or a mask, is computed anew in "
         "each run, cell by cell: time that these FLOPs leave out. Entropy is in nats; distance is the mean distance of the "
         "weight, in tokens."
         + " Where a time is missing, press Measure."
         * (waiting and not new and not pressed)
     )
-    caption(" ".join([conditions, *notes]))
+    lab.caption(" ".join([conditions, *notes]))
     if not new:
         st.session_state[VISITED] = True
     return measure if pressed or new else None
@@ -1077,16 +1030,17 @@ def row(
     """One line; parameters as more or less than the first's, `first`, except in the first line."""
     time = memory = flops = parameters = MISSING
     if measurement is not None and not measurement.skipped:
-        time = duration(measurement.seconds) + "¹" * bool(cost and cost.dense)
-        memory = byte_size(measurement.bytes)
+        time = lab.duration(measurement.seconds) + "¹" * bool(cost and cost.dense)
+        memory = lab.byte_size(measurement.bytes)
     if cost is not None:
-        flops = ("≤ " if cost.at_most else "") + operations(cost.flops)
+        flops = ("≤ " if cost.at_most else "") + lab.operations(cost.flops)
         more = cost.parameters - first
         parameters = (
             f"{'+' if more >= 0 else '−'} {abs(more):,}" if index else f"{cost.parameters:,}"
         )
     entropy, distance = (
-        MISSING if value is None else number(value) for value in (result.entropy, result.distance)
+        MISSING if value is None else lab.number(value)
+        for value in (result.entropy, result.distance)
     )
     return [name, entropy, distance, time, memory, flops, parameters]
 
@@ -1101,13 +1055,13 @@ def sources(
     tokens: study.Tokens,
     cell: study.Pair,
 ) -> None:
-    query, key = (tex(tokens.names[index], index) for index in cell)
+    query, key = (lab.latex_name(tokens.names[index], index) for index in cell)
     for config, label, each in zip(controls.mechanisms, names, results, strict=True):
-        st.markdown(f"### {plain(label)}")
+        st.markdown(f"### {lab.plain(label)}")
         if not each.error:
             st.latex(equation(each, query, key, cell), width="content")
         axes = changed_axes(config) or ["score", "normalizer"]
-        entries_panel(
+        lab.entries_panel(
             [
                 entry(axis, part.key)
                 for axis in axes
@@ -1115,4 +1069,4 @@ def sources(
             ]
         )
     st.markdown("### The code that just ran")
-    source_panel(exact)
+    lab.source_panel(exact)

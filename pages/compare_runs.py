@@ -8,72 +8,20 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+import dashboard.page as lab
 from core.models import count_parameters
 from core.serialization import OLD_NAMES
 from core.studies import runs as compute
-from dashboard.page import (
-    HERE,
-    KEEP,
-    MINUS,
-    Cell,
-    Curve,
-    Fields,
-    Frames,
-    Ink,
-    Script,
-    Segmented,
-    Select,
-    Tile,
-    Values,
-    add_script,
-    caption,
-    chart_title,
-    cut,
-    details,
-    difference_map,
-    duration,
-    fact,
-    forget_other_runs,
-    guarded,
-    link_value,
-    lower_name,
-    multiples,
-    number,
-    one_of,
-    percent,
-    plain,
-    room,
-    score,
-    share_text,
-    source_of,
-    source_panel,
-    table,
-    theme,
-    title,
-)
-from dashboard.server import jobs
-from dashboard.ui.runs import (
-    EXAMPLE_RUNS,
-    SLOW_POLL_INTERVAL,
-    RunSummary,
-    draw_curves,
-    list_summaries,
-    load_run,
-    path_code,
-    poll,
-    rival,
-    summarize,
-)
 
 # One measure of every run, over steps and over seconds of training: the two may rank the runs differently.
 
 
 def curves(sides: Sequence[compute.ComparedRun], measure: compute.Measure, step: int) -> None:
-    ink, factor = Ink.of(theme()), 100 if measure.share else 1
+    ink, factor = lab.Ink.of(lab.theme()), 100 if measure.share else 1
     columns, units = st.columns(2, gap="medium"), ("step", "seconds of training")
     for column, unit, field in zip(columns, units, ("step", "train_seconds"), strict=True):
         lines = [
-            Curve(
+            lab.Curve(
                 side.name,
                 [
                     (float(getattr(r, field)), None if value is None else value * factor)
@@ -85,7 +33,7 @@ def curves(sides: Sequence[compute.ComparedRun], measure: compute.Measure, step:
             )
             for side in sides
         ]
-        draw_curves(
+        lab.draw_curves(
             column,
             measure.name,
             lines,
@@ -115,9 +63,9 @@ OLD_LABELS = OLD_NAMES["record"] | {
     "Expected place": "expected",
 }
 LABELS = ("First", "Second", "Third", "Fourth")
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "compare_runs",
-    measure=Segmented(
+    measure=lab.Segmented(
         "Measure",
         lambda values: {measure.key: measure.label for measure in values.measures},
         old=lambda text, values: OLD_LABELS.get(text, text),
@@ -125,15 +73,15 @@ FIELDS = Fields(
         also={"label_visibility": "collapsed"},
         help="The number that is compared.",
     ),
-    example=Select(
+    example=lab.Select(
         "Held-out example",
         lambda values: dict(enumerate(values.examples)),
         key=lambda values: f"example:{values.ids}",
         hidden=True,
         help="The example on which the maps of all runs are drawn.",
     ),
-    head=Select(
-        lambda values: f"Head of {plain(values.side.name)}",
+    head=lab.Select(
+        lambda values: f"Head of {lab.plain(values.side.name)}",
         lambda values: values.heads,
         text=lambda head: f"L{head[0]}·H{head[1]}",
         key=lambda values: f"head:{values.side.run.id}",
@@ -142,10 +90,10 @@ FIELDS = Fields(
         help="Layer and head, both from 0; first the head with the most weight on the expected "
         "position.",
     ),
-    pair=Select(
+    pair=lab.Select(
         "Difference",
         lambda values: {
-            (first, second): f"{values.names[first]} {MINUS} {values.names[second]}"
+            (first, second): f"{values.names[first]} {lab.MINUS} {values.names[second]}"
             for second in range(len(values.names))
             for first in range(len(values.names))
             if first != second
@@ -158,17 +106,17 @@ FIELDS = Fields(
 )
 
 
-def sides(summaries: Sequence[RunSummary]) -> list[compute.ComparedRun]:
+def sides(summaries: Sequence[lab.RunSummary]) -> list[compute.ComparedRun]:
     return [
         compute.ComparedRun(
             index, name, data.run, data.config, data.records, tuple(data.steps), data.live
         )
         for index, (item, name) in enumerate(zip(summaries, names(summaries), strict=True))
-        for data in (load_run(item.run),)
+        for data in (lab.load_run(item.run),)
     ]
 
 
-def names(summaries: Sequence[RunSummary]) -> list[str]:
+def names(summaries: Sequence[lab.RunSummary]) -> list[str]:
     """Names short enough to stand beside a curve, all different, without a task that all have in common."""
     names, tasks = list[str](), {item.task for item in summaries}
     for item in summaries:
@@ -176,7 +124,7 @@ def names(summaries: Sequence[RunSummary]) -> list[str]:
         if len(tasks) == 1 and not item.named:
             name = name.removeprefix(f"{item.task}: ")
             name = name[:1].upper() + name[1:]
-        name = cut(name, 30)
+        name = lab.cut(name, 30)
         names.append(name if name not in names else f"{name} ({len(names) + 1})")
     return names
 
@@ -191,7 +139,7 @@ def _linked_ids() -> list[str]:
     )
 
 
-def runs_to_compare(summaries: Sequence[RunSummary]) -> tuple[list[RunSummary], str]:
+def runs_to_compare(summaries: Sequence[lab.RunSummary]) -> tuple[list[lab.RunSummary], str]:
     """The two to four runs of the link, else of the session, else the examples; and a warning about the link."""
     by_id = {item.run.id: item for item in summaries}
     ids, most = _linked_ids(), len(LABELS)
@@ -205,8 +153,8 @@ def runs_to_compare(summaries: Sequence[RunSummary]) -> tuple[list[RunSummary], 
     if len(runs) > most:
         warning += f"At most {most} runs can be compared; these are the first {most}."
     while len(runs) < 2:
-        examples = (by_id[run.id] for run in EXAMPLE_RUNS if by_id[run.id] not in runs)
-        runs.append((ids and runs and rival(runs[0], summaries)) or next(examples))
+        examples = (by_id[run.id] for run in lab.EXAMPLE_RUNS if by_id[run.id] not in runs)
+        runs.append((ids and runs and lab.rival(runs[0], summaries)) or next(examples))
     return runs[:most], warning.strip()
 
 
@@ -216,7 +164,7 @@ def draw_controls(
     measures: Sequence[compute.Measure],
     top: st.delta_generator.DeltaGenerator,
     below: st.delta_generator.DeltaGenerator,
-) -> Values:
+) -> lab.Values:
     """The measure, the step, the held-out example, a head of each run with maps (None where it has none).
 
     The step's `slider` is the key of its widget, "" without one.
@@ -225,33 +173,35 @@ def draw_controls(
     measure = next(measure for measure in measures if measure.key == key)
     if not same:
         step = max((side.records[-1].step for side in sides if side.records), default=0)
-        return Values(measure=measure, step=step, example=0, heads=(), slider="")
+        return lab.Values(measure=measure, step=step, example=0, heads=(), slider="")
     given = {"ids": "-".join(side.run.id for side in same), "examples": compute.examples(same[0])}
     steps, shared = compute.steps(same), set.intersection(*(set(side.steps) for side in same))
     # the last of which all have maps; the first run's last where there is none
     usual, heads, step, slider = max(shared or {same[0].steps[-1]}), [], steps[0], ""
     if len(steps) > 1:
         slider = f"compare_runs:step:{given['ids']}"
-        link_value(slider, usual, one_of(steps), name="step")
+        lab.link_value(slider, usual, lab.one_of(steps), name="step")
         step = top.select_slider(
             "Training step",
             steps,
             usual,
             key=slider,
             format_func="{:,}".format,
-            width=room(300),
-            **KEEP,
+            width=lab.room(300),
+            **lab.KEEP,
             help="The training step of all maps.",
         )
     with below.popover("Heads and example", icon=":material/tune:"):
-        example = FIELDS.draw("example", into=HERE, **given).example
+        example = FIELDS.draw("example", into=lab.HERE, **given).example
         for side in same:
             on_offer = compute.heads(side)
             heads.append(
-                FIELDS.draw("head", into=HERE, side=side, heads=on_offer).head
+                FIELDS.draw("head", into=lab.HERE, side=side, heads=on_offer).head
                 or next(iter(on_offer), None)
             )
-    return Values(measure=measure, step=step, example=example, heads=tuple(heads), slider=slider)
+    return lab.Values(
+        measure=measure, step=step, example=example, heads=tuple(heads), slider=slider
+    )
 
 
 # What the page computes as Python.
@@ -259,17 +209,19 @@ def draw_controls(
 
 def script(
     sides: Sequence[compute.ComparedRun],
-    controls: Values,
+    controls: lab.Values,
     maps: compute.Maps,
     same: Sequence[compute.ComparedRun],
     pair: tuple[compute.RunMap, compute.RunMap] | None,
-) -> Script:
+) -> lab.Script:
     key = controls.measure.key
     # the head with the most weight on the expected position
     value = "max(map(max, record.expected))" if key == "expected" else f"record.{key}"
-    paths = "\n".join(f"    {side.name!r}: open_run({path_code(side.run.path)})," for side in sides)
+    paths = "\n".join(
+        f"    {side.name!r}: open_run({lab.path_code(side.run.path)})," for side in sides
+    )
     cells = [
-        Cell(
+        lab.Cell(
             "One measure of each run at every step, from the folders in which the runs were saved.",
             f"""
 from core.training.evaluate import one_a_step
@@ -315,14 +267,14 @@ alt.Chart(pd.DataFrame(rows, columns=["run", "step", "seconds", "value"])).mark_
             difference = f"difference = maps[{pair[0].run.name!r}] - maps[{pair[1].run.name!r}]\n"
             results["difference"] = pair[0].weights - pair[1].weights
         cells.append(
-            Cell(
+            lab.Cell(
                 "The attention of one head of each run on the same held-out example.",
                 f"""
 from core.tasks import make_task
 from core.training.evaluate import source_maps
 
 example = {controls.example}
-picked = {source_of(picked)}  # step, layer and head
+picked = {lab.source_of(picked)}  # step, layer and head
 maps = {{}}
 for name, (at, layer, head) in picked.items():
     config = runs[name].config()
@@ -340,7 +292,7 @@ show_maps(maps, read.rows, read.columns)
                 results | {f"maps[{one.run.name!r}]": one.weights for one in maps.maps},
             )
         )
-    return Script(tuple(cells))
+    return lab.Script(tuple(cells))
 
 
 # The settings in which runs differ, what each reached, and the measured sentence, as text; makes no st call.
@@ -362,7 +314,7 @@ def settings(data: Any, name: str = "") -> dict[str, str]:
     is_number = isinstance(data, float | int) and not isinstance(data, bool)
     words = {None: "none", True: "yes", False: "no"}
     text = f"{data:g}" if is_number else words.get(data, str(data))
-    return {name.replace(".params.", "."): cut(text, 40)}
+    return {name.replace(".params.", "."): lab.cut(text, 40)}
 
 
 def differences(sides: Sequence[compute.ComparedRun]) -> tuple[list[list[str]], int]:
@@ -376,11 +328,11 @@ def differences(sides: Sequence[compute.ComparedRun]) -> tuple[list[list[str]], 
 
 
 VALUES: tuple[tuple[str, compute.Value, Callable[[float], str]], ...] = (
-    ("loss", lambda r: r.loss, number),
-    ("accuracy", lambda r: r.sequence_accuracy, percent),
-    ("BLEU", lambda r: r.bleu, score),
-    ("chrF", lambda r: r.chrf, score),
-    ("error", lambda r: r.error, percent),
+    ("loss", lambda r: r.loss, lab.number),
+    ("accuracy", lambda r: r.sequence_accuracy, lab.percent),
+    ("BLEU", lambda r: r.bleu, lab.score),
+    ("chrF", lambda r: r.chrf, lab.score),
+    ("error", lambda r: r.error, lab.percent),
 )
 HEAD = (
     "run",
@@ -405,14 +357,14 @@ def _results(side: compute.ComparedRun) -> list[str]:
         side.name,
         f"{count_parameters(config.model, side.task.shape):,}" if config else MISSING,
         f"{end.step:,}" if end else MISSING,
-        duration(end.train_seconds) if end else MISSING,
+        lab.duration(end.train_seconds) if end else MISSING,
         *(
             MISSING if (reached := last(value)) is None else write(reached)
             for _, value, write in VALUES
         ),
         MISSING
         if weight is None or even is None
-        else f"{share_text(weight)} (uniform {number(even)})",
+        else f"{lab.share_text(weight)} (uniform {lab.number(even)})",
         MISSING if not speed else f"{speed:,.0f}",
     ]
 
@@ -423,7 +375,7 @@ def fact_text(sides: Sequence[compute.ComparedRun], measure: compute.Measure, st
     if len(sides) < 2:
         return "Only one of these runs has measurements yet."
     seconds, scores = min(side.records[-1].train_seconds for side in sides), ("bleu", "chrf")
-    write = percent if measure.share else score if measure.key in scores else number
+    write = lab.percent if measure.share else lab.score if measure.key in scores else lab.number
     by_step, by_time = (
         [
             "no measurement" if value is None else write(value)
@@ -433,13 +385,13 @@ def fact_text(sides: Sequence[compute.ComparedRun], measure: compute.Measure, st
         for until in (lambda r: r.step <= step, lambda r: r.train_seconds <= seconds)
     )
     at_step = ", ".join(
-        f"**{value}** for {plain(side.name)}" + f" (its last, step {last:,})" * (last < step)
+        f"**{value}** for {lab.plain(side.name)}" + f" (its last, step {last:,})" * (last < step)
         for side, value in zip(sides, by_step, strict=True)
         for last in (side.records[-1].step,)
     )
-    name = lower_name(measure.name)
+    name = lab.lower_name(measure.name)
     return (
-        f"At step :primary[**{step:,}**], {name}: {at_step}. After {duration(seconds)} of training, it is "
+        f"At step :primary[**{step:,}**], {name}: {at_step}. After {lab.duration(seconds)} of training, it is "
         f"{', '.join(by_time[:-1])} and {by_time[-1]}, in that order."
     )
 
@@ -451,15 +403,17 @@ PAGE_LINK, READS, HEIGHT = "compare_runs", "output (row) attends to → input (c
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Compare runs",
         "Which run is better at equal steps, and at equal seconds? See how their attention differs.",
     )
     # Draw a list for each of the compared runs, of which the third and the fourth may stay empty
-    summaries = list_summaries()
+    summaries = lab.list_summaries()
     # with the runs of other people of a public copy, whose ids the link has
     others = set(_linked_ids()) - {item.run.id for item in summaries}
-    summaries += [summarize(run) for run in map(jobs.find_run, sorted(others)) if run is not None]
+    summaries += [
+        lab.summarize(run) for run in map(lab.jobs.find_run, sorted(others)) if run is not None
+    ]
     runs, message = runs_to_compare(summaries)
     if message:
         st.warning(message)
@@ -481,23 +435,23 @@ def page() -> None:
                 label,
                 [*[None] * (index > 1), *names],
                 key=key,
-                on_change=guarded(key, write_link),
+                on_change=lab.guarded(key, write_link),
                 disabled=index > len(runs),
                 format_func=lambda name: names.get(name, "none"),
                 help=f"The {label.lower()} of the compared runs.",
             )
-    forget_other_runs("compare_runs", *(item.run.id for item in runs))
-    poll(
+    lab.forget_other_runs("compare_runs", *(item.run.id for item in runs))
+    lab.poll(
         lambda: sides(runs),
         _board,
         any(item.live for item in runs),
         "compare_runs:board",
-        interval=SLOW_POLL_INTERVAL,
+        interval=lab.SLOW_POLL_INTERVAL,
         still_live=lambda sides: any(side.live for side in sides),
     )
-    details(
+    lab.details(
         "How runs are compared at equal steps and at equal seconds",
-        partial(source_panel, fact_text),
+        partial(lab.source_panel, fact_text),
         "compare_runs:source",
     )
 
@@ -513,7 +467,7 @@ def _board(sides: Sequence[compute.ComparedRun]) -> None:
     example, heads, step = controls.example, controls.heads, controls.step
     maps, frames = compute.maps_at(same, step, example, heads), None
     if controls.slider:  # the maps at each of its steps, which the browser draws at once
-        frames = Frames(
+        frames = lab.Frames(
             controls.slider,
             compute.steps(same).index(step),
             list(map(_tiles, compute.maps_over_time(tuple(same), example, heads))),
@@ -522,7 +476,7 @@ def _board(sides: Sequence[compute.ComparedRun]) -> None:
         st.caption("No run has a saved attention map of its source at this step.")
     elif same:
         with board:
-            multiples(
+            lab.multiples(
                 _tiles(maps.maps),
                 maps.rows,
                 maps.columns,
@@ -537,8 +491,8 @@ def _board(sides: Sequence[compute.ComparedRun]) -> None:
             st.caption(f"{_names(maps.others)}: these maps have another size and are not shown.")
     with top:
         curves(sides, controls.measure, step)
-        fact(fact_text(sides, controls.measure, step))
-    add_script(partial(script, sides, controls, maps, same, _difference(maps, step)))
+        lab.fact(fact_text(sides, controls.measure, step))
+    lab.add_script(partial(script, sides, controls, maps, same, _difference(maps, step)))
     if not same:
         st.caption("None of these runs has saved attention maps.")
     elif others:
@@ -549,11 +503,11 @@ def _board(sides: Sequence[compute.ComparedRun]) -> None:
 
 
 def _names(sides: Sequence[compute.ComparedRun]) -> str:
-    return ", ".join(plain(side.name) for side in sides)
+    return ", ".join(lab.plain(side.name) for side in sides)
 
 
-def _tiles(maps: Sequence[compute.RunMap]) -> list[Tile]:
-    return [Tile(one.run.name, one.note, one.weights, None, one.run.index) for one in maps]
+def _tiles(maps: Sequence[compute.RunMap]) -> list[lab.Tile]:
+    return [lab.Tile(one.run.name, one.note, one.weights, None, one.run.index) for one in maps]
 
 
 def _difference(maps: compute.Maps, step: int) -> tuple[compute.RunMap, compute.RunMap] | None:
@@ -561,17 +515,17 @@ def _difference(maps: compute.Maps, step: int) -> tuple[compute.RunMap, compute.
         return None
     left, right = st.columns([0.42, 0.58], gap="medium")
     with right:
-        caption(
+        lab.caption(
             f"Each map was saved at step {step:,}, or at the last step before it; the decoder reads the correct "
             "target (teacher forcing). Seconds count training only, on the machine of each run. Each side is one "
             "run, and results vary with the seed: use a sweep to test a small difference."
         )
         names = [one.run.name for one in maps.maps]
-        pair = FIELDS.draw("pair", into=HERE, names=names).pair or (0, 1)
+        pair = FIELDS.draw("pair", into=lab.HERE, names=names).pair or (0, 1)
     first, second = (maps.maps[index] for index in pair)
     minuend, subtrahend = _tiles((first, second))
     with left:
-        difference_map(
+        lab.difference_map(
             minuend,
             subtrahend,
             maps.rows,
@@ -589,15 +543,15 @@ def _tables(sides: Sequence[compute.ComparedRun]) -> None:
     rows = [_results(side) for side in sides]
     # a measure that none of them has is left out
     columns = [i for i in range(len(HEAD)) if i < 5 or any(row[i] != MISSING for row in rows)]
-    table(
+    lab.table(
         [HEAD[i] for i in columns],
         [[row[i] for i in columns] for row in rows],
         caption="Results of each run",
     )
     different, same = differences(sides)
-    chart_title("Settings that differ")
+    lab.chart_title("Settings that differ")
     if different:
-        table(
+        lab.table(
             ["setting", *(side.name for side in sides)],
             different,
             caption="Settings in which the runs differ",

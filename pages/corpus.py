@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.entries import ConfigError, Param, refuse_if
 from core.files import CORPORA
 from core.interpret.corpus import (
@@ -56,92 +57,12 @@ from core.interpret.corpus import (
     texts_of_map,
 )
 from core.interpret.roles import ROLES
+from core.interpret.trace import Head
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, model_inputs, reject_if
 from core.pretrained.load import maps_bytes
 from core.runs.runs import Run, list_runs
 from core.tasks import reading
 from core.tokens import bare_piece
-from dashboard.inside import (
-    KIND_HELP,
-    KINDS,
-    MODEL,
-    TEXT,
-    Head,
-    ModelInputs,
-    ModelRef,
-    Pretrained,
-    PretrainedError,
-    choose_head,
-    choose_model,
-    config_name,
-    current_head_of,
-    input_errors,
-    load_model,
-    model_cell,
-    model_inputs,
-    reading_of,
-    reject_if,
-    role_line,
-    study_of,
-)
-from dashboard.page import (
-    CATEGORIES,
-    HERE,
-    UNASKED,
-    WEIGHTS,
-    Cell,
-    Fields,
-    Ink,
-    Number,
-    Script,
-    Segmented,
-    Select,
-    Spec,
-    Theme,
-    Toggle,
-    Values,
-    add_script,
-    axis_style,
-    byte_size,
-    caption,
-    csv_file,
-    details,
-    draw_chart,
-    fact,
-    field_error,
-    figure,
-    fragment_unless_measuring,
-    latex,
-    layer,
-    link_value,
-    literal,
-    lower_name,
-    measure_with_progress,
-    number,
-    percent,
-    placeholder,
-    plain,
-    plural,
-    pressed_point,
-    right_margin,
-    series_encoding,
-    shade,
-    share_text,
-    signed,
-    source_of,
-    sources,
-    split_data,
-    step_of,
-    table_columns,
-    text_on,
-    text_tip,
-    theme,
-    title,
-    titles_as_marks,
-)
-from dashboard.server import jobs
-from dashboard.ui import runs
-from dashboard.ui.run_setup import data_widget, link_data
-from dashboard.ui.runs import path_code
 
 # The measurement that fits the controls, and what is read of its texts, for all sessions.
 
@@ -154,28 +75,28 @@ def find_measurement(config: CorpusConfig, run_id: object) -> Run | None:
     ended = [
         run for run in reversed(list_runs(corpora_folder())) if run.status().state == "finished"
     ]
-    runs = [jobs.find_run(run_id, CORPORA), *map(Run, sorted(SAVED.iterdir())), *ended]
+    runs = [lab.jobs.find_run(run_id, CORPORA), *map(Run, sorted(SAVED.iterdir())), *ended]
     return next((run for run in runs if run is not None and fits(run, config)), None)
 
 
-def axis_of(measurement: Measurement, ref: ModelRef, measure: Measure) -> Axis:
+def axis_of(measurement: Measurement, ref: lab.ModelRef, measure: Measure) -> Axis:
     """A measure of every head for an axis of the scatter; OV copying is read from the weights."""
     corpus = measurement.corpus
     if measure != COPYING:
         return Axis(measure, corpus.mean(measure.key), corpus.interval(measure.key))
-    scores = study_of(copying, ref, measurement.config.kind, measurement.scores.score.shape[1:])
+    scores = lab.study_of(copying, ref, measurement.config.kind, measurement.scores.score.shape[1:])
     return Axis(measure, scores, np.zeros_like(scores))
 
 
 def examples_of(
-    measurement: Measurement, ref: ModelRef, measure: Measure, head: Head, view: str
+    measurement: Measurement, ref: lab.ModelRef, measure: Measure, head: Head, view: str
 ) -> list[TextExample]:
     """The texts that show a head most or least, or a text at each decile, each with one row."""
     arguments = str(measurement.run.path), measure.key, head, view, measurement.corpus.texts
     # A measurement under way has other texts each second: they would push all else out of the cache.
     if measurement.live:
-        return text_examples(load_model(ref), *arguments)
-    return study_of(text_examples, ref, *arguments)
+        return text_examples(lab.load_model(ref), *arguments)
+    return lab.study_of(text_examples, ref, *arguments)
 
 
 # Heads as points of two measures, one head's values over texts, and its queries and keys: arrays to Vega-Lite.
@@ -186,9 +107,11 @@ EDGE = 12  # pixels right of a plot, for half of its last tick
 CHARTS_OTHER = "other"
 
 
-def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme: Theme) -> Spec:
+def head_scatter(
+    measurement: Measurement, x: Axis, y: Axis, picked: Head, theme: lab.Theme
+) -> lab.Spec:
     """A point a head at the means of two measures, in the colour of its role, with both 95 % intervals."""
-    ink, rows = Ink.of(theme), scatter_rows(measurement, x, y, theme)
+    ink, rows = lab.Ink.of(theme), scatter_rows(measurement, x, y, theme)
     at = {
         name: _value(name, f"{axis.measure.name}, {axis.measure.unit}", ink)
         for name, axis in (("x", x), ("y", y))
@@ -196,14 +119,14 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
     one = [row for row in rows if row["name"] == measurement.scores.name(picked)]
     unread = {"tooltip": False, "aria": False}
     whiskers = [
-        layer(
+        lab.layer(
             "rule",
             rows,
             at
             | {
                 name: {**at[name], "field": f"{name}0"},
                 f"{name}2": {"field": f"{name}1"},
-                "color": literal("fill"),
+                "color": lab.literal("fill"),
             },
             opacity=0.4,
             strokeWidth=1,
@@ -217,21 +140,21 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
         "yhalf": f"± of {y_title}",
     }
     return (
-        figure(
+        lab.figure(
             [
                 *whiskers,
-                layer(
+                lab.layer(
                     "circle",
                     rows,
                     {
                         **at,
-                        "fill": literal("inside"),
-                        "stroke": literal("fill"),
+                        "fill": lab.literal("inside"),
+                        "stroke": lab.literal("fill"),
                         "tooltip": [
-                            text_tip("name", "head"),
-                            text_tip("role", "role"),
-                            text_tip("xs", "across"),
-                            text_tip("ys", "upwards"),
+                            lab.text_tip("name", "head"),
+                            lab.text_tip("role", "role"),
+                            lab.text_tip("xs", "across"),
+                            lab.text_tip("ys", "upwards"),
                         ],
                         "description": {"field": "says", "type": "nominal"},
                     },
@@ -241,7 +164,7 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
                     cursor="pointer",
                 )
                 | {"name": "heads"},
-                layer(
+                lab.layer(
                     "point",
                     one,
                     at,
@@ -251,7 +174,7 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
                     filled=False,
                     **unread,
                 ),
-                layer(
+                lab.layer(
                     "text",
                     one,
                     {**at, "text": {"field": "name"}},
@@ -264,7 +187,7 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
             ],
             HEIGHT,
         )
-        | right_margin(EDGE)
+        | lab.right_margin(EDGE)
         | {
             "params": [
                 {
@@ -274,23 +197,25 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
                 }
             ]
         }
-        | table_columns(titles)
+        | lab.table_columns(titles)
     )
 
 
-def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: Theme) -> list[Spec]:
+def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: lab.Theme) -> list[lab.Spec]:
     rows, roles = [], measurement.scores.head_roles
     for name, head in measurement.heads.items():
         index = roles.get(head)
-        row: Spec = {
+        row: lab.Spec = {
             "name": name,
-            "fill": Ink.of(theme).quiet if index is None else CATEGORIES[theme][index],
-            "inside": "transparent" if index is None else CATEGORIES[theme][index],
+            "fill": lab.Ink.of(theme).quiet if index is None else lab.CATEGORIES[theme][index],
+            "inside": "transparent" if index is None else lab.CATEGORIES[theme][index],
             "role": "none" if index is None else ROLES[index].name,
         }
         for at, axis in (("x", x), ("y", y)):
             mean, half = float(axis.mean[head]), float(np.nan_to_num(axis.half[head]))
-            words = f"{axis.measure.name} {number(mean)}" + (f" ± {number(half)}" if half else "")
+            words = f"{axis.measure.name} {lab.number(mean)}" + (
+                f" ± {lab.number(half)}" if half else ""
+            )
             row |= {at: mean, f"{at}0": mean - half, f"{at}1": mean + half, f"{at}s": words}
             row[f"{at}half"] = half
         if not (np.isnan(row["x"]) or np.isnan(row["y"])):
@@ -300,36 +225,36 @@ def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: Theme) -> li
     return sorted(rows, key=lambda row: -count[row["role"]])
 
 
-def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) -> Spec:
+def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: lab.Theme) -> lab.Spec:
     """One head's values over texts (`nouns`): how many lie in each of 24 steps, with deciles and the mean."""
-    ink, valid = Ink.of(theme), values[~np.isnan(values)].astype(float)
+    ink, valid = lab.Ink.of(theme), values[~np.isnan(values)].astype(float)
     counts, edges = np.histogram(valid, 24)
     places = {f"decile {step}": np.quantile(valid, step / 10) for step in range(1, 10)}
     *marks, mean = (
-        {"name": name, "at": float(value), "text": number(value)}
+        {"name": name, "at": float(value), "text": lab.number(value)}
         for name, value in {**places, "mean": valid.mean()}.items()
     )
     x = {
         "type": "quantitative",
         "title": f"{measure.unit}; ticks: tenths of {nouns}",
         "scale": {"zero": False, "nice": False},
-        "axis": {**axis_style(ink), "grid": False, "tickCount": 5},
+        "axis": {**lab.axis_style(ink), "grid": False, "tickCount": 5},
     }
     marked = {
         "x": {**x, "field": "at"},
-        "tooltip": [text_tip("name", "mark"), text_tip("text", measure.name)],
+        "tooltip": [lab.text_tip("name", "mark"), lab.text_tip("text", measure.name)],
     }
     titles = {"low": f"{measure.name} from", "high": f"{measure.name} to", "count": nouns}
-    return figure(
+    return lab.figure(
         [
-            layer(
+            lab.layer(
                 "bar",
                 [
                     {
                         "low": float(low),
                         "high": float(high),
                         "count": int(count),
-                        "range": f"{number(low)} to {number(high)}",
+                        "range": f"{lab.number(low)} to {lab.number(high)}",
                     }
                     for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
                 ],
@@ -340,15 +265,15 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
                         "field": "count",
                         "type": "quantitative",
                         "title": nouns,
-                        "axis": {**axis_style(ink), "tickCount": 3, "gridColor": ink.hairline},
+                        "axis": {**lab.axis_style(ink), "tickCount": 3, "gridColor": ink.hairline},
                     },
                     "y2": {"datum": 0},
-                    "tooltip": [text_tip("range", measure.name), text_tip("count", nouns)],
+                    "tooltip": [lab.text_tip("range", measure.name), lab.text_tip("count", nouns)],
                 },
                 color=ink.series[0],
                 cornerRadius=1,
             ),
-            layer(
+            lab.layer(
                 "tick",
                 marks,
                 {**marked, "y": {"value": "height"}},
@@ -357,14 +282,14 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
                 thickness=1.5,
                 size=14,
             ),
-            layer("rule", [mean], marked, color=ink.pick, strokeWidth=2),
+            lab.layer("rule", [mean], marked, color=ink.pick, strokeWidth=2),
         ],
         SMALL,
-    ) | (right_margin(EDGE) | table_columns(titles))
+    ) | (lab.right_margin(EDGE) | lab.table_columns(titles))
 
 
-def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Theme) -> Spec:
-    ink = Ink.of(theme)
+def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: lab.Theme) -> lab.Spec:
+    ink = lab.Ink.of(theme)
     common = [token for token, _ in Counter(vectors.tokens).most_common(7)]  # which have a colour
     legend = {
         "orient": "bottom",
@@ -375,7 +300,7 @@ def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Them
         "titleColor": ink.quiet,
         "titleFontWeight": "normal",
     }
-    shades = CATEGORIES[theme]
+    shades = lab.CATEGORIES[theme]
     rows = [
         {
             "x": float(x),
@@ -392,14 +317,14 @@ def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Them
         )
     ]
     encoding = {
-        "x": _value("x", f"first component, {percent(points.share[0])} of the variance", ink),
-        "y": _value("y", f"second component, {percent(points.share[1])}", ink),
-        "shape": series_encoding("of", ("query", "key"), ("circle", "triangle-up")),
+        "x": _value("x", f"first component, {lab.percent(points.share[0])} of the variance", ink),
+        "y": _value("y", f"second component, {lab.percent(points.share[1])}", ink),
+        "shape": lab.series_encoding("of", ("query", "key"), ("circle", "triangle-up")),
         "tooltip": [
-            text_tip("of", "vector"),
-            text_tip("token", "token"),
-            text_tip("position", "position"),
-            text_tip("text", "text"),
+            lab.text_tip("of", "vector"),
+            lab.text_tip("token", "token"),
+            lab.text_tip("position", "position"),
+            lab.text_tip("text", "text"),
         ],
         "color": {
             "field": "group",
@@ -416,13 +341,13 @@ def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Them
             "field": "position",
             "type": "quantitative",
             "title": "position",
-            "scale": {"range": WEIGHTS[theme][2:]},
+            "scale": {"range": lab.WEIGHTS[theme][2:]},
             "legend": {**legend, "gradientLength": 120},
         },
     }
-    return figure(
+    return lab.figure(
         [
-            layer(
+            lab.layer(
                 "point",
                 rows,
                 encoding,
@@ -432,16 +357,16 @@ def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Them
             )
         ],
         HEIGHT,
-    ) | right_margin(EDGE)
+    ) | lab.right_margin(EDGE)
 
 
-def _value(name: str, title: str, ink: Ink) -> Spec:
+def _value(name: str, title: str, ink: lab.Ink) -> lab.Spec:
     return {
         "field": name,
         "type": "quantitative",
         "title": title,
         "scale": {"zero": False},
-        "axis": {**axis_style(ink), "gridColor": ink.hairline, "tickCount": 6},
+        "axis": {**lab.axis_style(ink), "gridColor": ink.hairline, "tickCount": 6},
     }
 
 
@@ -455,8 +380,8 @@ SOURCES = {
 }
 
 
-def axis_select(label: str, default: str) -> Select:
-    return Select(
+def axis_select(label: str, default: str) -> lab.Select:
+    return lab.Select(
         label,
         {measure.key: measure.name for measure in AXES},
         default,
@@ -465,9 +390,9 @@ def axis_select(label: str, default: str) -> Select:
     )
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "corpus",
-    source=Select(
+    source=lab.Select(
         "Texts",
         lambda values: {name: SOURCES[name] for name in values.sources},
         lambda values: values.first,
@@ -476,7 +401,7 @@ FIELDS = Fields(
     ),
     x=axis_select("Across", "distance"),
     y=axis_select("Upwards", "entropy"),
-    count=Number(
+    count=lab.Number(
         "Texts, at most",
         DEFAULT_TEXTS,
         1,
@@ -484,27 +409,27 @@ FIELDS = Fields(
         hidden=True,
         help="The first so many of the corpus are measured.",
     ),
-    ablation=Toggle(
+    ablation=lab.Toggle(
         "Switch heads off",
         hidden=True,
         help="Measure how much the answer changes without each head: one pass a head and text, so about as many "
         "times longer as the model has heads.",
     ),
-    kind=Select(
+    kind=lab.Select(
         "Attention",
-        {kind: KINDS[kind] for kind in ("self", "causal")},
+        {kind: lab.KINDS[kind] for kind in ("self", "causal")},
         when=lambda values: values.pair,
         hidden=True,
-        help=KIND_HELP,
+        help=lab.KIND_HELP,
     ),
-    split=Segmented(
+    split=lab.Segmented(
         "Texts are",
         {"lines": "One a line", "paragraphs": "One a paragraph"},
         when=lambda values: values.source == "texts",
         hidden=True,
         help="How the file is divided into texts.",
     ),
-    head=Select(
+    head=lab.Select(
         "Head",
         lambda values: list(values.measurement.heads),
         lambda values: values.measurement.scores.name(values.measurement.default_head),
@@ -514,14 +439,14 @@ FIELDS = Fields(
         },
         help="One of the heads; a click in the scatter picks one, too.",
     ),
-    measure=Select(
+    measure=lab.Select(
         "Sorted by",
         lambda values: (
             {ROLE: values.own} | {one.key: one.name for one in values.measurement.measures}
         ),
         help="The measure that the texts below are sorted by; of a head without a role its entropy.",
     ),
-    view=Segmented(
+    view=lab.Segmented(
         "Show",
         {
             "strongest": "Strongest",
@@ -533,7 +458,7 @@ FIELDS = Fields(
         "head's queries and keys.",
         also={"wrap": True},
     ),
-    colour=Segmented(
+    colour=lab.Segmented(
         "Colour",
         {"token": "Token", "position": "Position"},
         help="Points of the most frequent tokens, or by their position in their text.",
@@ -544,20 +469,20 @@ ROLE = "role"  # of the measure: that of the head's own role
 key = "corpus:{}".format  # a widget's key, which is also its name in the link
 
 
-def draw_controls() -> Values | None:
+def draw_controls() -> lab.Values | None:
     """Draw the controls of the measurement and of the scatter; None after a message when there is no model.
 
     Returns the model, what is measured of it (`config`, None with the reason on the page while that is not known), both
     axes, and what the model reads, of which there are hundreds.
     """
     row = st.columns([1.3, 1.3, 0.8, 0.8], vertical_alignment="bottom")
-    choice = choose_model(("model",), has_inputs=False, columns=row[:2])
+    choice = lab.choose_model(("model",), has_inputs=False, columns=row[:2])
     if choice is None:
         return None
-    with input_errors():
+    with lab.input_errors():
         config = _config(choice.ref, choice.model, row[1], row[2])
         drawn = FIELDS.draw("x", "y", into=row[3].popover("Axes", width="stretch"))
-        return Values(
+        return lab.Values(
             ref=choice.ref,
             config=config,
             noun="picture" if choice.model.reads == "picture" else "text",
@@ -568,9 +493,9 @@ def draw_controls() -> Values | None:
 
 
 def _config(
-    ref: ModelRef, pretrained: Pretrained, column: Any, options_column: Any
+    ref: lab.ModelRef, pretrained: Pretrained, column: Any, options_column: Any
 ) -> CorpusConfig | None:
-    model = config_name(ref)
+    model = lab.config_name(ref)
     sources = [
         one
         for one in SOURCES
@@ -588,7 +513,7 @@ def _config(
         first="training" if "training" in sources else "own",
     ).source
     # The settings of the measurement in a popover; while it is closed, those of the session
-    link_data(key("data"), "")
+    lab.link_data(key("data"), "")
     panel = options_column.popover(
         "Corpus",
         width="stretch",
@@ -601,9 +526,9 @@ def _config(
         if not panel.open:
             options = FIELDS.read("count", "ablation", "kind", "split", **given)
         else:
-            options = FIELDS.draw("count", "ablation", "kind", "split", into=HERE, **given)
+            options = FIELDS.draw("count", "ablation", "kind", "split", into=lab.HERE, **given)
             if source == "texts":
-                data_widget(
+                lab.data_widget(
                     Param(
                         "data", "Your texts", "", meaning="Plain text", longest=reading.MAX_SIGNS
                     ),
@@ -617,7 +542,7 @@ def _config(
         kind = (
             "causal"
             if "self"
-            not in reading_of(ref, ModelInputs(model_inputs.text_of(ref.name))).trace.kinds
+            not in lab.reading_of(ref, ModelInputs(model_inputs.text_of(ref.name))).trace.kinds
             else "self"
         )
     split: Split = options.split or "lines"
@@ -630,47 +555,47 @@ def _config(
             model, source, data, split, kind, count=options.count, ablation=options.ablation
         )
     except ConfigError as error:
-        field_error(error)
+        lab.field_error(error)
     return None
 
 
-def draw_head_controls(measurement: Measurement, ref: ModelRef) -> Values:
+def draw_head_controls(measurement: Measurement, ref: lab.ModelRef) -> lab.Values:
     # Take the head that was picked on another page since
     state, scores = st.session_state, measurement.scores
-    picked = current_head_of(ref, measurement.config.kind, scores.score.shape[1:])
+    picked = lab.current_head_of(ref, measurement.config.kind, scores.score.shape[1:])
     if picked is not None and state.get(key("known")) != (ref, picked):
         state[key("known")] = ref, picked
         if (name := scores.name(picked)) in measurement.heads:
             state[key("head")] = st.query_params[key("head")] = name
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        view = FIELDS.draw("view", into=HERE).view
+        view = FIELDS.draw("view", into=lab.HERE).view
         with st.popover("Head", help="The head, and the measure that its texts are sorted by"):
-            values = FIELDS.draw("head", into=HERE, measurement=measurement, ref=ref)
+            values = FIELDS.draw("head", into=lab.HERE, measurement=measurement, ref=ref)
             head = measurement.heads[values.head]
             of_role = measurement.role_measure(head)
             chosen = FIELDS.draw(
                 "measure",
-                into=HERE,
+                into=lab.HERE,
                 own=f"{'Its role' if head in scores.head_roles else 'No role'}: {of_role.name}",
                 **values,
             ).measure
-    return Values(head=head, measure=of_role if chosen == ROLE else BY_KEY[chosen], view=view)
+    return lab.Values(head=head, measure=of_role if chosen == ROLE else BY_KEY[chosen], view=view)
 
 
-def _store_head(measurement: Measurement, ref: ModelRef) -> None:
+def _store_head(measurement: Measurement, ref: lab.ModelRef) -> None:
     head = measurement.heads[st.session_state[key("head")]]
     st.session_state[key("known")] = ref, head
-    choose_head(ref, measurement.config.kind, head)
+    lab.choose_head(ref, measurement.config.kind, head)
 
 
 # What the page computes as Python, from the folder of its measurement.
 
 
 def script(
-    measurement: Measurement, controls: Values, chosen: Values, vectors: HeadVectors | None
-) -> Script:
+    measurement: Measurement, controls: lab.Values, chosen: lab.Values, vectors: HeadVectors | None
+) -> lab.Script:
     config, corpus = measurement.config, measurement.corpus
-    again = source_of(config).replace("\n", "\n# ")
+    again = lab.source_of(config).replace("\n", "\n# ")
     points, results = "", dict[str, Any]()
     if COPYING in (controls.x, controls.y):
         points = "from core.interpret.corpus import copying\n"
@@ -692,23 +617,23 @@ def script(
         "half": corpus.interval(measure)[chosen.head],
     }
     last, more = shown_cell(measurement, controls, chosen, vectors)
-    return Script(
+    return lab.Script(
         (
-            model_cell(controls.ref),
-            Cell(
+            lab.model_cell(controls.ref),
+            lab.Cell(
                 "The measurement of every head on every text, as its worker left it.",
                 f"""
 from core.interpret.corpus import load
 from core.runs.runs import open_run
 
-run = open_run({path_code(measurement.run.path)})
+run = open_run({lab.path_code(measurement.run.path)})
 # core.interpret.corpus.create(config, folder) and python -m core.runs.worker FOLDER measure it again, for the config
 # {again}
 corpus = load(run)
 print(corpus.texts, "texts,", corpus.cut, "cut")
 """,
             ),
-            Cell(
+            lab.Cell(
                 "Two measures of every head: the means over the texts, and half of their 95 % intervals.",
                 points,
                 """
@@ -720,7 +645,7 @@ alt.Chart(heads).mark_circle().encode(x="x:Q", y="y:Q", color="layer:O")
 """,
                 "corpus:scatter",
             ),
-            Cell(
+            lab.Cell(
                 "One head on every text, and its mean.",
                 f"""
 head = {chosen.head}
@@ -740,8 +665,8 @@ alt.Chart(pd.DataFrame({"value": values})).mark_bar().encode(x=alt.X("value:Q", 
 
 
 def shown_cell(
-    measurement: Measurement, controls: Values, chosen: Values, vectors: HeadVectors | None
-) -> tuple[Cell, dict[str, Any]]:
+    measurement: Measurement, controls: lab.Values, chosen: lab.Values, vectors: HeadVectors | None
+) -> tuple[lab.Cell, dict[str, Any]]:
     layer, head = chosen.head
     if chosen.view != "map":
         examples = examples_of(measurement, controls.ref, chosen.measure, chosen.head, chosen.view)
@@ -753,7 +678,9 @@ for one in examples:
     tokens = one.row.line.tokens
     print(f"{{one.value:.3f}} text {{one.text}}: {{tokens[one.row.query]}} -> {{tokens[one.row.key]}}")
 """
-        return Cell(f"The {chosen.view} texts of the head, each with one row of its map.", code), {
+        return lab.Cell(
+            f"The {chosen.view} texts of the head, each with one row of its map.", code
+        ), {
             "[one.value for one in examples]": [one.value for one in examples],
             "[weight for one in examples for weight in one.row.weights]": [
                 weight for one in examples for weight in one.row.weights
@@ -772,7 +699,7 @@ points = joint_map(*vectors.head({layer}, {head}))  # queries and keys (N, 2), a
 near = nearness(points, vectors, {layer}, {head})  # correlation of the distance in the plane with q·k
 print(points.share, near)
 """
-    return Cell(
+    return lab.Cell(
         "The head's queries and keys on the first texts, in the plane of most variance.",
         code,
         *(("", "") if vectors is None else (_PLANE, "corpus:map")),
@@ -805,7 +732,9 @@ def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
     corpus, scores = measurement.corpus, measurement.scores
     values, role = measurement.corpus.values_of(measure.key, head), measure.role
     half = float(corpus.interval(measure.key)[head])
-    within = f" ± {number(half)} ({percent(CONFIDENCE)} interval)" if np.isfinite(half) else ""
+    within = (
+        f" ± {lab.number(half)} ({lab.percent(CONFIDENCE)} interval)" if np.isfinite(half) else ""
+    )
     count = int((~np.isnan(values)).sum())
     texts = (
         f"{count:,} texts"
@@ -813,13 +742,13 @@ def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
         else f"the {count:,} of {corpus.read:,} texts that can show it"
     )
     if role is None:
-        subject = f"its {lower_name(measure.name)}"
+        subject = f"its {lab.lower_name(measure.name)}"
     elif role.targets is None:
         subject = "the share of its keys that it uses"
     else:
         subject = f"its weight on {role.attends_to}{',' * (',' in role.attends_to)}"
     return (
-        f":primary[**{scores.name(head)}**]: {subject} is **{number(float(corpus.mean(measure.key)[head]))}**{within}, "
+        f":primary[**{scores.name(head)}**]: {subject} is **{lab.number(float(corpus.mean(measure.key)[head]))}**{within}, "
         f"the mean over {texts}."
     )
 
@@ -827,15 +756,16 @@ def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
 def spread_text(measurement: Measurement, measure: Measure, head: Head) -> str:
     scores, name = measurement.scores, measurement.scores.name(head)
     values = measurement.corpus.values_of(measure.key, head)
-    low, high = (number(float(np.nanquantile(values, share))) for share in (0.1, 0.9))
+    low, high = (lab.number(float(np.nanquantile(values, share))) for share in (0.1, 0.9))
     most = f"Eight texts in ten lie between {low} and {high}."
     if (index := scores.head_roles.get(head)) is None:
         return f"{most} {name} has no role: in none is it clearly above chance."
     score, chance = (float(one[index][head]) for one in (scores.score, scores.chance))
     baseline = "shuffled keys" if ROLES[index].targets else "random scores"
     return (
-        f"{most} The role of {name} is {ROLES[index].name.lower()}: {number(score)} over {scores.rows[index]:,} rows, where "
-        f"{baseline} would give {number(chance)}."
+        f"{most} The role of {name} is {ROLES[index].name.lower()}: {lab.number(score)} over {scores.rows[index]:,} "
+        f"rows, where "
+        f"{baseline} would give {lab.number(chance)}."
     )
 
 
@@ -857,14 +787,14 @@ def caption_text(measurement: Measurement, pretrained: Pretrained) -> str:
         ),
         (
             corpus.cut,
-            f"Of {plural(corpus.cut, 'text')} only the first {MAX_TOKENS} tokens were read.",
+            f"Of {lab.plural(corpus.cut, 'text')} only the first {MAX_TOKENS} tokens were read.",
         ),
-        (failed, f"{plural(failed, 'text')} could not be read: {corpus.error}"),
+        (failed, f"{lab.plural(failed, 'text')} could not be read: {corpus.error}"),
         *((True, note) for note in data.get("notes", ())),
         (
             True,
-            f"One text at a time was in memory: at most {byte_size(most)} of attention maps, and "
-            f"{byte_size(sum(array.nbytes for array in sums))} of running sums, however many texts.",
+            f"One text at a time was in memory: at most {lab.byte_size(most)} of attention maps, and "
+            f"{lab.byte_size(sum(array.nbytes for array in sums))} of running sums, however many texts.",
         ),
         (
             ablation,
@@ -888,7 +818,7 @@ def to_csv(measurement: Measurement) -> bytes:
         (one, corpus.mean(one.key), corpus.interval(one.key), corpus.texts_of(one.key))
         for one in measurement.measures
     ]
-    return csv_file(
+    return lab.picture_files.csv_file(
         ["head", "measure", "mean", "half_of_95_percent_interval", "texts", "role"],
         [
             [
@@ -915,19 +845,22 @@ RUN = "corpus:run"
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Heads over a corpus",
         "Each dot is a head, averaged over hundreds of texts.",
     )
-    fragment_unless_measuring(_view)
+    lab.fragment_unless_measuring(_view)
     papers = [
-        *(f"**{measure.name}** — {plain(measure.meaning)}. {measure.source}" for measure in AXES),
+        *(
+            f"**{measure.name}** — {lab.plain(measure.meaning)}. {measure.source}"
+            for measure in AXES
+        ),
         "Queries and keys in one plane: "
         "[Yeh et al. 2023](https://arxiv.org/abs/2305.03210), AttentionViz.",
     ]
-    details(
+    lab.details(
         "Papers and source",
-        partial(sources, "\n\n".join(papers), measure_texts, Corpus, joint_map),
+        partial(lab.sources, "\n\n".join(papers), measure_texts, Corpus, joint_map),
         key("source-code"),
     )
 
@@ -938,37 +871,37 @@ def _view() -> None:
         return
     draw = partial(_draw, controls=controls)
     if measurement.live:
-        runs.poll(
+        lab.poll(
             partial(read_measurement, measurement.run),
             draw,
             True,
             "corpus:live",
-            interval=runs.SLOW_POLL_INTERVAL,
+            interval=lab.SLOW_POLL_INTERVAL,
         )
     else:
         draw(measurement)
 
 
-def _measurement(controls: Values) -> Measurement | None:
+def _measurement(controls: lab.Values) -> Measurement | None:
     def run_id(text: str) -> str:
         refuse_if(
-            jobs.find_run(text, CORPORA) is None,
+            lab.jobs.find_run(text, CORPORA) is None,
             f"{text[:40]!r} is no measurement on this machine",
         )
         return text
 
-    link_value(RUN, "", run_id)
+    lab.link_value(RUN, "", run_id)
     config = controls.config
-    runs.start_run(
+    lab.start_run(
         "corpus",
         config,
-        jobs.measure,
+        lab.jobs.measure,
         lambda run: st.session_state.update({RUN: run.id}),
         ConfigError,
         PretrainedError,
     )
     run = None if config is None else find_measurement(config, st.session_state.get(RUN))
-    runs.show_flash("corpus")
+    lab.show_flash("corpus")
     if run is None:
         # The button that measures what was not measured yet
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -977,7 +910,7 @@ def _measurement(controls: Values) -> Measurement | None:
                 icon=":material/play_arrow:",
                 type="primary",
                 key="corpus:start",
-                on_click=runs.press,
+                on_click=lab.press,
                 args=("corpus",),
                 disabled=controls.config is None,
                 help="A worker measures the texts one by one; Stop keeps what there is.",
@@ -987,27 +920,27 @@ def _measurement(controls: Values) -> Measurement | None:
                 if controls.config
                 else "Open Corpus, and paste texts or upload a file."
             )
-        runs.limits_line(steps=False)
-        placeholder("The heads appear here while the texts are measured.", HEIGHT)
+        lab.limits_line(steps=False)
+        lab.placeholder("The heads appear here while the texts are measured.", HEIGHT)
         return None
     measurement = read_measurement(run)
     if measurement.status.state != "finished":
         # Stop or Continue, and how far the measurement is
         buttons, column = st.columns([1, 3.4], vertical_alignment="center")
-        if not jobs.mine(run):
-            runs.anothers_note(run)
+        if not lab.jobs.mine(run):
+            lab.anothers_note(run)
         elif measurement.live:
-            runs.stop_button(buttons, "corpus", runs.end_run, run)
+            lab.stop_button(buttons, "corpus", lab.end_run, run)
         elif measurement.corpus.texts < measurement.count:
-            runs.continue_button(buttons, "corpus", partial(runs.continue_run, "corpus"), run)
+            lab.continue_button(buttons, "corpus", partial(lab.continue_run, "corpus"), run)
 
         with column:
-            runs.poll(
+            lab.poll(
                 partial(read_measurement, run),
-                lambda now: runs.show_progress(
+                lambda now: lab.show_progress(
                     run,
                     now.status,
-                    ending=plain(now.status.message),
+                    ending=lab.plain(now.status.message),
                     progress=lambda: progress(now),
                 ),
                 measurement.live,
@@ -1016,11 +949,11 @@ def _measurement(controls: Values) -> Measurement | None:
     return measurement
 
 
-@input_errors()
-def _draw(measurement: Measurement, controls: Values) -> None:
+@lab.input_errors()
+def _draw(measurement: Measurement, controls: lab.Values) -> None:
     if not measurement.corpus.read:
         if measurement.live:
-            placeholder(
+            lab.placeholder(
                 "The model is loaded; the first heads appear in about five seconds.", HEIGHT
             )
         return
@@ -1032,25 +965,25 @@ def _draw(measurement: Measurement, controls: Values) -> None:
         left, right = st.columns([1.7, 1], gap="medium")
         with left:
             _scatter(measurement, controls, chosen.head)
-            role_line(measurement.scores.head_roles, len(measurement.heads), "dot")
+            lab.role_line(measurement.scores.head_roles, len(measurement.heads), "dot")
     values = measurement.corpus.values_of(chosen.measure.key, chosen.head)
     with right:
         # Draw the picked head's values over all texts, and its mean
-        draw_chart(
+        lab.draw_chart(
             st,
-            histogram(values, chosen.measure, f"{noun}s", theme()),
+            histogram(values, chosen.measure, f"{noun}s", lab.theme()),
             key=key("histogram"),
-            alt=f"How many {noun}s have which {lower_name(chosen.measure.name)} in {name}",
+            alt=f"How many {noun}s have which {lab.lower_name(chosen.measure.name)} in {name}",
             heading=f"{chosen.measure.name} of {name}",
         )
-        fact(about(fact_text(measurement, chosen.measure, chosen.head), noun))
+        lab.fact(about(fact_text(measurement, chosen.measure, chosen.head), noun))
     corpus = measurement.corpus
     mean, half = (
         float(each(chosen.measure.key)[chosen.head]) for each in (corpus.mean, corpus.interval)
     )
     st.latex(
         r"\bar{x} \pm t_{n-1}\,\frac{s}{\sqrt{n}}"
-        rf" = {latex(mean)} \pm {latex(half)}, \qquad n = {int((~np.isnan(values)).sum())}",
+        rf" = {lab.latex(mean)} \pm {lab.latex(half)}, \qquad n = {int((~np.isnan(values)).sum())}",
         width="content",
     )
     vectors = None
@@ -1067,29 +1000,29 @@ def _draw(measurement: Measurement, controls: Values) -> None:
                     f"In {int((values < 0.5).sum()):,} of {int((~np.isnan(values)).sum()):,} texts the head puts less "
                     f"than half of its weight on {chosen.measure.role.attends_to}. "
                 )
-        caption(
+        lab.caption(
             about(
                 f"{before}{VIEW_NOTES[chosen.view]} The query is outlined, each token has the colour of its "
                 f"weight{expected}.",
                 noun,
             )
         )
-        st.html(marked_table(examples, chosen.measure, noun, theme()))
+        st.html(marked_table(examples, chosen.measure, noun, lab.theme()))
         if examples:
             # A link to the whole map of the head on one of the texts; none for pictures
             index = examples[0].text
-            written, step = load_inputs(measurement.run)[index].text, step_of("pretrained")
+            written, step = load_inputs(measurement.run)[index].text, lab.step_of("pretrained")
             if written:
                 st.page_link(
                     step.page(),
                     label=f"Open text {index + 1} in {step.title}",
                     icon=step.icon,
-                    query_params={"head": f"{chosen.head[0]}.{chosen.head[1]}", TEXT: written}
-                    | {MODEL: ref.written},
+                    query_params={"head": f"{chosen.head[0]}.{chosen.head[1]}", lab.TEXT: written}
+                    | {lab.MODEL: ref.written},
                 )
-    add_script(partial(script, measurement, controls, chosen, vectors))
-    caption(about(spread_text(measurement, chosen.measure, chosen.head), noun))
-    caption(plain(about(caption_text(measurement, load_model(ref)), noun)))
+    lab.add_script(partial(script, measurement, controls, chosen, vectors))
+    lab.caption(about(spread_text(measurement, chosen.measure, chosen.head), noun))
+    lab.caption(lab.plain(about(caption_text(measurement, lab.load_model(ref)), noun)))
     st.download_button(
         "All heads, CSV",
         lambda: to_csv(measurement),
@@ -1100,7 +1033,7 @@ def _draw(measurement: Measurement, controls: Values) -> None:
     )
 
 
-def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
+def _scatter(measurement: Measurement, controls: lab.Values, head: Head) -> None:
     x, y = (axis_of(measurement, controls.ref, one) for one in (controls.x, controls.y))
     if missing := [one.measure for one in (x, y) if np.isnan(one.mean).all()]:
         measure = missing[0]
@@ -1120,15 +1053,15 @@ def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
         return
 
     def pick() -> None:
-        point = pressed_point(key("scatter"), "head")
+        point = lab.pressed_point(key("scatter"), "head")
         if point and point["name"] in measurement.heads:
             st.session_state[key("head")] = point["name"]
             _store_head(measurement, controls.ref)
 
-    spec = head_scatter(measurement, x, y, head, theme())
-    draw_chart(
+    spec = head_scatter(measurement, x, y, head, lab.theme())
+    lab.draw_chart(
         st,
-        *split_data(titles_as_marks(spec, Ink.of(theme()))),
+        *lab.split_data(lab.titles_as_marks(spec, lab.Ink.of(lab.theme()))),
         key=key("scatter"),
         alt="Every head as a point of two measures",
         heading=f"Right: {about(controls.x.meaning, controls.noun)}. Up: {about(controls.y.meaning, controls.noun)}.",
@@ -1140,44 +1073,46 @@ def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
 # The joint map of a head's queries and keys.
 
 
-def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> HeadVectors | None:
+def draw_map(
+    measurement: Measurement, controls: lab.Values, chosen: lab.Values
+) -> HeadVectors | None:
     """Draw the head's queries and keys as points of one plane; returns those of all texts, None while some are unread."""
     if measurement.live:
         st.info("The map is drawn once the measurement has ended.", icon=":material/info:")
         return None
     ref, path, kind = controls.ref, str(measurement.run.path), measurement.config.kind
     with st.spinner("Reading queries and keys"):
-        short, texts = shorten(load_model(ref)), study_of(texts_of_map, ref, path)
-    read = measure_with_progress(
+        short, texts = shorten(lab.load_model(ref)), lab.study_of(texts_of_map, ref, path)
+    read = lab.measure_with_progress(
         VECTORS,
         (ref, path, kind),
         range(len(texts)),
         lambda text: text_vectors(short, texts[text], kind),
         f"{controls.noun}s",
-        UNASKED,
+        lab.UNASKED,
     )
     if not read:
         return None
     vectors = join_vectors(list(read.values()))
     points = joint_map(*vectors.head(*chosen.head))
-    colour = FIELDS.draw("colour", into=HERE).colour
+    colour = FIELDS.draw("colour", into=lab.HERE).colour
     name = measurement.scores.name(chosen.head)
-    draw_chart(
+    lab.draw_chart(
         st,
-        joint_chart(points, vectors, colour, theme()),
+        joint_chart(points, vectors, colour, lab.theme()),
         key=key("map"),
         alt=f"Queries and keys of {name} in the plane of most variance",
         heading=f"Queries ● and keys ▲ of {name} in the plane of most variance",
     )
     near = nearness(points, vectors, *chosen.head)
-    caption(
+    lab.caption(
         about(
             (
                 f"{len(vectors.tokens):,} queries and keys of {name} from the first "
                 f"{int(vectors.texts[-1]) + 1} texts, projected onto the plane in which they vary most: "
-                f"it holds {percent(sum(points.share))} of their variance. The queries were multiplied by "
-                f"{number(points.scale)}, the keys divided by it and moved to the mean of the queries, which changes no "
-                f"weight. The correlation of nearness in the plane, −distance², with q·k is {signed(near)}."
+                f"it holds {lab.percent(sum(points.share))} of their variance. The queries were multiplied by "
+                f"{lab.number(points.scale)}, the keys divided by it and moved to the mean of the queries, which changes no "
+                f"weight. The correlation of nearness in the plane, −distance², with q·k is {lab.signed(near)}."
             ),
             controls.noun,
         )
@@ -1188,8 +1123,10 @@ def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> Head
 # Texts as HTML, each token in the colour of its weight in one row: the query in the accent, expected keys underlined.
 
 
-def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, theme: Theme) -> str:
-    ink, rows, head = Ink.of(theme), "", [measure.name, f"{noun}, with one row of its map"]
+def marked_table(
+    examples: Sequence[TextExample], measure: Measure, noun: str, theme: lab.Theme
+) -> str:
+    ink, rows, head = lab.Ink.of(theme), "", [measure.name, f"{noun}, with one row of its map"]
     cell = f"padding:6px 8px 6px 0;border-top:1px solid {ink.hairline};vertical-align:top"
     if any(one.decile is not None for one in examples):
         head.insert(0, "decile")
@@ -1197,13 +1134,18 @@ def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, t
         row, tokens, decile = example.row, example.row.line.tokens, ""
         if example.decile is not None:
             decile = f'<td style="{cell}">{round(10 * example.decile)}</td>'
-        note = f"{tokens[row.query]} → {tokens[row.key]} {share_text(float(row.weights[row.key]))}"
-        if measure.role is not None and number(row.value) != share_text(
+        note = (
+            f"{tokens[row.query]} → {tokens[row.key]} {lab.share_text(float(row.weights[row.key]))}"
+        )
+        if measure.role is not None and lab.number(row.value) != lab.share_text(
             float(row.weights[row.key])
         ):
-            note += f"; {'all underlined keys' if measure.role.targets else 'share of keys that it uses'} {number(row.value)}"
+            note += (
+                f"; {'all underlined keys' if measure.role.targets else 'share of keys that it uses'} "
+                f"{lab.number(row.value)}"
+            )
         rows += (
-            f'<tr>{decile}<td style="{cell};text-align:left">{number(example.value)}</td>'
+            f'<tr>{decile}<td style="{cell};text-align:left">{lab.number(example.value)}</td>'
             f'<td style="{cell};width:100%;line-height:26px">{_tokens(row, ink, theme)}'
             f'<div style="font-size:13px;line-height:18px;color:{ink.quiet}">{noun} {example.text + 1}: '
             f"{escape(note)}</div></td></tr>"
@@ -1219,23 +1161,21 @@ def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, t
     )
 
 
-def _tokens(row: MarkedRow, ink: Ink, theme: Theme) -> str:
+def _tokens(row: MarkedRow, ink: lab.Ink, theme: lab.Theme) -> str:
     line, parts = row.line, ""
     first = max(0, min(row.query - MAX_SHOWN // 2, len(line) - MAX_SHOWN))
     last = min(len(line), first + MAX_SHOWN)
     for index in range(first, last):
         weight, word = float(row.weights[index]), line.word[index]
-        colour = shade(weight, theme)
-        style = (
-            f"background:{colour};color:{text_on(colour, theme)};padding:1px 2px;border-radius:3px"
-        )
+        colour = lab.shade(weight, theme)
+        style = f"background:{colour};color:{lab.text_on(colour, theme)};padding:1px 2px;border-radius:3px"
         if index == row.query:
             style += f";outline:2px solid {ink.pick}"
         if row.expected[index]:
             style += f";border-bottom:2px dashed {ink.text};background-clip:padding-box"
         joined = index > first and word is not None and word == line.word[index - 1]
         parts += (
-            f'{"" if joined else " "}<span title="{share_text(weight)}" style="{style}">'
+            f'{"" if joined else " "}<span title="{lab.share_text(weight)}" style="{style}">'
             f"{escape(bare_piece(line.tokens[index]) if joined else line.tokens[index])}</span>"
         )
     return f"{'… ' if first else ''}{parts.strip()}{' …' if last < len(line) else ''}"

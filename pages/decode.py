@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models import Seq2Seq
 from core.models.decoding import (
@@ -36,68 +37,22 @@ from core.studies.decode import (
 )
 from core.tasks import Task, task_of
 from core.tokens import token_text
-from dashboard.draw.grids import tiles
-from dashboard.page import (
-    HERE,
-    Cell,
-    Fields,
-    Ink,
-    Number,
-    Script,
-    Select,
-    Text,
-    Values,
-    add_script,
-    attention_view,
-    begin_before_title,
-    between,
-    caption,
-    duration,
-    fact,
-    forget_other_runs,
-    fragment,
-    guarded,
-    number,
-    percent,
-    plain,
-    room,
-    shorten,
-    shown_errors,
-    source_of,
-    table,
-    take_link,
-    theme,
-    title,
-    tree_spots,
-    tree_view,
-    write_link,
-)
-from dashboard.server import cache
-from dashboard.ui.decoding import (
-    draw_search,
-    likeliest,
-    outputs_table,
-    search_equation,
-    search_fields,
-    sources,
-)
-from dashboard.ui.runs import EXAMPLE_RUNS, HERE as RUNS_HERE, LAST, path_code
 
 T = TypeVar("T")
 
 
 RUN = "decode:run"
-HALF_TRAINED = Run(RUNS_HERE / "example_numbers")
+HALF_TRAINED = Run(lab.EXAMPLE_FOLDER / "example_numbers")
 LINKED = "run"  # the query parameter of the run, shared with the other pages of this group
 EXAMPLES = {
     "example_numbers": "Number words, half trained",
     "example_run": "Reverse, Transformer",
     "example_recurrent": "Reverse, recurrent",
 }
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "decode",
-    **search_fields("Beam", 16, 0.0, (20, 100)),
-    step=Select(
+    **lab.search_fields("Beam", 16, 0.0, (20, 100)),
+    step=lab.Select(
         "Trained for",
         lambda values: values.run.checkpoint_steps(),
         lambda values: values.run.default_step(),
@@ -107,7 +62,7 @@ FIELDS = Fields(
         hidden=True,
         help="The training step of the weights.",
     ),
-    place=Select(
+    place=lab.Select(
         "Held-out source",
         lambda values: {
             at: f"{at}: {' '.join(values.task.display_tokens(one)[1])}"
@@ -116,13 +71,13 @@ FIELDS = Fields(
         hidden=True,
         help="Its number and its target.",
     ),
-    source=Text(
+    source=lab.Text(
         lambda values: "Source" if values.task.form == "pairs" else "Text to continue",
         lambda values: values.start,
         of=lambda values: values.of,
         help="What the model reads; you can type your own.",
     ),
-    longest=Number(
+    longest=lab.Number(
         "Most tokens",
         lambda values: most_tokens(values)[1],
         1,
@@ -132,7 +87,7 @@ FIELDS = Fields(
         hidden=True,
         help="An output without an end mark is cut at this length.",
     ),
-    head=Select(
+    head=lab.Select(
         "Head",
         lambda values: values.heads,
         lambda values: values.sharpest,
@@ -140,12 +95,12 @@ FIELDS = Fields(
         key=lambda values: f"head:{values.of}",
         hidden=True,
         help="Layer and head, both from 0; first the head with the sharpest weights.",
-        also=lambda values: {"width": room(180)},
+        also=lambda values: {"width": lab.room(180)},
     ),
 )
 
 
-def most_tokens(values: Values) -> tuple[int, int]:
+def most_tokens(values: lab.Values) -> tuple[int, int]:
     """The most tokens of an output of the task, and how many it has at first."""
     task = values.task
     return (task.max_target + 1,) * 2 if task.form == "pairs" else (LONGEST, 40)
@@ -153,12 +108,12 @@ def most_tokens(values: Values) -> tuple[int, int]:
 
 def load(checkpoint: Checkpoint) -> tuple[Seq2Seq, Task]:
     """The shared model, never to be changed, and its task; ValueError or ConfigError."""
-    return cache.model(Checkpoint.load, checkpoint)
+    return lab.model(Checkpoint.load, checkpoint)
 
 
 def study(function: Callable[..., T], checkpoint: Checkpoint, *args: Hashable) -> T:
     """function(model, task, *args), cached and shared."""
-    return cache.shared(_with_model, function, checkpoint, *args)
+    return lab.shared(_with_model, function, checkpoint, *args)
 
 
 def _with_model(function: Callable[..., T], checkpoint: Checkpoint, *args: Hashable) -> T:
@@ -189,13 +144,18 @@ def choose_run(runs: Mapping[str, Run]) -> tuple[Run, str]:
         )
         st.session_state.pop(RUN, None)
         linked = HALF_TRAINED.id
-    candidates = (linked, st.session_state.get(RUN), st.session_state.get(LAST), HALF_TRAINED.id)
+    candidates = (
+        linked,
+        st.session_state.get(RUN),
+        st.session_state.get(lab.LAST),
+        HALF_TRAINED.id,
+    )
     run_id = next(name for name in candidates if name and name in runs)
     st.session_state[RUN] = run_id
     return runs[run_id], trouble
 
 
-def draw_controls(runs: Mapping[str, Run], run: Run) -> Values:
+def draw_controls(runs: Mapping[str, Run], run: Run) -> lab.Values:
     """The run, its checkpoint, the source (typed, or the index of a held-out one), and the settings of the search."""
     run_cell, way, first = st.columns([1.4, 1.2, 1.2])
     run_cell.selectbox(
@@ -203,16 +163,16 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Values:
         list(runs),
         format_func=lambda name: run_name(runs[name]),
         key=RUN,
-        on_change=guarded(RUN, lambda: st.query_params.update({LINKED: st.session_state[RUN]})),
+        on_change=lab.guarded(RUN, lambda: st.query_params.update({LINKED: st.session_state[RUN]})),
         help="The trained model that decodes.",
     )
     source_cell, other, rest = st.columns([0.72, 0.14, 0.14], vertical_alignment="bottom")
     with rest.popover("More", icon=":material/tune:", width="stretch"):
-        step = FIELDS.draw("step", into=HERE, run=run).step
+        step = FIELDS.draw("step", into=lab.HERE, run=run).step
         checkpoint = Checkpoint.of(run, step or run.checkpoint_steps()[0])
         task = load(checkpoint)[1]
-        settings = draw_search(FIELDS, way, first, HERE, task=task)
-    return Values(
+        settings = lab.draw_search(FIELDS, way, first, lab.HERE, task=task)
+    return lab.Values(
         run=run,
         checkpoint=checkpoint,
         source=_source(checkpoint, task, source_cell, other),
@@ -247,19 +207,19 @@ def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str |
 # What the page computes as Python.
 
 
-def script(controls: Values, result: SearchResult, path: list[int]) -> Script:
+def script(controls: lab.Values, result: SearchResult, path: list[int]) -> lab.Script:
     steps = force_tokens(load(controls.checkpoint)[0], result.prompt, result.tree.tokens(path[-1]))
-    return Script(
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "A search of one source by a trained model: every candidate that it considered, and its outputs.",
                 f"""
 from core.models.decoding import SearchSettings
 from core.runs.runs import open_run
 from core.studies.decode import decode
 
-model, task = open_run({path_code(controls.run.path)}).model({controls.checkpoint.step})  # the weights of that step
-settings = {source_of(controls.settings)}
+model, task = open_run({lab.path_code(controls.run.path)}).model({controls.checkpoint.step})  # the weights of that step
+settings = {lab.source_of(controls.settings)}
 result = decode(model, task, {controls.source!r}, settings)  # a source to read, or the number of a held-out one
 prompt, tree = result.prompt, result.tree
 for output in tree.hypotheses:
@@ -275,7 +235,7 @@ alt.Chart(pd.DataFrame(rows, columns=["step", "token", "total", "fate"])).mark_t
 """,
                 "decode:tree",
             ),
-            Cell(
+            lab.Cell(
                 "The attention of each step of one path through the tree, and the likeliest tokens at its last step.",
                 f"""
 from core.models.decoding import force_tokens
@@ -329,7 +289,7 @@ def output_text(task: Task, tokens: Sequence[int]) -> str:
 
 
 def _quoted(task: Task, one: Hypothesis) -> str:
-    return plain(shorten(output_text(task, one.tokens)))
+    return lab.plain(lab.shorten(output_text(task, one.tokens)))
 
 
 def is_correct(result: SearchResult, task: Task, one: Hypothesis) -> bool:
@@ -343,7 +303,7 @@ def _verdict(result: SearchResult, task: Task, one: Hypothesis) -> str:
 
 
 def _probability(logp: float) -> str:
-    return number(math.exp(logp))
+    return lab.number(math.exp(logp))
 
 
 def fact_text(
@@ -359,7 +319,7 @@ def fact_text(
         )
         return (
             f"The most probable token at each step gives {output}, with a total probability of "
-            f"{chance}; the least certain token is {plain(names_text(task)[weak.token])}, with "
+            f"{chance}; the least certain token is {lab.plain(names_text(task)[weak.token])}, with "
             f"{_probability(weak.logp)}."
         )
     usual = (
@@ -390,8 +350,9 @@ def scores_fact(greedy: Score, other: Score) -> str:
     accuracy = "the same" if abs(change) < 0.5 else points
     return (
         f"The outputs of this search are {probable} than those of greedy decoding (log-probability "
-        f"{number(other.logp)} and {number(greedy.logp)}). Their accuracy is {accuracy}: {percent(other.sequence_accuracy)} "
-        f"and {percent(greedy.sequence_accuracy)}."
+        f"{lab.number(other.logp)} and {lab.number(greedy.logp)}). Their accuracy is {accuracy}: "
+        f"{lab.percent(other.sequence_accuracy)} "
+        f"and {lab.percent(greedy.sequence_accuracy)}."
     )
 
 
@@ -401,33 +362,33 @@ def scores_fact(greedy: Score, other: Score) -> str:
 PICKED, OF, COMPARED = "decode:picked", "decode:picked-of", "decode:measured"
 
 
-@fragment
-@shown_errors(ValueError)
+@lab.fragment
+@lab.shown_errors(ValueError)
 def page() -> None:
-    begin_before_title()
-    title(
+    lab.export.begin_before_title()
+    lab.title(
         "Decode: which outputs a search finds",
         "A model could write many outputs. A search tries some, and takes one.",
         first=False,
     )
-    runs = decodable_runs((HALF_TRAINED, *EXAMPLE_RUNS))
+    runs = decodable_runs((HALF_TRAINED, *lab.EXAMPLE_RUNS))
     run, trouble = choose_run(runs)
-    forget_other_runs("decode", run.id)
+    lab.forget_other_runs("decode", run.id)
     if trouble:
-        st.warning(plain(trouble))
+        st.warning(lab.plain(trouble))
     controls = draw_controls(runs, run)
     result = study(decode, controls.checkpoint, controls.source, controls.settings)
     _, task = load(controls.checkpoint)
     path = _picked_path(controls, result)
-    add_script(partial(script, controls, result, path))
+    lab.add_script(partial(script, controls, result, path))
     names = names_text(task)
-    tree_view(
+    lab.tree_view(
         result.tree,
         names,
         path,
         f"{len(result.tree.candidates)} candidates; the best output is "
         f"{output_text(task, result.tree.hypotheses[0].tokens)}.",
-        theme=theme(),
+        theme=lab.theme(),
         follow=st.session_state[PICKED] is not None,
         key="decode:tree",
         on_pick=lambda: st.session_state.update(
@@ -437,22 +398,22 @@ def page() -> None:
     plainest = study(
         decode, controls.checkpoint, controls.source, replace(controls.settings, strategy="greedy")
     ).tree.hypotheses[0]
-    fact(fact_text(result, task, controls.settings, plainest))
+    lab.fact(fact_text(result, task, controls.settings, plainest))
     outputs = result.tree.hypotheses
-    outputs_table(
+    lab.outputs_table(
         outputs,
         [output_text(task, one.tokens) for one in outputs],
         controls.settings.strategy == "sampling",
         [is_correct(result, task, one) for one in outputs] if result.target is not None else (),
     )
-    count, visible = len(result.tree.candidates), len(tree_spots(result.tree, path))
+    count, visible = len(result.tree.candidates), len(lab.tree_spots(result.tree, path))
     more = f" {count - visible} of them are not shown." if count > visible else ""
     unknown = f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}."
     target = "" if result.target is None else f" Target: {task.separator.join(result.target)}."
-    caption(
-        plain(
+    lab.caption(
+        lab.plain(
             f"{run_name(controls.run)}, step {controls.checkpoint.step:,}. {count:,} candidates computed in "
-            f"{duration(result.seconds)} on one core.{more} Each number is the probability of a token "
+            f"{lab.duration(result.seconds)} on one core.{more} Each number is the probability of a token "
             "after those before it. Solid boxes can be continued, or end an output"
             + " and take no place in the beam" * (controls.settings.strategy == "beam")
             + f"; dashed ones were dropped.{target}{unknown if result.unknown else ''}"
@@ -460,22 +421,22 @@ def page() -> None:
     )
     _along_path(controls, result, path)
     _comparison(controls)
-    sources(controls.settings.strategy, key="decode:source-code")
+    lab.search_sources(controls.settings.strategy, key="decode:source-code")
 
 
-def _picked_path(controls: Values, result: SearchResult) -> list[int]:
+def _picked_path(controls: lab.Values, result: SearchResult) -> list[int]:
     """The path to the candidate that was pressed in this tree, else to the end of the best output."""
     if st.session_state.get(OF) != controls:
         st.session_state[OF], st.session_state[PICKED] = controls, None
-        take_link(PICKED, between(0, len(result.tree.candidates) - 1))
+        lab.take_link(PICKED, lab.between(0, len(result.tree.candidates) - 1))
     index = st.session_state.get(PICKED)
     if not isinstance(index, int) or not 0 <= index < len(result.tree.candidates):
         index = None
-    write_link(PICKED, None if index is None else str(index))
+    lab.write_link(PICKED, None if index is None else str(index))
     return result.tree.path(result.tree.hypotheses[0].leaf if index is None else index)
 
 
-def _along_path(controls: Values, result: SearchResult, path: list[int]) -> None:
+def _along_path(controls: lab.Values, result: SearchResult, path: list[int]) -> None:
     model, task = load(controls.checkpoint)
     tokens = result.tree.tokens(path[-1])
     steps = force_tokens(model, result.prompt, tokens)
@@ -489,9 +450,9 @@ def _along_path(controls: Values, result: SearchResult, path: list[int]) -> None
         shares = {"model": logp.exp()}
         if settings.strategy == "sampling":
             shares["drawn from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
-        likeliest(shares, names_text(task), tokens[-1], len(steps.logp))
+        lab.next_token_bars(shares, names_text(task), tokens[-1], len(steps.logp))
         st.latex(
-            search_equation(
+            lab.search_equation(
                 settings, result.tree, path, -1, "t", r"\left(\frac{{5 + {}}}{{6}}\right)", penalty
             ),
             width="content",
@@ -500,7 +461,7 @@ def _along_path(controls: Values, result: SearchResult, path: list[int]) -> None
 
 def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Sequence[int]) -> None:
     if not steps.source_attention:
-        caption(
+        lab.caption(
             "This model has no attention: at each step it reads only the encoder's last state.",
         )
         return
@@ -522,7 +483,7 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
     if len(heads) > 1:
         layer, head = FIELDS.draw(
             "head",
-            into=HERE,
+            into=lab.HERE,
             heads=list(heads),
             sharpest=sharpest,
             of=f"{len(maps)}:{len(maps[0].weights)}",
@@ -530,10 +491,10 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
     if task.input == "patches":
         st.markdown("**What each step attends to**")
         source, weights = result.prompt.source[0].tolist(), maps[layer].weights[head]
-        grid, ink = task.shape.grid, Ink.of(theme())
-        st.html(tiles(source, grid, generated, weights, theme(), ink))
+        grid, ink = task.shape.grid, lab.Ink.of(lab.theme())
+        st.html(lab.tiles(source, grid, generated, weights, lab.theme(), ink))
         return
-    attention_view(
+    lab.attention_view(
         AttentionTrace(tuple(maps), "decoded"),
         key="decode:map",
         layer=layer,
@@ -546,7 +507,7 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
     )
 
 
-def _comparison(controls: Values) -> None:
+def _comparison(controls: lab.Values) -> None:
     _, task = load(controls.checkpoint)
     if task.form != "pairs":
         return
@@ -573,15 +534,15 @@ def _comparison(controls: Values) -> None:
     }
     overlap = f" {' and '.join(optional)}: how much of its target an output has, from 0 to 100."
     held_out = f"{count} held-out sources"
-    table(
+    lab.table(
         ["strategy", "accuracy", *optional, "log-probability", "tokens"],
         [
             [
                 strategy_name(settings),
-                percent(one.sequence_accuracy),
-                *(number(getattr(one, key)) for key in optional.values()),
-                number(one.logp),
-                number(one.tokens),
+                lab.percent(one.sequence_accuracy),
+                *(lab.number(getattr(one, key)) for key in optional.values()),
+                lab.number(one.logp),
+                lab.number(one.tokens),
             ]
             for settings, one in zip(strategies, scores, strict=True)
         ],
@@ -593,9 +554,9 @@ def _comparison(controls: Values) -> None:
         f" Cut at {min(controls.settings.longest or longest, longest)} tokens, before an end token: "
         f"{' and '.join(str(one.cut) for one in scores)} outputs."
     )
-    caption(
+    lab.caption(
         f"Means over the same {held_out}.{overlap if optional else ''}"
         f"{cut if any(one.cut for one in scores) else ''}",
     )
     if len(scores) == 2:
-        fact(scores_fact(*scores))
+        lab.fact(scores_fact(*scores))

@@ -12,6 +12,7 @@ import numpy as np
 import streamlit as st
 import torch
 
+import dashboard.page as lab
 from core.attention import Choice, ConfigError
 from core.attention.cost import (
     CPU,
@@ -24,57 +25,6 @@ from core.attention.cost import (
 )
 from core.studies import efficient as study
 from core.tokens import labels, tokenize
-from dashboard.page import (
-    CATEGORIES,
-    HERE,
-    Cell,
-    Fields,
-    Ink,
-    MultiSelect,
-    Script,
-    Select,
-    SelectSlider,
-    Spec,
-    Text,
-    Theme,
-    Tile,
-    Toggle,
-    Values,
-    add_script,
-    attention_import,
-    byte_size,
-    cached,
-    caption,
-    details,
-    draw_chart,
-    duration,
-    entries_panel,
-    fact,
-    filtered_layer,
-    fragment,
-    fragment_unless_measuring,
-    measure_with_progress,
-    multiples,
-    number,
-    operations,
-    paragraph,
-    plain,
-    read_linked,
-    right_margin,
-    separate,
-    series_encoding,
-    settings_panel,
-    share_text,
-    source_of,
-    source_panel,
-    table,
-    table_columns,
-    theme,
-    title,
-    titled_figure,
-    write_linked,
-)
-from dashboard.ui.mechanism import Built, choice_state, params_of, take_built
 
 # The page's controls: the kernels and their conditions, and those of the implied weights.
 
@@ -86,65 +36,67 @@ key = "efficient:{}".format  # a widget's key, which is also its name in the lin
 def limits_help(device: str) -> str:
     most = study.limits(device)
     return (
-        f"A length is not measured where a call would need more than {byte_size(most.bytes)} of memory or take "
+        f"A length is not measured where a call would need more than {lab.byte_size(most.bytes)} of memory or take "
         f"longer than {most.seconds:g} s."
     )
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "efficient",
-    kernels=MultiSelect(
+    kernels=lab.MultiSelect(
         f"Up to {MAX_KERNELS} kernels",
         {name: item.name for name, item in study.ENTRIES.items()},
         study.USUAL,
         max_options=MAX_KERNELS,
         help="A kernel is a way to compute attention. Each is one line of both figures.",
     ),
-    window=SelectSlider(
+    window=lab.SelectSlider(
         "Window of local and block-sparse",
         (16, 32, 64, 128, 256),
         study.Conditions.window,
         help="How many keys a query sees on each side.",
     ),
-    longest=Select(
+    longest=lab.Select(
         "Measure here up to",
         (512, 1024, 2048, 4096, 8192),
         study.Conditions.longest,
         text="{:,} tokens".format,
         help=lambda _: limits_help(devices()[0]),
     ),
-    causal=Select(
+    causal=lab.Select(
         "A query sees",
         {False: "every key", True: "keys before"},
         help="Every key, or only its own and those before it (a causal mask).",
     ),
-    backward=Select(
+    backward=lab.Select(
         "Pass",
         {False: "forward", True: "and backward"},
         help="Training also runs a backward pass, which computes gradients.",
     ),
-    device=Select(
+    device=lab.Select(
         "Device",
         lambda _: devices(),
         text=lambda name: torch.cuda.get_device_name() if name == CUDA else "CPU",
         when=lambda _: len(devices()) > 1,
         help="Where the kernels run.",
     ),
-    sentence=Text("Sentence", "The animal was too tired .", span=2, help="Each word is one token."),
-    head=Select("Head", range(study.HEADS), help="The head that is drawn."),
-    features=Select(
+    sentence=lab.Text(
+        "Sentence", "The animal was too tired .", span=2, help="Each word is one token."
+    ),
+    head=lab.Select("Head", range(study.HEADS), help="The head that is drawn."),
+    features=lab.Select(
         "Random features",
         (4, 16, 64, 256, 1024),
         64,
         help=study.ENTRIES["performer"].params[0].help,
     ),
-    few=Select(
+    few=lab.Select(
         "Rank, landmarks",
         (1, 2, 3, 4, 6, 8),
         3,
         help="The number of projected keys in Linformer and of landmarks in Nyström.",
     ),
-    implied_causal=Toggle(
+    implied_causal=lab.Toggle(
         "Causal",
         help="Hides later keys. Linformer and Nyström cannot do this and are left out.",
     ),
@@ -156,13 +108,15 @@ def draw_controls() -> tuple[study.Conditions, st.delta_generator.DeltaGenerator
     grid = st.grid(4 + (len(devices()) > 1), min_column_width=120, vertical_alignment="bottom")
     values = FIELDS.draw("longest", "causal", "backward", "device", into=grid)
     picture = st.container()
-    with settings_panel("Kernels, and what each does"):
-        picked, choices = FIELDS.draw("kernels", "window", into=HERE), list[Choice]()
+    with lab.settings_panel("Kernels, and what each does"):
+        picked, choices = FIELDS.draw("kernels", "window", into=lab.HERE), list[Choice]()
         for item in map(study.ENTRIES.__getitem__, picked.kernels):
-            paragraph(f"**{item.name}:** {item.meaning}")
+            lab.paragraph(f"**{item.name}:** {item.meaning}")
             # A table's length follows the longest text.
             choices.append(
-                Choice.of(item.key, **params_of(item, key=key("params"), exclude=(study.TABLE,)))
+                Choice.of(
+                    item.key, **lab.params_of(item, key=key("params"), exclude=(study.TABLE,))
+                )
             )
     conditions = study.Conditions(
         tuple(choices),
@@ -186,7 +140,7 @@ def draw_controls() -> tuple[study.Conditions, st.delta_generator.DeltaGenerator
         )
     with picture:
         for sentence in conditions.configs()[1]:
-            st.info(plain(sentence), icon=":material/block:")
+            st.info(lab.plain(sentence), icon=":material/block:")
     return conditions, picture
 
 
@@ -202,10 +156,10 @@ alt.Chart(pd.DataFrame(points)).mark_line(point=True).encode(
 """
 
 
-def benchmark(result: study.Result, kernels: Sequence[str], is_saved: bool) -> Script:
+def benchmark(result: study.Result, kernels: Sequence[str], is_saved: bool) -> lab.Script:
     configs = {kernel: result.conditions.config(kernel) for kernel in kernels}
     points = {kernel: result.of(kernel) for kernel in kernels}
-    made, chosen = source_of(configs), result.conditions
+    made, chosen = lab.source_of(configs), result.conditions
     if is_saved:
         imports = "from core.studies.efficient import load_result"
         measured = "load_result().points  # `make measured` measures all of it again"
@@ -226,7 +180,7 @@ def benchmark(result: study.Result, kernels: Sequence[str], is_saved: bool) -> S
             [(c.flops, c.bytes) for c in costs]
         ),
         "list(errors.values())": np.array(
-            [cached(output_error, configs[kernel], study.SEED) for kernel in kernels]
+            [lab.cached(output_error, configs[kernel], study.SEED) for kernel in kernels]
         ),
     }
     if is_saved:
@@ -237,12 +191,12 @@ def benchmark(result: study.Result, kernels: Sequence[str], is_saved: bool) -> S
                 if point.name in configs and not point.skipped
             ]
         )
-    return Script(
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "The time of a call and its peak memory by the number of tokens, as they were measured.",
                 f"""
-{attention_import(made)}
+{lab.attention_import(made)}
 {imports}
 
 configs = {made}
@@ -254,7 +208,7 @@ for point in points:
                 DRAW.format("seconds"),
                 "efficient:ms",
             ),
-            Cell(
+            lab.Cell(
                 "FLOPs and memory in closed form at each kernel's longest length, and the error of its output.",
                 f"""
 from core.attention.cost import attention_cost
@@ -282,22 +236,22 @@ def implied_script(
     tokens: tuple[str, ...],
     causal: bool,
     head: int,
-) -> Script:
+) -> lab.Script:
     kernels = [each.kernel for each in implied]
     results = {f"kernels[{each.kernel!r}].weights": each.weights for each in implied}
     results["[each.mean_error for each in kernels.values()]"] = np.array(
         [each.mean_error for each in implied]
     )
-    return Script(
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "The weights that give each kernel's outputs: of one layer with seeded weights, by kernel.",
                 f"""
 from core.attention import Choice
 from core.studies.efficient import implied
 
-tokens = {source_of(tokens)}
-choices = {source_of([choice for choice in choices if choice.key in kernels])}
+tokens = {lab.source_of(tokens)}
+choices = {lab.source_of([choice for choice in choices if choice.key in kernels])}
 kernels = {{choice.key: implied(choice, tokens, causal={causal}) for choice in choices}}
 for key, each in kernels.items():
     print(key, "mean difference from the weights of exact attention", each.mean_error)
@@ -321,7 +275,7 @@ show_maps({{key: each.weights[{head}] for key, each in kernels.items()}}, labels
 LAST = 3  # lengths that a slope is fitted to: short ones are overhead
 
 
-def scaling(result: study.Result, kernel: str) -> Values | None:
+def scaling(result: study.Result, kernel: str) -> lab.Values | None:
     """One kernel: its longest point, the exponents of time, memory and operations, and the closed forms there.
 
     None before two lengths have been measured.
@@ -331,7 +285,7 @@ def scaling(result: study.Result, kernel: str) -> Values | None:
         return None
     config, lengths = result.conditions.config(kernel), [point.length for point in points]
     costs = [attention_cost(config, length, length) for length in lengths]
-    return Values(
+    return lab.Values(
         kernel=kernel,
         point=points[-1],
         time=exponent(lengths, [p.seconds for p in points]),
@@ -344,7 +298,7 @@ def scaling(result: study.Result, kernel: str) -> Values | None:
 
 def power(value: float) -> str:
     """T with its exponent raised: T¹·⁹⁸."""
-    return "T" + number(value).translate(str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻"))
+    return "T" + lab.number(value).translate(str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻"))
 
 
 def fact_text(result: study.Result, kernels: list[str]) -> str:
@@ -368,14 +322,14 @@ def fact_text(result: study.Result, kernels: list[str]) -> str:
     point, fast = min(others, key=lambda pair: pair[0].seconds)
     first, second = kernel_name(fast.kernel), kernel_name(slow.kernel)
     fused = next((each for _, each in others if each.kernel == "fused" and each is not fast), None)
-    times = f"{number(2**slow.time)} times as long"
+    times = f"{lab.number(2**slow.time)} times as long"
     growth = f"Twice the text takes {second} {times}"
     if slow.kernel == "exact":
         growth = f"Twice the text has four times the pairs of tokens: exact, which stores them, takes {times}"
-        growth += f", fused {number(2**fused.time)}" if fused else ""
+        growth += f", fused {lab.number(2**fused.time)}" if fused else ""
     return (
-        f"At {point.length:,} tokens, {first} takes **{duration(point.seconds)}**, {second} "
-        f"**{duration(slow.point.seconds)}**. {growth}, {first} {number(2**fast.time)}."
+        f"At {point.length:,} tokens, {first} takes **{lab.duration(point.seconds)}**, {second} "
+        f"**{lab.duration(slow.point.seconds)}**. {growth}, {first} {lab.number(2**fast.time)}."
     )
 
 
@@ -401,7 +355,7 @@ def summary(result: study.Result, kernels: Sequence[str]) -> str:
         "Another output": [],
     }
     for kernel in kernels:
-        far = cached(output_error, result.conditions.config(kernel), study.SEED) >= 0.01
+        far = lab.cached(output_error, result.conditions.config(kernel), study.SEED) >= 0.01
         group = list(groups)[2 if far else kernel in study.BANDED]
         groups[group].append(kernel_name(kernel))
     parts = (f"**{group}**: {', '.join(names)}." for group, names in groups.items() if names)
@@ -420,14 +374,14 @@ def _conditions(result: study.Result, kernels: Sequence[str], example: bool) -> 
     window = f", in {' and '.join(banded)} a window of {chosen.window} keys" if banded else ""
     passes = "forward and backward" if chosen.backward else "forward"
     where = "Measured by `make measured`, in processor time" if example else "Measured here"
-    caption(
+    lab.caption(
         f"{where}: one sequence, {study.HEADS} heads of {study.HEAD_DIM} numbers, float32, {passes}, median of "
         f"{study.ROUNDS} runs. A query sees {keys}{window}. {result.machine}. Both axes are logarithmic. Solid lines "
         "are measured; dotted ones are calculated from the "
         "formula of a forward pass: FLOPs of its matrix products at the speed of the last point, and memory on a CPU, "
         f"within about a quarter. “Grows as” is fitted to the last {LAST} lengths.",
     )
-    caption(
+    lab.caption(
         "Error: |output − exact output| / |exact output| on random q, k, v. Linear kernels and Performer compute "
         "another function than softmax attention, so theirs is large: it says how different, not how good."
     )
@@ -444,23 +398,23 @@ RACE, PROGRESS, RESULT = key("race"), key("progress"), key("result")
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Cost and speed",
         "How the time and memory of attention grow with the text.",
     )
-    take_built("efficient", adopt, axes=("kernel",))
-    fragment_unless_measuring(_benchmark)
+    lab.take_built("efficient", adopt, axes=("kernel",))
+    lab.fragment_unless_measuring(_benchmark)
     implied_weights()
-    details("Equations, papers and the code that just ran", _sources, key("sources"))
+    lab.details("Equations, papers and the code that just ran", _sources, key("sources"))
 
 
-def adopt(built: Built) -> None:
+def adopt(built: lab.Built) -> None:
     """Measure the kernel that was built elsewhere beside the usual ones."""
     st.session_state[key("kernels")] = list(
         dict.fromkeys(["exact", *(one.key for one in built.values()), *study.USUAL])
     )[:MAX_KERNELS]
     for choice in built.values():
-        st.session_state.update(choice_state(key("params"), choice))
+        st.session_state.update(lab.choice_state(key("params"), choice))
 
 
 def _benchmark() -> None:
@@ -469,17 +423,17 @@ def _benchmark() -> None:
         measure()
         result = st.session_state.get(RESULT) or study.load_result()
         kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
-        caption(summary(result, kernels))
+        lab.caption(summary(result, kernels))
         if sentence := fact_text(result, kernels):
-            fact(sentence)
+            lab.fact(sentence)
         _figures(result, kernels)
         if not result.conditions.covers(chosen):
-            caption("These curves were measured before, with other controls. Press Measure.")
+            lab.caption("These curves were measured before, with other controls. Press Measure.")
     example = RESULT not in st.session_state
-    details("How this was measured", partial(_conditions, result, kernels, example), key("how"))
+    lab.details("How this was measured", partial(_conditions, result, kernels, example), key("how"))
     if kernels:
-        add_script(partial(benchmark, result, kernels, example), "benchmark")
-    table(
+        lab.add_script(partial(benchmark, result, kernels, example), "benchmark")
+    lab.table(
         (
             "kernel",
             "tokens T",
@@ -497,14 +451,16 @@ def _benchmark() -> None:
             [
                 study.ENTRIES[kernel].name,
                 f"{each.point.length:,}",
-                duration(each.point.seconds),
+                lab.duration(each.point.seconds),
                 power(each.time),
-                operations(each.closed_flops),
+                lab.operations(each.closed_flops),
                 power(each.flops),
-                byte_size(each.point.bytes),
+                lab.byte_size(each.point.bytes),
                 power(each.memory),
-                byte_size(each.closed_bytes),
-                share_text(cached(output_error, result.conditions.config(kernel), study.SEED)),
+                lab.byte_size(each.closed_bytes),
+                lab.share_text(
+                    lab.cached(output_error, result.conditions.config(kernel), study.SEED)
+                ),
                 faster_text(result, kernel),
             ]
             for kernel in kernels
@@ -527,7 +483,7 @@ def measure() -> None:
         return
     chosen, began, reports = st.session_state[RACE]
     try:
-        values = measure_with_progress(
+        values = lab.measure_with_progress(
             PROGRESS,
             (chosen, began),
             range(chosen.reports),
@@ -537,7 +493,7 @@ def measure() -> None:
         )
     except RuntimeError as error:  # such as where memory is short
         del st.session_state[RACE]
-        st.error(plain(str(error)))
+        st.error(lab.plain(str(error)))
         return
     if points := tuple(chain.from_iterable(values.values())):
         st.session_state[RESULT] = study.Result(chosen, points, study.machine(chosen.device))
@@ -550,7 +506,10 @@ def _figures(result: study.Result, kernels: list[str]) -> None:
         st.info("Pick a kernel to see its curves.", icon=":material/speed:")
         return
     # Name, unit, size of the unit, and how a number is written
-    figures = ("Time of a call", "ms", 1e-3, duration), ("Peak memory", "MB", 1e6, byte_size)
+    figures = (
+        ("Time of a call", "ms", 1e-3, lab.duration),
+        ("Peak memory", "MB", 1e6, lab.byte_size),
+    )
     for column, (name, unit, size, write) in zip(st.columns(2, gap="medium"), figures, strict=True):
         lines: dict[str, list[tuple[int, float, float]]] = {}
         for kernel in kernels:
@@ -563,9 +522,9 @@ def _figures(result: study.Result, kernels: list[str]) -> None:
                 else (point.length, point.bytes / size, cost.bytes / size)
                 for point, cost in zip(points, costs, strict=True)
             ]
-        draw_chart(
+        lab.draw_chart(
             column,
-            log_log(name, unit, lines, theme()),
+            log_log(name, unit, lines, lab.theme()),
             draw_rows(lines, write, size),
             theme=None,
             key=key(unit),
@@ -575,8 +534,8 @@ def _figures(result: study.Result, kernels: list[str]) -> None:
 
 
 def _sources() -> None:
-    entries_panel(study.ENTRIES.values())
-    source_panel(race)
+    lab.entries_panel(study.ENTRIES.values())
+    lab.source_panel(race)
 
 
 # Time and memory against length, both axes logarithmic, as Vega-Lite: measured lines, dotted closed forms.
@@ -586,7 +545,7 @@ def _sources() -> None:
 Lines: TypeAlias = Mapping[str, Sequence[tuple[int, float, float]]]
 
 
-def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
+def log_log(title: str, unit: str, lines: Lines, theme: lab.Theme) -> lab.Spec:
     """One figure of the rows below, each line with its name at its end.
 
     The axis ends in steps, so that another kernel changes the rows alone, and no figure is built anew.
@@ -617,28 +576,31 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
             "axis": {"values": powers, "format": ",~g", "labelPadding": 8},
             "scale": {"type": "log", "domain": [low, high], "nice": False},
         },
-        "color": series_encoding(
+        "color": lab.series_encoding(
             "place",
             indices,
-            [CATEGORIES[theme][index % len(CATEGORIES[theme])] for index in range(len(SHAPES))],
+            [
+                lab.CATEGORIES[theme][index % len(lab.CATEGORIES[theme])]
+                for index in range(len(SHAPES))
+            ],
         ),
     }
     name = {**both, "text": {"field": "name"}}
     look = {"fontSize": 12, "fontWeight": 600}
-    return titled_figure(
+    return lab.titled_figure(
         f"{title}, {unit}",
         [
-            filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
-            filtered_layer("measured", "line", both, strokeWidth=2),
-            filtered_layer(
+            lab.filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
+            lab.filtered_layer("measured", "line", both, strokeWidth=2),
+            lab.filtered_layer(
                 "measured",
                 "point",
-                {**both, "shape": series_encoding("place", indices, SHAPES)},
+                {**both, "shape": lab.series_encoding("place", indices, SHAPES)},
                 filled=True,
                 size=30,
                 opacity=1,
             ),
-            filtered_layer(
+            lab.filtered_layer(
                 "measured",
                 "point",
                 {
@@ -652,15 +614,17 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
                 opacity=0,
                 size=160,
             ),
-            filtered_layer("label", "text", name, **look, align="left", dx=8, baseline="middle"),
-            filtered_layer(
+            lab.filtered_layer(
+                "label", "text", name, **look, align="left", dx=8, baseline="middle"
+            ),
+            lab.filtered_layer(
                 "early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"
             ),
         ],
         340,
-        Ink.of(theme),
-        **right_margin(4),
-    ) | table_columns(
+        lab.Ink.of(theme),
+        **lab.right_margin(4),
+    ) | lab.table_columns(
         {
             "name": "kernel",
             "kind": "measured or closed form",
@@ -676,7 +640,7 @@ def _ends(lines: Lines) -> tuple[float, float]:
     return 10.0 ** (math.floor(low * STEPS) / STEPS), 10.0 ** (math.ceil(high * STEPS) / STEPS)
 
 
-def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> list[Spec]:
+def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> list[lab.Spec]:
     """The data of the figure: kind, name, index in the series, x, y, and y in words: `write` takes it in the unit of
     that `size`.
 
@@ -694,7 +658,7 @@ def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> list[
     last = max(points[-1][0] for points in lines.values())
     for length in {points[-1][0] for points in lines.values()}:
         together = [name for name, points in lines.items() if points[-1][0] == length]
-        heights = separate(
+        heights = lab.separate(
             [(math.log(lines[name][-1][1]) - low) / (high - low) for name in together]
         )
         # A line that ends early does so by its cost: it is the steepest, and nothing is drawn above its end.
@@ -710,7 +674,7 @@ def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> list[
 # The weights that linear and low-rank kernels never make, beside exact's, on a sentence.
 
 
-@fragment
+@lab.fragment
 def implied_weights() -> None:
     st.markdown(
         "## Implied weights\n\nLinear and low-rank kernels compute no weights. These are the weights that "
@@ -733,16 +697,16 @@ def implied_weights() -> None:
     implied, errors = [], []
     for choice in choices:
         try:
-            implied.append(cached(study.implied, choice, tokens, causal))
+            implied.append(lab.cached(study.implied, choice, tokens, causal))
         except ConfigError as error:
             errors.append(str(error))
-    add_script(partial(implied_script, choices, implied, tokens, causal, head), "implied")
+    lab.add_script(partial(implied_script, choices, implied, tokens, causal, head), "implied")
     tiles = [
-        Tile(
+        lab.Tile(
             study.ENTRIES[each.kernel].name,
             "softmax"
             if each.kernel == "exact"
-            else f"implied, differs by {share_text(each.mean_error)}",
+            else f"implied, differs by {lab.share_text(each.mean_error)}",
             each.weights[head],
         )
         for each in implied
@@ -761,24 +725,24 @@ def implied_weights() -> None:
     }
     first, last = (f"{kernel_name(each.kernel)}{size.get(each.kernel, '')}" for each in (near, far))
     sentence = (
-        f"On average, a weight of {first} differs from exact attention by **{share_text(near.mean_error)}**, one of "
-        f"{last} by **{share_text(far.mean_error)}**. The largest weight of linear attention is "
-        f"{share_text(float(linear.weights.max()))}, that of softmax {share_text(float(exact.weights.max()))}."
+        f"On average, a weight of {first} differs from exact attention by **{lab.share_text(near.mean_error)}**, one of "
+        f"{last} by **{lab.share_text(far.mean_error)}**. The largest weight of linear attention is "
+        f"{lab.share_text(float(linear.weights.max()))}, that of softmax {lab.share_text(float(exact.weights.max()))}."
     )
-    write_linked(
+    lab.write_linked(
         "efficient",
         key("pin"),
-        multiples(
+        lab.multiples(
             tiles,
             labels(tokens),
             key=key("maps"),
             fact=sentence,
             height=190,
-            pin=read_linked("efficient", key("pin"), (len(tokens), len(tokens))),
+            pin=lab.read_linked("efficient", key("pin"), (len(tokens), len(tokens))),
         ),
     )
-    fact(sentence)
-    caption(
+    lab.fact(sentence)
+    lab.caption(
         " ".join(
             [
                 f"Token vectors and projections of {study.D_MODEL} numbers are random (seed {study.SEED}) "

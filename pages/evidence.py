@@ -9,81 +9,18 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.interpret import evidence, trace as flow
-from core.pretrained import NO_HEADS, HeadSet, display_names, with_sink
-from core.ranks import kendall
-from dashboard.inside import (
-    WRITES,
-    ModelChoice,
+from core.pretrained import (
+    NO_HEADS,
+    HeadSet,
     ModelInputs,
-    ModelRef,
     PretrainedError,
     Reading,
-    answer_cell,
-    answer_study,
-    bar_figure,
-    baseline_of,
-    choose_model,
-    effect_chart,
-    head_field,
-    input_errors,
-    link_head,
-    masked_inputs,
-    model_cell,
-    output_field,
-    position_field,
-    reading_of,
+    display_names,
+    with_sink,
 )
-from dashboard.page import (
-    HERE,
-    Cell,
-    Fields,
-    Ink,
-    MultiSelect,
-    Pair,
-    Patches,
-    Script,
-    Select,
-    Spec,
-    Text,
-    Tile,
-    Values,
-    add_script,
-    attention_view,
-    caption,
-    chart_title,
-    csv_file,
-    details,
-    distinct,
-    draw_chart,
-    fact,
-    fragment_unless_measuring,
-    measure_with_progress,
-    measurements,
-    multiples,
-    number,
-    numbered,
-    paragraph,
-    percent,
-    plain,
-    read_linked,
-    room,
-    series_encoding,
-    settings_panel,
-    settle_pin,
-    share_text,
-    shared,
-    signed,
-    sources,
-    stores,
-    table,
-    table_columns,
-    text_tip,
-    theme,
-    title,
-    write_linked,
-    write_pair,
-)
+from core.ranks import kendall
 
 # The controls: the position that answers, the masked word, and which output is followed, as what quantity.
 
@@ -95,23 +32,23 @@ QUANTITIES: dict[str, evidence.Quantity | None] = {
     "logit": "logit",
     "logit difference": "difference",
 }
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "evidence",
-    against=Text(
+    against=lab.Text(
         "Compared with the embedding of",
         "The exhausted creature stayed on its side of the road.",
         help="The page measures the cosine of both embeddings. Left empty, it measures the cosine with the "
         "text's own embedding, which is 1 until a head or a token is removed.",
     ),
-    quantity=Select(
+    quantity=lab.Select(
         "Measured as",
         options=QUANTITIES.keys(),
         help="A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. "
         "The difference of two logits leaves out what changes all of them. Automatic: the probability, or "
         "the logit where the most likely has more than 0.95.",
-        also=lambda values: {"width": room(170)},
+        also=lambda values: {"width": lab.room(170)},
     ),
-    off=MultiSelect(
+    off=lab.MultiSelect(
         "Switched off as well",
         options=lambda values: values.heads,
         key=lambda values: f"off:{values.model}",
@@ -121,11 +58,11 @@ FIELDS = Fields(
 
 
 def controls_of(
-    ref: ModelRef,
+    ref: lab.ModelRef,
     reading: Reading,
     question: evidence.Question,
     baseline: evidence.Baseline | None,
-) -> Values:
+) -> lab.Values:
     """The model, its reading, the question, and the answer to it; None for arrays without a model.
 
     Also the `maps`, with a column for a learned sink, how `sharp` their heads are, the names of `layers` and `heads`,
@@ -138,7 +75,7 @@ def controls_of(
         for row, item in enumerate(maps)
         for head in range(len(item.weights))
     }
-    return Values(
+    return lab.Values(
         ref=ref,
         reading=reading,
         question=question,
@@ -152,64 +89,68 @@ def controls_of(
     )
 
 
-def draw_controls(choice: ModelChoice) -> Values:
+def draw_controls(choice: lab.ModelChoice) -> lab.Values:
     model, ref, question = choice.pretrained, choice.ref, evidence.Question(choice.inputs)
     if model is None:
         return controls_of(ref, choice.reading, question, None)
     if model.head == "none" and model.reads == "text":
-        question = replace(question, against=FIELDS.draw("against", into=HERE).against.strip())
+        question = replace(question, against=FIELDS.draw("against", into=lab.HERE).against.strip())
     elif model.head != "none":
         with st.popover("What is measured", icon=":material/tune:"):
             if model.head == "masked":
-                question = evidence.Question(masked_inputs("evidence", choice))
+                question = evidence.Question(lab.masked_inputs("evidence", choice))
             elif model.head != "classify":
-                question = replace(question, position=position_field("evidence", choice.reading))
-            baseline = baseline_of(ref, question)
+                question = replace(
+                    question, position=lab.position_field("evidence", choice.reading)
+                )
+            baseline = lab.baseline_of(ref, question)
             noun = "Class" if baseline.answer.kind == "class" else "Token"
-            output = output_field(ref, baseline, f"{noun} to measure")
+            output = lab.output_field(ref, baseline, f"{noun} to measure")
             if output is not None and output != baseline.id:
-                baseline = baseline_of(ref, replace(question, output=output))
+                baseline = lab.baseline_of(ref, replace(question, output=output))
             question = replace(
                 question,
                 output=output,
-                quantity=QUANTITIES[FIELDS.draw("quantity", into=HERE).quantity],
+                quantity=QUANTITIES[FIELDS.draw("quantity", into=lab.HERE).quantity],
             )
             if question.quantity == "difference":
                 question = replace(
                     question,
-                    contrast=output_field(ref, baseline, "Minus the logit of", "contrast"),
+                    contrast=lab.output_field(ref, baseline, "Minus the logit of", "contrast"),
                 )
     return controls_of(
         ref,
-        choice.reading if question.inputs == choice.inputs else reading_of(ref, question.inputs),
+        choice.reading
+        if question.inputs == choice.inputs
+        else lab.reading_of(ref, question.inputs),
         question,
-        baseline_of(ref, question),
+        lab.baseline_of(ref, question),
     )
 
 
 # What is measured of the answer, for all sessions.
 
 
-def contributions_of(controls: Values) -> evidence.Contributions:
+def contributions_of(controls: lab.Values) -> evidence.Contributions:
     if controls.baseline is None:
         return evidence.Contributions({}, {})
-    return answer_study(evidence.measure_contributions, *controls.key)
+    return lab.answer_study(evidence.measure_contributions, *controls.key)
 
 
-def _scores(ref: ModelRef, question: evidence.Question) -> dict[str, np.ndarray]:
+def _scores(ref: lab.ModelRef, question: evidence.Question) -> dict[str, np.ndarray]:
     return evidence.token_scores(
-        baseline_of(ref, question),
-        reading_of(ref, question.inputs).trace,
-        answer_study(evidence.measure_contributions, ref, question),
+        lab.baseline_of(ref, question),
+        lab.reading_of(ref, question.inputs).trace,
+        lab.answer_study(evidence.measure_contributions, ref, question),
     )
 
 
-def estimates_of(controls: Values) -> dict[flow.Head, float]:
+def estimates_of(controls: lab.Values) -> dict[flow.Head, float]:
     return evidence.gradient_estimates(controls.maps, contributions_of(controls))
 
 
-def _flow(ref: ModelRef, inputs: ModelInputs, row: int, query: int | None) -> evidence.Flow:
-    return evidence.flow_map(reading_of(ref, inputs).trace, row, query)
+def _flow(ref: lab.ModelRef, inputs: ModelInputs, row: int, query: int | None) -> evidence.Flow:
+    return evidence.flow_map(lab.reading_of(ref, inputs).trace, row, query)
 
 
 def flow_query(item: flow.AttentionMap, query: int) -> tuple[int | None, ...]:
@@ -222,13 +163,13 @@ def flow_query(item: flow.AttentionMap, query: int) -> tuple[int | None, ...]:
 
 
 def before_after(
-    rows: Sequence[Spec], words: Sequence[str], ink: Ink, logits: bool = False
-) -> Spec:
+    rows: Sequence[lab.Spec], words: Sequence[str], ink: lab.Ink, logits: bool = False
+) -> lab.Spec:
     """Three marks a word, by WAYS: bars from 0, or of logits, whose 0 means nothing, points; rows hold word, of, p."""
     low, high = min(row["p"] for row in rows), max(row["p"] for row in rows)
     room = 0.3 * ((high - low) or 1.0)  # for the number behind the mark
     domain = [low - 0.2 * room, high + room] if logits else [min(0, low), 1.25 * max(0.01, high)]
-    return bar_figure(
+    return lab.bar_figure(
         [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows],
         "word",
         words,
@@ -236,7 +177,7 @@ def before_after(
         ink,
         domain=domain,
         height={"step": 15},
-        colour=series_encoding("of", evidence.WAYS, [ink.quiet, ink.series[0], ink.pick])
+        colour=lab.series_encoding("of", evidence.WAYS, [ink.quiet, ink.series[0], ink.pick])
         | {
             "sort": list(evidence.WAYS),
             "legend": {
@@ -248,11 +189,17 @@ def before_after(
                 "symbolType": "square",
             },
         },
-        tips=[text_tip("word", "answer"), text_tip("of", "heads"), text_tip("text", "value")],
+        tips=[
+            lab.text_tip("word", "answer"),
+            lab.text_tip("of", "heads"),
+            lab.text_tip("text", "value"),
+        ],
         mark={"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else None,
         offset={"field": "of", "sort": list(evidence.WAYS)},
         dx=8 if logits else 4,
-    ) | table_columns({"word": "answer", "of": "heads", "p": "logit" if logits else "probability"})
+    ) | lab.table_columns(
+        {"word": "answer", "of": "heads", "p": "logit" if logits else "probability"}
+    )
 
 
 # The page's sentences and its CSV.
@@ -294,22 +241,26 @@ def target_text(baseline: evidence.Baseline) -> str:
         other = "the other sentence" if baseline.question.against else "itself"
         return f"the similarity with {other}"
     kind = "class" if baseline.answer.kind == "class" else "answer" if baseline.is_top else "token"
-    name = f"{kind} **{plain(baseline.word)}**"
+    name = f"{kind} **{lab.plain(baseline.word)}**"
     if baseline.other is not None:
-        return f"the logit of the {name} minus that of **{plain(baseline.other)}**"
+        return f"the logit of the {name} minus that of **{lab.plain(baseline.other)}**"
     return f"the {baseline.quantity} of the {name}"
 
 
 def moves(before: float, after: float) -> str:
     """ "falls from a to b" or "rises from a to b"; by how much, where both have the same text."""
-    verb, first, last = "falls" if after < before else "rises", number(before), number(after)
+    verb, first, last = (
+        "falls" if after < before else "rises",
+        lab.number(before),
+        lab.number(after),
+    )
     if first == last:
-        return f"{verb} by **{number(abs(after - before))}** from **{first}**"
+        return f"{verb} by **{lab.number(abs(after - before))}** from **{first}**"
     return f"{verb} from **{first}** to **{last}**"
 
 
 def heads_fact(
-    controls: Values,
+    controls: lab.Values,
     baseline: evidence.Baseline,
     alone: Mapping[flow.Head, evidence.Effect],
     picked: flow.Head,
@@ -317,12 +268,14 @@ def heads_fact(
     names, ranked = controls.heads, list(alone)
     first = ranked[0]
     shown = (
-        f":primary[**{plain(names[first])}**]" if first == picked else f"**{plain(names[first])}**"
+        f":primary[**{lab.plain(names[first])}**]"
+        if first == picked
+        else f"**{lab.plain(names[first])}**"
     )
     without, target, then = alone[first], target_text(baseline), ""
     if without.id not in (None, baseline.id) and baseline.is_top:
         (word,) = display_names(baseline.pretrained, baseline.answer, [without.id])
-        then = f" the model answers **{plain(word)}** instead of **{plain(baseline.word or '')}**."
+        then = f" the model answers **{lab.plain(word)}** instead of **{lab.plain(baseline.word or '')}**."
         target = target.replace("the ", "The ", 1)
     if baseline.quantity == "logit":
         target = target.replace("logit of", "logit (score before the softmax) of", 1)
@@ -331,7 +284,7 @@ def heads_fact(
     )
     if picked != first:
         text += (
-            f"Without :primary[**{plain(names[picked])}**] it is {number(alone[picked].value)}, the change of rank "
+            f"Without :primary[**{lab.plain(names[picked])}**] it is {lab.number(alone[picked].value)}, the change of rank "
             f"{ranked.index(picked) + 1}{answer_then(baseline, alone[picked])}. "
         )
     return text
@@ -342,19 +295,17 @@ def answer_then(baseline: evidence.Baseline, effect: evidence.Effect) -> str:
     if effect.id is None or not baseline.is_top:
         return ""
     (word,) = display_names(baseline.pretrained, baseline.answer, [effect.id])
-    return (
-        f", and the model {'still ' if effect.id == baseline.id else ''}answers **{plain(word)}**"
-    )
+    return f", and the model {'still ' if effect.id == baseline.id else ''}answers **{lab.plain(word)}**"
 
 
-def sharpness_text(controls: Values, alone: Mapping[flow.Head, evidence.Effect]) -> str:
+def sharpness_text(controls: lab.Values, alone: Mapping[flow.Head, evidence.Effect]) -> str:
     sharp, estimates = controls.sharp, estimates_of(controls)
     sharpest = max(sharp, key=sharp.__getitem__)
     rank = list(alone).index(sharpest)
     text = (
-        f"The sharpest head, **{plain(controls.heads[sharpest])}** with a mean largest weight of "
-        f"{number(sharp[sharpest])}, is {f'number {rank + 1}' if rank else 'first'}: "
-        f"{signed(alone[sharpest].change)}."
+        f"The sharpest head, **{lab.plain(controls.heads[sharpest])}** with a mean largest weight of "
+        f"{lab.number(sharp[sharpest])}, is {f'number {rank + 1}' if rank else 'first'}: "
+        f"{lab.signed(alone[sharpest].change)}."
     )
     by_weight, by_slope = evidence.rank_agreement(alone, sharp, estimates)
     if by_weight is None:
@@ -362,12 +313,12 @@ def sharpness_text(controls: Values, alone: Mapping[flow.Head, evidence.Effect])
     slope = (
         ""
         if by_slope is None
-        else f"; those by estimated and by measured change with {signed(by_slope)}. The estimate, by the "
+        else f"; those by estimated and by measured change with {lab.signed(by_slope)}. The estimate, by the "
         "gradient, is minus the sum of α·∂answer/∂α over a head’s weights"
     )
     return (
         f"{text} Over all heads, the ranks by sharpness and by change agree with ρ = "
-        f"{signed(by_weight)}{slope}."
+        f"{lab.signed(by_weight)}{slope}."
     )
 
 
@@ -375,33 +326,33 @@ def cell_fact(
     head: str, pair: tuple[str, str], measures: evidence.HeadMaps, row: int, column: int
 ) -> str:
     values = {name: float(each[row, column]) for name, each in measures.maps.items()}
-    (query, key), weight, lengths = map(plain, pair), values["weights"], measures.lengths
-    text = f"In **{plain(head)}**, :primary[**{query}**] puts **{share_text(weight)}** of its weight on **{key}**"
+    (query, key), weight, lengths = map(lab.plain, pair), values["weights"], measures.lengths
+    text = f"In **{lab.plain(head)}**, :primary[**{query}**] puts **{lab.share_text(weight)}** of its weight on **{key}**"
     if lengths is not None and column < lengths.shape[1]:
         share = values["written"]
         but = "but only" if share < weight - 0.02 else "and"
-        text += f", {but} **{share_text(share)}** of what it writes comes from there"
+        text += f", {but} **{lab.share_text(share)}** of what it writes comes from there"
         if abs(share - weight) > 0.02:
             text += (
-                f": v·W_O has length {number(float(lengths[row, column]))} there and "
-                f"{number(float(lengths[row].mean()))} on average"
+                f": v·W_O has length {lab.number(float(lengths[row, column]))} there and "
+                f"{lab.number(float(lengths[row].mean()))} on average"
             )
     if "gradient" in values:
         largest = np.abs(measures.maps["gradient"]).max() or 1.0
         text += (
-            f"; by the gradient, this weight adds {signed(values['gradient'])} to the answer, in the map "
-            f"{number(values['gradient'] / largest)} of the largest"
+            f"; by the gradient, this weight adds {lab.signed(values['gradient'])} to the answer, in the map "
+            f"{lab.number(values['gradient'] / largest)} of the largest"
         )
-    flowing = f", and at most {number(values['flow'])} can flow" if "flow" in values else ""
+    flowing = f", and at most {lab.number(values['flow'])} can flow" if "flow" in values else ""
     return (
-        f"{text}. Over all paths through attention and residuals, {number(values['rollout'])} of {query} comes "
+        f"{text}. Over all paths through attention and residuals, {lab.number(values['rollout'])} of {query} comes "
         f"from {key}{flowing}."
     )
 
 
-def heads_csv(controls: Values, changes: Mapping[flow.Head, evidence.Effect]) -> bytes:
+def heads_csv(controls: lab.Values, changes: Mapping[flow.Head, evidence.Effect]) -> bytes:
     estimates = estimates_of(controls)
-    return csv_file(
+    return lab.picture_files.csv_file(
         "kind layer head answer change gradient_estimate largest_weight".split(),
         [
             [
@@ -429,12 +380,12 @@ def tokens_fact(
 ) -> str:
     needed, named = max(range(len(lost)), key=lambda index: abs(lost[index])), first["weights"]
     text = (
-        f"Hiding :primary[**{plain(tokens[needed])}**] changes the answer most, by **{signed(lost[needed])}**. "
+        f"Hiding :primary[**{lab.plain(tokens[needed])}**] changes the answer most, by **{lab.signed(lost[needed])}**. "
         + (
-            f"The weights rank {plain(tokens[named])} first as well"
+            f"The weights rank {lab.plain(tokens[named])} first as well"
             if named == needed
-            else f"The weights rank **{plain(tokens[named])}** first, but hiding it changes the answer by "
-            f"{signed(lost[named])}"
+            else f"The weights rank **{lab.plain(tokens[named])}** first, but hiding it changes the answer by "
+            f"{lab.signed(lost[named])}"
         )
     )
     known = {name: tau for name, tau in agree.items() if tau is not None}
@@ -443,11 +394,11 @@ def tokens_fact(
     best = max(known, key=known.__getitem__)
     return (
         f"{text}; over all {len(tokens)} tokens their order agrees with the measured one with τ = "
-        f"**{signed(known['weights'])}**"
+        f"**{lab.signed(known['weights'])}**"
         + (
             ", the most of all measures."
             if best == "weights"
-            else f". The order by {SPOKEN[best]} agrees most, with {signed(known[best])}."
+            else f". The order by {SPOKEN[best]} agrees most, with {lab.signed(known[best])}."
         )
     )
 
@@ -485,11 +436,11 @@ def even_fact(
     if abs(off.change) >= 1e-6:
         share = even.change / off.change
         says = next(verdict for limit, verdict in VERDICTS if share < limit)
-        says = says.format(share=percent(share))
+        says = says.format(share=lab.percent(share))
     return (
-        f"**Other weights, the same answer?** With uniform weights, as Wiegreffe and Pinter test it, {plain(head)} "
-        f"gives {number(even.value)} instead of {number(baseline.value)}; switched off it gives "
-        f"{number(off.value)}. {says}"
+        f"**Other weights, the same answer?** With uniform weights, as Wiegreffe and Pinter test it, {lab.plain(head)} "
+        f"gives {lab.number(even.value)} instead of {lab.number(baseline.value)}; switched off it gives "
+        f"{lab.number(off.value)}. {says}"
     )
 
 
@@ -518,7 +469,7 @@ def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
     side, less = next((words, less) for limit, words, less in SIDES if tau >= limit)
     though = ", though they rank the one that matters most first" if same_first and less else ""
     return (
-        f"{CAN_TELL}On your text the order by weight agrees with the measured one with τ = {signed(tau)} (1: the "
+        f"{CAN_TELL}On your text the order by weight agrees with the measured one with τ = {lab.signed(tau)} (1: the "
         f"same order, 0: no relation), {side}{though}."
     )
 
@@ -532,17 +483,19 @@ LAYER = "all"  # the column of whole layers
 def panel(label: str, opened: bool) -> Any:
     """An expander of what comes after the first sight; open from a link that points into it."""
     name = f"evidence:open:{label}"
-    return settings_panel(label, opened=st.session_state.setdefault(name, opened))
+    return lab.settings_panel(label, opened=st.session_state.setdefault(name, opened))
 
 
 Answers = Mapping[int | None, Mapping[str, float]]  # values by WAYS
 TABLE_ROWS = 6
 
 
-def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, HeadSet, Answers]:
+def section(
+    controls: lab.Values, baseline: evidence.Baseline
+) -> tuple[flow.Head, HeadSet, Answers]:
     """Draw the section; the picked head, all heads that are off, and the answers then."""
     todo = evidence.head_sets(controls.reading.trace)
-    effects = measure_with_progress(
+    effects = lab.measure_with_progress(
         WITHOUT_HEADS,
         controls.key,
         todo,
@@ -568,18 +521,18 @@ def section(controls: Values, baseline: evidence.Baseline) -> tuple[flow.Head, H
     if len(alone) == count:
         of = ""
         with left:
-            fact(heads_fact(controls, baseline, alone, picked))
+            lab.fact(heads_fact(controls, baseline, alone, picked))
     with panel("What the head contributes, and other heads", False):
         off, answers = _without(controls, baseline, picked, effects, last)
-        chart_title(
+        lab.chart_title(
             f"The {shown} heads that change the answer most{of}" if shown > 1 else f"The head{of}"
         )
         _ranking(controls, baseline, alone)
     return picked, off, answers
 
 
-def _head(controls: Values, default: flow.Head) -> flow.Head:
-    return link_head(
+def _head(controls: lab.Values, default: flow.Head) -> flow.Head:
+    return lab.link_head(
         "evidence",
         controls.ref,
         controls.ref,
@@ -588,8 +541,8 @@ def _head(controls: Values, default: flow.Head) -> flow.Head:
     )
 
 
-def _head_field(controls: Values, picked: flow.Head) -> None:
-    head_field(
+def _head_field(controls: lab.Values, picked: flow.Head) -> None:
+    lab.head_field(
         {name: head for head, name in controls.heads.items()},
         picked,
         f"evidence:head:{controls.ref.name}",
@@ -597,13 +550,13 @@ def _head_field(controls: Values, picked: flow.Head) -> None:
 
 
 def _grid(
-    controls: Values,
+    controls: lab.Values,
     baseline: evidence.Baseline,
     effects: Mapping[HeadSet, evidence.Effect],
     ranked: list[flow.Head],
     picked: flow.Head,
 ) -> None:
-    layers, rows = list(controls.layers.values()), list[Spec]()
+    layers, rows = list(controls.layers.values()), list[lab.Spec]()
     ranks = {head: rank for rank, head in enumerate(ranked, 1)}
     measured = "" if len(ranked) == len(controls.heads) else " measured"
     for off, effect in effects.items():
@@ -618,10 +571,10 @@ def _grid(
             | {
                 "layer": name,
                 "change": effect.change,
-                "by": signed(effect.change),
+                "by": lab.signed(effect.change),
                 "answer": effect.value,
                 "rank": None if head is None else ranks[layers.index(name), head],
-                "now": f"{number(effect.value)} instead of {number(baseline.value)}",
+                "now": f"{lab.number(effect.value)} instead of {lab.number(baseline.value)}",
             }
         )
     st.markdown(
@@ -630,10 +583,10 @@ def _grid(
         "changes nothing by itself may be one of several that do the same. The numbers are changes of what is "
         "measured: a logit or a cosine has no unit. Those below 8 % of the largest are not written.",
     )
-    effect_chart(
+    lab.effect_chart(
         "evidence:grid",
         "What the answer loses without each head",
-        lambda layer, head: write_pair("head", (layers.index(layer), head)),
+        lambda layer, head: lab.write_pair("head", (layers.index(layer), head)),
         rows,
         layers,
         [*map(str, range(max(len(item.weights) for item in controls.maps))), LAYER],
@@ -641,11 +594,11 @@ def _grid(
         largest=max(abs(row["change"]) for row in rows),
         more={"answer": "answer", "rank": "rank"},
     )
-    caption("“all”: the whole layer.")
+    lab.caption("“all”: the whole layer.")
 
 
 def _without(
-    controls: Values,
+    controls: lab.Values,
     baseline: evidence.Baseline,
     picked: flow.Head,
     effects: Mapping[HeadSet, evidence.Effect],
@@ -667,27 +620,27 @@ def _without(
     chart = place.container()
     with place.popover("Heads"):
         _head_field(controls, picked)
-        others = FIELDS.draw("off", into=HERE, heads=list(options), model=controls.ref.name).off
+        others = FIELDS.draw("off", into=lab.HERE, heads=list(options), model=controls.ref.name).off
     others = [other for other in others if other != name]
     alone: HeadSet = options[name]
     off: HeadSet = alone.union(*(options[other] for other in others))
-    answers = answer_study(evidence.answers_without, *controls.key, off)
-    words = distinct(
+    answers = lab.answer_study(evidence.answers_without, *controls.key, off)
+    words = lab.distinct(
         display_names(
             baseline.pretrained, baseline.answer, [id for id in answers if id is not None]
         )
     ) or ["similarity"]
     logits = baseline.id is not None and baseline.quantity != "probability"
-    draw_chart(
+    lab.draw_chart(
         chart,
         before_after(
             [
-                {"word": word, "of": way, "p": value, "text": number(value)}
+                {"word": word, "of": way, "p": value, "text": lab.number(value)}
                 for word, by_way in zip(words, answers.values(), strict=True)
                 for way, value in by_way.items()
             ],
             words,
-            Ink.of(theme()),
+            lab.Ink.of(lab.theme()),
             logits,
         ),
         key="evidence:bars",
@@ -695,7 +648,7 @@ def _without(
     )
     why = ""
     if logits and baseline.question.quantity is None:  # nobody chose the logit
-        most = number(float(evidence.quantity_values(baseline.answer, "probability").max()))
+        most = lab.number(float(evidence.quantity_values(baseline.answer, "probability").max()))
         why = (
             f" The most likely has a probability of {most}, which changes little so close to 1, so the logit is "
             "measured."
@@ -705,32 +658,32 @@ def _without(
         added = sum(effects[one].change for head in off if (one := frozenset({head})) in effects)
         effect = effects.get(off) or evidence.ablate_heads(baseline, off)
         place.caption(
-            plain(
+            lab.plain(
                 f"Off: {', '.join([name, *others])}. Together they change the answer by "
-                f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."
+                f"{lab.signed(effect.change)}; one at a time, their changes sum to {lab.signed(added)}."
             )
         )
-    even = answer_study(evidence.make_heads_uniform, *controls.key, alone)
+    even = lab.answer_study(evidence.make_heads_uniform, *controls.key, alone)
     without = effects.get(alone) or evidence.ablate_heads(baseline, alone)
-    paragraph(even_fact(baseline, name, even, without))
+    lab.paragraph(even_fact(baseline, name, even, without))
     return off, answers
 
 
 def _ranking(
-    controls: Values, baseline: evidence.Baseline, alone: Mapping[flow.Head, evidence.Effect]
+    controls: lab.Values, baseline: evidence.Baseline, alone: Mapping[flow.Head, evidence.Effect]
 ) -> None:
     shown = dict(list(alone.items())[:TABLE_ROWS])
     columns: dict[str, Sequence[str]] = {
         "head": [controls.heads[head] for head in shown],
-        "answer without it": [number(effect.value) for effect in shown.values()],
-        "change": [signed(effect.change) for effect in shown.values()],
+        "answer without it": [lab.number(effect.value) for effect in shown.values()],
+        "change": [lab.signed(effect.change) for effect in shown.values()],
     }
     if ids := [effect.id for effect in shown.values() if effect.id is not None]:
         columns["prediction then"] = display_names(baseline.pretrained, baseline.answer, ids)
     if estimates := estimates_of(controls):
-        columns["estimated change"] = [signed(estimates[head]) for head in shown]
-    columns["mean largest weight"] = [number(controls.sharp[head]) for head in shown]
-    table(
+        columns["estimated change"] = [lab.signed(estimates[head]) for head in shown]
+    columns["mean largest weight"] = [lab.number(controls.sharp[head]) for head in shown]
+    lab.table(
         list(columns),
         list(zip(*columns.values(), strict=True)),
         caption="Heads by the change of the answer without them",
@@ -739,7 +692,7 @@ def _ranking(
     which = "The measured"
     if len(alone) == len(controls.heads):
         which = "All"
-        caption(sharpness_text(controls, alone))
+        lab.caption(sharpness_text(controls, alone))
     st.download_button(
         f"{which} {len(alone)} heads, CSV",
         lambda: heads_csv(controls, alone),
@@ -757,20 +710,20 @@ KEY = "evidence:maps"
 MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 
-def maps_section(controls: Values, head: flow.Head, cell: Pair) -> evidence.HeadMaps:
+def maps_section(controls: lab.Values, head: flow.Head, cell: lab.Pair) -> evidence.HeadMaps:
     item = controls.maps[head[0]]
-    shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
-    pinned = settle_pin(
-        stores(KEY, None)[0],
+    shape: lab.Pair = item.weights.shape[1:]  # type: ignore[assignment]
+    pinned = lab.settle_pin(
+        lab.stores(KEY, None)[0],
         KEY,
-        read_linked("evidence", "pin", shape, (controls.ref, controls.question.inputs)),
+        lab.read_linked("evidence", "pin", shape, (controls.ref, controls.question.inputs)),
         shape,
     )
-    write_linked("evidence", "pin", pinned)
+    lab.write_linked("evidence", "pin", pinned)
     row, column = pinned or cell
     flowing = next(
         (
-            shared(_flow, controls.ref, controls.question.inputs, head[0], query)
+            lab.shared(_flow, controls.ref, controls.question.inputs, head[0], query)
             for query in flow_query(item, row)
         ),
         None,
@@ -792,20 +745,20 @@ def maps_section(controls: Values, head: flow.Head, cell: Pair) -> evidence.Head
 
 
 def draw_measures(
-    controls: Values,
+    controls: lab.Values,
     head: flow.Head,
-    cell: Pair,
+    cell: lab.Pair,
     measures: evidence.HeadMaps,
-    pinned: Pair | None,
+    pinned: lab.Pair | None,
 ) -> None:
     item, name, (row, column) = controls.maps[head[0]], controls.heads[head], cell
-    paragraph(f"**{name} on the same tokens**")
+    lab.paragraph(f"**{name} on the same tokens**")
     if max(item.weights.shape) > MAX_DRAWN:
         sizes = [np.abs(each[row]) for each in measures.maps.values()]
         values = np.stack([size / (size.max() or 1.0) for size in sizes])
         note = "each measure from 0 to its largest value, without signs"
-        multiples(
-            [Tile(f"From {item.queries[row]}", note, values)],
+        lab.multiples(
+            [lab.Tile(f"From {item.queries[row]}", note, values)],
             [NAMES[measure] for measure in measures.maps],
             item.keys,
             key="evidence:row",
@@ -821,7 +774,7 @@ def draw_measures(
     else:
         visible = None if item.mask is None else item.visible[head[1]]
         tiles = {
-            each: Tile(NAMES[each], NOTES[each], values, visible, index)
+            each: lab.Tile(NAMES[each], NOTES[each], values, visible, index)
             for index, (each, values) in enumerate(measures.maps.items())
         }
         if "flow" in tiles and (known := measures.known) is not None:
@@ -838,7 +791,7 @@ def draw_measures(
                 span=(-1.0, 1.0),
                 signed=True,
             )
-        multiples(
+        lab.multiples(
             list(tiles.values()),
             item.queries,
             item.keys,
@@ -853,9 +806,13 @@ def draw_measures(
             noun="value",
             fact=f"Head {name} by {len(measures.maps)} measures",
         )
-    fact(
+    lab.fact(
         cell_fact(
-            name, (numbered(item.queries)[row], numbered(item.keys)[column]), measures, row, column
+            name,
+            (lab.numbered(item.queries)[row], lab.numbered(item.keys)[column]),
+            measures,
+            row,
+            column,
         )
     )
     if measures.lengths is not None and column < measures.lengths.shape[1]:
@@ -864,13 +821,13 @@ def draw_measures(
             for values in (measures.maps["weights"], measures.lengths, measures.maps["rollout"])
         )
         st.latex(
-            rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
-            rf"{number(weight * length)}",
+            rf"\lVert \alpha\, v\, W_O\rVert = {lab.number(weight)} \times {lab.number(length)} = "
+            rf"{lab.number(weight * length)}",
             width="content",
         )
         st.latex(
             rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
-            rf"\tilde A_{{{row},{column}}} = {number(rolled)}",
+            rf"\tilde A_{{{row},{column}}} = {lab.number(rolled)}",
             width="content",
         )
 
@@ -878,9 +835,9 @@ def draw_measures(
 def agreement(measures: evidence.HeadMaps) -> None:
     def text(one: str, other: str) -> str:
         ρ = evidence.key_agreement(measures, one, other)
-        return "–" if ρ is None else number(ρ) if other == one else signed(ρ)
+        return "–" if ρ is None else lab.number(ρ) if other == one else lab.signed(ρ)
 
-    table(
+    lab.table(
         ["ρ", *(NAMES[name] for name in measures.maps)],
         [[NAMES[one], *(text(one, other) for other in measures.maps)] for one in measures.maps],
         markers=False,
@@ -895,7 +852,7 @@ def agreement(measures: evidence.HeadMaps) -> None:
 # What the page computes as Python.
 
 
-EVERY = Cell(
+EVERY = lab.Cell(
     "What the answer loses without each head, and without each layer: one forward pass each.",
     """
 import numpy as np
@@ -917,7 +874,7 @@ alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color=
 """,
     "evidence:grid",
 )
-HIDE = Cell(
+HIDE = lab.Cell(
     "The tokens by each measure, and the change of the answer when each is hidden.",
     """
 import numpy as np
@@ -942,25 +899,25 @@ show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.
 
 
 def script(
-    controls: Values,
+    controls: lab.Values,
     head: flow.Head,
-    cell: Pair,
+    cell: lab.Pair,
     measures: evidence.HeadMaps,
     off: HeadSet,
     answers: Answers,
-) -> Script:
+) -> lab.Script:
     baseline, item = controls.baseline, controls.maps[head[0]]
-    cells = [model_cell(controls.ref, None if baseline is None else controls.question.inputs)]
+    cells = [lab.model_cell(controls.ref, None if baseline is None else controls.question.inputs)]
     results: dict[str, np.ndarray] = {}
     contributions = "Contributions({}, {})"
     if baseline is not None:
         contributions = "measure_contributions(baseline)"
-        cells.append(answer_cell(controls.question, "The answer of the whole model."))
+        cells.append(lab.answer_cell(controls.question, "The answer of the whole model."))
         results["baseline.value"] = np.array(baseline.value)
     if answers:
         cells += [
             EVERY,
-            Cell(
+            lab.Cell(
                 "The likeliest answers with all heads, with these heads uniform, and with them off.",
                 f"""
 from core.interpret.evidence import answers_without
@@ -975,14 +932,14 @@ for token, values in answers.items():
         results["[list(values.values()) for values in answers.values()]"] = np.array(
             [list(each.values()) for each in answers.values()]
         )
-        measured = measurements(WITHOUT_HEADS, controls.key)
+        measured = lab.measurements(WITHOUT_HEADS, controls.key)
         todo = evidence.head_sets(controls.reading.trace)
         if all(one in measured for one in todo):
             results["changes"] = np.array([measured[one].change for one in todo])
     query = int(cell[0] if measures.known is None else measures.known.any(1).argmax())
     flowing = [f"flow_map(reading.trace, {head[0]}, {to})" for to in flow_query(item, query)]
     cells.append(
-        Cell(
+        lab.Cell(
             f"One head on the same tokens by each measure: {', '.join(measures.maps)}.",
             f"""
 from core.interpret.evidence import {contributions.partition("(")[0]}, flow_map, head_maps
@@ -1002,19 +959,19 @@ show_maps(shown, item.queries, item.keys, row={query})
         )
     )
     results |= {f"measures.maps[{name!r}]": values for name, values in measures.maps.items()}
-    measured = measurements(WITHOUT_TOKENS, controls.key)
+    measured = lab.measurements(WITHOUT_TOKENS, controls.key)
     tokens = range(len(controls.reading.source.tokens))
     if baseline is not None and all(token in measured for token in tokens):
         cells.append(HIDE)
         changes = np.array([measured[token].change for token in tokens])
-        scores = shared(_scores, *controls.key)
+        scores = lab.shared(_scores, *controls.key)
         rows = np.stack([*scores.values(), np.abs(changes)])
         results |= {
             **{f"scores[{name!r}]": values for name, values in scores.items()},
             "hidden": changes,
             "shares": rows / rows.max(-1, keepdims=True).clip(1e-30),
         }
-    return Script(tuple(cells), results)
+    return lab.Script(tuple(cells), results)
 
 
 # The third figure: the tokens by every measure, and what the answer loses when each one is hidden.
@@ -1024,7 +981,7 @@ HIDDEN = "Measured"
 
 
 def tokens_section(
-    controls: Values, baseline: evidence.Baseline
+    controls: lab.Values, baseline: evidence.Baseline
 ) -> tuple[dict[str, float | None] | None, bool]:
     """Draw every measure as a row over the tokens, the measured changes last.
 
@@ -1033,7 +990,7 @@ def tokens_section(
     """
     tokens = controls.reading.source.tokens
     try:
-        effects = measure_with_progress(
+        effects = lab.measure_with_progress(
             WITHOUT_TOKENS,
             controls.key,
             range(len(tokens)),
@@ -1041,13 +998,13 @@ def tokens_section(
             "tokens",
         )
     except PretrainedError as error:
-        st.caption(plain(str(error)))
+        st.caption(lab.plain(str(error)))
         return None, False
     if len(effects) < len(tokens):
         return None, False
     changes, measures = (
         np.array([one.change for one in effects.values()]),
-        shared(_scores, *controls.key),
+        lab.shared(_scores, *controls.key),
     )
     agree = {name: kendall(values, np.abs(changes)) for name, values in measures.items()}
     first = {name: int(values.argmax()) for name, values in measures.items()}
@@ -1055,10 +1012,12 @@ def tokens_section(
     # Measures × tokens; for a picture, the picture with the picked row over its patches
     names = [*(NAMES[name] for name in measures), HIDDEN]
     values = np.stack([row / (row.max() or 1.0) for row in (*measures.values(), np.abs(changes))])
-    patches = Patches.of(controls.question.inputs.picture, controls.reading.source)
-    pin = read_linked("evidence", "strip", values.shape, (controls.ref, controls.question.inputs))
+    patches = lab.Patches.of(controls.question.inputs.picture, controls.reading.source)
+    pin = lab.read_linked(
+        "evidence", "strip", values.shape, (controls.ref, controls.question.inputs)
+    )
     if patches is not None:
-        picked = attention_view(
+        picked = lab.attention_view(
             flow.AttentionTrace(
                 (
                     flow.AttentionMap(
@@ -1076,8 +1035,8 @@ def tokens_section(
             fact=f"{len(names)} measures of {len(tokens)} patches",
         ).pin
     else:
-        picked = multiples(
-            [Tile("Share of the largest", "each row from 0 to its largest value", values)],
+        picked = lab.multiples(
+            [lab.Tile("Share of the largest", "each row from 0 to its largest value", values)],
             names,
             tokens,
             pin=pin,
@@ -1087,19 +1046,19 @@ def tokens_section(
             reads="measure (row) … token (column)",
             fact=f"{len(names)} measures of {len(tokens)} tokens",
         )
-    write_linked("evidence", "strip", picked)
-    words = numbered(tokens)
-    fact(tokens_fact(words, changes.tolist(), first, agree))
+    lab.write_linked("evidence", "strip", picked)
+    words = lab.numbered(tokens)
+    lab.fact(tokens_fact(words, changes.tolist(), first, agree))
     rows = [
         [
             NAMES[name],
             MEANINGS[name],
             words[first[name]],
-            "–" if tau is None else signed(tau),
+            "–" if tau is None else lab.signed(tau),
         ]
         for name, tau in agree.items()
     ]
-    table(
+    lab.table(
         ["measure", "computed from", "ranks first", "τ"],
         [*rows, [HIDDEN, "the token hidden from every head", words[needed], ""]],
         caption="Measures of tokens, compared with hiding each",
@@ -1138,17 +1097,17 @@ PAPERS = r"""**‖α·v·W\_O‖** — the length of the vector that a head writ
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Why this answer",
         "Press a cell to switch off its head, and read what the model answers then.",
     )
-    choice = choose_model(usual=WRITES)
+    choice = lab.choose_model(usual=lab.WRITES)
     if choice is not None:
-        fragment_unless_measuring(partial(_view, choice))
-        details(
+        lab.fragment_unless_measuring(partial(_view, choice))
+        lab.details(
             "Papers and source",
             partial(
-                sources,
+                lab.sources,
                 PAPERS,
                 evidence.ablate_heads,
                 evidence.make_heads_uniform,
@@ -1162,11 +1121,11 @@ def page() -> None:
         )
 
 
-def _view(choice: ModelChoice) -> None:
-    with input_errors():
+def _view(choice: lab.ModelChoice) -> None:
+    with lab.input_errors():
         controls = draw_controls(choice)
         if controls.reading.note:
-            st.caption(plain(controls.reading.note))
+            st.caption(lab.plain(controls.reading.note))
         baseline, off = controls.baseline, NO_HEADS
         answers: Answers = {}
         if baseline is not None and baseline.pretrained.recordable:
@@ -1181,13 +1140,13 @@ def _view(choice: ModelChoice) -> None:
             controls.maps[head[0]], head[1], contributions_of(controls), baseline
         )
         measures = maps_section(controls, head, cell)
-        add_script(partial(script, controls, head, cell, measures, off, answers))
+        lab.add_script(partial(script, controls, head, cell, measures, off, answers))
         if baseline is not None:
             with panel("Which tokens the answer depends on", "strip" in st.query_params):
-                paragraph(can_tell(*tokens_section(controls, baseline)))
+                lab.paragraph(can_tell(*tokens_section(controls, baseline)))
         trace = controls.reading.trace
         parts = {
-            f"{plain(trace.source)}, {controls.reading.source.count}": True,
+            f"{lab.plain(trace.source)}, {controls.reading.source.count}": True,
             "; fp32, no dropout": baseline is not None,
             ", as uploaded": baseline is None,
             ", one forward pass per head": bool(answers),
@@ -1198,4 +1157,4 @@ def _view(choice: ModelChoice) -> None:
             )
             > 1,
         }
-        caption("".join(filter(parts.get, parts)))
+        lab.caption("".join(filter(parts.get, parts)))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.entries import ConfigError, Param
 from core.interpret.map_transform import HeadChange, changes
 from core.interpret.trace import AttentionTrace
@@ -33,62 +34,6 @@ from core.runs.worker import line
 from core.tasks.own import HEADER
 from core.tasks.reading import MAX_SIGNS, read
 from core.training import AUTO, Prediction, devices
-from dashboard.draw.tables import confusion, html_table
-from dashboard.page import (
-    HERE,
-    READS,
-    Cell,
-    Curve,
-    Fields,
-    Frames,
-    Ink,
-    Number,
-    Script,
-    Segmented,
-    Select,
-    SelectSlider,
-    Tile,
-    Values,
-    add_script,
-    balanced_points,
-    caption,
-    chart_title,
-    details,
-    difference_map,
-    fact,
-    field_error,
-    forget_other_runs,
-    guarded,
-    link_value,
-    loss_curves,
-    multiples,
-    number,
-    one_of,
-    percent,
-    placeholder,
-    plain,
-    points,
-    share_text,
-    sources,
-    step_of,
-    theme,
-    title,
-)
-from dashboard.server import jobs
-from dashboard.ui import models, runs
-from dashboard.ui.model_picker import (
-    KINDS,
-    MODEL,
-    OTHER,
-    PANELS,
-    model_box,
-    other_panel,
-    resolve_model,
-    select_model,
-)
-from dashboard.ui.models import EMBEDDED, ModelRef, folder_name, import_block, model_lines
-from dashboard.ui.run_setup import data_widget, link_data
-from dashboard.ui.runs import records_cell, warn_of_damage
 
 # One sentence before training and at a step: its maps of one type, and how far each head moved.
 
@@ -108,11 +53,11 @@ class BeforeAfter:
     now: AttentionTrace
     heads: list[HeadChange]
 
-    def tiles(self, head: HeadChange) -> list[Tile]:
+    def tiles(self, head: HeadChange) -> list[lab.Tile]:
         first, now = (trace.map(head.layer) for trace in (self.first, self.now))
         return [
-            Tile("Before training", "step 0", first.weights[head.head], first.mask, 0),
-            Tile(
+            lab.Tile("Before training", "step 0", first.weights[head.head], first.mask, 0),
+            lab.Tile(
                 "After training" if self.last else "During training",
                 f"step {self.step:,}",
                 now.weights[head.head],
@@ -137,9 +82,9 @@ def gained(both: BeforeAfter, head: HeadChange) -> str:
     before, weights = (tile.weights for tile in both.tiles(head))
     row, column = map(int, np.unravel_index((weights - before).argmax(), weights.shape))
     return (
-        f"In head **{head.name}**, :primary[**{plain(now.queries[row])}**] now puts "
-        f"**{share_text(weights[row, column])}** of its weight on **{plain(now.keys[column])}**, "
-        f"{number(before[row, column])} before; {number(head.moved)} of the head's weight has moved to other tokens."
+        f"In head **{head.name}**, :primary[**{lab.plain(now.queries[row])}**] now puts "
+        f"**{lab.share_text(weights[row, column])}** of its weight on **{lab.plain(now.keys[column])}**, "
+        f"{lab.number(before[row, column])} before; {lab.number(head.moved)} of the head's weight has moved to other tokens."
     )
 
 
@@ -151,12 +96,12 @@ def conditions(config: FineTuneConfig, about: dict, rows: Rows, machine: str = "
         if about.get("new_head")
         else "its own head has the same labels"
     )
-    words = ", ".join(map(plain, (new or ())[:10])) + (", …" if len(new or ()) > 10 else "")
+    words = ", ".join(map(lab.plain, (new or ())[:10])) + (", …" if len(new or ()) > 10 else "")
     parts = (
-        f"{plain(name_of(config.model))}, {about.get('learns', 0):,} of {about.get('weights', 0):,} weights train",
+        f"{lab.plain(name_of(config.model))}, {about.get('learns', 0):,} of {about.get('weights', 0):,} weights train",
         f"{len(rows.learned):,} training rows, {len(rows.held_out):,} held out",
         f"seed {config.seed}",
-        machine and f"trained on {plain(machine)}",
+        machine and f"trained on {lab.plain(machine)}",
         own if labels and "new_head" in about else "",
         new
         and f"{len(new)} words were not in its vocabulary ({words}); their vectors start near the mean of the others",
@@ -173,7 +118,7 @@ def conditions(config: FineTuneConfig, about: dict, rows: Rows, machine: str = "
 
 
 def table(
-    before: Sequence[Prediction], now: Sequence[Prediction], columns: Sequence[str], ink: Ink
+    before: Sequence[Prediction], now: Sequence[Prediction], columns: Sequence[str], ink: lab.Ink
 ) -> str:
     def output(prediction: Prediction) -> str:
         text = escape(" ".join(prediction.predicted)) or "nothing"
@@ -183,7 +128,7 @@ def table(
             else f'<span style="color:{ink.quiet};text-decoration:line-through">{text}</span>'
         )
 
-    return html_table(
+    return lab.html_table(
         columns,
         [
             (
@@ -205,31 +150,31 @@ def table(
 SENTENCE = "fine_tune:sentence"
 EXAMPLE = "could you tell me why nobody answers the phone"
 USUAL_MODEL = {
-    "classify": EMBEDDED,
-    "pairs": ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB)),
+    "classify": lab.EMBEDDED,
+    "pairs": lab.ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB)),
 }
 READING = ("header", "answers")
 LINES = {"classify": "One text and its label", "pairs": "A source and its target"}
 
 
-def usual(name: str) -> Callable[[Values], Any]:
+def usual(name: str) -> Callable[[lab.Values], Any]:
     return lambda values: USUAL[values.task][name]
 
 
-def of_task(name: str) -> Callable[[Values], str]:
+def of_task(name: str) -> Callable[[lab.Values], str]:
     return lambda values: f"{name}:{values.task}"
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "fine_tune",
-    task=Select(
+    task=lab.Select(
         "Task",
         {"classify": "Labels of texts", "pairs": "Pairs of sequences"},
         # the link's run is of another task
-        also={"on_change": lambda: st.query_params.pop(models.TUNED_LINK, None)},
+        also={"on_change": lambda: st.query_params.pop(lab.TUNED_LINK, None)},
         help="What the model learns from each row.",
     ),
-    epochs=Number(
+    epochs=lab.Number(
         "Epochs",
         usual("epochs"),
         low=int(BOUNDS["epochs"][0]),
@@ -238,7 +183,7 @@ FIELDS = Fields(
         hidden=True,
         help="Passes over the training rows.",
     ),
-    layers=Number(
+    layers=lab.Number(
         "Trained layers",
         usual("layers"),
         low=int(BOUNDS["layers"][0]),
@@ -250,7 +195,7 @@ FIELDS = Fields(
         "changes. Embeddings are not trained. A classifier with the same labels keeps its head; any other "
         "model gets a new one.",
     ),
-    learning_rate=SelectSlider(
+    learning_rate=lab.SelectSlider(
         "Learning rate",
         (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2),
         usual("learning_rate"),
@@ -259,7 +204,7 @@ FIELDS = Fields(
         hidden=True,
         help="The size of each update of the weights.",
     ),
-    batch_size=SelectSlider(
+    batch_size=lab.SelectSlider(
         "Batch size",
         (4, 8, 16, 32, 64),
         usual("batch_size"),
@@ -267,7 +212,7 @@ FIELDS = Fields(
         hidden=True,
         help="The number of rows in one update.",
     ),
-    seed=Number(
+    seed=lab.Number(
         "Seed",
         0,
         low=int(BOUNDS["seed"][0]),
@@ -276,7 +221,7 @@ FIELDS = Fields(
         hidden=True,
         help="Fixes which rows are held out, the new weights and the order of rows.",
     ),
-    device=Select(
+    device=lab.Select(
         "Device",
         devices(),
         key=of_task("device"),
@@ -284,28 +229,28 @@ FIELDS = Fields(
         hidden=True,
         help=f"{AUTO[0].upper()}{AUTO[1:]}.",
     ),
-    header=Select(
+    header=lab.Select(
         "First line",
         dict(zip(HEADER.choices, HEADER.labels, strict=True)),
         key=of_task("header"),
         hidden=True,
         help="What the first line of your rows holds.",
     ),
-    answers=Select(
+    answers=lab.Select(
         "Column of the labels or targets",
         {"auto": "automatic", "first": "the first", "second": "the second"},
         key=of_task("answers"),
         hidden=True,
         help="Which column the model learns to answer.",
     ),
-    source=Select(
+    source=lab.Select(
         "Source",
         lambda values: values.watched,
         key=lambda values: f"source:{values.run}",
         hidden=True,
         help="The held-out source whose attention is shown.",
     ),
-    step=SelectSlider(
+    step=lab.SelectSlider(
         "Training step",
         lambda values: values.steps,
         lambda values: values.steps[-1],
@@ -314,9 +259,9 @@ FIELDS = Fields(
         hidden=True,
         help="The training step that all figures show.",
     ),
-    kind=Segmented(
+    kind=lab.Segmented(
         "Attention",
-        lambda values: {kind: name for kind, name in KINDS.items() if kind in values.kinds},
+        lambda values: {kind: name for kind, name in lab.KINDS.items() if kind in values.kinds},
         lambda values: next(kind for kind in ("cross", "self", "causal") if kind in values.kinds),
         when=lambda values: len(values.kinds) > 1,
         hidden=True,
@@ -327,11 +272,11 @@ FIELDS = Fields(
 
 def controls() -> tuple[str, FineTuneConfig | None]:
     """Draw the row of controls; the task, and the config, or None with the reason on the page."""
-    link_value(SENTENCE, EXAMPLE, str)
+    lab.link_value(SENTENCE, EXAMPLE, str)
     st.session_state.setdefault(SENTENCE, EXAMPLE)
     row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
     task = FIELDS.draw("task", into=row[0]).task
-    name = model_box(row[1], USUAL_MODEL[task])
+    name = lab.model_box(row[1], USUAL_MODEL[task])
     with row[2]:
         data, reading = _rows(task)
     panel = row[3].popover(
@@ -343,7 +288,7 @@ def controls() -> tuple[str, FineTuneConfig | None]:
         help="Duration, learning rate and seed of the next run.",
     )
     with panel:  # while it is closed, the settings of the session
-        read_fields = partial(FIELDS.draw, into=HERE) if panel.open else FIELDS.read
+        read_fields = partial(FIELDS.draw, into=lab.HERE) if panel.open else FIELDS.read
         fields = "epochs layers learning_rate batch_size seed device".split()
         values = read_fields(*fields, task=task)
     settings = {field: values[field] for field in fields if values[field] is not None} | reading
@@ -360,18 +305,18 @@ def controls() -> tuple[str, FineTuneConfig | None]:
                 **settings,
             )
     except PretrainedError as error:
-        field_error(error)
+        lab.field_error(error)
         st.button(
             f"Use {USUAL_MODEL[task].name}",
             key="fine_tune:usual",
-            on_click=select_model,
+            on_click=lab.select_model,
             args=(USUAL_MODEL[task].name,),
         )
     except ConfigError as error:
         if not st.session_state.get(
             f"fine_tune:data:{task}:panel"
         ):  # there it stands under the field
-            field_error(error)
+            lab.field_error(error)
     return task, None
 
 
@@ -380,24 +325,24 @@ def _model(name: str, task: str) -> str | None:
 
     PretrainedError when it cannot learn such rows.
     """
-    if name == OTHER:
-        other_panel(st)
+    if name == lab.OTHER:
+        lab.other_panel(st)
         return None
-    ref = resolve_model(name) if name not in PANELS else ModelRef("array", name)
+    ref = lab.resolve_model(name) if name not in lab.PANELS else lab.ModelRef("array", name)
     if ref is None:
         return None
     reject_if(
         ref.source == "array",
         f"{name} holds attention weights only, so there is no model to train.",
     )
-    check_model(models.config_name(ref), task)
-    return models.config_name(ref)
+    check_model(lab.config_name(ref), task)
+    return lab.config_name(ref)
 
 
 def _rows(task: str) -> tuple[str, dict[str, Any]]:
     """The rows, and how their first line and columns are read."""
     key, own = f"fine_tune:data:{task}", own_rows(task)
-    link_data(key, own)
+    lab.link_data(key, own)
     # The label stays the same: a popover with another label would be closed.
     panel = st.popover(
         "Rows",
@@ -418,10 +363,10 @@ def _rows(task: str) -> tuple[str, dict[str, Any]]:
             f"{'each label’s rows' if task == 'classify' else 'the rows'} is held out, rounded down to a whole number, "
             f"and at most {MAX_HELD_OUT} rows are measured. The lab's rows: {OURS[task]}."
         )
-        values = FIELDS.draw(*READING, task=task, into=HERE)
+        values = FIELDS.draw(*READING, task=task, into=lab.HERE)
         reading = {name: values[name] for name in READING}
         rows = _text(
-            data_widget(
+            lab.data_widget(
                 Param(
                     "data",
                     "Rows",
@@ -434,7 +379,7 @@ def _rows(task: str) -> tuple[str, dict[str, Any]]:
             )
         )
         with suppress(ConfigError):  # which stands under the field
-            caption(" ".join(map(plain, parse(task, rows, **reading).notes)))
+            lab.caption(" ".join(map(lab.plain, parse(task, rows, **reading).notes)))
         if rows != own:
             st.button(
                 "Use the lab's rows",
@@ -457,9 +402,9 @@ def _text(value: str) -> str:
 # What the page computes as Python.
 
 
-def script(data: models.FineTuneData, both: BeforeAfter | None, head: HeadChange | None) -> Script:
+def script(data: lab.FineTuneData, both: BeforeAfter | None, head: HeadChange | None) -> lab.Script:
     task = data.config.task if data.config else "classify"
-    cell = records_cell(
+    cell = lab.records_cell(
         data.run,
         "loss train_loss sequence_accuracy",
         "The losses and the validation accuracy of a fine-tuning run at each step that was measured.",
@@ -472,7 +417,7 @@ def script(data: models.FineTuneData, both: BeforeAfter | None, head: HeadChange
         kind = both.now.kinds[0]
         before, after = (tile.weights for tile in both.tiles(head))
         cells.append(
-            Cell(
+            lab.Cell(
                 "One head before training and after it, and the heads whose attention changed most.",
                 _traces(data, both, kind)
                 + f"""heads = changes(first, now)  # the largest change first
@@ -494,10 +439,10 @@ show_maps({"Before training": before, "After training": after}, first.map(0).que
                 },
             )
         )
-    return Script(tuple(cells))
+    return lab.Script(tuple(cells))
 
 
-def _traces(data: models.FineTuneData, both: BeforeAfter, kind: str) -> str:
+def _traces(data: lab.FineTuneData, both: BeforeAfter, kind: str) -> str:
     """The traces `first` and `now`: from the run's folder, or read by both models."""
     if both.sentence is not None:
         return f"""
@@ -511,10 +456,10 @@ first, now = (trace_of(run.frame(step), {both.sentence}, sentence, f"step {{step
 """
     assert data.config is not None and data.model is not None
     refs = {
-        "model": models.base_model(data.config.model),
-        "tuned": ModelRef("folder", Path(data.model).as_posix()),
+        "model": lab.base_model(data.config.model),
+        "tuned": lab.ModelRef("folder", Path(data.model).as_posix()),
     }
-    lines = {name: model_lines(ref, name) for name, ref in refs.items()}
+    lines = {name: lab.model_lines(ref, name) for name, ref in refs.items()}
     imports = {
         "from core.interpret.map_transform import changes",
         "from core.pretrained import ModelInputs",
@@ -522,7 +467,7 @@ first, now = (trace_of(run.frame(step), {both.sentence}, sentence, f"step {{step
     }
     loads = "\n".join(load for _, load in lines.values())
     return f"""
-{import_block(imports.union(*(more for more, _ in lines.values())))}
+{lab.import_block(imports.union(*(more for more, _ in lines.values())))}
 
 {loads}
 first, now = (read(one, ModelInputs({both.text!r})).trace.of({kind!r}) for one in (model, tuned))
@@ -540,52 +485,50 @@ HEAD, SET, PICK = "fine_tune:head", "fine_tune:head-set", "fine_tune:head-picked
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Fine-tune", "Fine-tuning trains a pretrained model on your rows and changes its attention."
     )
-    models.read_tuned_link()
+    lab.read_tuned_link()
     task, config = controls()
-    data = models.load_fine_tune(models.current_tuned_run(task))
-    st.session_state[jobs.SPARE] = jobs.warm_up(data.live)
-    forget_other_runs("fine_tune", data.run.id)
+    data = lab.load_fine_tune(lab.current_tuned_run(task))
+    st.session_state[lab.jobs.SPARE] = lab.jobs.warm_up(data.live)
+    lab.forget_other_runs("fine_tune", data.run.id)
     # Draw the buttons of the run, and its progress; `config` is what Fine-tune would start
-    runs.start_run(
+    lab.start_run(
         PAGE,
         config,
-        jobs.fine_tune,
-        lambda run: models.select_tuned_run(run, config_of(run).task),
+        lab.jobs.fine_tune,
+        lambda run: lab.select_tuned_run(run, config_of(run).task),
         ConfigError,
         PretrainedError,
     )
     buttons, column = st.columns([1, 2.4], vertical_alignment="center")
-    runs.run_buttons(
+    lab.run_buttons(
         buttons.container(horizontal=True, gap="small"),
         PAGE,
         data,
         config,
         start="Fine-tune",
         start_key="fine_tune:start",
-        proceed=partial(runs.continue_run, PAGE),
+        proceed=partial(lab.continue_run, PAGE),
         restart_help={"paused": "Leave this run and start a new one with these settings"},
     )
     with column:
-        runs.poll(
-            lambda: models.load_fine_tune(data.run), _progress, data.live, "fine_tune:progress"
-        )
+        lab.poll(lambda: lab.load_fine_tune(data.run), _progress, data.live, "fine_tune:progress")
         if config is not None and config.data != own_rows(config.task):
             rows = config.rows
             st.caption(
                 f"The next run trains on {len(rows.learned):,} of your rows and holds out "
-                f"{len(rows.held_out):,}. {' '.join(map(plain, rows.notes))}"
+                f"{len(rows.held_out):,}. {' '.join(map(lab.plain, rows.notes))}"
             )
-        runs.anothers_note(data.run)
-        runs.limits_line(steps=False)
-        runs.show_flash(PAGE)
-    runs.poll(lambda: models.load_fine_tune(data.run), _figures, data.live, "fine_tune:figures")
-    details(
+        lab.anothers_note(data.run)
+        lab.limits_line(steps=False)
+        lab.show_flash(PAGE)
+    lab.poll(lambda: lab.load_fine_tune(data.run), _figures, data.live, "fine_tune:figures")
+    lab.details(
         "Source code and papers",
         partial(
-            sources,
+            lab.sources,
             "Hugging Face's [Trainer](https://huggingface.co/docs/transformers/main_classes/trainer) trains "
             "the model. As in [Devlin 2019](https://arxiv.org/abs/1810.04805), a new classification head is "
             "put on the pretrained encoder. [Merchant 2020](https://arxiv.org/abs/2004.14448) and "
@@ -596,18 +539,18 @@ def page() -> None:
     )
 
 
-def _figures(data: models.FineTuneData) -> None:
-    warn_of_damage(data.run)
+def _figures(data: lab.FineTuneData) -> None:
+    lab.warn_of_damage(data.run)
     if data.trouble:
-        st.error(plain(data.trouble))
+        st.error(lab.plain(data.trouble))
         st.button(
             "Show the example run",
             key="fine_tune:kept-instead",
-            on_click=models.select_tuned_example,
+            on_click=lab.select_tuned_example,
             args=("classify",),
         )
     elif not data.records or data.config is None:
-        placeholder(
+        lab.placeholder(
             "The model is loaded and evaluated before training. The first numbers appear in about five seconds."
             if data.live
             else "This run ended before its first measurement."
@@ -616,24 +559,24 @@ def _figures(data: models.FineTuneData) -> None:
         _draw(data, data.config)
 
 
-def _draw(data: models.FineTuneData, config: FineTuneConfig) -> None:
-    ink, rows, records = Ink.of(theme()), data.rows(), data.records
+def _draw(data: lab.FineTuneData, config: FineTuneConfig) -> None:
+    ink, rows, records = lab.Ink.of(lab.theme()), data.rows(), data.records
     curves, row = st.container(), st.columns([1, 2.4], vertical_alignment="bottom")
     both, head = before_and_after(data, config, row[0])
     step = both.step if both else records[-1].step
     now, start, labels = data.at(step), records[0].sequence_accuracy, config.task == "classify"
-    add_script(partial(script, data, both, head))
+    lab.add_script(partial(script, data, both, head))
     name = "accuracy" if labels else "sequence accuracy"
     beaten, word, majority = start or 0.0, "before training", ""
     if labels:
         label, beaten = rows.majority
         word = "majority class"
         majority = (
-            f"; the majority class, “{plain(label)}”"
-            f"{f' (one of {rows.ties} equally frequent labels)' if rows.ties > 1 else ''}, reaches {percent(beaten)}"
+            f"; the majority class, “{lab.plain(label)}”"
+            f"{f' (one of {rows.ties} equally frequent labels)' if rows.ties > 1 else ''}, reaches {lab.percent(beaten)}"
         )
     draw = partial(
-        runs.draw_curves,
+        lab.draw_curves,
         last_x=max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1),
         step=step,
         height=150,
@@ -642,7 +585,7 @@ def _draw(data: models.FineTuneData, config: FineTuneConfig) -> None:
     draw(
         losses,
         "Loss",
-        loss_curves(records),
+        lab.loss_curves(records),
         key="fine_tune:loss",
         alt="Validation and training loss over fine-tuning",
     )
@@ -650,30 +593,30 @@ def _draw(data: models.FineTuneData, config: FineTuneConfig) -> None:
         accuracies,
         "Validation accuracy",
         [
-            Curve(name, points(records, "sequence_accuracy", 100)),
-            Curve("balanced accuracy", balanced_points(records)),
-            Curve("token accuracy", points(records, "token_accuracy", 100)),
+            lab.Curve(name, lab.points(records, "sequence_accuracy", 100)),
+            lab.Curve("balanced accuracy", lab.balanced_points(records)),
+            lab.Curve("token accuracy", lab.points(records, "token_accuracy", 100)),
         ],
         high=100,
         percent=True,
-        guess=(100 * beaten, f"{word}: {percent(beaten if labels else start)}"),
+        guess=(100 * beaten, f"{word}: {lab.percent(beaten if labels else start)}"),
         key="fine_tune:right",
         alt="Validation accuracy over fine-tuning",
     )
     # The scores at a step, compared with those before training and of the majority class
-    balanced = f". Balanced accuracy is **{percent(now.balanced)}**"
+    balanced = f". Balanced accuracy is **{lab.percent(now.balanced)}**"
     cut = f" {now.cut or 0:,} outputs were cut at the length of the longest target, before an end token."
     with row[1]:
-        fact(
-            f"At step {now.step:,}, {name} is **{percent(now.sequence_accuracy)}** on {now.held_out} held-out "
-            f"{'texts' if labels else 'sources'}; before training it was {percent(start)}"
+        lab.fact(
+            f"At step {now.step:,}, {name} is **{lab.percent(now.sequence_accuracy)}** on {now.held_out} held-out "
+            f"{'texts' if labels else 'sources'}; before training it was {lab.percent(start)}"
             f"{'' if now.balanced is None else balanced}{majority}.{cut if now.cut else ''}"
         )
     left, right = st.columns(2, gap="medium")
     if both is not None and head is not None:
         item, (before, after) = both.now.map(head.layer), both.tiles(head)
         with left:  # what the selected head gained and lost
-            difference_map(
+            lab.difference_map(
                 after,
                 before,
                 item.queries,
@@ -685,11 +628,11 @@ def _draw(data: models.FineTuneData, config: FineTuneConfig) -> None:
             )
     with right:
         if both and head and head.moved >= 0.005:  # else it did not move
-            fact(gained(both, head))
-        caption(
+            lab.fact(gained(both, head))
+        lab.caption(
             conditions(config, data.about, rows, line(data.run.metadata().get("machines"))),
         )
-    chart_title("Held-out rows and predictions")
+    lab.chart_title("Held-out rows and predictions")
     st.html(
         table(
             records[0].examples,
@@ -700,18 +643,18 @@ def _draw(data: models.FineTuneData, config: FineTuneConfig) -> None:
     )
     counts, names = now.confusion, data.about.get("labels", ())
     if counts and len(counts) == len(names):
-        chart_title(f"Confusion matrix at step {step:,}")
-        st.html(confusion(counts, names, ink))
+        lab.chart_title(f"Confusion matrix at step {step:,}")
+        st.html(lab.confusion(counts, names, ink))
     if data.model is not None:
         # Links to the pages that open the fine-tuned model
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             st.caption("Open the fine-tuned model:", width="content")
-            for page in map(step_of, ("pretrained", "evidence", "use_model")):
+            for page in map(lab.step_of, ("pretrained", "evidence", "use_model")):
                 st.page_link(
                     page.page(),
                     label=page.title,
                     icon=page.icon,
-                    query_params={MODEL: folder_name(data.model)},
+                    query_params={lab.MODEL: lab.folder_name(data.model)},
                 )
 
 
@@ -719,7 +662,7 @@ def _draw(data: models.FineTuneData, config: FineTuneConfig) -> None:
 
 
 def before_and_after(
-    data: models.FineTuneData, config: FineTuneConfig, timeline: Any
+    data: lab.FineTuneData, config: FineTuneConfig, timeline: Any
 ) -> tuple[BeforeAfter | None, HeadChange | None]:
     """Draw one head of one sentence before training and at the step of the `timeline`; returns both and the head."""
     maps, state = st.container(), st.session_state
@@ -740,7 +683,7 @@ def before_and_after(
         return None, None
     # The list of heads, the one that moved most first, which is selected until a person picks another
     heads = {(item.layer, item.head): item for item in both.heads}
-    link_value(PICK, None, one_of(heads), name=HEAD)
+    lab.link_value(PICK, None, lab.one_of(heads), name=HEAD)
     selected = state.get(PICK)
     state[HEAD] = state[SET] = selected if selected in heads else next(iter(heads))
     head = heads[state[HEAD]]
@@ -754,7 +697,7 @@ def before_and_after(
         list(heads),
         format_func=lambda index: heads[index].name,
         key=HEAD,
-        on_change=guarded(HEAD, pick),
+        on_change=lab.guarded(HEAD, pick),
         help="Layer and head, both from 0.",
     )
     item, slider, frames = both.now.map(head.layer), _slider(data), None
@@ -769,16 +712,16 @@ def before_and_after(
             )
             for step in data.steps
         ]
-        frames = Frames(
+        frames = lab.Frames(
             slider, data.steps.index(both.step), [moment.tiles(head) for moment in moments]
         )
     with maps:
-        multiples(
+        lab.multiples(
             both.tiles(head),
             item.queries,
             item.keys,
             key=f"fine_tune:maps:{item.kind}",
-            reads=READS[item.kind],
+            reads=lab.READS[item.kind],
             link=LINK,
             height=HIGH,
             fact=f"Head {head.name} before training and at step {both.step:,}",
@@ -787,13 +730,13 @@ def before_and_after(
     return both, head
 
 
-def _readings(data: models.FineTuneData, text: str, maps: Any, timeline: Any) -> BeforeAfter | None:
+def _readings(data: lab.FineTuneData, text: str, maps: Any, timeline: Any) -> BeforeAfter | None:
     """The maps of one type at step 0 and at the selected one; of a sentence that was not watched, before and after."""
     watched, steps, index = data.watched, data.steps, None
     if text not in watched and data.model is None and watched:
         st.caption(
             "This run did not record your sentence and its weights are not saved, so the maps are those of "
-            f"“{plain(watched[0])}”. The next run records your sentence from its first step."
+            f"“{lab.plain(watched[0])}”. The next run records your sentence from its first step."
         )
         text = watched[0]
     if text in watched and steps:
@@ -802,7 +745,7 @@ def _readings(data: models.FineTuneData, text: str, maps: Any, timeline: Any) ->
         follows = data.live and timeline.toggle(
             "Follow the latest step",
             True,
-            key=models.TUNED_FOLLOW,
+            key=lab.TUNED_FOLLOW,
             help="The maps show the newest step while the run trains.",
         )
         if not follows and len(steps) > 1:
@@ -819,11 +762,14 @@ def _readings(data: models.FineTuneData, text: str, maps: Any, timeline: Any) ->
         try:
             traces = data.readings(text)
         except PretrainedError as error:
-            st.info(plain(str(error)))
+            st.info(lab.plain(str(error)))
             return None
         if traces is None:
             return None
-        shares = [f"{plain(name)} **{share_text(share)}**" for name, share in data.labels(text)[:4]]
+        shares = [
+            f"{lab.plain(name)} **{lab.share_text(share)}**"
+            for name, share in data.labels(text)[:4]
+        ]
         timeline.markdown(f":small[{' · '.join(shares)}]")
         (first, now), step = traces, data.records[-1].step
     kind = FIELDS.draw("kind", into=maps, kinds=now.kinds).kind or now.kinds[0]
@@ -831,25 +777,25 @@ def _readings(data: models.FineTuneData, text: str, maps: Any, timeline: Any) ->
     return BeforeAfter(text, index, step, _is_last(data, step), first, now, changes(first, now))
 
 
-def _slider(data: models.FineTuneData) -> str:
+def _slider(data: lab.FineTuneData) -> str:
     return f"fine_tune:step:{data.run.id}:{len(data.steps) if data.live else 'all'}"
 
 
-def _is_last(data: models.FineTuneData, step: int) -> bool:
+def _is_last(data: lab.FineTuneData, step: int) -> bool:
     return not data.live and step == data.records[-1].step
 
 
-def _progress(data: models.FineTuneData) -> None:
+def _progress(data: lab.FineTuneData) -> None:
     if data.is_example:
         st.caption(
             "An example run. Fine-tune starts your own: about 20 s for the lab's rows on one core."
         )
         return
-    runs.show_progress(
+    lab.show_progress(
         data.run,
         data.status,
-        ending=plain(data.status.message or data.status.state),
-        progress=lambda: runs.steps_done(
+        ending=lab.plain(data.status.message or data.status.state),
+        progress=lambda: lab.steps_done(
             [record for record in data.records if record.step],
             int(data.about.get("steps", 0)) or 1,
             first="The first step takes a few seconds.",

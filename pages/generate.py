@@ -12,7 +12,18 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from torch import Tensor
 
+import dashboard.page as lab
+from core.interpret.trace import (
+    AttentionMap,
+    AttentionTrace,
+    Head,
+    Kind,
+    induction,
+    most_informative_head,
+    to_numpy,
+)
 from core.models.decoding import Hypothesis, SearchSettings, Tree
+from core.pretrained import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.generate import (
     Continuation,
     GenerationStart,
@@ -24,68 +35,6 @@ from core.pretrained.generate import (
     step_probabilities,
     token_names,
 )
-from dashboard.inside import (
-    WRITES,
-    AttentionMap,
-    AttentionTrace,
-    Head,
-    Kind,
-    ModelInputs,
-    ModelRef,
-    Pretrained,
-    PretrainedError,
-    choose_head,
-    choose_model,
-    current_head_of,
-    induction,
-    input_errors,
-    model_cell,
-    most_informative_head,
-    study_of,
-    to_numpy,
-)
-from dashboard.page import (
-    HERE,
-    Cell,
-    Fields,
-    Ink,
-    Number,
-    Pair,
-    Script,
-    Segmented,
-    Theme,
-    add_script,
-    attention_view,
-    begin,
-    duration,
-    fact,
-    fragment,
-    guarded,
-    measurements,
-    number,
-    plain,
-    read_linked,
-    read_pair,
-    shade,
-    share_text,
-    shorten,
-    source_of,
-    text_on,
-    theme,
-    title,
-    tree_spots,
-    tree_view,
-    write_linked,
-    write_pair,
-)
-from dashboard.ui.decoding import (
-    draw_search,
-    likeliest,
-    outputs_table,
-    search_equation,
-    search_fields,
-    sources,
-)
 
 # The settings of the search, the search of this session, and one step of it with its attention.
 
@@ -93,10 +42,10 @@ from dashboard.ui.decoding import (
 OPENING = (
     "When Mary and John went to the shop, John gave a cake to Mary. Mary"  # the writer is unsure
 )
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "generate",
-    **search_fields("Sampling", 8, 1.0, (5, 20)),
-    longest=Number(
+    **lab.search_fields("Sampling", 8, 1.0, (5, 20)),
+    longest=lab.Number(
         "New tokens at most",
         20,
         1,
@@ -104,7 +53,7 @@ FIELDS = Fields(
         slider=True,
         help="The model stops here, or earlier where it ends its text.",
     ),
-    kind=Segmented(
+    kind=lab.Segmented(
         "Attends to",
         lambda values: {
             kind: {"cross": "Source", "causal": "Earlier output"}[kind] for kind in values.kinds
@@ -119,7 +68,7 @@ FIELDS = Fields(
 
 @dataclass(frozen=True)
 class Controls:
-    ref: ModelRef
+    ref: lab.ModelRef
     inputs: ModelInputs
     settings: SearchSettings
 
@@ -219,7 +168,7 @@ def step_view(
     used = step_probabilities(pretrained, start, settings, tokens[:step], read.logits[step])
     top += used.topk(2).indices.tolist()
     candidates = (one.token for one in search.tree.candidates)
-    names = measurements(NAMES, search.controls.ref)  # those that any session has seen
+    names = lab.measurements(NAMES, search.controls.ref)  # those that any session has seen
     names |= token_names(
         pretrained, [one for one in (*prefix, *tokens, *top, *candidates) if one not in names]
     )
@@ -243,12 +192,12 @@ def step_view(
 # What the page computes as Python.
 
 
-def script(view: StepView, hypotheses: Sequence[Hypothesis], head: Head) -> Script:
+def script(view: StepView, hypotheses: Sequence[Hypothesis], head: Head) -> lab.Script:
     controls, step, done = view.search.controls, view.step, view.search.done
     shown = next((at for at, one in enumerate(hypotheses) if one.leaf == view.path[-1]), None)
     tokens = f"tree.hypotheses[{shown}].tokens"
     if shown is None or not done:
-        tokens = source_of(list(view.tokens))
+        tokens = lab.source_of(list(view.tokens))
     results = {
         "tokens": np.array(view.tokens),
         "weights": view.trace.head(*head),
@@ -263,23 +212,23 @@ def script(view: StepView, hypotheses: Sequence[Hypothesis], head: Head) -> Scri
             [one.logp for one in hypotheses]
         )
         results["len(tree.candidates)"] = np.array(len(view.search.tree.candidates))
-    return Script(
+    return lab.Script(
         (
-            model_cell(controls.ref, controls.inputs, reads=False),
-            Cell(
+            lab.model_cell(controls.ref, controls.inputs, reads=False),
+            lab.Cell(
                 "The search for a continuation; the best output first.",
                 f"""
 from core.models.decoding import SearchSettings
 from core.pretrained.generate import decode_text, generate, prepare_generation, score_continuation
 from core.pretrained.generate import step_probabilities, token_names
 
-settings = {source_of(controls.settings)}
+settings = {lab.source_of(controls.settings)}
 tree = generate(model, inputs, settings)
 for output in tree.hypotheses:
     print(f"{{output.logp:.3f}} {{decode_text(model, output.tokens)}}")
 """,
             ),
-            Cell(
+            lab.Cell(
                 "The logits and the attention of each step of one output.",
                 f"""
 tokens = {tokens}
@@ -295,7 +244,7 @@ show(trace, layer={head[0]}, head={head[1]}, query={step})
 """,
                 f"generate:map:{view.kind}",
             ),
-            Cell(
+            lab.Cell(
                 "The likeliest tokens of one step, by the model and as the search uses them.",
                 f"""
 logits = continuation.logits[{step}]
@@ -327,7 +276,7 @@ def token_fact(used: Tensor, own: Tensor, token: int, names: Mapping[int, str], 
     first, second = used.topk(2).indices.tolist()
     rank = int((used > used[token]).sum()) + 1
     other = second if rank == 1 else first
-    likely, chance = plain(names[other]), share_text(float(used[other]))
+    likely, chance = lab.plain(names[other]), lab.share_text(float(used[other]))
     more = (
         "; no other token is allowed."
         if not used[other]
@@ -338,11 +287,11 @@ def token_fact(used: Tensor, own: Tensor, token: int, names: Mapping[int, str], 
     alone = (
         ""
         if same
-        else f" At temperature 1 and with every token allowed: {share_text(float(own[token]))}."
+        else f" At temperature 1 and with every token allowed: {lab.share_text(float(own[token]))}."
     )
     return (
-        f"At step {step + 1} the {'model' if same else 'search'} gives **{plain(names[token])}** "
-        f"{share_text(float(used[token]))}{more}{alone}"
+        f"At step {step + 1} the {'model' if same else 'search'} gives **{lab.plain(names[token])}** "
+        f"{lab.share_text(float(used[token]))}{more}{alone}"
     )
 
 
@@ -362,15 +311,15 @@ def attention_fact(
     row = item.weights[head, step]
     best, even = int(np.argmax(row)), 1 / float(item.visible[0, step].sum())
     out = (
-        f"Head {item.layer_name}·H{head} puts {share_text(row[best])} of its weight on "
-        f":primary[{plain(item.keys[best])}]; uniform attention would put {share_text(even)}."
+        f"Head {item.layer_name}·H{head} puts {lab.share_text(row[best])} of its weight on "
+        f":primary[{lab.plain(item.keys[best])}]; uniform attention would put {lab.share_text(even)}."
     )
     if item.kind == "cross" or (scored := induction(item, keys, tokens)) is None:
         return out
     steps = "the one step" if scored.steps == 1 else f"the {scored.steps} steps"
     return (
-        f"{out} Over {steps} whose new token occurred before, it puts {share_text(scored.heads[head])} on that earlier "
-        f"token; uniform attention would put {share_text(scored.uniform)}."
+        f"{out} Over {steps} whose new token occurred before, it puts {lab.share_text(scored.heads[head])} on that earlier "
+        f"token; uniform attention would put {lab.share_text(scored.uniform)}."
     )
 
 
@@ -388,8 +337,8 @@ def outputs_fact(
     if likeliest is best:
         return f"A beam of {settings.width} ranks the most likely of its {count} outputs first."
     return (
-        f"A beam of {settings.width} ranks “{plain(shorten(texts[0]))}” first although another output is "
-        f"more likely (log-probability {number(likeliest.logp)}, here {number(best.logp)}), because "
+        f"A beam of {settings.width} ranks “{lab.plain(lab.shorten(texts[0]))}” first although another output is "
+        f"more likely (log-probability {lab.number(likeliest.logp)}, here {lab.number(best.logp)}), because "
         f"it is longer: {len(best)} tokens instead of {len(likeliest)}."
     )
 
@@ -399,7 +348,7 @@ def caption(search: Search, visible: int, note: str | None) -> str:
     hidden = len(tree.candidates) - visible
     more = f" {hidden:,} of them are not in the tree." if hidden else ""
     timed = (
-        f" in {duration(search.seconds)}, {search.tree.length / search.seconds:,.0f} steps per second"
+        f" in {lab.duration(search.seconds)}, {search.tree.length / search.seconds:,.0f} steps per second"
         if search.seconds
         else ""
     )  # none where another session searched
@@ -433,23 +382,23 @@ GAP = "<span>…</span>"  # in place of those that are not
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Generate: one token after another",
         "A model writes a text. See what else it could write next, and where it looks.",
     )
-    choice = choose_model(needs=("generate",), usual=WRITES, text=OPENING, weights=False)
+    choice = lab.choose_model(needs=("generate",), usual=lab.WRITES, text=OPENING, weights=False)
     if choice is not None and choice.pretrained is not None:
         pretrained = choice.pretrained
         try:
             way, first, rest = st.columns([1.3, 2, 0.85], vertical_alignment="bottom")
             more = rest.popover("More", icon=":material/tune:", width="stretch")
-            settings = draw_search(FIELDS, way, first, more)
+            settings = lab.draw_search(FIELDS, way, first, more)
             search = current_search(Controls(choice.ref, choice.inputs, settings), pretrained)
             slot = st.empty()  # the progress takes the place of the results, so that nothing moves
             if not search.done:
                 run(search, partial(_progress, pretrained, slot, []))
                 if search.done and len(search.tree.candidates) <= 2000:  # give it to all sessions
-                    measurements(FINISHED, search.controls).setdefault(
+                    lab.measurements(FINISHED, search.controls).setdefault(
                         "search", (search.start, search.tree)
                     )
             with slot.container():
@@ -464,7 +413,7 @@ def page() -> None:
                         )
                 _outputs(search, pretrained)
         except (PretrainedError, ValueError) as error:
-            st.info(plain(str(error)), icon=":material/edit:")
+            st.info(lab.plain(str(error)), icon=":material/edit:")
 
 
 def _progress(
@@ -496,63 +445,65 @@ def _progress(
         )
         if view.trace.maps:
             layer, head = most_informative_head(view.trace, view.ids, view.tokens)
-            st.html(step_strips(view, view.trace.map(layer), head, theme()))
+            st.html(step_strips(view, view.trace.map(layer), head, lab.theme()))
         _likeliest(view)
 
 
-@fragment
-@input_errors()
+@lab.fragment
+@lab.input_errors()
 def _outputs(search: Search, pretrained: Pretrained) -> None:
-    begin(keeps_about=True)
+    lab.begin(keeps_about=True)
     if not (hypotheses := search.outputs()):
         return
     ref, tree, settings = search.controls.ref, search.tree, search.controls.settings
-    texts = [study_of(decode_text, ref, one.tokens) for one in hypotheses]
-    pick = read_linked("generate", LINKED, (len(tree.candidates), tree.length), search.controls)
-    path, step = picked_path(tree, hypotheses, write_linked("generate", LINKED, pick))
-    result = study_of(score_path, ref, search.controls.inputs, tree.tokens(path[-1]))
+    texts = [lab.study_of(decode_text, ref, one.tokens) for one in hypotheses]
+    pick = lab.read_linked("generate", LINKED, (len(tree.candidates), tree.length), search.controls)
+    path, step = picked_path(tree, hypotheses, lab.write_linked("generate", LINKED, pick))
+    result = lab.study_of(score_path, ref, search.controls.inputs, tree.tokens(path[-1]))
     text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
     sentence = st.container()
     kinds = result.trace.kinds or ("causal",)  # a model may have no attention
-    kind = FIELDS.draw("kind", into=HERE, kinds=kinds).kind if len(kinds) > 1 else kinds[0]
+    kind = FIELDS.draw("kind", into=lab.HERE, kinds=kinds).kind if len(kinds) > 1 else kinds[0]
     view = step_view(search, pretrained, path, step, result, kind)
     with sentence:
-        fact(token_fact(view.used, view.logits.softmax(-1), view.tokens[step], view.names, step))
+        lab.fact(
+            token_fact(view.used, view.logits.softmax(-1), view.tokens[step], view.names, step)
+        )
     if view.trace.maps:
         _attended(view, hypotheses, text_container)
     else:
-        st.caption(plain(f"{pretrained.name} has no attention weights, so there is no map."))
+        st.caption(lab.plain(f"{pretrained.name} has no attention weights, so there is no map."))
         _likeliest(view)
-    outputs_table(hypotheses, texts, settings.strategy == "sampling")
+    lab.outputs_table(hypotheses, texts, settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
         st.code(
-            study_of(decode_text, ref, tuple(view.tokens)) or "nothing",
+            lab.study_of(decode_text, ref, tuple(view.tokens)) or "nothing",
             language=None,
             wrap_lines=True,
         )
     if differ := outputs_fact(settings, hypotheses, texts):
-        fact(differ)
+        lab.fact(differ)
     # The tree of all candidates; fewer of a step once there are so many steps
     ranks = 8 if search.tree.length <= 40 else 4
-    tree_view(
+    lab.tree_view(
         tree,
         view.names,
         path,
         f"{len(tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
-        theme=theme(),
+        theme=lab.theme(),
         follow=LINKED in st.query_params,
         key="generate:tree",
         on_pick=partial(pick_candidate, tuple(path), tree),
         step=step,
         ranks=ranks,
     )
-    st.latex(search_equation(settings, tree, path, step, f"{{{step + 1}}}"), width="content")
+    st.latex(lab.search_equation(settings, tree, path, step, f"{{{step + 1}}}"), width="content")
     st.caption(
-        plain(caption(search, len(tree_spots(tree, path, ranks)), view.note)),
+        lab.plain(caption(search, len(lab.tree_spots(tree, path, ranks)), view.note)),
         width=460,
     )
-    sources(settings.strategy, key="generate:source-code")
+    lab.search_sources(settings.strategy, key="generate:source-code")
 
 
 def _attended(
@@ -561,14 +512,14 @@ def _attended(
     """The maps of a step, and in `text_container` the text with the weights of the chosen head."""
     ref, kind = view.search.controls.ref, view.kind
     usual = most_informative_head(view.trace, view.ids, view.tokens)
-    linked, bad = read_pair("head", view.trace.shape)
-    first = linked or current_head_of(ref, kind, view.trace.shape)
+    linked, bad = lab.read_pair("head", view.trace.shape)
+    first = linked or lab.current_head_of(ref, kind, view.trace.shape)
     left, right = st.columns([0.54, 0.46], gap="medium")
     with left:
         layer, head = picked = _matrix(view, *(first or usual))
     with right:
         _likeliest(view)
-        attention_view(
+        lab.attention_view(
             view.trace,
             key=f"generate:grid:{kind}",
             layout="grid",
@@ -579,25 +530,25 @@ def _attended(
         )
     chosen = first or picked != usual
     if chosen:
-        choose_head(ref, kind, picked)
-    write_pair("head", picked if chosen else None)
-    add_script(partial(script, view, hypotheses, picked))
+        lab.choose_head(ref, kind, picked)
+    lab.write_pair("head", picked if chosen else None)
+    lab.add_script(partial(script, view, hypotheses, picked))
     item = view.trace.map(layer)
     with text_container:
         if bad:
             st.warning(bad)
-        st.html(step_strips(view, item, head, theme()))
-    fact(attention_fact(item, head, view.step, view.ids, view.tokens))
+        st.html(step_strips(view, item, head, lab.theme()))
+    lab.fact(attention_fact(item, head, view.step, view.ids, view.tokens))
 
 
 def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
     cross = view.kind == "cross"
     is_short = max(len(view.tokens), len(view.ids)) <= 32
     shape, of = view.trace.maps[layer].weights.shape[1:], (view.search.controls, view.kind)
-    picked = attention_view(
+    picked = lab.attention_view(
         view.trace,
         key=f"generate:map:{view.kind}",
-        pin=read_linked("generate", "pin", shape, of),
+        pin=lab.read_linked("generate", "pin", shape, of),
         layer=layer,
         head=head,
         query=view.step,
@@ -609,7 +560,7 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
         reads="new token (row) attends to → read (column)",
         fact=f"{len(view.tokens)} new tokens attend to {len(view.trace.maps[0].keys)} tokens",
     )
-    write_linked("generate", "pin", picked.pin)
+    lab.write_linked("generate", "pin", picked.pin)
     return picked.layer, picked.head
 
 
@@ -618,7 +569,9 @@ def _likeliest(view: StepView) -> None:
     if not is_same(view.used, shares["model"]):
         sampled = view.search.controls.settings.strategy == "sampling"
         shares["drawn from" if sampled else "allowed"] = view.used
-    likeliest(shares, view.names, view.tokens[view.step], view.step + 1, max_bars=LIKELIEST)
+    lab.next_token_bars(
+        shares, view.names, view.tokens[view.step], view.step + 1, max_bars=LIKELIEST
+    )
 
 
 # Text as tokens, shaded by the weights of one step; the new token in the accent, later ones faint.
@@ -627,7 +580,7 @@ def _likeliest(view: StepView) -> None:
 def strip(
     tokens: Sequence[str],
     weights: Sequence[float | None],
-    theme: Theme,
+    theme: lab.Theme,
     *,
     label: str,
     now: int | None = None,
@@ -638,7 +591,7 @@ def strip(
     `now` is the index of the new token, with its `chance`; later tokens are faint. Of very many tokens, only those with
     some weight are shown.
     """
-    ink, cells = Ink.of(theme), list[str]()
+    ink, cells = lab.Ink.of(theme), list[str]()
     for index, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
         below, style, small = "", "", weight is not None and weight < 0.005
         if small and len(tokens) > 256:
@@ -646,18 +599,18 @@ def strip(
             continue
         if index == now:
             style = f"box-shadow:inset 0 0 0 2px {ink.pick};color:{ink.pick};font-weight:600"
-            below = "" if chance is None else share_text(chance)
+            below = "" if chance is None else lab.share_text(chance)
         elif now is not None and index > now:
             style = "opacity:.7"
         elif weight is not None:
-            ground = shade(weight, theme)
-            style = f"background:{ground};color:{text_on(ground, theme)}"
-            below = "" if small else share_text(weight)
+            ground = lab.shade(weight, theme)
+            style = f"background:{ground};color:{lab.text_on(ground, theme)}"
+            below = "" if small else lab.share_text(weight)
         cells.append(f'<span style="{style}">{escape(token)}<small>{below}</small></span>')
     return f'<div class="lab-strip" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'
 
 
-def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> str:
+def step_strips(view: StepView, item: AttentionMap, head: int, theme: lab.Theme) -> str:
     """HTML of the text at a step: each token with its weight, the new one in the accent, later ones faint."""
     weights: list[float | None] = item.weights[head, view.step].tolist()
     generated = tuple(view.names[token] for token in view.tokens)
@@ -682,7 +635,7 @@ def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> 
 
 
 def pick_step(candidate: int, step: int) -> None:
-    write_linked("generate", LINKED, (candidate, step))
+    lab.write_linked("generate", LINKED, (candidate, step))
 
 
 def current_search(controls: Controls, pretrained: Pretrained) -> Search:
@@ -693,7 +646,7 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
     search: Search | None = st.session_state.get(GOING)
     if search is None or search.controls != controls:
         steps, tree = None, Tree()
-        if (finished := measurements(FINISHED, controls).get("search")) is not None:
+        if (finished := lab.measurements(FINISHED, controls).get("search")) is not None:
             start, tree = finished
         else:
             start = prepare_generation(pretrained, controls.inputs)
@@ -703,7 +656,7 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
 
 
 def picked_path(
-    tree: Tree, hypotheses: Sequence[Hypothesis], pick: Pair | None
+    tree: Tree, hypotheses: Sequence[Hypothesis], pick: lab.Pair | None
 ) -> tuple[list[int], int]:
     """The best output through the picked candidate, or the path to it if it was dropped; and the picked step.
 
@@ -735,7 +688,7 @@ def timeline(
     if len(hypotheses) > 1:
         which, slider = st.columns([0.4, 0.6], vertical_alignment="center")
         labels = {
-            one.leaf: shorten(text) or "nothing"
+            one.leaf: lab.shorten(text) or "nothing"
             for one, text in zip(hypotheses[:8], texts, strict=False)
         }
         labels.setdefault(path[-1], "Another path")
@@ -746,7 +699,7 @@ def timeline(
             key="generate:output",
             label_visibility="collapsed",
             help="The output whose tokens are shown.",
-            on_change=guarded("generate:output", _pick_output),
+            on_change=lab.guarded("generate:output", _pick_output),
             args=(search.tree, hypotheses[0].leaf),
             format_func=lambda leaf: labels[leaf],
         )
@@ -758,7 +711,7 @@ def timeline(
             1,
             len(path),
             key=name,
-            on_change=guarded(name, lambda: pick_step(path[-1], st.session_state[name] - 1)),
+            on_change=lab.guarded(name, lambda: pick_step(path[-1], st.session_state[name] - 1)),
             format="step %d",
             label_visibility="collapsed",
             help="The token of the output that is shown.",

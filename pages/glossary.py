@@ -2,15 +2,14 @@
 
 import streamlit as st
 
-from dashboard.draw.glossary import TERMS, Term
-from dashboard.page import HERE, Fields, Text, details, plain, room, step_of, title
+import dashboard.page as lab
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "glossary",
-    find=Text(
+    find=lab.Text(
         "Find a term",
         help="Shows the terms whose name or explanation contains this text.",
-        also=lambda values: {"live": True, "placeholder": "softmax", "width": room(320)},
+        also=lambda values: {"live": True, "placeholder": "softmax", "width": lab.room(320)},
     ),
 )
 
@@ -25,49 +24,53 @@ FIRST = ("query", "key", "value")
 
 
 def page() -> None:
-    title("Glossary", "The words of attention, and where to see them.")
-    typed = FIELDS.draw(into=HERE).find
+    lab.title("Glossary", "The words of attention, and where to see them.")
+    typed = FIELDS.draw(into=lab.HERE).find
     terms = matching(typed)
     if typed.strip():
         show(terms)
     else:
         st.latex(FORMULA, width="content")
         show([term for name in FIRST for term in terms if term.name == name])
-        details(f"All {len(TERMS)} terms", lambda: show(terms), "glossary:all")
+        lab.details(f"All {len(lab.glossary.TERMS)} terms", lambda: show(terms), "glossary:all")
     if not terms:
         st.info(
-            f"No term contains {plain(typed)}. Shorten the text, or clear it to see all {len(TERMS)} terms.",
+            f"No term contains {lab.plain(typed)}. Shorten the text, or clear it to see all {len(lab.glossary.TERMS)} terms.",
             icon=":material/search:",
         )
 
 
-def show(terms: list[Term]) -> None:
+def show(terms: list[lab.glossary.Term]) -> None:
     for term in terms:
-        step = step_of(term.page)
+        step = lab.step_of(term.page)
         with st.container(
             horizontal=True,
             horizontal_alignment="distribute",
             vertical_alignment="center",
             gap="small",
         ):
-            st.markdown(f"**{plain(term.name)}**: {plain(term.text)}", width=room(540))
+            st.markdown(f"**{lab.plain(term.name)}**: {lab.plain(term.text)}", width=lab.room(540))
             st.page_link(
                 step.page(),
                 label=f"{step.place}: {step.section}" if step.place else step.title,
                 icon=step.icon,
                 width="content",
-                help=f"Open the page where {plain(term.name)} can be seen.",
+                help=f"Open the page where {lab.plain(term.name)} can be seen.",
             )
 
 
-def matching(typed: str) -> list[Term]:
+def matching(typed: str) -> list[lab.glossary.Term]:
     """The terms that contain a text, by name: first the one of that name, then those whose name contains it.
 
     A hyphen is read as a space.
     """
     text = typed.strip().lower().replace("-", " ")
-    names = {term: term.name.lower().replace("-", " ") for term in TERMS}
+    names = {term: term.name.lower().replace("-", " ") for term in lab.glossary.TERMS}
     return sorted(
-        (term for term in TERMS if text in f"{term.name} {term.text}".lower().replace("-", " ")),
+        (
+            term
+            for term in lab.glossary.TERMS
+            if text in f"{term.name} {term.text}".lower().replace("-", " ")
+        ),
         key=lambda term: (names[term] != text, text not in names[term], names[term].lstrip("[")),
     )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.entries import ConfigError, Param
 from core.interpret.circuits import head_weights
 from core.interpret.head_tests import (
@@ -53,75 +54,8 @@ from core.interpret.roles import (
     share_used,
     weight_on_targets,
 )
-from dashboard.inside import (
-    KIND_HELP,
-    KINDS,
-    SENTENCE_STYLE,
-    AttentionMap,
-    AttentionTrace,
-    Head,
-    Kind,
-    ModelChoice,
-    ModelInputs,
-    ModelRef,
-    Reading,
-    choose_head,
-    choose_model,
-    current_head_of,
-    examples_of,
-    head_bars,
-    input_errors,
-    inputs_of,
-    load_model,
-    model_cell,
-    query_lines,
-    reading_of,
-    readings_of,
-    relation_dots,
-    role_figure,
-    role_grid,
-    role_scores_of,
-    share_grid,
-    study_of,
-    swatch,
-)
-from dashboard.page import (
-    HERE,
-    UNASKED,
-    Cell,
-    Fields,
-    Patches,
-    Script,
-    Segmented,
-    Select,
-    Spec,
-    Text,
-    add_script,
-    attention_view,
-    caption,
-    csv_file,
-    cut,
-    describe,
-    details,
-    draw_chart,
-    fact,
-    fragment,
-    measure_with_progress,
-    measurements,
-    number,
-    percent,
-    plain,
-    pressed_point,
-    read_linked,
-    shared,
-    source_of,
-    sources,
-    table,
-    theme,
-    title,
-    write_linked,
-)
-from dashboard.ui.run_setup import data_widget, link_data
+from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind
+from core.pretrained import ModelInputs, Reading
 
 MAX_SENTENCES, MAX_LETTERS = 60, 400
 LISTED = 6  # relations of a file with too few instances
@@ -146,9 +80,9 @@ TEST, TEST_HEAD = (f"head_roles:{key}" for key in ("test", "tested"))
 READ, LINES = (f"head_roles:{key}" for key in ("read", "lines"))  # measurements
 
 
-def head_select(key: str) -> Select:
+def head_select(key: str) -> lab.Select:
     """The head that was picked for `of`, else the first of the options, whose order the help says."""
-    return Select(
+    return lab.Select(
         "Head",
         lambda values: values.heads,
         key=key,
@@ -157,35 +91,35 @@ def head_select(key: str) -> Select:
     )
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "head_roles",
-    view=Segmented(
+    view=lab.Segmented(
         "Measure",
         ("Roles", "Syntax", "Standard tests"),
         help="Roles: tokens by position, word or repetition. Syntax: subjects, objects and other relations, in "
         "annotated sentences. Standard tests: random tokens that repeat.",
         also={"label_visibility": "collapsed"},
     ),
-    kind=Select(
+    kind=lab.Select(
         "Attention",
-        lambda values: {kind: KINDS[kind] for kind in values.kinds},
-        help=KIND_HELP,
+        lambda values: {kind: lab.KINDS[kind] for kind in values.kinds},
+        help=lab.KIND_HELP,
         when=lambda values: len(values.kinds) > 1,
     ),
-    own=Text(
+    own=lab.Text(
         "Your own sentences, one per line",
         lines=True,
         also={"height": 180, "placeholder": "\n".join(SENTENCES[:4])},
         help=f"The heads are measured on them: at most {MAX_SENTENCES} lines of {MAX_LETTERS} letters. Left empty, "
         "the example sentences are measured.",
     ),
-    where=Segmented(
+    where=lab.Segmented(
         "Shown on",
         lambda values: {"here": f"Your {values.noun}", "set": "Clearest example"},
         help="Your own input, or the measured one with the clearest example of the role.",
         also={"label_visibility": "collapsed"},
     ),
-    role=Select(
+    role=lab.Select(
         "Role",
         lambda values: {
             role.key: role.name
@@ -197,7 +131,7 @@ FIELDS = Fields(
         help="The role whose scores are shown for every head.",
     ),
     head=head_select("head"),
-    relation=Select(
+    relation=lab.Select(
         "Relation",
         lambda values: [
             relation.name(reverse)
@@ -211,14 +145,14 @@ FIELDS = Fields(
         help="From which word the head attends, and which word is the right one.",
     ),
     word_head=head_select("syntactic"),
-    sentence=Select(
+    sentence=lab.Select(
         "Example sentence",
         lambda values: values.texts,
         of=lambda values: values.of,
         hidden=True,
         help="✗: the head misses a target in it. These come first.",
     ),
-    test=Select(
+    test=lab.Select(
         "Test",
         TEST_NAMES,
         lambda values: TEST_NAMES[default_test(values.scores)],
@@ -227,7 +161,7 @@ FIELDS = Fields(
         "Successor: what the head's matrices make of ordered items.",
     ),
     test_head=head_select("tested"),
-    order=Select(
+    order=lab.Select(
         "Order",
         lambda values: values.orders,
         of=lambda values: values.of,
@@ -237,12 +171,12 @@ FIELDS = Fields(
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Head roles",
         "See what each head attends to, over many sentences.",
     )
-    choice = choose_model()
-    with input_errors():
+    choice = lab.choose_model()
+    with lab.input_errors():
         if choice is not None and set(choice.reading.trace.kinds) == {"cross"}:
             st.info(
                 "Cross-attention connects two sequences, so roles such as “previous token” do not apply to it. The "
@@ -254,12 +188,12 @@ def page() -> None:
                 "Roles": (draw_roles, choice.inputs.text),
                 "Syntax": (draw_syntax, "sentences with their parses"),
                 "Standard tests": (draw_tests, "random tokens, twice, or none"),
-            }[FIELDS.draw("view", into=HERE).view]
-            describe(**({"text": reads} if reads else {}))
+            }[FIELDS.draw("view", into=lab.HERE).view]
+            lab.describe(**({"text": reads} if reads else {}))
             draw(choice)
 
 
-def kind_and_columns(choice: ModelChoice, count: int) -> tuple[Kind, list[Any]]:
+def kind_and_columns(choice: lab.ModelChoice, count: int) -> tuple[Kind, list[Any]]:
     """The kind of attention, and `count` columns for fields, right of its own where the model has several kinds."""
     kinds = [kind for kind in choice.reading.trace.kinds if kind != "cross"]
     columns = st.columns(count + (len(kinds) > 1), vertical_alignment="bottom")
@@ -274,12 +208,12 @@ def head_field(name: str, options: Mapping[str, Head], of: object, column: Any, 
     return options[FIELDS.draw(name, into=column, heads=list(options), of=of, order=order)[name]]
 
 
-def head_chart(column: Any, title: str, spec: Spec, key: str, field: str, alt: str) -> None:
+def head_chart(column: Any, title: str, spec: lab.Spec, key: str, field: str, alt: str) -> None:
     def pick() -> None:
-        if point := pressed_point(key, "head"):
+        if point := lab.pressed_point(key, "head"):
             st.session_state[field] = point["name"]
 
-    draw_chart(
+    lab.draw_chart(
         column,
         spec,
         key=key,
@@ -302,10 +236,12 @@ def head_map(
 ) -> None:
     """Draw a head's map; a head that is picked in it is picked in the field, too. `pin` names its cell in the link."""
     if pin:
-        options["pin"] = read_linked("head_roles", pin, trace.maps[head[0]].weights.shape[1:], of)  # type: ignore[arg-type]
-    view = attention_view(trace, layer=head[0], head=head[1], height=420, **options)
+        options["pin"] = lab.read_linked(
+            "head_roles", pin, trace.maps[head[0]].weights.shape[1:], of
+        )  # type: ignore[arg-type]
+    view = lab.attention_view(trace, layer=head[0], head=head[1], height=420, **options)
     if pin:
-        write_linked("head_roles", pin, view.pin)
+        lab.write_linked("head_roles", pin, view.pin)
     if (shown := (view.layer, view.head)) != head:
         # A field is not set after it was drawn.
         st.session_state[f"{field}:picked"] = name(shown)
@@ -315,9 +251,9 @@ def head_map(
 # Roles.
 
 
-@fragment
-@input_errors()
-def draw_roles(choice: ModelChoice) -> None:
+@lab.fragment
+@lab.input_errors()
+def draw_roles(choice: lab.ModelChoice) -> None:
     kind, (role_column, more_column) = kind_and_columns(choice, 2)
     more = more_column.popover("More", help="The head, your own sentences, and where it is shown")
     sentences: tuple[str, ...] = ()
@@ -328,11 +264,14 @@ def draw_roles(choice: ModelChoice) -> None:
         if trouble:
             st.warning(trouble)
     with st.spinner("Measuring every head, once per model"), st.skeleton(height=240):
-        inputs = inputs_of(choice.ref, choice.inputs, kind, sentences)
-        scores = role_scores_of(choice.ref, choice.inputs, kind, sentences)
+        inputs = lab.inputs_of(choice.ref, choice.inputs, kind, sentences)
+        scores = lab.role_scores_of(choice.ref, choice.inputs, kind, sentences)
     model = f"{choice.ref} {kind}"
     # The head that was picked on another page since, and its role where it has one
-    state, elsewhere = st.session_state, current_head_of(choice.ref, kind, scores.score.shape[1:])  # type: ignore[arg-type]
+    state, elsewhere = (
+        st.session_state,
+        lab.current_head_of(choice.ref, kind, scores.score.shape[1:]),
+    )  # type: ignore[arg-type]
     if elsewhere in scores.heads and state.get(KNOWN) != (choice.ref, elsewhere):
         own = ROLES[scores.head_roles.get(elsewhere, default_role(scores))]
         state[KNOWN] = choice.ref, elsewhere
@@ -356,13 +295,13 @@ def draw_roles(choice: ModelChoice) -> None:
     before_of, before = state.get(SHOWN, (None, head))
     state[SHOWN] = of, head
     if before_of == of and before != head:
-        choose_head(choice.ref, kind, head)
+        lab.choose_head(choice.ref, kind, head)
         state[KNOWN] = choice.ref, head
     left, right = st.columns(2, gap="medium")
     head_chart(
         left,
         "The role of every head",
-        role_grid(scores, head, theme()),
+        lab.role_grid(scores, head, lab.theme()),
         "head_roles:roles",
         HEAD,
         "Layers by heads, each in its role's colour",
@@ -370,29 +309,31 @@ def draw_roles(choice: ModelChoice) -> None:
     head_chart(
         right,
         f"{ROLES[role].name}, score from 0 to 1",
-        share_grid(
+        lab.share_grid(
             scores,
             scores.score[role],
-            {each: role_figure(scores, role, each) for each in scores.heads},
+            {each: lab.role_figure(scores, role, each) for each in scores.heads},
             ~scores.counts[role],
             head,
-            theme(),
+            lab.theme(),
             "role",
         ),
         "head_roles:scores",
         HEAD,
         f"Layers by heads, each with its score as {ROLES[role].name.lower()}",
     )
-    fact(role_fact(scores, head, role, inputs))
+    lab.fact(role_fact(scores, head, role, inputs))
     with st.container(
         horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"
     ):
         for part in role_equation(scores, head, role):
             st.latex(part, width="content")
     shown, example = _one_head(choice, inputs, scores, role, head, more)
-    add_script(partial(roles_script, choice, inputs, scores, sentences, role, head, shown, example))
+    lab.add_script(
+        partial(roles_script, choice, inputs, scores, sentences, role, head, shown, example)
+    )
     st.caption(
-        plain(
+        lab.plain(
             role_caption(
                 scores,
                 role,
@@ -402,12 +343,12 @@ def draw_roles(choice: ModelChoice) -> None:
             )
         )
     )
-    details(
+    lab.details(
         "Papers and source",
         partial(
-            sources,
+            lab.sources,
             "\n\n".join(
-                [f"**{each.name}** — {plain(each.meaning)}. {each.source}" for each in ROLES]
+                [f"**{each.name}** — {lab.plain(each.meaning)}. {each.source}" for each in ROLES]
             ),
             ROLES[role].targets or share_used,
             weight_on_targets,
@@ -432,7 +373,7 @@ def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
 
 
 def _one_head(
-    choice: ModelChoice,
+    choice: lab.ModelChoice,
     inputs: RoleInputs,
     scores: RoleScores,
     role: int,
@@ -449,7 +390,7 @@ def _one_head(
     with left:
         shown, given, example = choice.reading, choice.inputs, None
         if FIELDS.draw("where", into=more, noun=noun).where == "set":
-            readings = readings_of(choice.ref, inputs, kind)
+            readings = lab.readings_of(choice.ref, inputs, kind)
             example = clearest_example(readings, kind, ROLES[role], *head)
         if example is not None:
             shown, given = readings[example.reading], inputs.givens[example.reading]
@@ -457,7 +398,7 @@ def _one_head(
             example = clearest_example([shown], kind, ROLES[role], *head)
         # Draw the head's map, over the picture if the model read one
         line, trace = shown.lines(kind)[0], shown.trace.of(kind)
-        patches = Patches.of(given.picture, line)
+        patches = lab.Patches.of(given.picture, line)
         head_map(
             trace,
             head,
@@ -472,17 +413,17 @@ def _one_head(
             fact=f"Head {scores.name(head)} on {len(line)} tokens",
         )
     with right:
-        draw_chart(
+        lab.draw_chart(
             st,
-            head_bars(scores, head, theme()),
+            lab.head_bars(scores, head, lab.theme()),
             key="head_roles:bars",
             alt=f"The scores of {scores.name(head)} in every role, compared with chance",
             heading=f"{scores.name(head)} in every role; the line is chance, ± 3 standard deviations",
         )
-        fact(text_fact(shown, kind, example, role, noun))
+        lab.fact(text_fact(shown, kind, example, role, noun))
     # A row a role: how many heads have it, the head that has most of it, its score and chance, and an example
-    examples, own = examples_of(choice.ref, inputs, kind), list(scores.head_roles.values())
-    table(
+    examples, own = lab.examples_of(choice.ref, inputs, kind), list(scores.head_roles.values())
+    lab.table(
         ("role", "heads", "best head", "score", "chance", "clearest example"),
         [
             [each.name, "–", "–", "–", "–", "no token here can show it"]
@@ -491,7 +432,7 @@ def _one_head(
                 each.name,
                 str(own.count(index)),
                 scores.name(best),
-                number(scores.score[index][best]),
+                lab.number(scores.score[index][best]),
                 _chance(scores, index, best),
                 example_of(*examples[index], inputs, kind, index) if index in examples else "–",
             ]
@@ -499,7 +440,7 @@ def _one_head(
         ],
         caption="The head with the most of each role",
         left=(0, 5),
-        marks=[swatch(index) for index in range(len(ROLES))],
+        marks=[lab.swatch(index) for index in range(len(ROLES))],
     )
     csv_button("All scores, CSV", "head-roles.csv", lambda: roles_csv(scores))
     return shown, example
@@ -517,14 +458,17 @@ def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
 
 def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) -> str:
     role, score = ROLES[index], scores.score[index][head]
-    chance, measured = number(scores.chance[index][head]), f"over {rows_of(scores, index, inputs)}"
+    chance, measured = (
+        lab.number(scores.chance[index][head]),
+        f"over {rows_of(scores, index, inputs)}",
+    )
     line = (
-        f":primary[**{scores.name(head)}**] puts **{number(score)}** of its weight on **{role.attends_to}**, "
+        f":primary[**{scores.name(head)}**] puts **{lab.number(score)}** of its weight on **{role.attends_to}**, "
         f"{measured}; with the keys shuffled, the same weights would put {chance} there."
     )
     if role.targets is None:
         line = (
-            f":primary[**{scores.name(head)}**] uses **{number(score)}** of the keys that it may attend to, "
+            f":primary[**{scores.name(head)}**] uses **{lab.number(score)}** of the keys that it may attend to, "
             f"{measured}; with random scores it would be {chance}."
         )
     # Which role the head has, and how many others have this one
@@ -542,20 +486,20 @@ def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) ->
 
 
 def _chance(scores: RoleScores, index: int, head: Head) -> str:
-    return f"{number(scores.chance[index][head])} ± {number(scores.std[index][head])}"
+    return f"{lab.number(scores.chance[index][head])} ± {lab.number(scores.std[index][head])}"
 
 
 def text_fact(reading: Reading, kind: Kind, example: Example | None, index: int, noun: str) -> str:
     role, tokens = ROLES[index], reading.lines(kind)[0].tokens
     if example is None:
         return f"No token of this {noun} can show the role {role.name.lower()}."
-    start = f"In this {noun}, :primary[**{plain(tokens[example.query])}**]"
+    start = f"In this {noun}, :primary[**{lab.plain(tokens[example.query])}**]"
     if role.targets is None:
-        return f"{start} has the broadest row: it uses {number(example.value)} of its keys."
+        return f"{start} has the broadest row: it uses {lab.number(example.value)} of its keys."
     more = f" and {example.expected - 1} more" if example.expected > 1 else ""
     return (
-        f"{start} shows the role most clearly: it puts {number(example.value)} on "
-        f"**{plain(tokens[example.key])}**{more}; uniform attention would put {number(example.uniform)}."
+        f"{start} shows the role most clearly: it puts {lab.number(example.value)} on "
+        f"**{lab.plain(tokens[example.key])}**{more}; uniform attention would put {lab.number(example.uniform)}."
     )
 
 
@@ -569,9 +513,9 @@ def role_equation(scores: RoleScores, head: Head, index: int) -> tuple[str, str,
     above = ">" if score > chance + MIN_STDS * spread else r"\le"
     enough = r"\ge" if share >= MIN_SHARE else "<"
     return (
-        rf"s = \frac{{1}}{{|R|}}\sum_{{i \in R}}{row} = {number(score)}",
-        rf"s\ {above}\ c + 3\sigma = {number(chance)} + 3\cdot{number(spread)}",
-        rf"\frac{{s - c}}{{1 - c}} = {number(share)}\ {enough}\ {number(MIN_SHARE)}",
+        rf"s = \frac{{1}}{{|R|}}\sum_{{i \in R}}{row} = {lab.number(score)}",
+        rf"s\ {above}\ c + 3\sigma = {lab.number(chance)} + 3\cdot{lab.number(spread)}",
+        rf"\frac{{s - c}}{{1 - c}} = {lab.number(share)}\ {enough}\ {lab.number(MIN_SHARE)}",
     )
 
 
@@ -588,13 +532,14 @@ def role_caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str,
     if ROLES[index].targets is None:
         measured = (
             "rows of four keys or more, nᵢ the number of keys that row i may attend to; c and σ are the mean and standard "
-            f"deviation of rows of random scores. A head with {number(UNIFORM)} or more is nearly even, as before training."
+            f"deviation of rows of random scores. A head with {lab.number(UNIFORM)} or more is nearly even, as before "
+            f"training."
         )
     left_out = f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the words."
     return (
         f"{model}, {ATTENTION[scores.kind]}, measured on {on}. R are the {scores.rows[index]:,} {measured} "
         f"The role of a head is the one in which it is furthest above chance, by at least 3 σ and "
-        f"{number(MIN_SHARE)} of the way from chance to 1. First token and Broad count only where no other role does."
+        f"{lab.number(MIN_SHARE)} of the way from chance to 1. First token and Broad count only where no other role does."
         f"{left_out if cut else ''}"
     )
 
@@ -603,17 +548,17 @@ def example_of(
     reading: Reading, example: Example, inputs: RoleInputs, kind: Kind, index: int
 ) -> str:
     tokens, given = reading.lines(kind)[0].tokens, inputs.givens[example.reading]
-    line = f"{tokens[example.query]} → {tokens[example.key]} {number(example.value)}"
+    line = f"{tokens[example.query]} → {tokens[example.key]} {lab.number(example.value)}"
     if ROLES[index].targets is None:
-        line = f"{tokens[example.query]} uses {number(example.value)} of its keys"
+        line = f"{tokens[example.query]} uses {lab.number(example.value)} of its keys"
     if given.picture is not None:
         return f"{line}, in picture {example.reading + 1}"
-    text = cut(given.text, 38)
+    text = lab.cut(given.text, 38)
     return f"{line}, in “{text}”" if text else line
 
 
 def roles_csv(scores: RoleScores) -> bytes:
-    return csv_file(
+    return lab.picture_files.csv_file(
         "layer head role score chance std rows above_baseline is_its_role".split(),
         [
             [
@@ -635,7 +580,7 @@ def roles_csv(scores: RoleScores) -> bytes:
 # Syntax.
 
 
-def draw_syntax(choice: ModelChoice) -> None:
+def draw_syntax(choice: lab.ModelChoice) -> None:
     if choice.pretrained is None:
         st.info(
             "An uploaded array has no text, so it has no syntax to show.", icon=":material/info:"
@@ -644,24 +589,24 @@ def draw_syntax(choice: ModelChoice) -> None:
     kind, (relation_column, head_column, file_column) = kind_and_columns(choice, 3)
     reference = _data_field(file_column)
     # Read the sentences one by one; wait while more can be read, and no relation has ten instances yet
-    model, known = load_model(choice.ref), study_of(known_sentences, choice.ref, reference)
+    model, known = lab.load_model(choice.ref), lab.study_of(known_sentences, choice.ref, reference)
 
     about = choice.ref, reference, kind
-    read = measure_with_progress(
+    read = lab.measure_with_progress(
         READ,
         about,
         range(len(known)),
         lambda index: reduce_parse(model, known[index], kind),
         "sentences",
-        UNASKED,
+        lab.UNASKED,
     )
-    result = shared(_score_syntax, *about, len(read))
+    result = lab.shared(_score_syntax, *about, len(read))
     if max(result.counts.values(), default=0) < MIN_QUERIES:
         if len(read) == len(known):
             counts = [f"{one.name(back)} {count}" for (one, back), count in result.counts.items()]
             st.info(
                 f"No relation has {MIN_QUERIES} instances in these sentences, so none is measured. Read: "
-                f"{plain(', '.join(counts[:LISTED]) or 'none')}{', …' if len(counts) > LISTED else ''}.",
+                f"{lab.plain(', '.join(counts[:LISTED]) or 'none')}{', …' if len(counts) > LISTED else ''}.",
                 icon=":material/info:",
             )
         return
@@ -687,13 +632,16 @@ def draw_syntax(choice: ModelChoice) -> None:
     head_chart(
         left,
         f"{result.names[relation]}, accuracy of every head",
-        share_grid(
+        lab.share_grid(
             result.readings,
             score.accuracy,
-            {each: f"{percent(score.accuracy[each])} of {score.count}" for each in result.heads()},
+            {
+                each: f"{lab.percent(score.accuracy[each])} of {score.count}"
+                for each in result.heads()
+            },
             score.accuracy <= offset,
             head,
-            theme(),
+            lab.theme(),
             "accuracy",
             "accuracy",
         ),
@@ -701,39 +649,39 @@ def draw_syntax(choice: ModelChoice) -> None:
         WORD_HEAD,
         f"Layers by heads, each with its accuracy for {result.names[relation]}",
     )
-    draw_chart(
+    lab.draw_chart(
         right,
-        relation_dots(result, relation, theme()),
+        lab.relation_dots(result, relation, lab.theme()),
         key="head_roles:relations",
         alt="Relations with the accuracy of their best head and of the best fixed offset",
         heading="The best head of each relation; the tick is the best fixed offset",
     )
     source, target = score.relation.ends(score.reverse)
     own, (best, low, high) = float(score.accuracy[head]), score.held_out_share
-    fact(
+    lab.fact(
         f"From the {source}, the word to which :primary[**{result.readings.name(head)}**] attends most is the "
-        f"**{target}** in **{percent(own)}** of {score.count} cases. The best fixed offset, the word "
-        f"{_offset(score.best_offset)}, is right in {percent(offset)}. Chosen on one half of the sentences and "
-        f"measured on the other, the best head reaches **{percent(best)}**, with a 95 % interval from "
-        f"{percent(low)} to {percent(high)}."
+        f"**{target}** in **{lab.percent(own)}** of {score.count} cases. The best fixed offset, the word "
+        f"{_offset(score.best_offset)}, is right in {lab.percent(offset)}. Chosen on one half of the sentences and "
+        f"measured on the other, the best head reaches **{lab.percent(best)}**, with a 95 % interval from "
+        f"{lab.percent(low)} to {lab.percent(high)}."
     )
     st.latex(
         r"a_{uw} = \frac{1}{|u|}\sum_{i \in u}\ \sum_{j \in w} a_{ij} \qquad "
         r"\frac{1}{|Q|}\sum_{u \in Q} \left[\arg\max_{w \neq u} a_{uw} \in T_u\right] = "
-        rf"\frac{{{int(score.hits[head].sum())}}}{{{score.count}}} = {number(own)}",
+        rf"\frac{{{int(score.hits[head].sum())}}}{{{score.count}}} = {lab.number(own)}",
         width="content",
     )
     sentence, query, trace = _sentence(choice, result, score, head)
-    add_script(
+    lab.add_script(
         partial(syntax_script, choice, reference, result, score, head, sentence, query, trace)
     )
     _syntax_table(choice, reference, result, score)
 
 
 def _syntax_table(
-    choice: ModelChoice, reference: str, result: SyntaxResult, score: RelationScore
+    choice: lab.ModelChoice, reference: str, result: SyntaxResult, score: RelationScore
 ) -> None:
-    table(
+    lab.table(
         "relation|instances|best head|accuracy|95 % interval|best offset|its accuracy".split("|"),
         syntax_rows(result),
         caption="The best head of each relation, and the best fixed offset",
@@ -741,11 +689,13 @@ def _syntax_table(
         markers=False,
     )
     csv_button("All accuracies, CSV", "syntactic-heads.csv", lambda: syntax_csv(result))
-    caption(plain(syntax_caption(result, score, choice.reading.trace.source, not reference)))
-    details(
+    lab.caption(
+        lab.plain(syntax_caption(result, score, choice.reading.trace.source, not reference))
+    )
+    lab.details(
         "Papers and source",
         partial(
-            sources,
+            lab.sources,
             (
                 "Attention between words, both directions and the best fixed offset as the baseline: "
                 f"{CLARK}, section 4. Relations: "
@@ -759,35 +709,35 @@ def _syntax_table(
     )
 
 
-def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> SyntaxResult:
+def _score_syntax(ref: lab.ModelRef, reference: str, kind: Kind, count: int) -> SyntaxResult:
     return score_syntax(
-        load_model(ref),
-        [one for _, one in sorted(measurements(READ, (ref, reference, kind)).items())[:count]],
-        min(MAX_PARSES, len(shared(parses, reference)))
-        - len(study_of(known_sentences, ref, reference)),
+        lab.load_model(ref),
+        [one for _, one in sorted(lab.measurements(READ, (ref, reference, kind)).items())[:count]],
+        min(MAX_PARSES, len(lab.shared(parses, reference)))
+        - len(lab.study_of(known_sentences, ref, reference)),
     )
 
 
 def _data_field(column: Any) -> str:
     """The sentences of one's own, as text or a reference; "" for the lab's, also where they cannot be read."""
-    link_data(FILE, "")
+    lab.link_data(FILE, "")
     with column.popover("Sentences", icon=":material/account_tree:", width="stretch"):
-        data = data_widget(CONLLU, FILE)
+        data = lab.data_widget(CONLLU, FILE)
         st.caption(
             "Without sentences of yours, the page measures 179 English ones, annotated by hand for it. "
             "docs/conllu.md in the repository describes the format."
         )
     try:
-        if (count := len(shared(parses, data))) > MAX_PARSES:
+        if (count := len(lab.shared(parses, data))) > MAX_PARSES:
             st.caption(f"Of its {count:,} sentences the first {MAX_PARSES} are measured.")
     except ConfigError as error:
-        st.warning(plain(str(error)))
+        st.warning(lab.plain(str(error)))
         return ""
     return data
 
 
 def _sentence(
-    choice: ModelChoice, result: SyntaxResult, score: RelationScore, head: Head
+    choice: lab.ModelChoice, result: SyntaxResult, score: RelationScore, head: Head
 ) -> tuple[int, int, AttentionTrace]:
     """Draw a sentence with the weights from its queries, and its map of words; returns it, its query and the maps.
 
@@ -798,7 +748,7 @@ def _sentence(
     # A link has the sentence's number: its label has the verdict on this head.
     drawn = FIELDS.draw(
         "sentence",
-        into=HERE,
+        into=lab.HERE,
         texts={
             str(index + 1): f"{index + 1} {'✓' if all(query.right for query in each) else '✗'} "
             f"{sentences[index].parse.text}"
@@ -808,18 +758,18 @@ def _sentence(
     )
     sentence = int(drawn.sentence) - 1
     parse, tokens = sentences[sentence].parse, sentences[sentence].tokens
-    target = parse.text if load_model(choice.ref).reads == "pair" else None
+    target = parse.text if lab.load_model(choice.ref).reads == "pair" else None
     trace = word_trace(
-        reading_of(choice.ref, ModelInputs(parse.text, target=target)),
+        lab.reading_of(choice.ref, ModelInputs(parse.text, target=target)),
         parse,
         tokens,
         result.readings.kind,
     )
-    st.html(SENTENCE_STYLE)
-    st.html(query_lines(parse, trace.head(*head), queries[sentence], theme()))
+    st.html(lab.SENTENCE_STYLE)
+    st.html(lab.query_lines(parse, trace.head(*head), queries[sentence], lab.theme()))
     st.caption(
-        f"Each word on the colour of its weight from the framed word, in {plain(name)} of "
-        f"{plain(trace.source)}; the right answer is underlined."
+        f"Each word on the colour of its weight from the framed word, in {lab.plain(name)} of "
+        f"{lab.plain(trace.source)}; the right answer is underlined."
     )
     query = queries[sentence][0].word
     head_map(
@@ -862,17 +812,17 @@ def syntax_rows(result: SyntaxResult) -> list[list[str]]:
             name,
             str(score.count),
             ", ".join(dict.fromkeys(map(result.readings.name, score.held_out[0]))),
-            percent((best := score.held_out_share)[0]),
-            f"{percent(best[1])} to {percent(best[2])}",
+            lab.percent((best := score.held_out_share)[0]),
+            f"{lab.percent(best[1])} to {lab.percent(best[2])}",
             _offset(score.best_offset),
-            percent(float(score.offset_held_out.mean())),
+            lab.percent(float(score.offset_held_out.mean())),
         ]
         for name, score in zip(result.names, result.scores, strict=True)
     ]
 
 
 def syntax_csv(result: SyntaxResult) -> bytes:
-    return csv_file(
+    return lab.picture_files.csv_file(
         ["layer", "head", "relation", "direction", "hits", "instances", "accuracy"],
         [
             [
@@ -899,7 +849,7 @@ def _offset(offset: int) -> str:
 # Standard tests.
 
 
-def draw_tests(choice: ModelChoice) -> None:
+def draw_tests(choice: lab.ModelChoice) -> None:
     if choice.pretrained is None:
         st.info(
             "An uploaded array reads no other text, so it cannot be tested.", icon=":material/info:"
@@ -908,36 +858,38 @@ def draw_tests(choice: ModelChoice) -> None:
     kind, (test_column, head_column) = kind_and_columns(choice, 2)
     ref = choice.ref
     # Read the lines of random tokens one by one; of fewer than two there is no interval
-    model, lines = load_model(ref), study_of(random_lines, ref)
-    read = measure_with_progress(
+    model, lines = lab.load_model(ref), lab.study_of(random_lines, ref)
+    read = lab.measure_with_progress(
         LINES,
         (ref, kind),
         range(len(lines)),
         lambda index: line_scores(read_line(model, kind, lines[index]), kind),
         "lines of random tokens",
-        UNASKED,
+        lab.UNASKED,
     )
     if len(read) < 2:  # of one there is no interval
         return
-    scores = join_lines(kind, study_of(read_line, ref, kind, tuple(lines[0])), list(read.values()))
+    scores = join_lines(
+        kind, lab.study_of(read_line, ref, kind, tuple(lines[0])), list(read.values())
+    )
     of = f"{ref} {kind}"
     drawn = FIELDS.draw("test", into=test_column, scores=scores, of=of)
     test = TEST_NAMES.index(drawn.test)
     if is_successor := drawn.test == SUCCESSOR:
         with st.spinner("Reading the weights of every head, once per model"):
-            ranks = study_of(score_successors, ref, kind, given=(head_weights,))
+            ranks = lab.study_of(score_successors, ref, kind, given=(head_weights,))
     ranked = ranks.ranked() if is_successor else scores.ranked(test)
     head = head_field(
         "test_head", {scores.name(head): head for head in ranked}, (of, test), head_column, "score"
     )
     if is_successor:
-        add_script(
+        lab.add_script(
             partial(successor_script, choice, kind, ranks, head, _successor(choice, ranks, head))
         )
     else:
         _repeats(choice, scores, test, head)
-        add_script(partial(repeats_script, choice, scores, test, head))
-    table(
+        lab.add_script(partial(repeats_script, choice, scores, test, head))
+    lab.table(
         ("test", "best head", "score", "uniform", "heads above twice uniform", "weight on"),
         repeat_rows(scores),
         caption="The best head of each test",
@@ -946,8 +898,8 @@ def draw_tests(choice: ModelChoice) -> None:
     )
     csv_button("All scores, CSV", "standard-tests.csv", lambda: repeats_csv(scores))
     drawn_of = " A cell is faint where its interval reaches twice uniform attention. The map shows the first line."
-    caption(
-        plain(
+    lab.caption(
+        lab.plain(
             f"{choice.reading.trace.source}, {ATTENTION[scores.kind]}, {scores.lines} lines of "
             f"{scores.length} different random tokens of its vocabulary, twice in a row, "
             "between the special tokens that its tokenizer adds. ± is the 95 % interval over the "
@@ -956,10 +908,10 @@ def draw_tests(choice: ModelChoice) -> None:
             f"Roles measures.{'' if is_successor else drawn_of}"
         )
     )
-    details(
+    lab.details(
         "Papers and source",
         partial(
-            sources,
+            lab.sources,
             "\n\n".join(
                 [
                     *(
@@ -982,18 +934,18 @@ def first_query(scores: RepeatScores, test: int) -> int:
     return int(queries[0])
 
 
-def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -> None:
+def _repeats(choice: lab.ModelChoice, scores: RepeatScores, test: int, head: Head) -> None:
     left, right = st.columns([1, 1.1], gap="medium")
     head_chart(
         left,
         f"{TESTS[test].name}, score from 0 to 1",
-        share_grid(
+        lab.share_grid(
             scores,
             scores.score[test],
             {each: _figure(scores, test, each) for each in sorted(scores.ranked(test))},
             ~scores.passes[test],
             head,
-            theme(),
+            lab.theme(),
         ),
         "head_roles:tests",
         TEST_HEAD,
@@ -1017,13 +969,13 @@ def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -
         others = " No head of this model passes the test."
     elif best != head:
         others = f" {scores.name(best)} has the highest score, {_figure(scores, test, best)}."
-    fact(
+    lab.fact(
         f"On random tokens that repeat, :primary[**{scores.name(head)}**] puts **{_figure(scores, test, head)}** "
         f"of its weight on **{TESTS[test].attends_to}**; uniform attention puts "
-        f"{number(float(scores.uniform[test]))} there.{others}"
+        f"{lab.number(float(scores.uniform[test]))} there.{others}"
     )
     # The score with the head's number; n random tokens stand at 1 … n and again at n + 1 … 2n
-    offset, value = TESTS[test].offset, number(float(scores.score[test][head]))
+    offset, value = TESTS[test].offset, lab.number(float(scores.score[test][head]))
     mean = r"\frac{1}{2n - 1}\sum_{i=2}^{2n} a_{i,\,i-1}"
     if offset is not None:
         key = "i + 1" if offset else "i"
@@ -1031,7 +983,7 @@ def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -
     st.latex(rf"s = {mean} = {value} \qquad n = {scores.length}", width="content")
 
 
-def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
+def _successor(choice: lab.ModelChoice, scores: SuccessorScores, head: Head) -> int:
     left, right = st.columns([1, 1.1], gap="medium")
     ends = {each: scores.interval(each) for each in sorted(scores.ranked())}
     faint = np.ones(scores.score.shape, dtype=bool)
@@ -1040,16 +992,16 @@ def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
     head_chart(
         left,
         "Successor, share of items from 0 to 1",
-        share_grid(
+        lab.share_grid(
             scores,
             scores.score,
             {
-                each: f"{percent(scores.score[each])}, 95 % interval {percent(low)} to {percent(high)}"
+                each: f"{lab.percent(scores.score[each])}, 95 % interval {lab.percent(low)} to {lab.percent(high)}"
                 for each, (low, high) in ends.items()
             },
             faint,
             head,
-            theme(),
+            lab.theme(),
             "items",
             "share of items",
         ),
@@ -1059,7 +1011,9 @@ def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
     )
     with right:
         names = [order.name for order in scores.orders]
-        index = names.index(FIELDS.draw("order", into=HERE, orders=names, of=str(choice.ref)).order)
+        index = names.index(
+            FIELDS.draw("order", into=lab.HERE, orders=names, of=str(choice.ref)).order
+        )
         # What the head adds to the logit of each item of the order, where it attends to each
         items, values = scores.orders[index].items, np.nan_to_num(scores.logits[index])
         head_map(
@@ -1087,22 +1041,22 @@ def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
         others = " No head of this model is a successor head."
     elif best != head:
         others = (
-            f" {scores.name(best)} has the highest share, {percent(float(scores.score[best]))}."
+            f" {scores.name(best)} has the highest share, {lab.percent(float(scores.score[best]))}."
         )
-    fact(
+    lab.fact(
         f"From {scores.count} ordered items, :primary[**{scores.name(head)}**] raises the "
-        f"successor most of its order in **{percent(float(scores.score[head]))}**, with a 95 % interval from "
-        f"{percent(low)} to {percent(high)}; random ranks would do so in {percent(scores.chance)}.{others}"
+        f"successor most of its order in **{lab.percent(float(scores.score[head]))}**, with a 95 % interval from "
+        f"{lab.percent(low)} to {lab.percent(high)}; random ranks would do so in {lab.percent(scores.chance)}.{others}"
     )
     st.latex(
         r"s = \frac{1}{|I|}\sum_{x \in I} \left[\arg\max_{y \in O_x}\ (W_E W_V W_O W_U)_{xy} = x + 1\right] = "
-        rf"\frac{{{scores.hits(head)}}}{{{scores.count}}} = {number(float(scores.score[head]))}",
+        rf"\frac{{{scores.hits(head)}}}{{{scores.count}}} = {lab.number(float(scores.score[head]))}",
         width="content",
     )
     orders = ", ".join(f"{len(order.items)} {order.name}" for order in scores.orders)
     embedded = " This model has no unembedding; its embedding, transposed, stands for it."
-    caption(
-        plain(
+    lab.caption(
+        lab.plain(
             f"{choice.reading.trace.source}, from its weights alone: what a head adds to the "
             f"logits where it attends to an item, without any text. The orders O are {orders}, "
             "those that are single tokens; I are the items with a successor. Biases "
@@ -1120,7 +1074,7 @@ def repeat_rows(scores: RepeatScores) -> list[list[str]]:
             test.name,
             scores.name(best := scores.ranked(index)[0]),
             _figure(scores, index, best),
-            number(scores.uniform[index]),
+            lab.number(scores.uniform[index]),
             str(scores.passes.sum((1, 2))[index]),
             test.attends_to,
         ]
@@ -1129,7 +1083,7 @@ def repeat_rows(scores: RepeatScores) -> list[list[str]]:
 
 
 def repeats_csv(scores: RepeatScores) -> bytes:
-    return csv_file(
+    return lab.picture_files.csv_file(
         ["layer", "head", "test", "score", "margin", "uniform"],
         [
             [
@@ -1147,14 +1101,14 @@ def repeats_csv(scores: RepeatScores) -> bytes:
 
 
 def _figure(scores: RepeatScores, test: int, head: Head) -> str:
-    return f"{number(float(scores.score[test][head]))} ± {number(float(scores.margin[test][head]))}"
+    return f"{lab.number(float(scores.score[test][head]))} ± {lab.number(float(scores.margin[test][head]))}"
 
 
 # The views as Python.
 
 
 def roles_script(
-    choice: ModelChoice,
+    choice: lab.ModelChoice,
     inputs: RoleInputs,
     scores: RoleScores,
     sentences: tuple[str, ...],
@@ -1162,17 +1116,17 @@ def roles_script(
     head: Head,
     shown: Reading,
     example: Example | None,
-) -> Script:
+) -> lab.Script:
     kind, here = scores.kind, shown is choice.reading
     own = choice.pretrained is None or inputs.givens == (choice.inputs,)
-    texts = f"sentences = {source_of(list(sentences))}\n" if sentences else ""
+    texts = f"sentences = {lab.source_of(list(sentences))}\n" if sentences else ""
     read = f"""{texts}texts = role_inputs(model, {"sentences" if sentences else "()"}, {kind!r})  # {inputs.what}
 readings = read_all(model, texts, {kind!r})"""
     index = 0 if example is None else example.reading
-    return Script(
+    return lab.Script(
         (
-            model_cell(choice.ref, None if choice.pretrained is None else choice.inputs),
-            Cell(
+            lab.model_cell(choice.ref, None if choice.pretrained is None else choice.inputs),
+            lab.Cell(
                 "The score of every head in nine roles over many inputs, with its level when the keys are shuffled.",
                 f"""
 from core.interpret.roles import ROLES, {"" if own else "read_all, role_inputs, "}score_roles
@@ -1187,7 +1141,7 @@ for head, one in scores.head_roles.items():
                 GRID_CODE.format(values="scores.score[role]"),
                 "head_roles:scores",
             ),
-            Cell(
+            lab.Cell(
                 "One head where it shows one role most clearly.",
                 f"""
 from core.interpret.roles import clearest_example
@@ -1213,7 +1167,7 @@ print(example)
 
 
 def syntax_script(
-    choice: ModelChoice,
+    choice: lab.ModelChoice,
     reference: str,
     result: SyntaxResult,
     score: RelationScore,
@@ -1221,12 +1175,12 @@ def syntax_script(
     sentence: int,
     query: int,
     trace: AttentionTrace,
-) -> Script:
+) -> lab.Script:
     kind = result.readings.kind
-    return Script(
+    return lab.Script(
         (
-            model_cell(choice.ref),
-            Cell(
+            lab.model_cell(choice.ref),
+            lab.Cell(
                 "Every head on parsed sentences: how often its top word is the one that a relation asks for.",
                 f"""
 from core.interpret.head_tests import parses, read_parse, read_parses, relations_in, score_relation, word_trace
@@ -1242,7 +1196,7 @@ print("best fixed offset", score.best_offset, score.offset_hits.mean(-1).max())
                 GRID_CODE.format(values="accuracy"),
                 "head_roles:accuracies",
             ),
-            Cell(
+            lab.Cell(
                 "One head on one sentence, between words.",
                 f"""
 sentence = readings.sentences[{sentence}]
@@ -1263,11 +1217,13 @@ weights = trace.head({head[0]}, {head[1]})  # (words, words)
     )
 
 
-def repeats_script(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -> Script:
-    return Script(
+def repeats_script(
+    choice: lab.ModelChoice, scores: RepeatScores, test: int, head: Head
+) -> lab.Script:
+    return lab.Script(
         (
-            model_cell(choice.ref),
-            Cell(
+            lab.model_cell(choice.ref),
+            lab.Cell(
                 "Every head on random tokens that repeat: its weight on the keys of three tests.",
                 f"""
 from core.interpret.head_tests import TESTS, score_repeats
@@ -1290,12 +1246,12 @@ weights = trace.head({head[0]}, {head[1]})  # (T, S) of the first line
 
 
 def successor_script(
-    choice: ModelChoice, kind: Kind, scores: SuccessorScores, head: Head, order: int
-) -> Script:
-    return Script(
+    choice: lab.ModelChoice, kind: Kind, scores: SuccessorScores, head: Head, order: int
+) -> lab.Script:
+    return lab.Script(
         (
-            model_cell(choice.ref),
-            Cell(
+            lab.model_cell(choice.ref),
+            lab.Cell(
                 "How often each head's matrices raise the successor of a number, a day or a letter most.",
                 f"""
 import numpy as np

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.attention import AttentionConfig, Choice, entry, heads_that_divide
 from core.interpret import trace as analysis
 from core.interpret.trace import head_name
@@ -16,70 +17,6 @@ from core.pretrained import PretrainedError
 from core.seeding import pooled_layer
 from core.studies import heads
 from core.tokens import SENTENCE, labels, tokenize
-from dashboard.draw import formats
-from dashboard.page import (
-    CATEGORIES,
-    HERE,
-    MARKS,
-    MINUS,
-    SPACE,
-    Cell,
-    Fields,
-    Ink,
-    Move,
-    Number,
-    Pair,
-    Question,
-    Script,
-    Segmented,
-    SelectSlider,
-    Text,
-    Theme,
-    Tile,
-    Toggle,
-    Values,
-    add_script,
-    attention_import,
-    begin_before_title,
-    byte_size,
-    cached,
-    caption,
-    chart_title,
-    colour_scale,
-    details,
-    draw_chart,
-    entries_panel,
-    fact,
-    fragment,
-    multiples,
-    number,
-    paragraph,
-    percent,
-    picture,
-    plain,
-    plural,
-    predict,
-    read_linked,
-    read_start,
-    room,
-    seed_marks,
-    settle_pin,
-    share_text,
-    shared as shared_result,
-    shown_errors,
-    source_of,
-    source_panel,
-    stores,
-    table,
-    theme,
-    title,
-    try_this,
-    write_linked,
-    write_start,
-)
-from dashboard.ui.mechanism import D_MODELS, keep_heads, note_heads
-from dashboard.ui.model_picker import effect_chart
-from dashboard.ui.models import EMBEDDED, study_of
 
 # The page's controls: an idea, the weights, the words, and the sizes of the layer.
 
@@ -106,32 +43,32 @@ def heads_key(idea: str, d_model: int) -> str:
     return f"heads:{idea == 'subtract'}:{d_model}"
 
 
-def is_real(values: Values) -> bool:
+def is_real(values: lab.Values) -> bool:
     return bool(values.weights == "minilm")
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "heads",
-    idea=Segmented(
+    idea=lab.Segmented(
         "Idea",
         IDEAS,
         help="How a layer can use heads: divide into them, share keys among them, or subtract two maps",
         also={"wrap": True},
     ),
-    weights=Segmented(
+    weights=lab.Segmented(
         "Weights",
         WEIGHTS,
         lambda _: st.session_state["heads:start"],
         help="MiniLM: the queries, keys and values of a trained model, all-MiniLM-L6-v2. "
         "Random: a layer of any size before training.",
     ),
-    text=Text(
+    text=lab.Text(
         "Sentence",
         lambda _: heads.MINILM_TEXT if st.session_state["heads:start"] == "minilm" else SENTENCE,
         key="tokens",
         help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].",
     ),
-    layer=SelectSlider(
+    layer=lab.SelectSlider(
         "MiniLM's layer",
         range(heads.MINILM_LAYERS),
         LAYER,
@@ -139,22 +76,22 @@ FIELDS = Fields(
         when=is_real,
         help="MiniLM has 6 layers, each with 12 heads. Both count from 0.",
     ),
-    d_model=SelectSlider(
+    d_model=lab.SelectSlider(
         "d_model",
         lambda values: (
             [heads.MINILM_WIDTH]
             if is_real(values)
-            else ([size for size in D_MODELS if 4 <= size <= 256])
+            else ([size for size in lab.D_MODELS if 4 <= size <= 256])
         ),
         lambda values: heads.MINILM_WIDTH if is_real(values) else D_MODEL,
         help="How many numbers each word's vector has",
-        also=lambda values: keep_heads(
+        also=lambda values: lab.keep_heads(
             "heads:d_model",
             lambda width: f"heads:{heads_key(values.idea, width)}",
             lambda width: heads_that_fit(values.idea, width),
         ),
     ),
-    heads=SelectSlider(
+    heads=lab.SelectSlider(
         "Heads",
         lambda values: (
             [heads.MINILM_HEADS] if is_real(values) else heads_that_fit(values.idea, values.d_model)
@@ -168,7 +105,7 @@ FIELDS = Fields(
         hidden=True,
         help="Into how many heads the d_model numbers are divided",
     ),
-    kv_heads=SelectSlider(
+    kv_heads=lab.SelectSlider(
         "KV heads, G",
         lambda values: heads_that_divide(values.heads),
         lambda values: heads_that_divide(values.heads)[-2:][0],  # the most below the heads
@@ -176,7 +113,7 @@ FIELDS = Fields(
         when=lambda values: values.idea == "shared",
         help="Heads of keys and values in grouped-query attention; each serves H / G query heads",
     ),
-    length=SelectSlider(
+    length=lab.SelectSlider(
         "Cached tokens",
         [128, 512, 1024, 2048, 4096, 8192, 16384],
         LENGTH,
@@ -184,7 +121,7 @@ FIELDS = Fields(
         when=lambda values: values.idea == "shared",
         help="The number of tokens whose keys and values a decoder has stored",
     ),
-    depth=Number(
+    depth=lab.Number(
         "Layer for λ",
         DEPTH,
         1,
@@ -194,7 +131,7 @@ FIELDS = Fields(
         help="λ at the start of training depends on the layer, counted from 1: 0.2 in the first, near 0.8 in "
         "the last",
     ),
-    head=SelectSlider(
+    head=lab.SelectSlider(
         "Head shown",
         lambda values: range(values.heads),
         lambda values: HEAD if is_real(values) else 0,
@@ -202,7 +139,7 @@ FIELDS = Fields(
         when=lambda values: values.idea != "split",
         help="Heads are counted from 0",
     ),
-    latent=Number(
+    latent=lab.Number(
         "Latent size, R",
         lambda values: min(4 * values.d_model // values.heads, values.d_model // 2),
         1,
@@ -211,12 +148,12 @@ FIELDS = Fields(
         when=lambda values: values.idea == "shared",
         help="How many numbers latent attention stores for the content of a token",
     ),
-    dim=Toggle(
+    dim=lab.Toggle(
         "Dim [CLS] and [SEP]",
         when=lambda values: is_real(values) and values.idea == "split",
         help="Draws the columns of MiniLM's two marks faintly, so that the words stand out",
     ),
-    seed=Number(
+    seed=lab.Number(
         "Seed",
         SEED,
         0,
@@ -227,25 +164,25 @@ FIELDS = Fields(
 )
 
 
-def draw_controls() -> Values:
+def draw_controls() -> lab.Values:
     """Draw the controls; returns their values, the tokens with notes about them, and what the layer is read from."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        sentence, place = st.container(width=room(480)), st.container()  # a phone stacks them
+        sentence, place = st.container(width=lab.room(480)), st.container()  # a phone stacks them
         with st.popover("More", icon=":material/tune:", help="The idea, the weights, the head"):
-            values = FIELDS.draw("idea", "weights", "dim", into=HERE)
+            values = FIELDS.draw("idea", "weights", "dim", into=lab.HERE)
             more = st.container()
     with sentence:
-        values = FIELDS.draw("text", into=HERE, **values)
+        values = FIELDS.draw("text", into=lab.HERE, **values)
     with place:
         values = FIELDS.draw("layer", "d_model", "heads", "kv_heads", "length", "depth", **values)
     real = is_real(values)
     if not real:
-        note_heads("heads:d_model", values.d_model, values.heads)
+        lab.note_heads("heads:d_model", values.d_model, values.heads)
     values = FIELDS.draw("head", "latent", "seed", into=more, **values)
     cut = tokenize(values.text, MAX_TOKENS)
     tokens, text = labels(cut.tokens), " ".join(cut.tokens) if cut.notes else values.text
     source = (text, values.layer) if real else (tokens, values.d_model, values.heads, values.seed)
-    return Values(**values, tokens=tokens, notes=cut.notes, source=source)
+    return lab.Values(**values, tokens=tokens, notes=cut.notes, source=source)
 
 
 # The studies of the layer that the controls choose.
@@ -260,16 +197,16 @@ def qkv_of(source: tuple[Any, ...]) -> heads.QKV:
         return heads.random_qkv(*source)
     text, layer = source
     if text == heads.MINILM_TEXT:
-        return shared_result(heads.saved_qkv, layer)
-    return study_of(heads.read_qkv, EMBEDDED, text, layer)
+        return lab.shared(heads.saved_qkv, layer)
+    return lab.study_of(heads.read_qkv, lab.EMBEDDED, text, layer)
 
 
 def _of_source(study: Callable[..., T], source: tuple[Any, ...], *args: Any) -> T:
     return study(qkv_of(source), *args)
 
 
-def of_layer(values: Values, study: Callable[..., T], *args: Any) -> T:
-    return cached(_of_source, study, values.source, *args)
+def of_layer(values: lab.Values, study: Callable[..., T], *args: Any) -> T:
+    return lab.cached(_of_source, study, values.source, *args)
 
 
 # Sentences, numbers in equations, and tables of the page Heads.
@@ -291,7 +228,7 @@ ABOUT_MINILM = (
 )
 
 
-def conditions(values: Values) -> str:
+def conditions(values: lab.Values) -> str:
     if values.layer is None:
         return RANDOM.format(values.seed)
     saved = f", saved on {heads.saved_on()}" if values.source[0] == heads.MINILM_TEXT else ""
@@ -302,23 +239,26 @@ def conditions(values: Values) -> str:
 
 
 def split_fact(
-    values: Values, weights: np.ndarray, shown: Sequence[Pair], row: int, first: int | None
+    values: lab.Values, weights: np.ndarray, shown: Sequence[lab.Pair], row: int, first: int | None
 ) -> str:
     """What a word gives most to in each head (H, T, T) of `shown`, (head, key); or what the `first` head gives one key."""
-    word, layer = f":primary[{plain(values.tokens[row])}]", values.layer or 0
+    word, layer = f":primary[{lab.plain(values.tokens[row])}]", values.layer or 0
     if first is not None:
         key = shown[0][1]
         of_heads = weights[:, row, key]
         best = int(of_heads.argmax())
-        others = f"the mean of {len(weights)} heads is {share_text(of_heads.mean())}"
+        others = f"the mean of {len(weights)} heads is {lab.share_text(of_heads.mean())}"
         if first != best:
-            others = f"most in {head_name(layer, best)}, {share_text(of_heads[best])}, and {others}"
+            others = (
+                f"most in {head_name(layer, best)}, {lab.share_text(of_heads[best])}, and {others}"
+            )
         return (
-            f"{word} gives “{plain(values.tokens[key])}” **{share_text(of_heads[first])}** in {head_name(layer, first)} "
+            f"{word} gives “{lab.plain(values.tokens[key])}” **{lab.share_text(of_heads[first])}** in "
+            f"{head_name(layer, first)} "
             f"(layer {layer}, head {first}); {others}."
         )
     each = ", ".join(
-        f"“{plain(values.tokens[key])}” in {head_name(layer, head)} (**{share_text(weights[head, row, key])}**)"
+        f"“{lab.plain(values.tokens[key])}” in {head_name(layer, head)} (**{lab.share_text(weights[head, row, key])}**)"
         for head, key in shown
     )
     return f"Of the other words, {word} gives most to {each}."
@@ -327,7 +267,7 @@ def split_fact(
 def jobs(many: heads.Split, tokens: Sequence[str]) -> str:
     """What MiniLM and a layer are, and the column that most heads attend to."""
     first = many.weights.mean(1).argmax(1) == 0
-    share = share_text(many.weights[first, :, 0].mean()) if first.any() else "0"
+    share = lab.share_text(many.weights[first, :, 0].mean()) if first.any() else "0"
     return (
         f"{ABOUT_MINILM} In {int(first.sum())} of the {many.heads} heads the first column, {tokens[0]}, gets the "
         f"largest share of any token, mean of all rows ({share} on average in these heads): a head often attends to "
@@ -335,37 +275,39 @@ def jobs(many: heads.Split, tokens: Sequence[str]) -> str:
     )
 
 
-def shared_fact(values: Values, caches: Sequence[heads.CacheSize]) -> str:
+def shared_fact(values: lab.Values, caches: Sequence[heads.CacheSize]) -> str:
     many, grouped, one, _ = caches
     sizes = (
-        f"For {values.length:,} tokens multi-head attention caches **{byte_size(many.bytes)}** in each layer, "
-        f"{plural(values.kv_heads, 'shared KV head')} {byte_size(grouped.bytes)}, and a single one "
-        f"{byte_size(one.bytes)}."
+        f"For {values.length:,} tokens multi-head attention caches **{lab.byte_size(many.bytes)}** in each layer, "
+        f"{lab.plural(values.kv_heads, 'shared KV head')} {lab.byte_size(grouped.bytes)}, and a single one "
+        f"{lab.byte_size(one.bytes)}."
     )
     if many.overlap is None or one.overlap is None:
         return sizes
     return (
-        f"{sizes} With one KV head for all, two heads have **{number(one.overlap)}** of their weight on the same "
-        f"words instead of {number(many.overlap)}: their maps are {'more' if one.overlap > many.overlap else 'less'} similar."
+        f"{sizes} With one KV head for all, two heads have **{lab.number(one.overlap)}** of their weight on the same "
+        f"words instead of {lab.number(many.overlap)}: their maps are "
+        f"{'more' if one.overlap > many.overlap else 'less'} similar."
     )
 
 
-def subtract_fact(tokens: Sequence[str], maps: heads.TwoMaps, cell: Pair) -> str:
+def subtract_fact(tokens: Sequence[str], maps: heads.TwoMaps, cell: lab.Pair) -> str:
     row, column = cell
     first, second = maps.first[row, column], maps.weight * maps.second[row, column]
     least = int(maps.difference[row].argmin())
     lowest = maps.difference[row, least]
     bold = "**" if lowest < 0 else ""
     return (
-        f":primary[{plain(tokens[row])}] gives “{plain(tokens[column])}” {number(first)} {MINUS} {number(second)} = "
-        f"**{number(first - second)}** and its lowest weight, {bold}{number(lowest)}{bold}, to "
-        f"“{plain(tokens[least])}”. The two maps have {number(maps.common)} of their weight on the same keys, and "
+        f":primary[{lab.plain(tokens[row])}] gives “{lab.plain(tokens[column])}” {lab.number(first)} {lab.MINUS} "
+        f"{lab.number(second)} = "
+        f"**{lab.number(first - second)}** and its lowest weight, {bold}{lab.number(lowest)}{bold}, to "
+        f"“{lab.plain(tokens[least])}”. The two maps have {lab.number(maps.common)} of their weight on the same keys, and "
         f"{int((maps.difference < 0).sum())} of {maps.difference.size} weights are below 0."
     )
 
 
 def _optional(value: float | None) -> str:
-    return "–" if value is None else number(value)
+    return "–" if value is None else lab.number(value)
 
 
 # The maps of each idea, under one crosshair and with one pin, which is also in the link.
@@ -378,29 +320,31 @@ LINK = "heads:maps"  # the maps share a crosshair and a pin
 PRESSED = "heads:pressed"  # in the link: layer and head that were pressed in the grid of all heads
 
 
-def pinned_cell(values: Values, name: str) -> Pair | None:
+def pinned_cell(values: lab.Values, name: str) -> lab.Pair | None:
     size, key = len(values.tokens), f"heads:{name}"
-    pin = read_linked("heads", "heads:pin", (size, size), values.tokens)
-    return settle_pin(stores(key, LINK)[1], key, pin, (size, size))
+    pin = lab.read_linked("heads", "heads:pin", (size, size), values.tokens)
+    return lab.settle_pin(lab.stores(key, LINK)[1], key, pin, (size, size))
 
 
 def draw(
-    tiles: Sequence[Tile], values: Values, name: str, pin: Pair | None, **options: Any
-) -> Pair | None:
-    pin = multiples(tiles, values.tokens, key=f"heads:{name}", link=LINK, pin=pin, **options)
-    return write_linked("heads", "heads:pin", pin)
+    tiles: Sequence[lab.Tile], values: lab.Values, name: str, pin: lab.Pair | None, **options: Any
+) -> lab.Pair | None:
+    pin = lab.multiples(tiles, values.tokens, key=f"heads:{name}", link=LINK, pin=pin, **options)
+    return lab.write_linked("heads", "heads:pin", pin)
 
 
-def pressed_head(values: Values) -> int | None:
+def pressed_head(values: lab.Values) -> int | None:
     """The head of MiniLM's layer on the page that was pressed in the grid of all heads."""
     if not is_real(values):
         return None
     bounds = heads.MINILM_LAYERS, heads.MINILM_HEADS
-    layer, head = read_linked("heads", PRESSED, bounds, values.tokens) or (None, None)
+    layer, head = lab.read_linked("heads", PRESSED, bounds, values.tokens) or (None, None)
     return head if layer == values.layer else None
 
 
-def draw_split(values: Values, many: heads.Split, chosen: list[int], pressed: int | None) -> Pair:
+def draw_split(
+    values: lab.Values, many: heads.Split, chosen: list[int], pressed: int | None
+) -> lab.Pair:
     """Draw what a word attends to in the `chosen` heads, then their maps; returns the picked cell."""
     pin = pinned_cell(values, "chosen")
     row, column = cell = pin or heads.largest_word_cell(many.weights[chosen], values.tokens)
@@ -408,7 +352,7 @@ def draw_split(values: Values, many: heads.Split, chosen: list[int], pressed: in
     shown = heads.word_targets(many.weights, values.tokens, chosen, row, key)
     best = shown[0][0] if key is None else int(many.weights[:, row, key].argmax())
     best = best if pressed is None else pressed  # which the sentence names first
-    fact(split_fact(values, many.weights, shown, row, None if key is None else best))
+    lab.fact(split_fact(values, many.weights, shown, row, None if key is None else best))
     left, right = st.columns([0.44, 0.56], gap="medium")
     options: dict[str, Any] = {"dimmed": (0, len(values.tokens) - 1) if values.dim else ()}
     draw(
@@ -426,11 +370,11 @@ def draw_split(values: Values, many: heads.Split, chosen: list[int], pressed: in
     with left:
         if is_real(values):
             every_layer(values, row, shown[0][1], best)
-        caption(READER if is_real(values) else RANDOM.format(values.seed))
+        lab.caption(READER if is_real(values) else RANDOM.format(values.seed))
     with right:
-        multiples(
+        lab.multiples(
             [
-                Tile(
+                lab.Tile(
                     f"What “{values.tokens[row]}” attends to",
                     "",
                     many.weights[:, row],
@@ -450,11 +394,11 @@ def draw_split(values: Values, many: heads.Split, chosen: list[int], pressed: in
     of = "" if pressed is None else " the pressed one, and"
     of = f" Maps:{of} those of the {many.heads} heads with the largest weight on another word."
     of += " Above each: that weight, and what all rows attend to most, on average."
-    caption(f"Layers and heads count from 0.{of * (len(chosen) < many.heads)}")
+    lab.caption(f"Layers and heads count from 0.{of * (len(chosen) < many.heads)}")
     return cell
 
 
-def every_layer(values: Values, row: int, column: int, head: int) -> None:
+def every_layer(values: lab.Values, row: int, column: int, head: int) -> None:
     """Draw how much one word gives another in each head of MiniLM; a press of a cell opens that head."""
     layers, of = range(heads.MINILM_LAYERS), heads.MINILM_HEADS
     cells = [
@@ -463,23 +407,27 @@ def every_layer(values: Values, row: int, column: int, head: int) -> None:
             "head": str(at),
             "change": float(weight),
             "name": head_name(layer, at),
-            "by": share_text(weight),
+            "by": lab.share_text(weight),
         }
         for layer in layers
         for at, weight in enumerate(
-            cached(_of_source, heads.split, (values.source[0], layer), of).weights[:, row, column]
+            lab.cached(_of_source, heads.split, (values.source[0], layer), of).weights[
+                :, row, column
+            ]
         )
     ]
     words = f"“{values.tokens[row]}” → “{values.tokens[column]}”"
 
     def open_head(name: str, head: int) -> None:
         st.session_state["heads:layer"] = int(name[1:])
-        write_linked("heads", PRESSED, (int(name[1:]), head))
-        write_linked("heads", "heads:pin", (row, column))  # the other layer shows the same words
+        lab.write_linked("heads", PRESSED, (int(name[1:]), head))
+        lab.write_linked(
+            "heads", "heads:pin", (row, column)
+        )  # the other layer shows the same words
 
-    caption("layer (row), head (column)")
-    chart_title(f"{plain(words)} in every head; a press opens it")
-    effect_chart(
+    lab.caption("layer (row), head (column)")
+    lab.chart_title(f"{lab.plain(words)} in every head; a press opens it")
+    lab.effect_chart(
         "heads:layers",
         f"Weight of {words} in each of {len(cells)} heads",
         open_head,
@@ -494,10 +442,10 @@ def every_layer(values: Values, row: int, column: int, head: int) -> None:
     )
 
 
-def head_tiles(many: heads.Split, chosen: Sequence[int], values: Values) -> list[Tile]:
-    marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
+def head_tiles(many: heads.Split, chosen: Sequence[int], values: lab.Values) -> list[lab.Tile]:
+    marked = many.heads <= len(lab.MARKS)  # with more heads there is no mark for each
     return [
-        Tile(
+        lab.Tile(
             head_name(values.layer or 0, head),
             head_note(many.weights[head], values.tokens),
             many.weights[head],
@@ -511,30 +459,30 @@ def head_note(weights: np.ndarray, tokens: Sequence[str]) -> str:
     """A head's largest weight from one word to another, and what its rows attend to most."""
     row, column = heads.largest_word_cell(weights[None], tokens)
     target, share = heads.main_target(weights, tokens)
-    return f"{tokens[row]} → {tokens[column]} {share_text(weights[row, column])}; {target} {share_text(share)}"
+    return f"{tokens[row]} → {tokens[column]} {lab.share_text(weights[row, column])}; {target} {lab.share_text(share)}"
 
 
-def all_heads(values: Values, many: heads.Split, row: int, column: int) -> None:
+def all_heads(values: lab.Values, many: heads.Split, row: int, column: int) -> None:
     tiles, pin = head_tiles(many, range(many.heads), values), pinned_cell(values, "many")
     draw(tiles, values, "many", pin, query=row, column=column, height=SMALL)
     if is_real(values):
-        caption(jobs(many, values.tokens))
+        lab.caption(jobs(many, values.tokens))
 
 
 def trained_heads() -> None:
     """One head against several that were trained alike, as `make heads` saved them."""
-    saved = cached(heads.load_trained)
+    saved = lab.cached(heads.load_trained)
     *models, fed = saved.measured
     one, *_, four = models
-    names = [plural(each.heads, "head") for each in models]
-    word, ink = heads.EXAMPLE, Ink.of(theme())
+    names = [lab.plural(each.heads, "head") for each in models]
+    word, ink = heads.EXAMPLE, lab.Ink.of(lab.theme())
     before, letter, after = (word[heads.QUERY + step] for step in (-1, 0, 1))
     shares = [each.weights[0][heads.QUERY + step] for each in (one, fed) for step in (-1, 1)]
     left, right = st.columns(2, gap="medium")
     with left:
-        draw_chart(
+        lab.draw_chart(
             st,
-            seed_marks(
+            lab.seed_marks(
                 "Neighbours that are named",
                 [
                     (name, each.accuracy, ink.series[0], "circle")
@@ -551,15 +499,15 @@ def trained_heads() -> None:
                 },
                 ink,
                 ends=(0.0, 1.0),
-                write=percent,
+                write=lab.percent,
             ),
             key="heads:accuracy",
             alt="Share of the neighbours that each trained model names, a mark for each seed",
         )
     with right:
         rows = np.array([*one.weights, *four.weights])
-        multiples(
-            [Tile(f"What “{letter}” attends to", "", rows, marker=-1)],
+        lab.multiples(
+            [lab.Tile(f"What “{letter}” attends to", "", rows, marker=-1)],
             ["1 head", *[f"Head {head} of 4" for head in range(four.heads)]],
             list(word),
             key="heads:trained:row",
@@ -570,16 +518,18 @@ def trained_heads() -> None:
             legend=False,
         )
     low, high = one.accuracy.interval or (one.accuracy.mean,) * 2
-    fact(
+    lab.fact(
         f"Each letter has to name the letter before it and the letter after it. One head names "
-        f"**{percent(one.accuracy.mean)}** of them (95{SPACE}% interval {percent(low)} to {percent(high)}), four heads "
-        f"**{percent(four.accuracy.mean)}**, with the same {four.parameters:,} parameters."
+        f"**{lab.percent(one.accuracy.mean)}** of them (95{lab.SPACE}% interval {lab.percent(low)} to "
+        f"{lab.percent(high)}), four heads "
+        f"**{lab.percent(four.accuracy.mean)}**, with the same {four.parameters:,} parameters."
     )
-    caption(
-        f"The one head gives “{before}” {share_text(shares[0])} and “{after}” {share_text(shares[1])}: it reads a mix of "
+    lab.caption(
+        f"The one head gives “{before}” {lab.share_text(shares[0])} and “{after}” {lab.share_text(shares[1])}: it "
+        f"reads a mix of "
         "both letters, which no longer says which of them came first. Of the four heads some read one letter alone. With a "
-        f"feed-forward network behind it, which can take apart a mix of unequal weights ({share_text(shares[2])} and "
-        f"{share_text(shares[3])}), one head names {percent(fed.accuracy.mean)}. One layer of attention of width "
+        f"feed-forward network behind it, which can take apart a mix of unequal weights ({lab.share_text(shares[2])} and "
+        f"{lab.share_text(shares[3])}), one head names {lab.percent(fed.accuracy.mean)}. One layer of attention of width "
         f"{heads.TRAINED_WIDTH} and a linear layer, {heads.STEPS} steps on random letters, {heads.SEEDS} seeds, each "
         f"model at the best of {len(heads.RATES)} learning rates. Saved on {saved.date}, {saved.machine}.",
     )
@@ -589,20 +539,20 @@ def trained_heads() -> None:
 
 
 def note(
-    values: Values, words: str, code: str, maps: str, drawn: str, results: Mapping[str, Any]
+    values: lab.Values, words: str, code: str, maps: str, drawn: str, results: Mapping[str, Any]
 ) -> None:
     """Note as the page's Python the layer and what an idea makes of it; `maps` is the code of the picture `drawn`."""
-    imports, read, made = "", "random_qkv", ", ".join(map(source_of, values.source))
+    imports, read, made = "", "random_qkv", ", ".join(map(lab.source_of, values.source))
     about = "The words as random vectors, and their queries, keys and values in a layer with seeded weights."
     if is_real(values):
         text, layer = values.source
         imports, read = "from core.pretrained import load_minilm\n", "read_qkv"
-        made = f"load_minilm(), {source_of(text)}, {layer}"
+        made = f"load_minilm(), {lab.source_of(text)}, {layer}"
         about = "The queries, keys and values of one layer of MiniLM."
-    add_script(
-        lambda: Script(
+    lab.add_script(
+        lambda: lab.Script(
             (
-                Cell(
+                lab.Cell(
                     about,
                     f"""
 {imports}from core.studies.heads import {read}
@@ -610,7 +560,7 @@ def note(
 qkv = {read}({made})
 """,
                 ),
-                Cell(
+                lab.Cell(
                     words,
                     code,
                     f"""
@@ -643,39 +593,41 @@ MEANING = {
 }
 
 
-Shown: TypeAlias = Iterator[Question | None]  # draws the picture, asks a question, draws the rest
+Shown: TypeAlias = Iterator[
+    lab.Question | None
+]  # draws the picture, asks a question, draws the rest
 
 
 def page() -> None:
-    read_start("heads", "minilm", "random")
+    lab.read_start("heads", "minilm", "random")
     for sentence in FIELDS.refused():  # before the first widget takes its value from the link
         st.warning(sentence)
     explore()
 
 
-@fragment
+@lab.fragment
 def explore() -> None:
-    begin_before_title()
-    title(
+    lab.export.begin_before_title()
+    lab.title(
         "Heads",
         "Each head is an attention of its own, so several can attend to different words.",
         first=False,
     )
     values = draw_controls()
-    with picture("heads"):
+    with lab.picture("heads"):
         rest, question = show(values) or (None, None)
     if rest is not None:
         if question is not None:
-            predict(f"heads:{values.idea}", question)
-        try_this("heads", moves(values.idea))
-        paragraph(f"## What it means\n\n{MEANING[values.idea]}", width=560)
+            lab.predict(f"heads:{values.idea}", question)
+        lab.try_this("heads", moves(values.idea))
+        lab.paragraph(f"## What it means\n\n{MEANING[values.idea]}", width=560)
         next(rest, None)
-        details("Equation, paper and code", partial(sources, values), "heads:source")
-    write_start("heads")
+        lab.details("Equation, paper and code", partial(sources, values), "heads:source")
+    lab.write_start("heads")
 
 
-@shown_errors(PretrainedError)
-def show(values: Values) -> tuple[Shown, Question | None] | None:
+@lab.shown_errors(PretrainedError)
+def show(values: lab.Values) -> tuple[Shown, lab.Question | None] | None:
     """Draw the maps and the sentence, or an error; returns what draws the rest, and the question before it."""
     if not values.tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
@@ -687,7 +639,7 @@ def show(values: Values) -> tuple[Shown, Question | None] | None:
     return rest, next(rest)
 
 
-def split(values: Values) -> Shown:
+def split(values: lab.Values) -> Shown:
     one, many = (of_layer(values, heads.split, count) for count in (1, values.heads))
     pressed = pressed_head(values)
     chosen = heads.word_heads(many.weights, values.tokens)
@@ -717,7 +669,7 @@ print("heads with the largest weights on another word", chosen, "largest weight 
         f"{values.d_model // many.heads}."
     )
     yield (
-        Question(
+        lab.Question(
             f"The layer is used with one head, or with {many.heads} heads. Which has more parameters?",
             ("one head", "both the same", f"{many.heads} heads"),
             1 + int(np.sign(counts[1] - counts[0])),
@@ -731,29 +683,30 @@ print("heads with the largest weights on another word", chosen, "largest weight 
         else None
     )
     lengths = lengths[:, row]
-    colour, token = CATEGORIES[theme()][0], values.tokens[row]
+    colour, token = lab.CATEGORIES[lab.theme()][0], values.tokens[row]
     names = [head_name(values.layer or 0, head) for head in range(many.heads)]
     bars(
         f"Length of what each head adds to “{token}”",
         [
-            (name, float(each), number(each), colour)
+            (name, float(each), lab.number(each), colour)
             for name, each in zip(names, lengths, strict=True)
         ],
     )
     max_, min_ = int(lengths.argmax()), int(lengths.argmin())
-    paragraph(
-        f"{names[max_]} adds most to the new vector of “{plain(token)}”, a part of length {number(lengths[max_])}, and "
-        f"{names[min_]} least, {number(lengths[min_])}. The sum of the {len(lengths)} parts, with a bias, is what "
+    lab.paragraph(
+        f"{names[max_]} adds most to the new vector of “{lab.plain(token)}”, a part of length "
+        f"{lab.number(lengths[max_])}, and "
+        f"{names[min_]} least, {lab.number(lengths[min_])}. The sum of the {len(lengths)} parts, with a bias, is what "
         "attention puts out for this word."
         if many.heads > 1
-        else f"The one head makes the whole new vector of “{plain(token)}”: its part has length {number(lengths[0])}."
+        else f"The one head makes the whole new vector of “{lab.plain(token)}”: its part has length {lab.number(lengths[0])}."
     )
     if many.heads > 1:
-        details(
+        lab.details(
             f"All {many.heads} heads", partial(all_heads, values, many, row, column), "heads:all"
         )
-    details("One head against four, trained alike", trained_heads, "heads:trained")
-    details(
+    lab.details("One head against four, trained alike", trained_heads, "heads:trained")
+    lab.details(
         "How the heads differ, in numbers", partial(differences, values, many), "heads:differences"
     )
 
@@ -778,22 +731,22 @@ def bars(
     )
 
 
-def differences(values: Values, many: heads.Split) -> None:
+def differences(values: lab.Values, many: heads.Split) -> None:
     left, right = st.columns([0.44, 0.56] if many.heads > MAX_HEADS else [0.34, 0.66], gap="medium")
     with left:
-        st.html(overlap_square(analysis.overlap(many.weights), theme()))
+        st.html(overlap_square(analysis.overlap(many.weights), lab.theme()))
     with right:
         counts = sorted({1, values.heads} | ({2, 4, MAX_HEADS} if values.layer is None else set()))
         splits = (of_layer(values, heads.split, n) for n in counts if values.d_model % n == 0)
-        table(
+        lab.table(
             ["heads", "size of each", "parameters", "entropy", "distance", "overlap"],
             [
                 [
                     str(each.heads),
                     str(values.d_model // each.heads),
                     f"{each.parameters:,}",
-                    number(each.entropy),
-                    number(each.distance),
+                    lab.number(each.entropy),
+                    lab.number(each.distance),
                     _optional(each.overlap),
                 ]
                 for each in splits
@@ -802,17 +755,17 @@ def differences(values: Values, many: heads.Split) -> None:
             caption="The same layer as one head and as several",
         )
         words = len(values.tokens)
-        caption(
+        lab.caption(
             "Every row of the table is the same layer, divided into another number of heads. Entropy is in "
-            f"nats (uniform weights on {words} words have {number(math.log(words))}), the distance from "
+            f"nats (uniform weights on {words} words have {lab.number(math.log(words))}), the distance from "
             "query to key in words. Overlap is the weight that two heads put on the same words. "
             f"{' '.join([conditions(values), *values.notes])}"
         )
         if many.heads > 1:
-            table(
+            lab.table(
                 ["head", "entropy", "distance"],
                 [
-                    [head_name(values.layer or 0, head), number(entropy), number(distance)]
+                    [head_name(values.layer or 0, head), lab.number(entropy), lab.number(distance)]
                     for head, (entropy, distance) in enumerate(
                         zip(
                             analysis.entropy(many.weights).mean(1),
@@ -826,16 +779,16 @@ def differences(values: Values, many: heads.Split) -> None:
             )
 
 
-def shared(values: Values) -> Shown:
+def shared(values: lab.Values) -> Shown:
     seed = SEED if values.seed is None else values.seed
     configs = heads.projections(values.d_model, values.heads, values.kv_heads, values.latent)
     caches = [of_layer(values, heads.share, config, seed, values.length) for config in configs]
-    made = source_of(list(configs))
+    made = lab.source_of(list(configs))
     note(
         values,
         "One head with four ways to store keys and values, and the bytes that a decoder stores in fp32.",
         f"""
-{attention_import(made)}
+{lab.attention_import(made)}
 from core.studies.heads import share
 
 configs, head, length = {made}, {values.head}, {values.length}
@@ -855,7 +808,7 @@ for name, cache in caches.items():
     if is_real(values):  # a trained model has no weights for latent attention
         units[-1] = "per token, random weights"
     tiles = [
-        Tile(name, f"{each.config.sizes.cache} {unit}", each.weights[values.head])
+        lab.Tile(name, f"{each.config.sizes.cache} {unit}", each.weights[values.head])
         for name, unit, each in zip(names, units, caches, strict=True)
     ]
     weights = caches[0].weights[values.head]
@@ -872,15 +825,15 @@ for name, cache in caches.items():
         column=column,
         fact=f"Head {values.head} of {values.heads} with four ways to store keys and values",
     )
-    fact(shared_fact(values, caches))
+    lab.fact(shared_fact(values, caches))
     # How the cache grows when the text becomes twice as long
     half = of_layer(values, heads.share, configs[0], seed, values.length // 2).bytes
     full = caches[0].bytes
     sizes = (
-        f"For {values.length // 2:,} tokens the cache of multi-head attention has {byte_size(half)}, for "
-        f"{values.length:,} tokens {byte_size(full)}: every token adds a key and a value to each head."
+        f"For {values.length // 2:,} tokens the cache of multi-head attention has {lab.byte_size(half)}, for "
+        f"{values.length:,} tokens {lab.byte_size(full)}: every token adds a key and a value to each head."
     )
-    yield Question(
+    yield lab.Question(
         "The text becomes twice as long. How does the cache of each projection grow?",
         ("it keeps its size", "to twice its size", "to four times its size"),
         round(math.log2(full / half)),
@@ -894,7 +847,7 @@ for name, cache in caches.items():
         r"2HD,\quad 2GD,\quad 2D,\quad R + R_\mathrm{rope}",
         f"= {',   '.join(f'{each.config.sizes.cache:,}' for each in caches)} numbers for each token",
     )
-    caption(
+    lab.caption(
         "The numbers that multi-head, grouped-query, multi-query and latent attention store for a token. H "
         "is the count of query heads, G of heads of keys and values, D the count of numbers in a head, R "
         "that in a latent vector and R_rope that in its rotated key."
@@ -902,20 +855,22 @@ for name, cache in caches.items():
     draw_cache(values, names, caches)
 
 
-def draw_cache(values: Values, names: Sequence[str], caches: Sequence[heads.CacheSize]) -> None:
+def draw_cache(values: lab.Values, names: Sequence[str], caches: Sequence[heads.CacheSize]) -> None:
     left, right = st.columns([0.36, 0.64], gap="medium")
     with left:
         bars(
             f"Cache of {values.length:,} tokens, one layer",
             [
-                (name, each.bytes, byte_size(each.bytes), colour)
-                for name, each, colour in zip(names, caches, CATEGORIES[theme()], strict=False)
+                (name, each.bytes, lab.byte_size(each.bytes), colour)
+                for name, each, colour in zip(
+                    names, caches, lab.CATEGORIES[lab.theme()], strict=False
+                )
             ],
             label=104,
             gap=10,
         )
     with right:
-        table(
+        lab.table(
             ["keys and values", "numbers per token", "bytes in the cache", "parameters", "overlap"],
             [
                 [
@@ -930,7 +885,7 @@ def draw_cache(values: Values, names: Sequence[str], caches: Sequence[heads.Cach
             caption="What is stored for each token, with four ways to store keys and values",
         )
     equal = all(each.bytes == BYTES * each.config.sizes.cache * values.length for each in caches)
-    caption(
+    lab.caption(
         f"Bytes are measured on the cached tensors of {values.length:,} random tokens in one layer, fp32, "
         f"{'' if equal else 'not '}as many as the formula says; a number has {BYTES} bytes. Shared heads are the "
         "means of the multi-head layer's heads, as when a grouped-query model is made from a multi-head model. "
@@ -939,7 +894,7 @@ def draw_cache(values: Values, names: Sequence[str], caches: Sequence[heads.Cach
     )
 
 
-def subtract(values: Values) -> Shown:
+def subtract(values: lab.Values) -> Shown:
     two = of_layer(values, heads.two_maps, values.head, values.depth, values.seed)
     note(
         values,
@@ -960,13 +915,15 @@ print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.diffe
             "maps.weight * maps.second": two.weight * two.second,
         },
     )
-    cell: Pair = divmod(int(two.difference.argmax()), two.difference.shape[1])
+    cell: lab.Pair = divmod(int(two.difference.argmax()), two.difference.shape[1])
     if is_real(values):  # [CLS] and [SEP] have most weight in MiniLM
         cell = heads.largest_word_cell(two.difference[None], values.tokens)
     tiles = [
-        Tile("A₁", "map of the first query and key", two.first),
-        Tile("λA₂", f"λ = {number(two.weight)} times the second map", two.weight * two.second),
-        Tile(f"A₁ {MINUS} λA₂", "the weights of the values", two.difference),
+        lab.Tile("A₁", "map of the first query and key", two.first),
+        lab.Tile(
+            "λA₂", f"λ = {lab.number(two.weight)} times the second map", two.weight * two.second
+        ),
+        lab.Tile(f"A₁ {lab.MINUS} λA₂", "the weights of the values", two.difference),
     ]
     pin = draw(
         tiles,
@@ -979,34 +936,36 @@ print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.diffe
         column=cell[1],
         fact=f"Head {values.head} of {values.heads}: two maps and their difference",
     )
-    fact(subtract_fact(values.tokens, two, pin or cell))
+    lab.fact(subtract_fact(values.tokens, two, pin or cell))
     # The sum of a row of the difference
     total, options = float(two.difference.sum(1).mean()), (0.0, 1 - two.weight, 1.0)
     sums = (
-        f"A row of the first map has the sum 1, and a row of the second λ = {number(two.weight)} after the "
-        f"multiplication. Their difference has the sum {number(total)}."
+        f"A row of the first map has the sum 1, and a row of the second λ = {lab.number(two.weight)} after the "
+        f"multiplication. Their difference has the sum {lab.number(total)}."
     )
-    yield Question(
+    yield lab.Question(
         "The weights of a softmax have the sum 1 in each row. What is the sum of a row of A₁ − λA₂?",
         ("0", "1 − λ", "1"),
         min(range(3), key=lambda index: abs(options[index] - total)),
         (f"{sums} It would be 0 only with λ = 1.", sums, f"{sums} It would be 1 only with λ = 0."),
     )
     cell = pin or cell
-    first, second, result = (number(map_[cell]) for map_ in (two.first, two.second, two.difference))
+    first, second, result = (
+        lab.number(map_[cell]) for map_ in (two.first, two.second, two.difference)
+    )
     equation(
         r"w_{ij} = (A_1 - \lambda A_2)_{ij}",
-        f"= {first} {MINUS} {number(two.weight)} · {second} = {result}",
+        f"= {first} {lab.MINUS} {lab.number(two.weight)} · {second} = {result}",
     )
     size = values.d_model // values.heads
-    start = f"0.8 {MINUS} 0.6·e^({MINUS}0.3·{values.depth - 1}) = {number(two.start)}"
+    start = f"0.8 {lab.MINUS} 0.6·e^({lab.MINUS}0.3·{values.depth - 1}) = {lab.number(two.start)}"
     halves = (
         "MiniLM was not trained to subtract: its query and key are divided into two halves here. "
     )
-    caption(
+    lab.caption(
         f"Each head has two queries and two keys of {size // 2} numbers instead of one of {size}, and one "
         f"value. λ depends on the layer set above, which is counted from 1: in layer {values.depth} it starts near "
-        f"{start} and is then learned. A row has the sum 1 {MINUS} λ = {number(1 - two.weight)}; a norm "
+        f"{start} and is then learned. A row has the sum 1 {lab.MINUS} λ = {lab.number(1 - two.weight)}; a norm "
         f"in each head corrects this. {conditions(values)} {halves * is_real(values)}{' '.join(values.notes)}",
     )
 
@@ -1021,20 +980,20 @@ def equation(symbols: str, numbers: str) -> None:
         )
 
 
-def split_equations(values: Values) -> None:
+def split_equations(values: lab.Values) -> None:
     equation(
         r"A_h = \mathrm{softmax}\!\left(\frac{Q_h K_h^\top}{\sqrt{D}}\right),\quad D = C / H",
         f"= {values.d_model} / {values.heads} = {values.d_model // values.heads}",
     )
     equation(r"\mathrm{out} = [A_1 V_1 \cdots A_H V_H]\, W_o = \sum_h A_h V_h\, W_{o,h}", "")
-    caption(
+    lab.caption(
         "$Q_h$, $K_h$ and $V_h$ are the queries, keys and values of head $h$, a row for each word. Each head has $D$ of "
         "the $C$ columns of $W_q$, $W_k$ and $W_v$; $W_{o,h}$ are the $D$ rows of $W_o$ that belong to it. A bar above is "
         "the length of a row of $A_h V_h W_{o,h}$."
     )
 
 
-def sources(values: Values) -> None:
+def sources(values: lab.Values) -> None:
     if values.idea == "split":
         split_equations(values)
     names = {
@@ -1042,34 +1001,34 @@ def sources(values: Values) -> None:
         "shared": ["grouped_query", "multi_query", "latent"],
         "subtract": ["differential"],
     }[values.idea]
-    entries_panel(entry("projection", name) for name in names)
+    lab.entries_panel(entry("projection", name) for name in names)
     layers = [pooled_layer(AttentionConfig(D_MODEL, HEADS, Choice(name)), SEED) for name in names]
-    source_panel(*dict.fromkeys(type(layer.projection) for layer in layers))
+    lab.source_panel(*dict.fromkeys(type(layer.projection) for layer in layers))
 
 
 MOVES = {
-    "minilm": Move(
+    "minilm": lab.Move(
         "MiniLM's first layer",
         {"heads:weights": "minilm", "heads:layer": 0},
         "L0·H2 gives nearly all of its weight to the token before.",
     ),
-    "random": Move(
+    "random": lab.Move(
         "Random weights",
         {"heads:weights": "random"},
         "The heads differ here by chance. In MiniLM, training made them different.",
     ),
-    "split": Move(
+    "split": lab.Move(
         "One head or many",
         {"heads:idea": "split"},
         "Each head has a map of its own.",
     ),
-    "shared": Move(
+    "shared": lab.Move(
         "Later: share keys and values",
         {"heads:idea": "shared"},
         "Fewer heads of keys and values need a smaller cache. The last column of the table says how "
         "similar the maps of two heads are then.",
     ),
-    "subtract": Move(
+    "subtract": lab.Move(
         "Later: subtract two maps",
         {"heads:idea": "subtract"},
         "In the map A₁ − λA₂, purple cells are weights below 0. A softmax alone cannot make them.",
@@ -1077,21 +1036,21 @@ MOVES = {
 }
 
 
-def moves(idea: str) -> list[Move]:
+def moves(idea: str) -> list[lab.Move]:
     left_out = {idea} if idea == "split" else {idea, "minilm"}
     return [move for name, move in MOVES.items() if name not in left_out]
 
 
-def overlap_square(overlap: np.ndarray, theme: Theme) -> str:
+def overlap_square(overlap: np.ndarray, theme: lab.Theme) -> str:
     """Heads by heads: the share of weight in common, in the blue of weights, with its number; a head's own has none."""
-    heads, stops = range(len(overlap)), colour_scale(theme)
+    heads, stops = range(len(overlap)), lab.colour_scale(theme)
 
     def cell(i: int, j: int) -> str:
         share = min(1.0, max(0.0, float(overlap[i, j])))
-        whole, fill = number(overlap[i, j]), stops[round(share * (len(stops) - 1))]
+        whole, fill = lab.number(overlap[i, j]), stops[round(share * (len(stops) - 1))]
         return (
             f'<td style="background:{fill};color:{stops[0 if share >= 0.5 else -1]}" title="head {i} and head {j}: '
-            f'{whole}">{"" if i == j else formats.cell(whole)}</td>'
+            f'{whole}">{"" if i == j else lab.cell(whole)}</td>'
         )
 
     head = '<th scope="col"></th>' + "".join(f'<th scope="col">{j}</th>' for j in heads)

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.interpret.evidence import (
     Cell,
     LayerAttention,
@@ -14,79 +15,23 @@ from core.interpret.evidence import (
     layer_attentions,
     telling_cell,
 )
-from dashboard.inside import (
-    KIND_HELP,
-    KINDS,
-    ModelChoice,
-    choose_head,
-    choose_model,
-    current_head_of,
-    head_name,
-    link_head,
-    model_cell,
-    study_of,
-)
-from dashboard.page import (
-    HERE,
-    Cell as ScriptCell,
-    Fields,
-    Ink,
-    Pair,
-    Script,
-    Segmented,
-    Select,
-    Spec,
-    Theme,
-    Values,
-    add_script,
-    added,
-    attention_view,
-    axis_style,
-    colour_scale,
-    details,
-    draw_chart,
-    fact,
-    figure,
-    fragment,
-    guarded,
-    latex,
-    latex_signed as signed,
-    layer,
-    name,
-    number,
-    percent,
-    plain,
-    plural,
-    quoted,
-    read_linked,
-    settled,
-    share_text,
-    sources,
-    stores,
-    table_columns,
-    text_tip,
-    theme,
-    title,
-    whole_tip,
-    write_linked,
-    write_pair,
-)
+from core.interpret.trace import head_name
 
 # The controls: the kind of attention and the cell, from a link, the map or the fields.
 
 
 MAP = "inside_weight:map"
 HEAD, QUERY, KEY = (f"inside_weight:{name}" for name in ("head", "query", "key"))
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "inside_weight",
-    kind=Select(
+    kind=lab.Select(
         "Attention",
-        lambda values: {kind: KINDS[kind] for kind in KINDS if kind in values.kinds},
+        lambda values: {kind: lab.KINDS[kind] for kind in lab.KINDS if kind in values.kinds},
         lambda values: "cross" if "cross" in values.kinds else values.kinds[0],
         when=lambda values: len(values.kinds) > 1,
-        help=KIND_HELP,
+        help=lab.KIND_HELP,
     ),
-    order=Segmented(
+    order=lab.Segmented(
         "Order of dimensions",
         {"own": "By dimension", "largest": "Largest first"},
         help="The order of the dimensions: as in the vectors, or by the size of the product.",
@@ -95,7 +40,7 @@ FIELDS = Fields(
 )
 
 
-def draw_controls(chosen: ModelChoice) -> Values:
+def draw_controls(chosen: lab.ModelChoice) -> lab.Values:
     """Draw the fields of kind, head, query and key; returns the model, its inputs, the maps of a kind, and the cell."""
     reading, ref, state = chosen.reading, chosen.ref, st.session_state
     kinds = reading.trace.kinds
@@ -108,27 +53,29 @@ def draw_controls(chosen: ModelChoice) -> Values:
         for head in range(len(item.weights))
     }
     item = trace.maps[0]
-    shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
-    usual = telling_cell(reading, trace, current_head_of(ref, kind, trace.shape))
-    linked = link_head(
+    shape: lab.Pair = item.weights.shape[1:]  # type: ignore[assignment]
+    usual = telling_cell(reading, trace, lab.current_head_of(ref, kind, trace.shape))
+    linked = lab.link_head(
         "inside_weight",
         (ref, kind),
         ref,
         {head: (kind, head) for head in heads.values()},
         usual.at[0],
     )
-    pair = read_linked("inside_weight", "cell", shape, (ref, chosen.inputs, kind)) or usual.at[1]
-    own, _ = stores(MAP, None)
-    view = settled(trace, MAP, own, own, linked, pair)  # a press in the map wins over the link
+    pair = (
+        lab.read_linked("inside_weight", "cell", shape, (ref, chosen.inputs, kind)) or usual.at[1]
+    )
+    own, _ = lab.stores(MAP, None)
+    view = lab.settled(trace, MAP, own, own, linked, pair)  # a press in the map wins over the link
     cell = Cell(view.layer, view.head, *(view.pin or pair))
     if cell.at[0] != linked:
-        choose_head(ref, kind, cell.at[0])
-        write_pair("head", cell.at[0])
-    write_linked("inside_weight", "cell", cell.at[1])
+        lab.choose_head(ref, kind, cell.at[0])
+        lab.write_pair("head", cell.at[0])
+    lab.write_linked("inside_weight", "cell", cell.at[1])
 
     def changed() -> None:
-        write_pair("head", heads[state[HEAD]])
-        write_pair("cell", (state[QUERY], state[KEY]))
+        lab.write_pair("head", heads[state[HEAD]])
+        lab.write_pair("cell", (state[QUERY], state[KEY]))
 
     queries, keys = (
         {index: f"{index} · {token}" for index, token in enumerate(tokens)}
@@ -151,16 +98,16 @@ def draw_controls(chosen: ModelChoice) -> Values:
             list(names),
             format_func=names.__getitem__,
             key=key,
-            on_change=guarded(key, changed),
+            on_change=lab.guarded(key, changed),
             help=help,
         )
-    return Values(ref=ref, inputs=chosen.inputs, kind=kind, trace=trace, cell=cell)
+    return lab.Values(ref=ref, inputs=chosen.inputs, kind=kind, trace=trace, cell=cell)
 
 
 # What the page computes as Python.
 
 
-def script(controls: Values, one: WeightBreakdown) -> Script:
+def script(controls: lab.Values, one: WeightBreakdown) -> lab.Script:
     kind, cell = controls.kind, controls.cell
     names = "q k products dot score scores weights value contribution out"
     if one.unrotated_q is not None:
@@ -168,10 +115,10 @@ def script(controls: Values, one: WeightBreakdown) -> Script:
     names += "".join(
         f" {part}" for part in ("rotated_q", "rotated_k") if getattr(one, part) is not None
     )
-    return Script(
+    return lab.Script(
         (
-            model_cell(controls.ref, controls.inputs),
-            ScriptCell(
+            lab.model_cell(controls.ref, controls.inputs),
+            lab.Cell(
                 "The queries, keys and values of each layer; one weight of one head in its parts.",
                 f"""
 from core.interpret.evidence import break_down_weight, layer_attentions
@@ -189,7 +136,7 @@ show(trace, layer={cell.layer}, head={cell.head}, query={cell.query})
 """,
                 "inside_weight:map",
             ),
-            ScriptCell(
+            lab.Cell(
                 "What the weight carries: the value of the key, its part of the output, and the sum over all keys.",
                 """
 import numpy as np
@@ -224,8 +171,8 @@ TELLING = 3  # dimensions named in the fact
 
 def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
     pair = (
-        f"In head **{head}**, the query :primary[**{plain(query)}**] and the key **{plain(key)}**"
-        f" have q·k = **{number(one.dot)}**"
+        f"In head **{head}**, the query :primary[**{lab.plain(query)}**] and the key **{lab.plain(key)}**"
+        f" have q·k = **{lab.number(one.dot)}**"
     )
     if not one.allowed:
         return f"{pair}, but the cell is masked, so its weight is **0**."
@@ -234,9 +181,9 @@ def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
     rank, visible = 1 + int((one.scores > one.score).sum()), int(np.isfinite(one.scores).sum())
     return (
         f"{pair}: their signs agree in {int((one.products > 0).sum())} of {len(one.products)} dimensions, "
-        f"and the {TELLING} {extreme} products sum to {number(share)}. The score, {number(one.score)}, is "
+        f"and the {TELLING} {extreme} products sum to {lab.number(share)}. The score, {lab.number(one.score)}, is "
         f"{'the largest' if rank == 1 else f'number {rank}'} of {visible} and gives the weight "
-        f"**{share_text(one.weight)}**; uniform attention would give {number(1 / visible)}."
+        f"**{lab.share_text(one.weight)}**; uniform attention would give {lab.number(1 / visible)}."
     )
 
 
@@ -246,14 +193,12 @@ def rotation_fact(one: WeightBreakdown, cell: Cell) -> str:
     q, k = rotated(one)
     stretch = float(np.linalg.norm(q) / np.linalg.norm(one.unrotated_q))
     if abs(stretch - 1) > 1e-3:
-        more = f"The rotation also scales both by {number(stretch)}."
+        more = f"The rotation also scales both by {lab.number(stretch)}."
     if one.rotated_q is not None or one.rotated_k is not None:
-        more += (
-            f" A norm or a factor follows the rotation, and makes the product {number(one.dot)}."
-        )
+        more += f" A norm or a factor follows the rotation, and makes the product {lab.number(one.dot)}."
     return (
-        f"Before rotation their product is {number(float(one.unrotated_q @ one.unrotated_k))}; after it, "
-        f"{plural(apart, 'position')} apart, it is {number(float(q @ k))}. {more}"
+        f"Before rotation their product is {lab.number(float(one.unrotated_q @ one.unrotated_k))}; after it, "
+        f"{lab.plural(apart, 'position')} apart, it is {lab.number(float(q @ k))}. {more}"
     )
 
 
@@ -269,9 +214,9 @@ def carried_fact(one: WeightBreakdown, query: str, key: str) -> str:
     whole = float(np.linalg.norm(one.out))
     share = float(one.contribution @ one.out) / whole**2 if whole else 0.0
     return (
-        f"This weight adds α·v of {plain(key)}, of length {number(float(np.linalg.norm(one.contribution)))}, to "
-        f"the output of {plain(query)}, of length {number(whole)}. Along the output, it contributes "
-        f"**{percent(share)}**; the weight alone is {percent(one.weight)}."
+        f"This weight adds α·v of {lab.plain(key)}, of length {lab.number(float(np.linalg.norm(one.contribution)))}, to "
+        f"the output of {lab.plain(query)}, of length {lab.number(whole)}. Along the output, it contributes "
+        f"**{lab.percent(share)}**; the weight alone is {lab.percent(one.weight)}."
     )
 
 
@@ -286,12 +231,13 @@ def equation(
         inner = rf"\kappa \tanh\!\left(\tfrac{{1}}{{\kappa}}\left({inner}\right)\right)"
     below = r"\sum_m e^{s_{im}}" + (r" + e^{\text{sink}}" if one.sink is not None else "")
     symbols = rf"s_{{ij}} = {inner}, \qquad \alpha_{{ij}} = \frac{{e^{{s_{{ij}}}}}}{{{below}}}"
-    pair = f"{name(query, cell.query)},\\,{name(key, cell.key)}"
+    pair = f"{lab.latex_name(query, cell.query)},\\,{lab.latex_name(key, cell.key)}"
     terms = [
-        rf"{signed(float(a))} \cdot {signed(float(b))}" for a, b in zip(one.q, one.k, strict=True)
+        rf"{lab.latex_signed(float(a))} \cdot {lab.latex_signed(float(b))}"
+        for a, b in zip(one.q, one.k, strict=True)
     ]
     dots = r" + \cdots" if len(terms) > MAX_TERMS else ""
-    product = rf"{latex(one.dot)} = q^\top k = {' + '.join(terms[:MAX_TERMS])}{dots}"
+    product = rf"{lab.latex(one.dot)} = q^\top k = {' + '.join(terms[:MAX_TERMS])}{dots}"
     if not one.allowed:
         return (
             symbols,
@@ -299,22 +245,25 @@ def equation(
             rf"s_{{{pair}}} = -\infty \quad (\text{{masked}}), \qquad \alpha_{{{pair}}} = 0",
         )
     step = _scaled(
-        one, latex(one.dot), str(len(one.q)), rf"{one.scale:.4f} \cdot {signed(one.dot)}"
+        one,
+        lab.latex(one.dot),
+        str(len(one.q)),
+        rf"{one.scale:.4f} \cdot {lab.latex_signed(one.dot)}",
     )
-    step += "" if one.bias is None else added(one.bias)
+    step += "" if one.bias is None else lab.added(one.bias)
     value = one.dot * one.scale + (one.bias or 0.0)
     if one.capped is not None:
-        cap, value = latex(layer.softcap or 0), one.capped
+        cap, value = lab.latex(layer.softcap or 0), one.capped
         step = rf"{cap} \tanh\!\left(\frac{{{step}}}{{{cap}}}\right)"
     shift = float(one.scores.max())
     total = float(np.exp(one.scores - shift).sum()) + (
         0.0 if one.sink is None else float(np.exp(one.sink - shift))
     )
-    over = rf"e^{{{latex(one.score)}{added(-shift)}}}"
+    over = rf"e^{{{lab.latex(one.score)}{lab.added(-shift)}}}"
     return (
         symbols,
         product,
-        rf"s_{{{pair}}} = {step} = {latex(value)}",
+        rf"s_{{{pair}}} = {step} = {lab.latex(value)}",
         rf"\alpha_{{{pair}}} = \frac{{{over}}}{{{total:.3f}}} = {one.weight:.4f}",
     )
 
@@ -330,11 +279,11 @@ def conditions(
     source: str, cell: Cell, layer: LayerAttention, one: WeightBreakdown, own: float
 ) -> str:
     group, readers = layer.kv_group(cell.head)
-    share = number(1 - float(one.weights.sum()))
+    share = lab.number(1 - float(one.weights.sum()))
     parts = (
         (
             True,
-            f"{plain(source)}: q, k and what is added to the scores are the model's own. The weight computed from "
+            f"{lab.plain(source)}: q, k and what is added to the scores are the model's own. The weight computed from "
             f"them is {one.weight:.7f}; the model's is {own:.7f}.",
         ),
         (
@@ -353,7 +302,7 @@ def conditions(
         ),
         (
             one.sink is not None,
-            f"A learned sink scores {number(one.sink or 0.0)} in this head and takes {share} of this row.",
+            f"A learned sink scores {lab.number(one.sink or 0.0)} in this head and takes {share} of this row.",
         ),
     )
     return " ".join(sentence for holds, sentence in parts if holds)
@@ -371,28 +320,28 @@ Strips = Mapping[str, np.ndarray]  # vectors by name, each drawn as one line of 
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Inside one weight",
         "How a query and a key give one weight, number by number.",
     )
-    chosen = choose_model(needs=("qkv",))
+    chosen = lab.choose_model(needs=("qkv",))
     if chosen is not None:
         _weight(chosen)
 
 
-@fragment
-def _weight(chosen: ModelChoice) -> None:
+@lab.fragment
+def _weight(chosen: lab.ModelChoice) -> None:
     controls, reading = draw_controls(chosen), chosen.reading
     trace, cell = controls.trace, controls.cell
-    layers = study_of(layer_attentions, controls.ref, controls.inputs)
+    layers = lab.study_of(layer_attentions, controls.ref, controls.inputs)
     layer = layers[controls.kind, cell.layer]
     one = break_down_weight(layer, cell.head, cell.query, cell.key)
-    add_script(partial(script, controls, one))
+    lab.add_script(partial(script, controls, one))
     item, head = trace.map(cell.layer), trace.name((cell.layer, cell.head))
     query, key = item.queries[cell.query], item.keys[cell.key]
     left, right = st.columns([1, 1.15], gap="large")
     with left:
-        attention_view(
+        lab.attention_view(
             trace,
             key=MAP,
             layer=cell.layer,
@@ -406,12 +355,12 @@ def _weight(chosen: ModelChoice) -> None:
             fact=f"Head {head}; the open cell is the query {cell.query} and the key {cell.key}",
         )
     with right:
-        fact(weight_fact(head, one, query, key))
+        lab.fact(weight_fact(head, one, query, key))
         _row(one, item.keys, cell.key)
     # q and k dimension by dimension, before and after rotation where the family rotates
     st.markdown("## Where the query and the key agree")
     dimensions = np.arange(len(one.q))
-    if FIELDS.draw("order", into=HERE).order == "largest":
+    if FIELDS.draw("order", into=lab.HERE).order == "largest":
         dimensions = np.argsort(-np.abs(one.products), kind="stable")
     strips = {f"q · {query}": one.q, f"k · {key}": one.k}
     if one.unrotated_q is not None and one.unrotated_k is not None:
@@ -424,7 +373,7 @@ def _weight(chosen: ModelChoice) -> None:
             for what, values in zip(ROTATION_STEPS, of, strict=False)
         }
     _draw(
-        products_chart(strips, one.products, dimensions, theme()),
+        products_chart(strips, one.products, dimensions, lab.theme()),
         "meeting",
         f"Query of {query} times key of {key}, dimension by dimension",
     )
@@ -433,7 +382,7 @@ def _weight(chosen: ModelChoice) -> None:
         "differ. The line adds the bars up to q·k."
     )
     if one.unrotated_q is not None:
-        fact(rotation_fact(one, cell))
+        lab.fact(rotation_fact(one, cell))
     st.markdown("## What the weight carries")
     strips = {
         f"v · {key}": one.value,
@@ -441,12 +390,12 @@ def _weight(chosen: ModelChoice) -> None:
         f"output of {query}, the sum over all keys": one.out,
     }
     _draw(
-        _figure(_cells(strips, np.arange(len(one.out)), theme()), _tall(strips))
-        | table_columns(_columns(strips)),
+        _figure(_cells(strips, np.arange(len(one.out)), lab.theme()), _tall(strips))
+        | lab.table_columns(_columns(strips)),
         "carried",
         f"What the weight carries from {key} to {query}",
     )
-    fact(carried_fact(one, query, key))
+    lab.fact(carried_fact(one, query, key))
     for line in equation(cell, layer, one, query, key):
         st.latex(line, width="content")
     st.caption(
@@ -466,10 +415,10 @@ def _weight(chosen: ModelChoice) -> None:
             )
         )
     )
-    details(
+    lab.details(
         "Where these numbers come from",
         partial(
-            sources,
+            lab.sources,
             (
                 f"The layer's queries ({' × '.join(map(str, layer.q.shape))}) and keys are recorded on their way into the "
                 "model's own attention; this function computes one weight from them, step by step. Vaswani et al. 2017, "
@@ -488,7 +437,7 @@ def _row(one: WeightBreakdown, keys: Sequence[str], picked: int) -> None:
     weights = np.where(np.isfinite(scores), weights, -np.inf)
     st.markdown(":small[**Scores of the row**]")
     _draw(
-        row(names, scores, picked, theme(), "score", named=False),
+        row(names, scores, picked, lab.theme(), "score", named=False),
         "scores",
         "Scores of the row",
     )
@@ -498,7 +447,7 @@ def _row(one: WeightBreakdown, keys: Sequence[str], picked: int) -> None:
             names,
             weights,
             picked,
-            theme(),
+            lab.theme(),
             "weight",
             1 / int(np.isfinite(one.scores).sum()),
         ),
@@ -507,16 +456,18 @@ def _row(one: WeightBreakdown, keys: Sequence[str], picked: int) -> None:
     )
 
 
-def _draw(spec: Spec, name: str, alt: str) -> None:
-    draw_chart(st, spec, key=f"inside_weight:{name}", theme=None, alt=alt)
+def _draw(spec: lab.Spec, name: str, alt: str) -> None:
+    lab.draw_chart(st, spec, key=f"inside_weight:{name}", theme=None, alt=alt)
 
 
 # The page's Vega-Lite figures: q and k by dimension, the row that the softmax sees, and what the weight carries.
 
 
-def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, theme: Theme) -> Spec:
+def products_chart(
+    strips: Strips, products: np.ndarray, order: np.ndarray, theme: lab.Theme
+) -> lab.Spec:
     """q and k as strips, and under each dimension its product as a bar; a line adds the products up to q·k."""
-    ink, top = Ink.of(theme), _tall(strips)
+    ink, top = lab.Ink.of(theme), _tall(strips)
     at, running = _across(len(order)), np.cumsum(products[order])
     low, high = (
         1.2 * float(end)
@@ -528,20 +479,21 @@ def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, them
     y = {
         "type": "quantitative",
         "title": None,
-        "axis": {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 4},
+        "axis": {**lab.axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 4},
         "scale": {"domain": [low, high or 1.0], "nice": False, "range": [top + BARS, top]},
     }
-    colours = colour_scale(theme, signed=True)
+    colours = lab.colour_scale(theme, signed=True)
     sums = [{"at": index, "sum": float(value)} for index, value in enumerate(running)]
     line = {"x": {**at, "field": "at"}, "y": {**y, "field": "sum"}}
-    end = [sums[-1] | {"text": f"q·k = {number(sums[-1]['sum'])}"}]
+    end = [sums[-1] | {"text": f"q·k = {lab.number(sums[-1]['sum'])}"}]
     return _figure(
         [
             *_cells(strips, order, theme),
-            layer(
+            lab.layer(
                 "bar",
                 [
-                    row | {"product": float(product), "told": number(product), "sum": float(total)}
+                    row
+                    | {"product": float(product), "told": lab.number(product), "sum": float(total)}
                     for row, product, total in zip(
                         _rows(strips, order), products[order], running, strict=True
                     )
@@ -551,7 +503,7 @@ def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, them
                     "x2": {"field": "to"},
                     "y": {**y, "field": "product"},
                     "y2": {"datum": 0},
-                    "tooltip": [*_tips(strips), text_tip("told", "product")],
+                    "tooltip": [*_tips(strips), lab.text_tip("told", "product")],
                     "color": {
                         "condition": {"test": "datum.product < 0", "value": colours[2]},
                         "value": colours[8],
@@ -559,7 +511,7 @@ def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, them
                 },
             )
             | AROUND,
-            layer(
+            lab.layer(
                 "line",
                 sums,
                 line,
@@ -568,8 +520,8 @@ def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, them
                 interpolate="step-after",
                 tooltip=False,
             ),
-            layer("point", end, line, color=ink.text, filled=True, size=36, opacity=1),
-            layer(
+            lab.layer("point", end, line, color=ink.text, filled=True, size=36, opacity=1),
+            lab.layer(
                 "text",
                 end,
                 {**line, "text": {"field": "text"}},
@@ -582,23 +534,23 @@ def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, them
             ),
         ],
         top + BARS,
-    ) | table_columns(_columns(strips) | {"product": "product", "sum": "sum so far"})
+    ) | lab.table_columns(_columns(strips) | {"product": "product", "sum": "sum so far"})
 
 
 def row(
     tokens: Sequence[str],
     values: np.ndarray,
     picked: int,
-    theme: Theme,
+    theme: lab.Theme,
     name: str,
     level: float | None = None,
     named: bool = True,
-) -> Spec:
+) -> lab.Spec:
     """One bar a key, the picked one in the accent, none where `values` are not finite (masked).
 
     `level` is a dotted line to compare with; `named` writes the keys below.
     """
-    ink, finite = Ink.of(theme), np.isfinite(values)
+    ink, finite = lab.Ink.of(theme), np.isfinite(values)
     shown, few = (
         np.where(finite, values, 0.0),
         len(tokens) <= 48,
@@ -610,7 +562,7 @@ def row(
             "to": index + 0.42,
             "token": f"{index} · {token}",
             name: float(shown[index]),
-            "told": number(shown[index]),
+            "told": lab.number(shown[index]),
             "seen": "" if finite[index] else "masked",
             "picked": index == picked,
             "key": token,
@@ -619,14 +571,14 @@ def row(
         for index, token in enumerate(tokens)
     ]
     axis = (
-        axis_style(ink)
+        lab.axis_style(ink)
         | {"grid": False, "title": None, "labelLimit": 90, "labelFontSize": 12}
         | (
             {
                 "values": list(range(len(tokens))),
                 "labelAngle": -90,
                 "labelOverlap": True,
-                "labelExpr": f"[{','.join(map(quoted, tokens))}][datum.value]",
+                "labelExpr": f"[{','.join(map(lab.quoted, tokens))}][datum.value]",
             }
             if few
             else {"tickCount": 8}
@@ -641,10 +593,10 @@ def row(
             "domain": [float(shown.min(initial=0)), float(shown.max(initial=0)) or 1e-6],
             "nice": True,
         },
-        "axis": {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 3},
+        "axis": {**lab.axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 3},
     }
     layers = [
-        layer(
+        lab.layer(
             "bar",
             rows,
             {
@@ -658,12 +610,12 @@ def row(
                 },
                 "tooltip": [
                     {"field": "token", "title": "key"},
-                    text_tip("told", name),
+                    lab.text_tip("told", name),
                     {"field": "seen", "title": " "},
                 ],
             },
         ),
-        layer(
+        lab.layer(
             "text",
             [one | {"text": "masked"} for one in rows if one["seen"]][:1],
             {"x": {**at, "field": "at"}, "y": {"value": 10}, "text": {"field": "text"}},
@@ -675,7 +627,7 @@ def row(
     ]
     if level is not None:
         layers.append(
-            layer(
+            lab.layer(
                 "rule",
                 [{"level": level}],
                 {"y": {**y, "field": "level"}},
@@ -684,14 +636,14 @@ def row(
             )
         )
     titles = {"at": "position", "key": "key", "value": name}
-    return _figure(layers, TALL + (NAMES if named and few else 0)) | table_columns(titles)
+    return _figure(layers, TALL + (NAMES if named and few else 0)) | lab.table_columns(titles)
 
 
 def _tall(strips: Strips) -> int:
     return len(strips) * (NAME + STRIP + GAP)
 
 
-def _across(count: int) -> Spec:
+def _across(count: int) -> lab.Spec:
     return {
         "type": "quantitative",
         "title": None,
@@ -700,14 +652,14 @@ def _across(count: int) -> Spec:
     }
 
 
-def _cells(strips: Strips, order: np.ndarray, theme: Theme) -> list[Spec]:
+def _cells(strips: Strips, order: np.ndarray, theme: lab.Theme) -> list[lab.Spec]:
     layers, at, rows = [], _across(len(order)), _rows(strips, order)
     most = max(float(np.abs(values).max()) for values in strips.values()) or 1.0
     colour = {
         "type": "quantitative",
         "legend": None,
         "scale": {
-            "range": colour_scale(theme, signed=True),
+            "range": lab.colour_scale(theme, signed=True),
             "domain": [-most, most],
             "domainMid": 0,
             "interpolate": "rgb",
@@ -716,16 +668,16 @@ def _cells(strips: Strips, order: np.ndarray, theme: Theme) -> list[Spec]:
     for index, label in enumerate(strips):
         top = index * (NAME + STRIP + GAP) + NAME
         layers += [
-            layer(
+            lab.layer(
                 "text",
                 [{"text": label}],
                 {"x": {"value": 0}, "y": {"value": top - 5}, "text": {"field": "text"}},
                 align="left",
                 baseline="bottom",
                 fontSize=12,
-                color=Ink.of(theme).quiet,
+                color=lab.Ink.of(theme).quiet,
             ),
-            layer(
+            lab.layer(
                 "rect",
                 rows,
                 {
@@ -743,7 +695,7 @@ def _cells(strips: Strips, order: np.ndarray, theme: Theme) -> list[Spec]:
 
 
 # A layer whose marks reach half a dimension to both sides.
-AROUND: Spec = {
+AROUND: lab.Spec = {
     "transform": [
         {"calculate": "datum.at - 0.46", "as": "from"},
         {"calculate": "datum.at + 0.46", "as": "to"},
@@ -751,11 +703,11 @@ AROUND: Spec = {
 }
 
 
-def _rows(strips: Strips, order: np.ndarray) -> list[Spec]:
+def _rows(strips: Strips, order: np.ndarray) -> list[lab.Spec]:
     return [
         {"at": at, "dimension": int(dimension)}
         | {f"strip{index}": float(one[dimension]) for index, one in enumerate(strips.values())}
-        | {f"told{index}": number(one[dimension]) for index, one in enumerate(strips.values())}
+        | {f"told{index}": lab.number(one[dimension]) for index, one in enumerate(strips.values())}
         for at, dimension in enumerate(order)
     ]
 
@@ -764,16 +716,16 @@ def _columns(strips: Strips) -> dict[str, str]:
     return {"dimension": "dimension"} | {f"strip{at}": name for at, name in enumerate(strips)}
 
 
-def _tips(strips: Strips) -> list[Spec]:
+def _tips(strips: Strips) -> list[lab.Spec]:
     return [
-        whole_tip("dimension", "dimension"),
-        *(text_tip(f"told{index}", name) for index, name in enumerate(strips)),
+        lab.whole_tip("dimension", "dimension"),
+        *(lab.text_tip(f"told{index}", name) for index, name in enumerate(strips)),
     ]
 
 
-def _figure(layers: Sequence[Spec], height: int) -> Spec:
+def _figure(layers: Sequence[lab.Spec], height: int) -> lab.Spec:
     """Layers whose colours have scales of their own."""
-    return figure(layers, height) | {
+    return lab.figure(layers, height) | {
         "resolve": {"scale": {"color": "independent"}},
         "config": {"view": {"stroke": None}, "font": '"Source Sans", sans-serif'},
     }

@@ -11,138 +11,60 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.interpret import lens as study
 from core.interpret.evidence import Question
+from core.interpret.trace import LayerKey, to_numpy
+from core.pretrained import PretrainedError
 from core.pretrained.generate import mask_position, output_id, token_names
-from dashboard.draw import figures
-from dashboard.inside import (
-    KINDS,
-    NOTHING,
-    WRITES,
-    LayerKey,
-    ModelChoice,
-    PretrainedError,
-    answer_cell,
-    answer_study,
-    bar_figure,
-    baseline_of,
-    choose_model,
-    effect_chart,
-    head_field,
-    input_errors,
-    link_head,
-    masked_inputs,
-    model_cell,
-    output_field,
-    output_names,
-    position_field,
-    position_key,
-    study_of,
-    to_numpy,
-    weight_link,
-)
-from dashboard.page import (
-    BOUND,
-    CATEGORIES,
-    HERE,
-    PAGE,
-    PICKED,
-    SIGNED,
-    UNASKED,
-    Cell,
-    Fields,
-    Ink,
-    Move,
-    Pair,
-    Script,
-    Segmented,
-    Select,
-    Spec,
-    Theme,
-    Values,
-    add_script,
-    axis_style,
-    caption,
-    chart_title,
-    colour_scale,
-    cut,
-    details,
-    distinct,
-    draw_chart,
-    fact,
-    field_error,
-    figure,
-    fragment_unless_measuring,
-    latex,
-    layer,
-    measure_with_progress,
-    number,
-    paragraph,
-    percent,
-    picking_grid,
-    picture,
-    plain,
-    pressed_point,
-    room,
-    series_encoding,
-    share_text,
-    signed,
-    source_of,
-    sources,
-    table,
-    table_columns,
-    text_tip,
-    theme,
-    title,
-    try_this,
-    write_pair,
-)
 
 # The controls: the view, the position that answers, the token that is followed, and what it is compared with.
 
 
 LENS_PARTS, ATTRIBUTED = "lens:read", "lens:attributed"  # for all sessions
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "lens",
-    view=Segmented(
+    view=lab.Segmented(
         "View",
         {"when": "When it decides", "who": "Who wrote it"},
         help="The answer layer by layer, or the parts that it is the sum of.",
         also={"label_visibility": "collapsed"},
     ),
-    layer=Select(
+    layer=lab.Select(
         "Layer",
         lambda values: [DECISIVE, *values.names],
         key=lambda values: f"layer:{values.ref.name}",
         help="The layer whose attention is shown. A click in the picture of the layers picks one, too.",
-        also=lambda values: {"width": room(240)},
+        also=lambda values: {"width": lab.room(240)},
     ),
 )
 DECISIVE = "where it is decided"
 
 
-def draw_controls(choice: ModelChoice) -> Values:
+def draw_controls(choice: lab.ModelChoice) -> lab.Values:
     """Draw the fields above both views; PretrainedError where this model cannot answer.
 
     `line` are the tokens of the sequence that answers; `contrast` is a token whose logit is subtracted.
     """
     pretrained, ref, masked = choice.model, choice.ref, None
-    view = FIELDS.draw("view", into=HERE).view
+    view = FIELDS.draw("view", into=lab.HERE).view
     with st.container(horizontal=True, vertical_alignment="top", key="lens:question"):
         if pretrained.head == "masked":
-            choice = replace(choice, inputs=masked_inputs("lens", choice, "word"))
+            choice = replace(choice, inputs=lab.masked_inputs("lens", choice, "word"))
             masked = mask_position(
-                pretrained, baseline_of(ref, Question(choice.inputs)).batch["input_ids"]
+                pretrained, lab.baseline_of(ref, Question(choice.inputs)).batch["input_ids"]
             )
-        question = Question(choice.inputs, position_field("lens", choice.reading, masked))
+        question = Question(choice.inputs, lab.position_field("lens", choice.reading, masked))
         question = replace(
             question,
-            output=output_field(ref, baseline_of(ref, question), "Token to follow"),
+            output=lab.output_field(ref, lab.baseline_of(ref, question), "Token to follow"),
         )
-        baseline, contrast = baseline_of(ref, question), None
+        baseline, contrast = lab.baseline_of(ref, question), None
         if view == "who":
-            contrast = output_field(ref, baseline, "Minus the logit of", "contrast", NOTHING)
-    return Values(
+            contrast = lab.output_field(
+                ref, baseline, "Minus the logit of", "contrast", lab.NOTHING
+            )
+    return lab.Values(
         choice=choice,
         ref=ref,
         reading=choice.reading,
@@ -164,19 +86,19 @@ DARK_CELL = 0.45  # a probability from which a cell's text is light
 
 
 def token_grid(
-    rows: Sequence[Spec],
+    rows: Sequence[lab.Spec],
     states: Sequence[str],
     tokens: Sequence[str],
     picked: tuple[str, int],
-    theme: Theme,
+    theme: lab.Theme,
     late: bool = False,
-) -> Spec:
+) -> lab.Spec:
     """States × positions: the likeliest token in each cell, in ink by its probability; a click picks a cell.
 
     Each row holds state, column, index (its position in the text), token, p, text and top, which the tooltip shows.
     With `late` the names of the states stand at the end, which is in sight first where the figure scrolls.
     """
-    ink, columns = Ink.of(theme), distinct(tokens)
+    ink, columns = lab.Ink.of(theme), lab.distinct(tokens)
     top = {"orient": "top", "labelAngle": 0, "labelLimit": WIDE, "labelFlush": False}
     at = {
         channel: {
@@ -185,7 +107,7 @@ def token_grid(
             "sort": list(values),
             "title": None,
             "scale": {"domain": list(values), "paddingInner": padding},
-            "axis": axis_style(ink) | axis,
+            "axis": lab.axis_style(ink) | axis,
         }
         for channel, name, values, padding, axis in (
             ("x", "column", columns, 0.04, top | {"labelOverlap": False}),
@@ -202,13 +124,13 @@ def token_grid(
         row
         | {
             "column": columns[row["column"]],
-            "short": cut(row["word"], 8),
+            "short": lab.cut(row["word"], 8),
         }
         for row in rows
     ]
-    return picking_grid(
+    return lab.picking_grid(
         [
-            layer(
+            lab.layer(
                 "rect",
                 cells,
                 at
@@ -216,27 +138,27 @@ def token_grid(
                     "color": {
                         "field": "p",
                         "type": "quantitative",
-                        "scale": {"range": colour_scale(theme), "domain": [0, 1]},
+                        "scale": {"range": lab.colour_scale(theme), "domain": [0, 1]},
                         "legend": None,
                     },
                     "tooltip": [
-                        text_tip("state", "after"),
-                        text_tip("token", "position"),
-                        text_tip("text", "likeliest"),
-                        text_tip("top", "others"),
+                        lab.text_tip("state", "after"),
+                        lab.text_tip("token", "position"),
+                        lab.text_tip("text", "likeliest"),
+                        lab.text_tip("top", "others"),
                     ],
                 },
                 cursor="pointer",
                 stroke=None,
             ),
-            layer(
+            lab.layer(
                 "text",
                 cells,
                 at
                 | {
                     "text": {"field": "short"},
                     "color": {
-                        "condition": {"test": f"datum.p > {DARK_CELL}", "value": PAGE[theme]},
+                        "condition": {"test": f"datum.p > {DARK_CELL}", "value": lab.PAGE[theme]},
                         "value": ink.text,
                     },
                 },
@@ -249,7 +171,7 @@ def token_grid(
         ink,
         TALL,
         ["state", "index"],
-    ) | table_columns(
+    ) | lab.table_columns(
         {
             "state": "after",
             "index": "position",
@@ -260,35 +182,35 @@ def token_grid(
     )
 
 
-def colours(curves: int, theme: Theme) -> list[str]:
-    return [Ink.of(theme).pick, *CATEGORIES[theme][: max(0, curves - 1)]]
+def colours(curves: int, theme: lab.Theme) -> list[str]:
+    return [lab.Ink.of(theme).pick, *lab.CATEGORIES[theme][: max(0, curves - 1)]]
 
 
 def along_layers(
     curves: Mapping[str, Sequence[float]],
     states: Sequence[str],
-    theme: Theme,
+    theme: lab.Theme,
     column: str,
     *,
     rank: bool = False,
     high: float | None = None,
     picked: str | None = None,
-) -> Spec:
+) -> lab.Spec:
     """A curve a token over the states; ranks on a log scale with 1 on top, else from 0 to `high`."""
-    ink, names, inks = Ink.of(theme), list(curves), colours(len(curves), theme)
+    ink, names, inks = lab.Ink.of(theme), list(curves), colours(len(curves), theme)
     rows = [
         {
             "state": state,
             "y": value,
             "name": name,
-            "text": f"{value:,.0f}" if rank else number(value),
+            "text": f"{value:,.0f}" if rank else lab.number(value),
         }
         for name, values in curves.items()
         for state, value in zip(states, values, strict=True)
     ]
     top = max(map(max, curves.values())) if high is None else high
-    scale: Spec = {"domain": [0, (top or 1) * 1.04]}
-    axis = {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 4}
+    scale: lab.Spec = {"domain": [0, (top or 1) * 1.04]}
+    axis = {**lab.axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 4}
     if rank:
         scale = {
             "type": "log",
@@ -303,30 +225,30 @@ def along_layers(
             "sort": list(states),
             "title": None,
             "scale": {"padding": 0.3},
-            "axis": {**axis_style(ink), "labelAngle": 0, "labelOverlap": True},
+            "axis": {**lab.axis_style(ink), "labelAngle": 0, "labelOverlap": True},
         },
         "y": {"field": "y", "type": "quantitative", "title": None, "scale": scale, "axis": axis},
-        "color": series_encoding("name", names, inks),
+        "color": lab.series_encoding("name", names, inks),
     }
-    return figure(
+    return lab.figure(
         [
-            layer(
+            lab.layer(
                 "rule",
                 [] if picked is None else [{"state": picked}],
                 {"x": at["x"]},
                 color=ink.hairline,
                 strokeWidth=2,
             ),
-            layer("line", rows, at, strokeWidth=2),
-            layer(
+            lab.layer("line", rows, at, strokeWidth=2),
+            lab.layer(
                 "point",
                 rows,
                 {
                     **at,
                     "tooltip": [
-                        text_tip("state", "after"),
-                        text_tip("name", "token"),
-                        text_tip("text", "rank" if rank else "value"),
+                        lab.text_tip("state", "after"),
+                        lab.text_tip("name", "token"),
+                        lab.text_tip("text", "rank" if rank else "value"),
                     ],
                 },
                 filled=True,
@@ -335,7 +257,7 @@ def along_layers(
             ),
         ],
         190,
-    ) | figures.names(
+    ) | lab.names(
         [(name, colour, [1, 0]) for name, colour in zip(names, inks, strict=True)]
         if len(names) > 1
         else [],
@@ -343,31 +265,31 @@ def along_layers(
     )
 
 
-def part_bars(parts: dict[str, float], theme: Theme) -> Spec:
-    stops = SIGNED[theme]
+def part_bars(parts: dict[str, float], theme: lab.Theme) -> lab.Spec:
+    stops = lab.SIGNED[theme]
     low, high = min(0.0, *parts.values()), max(0.0, *parts.values())
     room = 0.16 * (high - low or 1.0)
-    return bar_figure(
+    return lab.bar_figure(
         [
-            {"part": part, "y": value, "text": signed(value), "end": max(value, 0.0)}
+            {"part": part, "y": value, "text": lab.signed(value), "end": max(value, 0.0)}
             for part, value in parts.items()
         ],
         "part",
         list(parts),
         "y",
-        Ink.of(theme),
+        lab.Ink.of(theme),
         domain=[low - 0.05 * room, high + room],
         height={"step": 26},
         limit=190,
         colour={"condition": {"test": "datum.y < 0", "value": stops[1]}, "value": stops[-3]},
-        tips=[text_tip("part", "part"), text_tip("text", "adds")],
+        tips=[lab.text_tip("part", "part"), lab.text_tip("text", "adds")],
     )
 
 
 # Where the heads of a layer look from the position that answers.
 
 
-def attention(controls: Values, state: str, only: tuple[str, int] | None = None) -> None:
+def attention(controls: lab.Values, state: str, only: tuple[str, int] | None = None) -> None:
     position = controls.position
     rows = [
         (item.weights[head, position], item, head)
@@ -376,7 +298,7 @@ def attention(controls: Values, state: str, only: tuple[str, int] | None = None)
         if item.layer_name == state and only in (None, (item.kind, head))
     ]
     if not rows:
-        caption(f"{plain(state)} has no attention.")
+        lab.caption(f"{lab.plain(state)} has no attention.")
         return
     rows.sort(key=lambda row: -float(row[0].max()))
     weights, item, head = rows[0]
@@ -385,16 +307,18 @@ def attention(controls: Values, state: str, only: tuple[str, int] | None = None)
         if only is None
         else f"{study.answering_layers(controls.reading)[item.kind, item.layer]}·H{head}"
     )
-    paragraph(f"**Where {plain(name)} attends to from “{plain(controls.line.tokens[position])}”**")
+    lab.paragraph(
+        f"**Where {lab.plain(name)} attends to from “{lab.plain(controls.line.tokens[position])}”**"
+    )
     several = len({item.kind for _, item, _ in rows}) > 1
-    table(
+    lab.table(
         ["head", *["attention"] * several, "attends most to", "weight"],
         [
             [
                 f"{item.layer_name}·H{head}",
-                *[KINDS[item.kind].lower()] * several,
+                *[lab.KINDS[item.kind].lower()] * several,
                 f"{item.keys[weights.argmax()]} ({weights.argmax()})",
-                number(float(weights.max())),
+                lab.number(float(weights.max())),
             ]
             for weights, item, head in rows
         ],
@@ -402,32 +326,36 @@ def attention(controls: Values, state: str, only: tuple[str, int] | None = None)
         left=2 + several,
         markers=False,
     )
-    weight_link(controls.choice, item.kind, (item.layer, head), (position, int(weights.argmax())))
+    lab.weight_link(
+        controls.choice, item.kind, (item.layer, head), (position, int(weights.argmax()))
+    )
 
 
 # What the page computes as Python.
 
 
-def script(controls: Values, *cells: Cell, results: Mapping[str, np.ndarray]) -> Script:
-    return Script(
+def script(controls: lab.Values, *cells: lab.Cell, results: Mapping[str, np.ndarray]) -> lab.Script:
+    return lab.Script(
         (
-            model_cell(controls.ref, controls.question.inputs),
-            answer_cell(controls.question, "The answer of the whole model at one position."),
+            lab.model_cell(controls.ref, controls.question.inputs),
+            lab.answer_cell(controls.question, "The answer of the whole model at one position."),
             *cells,
         ),
         results,
     )
 
 
-def when_script(controls: Values, decision: study.Decision, words: Mapping[int, str]) -> Script:
+def when_script(
+    controls: lab.Values, decision: study.Decision, words: Mapping[int, str]
+) -> lab.Script:
     lens, along = decision.lens, decision.trajectories
     window = (
         f", {lens.start}, {lens.start + study.WINDOW}" if len(controls.line) > study.WINDOW else ""
     )
-    names = distinct([words[token] for token in decision.tokens])
+    names = lab.distinct([words[token] for token in decision.tokens])
     return script(
         controls,
-        Cell(
+        lab.Cell(
             "Every layer read as if it were the last: the likeliest tokens after each, at every position.",
             f"""
 from core.interpret.lens import first_likeliest, follow_tokens, read_lens
@@ -451,10 +379,10 @@ base.mark_rect().encode(color="probability:Q") + base.mark_text(size=9).encode(t
 """,
             "lens:grid",
         ),
-        Cell(
+        lab.Cell(
             "The answer and other tokens through the layers, and the layer from which the answer stays the likeliest.",
             f"""
-tokens = {source_of(dict(zip(names, decision.tokens, strict=True)))}
+tokens = {lab.source_of(dict(zip(names, decision.tokens, strict=True)))}
 along = follow_tokens(baseline, lens, baseline.answer.position, list(tokens.values()))
 first, stays = first_likeliest(along)  # states: 0 is the embedding
 print("the likeliest from state", stays, "on; its probability after each:", along.probabilities[:, 0].tolist())
@@ -479,12 +407,12 @@ alt.Chart(curves.melt("state", var_name="token", value_name="probability")).mark
     )
 
 
-def who_script(controls: Values, attribution: study.Attribution) -> Script:
+def who_script(controls: lab.Values, attribution: study.Attribution) -> lab.Script:
     contrast = "" if controls.contrast is None else f", {controls.contrast}"
     ranked = sorted(attribution.parts, key=lambda part: -abs(part.value))
     return script(
         controls,
-        Cell(
+        lab.Cell(
             "The logit as a sum of what each part of the model wrote, the largest first.",
             f"""
 from core.interpret.lens import attribute_logit
@@ -516,29 +444,32 @@ alt.Chart(heads).mark_rect().encode(x="head:O", y="layer:N", color="adds:Q")
 # Sentences and figures of the page.
 
 
-def decided(controls: Values, decision: study.Decision, words: Mapping[int, str]) -> str:
+def decided(controls: lab.Values, decision: study.Decision, words: Mapping[int, str]) -> str:
     lens, along = decision.lens, decision.trajectories
     first, at = study.first_likeliest(along)
     shares, ranks = along.probabilities[:, 0].tolist(), along.ranks[:, 0].tolist()
     states = ["the embedding", *decision.lens.names[1:]]
-    start = f"At **{plain(controls.line.tokens[controls.position])}**, :primary[**{plain(words[decision.tokens[0]])}**] "
+    start = (
+        f"At **{lab.plain(controls.line.tokens[controls.position])}**, "
+        f":primary[**{lab.plain(words[decision.tokens[0]])}**] "
+    )
     if at is None:
         best = ranks.index(min(ranks))
         return (
             f"{start}is not the likeliest at the end: its rank is **{ranks[-1]:,}**, with a probability of "
-            f"**{share_text(shares[-1])}**. It comes closest after **{states[best]}**, as number "
+            f"**{lab.share_text(shares[-1])}**. It comes closest after **{states[best]}**, as number "
             f"{ranks[best]:,}."
         )
-    last = f" there and **{share_text(shares[-1])}** at the end" if at < len(states) - 1 else ""
+    last = f" there and **{lab.share_text(shares[-1])}** at the end" if at < len(states) - 1 else ""
     text = (
         f"{start}is the likeliest from **{states[at]}** on, with a probability of "
-        f"**{share_text(shares[at])}**{last}."
+        f"**{lab.share_text(shares[at])}**{last}."
     )
     if at:
-        before = plain(words[int(lens.top[at - 1, controls.position - lens.start, 0])])
+        before = lab.plain(words[int(lens.top[at - 1, controls.position - lens.start, 0])])
         text += (
             f" After {states[at - 1]} it was number {ranks[at - 1]:,}, with "
-            f"{share_text(shares[at - 1])}, and **{before}** led."
+            f"{lab.share_text(shares[at - 1])}, and **{before}** led."
         )
     if first is not None and first < at:
         text += f" It led once before, after {states[first]}."
@@ -546,22 +477,22 @@ def decided(controls: Values, decision: study.Decision, words: Mapping[int, str]
 
 
 def wrote(
-    controls: Values,
+    controls: lab.Values,
     attribution: study.Attribution,
     parts: Sequence[tuple[str, study.Part]],
     answer: str,
     other: str | None,
 ) -> str:
     name, first = parts[0]
-    minus = "" if other is None else f" minus that of **{plain(other)}**"
+    minus = "" if other is None else f" minus that of **{lab.plain(other)}**"
     head = next(((name, part) for name, part in parts if part.role == "head"), (name, first))
-    among = f"; among the heads, by **{head[0]}**, **{signed(head[1].value)}**"
+    among = f"; among the heads, by **{head[0]}**, **{lab.signed(head[1].value)}**"
     return (
-        f"The logit of :primary[**{plain(answer)}**] at "
-        f"**{plain(controls.line.tokens[controls.position])}**{minus} is **{number(attribution.logit)}**. "
-        f"Most is written by **{name}**, **{signed(first.value)}**{among if head[1] is not first else ''}. "
-        f"Sum of all {len(parts)} parts = **{number(attribution.total)}**, logit = "
-        f"**{number(attribution.logit)}**."
+        f"The logit of :primary[**{lab.plain(answer)}**] at "
+        f"**{lab.plain(controls.line.tokens[controls.position])}**{minus} is **{lab.number(attribution.logit)}**. "
+        f"Most is written by **{name}**, **{lab.signed(first.value)}**{among if head[1] is not first else ''}. "
+        f"Sum of all {len(parts)} parts = **{lab.number(attribution.total)}**, logit = "
+        f"**{lab.number(attribution.logit)}**."
     )
 
 
@@ -574,7 +505,7 @@ def share_of_heads(parts: Sequence[tuple[str, study.Part]]) -> str:
         count for count in range(1, len(heads) + 1) if sum(heads[:count]) >= 0.8 * sum(heads)
     )
     return (
-        f"Heads write {percent(sum(heads) / every)} of all that is added or taken away; {most} of the "
+        f"Heads write {lab.percent(sum(heads) / every)} of all that is added or taken away; {most} of the "
         f"{len(heads)} heads write 80\u00a0% of that."
     )
 
@@ -590,20 +521,20 @@ STYLE = """<style>
 </style>"""
 
 
-def section(controls: Values) -> None:
+def section(controls: lab.Values) -> None:
     ref, baseline = controls.ref, controls.baseline
     start = study.window_start(controls.position, len(controls.line))
     key = ref, Question(controls.question.inputs, 0)  # the states are those of any position
     with st.spinner("Running the model"):
         first, stream = (
-            baseline_of(*key),
-            answer_study(study.read_stream, *key, start, start + study.WINDOW),
+            lab.baseline_of(*key),
+            lab.answer_study(study.read_stream, *key, start, start + study.WINDOW),
         )
     parts, read = (
         range(study.count_parts(first, stream)),
         partial(study.read_part, first, stream),
     )
-    values = measure_with_progress(LENS_PARTS, (*key, start), parts, read, "parts", UNASKED)
+    values = lab.measure_with_progress(LENS_PARTS, (*key, start), parts, read, "parts", lab.UNASKED)
     if len(values) < len(parts):
         return
     lens = study.join_parts(baseline.pretrained, stream, [*values.values()])
@@ -611,7 +542,7 @@ def section(controls: Values) -> None:
     with st.popover("More", help="Further tokens, and the layer whose attention is shown"):
         # Further tokens, of which those that lead in some layer are offered
         tokens, leaders = list[int](), tuple(study.leaders(baseline, lens))
-        offered = output_names(ref, baseline.question, leaders)
+        offered = lab.output_names(ref, baseline.question, leaders)
         for text in st.multiselect(
             "More tokens",
             list(offered),
@@ -621,7 +552,7 @@ def section(controls: Values) -> None:
             placeholder="pick or type",
             help="Each gets a curve of its own. Type any token of the vocabulary, or its number, "
             "such as #17.",
-            **BOUND,
+            **lab.BOUND,
         ):
             try:
                 tokens.append(
@@ -630,33 +561,33 @@ def section(controls: Values) -> None:
                     else output_id(baseline.pretrained, baseline.answer, text)
                 )
             except PretrainedError as error:
-                field_error(error)
-        name = FIELDS.draw("layer", into=HERE, names=lens.names[1:], ref=ref).layer
+                lab.field_error(error)
+        name = FIELDS.draw("layer", into=lab.HERE, names=lens.names[1:], ref=ref).layer
     chosen = study.followed(baseline, lens, tokens)
     followed = study.follow_tokens(baseline, lens, controls.position, chosen)
     decision = study.Decision(lens, chosen, followed)
-    words = study_of(
+    words = lab.study_of(
         token_names, ref, tuple(dict.fromkeys([*chosen, *lens.top.flatten().tolist()]))
     )
     state = decision.lens.names[max(1, decision.decisive)] if name == DECISIVE else name
     along, at = decision.trajectories, controls.position - start
-    add_script(partial(when_script, controls, decision, words))
+    lab.add_script(partial(when_script, controls, decision, words))
     with view:
         _grid(controls, decision, words, state)
-        fact(decided(controls, decision, words))
+        lab.fact(decided(controls, decision, words))
     _curves(controls, decision, words, state)
-    details(
+    lab.details(
         "The layers at this position, as a table",
-        lambda: table(
+        lambda: lab.table(
             ["after", "likeliest", "its probability", "the answer’s", "rank", "entropy, bits"],
             [
                 [
                     state,
                     words[int(lens.top[row, at, 0])],
-                    number(float(lens.probabilities[row, at, 0])),
-                    number(float(along.probabilities[row, 0])),
+                    lab.number(float(lens.probabilities[row, at, 0])),
+                    lab.number(float(along.probabilities[row, 0])),
                     f"{int(along.ranks[row, 0]):,}",
-                    number(float(lens.entropy[row, at])),
+                    lab.number(float(lens.entropy[row, at])),
                 ]
                 for row, state in enumerate(decision.lens.names)
             ],
@@ -673,11 +604,13 @@ def section(controls: Values) -> None:
     )
 
 
-def _grid(controls: Values, decision: study.Decision, words: dict[int, str], state: str) -> None:
+def _grid(
+    controls: lab.Values, decision: study.Decision, words: dict[int, str], state: str
+) -> None:
     lens, start, length = decision.lens, decision.lens.start, decision.lens.top.shape[1]
     tokens, position = controls.line.tokens[start : start + length], controls.position - start
-    stops = ",".join(colour_scale(theme()))
-    chart_title(
+    stops = ",".join(lab.colour_scale(lab.theme()))
+    lab.chart_title(
         "The likeliest token after each layer, in the colour of its probability",
         legend=(
             f'0 <span style="display:inline-block;width:96px;height:8px;background:linear-gradient(90deg,{stops})">'
@@ -685,14 +618,14 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
         ),
     )
     if length < len(controls.line):
-        caption(
+        lab.caption(
             f"Tokens {start} to {start + length - 1} of {len(controls.line)}, around the position that answers."
         )
     late = position >= length / 2
 
     def pick() -> None:
-        if point := pressed_point(GRID):
-            st.session_state[position_key(controls.reading)] = int(point["index"])
+        if point := lab.pressed_point(GRID):
+            st.session_state[lab.position_key(controls.reading)] = int(point["index"])
             if point["state"] != study.EMBEDDING:
                 st.session_state[FIELDS.key("layer", {"ref": controls.ref})] = point["state"]
 
@@ -704,9 +637,9 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
             "token": token,
             "word": words[ids[0]],
             "p": shares[0],
-            "text": f"{words[ids[0]]} {number(shares[0])}",
+            "text": f"{words[ids[0]]} {lab.number(shares[0])}",
             "top": ", ".join(
-                f"{words[one]} {number(p)}" for one, p in zip(ids[1:], shares[1:], strict=True)
+                f"{words[one]} {lab.number(p)}" for one, p in zip(ids[1:], shares[1:], strict=True)
             ),
         }
         for name, top, probabilities in zip(
@@ -716,25 +649,27 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
     ]
     st.html(STYLE.format(width=(WIDE * len(tokens) + 80), direction="rtl" if late else "ltr"))
     with st.container(key="lens:cells"):
-        draw_chart(
+        lab.draw_chart(
             st,
             token_grid(
                 cells,
                 decision.lens.names,
                 tokens,
                 (state, position),
-                theme(),
+                lab.theme(),
                 late,
             ),
             key=GRID,
             on_select=pick,
-            selection_mode=[PICKED],
+            selection_mode=[lab.PICKED],
             alt="The likeliest token after each layer, at each position",
         )
 
 
-def _curves(controls: Values, decision: study.Decision, words: dict[int, str], state: str) -> None:
-    names = distinct([words[token] for token in decision.tokens])
+def _curves(
+    controls: lab.Values, decision: study.Decision, words: dict[int, str], state: str
+) -> None:
+    names = lab.distinct([words[token] for token in decision.tokens])
     along, at = decision.trajectories, controls.position - decision.lens.start
     shares, ranks = (
         dict(zip(names, values.T.tolist(), strict=True))
@@ -746,8 +681,8 @@ def _curves(controls: Values, decision: study.Decision, words: dict[int, str], s
             "Probability of the answers",
             " ".join(
                 f'<span style="font-weight:600;white-space:nowrap"><span style="display:inline-block;width:14px;'
-                f'height:3px;margin-right:4px;vertical-align:middle;background:{colour}"></span>{plain(name)}</span>'
-                for name, colour in zip(names, colours(len(names), theme()), strict=True)
+                f'height:3px;margin-right:4px;vertical-align:middle;background:{colour}"></span>{lab.plain(name)}</span>'
+                for name, colour in zip(names, colours(len(names), lab.theme()), strict=True)
             ),
             {"curves": shares, "high": 1.0, "column": "probability"},
         ),
@@ -770,9 +705,9 @@ def _curves(controls: Values, decision: study.Decision, words: dict[int, str], s
     for column, (key, (heading, alt, beside, how)) in zip(
         st.columns(3, gap="medium"), charts.items(), strict=True
     ):
-        draw_chart(
+        lab.draw_chart(
             column,
-            along_layers(**how, states=decision.lens.names, theme=theme(), picked=state),
+            along_layers(**how, states=decision.lens.names, theme=lab.theme(), picked=state),
             key=f"lens:{key}",
             alt=f"{alt} after each layer",
             heading=heading,
@@ -783,7 +718,7 @@ def _curves(controls: Values, decision: study.Decision, words: dict[int, str], s
 # The view Who wrote it: the answer's logit as a sum of what each part wrote.
 
 
-def who_section(controls: Values) -> None:
+def who_section(controls: lab.Values) -> None:
     ref, reading, baseline = controls.ref, controls.reading, controls.baseline
     passes, run = (
         study.attribute_passes(baseline, baseline.id, controls.contrast),
@@ -794,25 +729,25 @@ def who_section(controls: Values) -> None:
         run.extend(islice(passes, index + 1 - len(run)))
         return run[index]
 
-    results = measure_with_progress(
+    results = lab.measure_with_progress(
         ATTRIBUTED,
         (ref, controls.question, controls.contrast),
         range(study.PASSES),
         attribute,
         "passes",
-        UNASKED,
+        lab.UNASKED,
     )
     if (attribution := results.get(study.PASSES - 1)) is None:
         return
-    add_script(partial(who_script, controls, attribution))
+    lab.add_script(partial(who_script, controls, attribution))
     parts, layers = study.named_parts(reading, attribution), study.answering_layers(reading)
-    words = study_of(
+    words = lab.study_of(
         token_names,
         ref,
         tuple(token for token in (baseline.id, controls.contrast) if token is not None),
     )
     other = None if controls.contrast is None else words[controls.contrast]
-    fact(wrote(controls, attribution, parts, words[baseline.id], other))
+    lab.fact(wrote(controls, attribution, parts, words[baseline.id], other))
     rows = list(layers)
     values = {
         (rows.index(part.key), part.head): part.value
@@ -821,7 +756,7 @@ def who_section(controls: Values) -> None:
     }
     picked = None
     if values:
-        picked = link_head(
+        picked = lab.link_head(
             "lens",
             ref,
             ref,
@@ -833,25 +768,25 @@ def who_section(controls: Values) -> None:
         if rows:  # a model may have no attention
             inner = any(part.role == "feed-forward" for _, part in parts)
             more = ", and the feed-forward network (FF) of a layer" if inner else ""
-            paragraph(f"**What each head adds{more}**")
-            head_field(
+            lab.paragraph(f"**What each head adds{more}**")
+            lab.head_field(
                 {f"{layers[rows[row]]}·H{head}": (row, head) for row, head in values},
                 picked,
                 f"lens:head:{ref.name}",
             )
             _who_grid(layers, attribution, list(values), picked)
-        caption(share_of_heads(parts))
-    draw_chart(
+        lab.caption(share_of_heads(parts))
+    lab.draw_chart(
         right,
-        part_bars(study.grouped(reading, attribution), theme()),
+        part_bars(study.grouped(reading, attribution), lab.theme()),
         key="lens:bars",
         alt="What each kind of part adds to the logit",
         heading="The sum, in the order of the model",
     )
-    listed = [[name, signed(part.value)] for name, part in parts]
-    details(
+    listed = [[name, lab.signed(part.value)] for name, part in parts]
+    lab.details(
         f"All {len(listed)} parts, the largest first",
-        partial(table, ["part", "adds"], listed, caption="Parts of the logit", markers=False),
+        partial(lab.table, ["part", "adds"], listed, caption="Parts of the logit", markers=False),
         "lens:ranked",
     )
     if picked is not None:
@@ -868,12 +803,12 @@ def who_section(controls: Values) -> None:
     for part in attribution.parts:
         sums[kinds.get(part.role, "biases")] += part.value  # type: ignore[assignment]
     written = " ".join(
-        rf"{'+' if sums[name] >= 0 else '-'} \underbrace{{{latex(abs(sums[name]))}}}_{{\text{{{name}}}}}"
+        rf"{'+' if sums[name] >= 0 else '-'} \underbrace{{{lab.latex(abs(sums[name]))}}}_{{\text{{{name}}}}}"
         for name in (*kinds.values(), "biases")
         if name in sums
     )
     st.latex(
-        rf"\mathrm{{logit}} = {written.removeprefix('+ ')} = {latex(attribution.total)}",
+        rf"\mathrm{{logit}} = {written.removeprefix('+ ')} = {lab.latex(attribution.total)}",
         width="content",
     )
 
@@ -881,10 +816,10 @@ def who_section(controls: Values) -> None:
 def _who_grid(
     layers: Mapping[LayerKey, str],
     attribution: study.Attribution,
-    heads: Sequence[Pair],
-    picked: Pair | None,
+    heads: Sequence[lab.Pair],
+    picked: lab.Pair | None,
 ) -> None:
-    rows, names = list[Spec](), list(layers.values())
+    rows, names = list[lab.Spec](), list(layers.values())
     columns = dict.fromkeys(map(str, range(1 + max((head for _, head in heads), default=0))))
     for part in attribution.parts:
         if part.key is not None and part.role in ("head", "feed-forward"):
@@ -895,14 +830,14 @@ def _who_grid(
                     "name": (
                         f"{layer}·H{column}" if part.role == "head" else f"feed-forward of {layer}"
                     ),
-                    "by": signed(part.value),
+                    "by": lab.signed(part.value),
                 }
             )
             columns.setdefault(column)
-    effect_chart(
+    lab.effect_chart(
         "lens:parts",
         "What each head and feed-forward layer adds to the logit",
-        lambda layer, head: write_pair("head", (names.index(layer), head)),
+        lambda layer, head: lab.write_pair("head", (names.index(layer), head)),
         rows,
         names,
         list(columns),
@@ -916,17 +851,17 @@ def _who_grid(
 
 
 def page() -> None:
-    title(
+    lab.title(
         "When it decides",
         "Each layer has an answer, if it is read as the last one.",
     )
-    choice = choose_model(needs=("tokens",), usual=WRITES, weights=False)
+    choice = lab.choose_model(needs=("tokens",), usual=lab.WRITES, weights=False)
     if choice is not None:
-        fragment_unless_measuring(partial(_view, choice))
-    details(
+        lab.fragment_unless_measuring(partial(_view, choice))
+    lab.details(
         "How layers are read and summed: papers and source",
         partial(
-            sources,
+            lab.sources,
             "The states after a layer stand in for the last layer’s, so that whatever the family does after it is "
             "done to them: [nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/"
             "interpreting-gpt-the-logit-lens). Attribution: [Elhage et al. 2021](https://transformer-circuits.pub/"
@@ -943,14 +878,14 @@ def page() -> None:
     )
 
 
-def _view(choice: ModelChoice) -> None:
-    with input_errors():
+def _view(choice: lab.ModelChoice) -> None:
+    with lab.input_errors():
         controls = draw_controls(choice)
-        with picture("lens"):
+        with lab.picture("lens"):
             {"when": section, "who": who_section}[controls.view](controls)
         who = controls.view == "who"
         parts = {
-            f"{plain(choice.reading.trace.source)}, {controls.line.count}; fp32, no dropout.": True,
+            f"{lab.plain(choice.reading.trace.source)}, {controls.line.count}; fp32, no dropout.": True,
             " The layers are those of the decoder.": choice.reading.target is not None,
             " The last layer is the model’s own output; earlier layers were not trained to be read so.": not who,
             " Direct logit attribution: the scales of the norms": who,
@@ -958,11 +893,11 @@ def _view(choice: ModelChoice) -> None:
             and controls.baseline.answer.kind == "mask",
             " are held at their values. What a part does by way of later layers counts as theirs.": who,
         }
-        caption("".join(filter(parts.get, parts)))
-    try_this(
+        lab.caption("".join(filter(parts.get, parts)))
+    lab.try_this(
         "lens",
         (
-            Move(
+            lab.Move(
                 "A passage without a repeat",
                 {
                     "inside:model": "induction",
@@ -973,7 +908,7 @@ def _view(choice: ModelChoice) -> None:
                 "Nothing can be copied here, so no layer is sure: compare the entropy of the last layer with that of a "
                 "passage that repeats.",
             ),
-            Move(
+            lab.Move(
                 "A translation",
                 {
                     "inside:model": "numbers",
@@ -983,7 +918,7 @@ def _view(choice: ModelChoice) -> None:
                 },
                 "The layers are those of the decoder. Press a cell of another column to see where another word is decided.",
             ),
-            Move(
+            lab.Move(
                 "Who copies?",
                 {
                     "inside:model": "induction",

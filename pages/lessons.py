@@ -11,56 +11,8 @@ from urllib.parse import urlsplit
 import segno
 import streamlit as st
 
+import dashboard.page as lab
 from core.files import hosted, sentence_of
-from dashboard.page import (
-    BOUND,
-    KEEP,
-    caption,
-    csv_file,
-    fragment,
-    link_value,
-    percent,
-    plain,
-    step_of,
-    table,
-    title,
-)
-from dashboard.server.jobs import LimitReached, admit_upload, check_disk
-from dashboard.server.visitors import limits
-from dashboard.ui.bars import MAKE, controls_of, note_draft, start_lesson, teacher_markdown
-from dashboard.ui.lessons import (
-    HELP,
-    KEYS,
-    LEVELS_AND_GOALS,
-    MAX_ANSWER,
-    MAX_FILE,
-    MAX_HIDE,
-    MAX_HINT,
-    MAX_LESSON_TEXT as MAX_TEXT,
-    MAX_LINK,
-    MAX_OPTIONS,
-    MAX_PARTS,
-    MAX_QUESTIONS,
-    MAX_TEXT as MAX_QUESTION,
-    MAX_TITLE,
-    MAX_TRIES,
-    TYPES,
-    Code,
-    Lesson,
-    LessonError,
-    Question,
-    Result,
-    decode,
-    encode,
-    from_json,
-    make_question,
-    page_query,
-    parse_link,
-    read_code,
-    store,
-    stored,
-    to_json,
-)
 
 key = "lessons:{}".format  # a widget's key, which is also its name in the link
 
@@ -93,32 +45,37 @@ def draw_hidden(part: str) -> str:
     Returns the page, nothing where no link of one was pasted.
     """
     page, parameters = "", dict[str, list[str]]()
-    with suppress(LessonError):  # none was pasted
-        page, parameters = parse_link(text(f"{part}page_link") or "-")
+    with suppress(lab.lessons.LessonError):  # none was pasted
+        page, parameters = lab.lessons.parse_link(text(f"{part}page_link") or "-")
     field = key(f"{part}hide")
-    labels, linked = controls_of(page), st.query_params.get_all(field)
+    labels, linked = lab.page_bars.controls_of(page), st.query_params.get_all(field)
     if len(linked) > 1:  # an older link of a draft
         st.query_params[field] = ",".join(linked)
-    link_value(field, [], lambda names: list(filter(None, names.split(",")))[:MAX_HIDE], ",".join)
+    lab.link_value(
+        field,
+        [],
+        lambda names: list(filter(None, names.split(",")))[: lab.lessons.MAX_HIDE],
+        ",".join,
+    )
     st.multiselect(
         "Controls to hide",
         list(dict.fromkeys([*(labels or {}), *st.session_state.get(field, [])])),
         key=field,
-        **KEEP,
+        **lab.KEEP,
         format_func=lambda name: (labels or {}).get(name, name),
-        max_selections=MAX_HIDE,
+        max_selections=lab.lessons.MAX_HIDE,
         accept_new_options=True,
         placeholder="None",
         help="The controls of the page, by their labels. One that the page does not show now is not listed: "
         "type its name in the link of the page, such as masks:tokens.",
     )
     if page and labels is None:
-        step = step_of(page)
+        step = lab.step_of(page)
         st.page_link(
             step.page(),
             label=f"Open {step.title} to list its controls; a line there leads back to this draft",
             icon=step.icon,
-            query_params=page_query(parameters),
+            query_params=lab.lessons.page_query(parameters),
         )
     return page
 
@@ -127,11 +84,11 @@ def draw_questions(part: str) -> None:
     count = st.number_input(
         "Questions",
         0,
-        MAX_QUESTIONS,
+        lab.lessons.MAX_QUESTIONS,
         1,
         key=key(f"{part}count"),
         width=160,
-        **BOUND,
+        **lab.BOUND,
         help="How many questions stand beside the page.",
     )
     for index in range(int(count)):
@@ -142,18 +99,18 @@ def draw_questions(part: str) -> None:
             left.text_area(
                 f"Question {index + 1}",
                 key=key(name),
-                max_chars=MAX_QUESTION,
+                max_chars=lab.lessons.MAX_TEXT,
                 height=80,
-                **BOUND,
+                **lab.BOUND,
                 help="The question in Markdown.",
             )
             type_ = right.selectbox(
                 "Type of answer",
-                list(TYPES),
-                format_func=TYPES.__getitem__,
+                list(lab.lessons.TYPES),
+                format_func=lab.lessons.TYPES.__getitem__,
                 key=key(f"{name}:type"),
                 help="What students give: one of your options, numbers, a short text, or a formula.",
-                **BOUND,
+                **lab.BOUND,
             )
             left, right = st.columns([2, 1])
             if type_ == "choice":
@@ -161,8 +118,8 @@ def draw_questions(part: str) -> None:
                     "Options",
                     key=key(f"{name}:options"),
                     height=80,
-                    **BOUND,
-                    help=f"Two to {MAX_OPTIONS} options, one on each line. Then pick the right one.",
+                    **lab.BOUND,
+                    help=f"Two to {lab.lessons.MAX_OPTIONS} options, one on each line. Then pick the right one.",
                 )
             elif type_ == "numbers":
                 right.number_input(
@@ -173,7 +130,7 @@ def draw_questions(part: str) -> None:
                     step=0.01,
                     format="%g",
                     key=key(f"{name}:tolerance"),
-                    **BOUND,
+                    **lab.BOUND,
                     help="How far an answer may be from the right number.",
                 )
             field = key(f"{name}:answer")
@@ -187,7 +144,7 @@ def draw_questions(part: str) -> None:
                     None,
                     key=field,
                     placeholder="Pick one of your options",
-                    **BOUND,
+                    **lab.BOUND,
                     help="Type the options first.",
                     disabled=not choices,
                 )
@@ -198,16 +155,16 @@ def draw_questions(part: str) -> None:
                 left.text_area(
                     "Right answer",
                     key=field,
-                    max_chars=MAX_ANSWER,
+                    max_chars=lab.lessons.MAX_ANSWER,
                     height=80,
-                    **BOUND,
-                    help=HELP[type_] + more,
+                    **lab.BOUND,
+                    help=lab.lessons.HELP[type_] + more,
                 )
             st.text_input(
                 "Hint after a wrong answer",
                 key=key(f"{name}:hint"),
-                max_chars=MAX_HINT,
-                **BOUND,
+                max_chars=lab.lessons.MAX_HINT,
+                **lab.BOUND,
                 help="It may stay empty.",
             )
 
@@ -222,22 +179,22 @@ def uploaded(label: str, types: Sequence[str], name: str, help: str) -> str:
     if file is None:
         return ""
     try:
-        admit_upload(file)
-    except LimitReached as error:
-        st.warning(plain(str(error)))
+        lab.jobs.admit_upload(file)
+    except lab.jobs.LimitReached as error:
+        st.warning(lab.plain(str(error)))
         return ""
     return file.getvalue().decode("utf-8-sig", "replace")
 
 
-def uploaded_lesson(label: str, name: str) -> Lesson | None:
+def uploaded_lesson(label: str, name: str) -> lab.lessons.Lesson | None:
     """A field for the file of a lesson; the lesson, or a sentence where the file holds none."""
     text = uploaded(
         label, ["json"], name, "A lesson may be handed out as a small JSON file instead of a link."
     )
     try:
-        return from_json(text[: MAX_FILE + 1]) if text else None
-    except LessonError as error:
-        st.warning(plain(str(error)))
+        return lab.lessons.from_json(text[: lab.lessons.MAX_FILE + 1]) if text else None
+    except lab.lessons.LessonError as error:
+        st.warning(lab.plain(str(error)))
         return None
 
 
@@ -253,29 +210,31 @@ def part_names() -> list[str]:
     ]
 
 
-def read_lesson() -> Lesson:
+def read_lesson() -> lab.lessons.Lesson:
     """The lesson of the fields; LessonError names the first field that does not fit."""
     if not text("title").strip():
-        raise LessonError("Give the lesson a title.")
+        raise lab.lessons.LessonError("Give the lesson a title.")
     parts = []
     for number, part in enumerate(part_names(), 1):
         try:
             parts.append(read_part(part))
-        except LessonError as error:
-            raise LessonError(f"Page {number}: {error}" if number > 1 else str(error)) from error
+        except lab.lessons.LessonError as error:
+            raise lab.lessons.LessonError(
+                f"Page {number}: {error}" if number > 1 else str(error)
+            ) from error
     return replace(parts[0], more=tuple(parts[1:]))
 
 
-def read_part(part: str) -> Lesson:
+def read_part(part: str) -> lab.lessons.Lesson:
     if not text(f"{part}page_link").strip():
-        raise LessonError("Paste the link of a page.")
-    page, parameters = parse_link(text(f"{part}page_link"))
+        raise lab.lessons.LessonError("Paste the link of a page.")
+    page, parameters = lab.lessons.parse_link(text(f"{part}page_link"))
     questions = []
     for number in range(1, 1 + int(st.session_state.get(key(f"{part}count"), 1))):
         name = f"{part}q{number}"
         try:
             questions.append(
-                make_question(
+                lab.lessons.make_question(
                     str(st.session_state.get(key(f"{name}:type")) or "choice"),
                     text(name),
                     text(f"{name}:answer"),
@@ -284,14 +243,14 @@ def read_part(part: str) -> Lesson:
                     tolerance=float(st.session_state.get(key(f"{name}:tolerance"), 0.01)),
                 )
             )
-        except LessonError as error:
-            raise LessonError(f"Question {number}: {error}") from error
-    names = {label: name for name, label in (controls_of(page) or {}).items()}
-    return Lesson(
+        except lab.lessons.LessonError as error:
+            raise lab.lessons.LessonError(f"Question {number}: {error}") from error
+    names = {label: name for name, label in (lab.page_bars.controls_of(page) or {}).items()}
+    return lab.lessons.Lesson(
         text("title").strip(),
         text(f"{part}text").strip(),
         page,
-        page_query(parameters),
+        lab.lessons.page_query(parameters),
         tuple(
             dict.fromkeys(
                 names.get(name, name) for name in st.session_state.get(key(f"{part}hide"), ())
@@ -308,23 +267,23 @@ def draw_part(part: str) -> str:
         "Link of the page",
         key=key(f"{part}page_link"),
         placeholder="https://…/masks?masks:tokens=…",
-        **BOUND,
+        **lab.BOUND,
         help="Set a page up in another tab, press Copy link beside its title, and paste the link here. All "
         "settings of the page come with it.",
     )
     st.text_area(
         "Text beside the page",
         key=key(f"{part}text"),
-        max_chars=MAX_TEXT,
+        max_chars=lab.lessons.MAX_LESSON_TEXT,
         height=160,
-        **BOUND,
+        **lab.BOUND,
         help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.",
     )
     page = draw_hidden(part)
     st.toggle(
         "Hide the page's own questions and moves",
         key=key(f"{part}hide_guide"),
-        **BOUND,
+        **lab.BOUND,
         help="Many pages ask to predict first, and offer moves under Try this. Students then see your questions "
         "alone.",
     )
@@ -341,17 +300,17 @@ def make() -> None:
     title_at.text_input(
         "Title",
         key=key("title"),
-        max_chars=MAX_TITLE,
+        max_chars=lab.lessons.MAX_TITLE,
         help="What students see beside the page.",
-        **BOUND,
+        **lab.BOUND,
     )
     count_at.number_input(
         "Pages",
         1,
-        MAX_PARTS,
+        lab.lessons.MAX_PARTS,
         1,
         key=key("pages"),
-        **BOUND,
+        **lab.BOUND,
         help="Pages of the lab through which students step inside this one lesson, each with its text and questions.",
     )
     names = part_names()
@@ -362,20 +321,20 @@ def make() -> None:
     for place, part in zip(places, names, strict=True):
         with place:
             pages.append(draw_part(part))
-    note_draft(*pages)
+    lab.page_bars.note_draft(*pages)
     try:
         lesson = read_lesson()
-    except LessonError as error:
-        st.info(plain(str(error)), icon=":material/edit:")
+    except lab.lessons.LessonError as error:
+        st.info(lab.plain(str(error)), icon=":material/edit:")
         return
-    text = encode(lesson)
+    text = lab.lessons.encode(lesson)
     st.subheader("Hand it out")
     hand_out_short(lesson)
-    if len(text) <= MAX_LINK:
+    if len(text) <= lab.lessons.MAX_LINK:
         link = address(text)
         st.code(link, language=None, wrap_lines=True)
         st.caption(
-            f"The lesson takes {len(text):,} of at most {MAX_LINK:,} characters of this link."
+            f"The lesson takes {len(text):,} of at most {lab.lessons.MAX_LINK:,} characters of this link."
         )
         st.markdown("In a page of a course:")
         st.code(
@@ -385,13 +344,13 @@ def make() -> None:
         )
     else:
         st.warning(
-            f"The lesson takes {len(text):,} characters, and a link at most {MAX_LINK:,}. Shorten it, or hand "
+            f"The lesson takes {len(text):,} characters, and a link at most {lab.lessons.MAX_LINK:,}. Shorten it, or hand "
             "out the file."
         )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.download_button(
             "Download the file",
-            to_json(lesson, indent=1),
+            lab.lessons.to_json(lesson, indent=1),
             "lesson.json",
             "application/json",
             key=key("file"),
@@ -399,9 +358,9 @@ def make() -> None:
             on_click="ignore",
             help="Students open it on this page, under Work through.",
         )
-        if len(text) <= MAX_LINK:
+        if len(text) <= lab.lessons.MAX_LINK:
             st.page_link(
-                step_of("lessons").page(),
+                lab.step_of("lessons").page(),
                 label="Try it as a student",
                 icon=":material/play_arrow:",
                 query_params={"lesson": text},
@@ -413,9 +372,9 @@ def make() -> None:
     )
 
 
-def hand_out_short(lesson: Lesson) -> None:
+def hand_out_short(lesson: lab.lessons.Lesson) -> None:
     """Draw the short link of a lesson and its QR code once it is stored, before a button that stores it."""
-    known, place = stored(lesson.id), st.empty()
+    known, place = lab.lessons.stored(lesson.id), st.empty()
     if known is None and place.button(
         "Make a short link and a QR code",
         key=key("store"),
@@ -423,12 +382,12 @@ def hand_out_short(lesson: Lesson) -> None:
         help="Stores the lesson on this server, for everybody who has the link. A changed lesson has another link.",
     ):
         try:
-            check_disk(len(to_json(lesson)))
-            store(lesson)
+            lab.jobs.check_disk(len(lab.lessons.to_json(lesson)))
+            lab.lessons.store(lesson)
             place.empty()
             known = lesson
-        except (LimitReached, OSError) as error:
-            st.warning(plain(sentence_of(error)))
+        except (lab.jobs.LimitReached, OSError) as error:
+            st.warning(lab.plain(sentence_of(error)))
     if known == lesson:
         link = address(lesson.id)
         with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
@@ -438,7 +397,11 @@ def hand_out_short(lesson: Lesson) -> None:
                 st.code(link, language=None, wrap_lines=True)
                 st.caption(
                     "The short link works while this server has the lesson"
-                    + (f": until {limits()['hours']} h after your last visit." if hosted() else ".")
+                    + (
+                        f": until {lab.visitors.limits()['hours']} h after your last visit."
+                        if hosted()
+                        else "."
+                    )
                     + " The long link needs no copy of the lesson on a server."
                 )
     if host := own_host():
@@ -456,7 +419,7 @@ def hand_out_short(lesson: Lesson) -> None:
 
 
 MAX_LINES = 500
-Handed = tuple[Code, Lesson]
+Handed = tuple[lab.lessons.Code, lab.lessons.Lesson]
 
 
 def read() -> None:
@@ -467,7 +430,7 @@ def read() -> None:
         key=key("codes"),
         height=200,
         max_chars=100 * MAX_LINES,
-        **KEEP,
+        **lab.KEEP,
         placeholder="Ada Lovelace 2E7C-…",
         help="The lines that students handed in: name, then code.",
     )
@@ -479,14 +442,14 @@ def read() -> None:
     )
     handed, errors = read_lines(f"{typed or ''}\n{lines}", lessons)
     if handed:
-        table(
+        lab.table(
             ("name", "lesson", "right", "questions", "tries", "date"),
             [row_of(*one) for one in handed],
             caption="What students solved",
             left={0, 1, 3, 4},
             markers=False,
         )
-        table(
+        lab.table(
             ("question", "right", "wrong options that were picked"),
             by_question(handed),
             caption="What the class solved",
@@ -505,16 +468,17 @@ def read() -> None:
             help="A row for each student and question.",
         )
     for sentence in errors:
-        st.warning(plain(sentence))
+        st.warning(lab.plain(sentence))
     st.caption(
         "The latest code of a student counts. The column tries has a number for each question: how many answers "
-        f"the student checked, up to the right one. {MAX_TRIES} means {MAX_TRIES} or more; – means that no answer "
+        f"the student checked, up to the right one. {lab.lessons.MAX_TRIES} means {lab.lessons.MAX_TRIES} or more; – "
+        f"means that no answer "
         "was checked. A line is refused when its code was mistyped, belongs to another name, or to another lesson. "
         "A code is no proof against cheating. No code is stored on the server."
     )
 
 
-def row_of(code: Code, lesson: Lesson) -> list[str]:
+def row_of(code: lab.lessons.Code, lesson: lab.lessons.Lesson) -> list[str]:
     right = [str(index) for index, result in enumerate(code.results, 1) if result.right]
     return [
         code.name or "–",
@@ -526,7 +490,7 @@ def row_of(code: Code, lesson: Lesson) -> list[str]:
     ]
 
 
-def wrong_options(question: Question, result: Result) -> list[str]:
+def wrong_options(question: lab.lessons.Question, result: lab.lessons.Result) -> list[str]:
     return [option for at, option in enumerate(question.options) if result.wrong >> at & 1]
 
 
@@ -540,7 +504,7 @@ def by_question(handed: Sequence[Handed]) -> list[list[str]]:
             rows.append(
                 [
                     f"{lesson.title}, {at + 1}. {question.text}",
-                    percent(sum(one.right for one in results) / len(codes)),
+                    lab.percent(sum(one.right for one in results) / len(codes)),
                     "; ".join(
                         f"{option} ({count})"
                         for option, count in Counter(
@@ -554,7 +518,7 @@ def by_question(handed: Sequence[Handed]) -> list[list[str]]:
 
 
 def class_csv(handed: Sequence[Handed]) -> bytes:
-    return csv_file(
+    return lab.picture_files.csv_file(
         ("name", "lesson", "date", "question", "right", "tries", "wrong options"),
         [
             [
@@ -569,42 +533,46 @@ def class_csv(handed: Sequence[Handed]) -> bytes:
     )
 
 
-def known_lessons() -> dict[str, Lesson]:
+def known_lessons() -> dict[str, lab.lessons.Lesson]:
     """The lessons by their ids: those that ship, the one of the form, and that of a link or a file."""
-    lessons = [decode(name) for name in KEYS]
+    lessons = [lab.lessons.decode(name) for name in lab.lessons.KEYS]
     link = st.text_input(
         "Link of your lesson",
         key=key("link"),
-        **KEEP,
+        **lab.KEEP,
         help="Needed for a lesson of your own. The lessons of the lab are known.",
     )
     try:
         if link:
-            lessons.append(decode(parse_link(link)[1].get("lesson", [""])[0]))
-    except LessonError as error:
-        st.warning(plain(str(error)))
+            lessons.append(
+                lab.lessons.decode(lab.lessons.parse_link(link)[1].get("lesson", [""])[0])
+            )
+    except lab.lessons.LessonError as error:
+        st.warning(lab.plain(str(error)))
     if (lesson := uploaded_lesson("Or its file", "known")) is not None:
         lessons.append(lesson)
-    with suppress(LessonError):  # the form is not complete
+    with suppress(lab.lessons.LessonError):  # the form is not complete
         lessons.append(read_lesson())
     return {lesson.id: lesson for lesson in lessons}
 
 
-def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[Handed], list[str]]:
+def read_lines(
+    typed: str, lessons: Mapping[str, lab.lessons.Lesson]
+) -> tuple[list[Handed], list[str]]:
     """The latest code of each student for each known lesson, and a sentence for every other line."""
     handed: dict[tuple[str, str], Handed] = {}
     errors = []
     lines = [(number, line) for number, line in enumerate(typed.splitlines(), 1) if line.strip()]
     for number, line in lines[:MAX_LINES]:
         try:
-            code = read_code(line)
+            code = lab.lessons.read_code(line)
             lesson = lessons.get(code.lesson)
             if lesson is None or len(lesson.all_questions) != len(code.results):
-                raise LessonError(
+                raise lab.lessons.LessonError(
                     f"The code of {code.name or 'no name'} belongs to another lesson, or to one that was "
                     "changed since. Give its link above."
                 )
-        except LessonError as error:
+        except lab.lessons.LessonError as error:
             errors.append(f"Line {number}: {error}")
             continue
         student = code.name.casefold(), code.lesson
@@ -615,11 +583,11 @@ def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[Handed],
     return list(handed.values()), errors
 
 
-PARTS = ("Work through", MAKE, "See results")
+PARTS = ("Work through", lab.page_bars.MAKE, "See results")
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Lessons",
         "Questions beside a page, checked.",
         copy_link="Copy draft (with answers)",
@@ -627,7 +595,7 @@ def page() -> None:
     parts()
 
 
-@fragment
+@lab.fragment
 def parts() -> None:
     if st.query_params.get(key("part")) == "Read codes":  # a link of before
         del st.query_params[key("part")]
@@ -640,13 +608,13 @@ def parts() -> None:
         key=key("part"),
         wrap=True,
         label_visibility="collapsed",
-        **BOUND,
+        **lab.BOUND,
         help="Open a lesson, make one of your own, or read the codes that students hand in.",
     )
     {PARTS[1]: make, PARTS[2]: read}.get(part or PARTS[0], work)()
 
 
-def minutes(lesson: Lesson) -> int:
+def minutes(lesson: lab.lessons.Lesson) -> int:
     """About how long it takes: 200 words a minute to read, and two minutes a question."""
     questions = lesson.all_questions
     words = " ".join([lesson.text, *(question.text for question in questions)]).split()
@@ -654,29 +622,29 @@ def minutes(lesson: Lesson) -> int:
 
 
 def work() -> None:
-    levels = list(dict.fromkeys(level for level, _ in LEVELS_AND_GOALS.values()))
+    levels = list(dict.fromkeys(level for level, _ in lab.lessons.LEVELS_AND_GOALS.values()))
     columns = dict(zip(levels, st.columns([4, 5, 4], gap="small"), strict=True))
     for level, column in columns.items():
         column.markdown(f"**{level}**")
-    for name, (level, goal) in LEVELS_AND_GOALS.items():
-        lesson = decode(name)
+    for name, (level, goal) in lab.lessons.LEVELS_AND_GOALS.items():
+        lesson = lab.lessons.decode(name)
         with columns[level].container(border=True, gap="small"):
             st.page_link(
-                step_of("lessons").page(),
-                label=plain(lesson.title),
-                icon=step_of(lesson.parts[0].page).icon,
+                lab.step_of("lessons").page(),
+                label=lab.plain(lesson.title),
+                icon=lab.step_of(lesson.parts[0].page).icon,
                 query_params={"lesson": name},
-                help=teacher_markdown(lesson.text.partition("\n")[0]),
+                help=lab.page_bars.teacher_markdown(lesson.text.partition("\n")[0]),
             )
-            caption(f"{goal}, {minutes(lesson)} min")
+            lab.caption(f"{goal}, {minutes(lesson)} min")
     with st.popover("File and links", icon=":material/folder_open:", key=key("links")):
         lesson_of_file = uploaded_lesson("Open the file of a lesson", "open")
         st.markdown("Links of these lessons")
-        st.code("\n".join(address(name) for name in KEYS), language=None)
+        st.code("\n".join(address(name) for name in lab.lessons.KEYS), language=None)
         st.caption(
             "With &embed=true at its end, a link shows the lesson inside a page of a course."
         )
     if lesson_of_file is not None and st.button(
-        f"Open {plain(lesson_of_file.title)}", key=key("start"), icon=":material/play_arrow:"
+        f"Open {lab.plain(lesson_of_file.title)}", key=key("start"), icon=":material/play_arrow:"
     ):
-        start_lesson(encode(lesson_of_file))
+        lab.page_bars.start_lesson(lab.lessons.encode(lesson_of_file))

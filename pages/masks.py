@@ -8,60 +8,13 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.attention import AXES, Choice, ConfigError, entry
 from core.attention.masks import COMPOSITIONS, make_mask
 from core.attention.masks.patterns import Rule
 from core.interpret import trace as analysis
 from core.studies import order
 from core.tokens import tokenize
-from dashboard.draw import page_views
-from dashboard.page import (
-    Cell,
-    Fields,
-    Ink,
-    Move,
-    Number,
-    Question,
-    Script,
-    Select,
-    Text,
-    Tile,
-    Values,
-    add_script,
-    cached,
-    caption,
-    choice_name,
-    coloured,
-    details,
-    entries_panel,
-    fact,
-    fragment,
-    is_text,
-    latex,
-    mask_latex,
-    multiples,
-    name as latex_name,
-    number,
-    paragraph,
-    param_widget,
-    percent,
-    picture,
-    plain,
-    predict,
-    read_linked,
-    rule,
-    settings_panel,
-    share_text,
-    source_of,
-    source_panel,
-    table,
-    theme,
-    title,
-    try_this,
-    write_linked,
-)
-from dashboard.ui.mechanism import params_in_session
-from dashboard.ui.run_setup import train_with
 
 # The controls: the sentence, the mask or two of them joined, their parameters, and the head.
 
@@ -83,21 +36,21 @@ def start_drawing() -> None:
 def apply_drawing() -> None:
     """Make the mask the board's drawing, after cells were pressed."""
     state = st.session_state
-    state[key("first:drawn:drawing")] = page_views.drawing_text(key("board"))
+    state[key("first:drawn:drawing")] = lab.drawing_text(key("board"))
     state[key("before")] = state[key("shown")]
     state[key("first")], state[key("join")] = "drawn", "alone"
-    write_linked("masks", key("cell"), None)  # the maps follow the pressed cell
+    lab.write_linked("masks", key("cell"), None)  # the maps follow the pressed cell
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "masks",
-    tokens=Text(
+    tokens=lab.Text(
         "Sentence",
         "The animal didn't cross the street because it was too tired .",
         span=3,
         help="Each word becomes one token.",
     ),
-    first=Select(
+    first=lab.Select(
         "Mask",
         MASKS,
         "causal",
@@ -105,7 +58,7 @@ FIELDS = Fields(
         help="Which keys each query may attend to",
         also={"on_change": start_drawing},
     ),
-    join=Select(
+    join=lab.Select(
         "Combine",
         {
             "alone": "alone",
@@ -117,15 +70,15 @@ FIELDS = Fields(
         },
         help="Use the mask alone, invert it, or join it with a second one",
     ),
-    second=Select(
+    second=lab.Select(
         "Second mask",
         MASKS,
         "causal",
         when=lambda values: values.join in ("and", "or", "and_not", "or_not"),
         help="The mask that is joined with the first",
     ),
-    head=Select("Head", range(order.HEADS), help="The head whose weights are drawn"),
-    real=Number(
+    head=lab.Select("Head", range(order.HEADS), help="The head whose weights are drawn"),
+    real=lab.Number(
         "Real tokens",
         lambda values: max(0, len(tokenize(values.tokens, MAX_TOKENS).tokens) - PADDING),
         0,
@@ -138,7 +91,7 @@ FIELDS = Fields(
 
 def draw_controls(
     below: st.delta_generator.DeltaGenerator, settings: st.delta_generator.DeltaGenerator
-) -> Values:
+) -> lab.Values:
     """Draw the controls; what is typed stands in `below` and rare ones in `settings`, so that the maps do not move.
 
     Without tokens there is nothing to draw; `stale`: a typed text cannot be read.
@@ -154,7 +107,7 @@ def draw_controls(
     cut = tokenize(values.tokens, MAX_TOKENS)
     mask = composed(values.join, *(mask for mask, _ in parts))
     stale = any(stale for _, stale in parts)
-    return Values(values, tokens=cut.tokens, notes=cut.notes, mask=mask, stale=stale)
+    return lab.Values(values, tokens=cut.tokens, notes=cut.notes, mask=mask, stale=stale)
 
 
 def draw_mask(
@@ -165,15 +118,15 @@ def draw_mask(
     Where a text cannot be read, the mask has the last that could, and True follows.
     """
     params, drawn = entry("mask", mask).params, {}
-    if any(map(is_text, params)):
+    if any(map(lab.is_text, params)):
         grid = below.grid(6, min_column_width=120)
     for param in params:
         # One cell each, so that an error is drawn under its field.
-        with grid.cell(column_span=TEXT_COLUMNS if is_text(param) else 1):
-            drawn[param.key] = param_widget(
+        with grid.cell(column_span=TEXT_COLUMNS if lab.is_text(param) else 1):
+            drawn[param.key] = lab.param_widget(
                 replace(param, name=param.name + suffix), key=key(f"{name}:{mask}:{param.key}")
             )
-    values = params_in_session(entry("mask", mask), key=key(name))
+    values = lab.params_in_session(entry("mask", mask), key=key(name))
     return Choice.of(mask, **values), values != drawn
 
 
@@ -186,17 +139,17 @@ def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
 # What the page computes as Python.
 
 
-def script(controls: Values, effect: order.MaskEffect) -> Script:
-    return Script(
+def script(controls: lab.Values, effect: order.MaskEffect) -> lab.Script:
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "A layer with seeded weights reads one sentence, without the mask and with it.",
                 f"""
 from core.attention import Choice
 from core.studies.order import mask_effect
 
-tokens = {source_of(controls.tokens)}
-mask = {source_of(controls.mask)}
+tokens = {lab.source_of(controls.tokens)}
+mask = {lab.source_of(controls.mask)}
 effect = mask_effect(mask, tokens, {controls.real}, {controls.head})  # tokens that are real, if padding is masked; head
 before, after = effect.before, effect.after  # (T, T)
 """,
@@ -207,7 +160,7 @@ show_maps({"With the mask": after, "Without the mask": before}, effect.names, ef
 """,
                 "masks:maps",
             ),
-            Cell(
+            lab.Cell(
                 "The cells that the mask allows, and how many layers of it connect each pair of tokens.",
                 """
 allowed, needed = effect.allowed, effect.needed
@@ -230,30 +183,30 @@ def fact_text(effect: order.MaskEffect, cell: tuple[int, int] | None = None) -> 
     visible, cells = int(effect.allowed.sum()), effect.allowed.size
     if visible == cells:
         return f"Nothing is masked: all **{cells}** cells are allowed, and no weight changes."
-    text = f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}."
+    text = f"The mask leaves **{visible} of {cells}** cells, {lab.percent(visible / cells)}."
     if picked := effect.selection:  # of a mask that reads content
         text += (
-            f" It chose {number(picked.keys)} keys a query by their content: among them are {percent(picked.recall)} "
-            f"of the keys with the largest weights of causal attention, and {percent(picked.weight)} of its weight."
+            f" It chose {lab.number(picked.keys)} keys a query by their content: among them are {lab.percent(picked.recall)} "
+            f"of the keys with the largest weights of causal attention, and {lab.percent(picked.weight)} of its weight."
         )
     row, column = cell or (0, 0)
     hidden = np.flatnonzero(~effect.allowed[row])
     if effect.factor is None and cell and 0 < len(hidden) < len(effect.names):
-        name, its = plain(effect.names[row]), "its" if len(hidden) == 1 else "their"
-        keys = " and ".join(f"“{plain(effect.names[j])}”" for j in hidden)
+        name, its = lab.plain(effect.names[row]), "its" if len(hidden) == 1 else "their"
+        keys = " and ".join(f"“{lab.plain(effect.names[j])}”" for j in hidden)
         text += (
             f" It hides {keys if len(hidden) < 3 else f'{len(hidden)} words'} from :primary[{name}]: {its} weight, "
-            f"**{share_text(effect.before[row, hidden].sum())}**, goes to the keys that are left"
+            f"**{lab.share_text(effect.before[row, hidden].sum())}**, goes to the keys that are left"
         )
         if effect.allowed[row, column]:
             now, before = effect.after[row, column], effect.before[row, column]
-            text += f": “{plain(effect.names[column])}” has {share_text(now)} in place of {share_text(before)}"
+            text += f": “{lab.plain(effect.names[column])}” has {lab.share_text(now)} in place of {lab.share_text(before)}"
         text += "."
     elif effect.factor is None:
         text += " A hidden key gets the weight 0; the others share the row."
     blind = np.flatnonzero(~effect.allowed.any(1))
     if blind.size:
-        names = ", ".join(f"“{plain(effect.names[i])}”" for i in blind[:4])
+        names = ", ".join(f"“{lab.plain(effect.names[i])}”" for i in blind[:4])
         more = f" and {len(blind) - 4} more" if len(blind) > 4 else ""
         its = "its" if len(blind) == 1 else "their"
         text += (
@@ -265,25 +218,27 @@ def fact_text(effect: order.MaskEffect, cell: tuple[int, int] | None = None) -> 
 
 def press_text(before: order.MaskEffect, after: order.MaskEffect, cell: tuple[int, int]) -> str:
     """What a press on the board, which changed that cell first, did to its row."""
-    (i, j), names = cell, [*map(plain, after.names)]
+    (i, j), names = cell, [*map(lab.plain, after.names)]
     sign = (
         1 if after.allowed[i, j] else -1
     )  # the key gets weight or loses it, the others the opposite
     old, new = before.after[i], after.after[i]
     other = int((sign * (new - old)).argmin())
-    largest = f"“{names[other]}” ({share_text(old[other])} → {share_text(new[other])})"
+    largest = f"“{names[other]}” ({lab.share_text(old[other])} → {lab.share_text(new[other])})"
     if not after.allowed[i].any():
         rest = "no key is left"
     elif sign > 0:
-        rest = f"it gets **{share_text(new[j])}**, most of it from {largest}"
+        rest = f"it gets **{lab.share_text(new[j])}**, most of it from {largest}"
     else:
-        rest = f"its weight **{share_text(old[j])}** goes to the others, most of it to {largest}"
+        rest = (
+            f"its weight **{lab.share_text(old[j])}** goes to the others, most of it to {largest}"
+        )
     count = int((before.allowed != after.allowed).sum())
     also = f" {count} cells have changed." * (count > 1)
     return f":primary[{names[i]}] may {'now' if sign > 0 else 'no longer'} attend to “{names[j]}”: {rest}.{also} "
 
 
-rule_of = partial(rule, "mask", changed=False, length="length")
+rule_of = partial(lab.rule, "mask", changed=False, length="length")
 
 
 def equation(
@@ -291,24 +246,24 @@ def equation(
 ) -> tuple[str, ...]:
     """The keys that query i may attend to, and its weight on key j in numbers: parts that a line may break between."""
 
-    pick = partial(coloured, colour=colour)
-    query, key = latex_name(effect.names[i], i), latex_name(effect.names[j], j)
+    pick = partial(lab.coloured, colour=colour)
+    query, key = lab.latex_name(effect.names[i], i), lab.latex_name(effect.names[j], j)
     keys = [int(m) for m in np.flatnonzero(effect.allowed[i])]
-    first = rf"M_i = \{{\, j : {mask_latex(mask)} \,\}} \quad"
+    first = rf"M_i = \{{\, j : {lab.mask_latex(mask)} \,\}} \quad"
     second = rf"{{M_{{{pick(query)}}} = {index_set(keys)} \quad}}"
     weight = pick(f"w_{{{query},\\,{key}}}")
-    unmasked = rf"\quad \text{{without the mask }} {latex(effect.before[i, j])}"
+    unmasked = rf"\quad \text{{without the mask }} {lab.latex(effect.before[i, j])}"
     if j not in keys:
         zero = pick(r"\mathbf{0}")
         return first, second, rf"{weight} = {zero}\quad (j = {j} \notin M_i)", rf"{{{unmasked}}}"
     powers = effect.scores[i]
     terms = sorted(sorted(keys, key=lambda m: (m != j, -powers[m]))[:3])
-    below = " + ".join(f"e^{{{latex(powers[m])}}}" for m in terms) + (
+    below = " + ".join(f"e^{{{lab.latex(powers[m])}}}" for m in terms) + (
         r" + \cdots" if len(keys) > len(terms) else ""
     )
-    fraction = rf"\frac{{e^{{{latex(powers[j])}}}}}{{{below}}}"
-    factor = "" if effect.factor is None else rf" \cdot {latex(effect.factor[i, j])}"
-    result = pick(rf"\mathbf{{{latex(effect.after[i, j])}}}")
+    fraction = rf"\frac{{e^{{{lab.latex(powers[j])}}}}}{{{below}}}"
+    factor = "" if effect.factor is None else rf" \cdot {lab.latex(effect.factor[i, j])}"
+    result = pick(rf"\mathbf{{{lab.latex(effect.after[i, j])}}}")
     # A part in braces never breaks over two lines.
     return first, second, weight, rf"{{= {fraction}{factor}}}", rf"{{= {result}{unmasked}}}"
 
@@ -327,7 +282,7 @@ def stack_fact(needed: np.ndarray) -> str:
     layers = "One layer connects" if most == 1 else f"**{most}** layers connect"
     if not never:
         steps = [
-            f"{percent(float((needed <= n).mean()))} after {n}" for n in range(1, min(most, 4))
+            f"{lab.percent(float((needed <= n).mean()))} after {n}" for n in range(1, min(most, 4))
         ]
         short = f" ({', '.join(steps)})" if steps else ""
         return f"{layers} every token with every other{short}."
@@ -346,8 +301,8 @@ def batch_fact(sentences: list[order.Sentence]) -> str:
     padding = sum(length - item.real for item in sentences) * length
     return (
         f"{padding} of {len(sentences) * length**2} cells belong to padding. Without a mask, the words of "
-        f"“{plain(' '.join(worst.names[: worst.real]))}” put **{number(worst.leak)}** of their weight on padding; "
-        f"with it, **{number(masked)}**. A row of padding may get weights, too, but no word attends to it, so its "
+        f"“{lab.plain(' '.join(worst.names[: worst.real]))}” put **{lab.number(worst.leak)}** of their weight on padding; "
+        f"with it, **{lab.number(masked)}**. A row of padding may get weights, too, but no word attends to it, so its "
         "output is never used."
     )
 
@@ -364,13 +319,13 @@ def torch_fact(check: order.TorchCheck | None) -> str:
         else ""
     )
     without = (
-        f"**{percent(check.forbidden)}** of the weight goes to keys that the mask forbids"
+        f"**{lab.percent(check.forbidden)}** of the weight goes to keys that the mask forbids"
         if check.forbidden
         else "each key would be ignored and the result would be NaN"
     )
     return (
         f"Both layers were run on this sentence with the same parameters. With `~`, `nn.MultiheadAttention` gives "
-        f"the weights above; the largest difference is {number(check.difference)}. Without `~`, {without}.{nan}"
+        f"the weights above; the largest difference is {lab.number(check.difference)}. Without `~`, {without}.{nan}"
     )
 
 
@@ -385,7 +340,7 @@ FORMULA = "j <= i and i - j < 2 or j == 0"  # to try
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Masks",
         "To learn to predict the next word, a model must not see it: a mask hides the later words.",
     )
@@ -395,13 +350,13 @@ def page() -> None:
     explore()
 
 
-@fragment
+@lab.fragment
 def explore() -> None:
     row, board = st.container(), st.container()
     with board:
-        figure, below = picture("masks"), st.container()
+        figure, below = lab.picture("masks"), st.container()
         words = st.container(key=key("words"))
-    conditions, settings = st.container(), settings_panel("All settings", key("settings"))
+    conditions, settings = st.container(), lab.settings_panel("All settings", key("settings"))
     with row:
         controls = draw_controls(below, settings)
     with figure:
@@ -409,28 +364,28 @@ def explore() -> None:
     if result is None:
         return
     effect, cell = result
-    add_script(partial(script, controls, effect))
-    predict("masks", question(len(effect.names)))
-    try_this(
+    lab.add_script(partial(script, controls, effect))
+    lab.predict("masks", question(len(effect.names)))
+    lab.try_this(
         "masks",
         (
-            Move(
+            lab.Move(
                 "Two words back",
                 _mask("causal_local", lookback=2),
                 "Each word attends to itself and the two words before it. “How far a stack of layers reaches” counts how "
                 "many such layers connect the last word with the first.",
             ),
-            Move(
+            lab.Move(
                 "Hide padding",
                 _mask("padding"),
                 "The last two tokens count as padding. Their columns are crossed out; their rows are not.",
             ),
-            Move(
+            lab.Move(
                 "The opposite of causal",
                 _mask("causal", "not"),
                 "Now each word attends only to later words. The last word has no key left, so its output is 0 here.",
             ),
-            Move(
+            lab.Move(
                 "Type a rule",
                 _mask("formula", text=FORMULA),
                 "A field appears below the maps. The rule allows a word, the one before it, and always the first one; edit "
@@ -439,34 +394,36 @@ def explore() -> None:
         ),
     )
     st.markdown("## What the mask does to one weight")
-    paragraph(
+    lab.paragraph(
         "A mask sets the scores that it hides to −∞. Softmax then gives them the weight 0, and the other keys of the "
         "row share all of the weight."
     )
     st.markdown(
         " ".join(
             rf"$\displaystyle {part}$"
-            for part in equation(effect, controls.mask, *cell, Ink.of(theme()).pick)
+            for part in equation(effect, controls.mask, *cell, lab.Ink.of(lab.theme()).pick)
         ),
         text_alignment="center",
     )
-    caption(
+    lab.caption(
         "$M_i$ is the set of keys that query $i$, the word of row $i$, may attend to; $w_{i,j}$ is its weight on key "
         "$j$, the word of column $j$. Rows and columns count from 0.",
     )
-    train_with("mask", controls.mask, key=key("train"))
+    lab.train_with("mask", controls.mask, key=key("train"))
     for pin, panel in (
         ("padded", "batched"),
         ("reach", "stacked"),
     ):  # a link to a cell opens its panel
         if key(pin) in st.query_params:
             st.session_state.setdefault(key(panel), True)
-    details("A batch of sentences of different lengths", partial(batch, controls), key("batched"))
-    details("How far a stack of layers reaches", partial(stack, effect), key("stacked"))
-    details(
+    lab.details(
+        "A batch of sentences of different lengths", partial(batch, controls), key("batched")
+    )
+    lab.details("How far a stack of layers reaches", partial(stack, effect), key("stacked"))
+    lab.details(
         "The same mask in PyTorch", partial(in_pytorch, effect, controls, cell[0]), key("pytorch")
     )
-    details(
+    lab.details(
         "Equation, paper, code and measures of the mask",
         partial(sources, effect, controls),
         key("sources"),
@@ -474,7 +431,7 @@ def explore() -> None:
 
 
 def show(
-    controls: Values,
+    controls: lab.Values,
     words: st.delta_generator.DeltaGenerator,
     conditions: st.delta_generator.DeltaGenerator,
 ) -> tuple[order.MaskEffect, tuple[int, int]] | None:
@@ -486,33 +443,35 @@ def show(
         return None
     if controls.stale:
         st.caption(
-            f"The maps show the last rule that could be read: {plain(rule_of(controls.mask))}."
+            f"The maps show the last rule that could be read: {lab.plain(rule_of(controls.mask))}."
         )
     try:
-        effect = cached(
+        effect = lab.cached(
             order.mask_effect, controls.mask, controls.tokens, controls.real, controls.head
         )
     except ConfigError as error:
-        st.error(plain(str(error)))
+        st.error(lab.plain(str(error)))
         return None
     st.session_state[key("shown")] = effect.drawing  # from which a drawing would start
     before, press = st.session_state.get(key("before")), ""
     pressed: tuple[int, int] | None = None
     if controls.mask.key == "drawn" and before:
         drawn = Choice.of("drawn", drawing=before)
-        earlier = cached(order.mask_effect, drawn, controls.tokens, controls.real, controls.head)
+        earlier = lab.cached(
+            order.mask_effect, drawn, controls.tokens, controls.real, controls.head
+        )
         for i, j in np.argwhere(earlier.allowed != effect.allowed)[:1].tolist():
             pressed = i, j
     cell = maps(effect, controls.mask, pressed)
     if cell == pressed:
         press = press_text(earlier, effect, cell)
     with words:
-        fact(press + fact_text(effect, None if press else cell))
+        lab.fact(press + fact_text(effect, None if press else cell))
     meaning, _, _ = entry("mask", controls.mask.key).meaning.partition(". ")
     rule = rule_of(controls.mask)
     with conditions:
-        caption(
-            f"{meaning.removesuffix('.')}: {plain(rule)}{' (i: row, j: column)' * ('j' in rule)}. "
+        lab.caption(
+            f"{meaning.removesuffix('.')}: {lab.plain(rule)}{' (i: row, j: column)' * ('j' in rule)}. "
             + " ".join([f"The layer is random (seed {order.SEED}), not trained.", *controls.notes])
         )
     return effect, cell
@@ -527,7 +486,7 @@ def maps(
     min_keys = min(max(float(np.median(keys)), 2.0), keys.max())
     query = int(np.where(keys >= min_keys, change, -1.0).argmax())
     query, column = pressed or (query, int(effect.after[query].argmax()))
-    name = choice_name("mask", mask)
+    name = lab.choice_name("mask", mask)
     count = f"{effect.allowed.sum()} of {effect.allowed.size} cells"
     # Of more tokens the cells of a board in a column are too small to click; from 600 px on the maps keep their names.
     in_columns = len(effect.names) <= 24
@@ -535,7 +494,7 @@ def maps(
         st.columns([1, 1.84], gap="small") if in_columns else (st.container(), st.container())
     )
     with left:
-        page_views.mask_board(
+        lab.mask_board(
             effect.allowed,
             effect.names,
             key=key("board"),
@@ -548,8 +507,8 @@ def maps(
             fact=f"{name}: {count} are allowed.",
         )
     tiles = [
-        Tile("With the mask", count, effect.after, effect.allowed),  # a phone shows the first
-        Tile("Without the mask", "every key", effect.before),
+        lab.Tile("With the mask", count, effect.after, effect.allowed),  # a phone shows the first
+        lab.Tile("Without the mask", "every key", effect.before),
     ]
     with right:
         pin = linked(
@@ -569,34 +528,34 @@ def maps(
 def linked(
     name: str,
     pin: str,
-    tiles: list[Tile],
+    tiles: list[lab.Tile],
     names: Sequence[str],
     fact: str,
     height: int = 300,
     **options: Any,
 ) -> tuple[int, int] | None:
     """Draw maps with one pinned cell, which is in the link as `pin`."""
-    return write_linked(
+    return lab.write_linked(
         "masks",
         key(pin),
-        multiples(
+        lab.multiples(
             tiles,
             names,
             key=key(name),
             height=height,
-            pin=read_linked("masks", key(pin), (len(names), len(names))),
+            pin=lab.read_linked("masks", key(pin), (len(names), len(names))),
             fact=fact.replace("*", ""),
             **options,
         ),
     )
 
 
-def in_pytorch(effect: order.MaskEffect, controls: Values, query: int) -> None:
+def in_pytorch(effect: order.MaskEffect, controls: lab.Values, query: int) -> None:
     first = max(0, min(query - MAX_KEYS // 2, len(effect.names) - MAX_KEYS))
     keys = slice(first, first + MAX_KEYS)
     row = effect.allowed[query, keys]
     heading, size = f"Query {query}: {effect.names[query]}", len(effect.names)
-    table(
+    lab.table(
         [heading, *effect.names[keys]],
         [
             [
@@ -617,12 +576,12 @@ def in_pytorch(effect: order.MaskEffect, controls: Values, query: int) -> None:
         language="python",
     )
     st.markdown(
-        torch_fact(cached(order.torch_check, controls.mask, controls.tokens, controls.real))
+        torch_fact(lab.cached(order.torch_check, controls.mask, controls.tokens, controls.real))
     )
 
 
 def stack(effect: order.MaskEffect) -> None:
-    fact(stack_fact(effect.needed))
+    lab.fact(stack_fact(effect.needed))
     most = int(effect.needed.max(initial=0))
     left, right = st.columns([1, 1.2], gap="medium") if most > 1 else (None, st.container())
     if left is not None:  # a map in which every cell is 1 would show the mask again
@@ -631,7 +590,7 @@ def stack(effect: order.MaskEffect) -> None:
                 "stack",
                 "reach",
                 [
-                    Tile(
+                    lab.Tile(
                         "Layers needed",
                         "until information from the key reaches the query",
                         effect.needed,
@@ -643,32 +602,34 @@ def stack(effect: order.MaskEffect) -> None:
                 stack_fact(effect.needed),
                 noun="layers",
             )
-            caption(
+            lab.caption(
                 "Each layer has this mask, and the residual connection passes on what it received. Hatched: never.",
             )
     with right:
         heading = f"Each mask with its default parameters, {len(effect.names)} tokens"
         st.markdown(f"**{heading}**")
-        table(
+        lab.table(
             ("mask", "rule", "cells", "layers", "never"),
             [
                 [name, rule, str(cells), str(layers), str(never or "–")]
-                for name, rule, cells, layers, never in cached(order.patterns, len(effect.names))
+                for name, rule, cells, layers, never in lab.cached(
+                    order.patterns, len(effect.names)
+                )
             ],
             caption=heading,
             left=2,
             markers=False,
         )
-        caption(
+        lab.caption(
             "Cells: how many are allowed. Layers: how many connect all pairs that can be connected. Never: pairs "
             "that no number of layers connects.",
         )
 
 
-def batch(controls: Values) -> None:
-    sentences = cached(order.batch, controls.mask, controls.head)
+def batch(controls: lab.Values) -> None:
+    sentences = lab.cached(order.batch, controls.mask, controls.head)
     tiles = [
-        Tile(
+        lab.Tile(
             " ".join(item.names[: item.real]),
             f"{item.real} tokens, {len(item.names) - item.real} of padding",
             item.weights,
@@ -684,27 +645,27 @@ def batch(controls: Values) -> None:
         batch_fact(sentences),
         reads="position of the query (row) attends to → position of the key (column)",
     )
-    fact(batch_fact(sentences))
+    lab.fact(batch_fact(sentences))
 
 
-def sources(effect: order.MaskEffect, controls: Values) -> None:
+def sources(effect: order.MaskEffect, controls: lab.Values) -> None:
     maps = np.stack((effect.after, effect.before))
     entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
-    caption(
-        f"The mean entropy of a row is {number(entropy[0])} nats (without the mask {number(entropy[1])}), and the "
-        f"mean distance to the attended key {number(distance[0])} tokens ({number(distance[1])}). Head "
+    lab.caption(
+        f"The mean entropy of a row is {lab.number(entropy[0])} nats (without the mask {lab.number(entropy[1])}), and the "
+        f"mean distance to the attended key {lab.number(distance[0])} tokens ({lab.number(distance[1])}). Head "
         f"{controls.head} of {order.HEADS}, d_model {order.D_MODEL}, no positions.",
     )
     mask = controls.mask
     config = order.config_of(mask)
     for choice in config.mask.walk():
         item, piece = entry("mask", choice.key), make_mask(choice, config)
-        entries_panel([item])
-        source_panel(item.build if isinstance(piece, Rule) else type(piece))
+        lab.entries_panel([item])
+        lab.source_panel(item.build if isinstance(piece, Rule) else type(piece))
     st.markdown("The same layer in a notebook:")
     st.code(
         "from core.attention import Attention, AttentionConfig, Choice\n\n"
-        f"mask = {source_of(mask)}\nlayer = Attention(AttentionConfig({order.D_MODEL}, {order.HEADS}, mask=mask))\n",
+        f"mask = {lab.source_of(mask)}\nlayer = Attention(AttentionConfig({order.D_MODEL}, {order.HEADS}, mask=mask))\n",
         language="python",
     )
 
@@ -712,7 +673,7 @@ def sources(effect: order.MaskEffect, controls: Values) -> None:
 # What a reader predicts and tries on Masks.
 
 
-def question(tokens: int) -> Question:
+def question(tokens: int) -> lab.Question:
     size = max(tokens, PADDED + 1)
     removed = ~order.allowed_of(
         order.steps_of(Choice("padding"), ("word",) * size, size - PADDED), 0
@@ -723,7 +684,7 @@ def question(tokens: int) -> Question:
         "word attends to padding."
     )
     row = "A row of padding is still computed, but nothing reads its output."
-    return Question(
+    return lab.Question(
         f"The last {PADDED} tokens are now padding: empty, to fill a batch. Which cells must the mask hide?",
         ("Their rows", "Their columns", "Both"),
         {(True, False): 0, (False, True): 1, (True, True): 2}[rows, columns],

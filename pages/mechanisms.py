@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+import dashboard.page as lab
 from core.attention import (
     AXES,
     AttentionConfig,
@@ -34,34 +35,6 @@ from core.studies.compare import (
     beside_baseline,
     most_changed,
 )
-from dashboard.page import (
-    HERE,
-    Cell,
-    Fields,
-    Script,
-    Segmented,
-    Select,
-    Tile,
-    add_script,
-    attention_import,
-    cached,
-    caption,
-    details,
-    difference_map,
-    fact,
-    fragment,
-    multiples,
-    number,
-    paragraph,
-    plain,
-    read_linked,
-    rule,
-    shown_errors,
-    source_of,
-    title,
-    write_linked,
-)
-from dashboard.ui.mechanism import Built, choice_state, params_of, take_built, watch_built
 
 # The page's controls: an axis, a choice on it with its parameters, and the configs with and without it.
 
@@ -86,13 +59,13 @@ def first_choice(axis: str) -> str:
     return other or next((k for k in keys if k not in ("none", "softmax", "exact")), keys[0])
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "mechanisms",
-    axis=Segmented(
+    axis=lab.Segmented(
         "Axis", NAMES, "position", help="An axis is one part of the formula, such as its mask."
     ),
     **{
-        axis: Select(
+        axis: lab.Select(
             "Choice",
             {item.key: f"{item.name} · {item.year}" for item in entries},
             first_choice(axis),
@@ -114,14 +87,16 @@ def config_of(axis: str, name: str, params: dict[str, Value]) -> AttentionConfig
 # What the page computes as Python.
 
 
-def script(item: Entry, config: AttentionConfig, before: np.ndarray, after: np.ndarray) -> Script:
-    made = source_of(config)
-    return Script(
+def script(
+    item: Entry, config: AttentionConfig, before: np.ndarray, after: np.ndarray
+) -> lab.Script:
+    made = lab.source_of(config)
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "The same sentence through two layers with the same seed: the head in which a weight changes most.",
                 f"""
-{attention_import(made)}
+{lab.attention_import(made)}
 from core.studies.compare import TOKENS, beside_baseline
 
 head, *maps = beside_baseline({made})  # scaled dot-product attention, and this
@@ -151,14 +126,14 @@ SYMBOLS = (
 
 def page() -> None:
     count = sum(len(entries) for entries in AXES.values())
-    title(
+    lab.title(
         "All mechanisms",
         f"Attention is one formula with six axes. Pick one of {count} choices to see its effect.",
     )
-    take_built("mechanisms", adopt)
+    lab.take_built("mechanisms", adopt)
     for sentence in FIELDS.refused():
         st.warning(sentence)
-    axis = FIELDS.draw("axis", into=HERE).axis
+    axis = FIELDS.draw("axis", into=lab.HERE).axis
     explore(axis)
     st.markdown(f"## All {len(AXES[axis])} {NAMES[axis].lower()}")
     entries = sorted(AXES[axis], key=lambda item: item.year)
@@ -167,7 +142,7 @@ def page() -> None:
             {
                 "choice": [item.name for item in entries],
                 "rule": [
-                    rule(axis, complete(example(axis, item.key), AXES[axis], axis))
+                    lab.rule(axis, complete(example(axis, item.key), AXES[axis], axis))
                     for item in entries
                 ],
                 "paper": [item.url or None for item in entries],
@@ -175,7 +150,7 @@ def page() -> None:
                 "parameters": [
                     parameters(example_config(axis, item.key))[axis] for item in entries
                 ],
-                "conflicts": [len(cached(refusals, axis, item.key)) for item in entries],
+                "conflicts": [len(lab.cached(refusals, axis, item.key)) for item in entries],
             }
         ),
         hide_index=True,
@@ -196,39 +171,39 @@ def page() -> None:
     )
 
 
-def adopt(built: Built) -> None:
+def adopt(built: lab.Built) -> None:
     """Show the first choice that was built elsewhere; of none, what the page opens with."""
     plain_ones = {axis: choice for axis, choice in built.items() if not choice.parts}
     axis = next(iter(plain_ones), "position")
     choice = plain_ones.get(axis) or Choice(first_choice(axis))
-    st.session_state.update({key("axis"): axis, **choice_state(key(axis), choice)})
+    st.session_state.update({key("axis"): axis, **lab.choice_state(key(axis), choice)})
 
 
-@fragment
+@lab.fragment
 def explore(axis: str) -> None:
     grid = st.grid(min_column_width=210, gap="small")
     with grid:
-        item = entry(axis, FIELDS.draw(axis, into=HERE)[axis])
+        item = entry(axis, FIELDS.draw(axis, into=lab.HERE)[axis])
     with st.container() if item.key == "formula" else grid:  # a formula may be long
-        params = params_of(item, key=key(axis))
+        params = lab.params_of(item, key=key(axis))
     config, conditions = None, ""
-    with shown_errors(ValueError):
+    with lab.shown_errors(ValueError):
         config = config_of(axis, item.key, params)
-        watch_built("mechanisms", {name: getattr(config, name) for name in AXES})
-        conditions = maps(axis, item, config, *cached(beside_baseline, config))
+        lab.watch_built("mechanisms", {name: getattr(config, name) for name in AXES})
+        conditions = maps(axis, item, config, *lab.cached(beside_baseline, config))
     st.latex(item.latex, width="content")
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
-    paragraph(f"{item.meaning}{SYMBOLS * item.latex.startswith('O(')}{paper}")
+    lab.paragraph(f"{item.meaning}{SYMBOLS * item.latex.startswith('O(')}{paper}")
     if conditions:
-        caption(conditions)
+        lab.caption(conditions)
     if item.params:
         draw_rows(
             ("parameter", "meaning", "default", "range"),
             ((p.name, p.meaning, str(p.default), bounds(p)) for p in item.params),
         )
-    details("What it can be combined with", partial(compatible_panel, axis, item), key("fits"))
+    lab.details("What it can be combined with", partial(compatible_panel, axis, item), key("fits"))
     if config is not None:
-        details("The code that just ran", partial(source, axis, item, config), key("code"))
+        lab.details("The code that just ran", partial(source, axis, item, config), key("code"))
 
 
 def maps(
@@ -241,7 +216,7 @@ def maps(
 ) -> str:
     """Draw the maps and their sentence; returns the conditions under which they hold."""
     before, after = baseline.weights, result.weights
-    add_script(partial(script, item, config, before, after))
+    lab.add_script(partial(script, item, config, before, after))
     query, column = most_changed(before, after)
     # The second line over the map: source, what the choice needs beside it, and whether its
     # weights are implied
@@ -252,8 +227,8 @@ def maps(
         result.implied and "implied weights",
     )
     tiles = [
-        Tile("Dot product", "softmax · baseline", before),
-        Tile(
+        lab.Tile("Dot product", "softmax · baseline", before),
+        lab.Tile(
             item.name,
             " · ".join(part for part in parts if part) or axis,
             after,
@@ -268,12 +243,12 @@ def maps(
     }
     left, right = st.columns([5, 2], gap="small")
     with left:
-        linked = read_linked("mechanisms", key("pin"), after.shape)
-        pin = multiples(tiles, TOKENS, key=key("both"), pin=linked, **options)
-        write_linked("mechanisms", key("pin"), pin)
+        linked = lab.read_linked("mechanisms", key("pin"), after.shape)
+        pin = lab.multiples(tiles, TOKENS, key=key("both"), pin=linked, **options)
+        lab.write_linked("mechanisms", key("pin"), pin)
     with right:
-        difference_map(tiles[1], tiles[0], TOKENS, key=key("difference"), **options)
-    fact(entry_sentence(item, before, after, *(pin or (query, column))))
+        lab.difference_map(tiles[1], tiles[0], TOKENS, key=key("difference"), **options)
+    lab.fact(entry_sentence(item, before, after, *(pin or (query, column))))
     implied = " This kernel computes no weights: the map shows the weights that would give the same output."
     return (
         f"Head {head} of {BASELINE.num_heads}"
@@ -286,15 +261,15 @@ def maps(
 
 def compatible_panel(axis: str, item: Entry) -> None:
     """Draw the choices that this one cannot go with, each with the reason; every pair is tried."""
-    conflicts = cached(refusals, axis, item.key)
+    conflicts = lab.cached(refusals, axis, item.key)
     total = sum(len(entries) for other, entries in AXES.items() if other != axis)
     if not conflicts:
         st.markdown(
-            f"{plain(item.name)} can be combined with all {total} choices of the other five axes."
+            f"{lab.plain(item.name)} can be combined with all {total} choices of the other five axes."
         )
         return
     st.markdown(
-        f"{plain(item.name)} can be combined with {total - len(conflicts)} of the {total} choices of the other "
+        f"{lab.plain(item.name)} can be combined with {total - len(conflicts)} of the {total} choices of the other "
         f"axes, and not with these {len(conflicts)}:"
     )
     rows = (
@@ -308,7 +283,7 @@ def draw_rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     st.markdown(
         "\n".join(
             f"| {' | '.join(line)} |"
-            for line in [head, ["---"] * len(head), *(map(plain, row) for row in rows)]
+            for line in [head, ["---"] * len(head), *(map(lab.plain, row) for row in rows)]
         )
     )
 
@@ -332,26 +307,26 @@ def entry_sentence(
 ) -> str:
     was, now = float(before[query, column]), float(after[query, column])
     if np.abs(before - after).max() <= MIN_CHANGE:
-        name = plain(item.name)
+        name = lab.plain(item.name)
         if item.key == "fused":
             name = "Fused (FlashAttention) is faster and needs less memory, and"
         return (
-            f"{name} changes no weight here: :primary[{plain(TOKENS[query])}] gives "
-            f"“{plain(TOKENS[column])}” **{number(now)}** with it and without it."
+            f"{name} changes no weight here: :primary[{lab.plain(TOKENS[query])}] gives "
+            f"“{lab.plain(TOKENS[column])}” **{lab.number(now)}** with it and without it."
         )
     total = float(after[query].sum())
     row_sum = (
         ""
         if abs(total - 1) < MIN_NUMBER
-        else f" The weights of this query sum to **{number(total)}**."
+        else f" The weights of this query sum to **{lab.number(total)}**."
     )
     entropy = ""
     old, new = (float(analysis.entropy(np.clip(m, 0, None)[None]).mean()) for m in (before, after))
     if (after >= 0).all() and abs(old - new) >= MIN_NUMBER:
-        entropy = f" The mean entropy of a query changes from {number(old)} to {number(new)} nats."
+        entropy = f" The mean entropy of a query changes from {lab.number(old)} to {lab.number(new)} nats."
     return (
-        f"With {plain(item.name)}, :primary[{plain(TOKENS[query])}] gives **{number(now)}** to "
-        f"“{plain(TOKENS[column])}” instead of {number(was)}.{row_sum}{entropy}"
+        f"With {lab.plain(item.name)}, :primary[{lab.plain(TOKENS[query])}] gives **{lab.number(now)}** to "
+        f"“{lab.plain(TOKENS[column])}” instead of {lab.number(was)}.{row_sum}{entropy}"
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.attention import AXES, Choice, Softmax, entry
 from core.attention.normalizers import Entmax, Hard, Sigmoid, Sink, TopK
 from core.entries import refuse_if
@@ -20,56 +21,6 @@ from core.studies.scores import (
     normalize_row,
     normalizer_of,
     sweep,
-)
-from dashboard.page import (
-    HERE,
-    NOISE,
-    PICK,
-    SIGNED,
-    WEIGHTS,
-    Cell,
-    Curve,
-    Fields,
-    Ink,
-    MultiSelect,
-    Number,
-    Script,
-    Segmented,
-    Select,
-    SelectSlider,
-    Text,
-    Values,
-    add_script,
-    cached,
-    caption,
-    coloured,
-    curve_rows,
-    details,
-    draw_chart,
-    fact,
-    fixed_chart,
-    fragment,
-    latex,
-    latex_signed as signed,
-    lower_name,
-    name,
-    number,
-    plain,
-    room,
-    settings_panel,
-    shown_errors,
-    source_of,
-    table,
-    theme,
-    title,
-)
-from dashboard.ui.mechanism import (
-    Built,
-    draw_equation,
-    equation_sources,
-    params_in_session,
-    params_panel,
-    take_built,
 )
 
 # The page's controls: typed scores, their factor, the temperature, and the key that is picked.
@@ -92,31 +43,31 @@ key = "normalizers:{}".format  # a widget's key, which is also its name in the l
 # The list of keys: pills, or where these do not fit, a list that opens.
 KEY: dict[str, Any] = {
     "key": "key",
-    "text": plain,
+    "text": lab.plain,
     "help": "The key whose weight the equation and the curves show.",
 }
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "normalizers",
-    scores=Text(
+    scores=lab.Text(
         "Scores of one query",
         lambda _: write(example()[2]),
         span=2,
         help=f"Type numbers with commas between them, and {MASKED} for a masked key.",
     ),
-    spread=SelectSlider(
+    spread=lab.SelectSlider(
         "Scores times",
         [0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0],
         1.0,
         help="Every score is multiplied by this number first.",
     ),
-    temperature=SelectSlider(
+    temperature=lab.SelectSlider(
         "Temperature τ",
         [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0],
         1.0,
         help="Normalizers with a temperature divide the scores by it. A small temperature makes the "
         "largest weight larger.",
     ),
-    sink=Number(
+    sink=lab.Number(
         f"{SINK.name} b",
         START.default,
         START.low,
@@ -125,7 +76,7 @@ FIELDS = Fields(
         slider=True,
         help=START.help,
     ),
-    pill=Segmented(
+    pill=lab.Segmented(
         "Key",
         lambda values: values.names,
         lambda values: values.names[values.largest],
@@ -133,22 +84,22 @@ FIELDS = Fields(
         when=lambda values: len(values.names) <= MAX_PILLS,
         **KEY,
     ),
-    item=Select(
+    item=lab.Select(
         "Key",
         lambda values: values.names,
         lambda values: values.names[values.largest],
         when=lambda values: len(values.names) > MAX_PILLS,
-        also=lambda _: {"width": room(260)},
+        also=lambda _: {"width": lab.room(260)},
         **KEY,
     ),
-    equation=Select(
+    equation=lab.Select(
         "Equation of",
         NAMES,
         BASELINE,
-        also=lambda _: {"width": room(170)},
+        also=lambda _: {"width": lab.room(170)},
         help="The normalizer whose formula is shown, with the picked key's numbers.",
     ),
-    curves=MultiSelect(
+    curves=lab.MultiSelect(
         f"Up to {MAX_CURVES} normalizers",
         NAMES,
         USUAL,
@@ -165,7 +116,7 @@ def own_widgets(normalizer: str) -> dict[str, str]:
     return fields | {"start": "sink"} if normalizer == SINK.key else fields
 
 
-def draw_controls() -> Values:
+def draw_controls() -> lab.Values:
     """Draw the controls; ConfigError when the scores cannot be read.
 
     `scaled` are the scores as they go into the normalizers, `picked` a key's index.
@@ -178,24 +129,26 @@ def draw_controls() -> Values:
     top = max(
         range(len(scores)), key=lambda at: -math.inf if (score := scores[at]) is None else score
     )
-    picked = FIELDS.draw("pill", "item", into=HERE, names=names, largest=top)
+    picked = FIELDS.draw("pill", "item", into=lab.HERE, names=names, largest=top)
     name = picked.pill or picked.item
     factor = values.spread
     # under the picture, and before it in this run, as it has what the picture is drawn from
     picture = st.container()
-    with settings_panel("Choose normalizers"):
-        chosen = FIELDS.draw("curves", "sink", into=HERE)
-        params_panel("normalizer", key=key("params"), exclude=lambda name: (*own_widgets(name),))
+    with lab.settings_panel("Choose normalizers"):
+        chosen = FIELDS.draw("curves", "sink", into=lab.HERE)
+        lab.params_panel(
+            "normalizer", key=key("params"), exclude=lambda name: (*own_widgets(name),)
+        )
     shared = values | chosen
     choices = [
         Choice.of(
             item.key,
-            **params_in_session(item, key=key("params"))
+            **lab.params_in_session(item, key=key("params"))
             | {name: shared[field] for name, field in own_widgets(item.key).items()},
         )
         for item in AXES["normalizer"]
     ]
-    return Values(
+    return lab.Values(
         values,
         scores=scores,
         names=names,
@@ -269,7 +222,7 @@ STYLE = """<style>
 </style>"""
 
 
-def weights_tile(row: RowWeights, controls: Values) -> str:
+def weights_tile(row: RowWeights, controls: lab.Values) -> str:
     """One normalizer: a bar a key from 0 to 1, and a hollow one for the weight that goes to no key."""
     weights = [
         None if score is None else float(weight)
@@ -303,11 +256,11 @@ def weights_tile(row: RowWeights, controls: Values) -> str:
         ],
         labels,
         controls.picked,
-        f"Σ {number(row.total)}{zeros}",
+        f"Σ {lab.number(row.total)}{zeros}",
     )
 
 
-def scores_tile(controls: Values) -> str:
+def scores_tile(controls: lab.Values) -> str:
     """What goes in: signed bars around the line of 0, green above and purple below."""
     values = [0.0 if score is None else score for score in controls.scaled]
     low, high = min(0.0, *values), max(0.0, *values)
@@ -323,14 +276,14 @@ def scores_tile(controls: Values) -> str:
                 ((min(value, 0.0) - low) / span, (max(value, 0.0) - low) / span),
                 named=at == controls.picked,
                 css="pick" if at == controls.picked else "",
-                style=f";background:{SIGNED[theme()][8 if value >= 0 else 2]};border-radius:2px",
+                style=f";background:{lab.SIGNED[lab.theme()][8 if value >= 0 else 2]};border-radius:2px",
                 below=value < 0,
             )
             for at, (score, value) in enumerate(zip(controls.scaled, values, strict=True))
         ],
         controls.names,
         controls.picked,
-        f"{number(low)} to {number(high)}",
+        f"{lab.number(low)} to {lab.number(high)}",
     )
 
 
@@ -350,7 +303,7 @@ def bar(
     A number is raised by so many lines, where it would cover those of bars before it.
     """
     low, high = (100 * end for end in ends)
-    value_text = "masked" if value is None else number(value)
+    value_text = "masked" if value is None else lab.number(value)
     edge = f"{low:.1f}% - 15px" if below else f"{high:.1f}% + {1 + 13 * raised}px"
     text = f'<b style="bottom:calc({edge})">{value_text}</b>' if named and value is not None else ""
     return (
@@ -369,7 +322,7 @@ def figure(
     foot: str,
 ) -> str:
     parts = [
-        f"{name} {'masked' if value is None else number(value)}"
+        f"{name} {'masked' if value is None else lab.number(value)}"
         for name, value in zip(names, values, strict=False)
     ]
     under = "".join(
@@ -392,32 +345,32 @@ def figure(
 # What the page computes as Python.
 
 
-def script(controls: Values, rows: Sequence[RowWeights]) -> Script:
+def script(controls: lab.Values, rows: Sequence[RowWeights]) -> lab.Script:
     picked = [choice for choice in controls.choices if choice.key in controls.shown]
     cells = (
-        Cell(
+        lab.Cell(
             "The same scores through every normalizer, in double precision.",
             f"""
 from core.attention import Choice
 from core.studies.scores import normalize_row
 
-choices = {source_of(list(controls.choices))}
-names = {source_of(controls.names)}
-scores, factor = {source_of(controls.scores)}, {controls.factor}  # None: masked
+choices = {lab.source_of(list(controls.choices))}
+names = {lab.source_of(controls.names)}
+scores, factor = {lab.source_of(controls.scores)}, {controls.factor}  # None: masked
 weights = {{choice.key: normalize_row(choice, scores, factor).weights for choice in choices}}
 for key, each in weights.items():
     print(key, dict(zip(names, each.tolist())), "to no key:", 1 - each.sum())
 """,
             results={"list(weights.values())": np.stack([each.weights for each in rows])},
         ),
-        Cell(
+        lab.Cell(
             "The weight of one key as its score runs from −6 to 6, or as far as its own lies, while the others stay.",
             f"""
 from core.studies.scores import sweep
 
 picked = {controls.picked}  # {controls.names[controls.picked]!r}
 curves = {{choice.key: sweep(choice, scores, factor, picked) for choice in choices
-          if choice.key in {source_of([choice.key for choice in picked])}}}  # (score, weight)
+          if choice.key in {lab.source_of([choice.key for choice in picked])}}}  # (score, weight)
 """,
             """
 import altair as alt
@@ -430,13 +383,13 @@ alt.Chart(points).mark_line().encode(x="score", y="weight", color="normalizer")
             "normalizers:chart",
             {
                 "list(curves.values())": [
-                    cached(sweep, choice, controls.scores, controls.factor, controls.picked)
+                    lab.cached(sweep, choice, controls.scores, controls.factor, controls.picked)
                     for choice in picked
                 ]
             },
         ),
     )
-    return Script(cells if picked else cells[:1])
+    return lab.Script(cells if picked else cells[:1])
 
 
 # Sentences, equations and table cells of the page Normalizers.
@@ -453,7 +406,7 @@ def fact_text(results: Sequence[RowWeights], scores: Scores) -> str:
     soft = [each for each in results if "hard" not in entry("normalizer", each.key).traits]
     sparse = max(soft, key=lambda each: each.zeros)
     rest = ", ".join(
-        f"**{number(each.unassigned)}** with {label(each, False)}"
+        f"**{lab.number(each.unassigned)}** with {label(each, False)}"
         for each in results
         if each.unassigned > MIN_UNASSIGNED
     )
@@ -471,44 +424,44 @@ def snippet(choice: Choice, scores: Scores) -> str:
     mask = ", ".join(str(score is not None) for score in scores)
     return (
         "import torch\nfrom core.attention import AttentionConfig, Choice, entry\n\n"
-        f"choice = {source_of(choice)}\n"
+        f"choice = {lab.source_of(choice)}\n"
         'normalizer = entry("normalizer", choice.key).build(AttentionConfig(2, 1, normalizer=choice))\n'
         f"weights = normalizer(torch.tensor([[[[{values}]]]]), torch.tensor([{mask}]))\nprint(weights)\n"
     )
 
 
 def label(row: RowWeights, first: bool = True) -> str:
-    return plain(NAMES[row.key] if first else lower_name(NAMES[row.key]))
+    return lab.plain(NAMES[row.key] if first else lab.lower_name(NAMES[row.key]))
 
 
 def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tuple[str, ...]:
-    left = coloured(rf"w_{{{name(names[j], j)}}}", colour)
-    result = coloured(rf"\mathbf{{{latex(float(row.weights[j]))}}}", colour)
+    left = lab.coloured(rf"w_{{{lab.latex_name(names[j], j)}}}", colour)
+    result = lab.coloured(rf"\mathbf{{{lab.latex(float(row.weights[j]))}}}", colour)
     live = " = ".join(filter(None, (left, numbers(row, j), result)))
     return entry("normalizer", row.key).latex, live
 
 
 def numbers(row: RowWeights, j: int) -> str:
-    normalizer, score = row.normalizer, latex(float(row.prepared[j]))
+    normalizer, score = row.normalizer, lab.latex(float(row.prepared[j]))
     nonzero = [int(m) for m in np.flatnonzero(row.weights)]
     if nonzero and isinstance(normalizer, Hard):
-        return rf"[\,{score} = \max_m s_m = {latex(float(row.prepared[nonzero].max()))}\,]"
+        return rf"[\,{score} = \max_m s_m = {lab.latex(float(row.prepared[nonzero].max()))}\,]"
     if nonzero and isinstance(normalizer, Entmax):
         top, step = int(row.weights.argmax()), normalizer.alpha - 1.0
         threshold = step * row.prepared[top] - row.weights[top] ** step
-        outside = "" if step == 1 else f"^{{{latex(1 / step)}}}"
-        scaled = latex(float(step * row.prepared[j]))
-        return rf"\max({scaled} - {signed(float(threshold))},\ 0){outside}"
+        outside = "" if step == 1 else f"^{{{lab.latex(1 / step)}}}"
+        scaled = lab.latex(float(step * row.prepared[j]))
+        return rf"\max({scaled} - {lab.latex_signed(float(threshold))},\ 0){outside}"
     if j not in nonzero or not isinstance(normalizer, WRITTEN):
         return ""
     if isinstance(normalizer, Sigmoid):
         return rf"\sigma({score})"
     # e^s over a sum of such powers, of which four are written
     largest = sorted(sorted(nonzero, key=lambda m: (m != j, -row.prepared[m]))[:4])
-    below = [f"e^{{{latex(float(row.prepared[m]))}}}" for m in largest]
+    below = [f"e^{{{lab.latex(float(row.prepared[m]))}}}" for m in largest]
     if isinstance(normalizer, Sink):
         rest = 0.0 if normalizer.sink is None else float(normalizer.sink.detach().max())
-        below.insert(0, "1" if rest == 0 else f"e^{{{latex(rest)}}}")
+        below.insert(0, "1" if rest == 0 else f"e^{{{lab.latex(rest)}}}")
     if len(largest) < len(nonzero):
         below.append(r"\cdots")
     return rf"\frac{{e^{{{score}}}}}{{{' + '.join(below)}}}"
@@ -519,12 +472,14 @@ def numbers(row: RowWeights, j: int) -> str:
 
 def page() -> None:
     st.html(STYLE)
-    title("Normalizers", "A normalizer turns scores into weights. Here each gets the same scores.")
-    take_built("normalizers", adopt, axes=("normalizer",))
+    lab.title(
+        "Normalizers", "A normalizer turns scores into weights. Here each gets the same scores."
+    )
+    lab.take_built("normalizers", adopt, axes=("normalizer",))
     explore()
 
 
-def adopt(built: Built) -> None:
+def adopt(built: lab.Built) -> None:
     """Draw the normalizer that was built elsewhere first, and write its equation."""
     choice = built.get("normalizer", Choice(BASELINE))
     own, shown = own_widgets(choice.key), dict.fromkeys([choice.key, *USUAL])
@@ -534,49 +489,51 @@ def adopt(built: Built) -> None:
     )
 
 
-@fragment
-@shown_errors()
+@lab.fragment
+@lab.shown_errors()
 def explore() -> None:
     controls = draw_controls()
     rows = [
-        cached(normalize_row, choice, controls.scores, controls.factor)
+        lab.cached(normalize_row, choice, controls.scores, controls.factor)
         for choice in controls.choices
     ]
     shown = [row for row in rows if row.key in controls.shown]
     with controls.picture:
         bars(controls, shown)
-        fact(
+        lab.fact(
             fact_text([row for row in rows if row in shown or row.key == BASELINE], controls.scores)
         )
-        draw_equation(
+        lab.draw_equation(
             FIELDS,
             "normalizer",
             dict(zip(controls.choices, rows, strict=True)),
-            lambda row: equation(row, controls.names, controls.picked, Ink.of(theme()).pick),
+            lambda row: equation(
+                row, controls.names, controls.picked, lab.Ink.of(lab.theme()).pick
+            ),
         )
     curves(controls, rows)
-    details(f"All {len(rows)} normalizers", partial(everything, controls, rows), key("all"))
+    lab.details(f"All {len(rows)} normalizers", partial(everything, controls, rows), key("all"))
     sources = partial(
-        equation_sources,
+        lab.equation_sources,
         FIELDS,
         "normalizer",
         controls.choices,
         normalizer_of,
         partial(snippet, scores=controls.scaled),
     )
-    details("Equations, papers and the code that just ran", sources, key("sources"))
+    lab.details("Equations, papers and the code that just ran", sources, key("sources"))
 
 
-def bars(controls: Values, rows: Sequence[RowWeights]) -> None:
+def bars(controls: lab.Values, rows: Sequence[RowWeights]) -> None:
     tiles = [scores_tile(controls), *(weights_tile(row, controls) for row in rows)]
     # STYLE is a separate element, which never changes
-    colours = f"--ink:{WEIGHTS[theme()][5]};--pick:{PICK[theme()]}"
+    colours = f"--ink:{lab.WEIGHTS[lab.theme()][5]};--pick:{lab.PICK[lab.theme()]}"
     st.html(f'<div class="nb" style="{colours}">{"".join(tiles)}</div>')
 
 
-def everything(controls: Values, rows: Sequence[RowWeights]) -> None:
+def everything(controls: lab.Values, rows: Sequence[RowWeights]) -> None:
     bars(controls, rows)
-    table(
+    lab.table(
         (
             "normalizer",
             "sum of weights",
@@ -589,11 +546,11 @@ def everything(controls: Values, rows: Sequence[RowWeights]) -> None:
         [
             [
                 entry("normalizer", each.key).name,
-                number(each.total),
-                number(each.unassigned) if each.unassigned > NOISE else "–",
+                lab.number(each.total),
+                lab.number(each.unassigned) if each.unassigned > lab.NOISE else "–",
                 str(each.zeros),
-                number(each.entropy),
-                number(float(each.weights.max())),
+                lab.number(each.entropy),
+                lab.number(float(each.weights.max())),
                 str(each.learning),
             ]
             for each in rows
@@ -602,27 +559,27 @@ def everything(controls: Values, rows: Sequence[RowWeights]) -> None:
         markers=False,
     )
     given = (
-        f"These are the scaled dot-product scores of the query {plain(example()[1])}, with "
+        f"These are the scaled dot-product scores of the query {lab.plain(example()[1])}, with "
         "head dimension 16 and seed 126."
     )
     where = "You typed these scores." if controls.own else given
     times = f" They are multiplied by {controls.factor:g} first." if controls.factor != 1 else ""
     hard = [label(each) for each in rows if each.learning and isinstance(each.normalizer, Hard)]
     borrowed = f" {' and '.join(hard)} trains with the gradient of softmax: its own is zero."
-    caption(
+    lab.caption(
         f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}, "
         f"from {MIN_UNASSIGNED:g} on. Entropy is in nats. A score has a gradient if training changes it."
         f"{borrowed if hard else ''}",
     )
 
 
-def curves(controls: Values, rows: Sequence[RowWeights]) -> None:
+def curves(controls: lab.Values, rows: Sequence[RowWeights]) -> None:
     st.markdown("## Weight against score")
-    add_script(partial(script, controls, rows))
+    lab.add_script(partial(script, controls, rows))
     series = [
-        Curve(
+        lab.Curve(
             NAMES[choice.key],
-            cached(sweep, choice, controls.scores, controls.factor, controls.picked),
+            lab.cached(sweep, choice, controls.scores, controls.factor, controls.picked),
         )
         for choice in controls.choices
         if choice.key in controls.shown
@@ -632,18 +589,18 @@ def curves(controls: Values, rows: Sequence[RowWeights]) -> None:
         return
     points = series[0].points
     st.markdown(
-        f"**Weight of “{plain(controls.names[controls.picked])}”**, while the other scores stay the same"
+        f"**Weight of “{lab.plain(controls.names[controls.picked])}”**, while the other scores stay the same"
     )
-    draw_chart(
+    lab.draw_chart(
         st,
-        fixed_chart(
+        lab.fixed_chart(
             [curve.name for curve in series],
             "score of this key",
             points[0][0],
             points[-1][0],
-            Ink.of(theme()),
+            lab.Ink.of(lab.theme()),
         ),
-        curve_rows(series, controls.scaled[controls.picked]),
+        lab.curve_rows(series, controls.scaled[controls.picked]),
         theme=None,
         key=key("chart"),
         alt="The weight of one key as its score rises",

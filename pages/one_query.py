@@ -11,6 +11,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+import dashboard.page as lab
 from core.attention import (
     AXES,
     PRESETS,
@@ -24,95 +25,11 @@ from core.attention import (
     reference,
 )
 from core.attention.positions import enters, entries_of
+from core.attention.presets import preset_of
 from core.entries import complete
 from core.seeding import seeded_layer
 from core.studies import heads as study
 from core.tokens import SENTENCE, labels, tokenize
-from dashboard.draw.step_view import (
-    MAP_CELLS,
-    Reading,
-    payload,
-    projection_payload,
-    read,
-    step_view,
-)
-from dashboard.page import (
-    HERE,
-    Cell,
-    Curve,
-    Fields,
-    Ink,
-    Move,
-    Number,
-    Question,
-    Script,
-    Segmented,
-    SelectSlider,
-    Spec,
-    Text,
-    Values,
-    add_script,
-    added,
-    attention_import,
-    between,
-    cached,
-    caption,
-    coloured,
-    config,
-    config_error,
-    details,
-    draw_chart,
-    entries_panel,
-    fact,
-    fragment,
-    guarded,
-    is_new,
-    latex,
-    latex_signed as signed,
-    layer,
-    line_chart,
-    link_value,
-    listed,
-    mask_latex,
-    name as latex_name,
-    number,
-    paragraph,
-    picture as in_picture,
-    plain,
-    plural,
-    predict,
-    read_start,
-    room,
-    rounded,
-    rule,
-    series_encoding,
-    settings_panel,
-    share_text,
-    source_of,
-    source_panel,
-    theme,
-    title,
-    titled_figure,
-    try_this,
-    write_link,
-    write_start,
-)
-from dashboard.ui.mechanism import (
-    D_MODELS,
-    Built,
-    choice_from_text,
-    choice_in_session,
-    choice_state,
-    choice_text,
-    dated,
-    draw_choice,
-    keep_heads,
-    note_heads,
-    preset_of,
-    show_refusal,
-    take_built,
-    watch_built,
-)
 
 # The controls: what a link leaves out of them, what they are, and each axis's choice with its parameters and parts.
 
@@ -167,13 +84,13 @@ def last_word(names: Sequence[str]) -> str:
     return next((name for name in reversed(names) if any(c.isalnum() for c in name)), names[-1])
 
 
-def names_of(values: Values) -> tuple[str, ...]:
+def names_of(values: lab.Values) -> tuple[str, ...]:
     """The names of the queries, for the errors of a link those of its sentence."""
     return tuple(values.names if "names" in values else labels(tokenize(values.tokens).tokens))
 
 
 def fitted(width: int, is_list: bool) -> dict[str, Any]:
-    return {"width": room(width)} if is_list else {"wrap": True}
+    return {"width": lab.room(width)} if is_list else {"wrap": True}
 
 
 def change_source() -> None:
@@ -184,38 +101,38 @@ def change_source() -> None:
 
 
 STAGES = dict(enumerate(("Project", "Score", "Scale", "Mask", "Normalize", "Weigh values"), 1))
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "one",
-    source=Segmented(
+    source=lab.Segmented(
         "Start from",
         SOURCES,
         also=lambda values: {"on_change": change_source},
         help="A sentence: each word becomes a vector, and $W_q$, $W_k$ and $W_v$ make its query, key and "
         "value. Matrices: type Q, K and V yourself and check every number by hand.",
     ),
-    tokens=Text(
+    tokens=lab.Text(
         "Sentence",
         lambda values: start("tokens"),
         when=lambda values: values.source == "sentence",
-        also=lambda values: {"width": room(300)},
+        also=lambda values: {"width": lab.room(300)},
         help="Each word, and each punctuation mark at the end of a word, becomes one token.",
     ),
-    d_model=SelectSlider(
+    d_model=lab.SelectSlider(
         "d_model",
-        D_MODELS,
+        lab.D_MODELS,
         lambda values: start("d_model"),
         when=lambda values: values.source == "sentence",
-        also=keep_heads(key("d_model"), lambda width: key("heads"), heads_that_divide),
+        also=lab.keep_heads(key("d_model"), lambda width: key("heads"), heads_that_divide),
         help="How many numbers each word's vector x has",
     ),
-    heads=SelectSlider(
+    heads=lab.SelectSlider(
         "Heads",
         lambda values: heads_that_divide(values.d_model),
         lambda values: max(n for n in heads_that_divide(values.d_model) if n <= start("heads")),
         when=lambda values: values.source == "sentence",
         help="Into how many heads the d_model numbers are divided; each head attends on its own",
     ),
-    seed=Number(
+    seed=lab.Number(
         "Seed",
         SEED,
         0,
@@ -223,14 +140,14 @@ FIELDS = Fields(
         1,
         help="The random weights and word vectors are drawn from this number.",
     ),
-    stage=Segmented(
+    stage=lab.Segmented(
         "Step of attention",
         {at: f"{at} {name}" for at, name in STAGES.items()},
         lambda values: start("stage"),
         also={"label_visibility": "collapsed", "wrap": True},
         help="A step of attention for one query.",
     ),
-    real=Number(
+    real=lab.Number(
         "Real tokens",
         lambda values: max(0, len(values.names) - 2),  # two keys of padding at first
         0,
@@ -242,9 +159,9 @@ FIELDS = Fields(
         ),
         help="How many tokens are real. The keys after them are padding; with 0 every key is.",
     ),
-    query=Segmented(
+    query=lab.Segmented(
         "Query",
-        lambda values: {name: plain(name) for name in names_of(values)},
+        lambda values: {name: lab.plain(name) for name in names_of(values)},
         lambda values: last_word(names_of(values)),
         pills=True,
         max_options=MAX_ROW_PILLS,
@@ -252,7 +169,7 @@ FIELDS = Fields(
         also=lambda values: fitted(260, len(values.names) > MAX_ROW_PILLS),
         help="The word whose attention is computed step by step",
     ),
-    head=Segmented(
+    head=lab.Segmented(
         "Head",
         lambda values: range(values.heads or 1),  # typed matrices are one head
         pills=True,
@@ -260,7 +177,7 @@ FIELDS = Fields(
         also=lambda values: fitted(90, (values.heads or 1) > MAX_HEAD_PILLS),
         help="The head that is shown, counted from 0",
     ),
-    half=Segmented(
+    half=lab.Segmented(
         "Map",
         lambda values: range(values.maps),
         pills=True,
@@ -277,15 +194,15 @@ def base_of(axis: str) -> Choice:
 
 
 def read_choice(axis: str) -> Choice:
-    return choice_in_session(axis, base_of(axis), key=key(axis))
+    return lab.choice_in_session(axis, base_of(axis), key=key(axis))
 
 
 def write_choice(axis: str, choice: Choice) -> None:
     """Set the widgets of a choice; for a link or a callback, before they are drawn."""
-    st.session_state.update(choice_state(key(axis), choice))
+    st.session_state.update(lab.choice_state(key(axis), choice))
 
 
-def read_controls() -> Values:
+def read_controls() -> lab.Values:
     """The values of all controls, with a default wherever nothing was picked, and what they make.
 
     `given` is the input and `config` the mechanism, or None with the `error`; `fields` are those of the config, whether
@@ -321,7 +238,7 @@ def read_controls() -> Values:
         "maps": config.score_heads // config.num_heads if config else 1,
     }
     values = FIELDS.read("real", "query", "head", "half", **values)
-    return Values(values, row=values.names.index(values.query) if given else 0)
+    return lab.Values(values, row=values.names.index(values.query) if given else 0)
 
 
 def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
@@ -375,12 +292,12 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
         )
         edited.append(frame.astype(float).to_numpy().tolist())
     put("edited", edited)
-    write_link(key("matrices"), study.write(edited))
+    lab.write_link(key("matrices"), study.write(edited))
 
 
 def draw_settings(grid: Any) -> None:
     with grid.cell(column_span=2):
-        source = FIELDS.draw("source", into=HERE).source
+        source = FIELDS.draw("source", into=lab.HERE).source
     values, typed = read_controls(), source == "matrices"
     # The list of presets, which shows the one that the other controls make, and what this one changes
     as_worked = typed and get("edited") in (None, study.parse(study.WORKED))
@@ -388,7 +305,7 @@ def draw_settings(grid: Any) -> None:
     known = CUSTOM if typed else preset_of(values.config) or CUSTOM
     put("preset", WORKED if as_worked and values.config == worked else known)
     names = {CUSTOM: "Your own", WORKED: "Worked example"} | {
-        item.key: dated(item) for item in PRESETS
+        item.key: lab.dated(item) for item in PRESETS
     }
     with grid.cell(column_span=2):
         st.selectbox(
@@ -396,15 +313,15 @@ def draw_settings(grid: Any) -> None:
             list(names),
             key=key("preset"),
             format_func=names.__getitem__,
-            on_change=guarded(key("preset"), _apply_preset),
+            on_change=lab.guarded(key("preset"), _apply_preset),
             help="A published mechanism; it sets all six choices below",
         )
         for line in sentences(values):
-            st.caption(plain(line))
+            st.caption(lab.plain(line))
     with grid.cell(column_span=2):
-        sizes = FIELDS.draw("d_model", "heads", "seed", into=HERE, source=source)
+        sizes = FIELDS.draw("d_model", "heads", "seed", into=lab.HERE, source=source)
         if not typed:
-            note_heads(key("d_model"), sizes.d_model, sizes.heads)
+            lab.note_heads(key("d_model"), sizes.d_model, sizes.heads)
     for axis in AXES:
         if axis == "projection" and typed:
             continue
@@ -415,14 +332,14 @@ def draw_settings(grid: Any) -> None:
                 item.key for item in AXES[axis] if item.enters == "x" or "reads x" in item.traits
             }
         with grid.cell(column_span=2):
-            draw_choice(
+            lab.draw_choice(
                 axis, axis.capitalize(), base_of(axis), key=key(axis), help=note, without=hidden
             )
             if axis == "mask":
-                FIELDS.draw("real", into=HERE, **read_controls())
+                FIELDS.draw("real", into=lab.HERE, **read_controls())
 
 
-def draw_picks(values: Values, row: DeltaGenerator) -> None:
+def draw_picks(values: lab.Values, row: DeltaGenerator) -> None:
     last = last_word(values.names)
     if get("query") == get("default_query"):
         put("query", last)  # as a link without a query, it follows the last word
@@ -433,7 +350,7 @@ def draw_picks(values: Values, row: DeltaGenerator) -> None:
     if values.maps > 1:
         FIELDS.draw("half", into=row, **values)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=key("steps")):
-        stage = FIELDS.draw("stage", into=HERE).stage
+        stage = FIELDS.draw("stage", into=lab.HERE).stage
         put("shown_stage", stage)
         st.button(
             f"Next: {STAGES[stage + 1]}" if stage < 6 else "Last step",
@@ -470,7 +387,7 @@ def _apply_preset() -> None:
     put("source", "matrices" if name == WORKED else "sentence")
     if name == WORKED:
         put("base", None)
-        write_link(key("matrices"), None)
+        lab.write_link(key("matrices"), None)
     else:
         item, values = preset(name), FIELDS.read("d_model", "heads", source="sentence")
         sizes = (
@@ -479,14 +396,16 @@ def _apply_preset() -> None:
             ROOMY,
             (ROOMY[0], item.heads),
         )
-        config = next(item.config(*size) for size in sizes if not config_error(item.config, *size))
+        config = next(
+            item.config(*size) for size in sizes if not lab.config_error(item.config, *size)
+        )
         put("d_model", config.d_model)
         put("heads", config.num_heads)
     for axis in AXES:
         write_choice(axis, getattr(config, axis))
 
 
-def sentences(values: Values) -> list[str]:
+def sentences(values: lab.Values) -> list[str]:
     """The preset's changes against Vaswani 2017, a sentence each; none where there is no preset."""
     config, name = values.config, preset_of(values.config)
     if name is None or name in PLAIN or values.source == "matrices":
@@ -504,13 +423,13 @@ FRACTIONS = {0.5: "½", 0.25: "¼", 0.125: "⅛", 0.75: "¾"}
 
 
 def stage_words(
-    config: AttentionConfig, reading: Reading, real: int | None, typed: bool
+    config: AttentionConfig, reading: lab.step_view.Reading, real: int | None, typed: bool
 ) -> tuple[tuple[str, str, str, str], ...]:
     """Title, short name, rule and column head of the six stages."""
-    source = "Q, K, V given" if typed else rule("projection", config.projection, changed=False)
+    source = "Q, K, V given" if typed else lab.rule("projection", config.projection, changed=False)
     places = enters(config.position)
     position = ", x + position" if "x" in places else ", rotated" if "q, k" in places else ""
-    score = rule("score", config.score, changed=False)
+    score = lab.rule("score", config.score, changed=False)
     head = score if len(score) <= 8 else "score"  # a longer rule does not fit over a column
     normalizer = entry("normalizer", config.normalizer.key)
     name, params = normalizer.name.lower(), {param.key: param for param in normalizer.params}
@@ -519,10 +438,12 @@ def stage_words(
         for key, value in config.normalizer.params
         if value != params[key].default
     )
-    mask = question = rule("mask", config.mask, changed=False, length=real)
+    mask = question = lab.rule("mask", config.mask, changed=False, length=real)
     if config.mask.key != "none":  # the rule, and the question put to each key
         mask, question = f"allow {mask}", re.sub(r"\bi\b", str(reading.query), mask) + " ?"
-    folded = f", {rule('projection', config.projection, changed=False)}" if reading.folded else ""
+    folded = (
+        f", {lab.rule('projection', config.projection, changed=False)}" if reading.folded else ""
+    )
     factor = ", × factor" if reading.reweighed else ""
     return (
         ("Project", "q", source + position, "k"),
@@ -547,7 +468,7 @@ def short_number(value: float) -> str:
     return f"{value:.4g}".replace("-", "−")
 
 
-def scale_words(reading: Reading) -> tuple[str, str, str]:
+def scale_words(reading: lab.step_view.Reading) -> tuple[str, str, str]:
     """Short name, rule, column head."""
     factor, head, dims = "", "", reading.q.shape[1]
     if is_root(reading) and reading.scale != 1:
@@ -566,7 +487,7 @@ def scale_words(reading: Reading) -> tuple[str, str, str]:
     return effects[-1] if effects else "scale", words, head or "unchanged"
 
 
-def is_root(reading: Reading) -> bool:
+def is_root(reading: lab.step_view.Reading) -> bool:
     return math.isclose(reading.scale, reading.q.shape[1] ** -0.5, rel_tol=1e-6)
 
 
@@ -577,7 +498,7 @@ def slope_of(bias: np.ndarray, query: int) -> float | None:
     return slope if np.allclose(bias, -slope * distance, atol=1e-4) and slope >= 0 else None
 
 
-def reasons_text(reading: Reading, real: int | None) -> dict[int, str]:
+def reasons_text(reading: lab.step_view.Reading, real: int | None) -> dict[int, str]:
     """Why each masked key of the picked query is masked, as far as the row itself shows it.
 
     Padding; later, where no later key is visible; too far, where visible keys end nearer; else masked.
@@ -606,11 +527,11 @@ Pick = Callable[[str], str]
 
 
 def equation(
-    reading: Reading, config: AttentionConfig, stage: int, focus: int, colour: str
+    reading: lab.step_view.Reading, config: AttentionConfig, stage: int, focus: int, colour: str
 ) -> tuple[str, ...]:
     """LaTeX of a stage (1 to 6) for the picked query and a key, marked in `colour`: symbols, then numbers in parts."""
     write = (project, score, scale, mask, normalize, weighted_sum)[stage - 1]
-    symbols, live = write(reading, config, focus, lambda text: coloured(text, colour))
+    symbols, live = write(reading, config, focus, lambda text: lab.coloured(text, colour))
     return symbols, *live.split(BREAK)
 
 
@@ -625,15 +546,17 @@ def first_latex(axis: str, choice: Choice) -> str:
     return item.latex.split(r",\quad")[0]
 
 
-def pair(reading: Reading, j: int) -> str:
-    return f"{latex_name(reading.name, reading.query)},\\,{latex_name(reading.keys[j], j)}"
+def pair(reading: lab.step_view.Reading, j: int) -> str:
+    return f"{lab.latex_name(reading.name, reading.query)},\\,{lab.latex_name(reading.keys[j], j)}"
 
 
 def vector(values: np.ndarray) -> str:
-    return f"({listed(values.tolist())})"
+    return f"({lab.listed(values.tolist())})"
 
 
-def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+def project(
+    reading: lab.step_view.Reading, config: AttentionConfig, j: int, pick: Pick
+) -> tuple[str, str]:
     i = reading.query
     symbols = first_latex("projection", config.projection)
     symbols = (
@@ -644,32 +567,39 @@ def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tu
         symbols = f"q_i = R_i({symbols.removeprefix('q_i = ')})"
     if "x" in places:
         symbols = symbols.replace("x_i", "(x_i + p_i)")
-    return symbols, pick(f"q_{{{latex_name(reading.name, i)}}}") + " = " + vector(reading.q[i])
+    return symbols, pick(f"q_{{{lab.latex_name(reading.name, i)}}}") + " = " + vector(reading.q[i])
 
 
 def equals(shown: float, result: float) -> str:
     """= where the numbers as they are drawn give the result as it is drawn, else ≈."""
-    return "=" if number(shown) == number(result) else r"\approx"
+    return "=" if lab.number(shown) == lab.number(result) else r"\approx"
 
 
 def products(
     left: np.ndarray, right: np.ndarray, most: int, result: float
 ) -> tuple[list[str], str]:
     """The first products of two vectors and the sum of the others, then = or ≈, as what is shown adds up to the result."""
-    shown = [rounded(a) * rounded(b) for a, b in zip(left[:most], right[:most], strict=True)]
+    shown = [
+        lab.rounded(a) * lab.rounded(b) for a, b in zip(left[:most], right[:most], strict=True)
+    ]
     terms = [
-        rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(left[:most], right[:most], strict=True)
+        rf"{lab.latex_signed(a)} \cdot {lab.latex_signed(b)}"
+        for a, b in zip(left[:most], right[:most], strict=True)
     ]
     if len(left) > most:
         rest = float(left[most:] @ right[most:])
-        shown.append(rounded(rest))
-        terms.append(rf"\underbrace{{{signed(rest)}}}_{{{len(left) - most}\text{{ more}}}}")
+        shown.append(lab.rounded(rest))
+        terms.append(
+            rf"\underbrace{{{lab.latex_signed(rest)}}}_{{{len(left) - most}\text{{ more}}}}"
+        )
     return terms, equals(sum(shown), result)
 
 
-def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+def score(
+    reading: lab.step_view.Reading, config: AttentionConfig, j: int, pick: Pick
+) -> tuple[str, str]:
     i, result = reading.query, reading.raw[reading.query, j]
-    left, value = pick(f"s_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(result)}}}")
+    left, value = pick(f"s_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{lab.latex(result)}}}")
     if not math.isclose(float(reading.q[i] @ reading.k[j]), result, rel_tol=1e-4, abs_tol=1e-4):
         rule = re.sub(r"(?<! ) */ *\\sqrt\{D\}$", "", first_latex("score", config.score))
         return f"s_{{ij}} = {rule}", f"{left} = {value}"
@@ -677,16 +607,21 @@ def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     return r"s_{ij} = q_i \cdot k_j", f"{left} = {' + '.join(terms)} {sign} {value}"
 
 
-def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+def scale(
+    reading: lab.step_view.Reading, config: AttentionConfig, j: int, pick: Pick
+) -> tuple[str, str]:
     i, dims = reading.query, reading.q.shape[1]
-    symbols, live, shown = "s_{ij}", latex(reading.raw[i, j]), rounded(reading.raw[i, j])
+    symbols, live, shown = "s_{ij}", lab.latex(reading.raw[i, j]), lab.rounded(reading.raw[i, j])
     if reading.scale != 1 and is_root(reading):
         symbols, live = r"\frac{s_{ij}}{\sqrt{D}}", rf"\frac{{{live}}}{{\sqrt{{{dims}}}}}"
         shown /= dims**0.5
     elif reading.scale != 1:
-        factor = latex(reading.scale)
-        symbols, live = rf"{factor}\, s_{{ij}}", rf"{factor} \cdot {signed(reading.raw[i, j])}"
-        shown *= rounded(reading.scale)
+        factor = lab.latex(reading.scale)
+        symbols, live = (
+            rf"{factor}\, s_{{ij}}",
+            rf"{factor} \cdot {lab.latex_signed(reading.raw[i, j])}",
+        )
+        shown *= lab.rounded(reading.scale)
     rules = [
         first_latex("position", leaf)
         for leaf in config.position.leaves()
@@ -694,13 +629,13 @@ def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     ]
     rule = (r",\quad " if any("arrow" in rule for rule in rules) else " + ").join(rules)
     if reading.bias is not None:
-        live += added(float(reading.bias[i, j]))
-        shown += rounded(reading.bias[i, j])
+        live += lab.added(float(reading.bias[i, j]))
+        shown += lab.rounded(reading.bias[i, j])
         if not reading.adjusted:
             symbols += rule if rule.startswith("-") else f" + {rule}"
     left, result = (
         pick(f"b_{{{pair(reading, j)}}}"),
-        pick(rf"\mathbf{{{latex(reading.scores[i, j])}}}"),
+        pick(rf"\mathbf{{{lab.latex(reading.scores[i, j])}}}"),
     )
     if reading.adjusted:  # the rule is of the whole score, from the left of the arrow
         return (
@@ -711,10 +646,12 @@ def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     return f"b_{{ij}} = {symbols}", f"{left} = {live} {sign} {result}"
 
 
-def mask(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+def mask(
+    reading: lab.step_view.Reading, config: AttentionConfig, j: int, pick: Pick
+) -> tuple[str, str]:
     i, allowed = reading.query, bool(reading.allowed[reading.query, j])
-    rule = mask_latex(config.mask)
-    left, value = pick(f"b_{{{pair(reading, j)}}}"), latex(reading.scores[i, j])
+    rule = lab.mask_latex(config.mask)
+    left, value = pick(f"b_{{{pair(reading, j)}}}"), lab.latex(reading.scores[i, j])
     result = pick(rf"\mathbf{{{value if allowed else LEAST}}}")
     return (
         rf"b_{{ij}} \leftarrow \begin{{cases}} b_{{ij}} & {rule} \\ -\infty & \text{{else}} \end{{cases}}",
@@ -722,16 +659,18 @@ def mask(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple
     )
 
 
-def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+def normalize(
+    reading: lab.step_view.Reading, config: AttentionConfig, j: int, pick: Pick
+) -> tuple[str, str]:
     """The normalizer's rule and result; every number of a softmax, and each map where a projection combines them."""
     i = reading.query
     left, value = (
         pick(f"w_{{{pair(reading, j)}}}"),
-        pick(rf"\mathbf{{{latex(reading.weights[i, j])}}}"),
+        pick(rf"\mathbf{{{lab.latex(reading.weights[i, j])}}}"),
     )
     if reading.folded:
         maps = r",\quad ".join(
-            f"a_{n + 1} = {latex(each[i, j])}" for n, each in enumerate(reading.normalized)
+            f"a_{n + 1} = {lab.latex(each[i, j])}" for n, each in enumerate(reading.normalized)
         )
         return first_latex("projection", config.projection), rf"{maps}{BREAK}\to\; {left} = {value}"
     if reading.reweighed:
@@ -739,7 +678,7 @@ def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> 
         factor = float(reading.weights[i, j]) / unfactored if unfactored else 1.0
         return (
             r"w_{ij} = g_{ij}\, a_{ij}",
-            rf"{left} = {latex(factor)} \cdot {latex(unfactored)} = {value}",
+            rf"{left} = {lab.latex(factor)} \cdot {lab.latex(unfactored)} = {value}",
         )
     # The normalizer's equation, in b instead of s where b is free, as the stage before writes it
     rule = entry("normalizer", config.normalizer.key).latex
@@ -748,18 +687,18 @@ def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> 
         return rule, f"{left} = " + pick(r"\mathbf{0}") + r"\quad (\text{masked})"
     if config.has("normalizer", "softmax"):
         return softmax(reading, config, j, left, value)
-    total = rf"{BREAK}\quad \textstyle\sum_m w_{{im}} = {latex(reading.sum)}"
+    total = rf"{BREAK}\quad \textstyle\sum_m w_{{im}} = {lab.latex(reading.sum)}"
     return rule, f"{left} = {value}{'' if reading.sums_to_one else total}"
 
 
 def softmax(
-    reading: Reading, config: AttentionConfig, j: int, left: str, value: str
+    reading: lab.step_view.Reading, config: AttentionConfig, j: int, left: str, value: str
 ) -> tuple[str, str]:
     i, tau = reading.query, float(config.normalizer["temperature"])
     allowed = [int(m) for m in reading.allowed[i].nonzero()[0]]
     top = r"b_{ij}" if tau == 1 else r"b_{ij} / \tau"
     # The keys that a sum runs over; m alone where the mask's rule is long
-    rule = mask_latex(config.mask)
+    rule = lab.mask_latex(config.mask)
     short = config.mask.key != "none" and len(rule) <= 24 and re.search(r"\bj\b", rule)
     sum_over = re.sub(r"\bj\b", "m", rule) if short else "m"
     symbols = (
@@ -767,30 +706,37 @@ def softmax(
     )
     powers = {m: reading.scores[i, m] / tau for m in allowed}
     heaviest = sorted(allowed, key=lambda m: (m != j, -powers[m]))[:MAX_TERMS]
-    terms = " + ".join(in_order(allowed, heaviest, lambda m: f"e^{{{latex(powers[m])}}}"))
-    live = rf"{left} ={BREAK}\frac{{e^{{{latex(powers[j])}}}}}{{{terms}}}"
+    terms = " + ".join(in_order(allowed, heaviest, lambda m: f"e^{{{lab.latex(powers[m])}}}"))
+    live = rf"{left} ={BREAK}\frac{{e^{{{lab.latex(powers[j])}}}}}{{{terms}}}"
     if max(abs(p) for p in powers.values()) < 8:  # above it e^s is a long number
         top_value, total = math.exp(powers[j]), sum(math.exp(p) for p in powers.values())
-        drawn = math.exp(rounded(powers[j])), sum(math.exp(rounded(p)) for p in powers.values())
+        drawn = (
+            math.exp(lab.rounded(powers[j])),
+            sum(math.exp(lab.rounded(p)) for p in powers.values()),
+        )
         sign = max(equals(drawn[0], top_value), equals(drawn[1], total))  # ≈ where either differs
-        live += rf"{BREAK}{sign} \frac{{{latex(top_value)}}}{{{latex(total)}}}"
-        sign = equals(rounded(top_value) / rounded(total), reading.weights[i, j])
+        live += rf"{BREAK}{sign} \frac{{{lab.latex(top_value)}}}{{{lab.latex(total)}}}"
+        sign = equals(lab.rounded(top_value) / lab.rounded(total), reading.weights[i, j])
         return symbols, f"{live} {sign} {value}"
     return symbols, f"{live} = {value}"
 
 
-def weighted_sum(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+def weighted_sum(
+    reading: lab.step_view.Reading, config: AttentionConfig, j: int, pick: Pick
+) -> tuple[str, str]:
     i = reading.query
     allowed = [int(m) for m in reading.allowed[i].nonzero()[0]]
     largest = sorted(allowed, key=lambda m: (m != j, -abs(reading.weights[i, m])))[:MAX_TERMS]
-    values = [rf"v_{{{latex_name(name, m)}}}" for m, name in enumerate(reading.keys)]
-    terms = in_order(allowed, largest, lambda m: rf"{latex(reading.weights[i, m])}\,{values[m]}")
+    values = [rf"v_{{{lab.latex_name(name, m)}}}" for m, name in enumerate(reading.keys)]
+    terms = in_order(
+        allowed, largest, lambda m: rf"{lab.latex(reading.weights[i, m])}\,{values[m]}"
+    )
     symbols = r"o_i = \sum_j w_{ij}\, v_j"
     if reading.position_values is not None:
         symbols += " + p_i"
         terms += [vector(reading.position_values[i])] if terms else []
     middle = f"{BREAK}+ ".join(terms).replace("+ -", "- ")
-    left, out = pick(f"o_{{{latex_name(reading.name, i)}}}"), vector(reading.out[i])
+    left, out = pick(f"o_{{{lab.latex_name(reading.name, i)}}}"), vector(reading.out[i])
     live = f"{left} = " + f"{BREAK}= ".join(filter(None, (middle, out)))
     if j in allowed:
         live += rf"{BREAK}\quad {values[j]} = {vector(reading.v[j])}"
@@ -829,7 +775,11 @@ def token_name(token: str) -> str:
 
 
 def facts_fact(
-    reading: Reading, config: AttentionConfig, stage: int, whys: dict[int, str], head: int = 0
+    reading: lab.step_view.Reading,
+    config: AttentionConfig,
+    stage: int,
+    whys: dict[int, str],
+    head: int = 0,
 ) -> Parts:
     is_finite = np.isfinite(reading.out[reading.query]).all()
     if not is_finite or not reading.sees:
@@ -843,8 +793,8 @@ def facts_fact(
     )
 
 
-def project_fact(reading: Reading, config: AttentionConfig, head: int) -> Parts:
-    i, numbers = reading.query, plural(reading.q.shape[1], "number")
+def project_fact(reading: lab.step_view.Reading, config: AttentionConfig, head: int) -> Parts:
+    i, numbers = reading.query, lab.plural(reading.q.shape[1], "number")
     if reading.queries != reading.keys:
         text = f" is a query of {numbers}. It is compared with {len(reading.keys)} keys."
     elif np.array_equal(reading.k[i], reading.v[i]):
@@ -866,22 +816,26 @@ def sharing(config: AttentionConfig, head: int) -> str:
     )
 
 
-def score_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
+def score_fact(
+    reading: lab.step_view.Reading, config: AttentionConfig, whys: dict[int, str]
+) -> Parts:
     raw = reading.raw[reading.query]
     top = token_name(reading.keys[raw.argmax()])
-    rest = f"The mean of its {raw.size} scores is {number(raw.mean())}."
+    rest = f"The mean of its {raw.size} scores is {lab.number(raw.mean())}."
     return [
         [reading.name, "pick"],
         [f" has its highest score with {top}, ", ""],
-        [number(raw.max()), "strong"],
+        [lab.number(raw.max()), "strong"],
         [f". {rest if raw.size > 1 else 'It is the only key.'}", ""],
     ]
 
 
-def scale_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
+def scale_fact(
+    reading: lab.step_view.Reading, config: AttentionConfig, whys: dict[int, str]
+) -> Parts:
     raw, scores = reading.raw[reading.query], reading.scores[reading.query]
     grows = reading.scale > 1
-    factor = number(reading.scale if grows else 1 / reading.scale)
+    factor = lab.number(reading.scale if grows else 1 / reading.scale)
     named = {
         f"{'multiplying' if grows else 'dividing'} by {factor}": reading.scale != 1,
         f"the bias of {position(config)}": reading.bias is not None,
@@ -892,7 +846,7 @@ def scale_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) 
         return [
             ["Nothing is divided and nothing is added: the highest and the lowest score of ", ""],
             [reading.name, "pick"],
-            [f" still differ by {number(np.ptp(raw))}.", ""],
+            [f" still differ by {lab.number(np.ptp(raw))}.", ""],
         ]
     subject = " and ".join(changes) + (" change" if len(changes) > 1 else " changes")
     return [
@@ -901,8 +855,8 @@ def scale_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) 
             "",
         ],
         [reading.name, "pick"],
-        [f" from {number(np.ptp(raw))} to ", ""],
-        [number(np.ptp(scores)), "strong"],
+        [f" from {lab.number(np.ptp(raw))} to ", ""],
+        [lab.number(np.ptp(scores)), "strong"],
         [".", ""],
     ]
 
@@ -911,7 +865,9 @@ def position(config: AttentionConfig) -> str:
     return " and ".join(item.name for item in entries_of(config.position))
 
 
-def mask_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
+def mask_fact(
+    reading: lab.step_view.Reading, config: AttentionConfig, whys: dict[int, str]
+) -> Parts:
     hidden = len(reading.keys) - reading.sees
     if not hidden:
         allowed = f"all {len(reading.keys)} keys" if len(reading.keys) > 1 else "the only key"
@@ -929,7 +885,7 @@ def mask_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -
     if config.has("normalizer", "softmax"):
         scores = reading.scores[reading.query] / float(config.normalizer["temperature"])
         softmax = np.exp(scores - np.logaddexp.reduce(scores))
-        lost = number(softmax[list(whys)].sum())
+        lost = lab.number(softmax[list(whys)].sum())
         end = f"; without the mask they would get {lost} of the weight."
     return [
         ["The mask removes ", ""],
@@ -940,7 +896,9 @@ def mask_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -
     ]
 
 
-def normalize_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
+def normalize_fact(
+    reading: lab.step_view.Reading, config: AttentionConfig, whys: dict[int, str]
+) -> Parts:
     i, best = reading.query, reading.best
     top = int(reading.raw[i].argmax())
     target = (
@@ -951,57 +909,59 @@ def normalize_fact(reading: Reading, config: AttentionConfig, whys: dict[int, st
     parts = [
         [reading.name, "pick"],
         [" gives ", ""],
-        [share_text(reading.weights[i, best]), "strong"],
+        [lab.share_text(reading.weights[i, best]), "strong"],
         [f" to {target}" + ("." if not target.endswith(".") else ""), ""],
     ]
     end, cost = "", float(reading.raw[i, top] * reading.scale - reading.scores[i, top])
     if reading.folded:
-        first, *rest = (number(each[i, best]) for each in reading.normalized)
+        first, *rest = (lab.number(each[i, best]) for each in reading.normalized)
         end = (
             f" The first map gives it {first}, the second {', '.join(rest)}. Its row sums to "
-            f"{number(reading.sum)}."
+            f"{lab.number(reading.sum)}."
         )
     elif not reading.sums_to_one:
-        before = f"; before the mask’s factor it was {number(reading.normalized[0][i].sum())}"
-        end = f" Its row sums to {number(reading.sum)}{before * reading.reweighed}."
+        before = f"; before the mask’s factor it was {lab.number(reading.normalized[0][i].sum())}"
+        end = f" Its row sums to {lab.number(reading.sum)}{before * reading.reweighed}."
     elif top == best:
-        even = f"Equal weights would be {number(1 / reading.sees)} for each of {reading.sees} keys."
+        even = f"Equal weights would be {lab.number(1 / reading.sees)} for each of {reading.sees} keys."
         end = f" {even if reading.sees > 1 else 'It may attend to no other key.'}"
     elif top in whys or cost >= 5e-3:  # else equal scores, split by rounding, which no digit shows
-        removes = f"{position(config)} subtracts {number(cost)}"
+        removes = f"{position(config)} subtracts {lab.number(cost)}"
         if top in whys:
             removes = f"{WHY_MASKED.get(whys[top], '')}the mask removes it"
         named = _MARKS.get(reading.keys[top], "").capitalize() or reading.keys[top]
-        high = number(reading.raw[i, top])
+        high = lab.number(reading.raw[i, top])
         end = f" {named} has the highest score, {high}, but {removes}."
     return [*parts, [end, ""]]
 
 
-def weighted_sum_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
+def weighted_sum_fact(
+    reading: lab.step_view.Reading, config: AttentionConfig, whys: dict[int, str]
+) -> Parts:
     i, lengths = reading.query, np.linalg.norm(reading.v, axis=1)
     main = int((np.abs(reading.weights[i]) * lengths).argmax())
     end = (
-        f". It takes most from {token_name(reading.keys[main])}: weight {share_text(reading.weights[i, main])} × a value "
-        f"of length {number(float(lengths[main]))}."
+        f". It takes most from {token_name(reading.keys[main])}: weight {lab.share_text(reading.weights[i, main])} × a value "
+        f"of length {lab.number(float(lengths[main]))}."
     )
     if main != (top := reading.best):
         end += (
-            f" A larger weight, {share_text(reading.weights[i, top])} on {token_name(reading.keys[top])}, adds less: its "
-            f"value has length {number(float(lengths[top]))}."
+            f" A larger weight, {lab.share_text(reading.weights[i, top])} on {token_name(reading.keys[top])}, adds less: its "
+            f"value has length {lab.number(float(lengths[top]))}."
         )
     if reading.position_values is not None:
-        added = number(float(np.linalg.norm(reading.position_values[i])))
+        added = lab.number(float(np.linalg.norm(reading.position_values[i])))
         end += f" What {position(config)} adds to the values has length {added}."
     return [
         ["The output of ", ""],
         [reading.name, "pick"],
         [" has length ", ""],
-        [number(float(np.linalg.norm(reading.out[i]))), "strong"],
+        [lab.number(float(np.linalg.norm(reading.out[i]))), "strong"],
         [end, ""],
     ]
 
 
-def notes_on(reading: Reading, config: AttentionConfig) -> list[str]:
+def notes_on(reading: lab.step_view.Reading, config: AttentionConfig) -> list[str]:
     """Which kernel's steps are drawn, and what of the tokens and dimensions the small maps cannot hold."""
     tokens, dims = max(len(reading.queries), len(reading.keys)), reading.q.shape[1]
     item = entry("kernel", config.kernel.key)
@@ -1012,10 +972,10 @@ def notes_on(reading: Reading, config: AttentionConfig) -> list[str]:
     )
     notes = {
         f"The steps of the exact kernel are shown; kernel = {item.key} {does}": item.key != "exact",
-        f"The maps show {MAP_CELLS} of {tokens} tokens, those around the query.": tokens
-        > MAP_CELLS,
-        f"The first {MAP_CELLS} of {dims} dimensions are drawn; all of them are in every number.": dims
-        > MAP_CELLS,
+        f"The maps show {lab.step_view.MAP_CELLS} of {tokens} tokens, those around the query.": tokens
+        > lab.step_view.MAP_CELLS,
+        f"The first {lab.step_view.MAP_CELLS} of {dims} dimensions are drawn; all of them are in every number.": dims
+        > lab.step_view.MAP_CELLS,
     }
     return [note for note, holds in notes.items() if holds]
 
@@ -1023,44 +983,46 @@ def notes_on(reading: Reading, config: AttentionConfig) -> list[str]:
 def largest_fact(points: tuple[study.Scaling, ...]) -> str:
     dims, (plain, scaled) = points[-1].dims, points[-1].largest
     return (
-        f"At D = {dims} one of {study.KEYS} keys gets **{number(plain)}** of the weight on average. After "
-        f"÷ √{dims} it gets **{number(scaled)}**."
+        f"At D = {dims} one of {study.KEYS} keys gets **{lab.number(plain)}** of the weight on average. After "
+        f"÷ √{dims} it gets **{lab.number(scaled)}**."
     )
 
 
 def scaling_fact(points: tuple[study.Scaling, ...]) -> str:
     last, even = points[-1], math.log(study.KEYS)
     return (
-        f"At D = {last.dims} the scores have variance {number(last.variance[0])}, and the entropy of the weights is "
-        f"{number(last.entropy[0] / even)} of that of uniform weights. After ÷ √{last.dims} the scores have variance "
-        f"{number(last.variance[1])}, and the entropy is {number(last.entropy[1] / even)}."
+        f"At D = {last.dims} the scores have variance {lab.number(last.variance[0])}, and the entropy of the weights is "
+        f"{lab.number(last.entropy[0] / even)} of that of uniform weights. After ÷ √{last.dims} the scores have variance "
+        f"{lab.number(last.variance[1])}, and the entropy is {lab.number(last.entropy[1] / even)}."
     )
 
 
 # What the page computes as Python.
 
 
-def script(values: Values, config: AttentionConfig, reading: Reading) -> Script:
+def script(
+    values: lab.Values, config: AttentionConfig, reading: lab.step_view.Reading
+) -> lab.Script:
     each, given = config.score_heads // config.num_heads, values.given
     score_head = values.head * each + values.half
     of_scores = "head" if each == 1 else f"{score_head}"
-    source = f"Source.sentence({source_of(given.tokens)})"
+    source = f"Source.sentence({lab.source_of(given.tokens)})"
     if given.matrices is not None:
         source = (
-            f"Source.of_matrices(({', '.join(source_of(part, 17) for part in given.matrices)}))"
+            f"Source.of_matrices(({', '.join(lab.source_of(part, 17) for part in given.matrices)}))"
         )
-    return Script(
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "A layer with seeded weights, and every step of one of its heads; the picked query is one row.",
                 f"""
 import torch
 
-{attention_import(source_of(config))}
+{lab.attention_import(lab.source_of(config))}
 from core.studies.heads import Source, run
 
 source = {source}
-config = {source_of(config)}
+config = {lab.source_of(config)}
 steps = run(config, source, {values.seed}{"" if values.real is None else f", real={values.real}"})
 query, head = {values.row}, {values.head}{f"  # its scores are those of {score_head} of {config.score_heads}" * (each > 1)}
 q, k, v = steps.q[0, {of_scores}], steps.k[0, {of_scores}], steps.v[0, head]  # (T, D), (S, D), (S, D)
@@ -1077,7 +1039,7 @@ show_maps({"Scores": scores, "Weights": weights}, source.queries, source.keys, r
 """,
                 "one:view",
             ),
-            Cell(
+            lab.Cell(
                 "The mean of each row's largest weight, without √D and with it, as the number of dimensions D grows.",
                 f"""
 from core.studies.heads import measure_scaling
@@ -1094,7 +1056,7 @@ for dims, pair in largest.items():
         }
         | {
             "list(largest.values())": np.array(
-                [point.largest for point in cached(study.measure_scaling, SEED)]
+                [point.largest for point in lab.cached(study.measure_scaling, SEED)]
             )
         },
     )
@@ -1126,7 +1088,7 @@ STYLE = """<style>@media (max-width: 640px) {
 
 
 def page() -> None:
-    read_start("one", "simple", "layer")
+    lab.read_start("one", "simple", "layer")
     if st.query_params.get(key("stage")) == "3 Scale + bias":  # a link of before
         del st.query_params[key("stage")]
         put("stage", 3)
@@ -1134,16 +1096,16 @@ def page() -> None:
     put(
         "link_errors", link_errors() + sync_link()
     )  # before a widget takes its value out of the link
-    title(
+    lab.title(
         "One query, step by step",
         "How one word's query, key and value lead to its output.",
     )
-    take_built("one", adopt, linked=linked)
+    lab.take_built("one", adopt, linked=linked)
     st.html(STYLE)
     explore()
 
 
-def adopt(built: Built) -> None:
+def adopt(built: lab.Built) -> None:
     """Set the axes to what was built elsewhere, in a layer of ROOMY size where the page's own is too small for it."""
     for axis in AXES:
         write_choice(axis, built.get(axis, base_of(axis)))
@@ -1151,39 +1113,41 @@ def adopt(built: Built) -> None:
     width, heads = values.d_model, values.heads
     if not built:
         width, heads = start("d_model"), start("heads")
-    elif config_error(AttentionConfig, width, heads, **built):
+    elif lab.config_error(AttentionConfig, width, heads, **built):
         width, heads = ROOMY
     put("d_model", width)
     put("heads", heads)
 
 
-def draw_controls(row: DeltaGenerator) -> Values:
+def draw_controls(row: DeltaGenerator) -> lab.Values:
     if get("source") == "matrices":
         draw_matrices(st.grid(6, min_column_width=120), st.container())
     values = read_controls()
     if values.given is None:
         st.warning(values.error)
-    elif error := config_error(AttentionConfig, **(fields := {**values.fields, "dropout": 0.0})):
-        show_refusal(fields, error, "one", write_choice)
+    elif error := lab.config_error(
+        AttentionConfig, **(fields := {**values.fields, "dropout": 0.0})
+    ):
+        lab.show_refusal(fields, error, "one", write_choice)
     elif values.config is not None:
         draw_picks(values, row)
         values = read_controls()
     return values
 
 
-@fragment
+@lab.fragment
 def explore() -> None:
-    refused, controls, figure = st.container(), st.container(), in_picture("one")
+    refused, controls, figure = st.container(), st.container(), lab.picture("one")
     row = controls.container(horizontal=True, vertical_alignment="bottom", gap="small")
     FIELDS.draw(
         "tokens", into=row, source=FIELDS.read("source").source
     )  # the settings depend on it
-    with settings_panel("All settings", key("more")):
+    with lab.settings_panel("All settings", key("more")):
         draw_settings(st.grid(6, min_column_width=120))
     with controls:
         values = draw_controls(row)
     if values.config is not None:  # else the choices do not go together
-        watch_built("one", {axis: read_choice(axis) for axis in AXES})
+        lab.watch_built("one", {axis: read_choice(axis) for axis in AXES})
     # The errors of the link until a control is changed
     if errors := st.session_state.pop(key("link_errors"), []):
         put("refused", (errors, values))
@@ -1195,13 +1159,17 @@ def explore() -> None:
     beside_scale = st.container()  # the step to which √D belongs
     if reading is not None:
         config = values.config.with_(kernel=EXACT)
-        predict("one", trained_question())
-        try_this("one", moves(reading))
+        lab.predict("one", trained_question())
+        lab.try_this("one", moves(reading))
         st.markdown("## What it means")
         st.markdown(MEANING[values.stage])
         # The equation of the step with its numbers, in parts between which a narrow page breaks
         parts = equation(
-            reading, config, values.stage, focus_of(reading, values.focus), Ink.of(theme()).pick
+            reading,
+            config,
+            values.stage,
+            focus_of(reading, values.focus),
+            lab.Ink.of(lab.theme()).pick,
         )
         if made is not None:
             x, (w_q, *_) = made
@@ -1211,22 +1179,24 @@ def explore() -> None:
                 r"\quad\text{Its first number: }",
                 first,
                 *(f"+ {term}" for term in terms),
-                rf"{sign} \mathbf{{{latex(result)}}}",
+                rf"{sign} \mathbf{{{lab.latex(result)}}}",
             )
         # A part in braces never breaks, and the strut keeps the lines of a narrow page apart.
         symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in parts)
         st.markdown(f"{symbols} \u2003 {' '.join(live)}", text_alignment="center")
-        details("Equation, paper and code of each step", partial(sources, config), key("sources"))
+        lab.details(
+            "Equation, paper and code of each step", partial(sources, config), key("sources")
+        )
     with beside_scale if values.stage == 3 else st.container():
         root_of_d()
     sync_link()
-    write_start("one")
+    lab.write_start("one")
 
 
 Made: TypeAlias = tuple[np.ndarray, list[np.ndarray]]  # x and the matrices of a projection
 
 
-def picture(values: Values) -> tuple[Reading | None, Made | None]:
+def picture(values: lab.Values) -> tuple[lab.step_view.Reading | None, Made | None]:
     """Draw the steps, or an error; returns what is drawn, and in step 1 what it is made of."""
     if values.config is None:
         return None, None
@@ -1235,9 +1205,9 @@ def picture(values: Values) -> tuple[Reading | None, Made | None]:
     try:
         steps = study.run(config, given, seed, values.real)
     except (ConfigError, ValueError) as error:
-        st.error(plain(str(error)))
+        st.error(lab.plain(str(error)))
         return None, None
-    reading = read(
+    reading = lab.step_view.read(
         steps,
         given.queries,
         given.keys,
@@ -1246,7 +1216,7 @@ def picture(values: Values) -> tuple[Reading | None, Made | None]:
         half=values.half,
         adjusts=config.has("position", "adjusts"),
     )
-    add_script(partial(script, values, config, reading))
+    lab.add_script(partial(script, values, config, reading))
     put("names", given.queries)
     put("shown_query", reading.name)
     typed, reasons = given.matrices is not None, reasons_text(reading, values.real)
@@ -1258,8 +1228,8 @@ def picture(values: Values) -> tuple[Reading | None, Made | None]:
     first = "Word vectors and matrices are random: before training, which word gets more weight has no meaning."
     if typed and not any(True for _ in seeded_layer(config, seed).parameters()):
         first = "Q, K and V are the typed ones, so every number can be checked by hand."
-    step_view(
-        payload(
+    lab.step_view.step_view(
+        lab.step_view.payload(
             reading,
             stage_words(config, reading, values.real, typed),
             stage,
@@ -1269,7 +1239,7 @@ def picture(values: Values) -> tuple[Reading | None, Made | None]:
             " ".join(
                 [first, *[drawn] * bool(made), *notes_on(reading, values.config), *values.notes]
             ),
-            None if made is None else projection_payload(reading, *made),
+            None if made is None else lab.step_view.projection_payload(reading, *made),
         ),
         reading,
         key=key("view"),
@@ -1278,7 +1248,7 @@ def picture(values: Values) -> tuple[Reading | None, Made | None]:
     return reading, made
 
 
-def focus_of(reading: Reading, focus: tuple[str, int] | None) -> int:
+def focus_of(reading: lab.step_view.Reading, focus: tuple[str, int] | None) -> int:
     """The key in the equation: the one pressed for this row, else the one with most weight."""
     is_there = focus and focus[0] == reading.name and focus[1] < len(reading.keys)
     return focus[1] if focus and is_there else reading.best
@@ -1288,32 +1258,32 @@ def sources(config: AttentionConfig) -> None:
     st.markdown(
         "The formula as a textbook writes it. Every choice on this page is tested against it:"
     )
-    source_panel(reference.attention)
-    entries_panel(
+    lab.source_panel(reference.attention)
+    lab.entries_panel(
         entry(axis, leaf.key)
         for axis in ("projection", "position", "score", "mask", "normalizer")
         for leaf in getattr(config, axis).leaves()
     )
     st.markdown("The code that just ran. It has the same steps for every choice:")
-    source_panel(exact)
+    lab.source_panel(exact)
 
 
 def root_of_d() -> None:
     st.markdown("## What √D does")
-    points = cached(study.measure_scaling, SEED)
+    points = lab.cached(study.measure_scaling, SEED)
     # What happens to the weights at a larger head size when scores are not divided by √D
     small, large = (
         next(point for point in points if point.dims == dims) for dims in (SMALL, LARGE)
     )
     ratio = large.entropy[0] / small.entropy[0]
     reason = (
-        f"The largest weight goes from {number(small.largest[0])} at D = {SMALL} to {number(large.largest[0])} at "
-        f"D = {LARGE}. A score adds D products, so its variance grows with D: {number(small.variance[0])} and "
-        f"{number(large.variance[0])}. At D = {LARGE}, divided by √{LARGE}, it is {number(large.variance[1])}."
+        f"The largest weight goes from {lab.number(small.largest[0])} at D = {SMALL} to {lab.number(large.largest[0])} at "
+        f"D = {LARGE}. A score adds D products, so its variance grows with D: {lab.number(small.variance[0])} and "
+        f"{lab.number(large.variance[0])}. At D = {LARGE}, divided by √{LARGE}, it is {lab.number(large.variance[1])}."
     )
-    if not predict(
+    if not lab.predict(
         "one:root",
-        Question(
+        lab.Question(
             f"Scores are not divided by √D, and the size D of queries and keys grows from {SMALL} to {LARGE}. What "
             "happens to the weights?",
             (
@@ -1327,27 +1297,29 @@ def root_of_d() -> None:
     ):
         st.caption("The measurement is shown once you have picked an answer.")
         return
-    draw_chart(
+    lab.draw_chart(
         st,
-        largest(points, Ink.of(theme())),
+        largest(points, lab.Ink.of(lab.theme())),
         theme=None,
         key=key("largest"),
         alt="The largest weight with and without √D at three sizes D",
     )
-    fact(largest_fact(points))
-    paragraph(
+    lab.fact(largest_fact(points))
+    lab.paragraph(
         "Where one key has all the weight, a small change of a score changes no weight: the gradients of queries "
         "and keys are near 0, so training hardly changes them."
     )
-    caption(
+    lab.caption(
         f"Measured on {study.QUERIES} random queries and {study.KEYS} random keys (standard normal numbers).",
     )
-    details("The same, measured for D from 1 to 512", partial(curves, points), key("curves"))
+    lab.details("The same, measured for D from 1 to 512", partial(curves, points), key("curves"))
 
 
 def curves(points: tuple[study.Scaling, ...]) -> None:
-    ink, even = Ink.of(theme()), math.log(study.KEYS)
-    uniform = Curve(f"uniform: {number(even)}", [(d, even) for d in study.DIMS], (), ink.quiet, 3)
+    ink, even = lab.Ink.of(lab.theme()), math.log(study.KEYS)
+    uniform = lab.Curve(
+        f"uniform: {lab.number(even)}", [(d, even) for d in study.DIMS], (), ink.quiet, 3
+    )
     for column, alt, unit, log, bound in zip(
         st.columns(2, gap="medium"),
         ("Variance", "Entropy"),
@@ -1357,7 +1329,7 @@ def curves(points: tuple[study.Scaling, ...]) -> None:
         strict=True,
     ):
         pairs = [
-            Curve(
+            lab.Curve(
                 name,
                 [(p.dims, getattr(p, alt.lower())[at]) for p in points],
                 (),
@@ -1366,9 +1338,9 @@ def curves(points: tuple[study.Scaling, ...]) -> None:
             )
             for at, name in enumerate(NAMES)
         ]
-        draw_chart(
+        lab.draw_chart(
             column,
-            line_chart(
+            lab.line_chart(
                 f"{alt} {unit}",
                 "head size D",
                 [*pairs, *bound],
@@ -1381,7 +1353,7 @@ def curves(points: tuple[study.Scaling, ...]) -> None:
             key=key(alt),
             alt=f"{alt} with and without √D as D grows",
         )
-    fact(scaling_fact(points))
+    lab.fact(scaling_fact(points))
 
 
 # The page's link: widgets of fixed name bind themselves; the six choices are written here, each as a few words.
@@ -1395,21 +1367,21 @@ def sync_link() -> list[str]:
     errors = []
     for axis in AXES:
         name, now = key(f"{axis}:choice"), read_choice(axis)
-        read, write = partial(choice_of_link, axis), partial(choice_text, axis=axis)
-        text = st.query_params[key(axis)] if is_new(key(axis)) else None
-        if text is not None and (error := config_error(read, text)):
+        read, write = partial(choice_of_link, axis), partial(lab.choice_text, axis=axis)
+        text = st.query_params[key(axis)] if lab.is_new(key(axis)) else None
+        if text is not None and (error := lab.config_error(read, text)):
             errors.append(
-                f"The link says {axis} = {plain(text[:40])}, which cannot be read. {plain(str(error))} "
+                f"The link says {axis} = {lab.plain(text[:40])}, which cannot be read. {lab.plain(str(error))} "
                 f"{entry(axis, base_of(axis).key).name} is shown."
             )
         st.session_state[name] = now
-        link_value(name, base_of(axis), read, write, name=key(axis))
+        lab.link_value(name, base_of(axis), read, write, name=key(axis))
         if st.session_state[name] != now:
             write_choice(axis, st.session_state[name])
-    link_value(
+    lab.link_value(
         key("focus"),
         None,
-        lambda text: (text.rpartition(":")[0], between(0, 999)(text.rpartition(":")[2])),
+        lambda text: (text.rpartition(":")[0], lab.between(0, 999)(text.rpartition(":")[2])),
         lambda focus: f"{focus[0]}:{focus[1]}",
     )
     return errors
@@ -1417,7 +1389,7 @@ def sync_link() -> list[str]:
 
 def choice_of_link(axis: str, text: str) -> Choice:
     names = {item.name: item.key for item in AXES[axis]}  # in links of the first version
-    return choice_from_text(names.get(text, text), axis)
+    return lab.choice_from_text(names.get(text, text), axis)
 
 
 def link_errors() -> list[str]:
@@ -1430,7 +1402,7 @@ def link_errors() -> list[str]:
     if link.get("source", get("source")) not in ("matrices", SOURCES["matrices"]):
         names += ["tokens", "d_model", "heads", "query", "head"]
     return [
-        f"The link says {plain(name[:40])} = {plain(text[:40])}; this page has no such setting."
+        f"The link says {lab.plain(name[:40])} = {lab.plain(text[:40])}; this page has no such setting."
         for name, text in sorted(link.items())
         if name
         not in (*FIELDS.fields, *AXES, "focus", "matrices", "predict", "root:predict", "start")
@@ -1438,14 +1410,14 @@ def link_errors() -> list[str]:
     ] + FIELDS.refused(*names)
 
 
-def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
+def largest(points: tuple[study.Scaling, ...], ink: lab.Ink) -> lab.Spec:
     rows = [
-        {"D": f"D = {p.dims}", "value": value, "text": number(value), "series": name}
+        {"D": f"D = {p.dims}", "value": value, "text": lab.number(value), "series": name}
         for p in points
         if p.dims in (4, 64, 512)
         for name, value in zip(NAMES, p.largest, strict=True)
     ]
-    colour = {"color": series_encoding("series", NAMES, [ink.series[1], ink.series[0]])}
+    colour = {"color": lab.series_encoding("series", NAMES, [ink.series[1], ink.series[0]])}
     encoding = {
         "x": {
             "field": "D",
@@ -1462,13 +1434,13 @@ def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
         "xOffset": {"field": "series", "sort": NAMES},
         **colour,
     }
-    figure = titled_figure(
+    figure = lab.titled_figure(
         "Largest weight of a query, mean",
         [
-            layer("bar", rows, encoding),
-            layer("text", rows, {**encoding, "text": {"field": "text"}}, dy=-7, fontSize=13),
+            lab.layer("bar", rows, encoding),
+            lab.layer("text", rows, {**encoding, "text": {"field": "text"}}, dy=-7, fontSize=13),
             *[
-                layer(
+                lab.layer(
                     "text",
                     rows[at : at + 1],
                     {
@@ -1486,17 +1458,17 @@ def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
         190,
         ink,
     )
-    return figure | {"config": config(ink)}
+    return figure | {"config": lab.config(ink)}
 
 
 # The question and the things to try on this page; each answer is computed.
 
 
-def trained_question() -> Question:
-    words = cached(study.trained_weights)
+def trained_question() -> lab.Question:
+    words = lab.cached(study.trained_weights)
     options = ("animal", "street", "tired")
-    given = ", ".join(f"{number(words[word])} to {word}" for word in options)
-    return Question(
+    given = ", ".join(f"{lab.number(words[word])} to {word}" for word in options)
+    return lab.Question(
         f"“{study.MINILM_TEXT}” In a trained model (MiniLM, layer {study.TRAINED_LAYER}, head {study.TRAINED_HEAD}), which "
         "word gets the largest weight from “it”?",
         options,
@@ -1508,41 +1480,42 @@ def trained_question() -> Question:
     )
 
 
-def moves(reading: Reading) -> tuple[Move, ...]:
+def moves(reading: lab.step_view.Reading) -> tuple[lab.Move, ...]:
     """What to try: the weights, the causal mask, the score without √D, and a layer of six words and four heads.
 
     Each sets all that its notice relies on, whatever was tried before.
     """
-    first, name = reading.queries[0], plain(reading.name)
-    hide = Move(
+    first, name = reading.queries[0], lab.plain(reading.name)
+    hide = lab.Move(
         "Hide later words",
         axes_of(mask="causal") | {key("query"): first, key("stage"): 4},
-        f"Under the causal mask {plain(first)}, the first word, may attend only to itself: the score of every "
+        f"Under the causal mask {lab.plain(first)}, the first word, may attend only to itself: the score of every "
         "later word is −∞.",
     )
     # The largest weight of the picked word without and with the division by √D
     row = reading.raw[reading.query].astype(float)
     best, dims = int(row.argmax()), reading.q.shape[1]
     whole, divided = (
-        number(float(np.exp(scores[best] - np.logaddexp.reduce(scores))))
+        lab.number(float(np.exp(scores[best] - np.logaddexp.reduce(scores))))
         for scores in (row, row / dims**0.5)
     )
     return (
-        Move(
+        lab.Move(
             "See the weights",
             {key("stage"): 5},
             f"The scores of {name} became weights. The next step multiplies the values by them.",
         ),
         *([hide] if reading.queries == reading.keys else []),
-        Move(
+        lab.Move(
             "Do not divide by √D",
             axes_of(score="dot") | {key("query"): reading.name, key("stage"): 5},
             (
-                f"{plain(reading.name)} gives {whole} to {plain(reading.keys[best])}; divided by √{dims} it would give "
+                f"{lab.plain(reading.name)} gives {whole} to {lab.plain(reading.keys[best])}; divided by √{dims} it "
+                f"would give "
                 f"{divided}. Larger scores make the largest weight larger. “What √D does” shows it for larger D."
             ),
         ),
-        Move(
+        lab.Move(
             "Six words, four heads",
             axes_of()
             | {key(name): STARTS["layer"][name] for name in ("tokens", "d_model", "heads", "stage")}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.attention import (
     AXES,
     AttentionConfig,
@@ -22,68 +23,6 @@ from core.attention.positions.rotary import Position
 from core.seeding import seeded_layer
 from core.studies import order as study
 from core.tokens import SENTENCE, labels, tokenize
-from dashboard.page import (
-    BOUND,
-    HERE,
-    Cell,
-    Curve,
-    Fields,
-    Ink,
-    Move,
-    Number,
-    Question,
-    Script,
-    Segmented,
-    Select,
-    SelectSlider,
-    Text,
-    Tile,
-    Values,
-    add_script,
-    attention_import,
-    begin_before_title,
-    between,
-    cached,
-    caption,
-    cut,
-    details,
-    dials,
-    difference_map,
-    draw_chart,
-    entries_panel,
-    fact,
-    fragment,
-    is_text,
-    latex,
-    line_chart,
-    link_value,
-    listed,
-    multiples,
-    number,
-    paragraph,
-    param_widget,
-    percent,
-    picture as in_picture,
-    plain,
-    predict,
-    read_linked,
-    read_start,
-    room,
-    sample_pairs,
-    settings_panel,
-    share_text,
-    shown_errors,
-    source_of,
-    source_panel,
-    theme,
-    title,
-    try_this,
-    wavelength_text,
-    write_linked,
-    write_start,
-)
-from dashboard.ui.mechanism import D_MODELS, draw_parts, keep_heads, note_heads, params_of
-from dashboard.ui.run_setup import train_with
 
 # The page's controls: an encoding with its parameters, an idea, and the words or positions it is drawn for.
 
@@ -102,30 +41,30 @@ STARTS = {
 PARAMS, ORDER = "positions:position", "positions:order"  # how often the words were shuffled
 
 
-def needs_words(values: Values) -> bool:
+def needs_words(values: lab.Values) -> bool:
     return values.idea == "shuffle" or (
         values.idea == "shift" and ENTRIES[values.position].enters != "x"
     )
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "positions",
-    position=Select(
+    position=lab.Select(
         "Position encoding",
         {key: f"{item.name} · {item.year}" for key, item in ENTRIES.items()},
         "sinusoidal",
         span=2,
         help="How the order of the words enters the layer",
     ),
-    idea=Segmented("What to see", IDEAS, help="What the picture shows", also={"wrap": True}),
-    d_model=SelectSlider(
+    idea=lab.Segmented("What to see", IDEAS, help="What the picture shows", also={"wrap": True}),
+    d_model=lab.SelectSlider(
         "d_model",
-        [size for size in D_MODELS if 4 <= size <= 128],
+        [size for size in lab.D_MODELS if 4 <= size <= 128],
         D_MODEL,
         help="How many numbers the vector of each word has",
-        also=keep_heads("positions:d_model", "positions:heads:{}".format, heads_that_divide),
+        also=lab.keep_heads("positions:d_model", "positions:heads:{}".format, heads_that_divide),
     ),
-    heads=SelectSlider(
+    heads=lab.SelectSlider(
         "Heads",
         lambda values: heads_that_divide(values.d_model),
         lambda values: max(n for n in heads_that_divide(values.d_model) if n <= HEADS),
@@ -133,14 +72,14 @@ FIELDS = Fields(
         hidden=True,
         help="How many heads share these numbers",
     ),
-    seed=Number(
+    seed=lab.Number(
         "Seed",
         SEED,
         0,
         999_999,
         help="Another seed gives other random weights and word vectors.",
     ),
-    text=Text(
+    text=lab.Text(
         "Sentence",
         lambda _: STARTS[st.session_state["positions:start"]],
         key="tokens",
@@ -148,7 +87,7 @@ FIELDS = Fields(
         when=needs_words,
         help="Each word becomes one token.",
     ),
-    shift=Number(
+    shift=lab.Number(
         "Shift k",
         5,
         1,
@@ -157,7 +96,7 @@ FIELDS = Fields(
         when=lambda values: values.idea == "shift",
         help="How many positions later",
     ),
-    places=Number(
+    places=lab.Number(
         "Positions",
         24,
         8,
@@ -169,7 +108,7 @@ FIELDS = Fields(
 )
 
 
-def draw_controls(settings: Any) -> Values:
+def draw_controls(settings: Any) -> lab.Values:
     """Draw the controls, rare ones in the grid `settings`; returns their values with the tokens, notes and the config.
 
     The config is None where the choices do not go together, and `problem` says why.
@@ -177,24 +116,24 @@ def draw_controls(settings: Any) -> Values:
     row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     values = FIELDS.draw("position", into=row)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        values = FIELDS.draw("idea", into=HERE, **values)
+        values = FIELDS.draw("idea", into=lab.HERE, **values)
         example = st.container(width=220)
     item = ENTRIES[values.position]
     with row:
-        parts = draw_parts("position", item.key, Choice(item.key), key=PARAMS, keep=BOUND)
+        parts = lab.draw_parts("position", item.key, Choice(item.key), key=PARAMS, keep=lab.BOUND)
     params = {}
     for param in item.params[:2]:
         # What the picture of two orders does not need stands below it.
-        place = settings if values.idea == "shuffle" and not is_text(param) else row
-        with place.cell(column_span=2 if is_text(param) else 1):
-            params[param.key] = param_widget(param, key=f"{PARAMS}:{item.key}:{param.key}")
+        place = settings if values.idea == "shuffle" and not lab.is_text(param) else row
+        with place.cell(column_span=2 if lab.is_text(param) else 1):
+            params[param.key] = lab.param_widget(param, key=f"{PARAMS}:{item.key}:{param.key}")
     values = FIELDS.draw("d_model", "heads", "seed", into=settings, **values)
     with settings:
-        params |= params_of(item, key=PARAMS, exclude=tuple(params))
-        note_heads("positions:d_model", values.d_model, values.heads)
+        params |= lab.params_of(item, key=PARAMS, exclude=tuple(params))
+        lab.note_heads("positions:d_model", values.d_model, values.heads)
     values = FIELDS.draw("text", into=row, **values)
     with example:
-        values = FIELDS.draw("shift", "places", into=HERE, **values)
+        values = FIELDS.draw("shift", "places", into=lab.HERE, **values)
         if values.idea == "shuffle":
             st.button(
                 "Shuffle again",
@@ -210,7 +149,7 @@ def draw_controls(settings: Any) -> Values:
         )
     except ConfigError as error:
         problem = str(error)
-    return Values(
+    return lab.Values(
         **values,
         item=item,
         tokens=labels(cut.tokens),
@@ -221,7 +160,7 @@ def draw_controls(settings: Any) -> Values:
     )
 
 
-def shuffle(values: Values) -> None:
+def shuffle(values: lab.Values) -> None:
     """Take the next order that differs from the one on the page, where there is one."""
     now, count = st.session_state.get(ORDER, 1), len(tokenize(values.text, MAX_TOKENS).tokens)
     orders = {n: study.shuffle(count, values.seed, n).tolist() for n in range(now, now + 20)}
@@ -234,25 +173,27 @@ def shuffle(values: Values) -> None:
 Equation = tuple[str, str]  # the symbols, and the live numbers
 
 
-def maps(name: str, tiles: Sequence[Tile], rows: Sequence[str], columns: Any, **of: Any) -> None:
+def maps(
+    name: str, tiles: Sequence[lab.Tile], rows: Sequence[str], columns: Any, **of: Any
+) -> None:
     """Draw maps with one pinned cell, which is in the link."""
-    drawn = multiples(
+    drawn = lab.multiples(
         tiles,
         rows,
         columns,
         key=f"positions:{name}",
-        pin=read_linked("positions", "positions:cell", tiles[0].weights.shape, name),  # type: ignore[arg-type]
+        pin=lab.read_linked("positions", "positions:cell", tiles[0].weights.shape, name),  # type: ignore[arg-type]
         **of,
     )
-    write_linked("positions", "positions:cell", drawn)
+    lab.write_linked("positions", "positions:cell", drawn)
 
 
 def chart(
-    name: str, alt: str, heading: str, x: str, curves: Sequence[Curve], **options: Any
+    name: str, alt: str, heading: str, x: str, curves: Sequence[lab.Curve], **options: Any
 ) -> None:
-    draw_chart(
+    lab.draw_chart(
         st,
-        line_chart(heading, x, curves, Ink.of(theme()), **options),
+        lab.line_chart(heading, x, curves, lab.Ink.of(lab.theme()), **options),
         theme=None,
         key=f"positions:{name}",
         alt=alt,
@@ -260,16 +201,16 @@ def chart(
     )
 
 
-def note(values: Values, *cells: Cell, results: Mapping[str, Any]) -> None:
+def note(values: lab.Values, *cells: lab.Cell, results: Mapping[str, Any]) -> None:
     """Note cells, and what they compute, as the page's Python."""
-    code = source_of(values.config)
-    words = f"tokens = {source_of(values.tokens)}\n" if values.tokens else ""
-    first = Cell(
+    code = lab.source_of(values.config)
+    words = f"tokens = {lab.source_of(values.tokens)}\n" if values.tokens else ""
+    first = lab.Cell(
         "The page's layer: a position encoding, and weights from a seed.",
-        f"{attention_import(code)}\n\n{words}config, seed = {code}, {values.seed}\n",
+        f"{lab.attention_import(code)}\n\n{words}config, seed = {code}, {values.seed}\n",
     )
-    add_script(
-        lambda: Script(
+    lab.add_script(
+        lambda: lab.Script(
             (first, *cells), {name: np.asarray(value) for name, value in results.items()}
         )
     )
@@ -277,10 +218,10 @@ def note(values: Values, *cells: Cell, results: Mapping[str, Any]) -> None:
 
 def called(
     text: str, call: str, after: str = "", draw: str = "", picture: str = "", more: str = ""
-) -> Cell:
+) -> lab.Cell:
     """A study and its call with the page's values; `more` are further imports."""
     imported = call.partition(" = ")[2].partition("(")[0]
-    return Cell(
+    return lab.Cell(
         text,
         f"from core.studies.order import {imported}{more}\n\n{call}\n{after}",
         draw,
@@ -315,9 +256,9 @@ EXAMPLE = 3  # the position in the equation
 SAME = 1e-3  # of a vector's length; a map that misses by less is the map
 
 
-def table_of(values: Values, picture: str, draw: str) -> tuple[np.ndarray, np.ndarray]:
+def table_of(values: lab.Values, picture: str, draw: str) -> tuple[np.ndarray, np.ndarray]:
     """The table of the encoding and the cosines of its positions, noted as Python with what draws the picture."""
-    table = cached(study.table_of, values.config, values.seed, values.places)
+    table = lab.cached(study.table_of, values.config, values.seed, values.places)
     similarity = measure.cosines(table).numpy()
     note(
         values,
@@ -334,7 +275,7 @@ def table_of(values: Values, picture: str, draw: str) -> tuple[np.ndarray, np.nd
     return table.numpy(), similarity
 
 
-def encoding(values: Values) -> Equation:
+def encoding(values: lab.Values) -> Equation:
     table, similarity = table_of(
         values,
         "table",
@@ -346,7 +287,7 @@ def encoding(values: Values) -> Equation:
     positions, dims = table.shape
     maps(
         "table",
-        [Tile("What is added", f"{positions} positions × {dims} dimensions", table)],
+        [lab.Tile("What is added", f"{positions} positions × {dims} dimensions", table)],
         list(map(str, range(positions))),
         list(map(str, range(dims))),
         signed=True,
@@ -360,23 +301,26 @@ def encoding(values: Values) -> Equation:
         "Dimensions over positions",
         "Some dimensions at each position",
         "position",
-        [Curve(f"dimension {m}", list(enumerate(table[:, m].tolist()))) for m in sorted(indices)],
+        [
+            lab.Curve(f"dimension {m}", list(enumerate(table[:, m].tolist())))
+            for m in sorted(indices)
+        ],
     )
     if values.position == "sinusoidal":
         hands(values, values.places, HANDS)
-    fact(
-        f"The vectors of neighbouring positions have a cosine of **{number(np.diagonal(similarity, 1).mean())}**, "
-        f"those of the first and last of these {positions} positions {number(similarity[0, -1])}."
+    lab.fact(
+        f"The vectors of neighbouring positions have a cosine of **{lab.number(np.diagonal(similarity, 1).mean())}**, "
+        f"those of the first and last of these {positions} positions {lab.number(similarity[0, -1])}."
     )
     return example_row(values, table)
 
 
-def example_row(values: Values, table: np.ndarray) -> Equation:
+def example_row(values: lab.Values, table: np.ndarray) -> Equation:
     example = min(EXAMPLE, len(table) - 1)
-    return values.item.latex, rf"P_{{{example}}} = ({listed(table[example].tolist())})"
+    return values.item.latex, rf"P_{{{example}}} = ({lab.listed(table[example].tolist())})"
 
 
-def distance(values: Values) -> Equation:
+def distance(values: lab.Values) -> Equation:
     _, similarity = table_of(values, "alike", DRAW_BY_DISTANCE)
     mean, low, high = study.by_distance(similarity).T
     far, variation = min(5, len(mean) - 1), float((high - low).max())
@@ -386,30 +330,30 @@ def distance(values: Values) -> Equation:
         "Cosine of the vectors of two positions",
         "distance",
         [
-            Curve(
+            lab.Curve(
                 "mean" if variation < SAME else "mean, range",
                 list(enumerate(mean.tolist())),
                 np.stack([low, high], 1).tolist(),
             )
         ],
     )
-    fact(
-        f"The vectors of two positions {far} apart have a cosine of **{number(mean[far])}**, those of neighbours "
-        f"{number(mean[min(1, far)])}. "
+    lab.fact(
+        f"The vectors of two positions {far} apart have a cosine of **{lab.number(mean[far])}**, those of neighbours "
+        f"{lab.number(mean[min(1, far)])}. "
         + (
             "This cosine of two position vectors depends only on the distance."
             if variation < SAME
-            else f"At equal distance it varies by up to {number(variation)}."
+            else f"At equal distance it varies by up to {lab.number(variation)}."
         )
     )
     return (
         r"\frac{P_i^\top P_j}{\|P_i\|\,\|P_j\|}",
-        rf"\text{{mean at }} |i - j| = {far}:\ {latex(mean[far])}",
+        rf"\text{{mean at }} |i - j| = {far}:\ {lab.latex(mean[far])}",
     )
 
 
-def shift(values: Values) -> Equation:
-    linear = cached(study.linear_maps, values.config, values.seed, values.shift)
+def shift(values: lab.Values) -> Equation:
+    linear = lab.cached(study.linear_maps, values.config, values.seed, values.shift)
     k, closed, fit, unseen, still = next(row for row in linear.rows if row[0] == values.shift)
     dims = list(map(str, range(len(linear.closed))))
     note(
@@ -434,8 +378,8 @@ print("error as a share of the length: closed form, fit, fit on held-out positio
     maps(
         "linear",
         [
-            Tile("Closed form", f"rotations, from P({k})", linear.closed),
-            Tile("Least squares", "fitted to seven eighths of the table", linear.fitted),
+            lab.Tile("Closed form", f"rotations, from P({k})", linear.closed),
+            lab.Tile("Least squares", "fitted to seven eighths of the table", linear.fitted),
         ],
         dims,
         dims,
@@ -450,7 +394,7 @@ print("error as a share of the length: closed form, fit, fit on held-out positio
         "Error of the map, as a share of the length",
         "shift k",
         [
-            Curve(name, [(row[0], row[n]) for row in linear.rows])
+            lab.Curve(name, [(row[0], row[n]) for row in linear.rows])
             for n, name in enumerate(("closed form", "fit", "fit, held out", "P(i) itself"), 1)
         ],
         log=True,
@@ -459,16 +403,16 @@ print("error as a share of the length: closed form, fit, fit on held-out positio
     rotation = (
         "is a rotation of this one"
         if closed < SAME
-        else f"is not a rotation of this one: the closest one misses it by **{number(closed)}** of its length"
+        else f"is not a rotation of this one: the closest one misses it by **{lab.number(closed)}** of its length"
     )
-    fact(
-        f"The vector {k} positions later {rotation}. Without any change, this one misses it by **{number(still)}** of "
-        f"its length; a map fitted by least squares misses it by {number(unseen)} at held-out positions."
+    lab.fact(
+        f"The vector {k} positions later {rotation}. Without any change, this one misses it by **{lab.number(still)}** of "
+        f"its length; a map fitted by least squares misses it by {lab.number(unseen)} at held-out positions."
     )
     return (
         r"P_{i+k} = M_k P_i,\quad M_k = \begin{pmatrix}\cos k\theta_m & \sin k\theta_m\\ "
         r"-\sin k\theta_m & \cos k\theta_m\end{pmatrix}_m",
-        rf"\frac{{\|M_{{{k}}}P_i - P_{{i+{k}}}\|}}{{\|P_{{i+{k}}}\|}} = {latex(closed)}",
+        rf"\frac{{\|M_{{{k}}}P_i - P_{{i+{k}}}\|}}{{\|P_{{i+{k}}}\|}} = {lab.latex(closed)}",
     )
 
 
@@ -479,9 +423,9 @@ MAX_HEADS = 4  # maps and curves at once
 BACK = 8  # positions, of the example in the sentence
 
 
-def changes_of(values: Values, picture: str, draw: str) -> np.ndarray:
+def changes_of(values: lab.Values, picture: str, draw: str) -> np.ndarray:
     """What the encoding changes each score by, (H, T, T), noted as Python with what draws the picture."""
-    changes = cached(study.score_changes, values.config, values.seed, values.places)
+    changes = lab.cached(study.score_changes, values.config, values.seed, values.places)
     first = 1 - values.places
     note(
         values,
@@ -503,7 +447,7 @@ print("mean change in each head", [each[0] for each in by_distance], "of the far
     return changes
 
 
-def bias_encoding(values: Values) -> Equation:
+def bias_encoding(values: lab.Values) -> Equation:
     changes = changes_of(
         values,
         "bias",
@@ -517,7 +461,7 @@ def bias_encoding(values: Values) -> Equation:
     maps(
         "bias",
         [
-            Tile(f"Head {h}", f"mean {number(change.mean())}", change, span=(-span, span))
+            lab.Tile(f"Head {h}", f"mean {lab.number(change.mean())}", change, span=(-span, span))
             for h, change in enumerate(changes[:MAX_HEADS])
         ],
         list(map(str, range(values.places))),
@@ -530,19 +474,19 @@ def bias_encoding(values: Values) -> Equation:
     )
     means = np.diagonal(changes, -row, 1, 2).mean(1)
     most, least = int(np.abs(means).argmax()), int(np.abs(means).argmin())
-    std = number(cached(study.score_std, values.config, values.seed, values.places))
-    others = f" and by {number(means[least])} in head {least}" if most != least else ""
-    fact(
-        f"The score of a key {row} positions before the query changes by **{number(means[most])}** in head {most}"
+    std = lab.number(lab.cached(study.score_std, values.config, values.seed, values.places))
+    others = f" and by {lab.number(means[least])} in head {least}" if most != least else ""
+    lab.fact(
+        f"The score of a key {row} positions before the query changes by **{lab.number(means[most])}** in head {most}"
         f"{others}. Without the encoding the standard deviation of the scores is {std}."
     )
     return (
         study.latex_of(values.config, values.seed),
-        rf"\Delta s_{{{row},\,{row - 2}}} = {latex(changes[0, row, row - 2])}\ \text{{in head }} 0",
+        rf"\Delta s_{{{row},\,{row - 2}}} = {lab.latex(changes[0, row, row - 2])}\ \text{{in head }} 0",
     )
 
 
-def bias_distance(values: Values) -> Equation:
+def bias_distance(values: lab.Values) -> Equation:
     changes = changes_of(
         values,
         "cost",
@@ -557,7 +501,7 @@ def bias_distance(values: Values) -> Equation:
         mean, low, high = study.by_distance(change, -last).T
         widest = max(widest, float((high - low).max()))
         curves.append(
-            Curve(
+            lab.Curve(
                 f"head {h}",
                 list(zip(range(-last, last + 1), mean.tolist(), strict=True)),
                 np.stack([low, high], 1).tolist(),
@@ -574,17 +518,17 @@ def bias_distance(values: Values) -> Equation:
         rule=0,
     )
     alone = (
-        f"It depends only on the distance, to within {number(widest)}."
+        f"It depends only on the distance, to within {lab.number(widest)}."
         if widest < 1e-3
-        else f"It does not depend only on the distance: at equal distance it varies by up to {number(widest)}."
+        else f"It does not depend only on the distance: at equal distance it varies by up to {lab.number(widest)}."
     )
-    fact(
-        f"In head 0 the score of the key just before the query changes by **{number(near)}**, that of a key {row} "
-        f"positions before by **{number(far)}**. {alone}"
+    lab.fact(
+        f"In head 0 the score of the key just before the query changes by **{lab.number(near)}**, that of a key {row} "
+        f"positions before by **{lab.number(far)}**. {alone}"
     )
     return (
         study.latex_of(values.config, values.seed),
-        rf"\overline{{\Delta s}}(j - i = -{row}) = {latex(far)}\ \text{{in head }} 0",
+        rf"\overline{{\Delta s}}(j - i = -{row}) = {lab.latex(far)}\ \text{{in head }} 0",
     )
 
 
@@ -615,9 +559,9 @@ alt.Chart(hand).mark_line(point=True).encode(x="sine", y="cosine", order="index"
 BOTH = "positions:weights"  # the panel of the vectors and the weights in both orders
 
 
-def shuffled(values: Values) -> Equation:
+def shuffled(values: lab.Values) -> Equation:
     tokens, config = values.tokens, values.config
-    effect = cached(study.shuffle_effect, config, tokens, values.seed, values.order)
+    effect = lab.cached(study.shuffle_effect, config, tokens, values.seed, values.order)
     row, added = int(effect.change.argmax()), values.item.enters == "x"
     if "positions:cell" in st.query_params:
         st.session_state.setdefault(BOTH, True)
@@ -639,11 +583,11 @@ def shuffled(values: Values) -> Equation:
     # on a wide screen the clocks, or the sentence, stand beside the words
     clocks = values.position == "sinusoidal"
     with st.container(horizontal=True, gap="medium"):
-        left, right = st.container(width=room(1000)), st.container(width=room(1000))
+        left, right = st.container(width=lab.room(1000)), st.container(width=lab.room(1000))
     with left:
         st.html(sentence_rows(tokens, effect, values.item.name))
     with left if clocks else right:
-        fact(sentence(tokens, row, effect))
+        lab.fact(sentence(tokens, row, effect))
     if added:
         cells.append(
             called(
@@ -654,12 +598,12 @@ def shuffled(values: Values) -> Equation:
                 "sum" if seen else "",
             )
         )
-        words, places = cached(study.added_vectors, config, tokens, values.seed)
+        words, places = lab.cached(study.added_vectors, config, tokens, values.seed)
         results |= {"words": words, "places": places, "words + places": words + places}
     same = "=" if effect.change[row] < SAME_OUTPUT else r"\neq"
     parts = (
         rf"\text{{outputs of the shuffled words}} {same} \text{{shuffled outputs}}",
-        rf"\text{{largest difference}} = {latex(effect.largest)}",
+        rf"\text{{largest difference}} = {lab.latex(effect.largest)}",
     )
     if clocks:
         with right:
@@ -678,18 +622,20 @@ def shuffled(values: Values) -> Equation:
     return parts
 
 
-def both_orders(values: Values) -> None:
+def both_orders(values: lab.Values) -> None:
     tokens, config = values.tokens, values.config
-    effect = cached(study.shuffle_effect, config, tokens, values.seed, values.order)
+    effect = lab.cached(study.shuffle_effect, config, tokens, values.seed, values.order)
     if values.item.enters == "x":
-        words, places = cached(study.added_vectors, config, tokens, values.seed)
+        words, places = lab.cached(study.added_vectors, config, tokens, values.seed)
         shown = [each[:, :FIRST_NUMBERS] for each in (words, places, words + places)]
-        first, largest = shown[0].shape[1], number(np.abs(shown[1]).max())
-        multiples(
+        first, largest = shown[0].shape[1], lab.number(np.abs(shown[1]).max())
+        lab.multiples(
             [
-                Tile("Word vectors", f"the first {first} of {values.d_model} numbers", shown[0]),
-                Tile("+ position vectors", f"the largest is {largest}", shown[1]),
-                Tile("= what attention reads", "word and position in one", shown[2]),
+                lab.Tile(
+                    "Word vectors", f"the first {first} of {values.d_model} numbers", shown[0]
+                ),
+                lab.Tile("+ position vectors", f"the largest is {largest}", shown[1]),
+                lab.Tile("= what attention reads", "word and position in one", shown[2]),
             ],
             tokens,
             list(map(str, range(first))),
@@ -701,18 +647,18 @@ def both_orders(values: Values) -> None:
             link="positions:added",
         )
     ordered, mixed = " ".join(tokens), " ".join(tokens[index] for index in effect.order)
-    short = [cut(text, 34) for text in (ordered, f"from {mixed}")]
+    short = [lab.cut(text, 34) for text in (ordered, f"from {mixed}")]
     maps_with_difference(
         "maps",
-        Tile("In order", short[0], effect.ordered[0]),
-        Tile("Sorted back", short[1], effect.restored[0]),
+        lab.Tile("In order", short[0], effect.ordered[0]),
+        lab.Tile("Sorted back", short[1], effect.restored[0]),
         tokens,
-        fact=f"Largest change {number(effect.largest)}",
+        fact=f"Largest change {lab.number(effect.largest)}",
         query=int(effect.change.argmax()),
         height=240,
         link="positions:shuffled",
     )
-    caption(
+    lab.caption(
         "Without positions the outputs in both orders are the same, up to the rounding of float32.",
     )
 
@@ -722,7 +668,7 @@ def sentence(names: tuple[str, ...], row: int, effect: study.ShuffleEffect) -> s
         return "A single word has no order: type a second one."
     change = float(effect.change[row])
     with_them = (
-        f" With them, that of :primary[{plain(names[row])}] changes by **{percent(change)}**: "
+        f" With them, that of :primary[{lab.plain(names[row])}] changes by **{lab.percent(change)}**: "
         "it or its neighbours moved."
     )
     return "Without positions, shuffling changes no word's output." + with_them * (
@@ -745,7 +691,7 @@ def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: s
         text = f'<span role="listitem" style="flex:1 1 0;min-width:min(84px, 16vw);max-width:280px">{escape(names[index])}'
         if change is not None:
             share = float(change[index])
-            below = "same" if share < SAME_OUTPUT else f"changed {percent(share)}"
+            below = "same" if share < SAME_OUTPUT else f"changed {lab.percent(share)}"
             text += f'<small style="display:block;font-size:14px;line-height:18px;opacity:.7">{below}</small>'
         return f"{text}</span>"
 
@@ -760,9 +706,9 @@ def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: s
     )
 
 
-def order_shift(values: Values) -> Equation:
+def order_shift(values: lab.Values) -> Equation:
     k, tokens = values.shift, values.tokens
-    effect = cached(study.shift_effect, values.config, tokens, values.seed, k)
+    effect = lab.cached(study.shift_effect, values.config, tokens, values.seed, k)
     note(
         values,
         called(
@@ -778,8 +724,8 @@ def order_shift(values: Values) -> Equation:
     )
     maps_with_difference(
         "moved",
-        Tile("At the start", "scores of head 0", effect.first[0]),
-        Tile(f"{k} positions later", "after other words", effect.later[0]),
+        lab.Tile("At the start", "scores of head 0", effect.first[0]),
+        lab.Tile(f"{k} positions later", "after other words", effect.later[0]),
         tokens,
         signed=True,
         noun="score",
@@ -789,21 +735,21 @@ def order_shift(values: Values) -> Equation:
     )
     verdict, sign = "**the same** scores", "="
     if effect.largest >= SAME_SCORE:
-        verdict, sign = f"other scores: one changes by **{number(effect.largest)}**", r"\neq"
-    fact(
+        verdict, sign = f"other scores: one changes by **{lab.number(effect.largest)}**", r"\neq"
+    lab.fact(
         f"{k} positions later the same words have {verdict}. With sinusoids added to the input, one changes by "
-        f"{number(effect.sinusoidal)}."
+        f"{lab.number(effect.sinusoidal)}."
     )
     return (
         rf"s_{{i+k,\,j+k}} {sign} s_{{ij}}",
-        rf"\max\,|s_{{i+{k},\,j+{k}}} - s_{{ij}}| = {latex(effect.largest)}",
+        rf"\max\,|s_{{i+{k},\,j+{k}}} - s_{{ij}}| = {lab.latex(effect.largest)}",
     )
 
 
 def maps_with_difference(
     name: str,
-    before: Tile,
-    after: Tile,
+    before: lab.Tile,
+    after: lab.Tile,
     tokens: Sequence[str],
     signed: bool = False,
     fact: str = "",
@@ -812,28 +758,28 @@ def maps_with_difference(
     """Two maps, and the second minus the first; no picture shows where they differ by rounding alone."""
     rounding = np.abs(after.weights - before.weights) < 1e-5
     after = replace(after, weights=np.where(rounding, before.weights, after.weights))
-    options["pin"] = read_linked("positions", "positions:cell", after.weights.shape, name)  # type: ignore[arg-type]
+    options["pin"] = lab.read_linked("positions", "positions:cell", after.weights.shape, name)  # type: ignore[arg-type]
     left, right = st.columns([3, 1], gap="small")
     with left:
-        drawn = multiples(
+        drawn = lab.multiples(
             [before, after], tokens, key=f"positions:{name}", signed=signed, fact=fact, **options
         )
     with right:
         if rounding.all():
             st.caption("Both maps are the same up to rounding.")
         else:
-            drawn = difference_map(after, before, tokens, key="positions:difference", **options)
-    write_linked("positions", "positions:cell", drawn)
+            drawn = lab.difference_map(after, before, tokens, key="positions:difference", **options)
+    lab.write_linked("positions", "positions:cell", drawn)
 
 
 # Encodings that rotate queries and keys: each pair of dimensions as a dial, and the score by distance.
 
 
 def rotations_of(
-    values: Values, picture: str, draw: str
+    values: lab.Values, picture: str, draw: str
 ) -> tuple[Sequence[measure.Pair], np.ndarray]:
     """The pairs of dimensions that rotate, and the mean score of a vector with itself, noted as Python."""
-    rotations = cached(study.rotations_of, values.config, values.seed, values.places)
+    rotations = lab.cached(study.rotations_of, values.config, values.seed, values.places)
     pairs, similarity = measure.rotation_pairs(rotations), measure.alignment(rotations).numpy()
     note(
         values,
@@ -854,7 +800,7 @@ def rotations_of(
     return pairs, similarity
 
 
-def rotation_encoding(values: Values) -> Equation:
+def rotation_encoding(values: lab.Values) -> Equation:
     config = values.config
     pairs, similarity = rotations_of(
         values,
@@ -867,16 +813,16 @@ pairs = pd.DataFrame({"pair": range(len(wavelengths)), "wavelength": wavelengths
 alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.Scale(type="log")))
 """,
     )
-    examples, unscaled = sample_pairs(pairs), study.unscaled(config)
+    examples, unscaled = lab.sample_pairs(pairs), study.unscaled(config)
     before: Sequence[measure.Pair] = (
-        measure.rotation_pairs(cached(study.rotations_of, unscaled, values.seed, values.places))
+        measure.rotation_pairs(lab.cached(study.rotations_of, unscaled, values.seed, values.places))
         if unscaled
         else ()
     )
-    dials(
+    lab.dials(
         examples,
         len(similarity),
-        Ink.of(theme()),
+        lab.Ink.of(lab.theme()),
         key="positions:dials",
         before=before,
         label=f"{len(examples)} pairs of dimensions rotating over {len(similarity)} positions",
@@ -885,7 +831,7 @@ alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.S
     rest = f" {still} of {config.qk_dim} dimensions do not rotate." if still else ""
     if still and study.row_length(config):
         rest = f" These are the columns of one row. The other {still} dimensions rotate from row to row."
-    slowest = wavelength_text(max((pair.wavelength for pair in before), default=0.0))
+    slowest = lab.wavelength_text(max((pair.wavelength for pair in before), default=0.0))
     instead = f", instead of {slowest} with a factor of 1 (faint)" if before else ""
     layouts = {
         "halves": "a number of the first half and one of the second half",
@@ -898,28 +844,28 @@ alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.S
             f" Number {first.first} as it was is the length of the pair, and numbers {first.first} and {first.second} "
             "are where its arrow ends."
         )
-    caption(
+    lab.caption(
         f"“{first.first}, {first.second}” are the numbers {first.first} and {first.second} of a query or key, which "
         f"rotate together.{why}",
     )
-    fact(
-        f"The fastest pair completes a circle in **{wavelength_text(first.wavelength)}** positions, the slowest in "
-        f"**{wavelength_text(last.wavelength)}**{instead}"
+    lab.fact(
+        f"The fastest pair completes a circle in **{lab.wavelength_text(first.wavelength)}** positions, the slowest in "
+        f"**{lab.wavelength_text(last.wavelength)}**{instead}"
         f"{f' ({hidden} more pairs lie between)' if hidden > 0 else ''}.{rest}"
     )
     return (
         values.item.latex,
-        rf"\theta = ({listed([abs(p.angle) for p in examples])})\ \text{{rad per position}}",
+        rf"\theta = ({lab.listed([abs(p.angle) for p in examples])})\ \text{{rad per position}}",
     )
 
 
-def rotation_distance(values: Values) -> Equation:
+def rotation_distance(values: lab.Values) -> Equation:
     pairs, similarity = rotations_of(values, "alike", DRAW_BY_DISTANCE)
     mean, low, high = study.by_distance(similarity).T
-    examples = sample_pairs(pairs)
-    curves = [Curve("all directions", list(enumerate(mean.tolist())))]
+    examples = lab.sample_pairs(pairs)
+    curves = [lab.Curve("all directions", list(enumerate(mean.tolist())))]
     curves += [
-        Curve(
+        lab.Curve(
             f"pair {p.first}, {p.second}",
             [(d, float(np.cos(d * p.angle))) for d in range(len(mean))],
         )
@@ -934,15 +880,15 @@ def rotation_distance(values: Values) -> Equation:
         f"distance in {unit}",
         curves,
     )
-    fact(
+    lab.fact(
         f"A query and an equal key, both of length 1 and {far} {unit} apart, have a mean score of "
-        f"**{number(mean[far])}** over all directions; at the same position it is {number(mean[0])}. The score "
+        f"**{lab.number(mean[far])}** over all directions; at the same position it is {lab.number(mean[0])}. The score "
         "depends only on the distance: at equal distance it varies by at most "
-        f"{number((high - low).max())}."
+        f"{lab.number((high - low).max())}."
     )
     return (
         r"\overline{(R_i u)^\top (R_j u)} = \tfrac{1}{D}\,\mathrm{tr}(R_i^\top R_j)",
-        rf"|i - j| = {far}:\ {latex(mean[far])}",
+        rf"|i - j| = {far}:\ {lab.latex(mean[far])}",
     )
 
 
@@ -951,7 +897,7 @@ def rotation_distance(values: Values) -> Equation:
 
 OPTIONS = ("Yes: their distances are the same", "No: their positions are others")
 GUIDE_CONFIG, GUIDE_TOKENS = AttentionConfig(D_MODEL, HEADS), 12  # of the question
-PICTURES: dict[str, dict[str, Callable[[Values], Equation]]] = {
+PICTURES: dict[str, dict[str, Callable[[lab.Values], Equation]]] = {
     "x": {"encoding": encoding, "distance": distance, "shift": shift},
     "q, k": {"encoding": rotation_encoding, "distance": rotation_distance, "shift": order_shift},
     "scores": {"encoding": bias_encoding, "distance": bias_distance, "shift": order_shift},
@@ -969,55 +915,59 @@ SYMBOLS = {
 
 
 def page() -> None:
-    read_start("positions", "dog", "animal")
+    lab.read_start("positions", "dog", "animal")
     for sentence in FIELDS.refused():  # before the first widget takes its value from the link
         st.warning(sentence)
     explore()
 
 
-@fragment
+@lab.fragment
 def explore() -> None:
-    begin_before_title()
-    link_value(ORDER, 1, between(1, 9999))
-    title(
+    lab.export.begin_before_title()
+    lab.link_value(ORDER, 1, lab.between(1, 9999))
+    lab.title(
         "Positions",
         "Does attention notice the order of words? Shuffle them and see.",
         first=False,
     )
-    controls, picture = st.container(), in_picture("positions")
-    settings = settings_panel("All settings", "positions:settings").grid(6, min_column_width=120)
+    controls, picture = st.container(), lab.picture("positions")
+    settings = lab.settings_panel("All settings", "positions:settings").grid(
+        6, min_column_width=120
+    )
     with controls:
         values = draw_controls(settings)
     with picture:
         parts = show(values)
     if values.tokens:
-        predict(
+        lab.predict(
             "positions",
             question(
-                cached(study.shift_changes, GUIDE_CONFIG, values.tokens[:GUIDE_TOKENS], values.seed)
+                lab.cached(
+                    study.shift_changes, GUIDE_CONFIG, values.tokens[:GUIDE_TOKENS], values.seed
+                )
             ),
         )
-    try_this(
+    lab.try_this(
         "positions",
         (
-            Move(
+            lab.Move(
                 "Remove the positions",
                 {"positions:position": "none", "positions:idea": "shuffle"},
                 "Each word keeps its output when the sentence is shuffled. Without positions, attention reads a "
                 "sentence as a set of words.",
             ),
-            Move(
+            lab.Move(
                 "Rotate with RoPE",
                 {"positions:position": "rope", "positions:idea": "encoding"},
                 "Each pair of dimensions is a hand that rotates by the same angle at each position: the first pair "
                 "fast, the last one slowly.",
             ),
-            Move(
+            lab.Move(
                 "Move the sentence",
                 {"positions:position": "rope", "positions:idea": "shift", "positions:shift": 5},
                 "The same words have the same scores five positions later. Pick Sinusoidal above and they change.",
             ),
-            Move(
+            lab.Move(
                 "Prefer near words",
                 {"positions:position": "alibi", "positions:idea": "distance"},
                 "ALiBi lowers a score in proportion to the distance. Each head has its own slope, so some heads read "
@@ -1032,35 +982,37 @@ def explore() -> None:
             " $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center"
         )
         if values.item.latex in parts:
-            caption(SYMBOLS.get(values.position, ""))
+            lab.caption(SYMBOLS.get(values.position, ""))
         if values.idea == "shuffle":
-            details(
+            lab.details(
                 "The vectors and the weights in both orders",
                 partial(both_orders, values),
                 BOTH,
             )
-    write_start("positions")
+    lab.write_start("positions")
     if values.config is not None:
-        train_with("position", values.config.position, key="positions:train")
-    details("Equation, paper and code of the encoding", partial(source, values), "positions:source")
+        lab.train_with("position", values.config.position, key="positions:train")
+    lab.details(
+        "Equation, paper and code of the encoding", partial(source, values), "positions:source"
+    )
 
 
 def hands(
-    values: Values,
+    values: lab.Values,
     count: int,
     max_pairs: int,
     names: tuple[str, ...] = (),
     words: Sequence[str] = (),
 ) -> tuple[Any, list[measure.Pair]]:
     """Draw pairs of sine and cosine, from the fastest, as hands of a clock; returns the table, and the pairs drawn."""
-    table = cached(study.table_of, values.config, values.seed, count)
+    table = lab.cached(study.table_of, values.config, values.seed, count)
     pairs = measure.sinusoid_pairs(table)
     moving = [pair for pair in pairs if pair.wavelength <= SLOWEST * count]
-    drawn = sample_pairs(moving or pairs[:1], max_pairs)
-    dials(
+    drawn = lab.sample_pairs(moving or pairs[:1], max_pairs)
+    lab.dials(
         drawn,
         count,
-        Ink.of(theme()),
+        lab.Ink.of(lab.theme()),
         key="positions:hands",
         label=f"{len(drawn)} of {len(pairs)} pairs of sine and cosine over {count} positions",
         names=names[: len(drawn) - 1] + names[-1:] if len(drawn) > 1 else names[:1],
@@ -1069,8 +1021,8 @@ def hands(
     return table, drawn
 
 
-def waves(values: Values) -> tuple[Any, Equation]:
-    paragraph(
+def waves(values: lab.Values) -> tuple[Any, Equation]:
+    lab.paragraph(
         "**How a vector tells a position.** Each pair of its numbers is the hand of a clock: every word turns it "
         "further. Fast and slow hands together tell all positions apart."
     )
@@ -1082,15 +1034,15 @@ def waves(values: Values) -> tuple[Any, Equation]:
         return f"**{np.degrees(np.arccos(np.cos(pair.angle * twin))):.0f}°**"
 
     slow = f", the slow one by {turn(pairs[-1])}" if len(pairs) > 1 else ""
-    caption(f"At positions 0 and {twin} the fast hand differs by {turn(pairs[0])}{slow}.")
+    lab.caption(f"At positions 0 and {twin} the fast hand differs by {turn(pairs[0])}{slow}.")
     return table, example_row(values, table.numpy())
 
 
-@shown_errors(ValueError)
-def show(values: Values) -> Equation | None:
+@lab.shown_errors(ValueError)
+def show(values: lab.Values) -> Equation | None:
     """Draw picture, sentence and conditions, or why there are none; returns the equation."""
     if values.config is None:
-        st.error(plain(values.problem))
+        st.error(lab.plain(values.problem))
         return None
     parts = None
     if needs_words(values) and not values.tokens:
@@ -1105,15 +1057,15 @@ def show(values: Values) -> Equation | None:
         draw = shuffled if values.idea == "shuffle" else PICTURES[values.item.enters][values.idea]
         parts = draw(values)
     change = "A change is the length of the difference, as a share of the output's length. "
-    caption(
+    lab.caption(
         change * (values.idea == "shuffle")
         + " ".join([f"Layer and word vectors are random (seed {values.seed}).", *values.notes])
     )
     return parts
 
 
-def source(values: Values) -> None:
-    entries_panel([values.item])
+def source(values: lab.Values) -> None:
+    lab.entries_panel([values.item])
     if values.config is None:
         return
     # The number of learned parameters, and why there is no mask
@@ -1121,30 +1073,30 @@ def source(values: Values) -> None:
     count = sum(weight.numel() for weight in layer.position.parameters())
     others = sum(weight.numel() for weight in layer.parameters()) - count
     learned = f"has {count:,} parameters" if count else "has no parameters"
-    caption(
+    lab.caption(
         f"{values.item.name} {learned}; the rest of the layer has {others:,} (d_model {values.d_model}, "
         f"{values.heads} heads). There is no mask: a causal mask would also tell the order."
         f"{' Its parameters are random here, not trained.' * bool(count)}",
     )
     own, *bases = inspect.getmro(type(layer.position))
     near = (base for base in bases[:1] if base.__module__ == own.__module__)
-    source_panel(own, *(base for base in near if base is not Position))
+    lab.source_panel(own, *(base for base in near if base is not Position))
 
 
 # What a reader predicts and tries on Positions.
 
 
-def question(changes: Mapping[str, float]) -> Question:
+def question(changes: Mapping[str, float]) -> lab.Question:
     """Whether sinusoids keep the scores of a sentence that comes later; `changes` are the largest changes of a score."""
     added, learned, rotated = (
-        share_text(changes[key]) for key in ("sinusoidal", "learned", "rope")
+        lab.share_text(changes[key]) for key in ("sinusoidal", "learned", "rope")
     )
     reason = (
         f"Measured on this sentence, a score changes by up to {added}: the sinusoids are added to the words before $W_q$ "
         f"and $W_k$, so the absolute position enters each score. With learned vectors it is {learned}. RoPE rotates query "
         f"and key instead, so that only their distance is left: {rotated}."
     )
-    return Question(
+    return lab.Question(
         f"Sinusoids add to each word a vector of its position. Now {study.GUIDE_SHIFT} other words stand before the "
         "sentence. Do the scores between its own words stay the same?",
         OPTIONS,

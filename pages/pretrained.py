@@ -8,54 +8,9 @@ from typing import Any, get_args
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.interpret import map_transform, trace as analysis
-from dashboard.inside import (
-    EMBEDDED,
-    KIND_HELP,
-    KINDS,
-    HeadRoles,
-    ModelChoice,
-    ModelInputs,
-    ModelRef,
-    Reading,
-    choose_head,
-    choose_model,
-    link_head,
-    model_cell,
-    reading_of,
-    role_line,
-    roles_are_cached,
-    roles_of,
-    weight_link,
-)
-from dashboard.page import (
-    HERE,
-    Cell,
-    Fields,
-    Number,
-    Patches,
-    Script,
-    Segmented,
-    Select,
-    Toggle,
-    Values,
-    ViewState,
-    add_script,
-    attention_view,
-    caption,
-    details,
-    fact,
-    fragment,
-    number,
-    plain,
-    read_pairs,
-    reruns_alone,
-    share_text,
-    shared,
-    sources,
-    title,
-    write_pair,
-)
+from core.pretrained import ModelInputs, Reading
 
 # The controls of tokens, order and colours of the maps.
 
@@ -72,12 +27,12 @@ TOKENS = ("words", "special", "sinks", "sentences")  # the options of `view_of`
 UNIT_TO = 64  # tokens: in longer texts hardly a weight comes near 1, and a map from 0 to 1 is blank
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "pretrained",
-    kind=Segmented(
+    kind=lab.Segmented(
         "Attention",
         lambda values: {
-            kind: KINDS[kind]
+            kind: lab.KINDS[kind]
             for kind in get_args(analysis.Kind)
             if kind in values.reading.trace.kinds
         },
@@ -85,16 +40,16 @@ FIELDS = Fields(
             "cross" if "cross" in values.reading.trace.kinds else values.reading.trace.kinds[0]
         ),
         when=lambda values: len(values.reading.trace.kinds) > 1,
-        help=KIND_HELP,
+        help=lab.KIND_HELP,
         also={"label_visibility": "collapsed"},
     ),
-    show=Segmented(
+    show=lab.Segmented(
         "Show",
         lambda values: SHOWS | {"both": "Matrix and picture"} if values.lines[0].grid else SHOWS,
         help="How the picked head is drawn.",
         also={"label_visibility": "collapsed"},
     ),
-    words=Toggle(
+    words=lab.Toggle(
         "Merge pieces into words",
         when=lambda values: any(
             a is not None and a == b for line in values.lines for a, b in pairwise(line.word)
@@ -102,7 +57,7 @@ FIELDS = Fields(
         help="The weights of a word's pieces are summed over keys and averaged over queries. A word is what stands "
         "between spaces, without the punctuation at its edges; a character where a script has no spaces.",
     ),
-    special=Toggle(
+    special=lab.Toggle(
         "Hide special tokens",
         # where something is left without them
         when=lambda values: (
@@ -111,12 +66,12 @@ FIELDS = Fields(
         ),
         help="Leaves out tokens such as [CLS]. Each row is then divided by what is left of it.",
     ),
-    sinks=Toggle(
+    sinks=lab.Toggle(
         "Hide sinks",
         help="A sink is a key that gets more than 0.3 of the weight of every query that may attend to "
         "it, averaged over all heads. Each row is then divided by what is left of it.",
     ),
-    sentences=Select(
+    sentences=lab.Select(
         "Sentences",
         SENTENCES,
         radio=True,
@@ -124,7 +79,7 @@ FIELDS = Fields(
         help="Which sentence attends to which: in A → B the queries are in A and the keys in B.",
         also={"horizontal": True},
     ),
-    order=Select(
+    order=lab.Select(
         "Order of rows and columns",
         {
             "text": "As in the text",
@@ -136,7 +91,7 @@ FIELDS = Fields(
         help="With a pinned cell: by the weights of its row or column. Otherwise: keys by the "
         "average weight that they receive, queries by their largest weight.",
     ),
-    scale=Select(
+    scale=lab.Select(
         "Scale of one head",
         {
             "auto": "As fits the length",
@@ -148,7 +103,7 @@ FIELDS = Fields(
         help="The weights that the colours cover. As fits the length: 0 to 1 up to "
         f"{UNIT_TO} tokens, 0 to the 99.5th percentile for longer texts.",
     ),
-    pool=Select(
+    pool=lab.Select(
         "Several cells in one pixel",
         {"mean": "Mean", "max": "Largest"},
         radio=True,
@@ -156,7 +111,7 @@ FIELDS = Fields(
         help="A map of this length has more cells than pixels.",
         also={"horizontal": True},
     ),
-    threshold=Number(
+    threshold=lab.Number(
         "Draw weights from",
         0.0,
         0.0,
@@ -169,21 +124,21 @@ FIELDS = Fields(
 )
 
 
-def draw_controls(reading: Reading) -> Values:
+def draw_controls(reading: Reading) -> lab.Values:
     """Draw the controls that this reading has a use for; `options` are those of the tokens, for `view_of`."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        kind = FIELDS.draw("kind", into=HERE, reading=reading).kind or reading.trace.kinds[0]
-        given = Values(reading=reading, lines=reading.lines(kind))
-        values = FIELDS.draw("show", into=HERE, **given)
+        kind = FIELDS.draw("kind", into=lab.HERE, reading=reading).kind or reading.trace.kinds[0]
+        given = lab.Values(reading=reading, lines=reading.lines(kind))
+        values = FIELDS.draw("show", into=lab.HERE, **given)
         with st.popover(
             "Tokens", icon=":material/segment:", help="Which tokens are drawn, and in which order"
         ):
-            tokens = FIELDS.draw(*TOKENS, "order", into=HERE, **given)
+            tokens = FIELDS.draw(*TOKENS, "order", into=lab.HERE, **given)
         with st.popover("Colour", icon=":material/palette:"):
-            colour = FIELDS.draw("scale", "pool", "threshold", into=HERE, **given)
+            colour = FIELDS.draw("scale", "pool", "threshold", into=lab.HERE, **given)
     if colour.scale == "auto":
         colour["scale"] = "unit" if max(map(len, given.lines)) <= UNIT_TO else "p99.5"
-    return Values(
+    return lab.Values(
         {**values, **tokens, **colour},
         kind=kind,
         options={name: tokens[name] for name in TOKENS if tokens[name] not in (None, False, "all")},
@@ -191,12 +146,15 @@ def draw_controls(reading: Reading) -> Values:
 
 
 def _view_of(
-    ref: ModelRef, inputs: ModelInputs, kind: analysis.Kind, options: tuple[tuple[str, Any], ...]
+    ref: lab.ModelRef,
+    inputs: ModelInputs,
+    kind: analysis.Kind,
+    options: tuple[tuple[str, Any], ...],
 ) -> map_transform.TraceView:
-    return map_transform.view_of(reading_of(ref, inputs), kind, **dict(options))
+    return map_transform.view_of(lab.reading_of(ref, inputs), kind, **dict(options))
 
 
-def patches_of(view: map_transform.TraceView, inputs: ModelInputs) -> Patches | None:
+def patches_of(view: map_transform.TraceView, inputs: ModelInputs) -> lab.Patches | None:
     """The picture and its patches, where all of these are tokens of the map, in order."""
     grid, (rows, columns) = view.rows.grid, (view.transform.rows, view.transform.columns)
     if grid is None or inputs.picture is None or len(rows) != len(columns):
@@ -205,21 +163,21 @@ def patches_of(view: map_transform.TraceView, inputs: ModelInputs) -> Patches | 
     first = len(rows) - len(patches)
     if not rows[first:] == columns[first:] == patches:
         return None
-    return Patches(inputs.picture.numpy(), *grid, first=first)
+    return lab.Patches(inputs.picture.numpy(), *grid, first=first)
 
 
 # What the page computes as Python.
 
 
 def script(
-    chosen: ModelChoice,
-    values: Values,
+    chosen: lab.ModelChoice,
+    values: lab.Values,
     view: map_transform.TraceView,
     ordered: map_transform.TraceView,
     head: map_transform.Pair,
     row: int,
     pin: map_transform.Pair | None,
-) -> Script:
+) -> lab.Script:
     layer, index = head
     options = "".join(f", {name}={value!r}" for name, value in values.options.items())
     show, grid = "from core.show import show", ("", "")
@@ -229,10 +187,10 @@ def script(
         grid = f"{show}\n\nshow(view.trace, layer={layer}, head={index})", picture
         draw = f"{show}_maps\n\nshow_maps({{name: weights}}, item.queries, item.keys, row={row})"
         picture = "pretrained:head"
-    return Script(
+    return lab.Script(
         (
-            model_cell(chosen.ref, chosen.inputs if chosen.pretrained else None),
-            Cell(
+            lab.model_cell(chosen.ref, chosen.inputs if chosen.pretrained else None),
+            lab.Cell(
                 "The weights of every head; the head that attends most to the previous token.",
                 f"""
 import numpy as np
@@ -247,7 +205,7 @@ print(view.trace.name((layer, head)), "gives the previous token", weight)
 """,
                 *grid,
             ),
-            Cell(
+            lab.Cell(
                 "One head, and the largest weights of one query.",
                 f"""
 trace = in_order(view, {layer}, {index}, {values.order!r}, {pin}).trace
@@ -279,30 +237,30 @@ GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thum
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Pretrained models",
         "See where each head of a trained model looks. Pick a head, then a word.",
     )
-    chosen = choose_model()
+    chosen = lab.choose_model()
     measure = None if chosen is None else _view(chosen)
     if measure is not None:
         measure()
 
 
-@fragment
-def _view(chosen: ModelChoice) -> Callable[[], None] | None:
+@lab.fragment
+def _view(chosen: lab.ModelChoice) -> Callable[[], None] | None:
     """Draw the controls and all that they change, which reruns alone; returns what measures the roles, if unknown."""
     controls = draw_controls(chosen.reading)
     request = chosen.ref, chosen.inputs, controls.kind
     # Measuring them would delay the figures
-    roles = roles_of(*request) if roles_are_cached(*request) else None
+    roles = lab.roles_of(*request) if lab.roles_are_cached(*request) else None
     view, skeleton = _figures(chosen, controls, roles)
-    fact(all_heads_fact(view))
-    caption(conditions(chosen.reading, view, controls))
-    details(
+    lab.fact(all_heads_fact(view))
+    lab.caption(conditions(chosen.reading, view, controls))
+    lab.details(
         "Where these numbers come from",
         partial(
-            sources,
+            lab.sources,
             "Each map holds the weights that the model computed, in fp32, before dropout. These functions merge "
             "and hide tokens and compute the numbers above:",
             map_transform.transform_map,
@@ -315,44 +273,46 @@ def _view(chosen: ModelChoice) -> Callable[[], None] | None:
 
     def measure() -> None:
         with skeleton, st.spinner("Measuring the roles of the heads, only the first time"):
-            roles_of(*request)
+            lab.roles_of(*request)
             st.rerun()
 
-    if reruns_alone():  # nothing else is left to draw
+    if lab.reruns_alone():  # nothing else is left to draw
         measure()
     return measure
 
 
 def _figures(
-    chosen: ModelChoice, controls: Values, roles: HeadRoles | None
+    chosen: lab.ModelChoice, controls: lab.Values, roles: lab.HeadRoles | None
 ) -> tuple[map_transform.TraceView, st.delta_generator.DeltaGenerator | None]:
     """Draw the grid, one head and its facts; returns the maps, and a skeleton where the roles are not measured."""
     # The link's head and pins belong to one model and one kind of map
     now = (chosen.ref, controls.kind)
     if st.session_state.get("pretrained:of", now) != now:
-        write_pair("pin", None)
+        lab.write_pair("pin", None)
     # The maps as the controls transform them; shared, since they are as large as the maps
     if chosen.reading.trace.kinds != (controls.kind,) or chosen.reading.sinks or controls.options:
-        view = shared(
+        view = lab.shared(
             _view_of, chosen.ref, chosen.inputs, controls.kind, tuple(controls.options.items())
         )
     else:  # the reading's own trace: the same object each time, as caches hash it
         view = map_transform.view_of(chosen.reading, controls.kind)
-    first = link_head(
+    first = lab.link_head(
         "pretrained",
         now,
         chosen.ref,
         {head: (controls.kind, head) for head in np.ndindex(*view.trace.shape)},
-        map_transform.first_head(view, analysis.COREFERENCE if chosen.ref == EMBEDDED else None),
+        map_transform.first_head(
+            view, analysis.COREFERENCE if chosen.ref == lab.EMBEDDED else None
+        ),
     )
-    pins, bad_pin = read_pairs("pin", (len(view.rows), len(view.columns)))
+    pins, bad_pin = lab.read_pairs("pin", (len(view.rows), len(view.columns)))
     if bad_pin:
         st.warning(bad_pin)
     left, right = st.columns([1.05, 1], gap="large")
     with left:
         layers, count = view.trace.shape
-        of = f" of {KINDS[controls.kind].lower()} attention"
-        picked = attention_view(
+        of = f" of {lab.KINDS[controls.kind].lower()} attention"
+        picked = lab.attention_view(
             view.trace,
             key="pretrained:grid",
             layout="grid",
@@ -368,7 +328,7 @@ def _figures(
     ranked = map_transform.in_order(view, picked.layer, picked.head, controls.order, pin)
     row, _ = map_transform.default_row(ranked, picked.layer, picked.head)
     item = ranked.trace.map(picked.layer)
-    one = attention_view(
+    one = lab.attention_view(
         ranked.trace,
         key="pretrained:head",
         layer=picked.layer,
@@ -388,12 +348,12 @@ def _figures(
         _save_picks(chosen.ref, ranked, one, first, pins, controls)
     head, item = (one.layer, one.head), ranked.trace.map(one.layer)
     row, key = one.pin or (map_transform.default_row(ranked, *head)[0], None)
-    add_script(partial(script, chosen, controls, view, ranked, head, row, pin))
+    lab.add_script(partial(script, chosen, controls, view, ranked, head, row, pin))
     with right:
-        fact(head_fact(ranked.trace, *head, row, key))
+        lab.fact(head_fact(ranked.trace, *head, row, key))
         if sentence := pins_fact(item, one.head, one.pins):
             st.caption(sentence)
-        weight_link(
+        lab.weight_link(
             chosen,
             controls.kind,
             head,
@@ -402,27 +362,27 @@ def _figures(
             ),
         )
         if roles:
-            role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
+            lab.role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
         skeleton = st.skeleton(height=56) if roles is None else None  # the line of roles
-    caption(rivals_text(ranked.trace, *head, row, key))
+    lab.caption(rivals_text(ranked.trace, *head, row, key))
     return view, skeleton
 
 
 def _save_picks(
-    ref: ModelRef,
+    ref: lab.ModelRef,
     ranked: map_transform.TraceView,
-    view: ViewState,
+    view: lab.ViewState,
     first: map_transform.Pair,
     pins: list[map_transform.Pair],
-    controls: Values,
+    controls: lab.Values,
 ) -> None:
     """Write the picked head and the pins, by the model's own tokens, into the link and the session."""
     head, cells = (view.layer, view.head), [ranked.transform.shown_cell(pin) for pin in pins]
     if head != first:
-        choose_head(ref, controls.kind, head)
-    write_pair("head", head if head != first or "head" in st.query_params else None)
+        lab.choose_head(ref, controls.kind, head)
+    lab.write_pair("head", head if head != first or "head" in st.query_params else None)
     fresh = [ranked.transform.source_cell(cell) for cell in view.pins if cell not in cells]
-    write_pair(
+    lab.write_pair(
         "pin",
         *[pin for pin, cell in zip(pins, cells, strict=True) if cell is None],
         *[pin for pin, cell in zip(pins, cells, strict=True) if cell in view.pins],
@@ -436,7 +396,7 @@ def _save_picks(
 
 
 def called(tokens: tuple[str, ...], index: int) -> str:
-    return plain(
+    return lab.plain(
         tokens[index] if tokens.count(tokens[index]) == 1 else f"{tokens[index]} ({index})"
     )
 
@@ -449,13 +409,13 @@ def head_fact(
     order = [int(j) for j in np.argsort(-weights, kind="stable")]
     first = order[0] if pinned is None else pinned
     also = "".join(
-        f" and {share_text(weights[j])} on {called(keys, j)}"
+        f" and {lab.share_text(weights[j])} on {called(keys, j)}"
         for j in [j for j in order if j != first][:1]
     )
     return (
         f"In head **{trace.name((layer, head))}**, :primary[**{called(item.queries, row)}**] puts "
-        f"**{share_text(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
-        f"uniform attention would give each key {number(map_transform.even(item, row, head))}."
+        f"**{lab.share_text(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
+        f"uniform attention would give each key {lab.number(map_transform.even(item, row, head))}."
     )
 
 
@@ -474,7 +434,7 @@ def rivals_text(
     if not others:
         return "The model has no other head."
     value, *best = max(others)
-    best_head, count = f"{trace.name((best[0], best[1]))} with {number(value)}", len(others)
+    best_head, count = f"{trace.name((best[0], best[1]))} with {lab.number(value)}", len(others)
     stronger = sum(other >= float(weights[first]) for other, *_ in others)
     if weights[first] < 0.005:
         return f"The head with the largest weight there is {best_head}."
@@ -490,7 +450,7 @@ def pins_fact(item: analysis.AttentionMap, head: int, pins: tuple[tuple[int, int
     if len(pins) < 2:
         return ""
     text = "; ".join(
-        f"{called(item.queries, i)} → {called(item.keys, j)} **{share_text(item.weights[head, i, j])}**"
+        f"{called(item.queries, i)} → {called(item.keys, j)} **{lab.share_text(item.weights[head, i, j])}**"
         for i, j in reversed(pins[:-1])
     )
     return f"Also pinned: {text}."
@@ -510,7 +470,7 @@ def all_heads_fact(view_: map_transform.TraceView) -> str:
         )
         return (
             f"Of all heads, {view_.trace.name((layer, head))} attends most to the previous token, with "
-            f"{share_text(value)} of its weight; uniform attention would give it {share_text(share)}."
+            f"{lab.share_text(value)} of its weight; uniform attention would give it {lab.share_text(share)}."
         )
     if len(item.keys) < 2:
         return "With a single key, every weight is 1."
@@ -520,11 +480,11 @@ def all_heads_fact(view_: map_transform.TraceView) -> str:
     count = float(np.exp(analysis.entropy(view_.trace.map(layer).weights[head : head + 1]).mean()))
     return (
         f"Of all heads, {view_.trace.name((layer, head))} is the most focused: its rows use about "
-        f"{number(count)} of {len(item.keys)} keys (e^entropy); uniform attention uses all."
+        f"{lab.number(count)} of {len(item.keys)} keys (e^entropy); uniform attention uses all."
     )
 
 
-def conditions(reading: Reading, view_: map_transform.TraceView, values: Values) -> str:
+def conditions(reading: Reading, view_: map_transform.TraceView, values: lab.Values) -> str:
     counts = view_.rows.count
     if view_.rows is not view_.columns:
         counts = f"rows: {counts}; columns: {view_.columns.count}"
@@ -533,7 +493,7 @@ def conditions(reading: Reading, view_: map_transform.TraceView, values: Values)
         filter(
             None,
             [
-                f"{plain(reading.trace.source)}, {counts}.",
+                f"{lab.plain(reading.trace.source)}, {counts}.",
                 "Pieces of a word are merged: summed over keys, averaged over queries."
                 if "words" in options
                 else "",
@@ -544,7 +504,7 @@ def conditions(reading: Reading, view_: map_transform.TraceView, values: Values)
                 "Each row is divided by what is left of it, so the weights shown are larger than the model's own."
                 if view_.hides
                 else "",
-                plain(reading.note or ""),
+                lab.plain(reading.note or ""),
                 "A patch is named by its row and its column, from 0: 2,1 is in row 2, column 1."
                 if view_.rows.grid
                 else "",

@@ -8,28 +8,8 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.studies import questions
-from dashboard.page import (
-    HERE,
-    Cell,
-    Fields,
-    Script,
-    Select,
-    add_script,
-    byte_size,
-    cached,
-    details,
-    fact,
-    fragment,
-    number,
-    operations,
-    paragraph,
-    percent,
-    source_panel,
-    step_of,
-    table,
-    title,
-)
 
 Row = dict[str, Any]
 
@@ -66,13 +46,13 @@ ANSWERS = {
         questions.scaling,
         {
             "d": col("D"),
-            "std of q\u00a0·\u00a0k": col("std", number),
-            "largest weight, no scaling": col("plain", number),
-            "largest weight, 1/√d": col("scaled", number),
+            "std of q\u00a0·\u00a0k": col("std", lab.number),
+            "largest weight, no scaling": col("plain", lab.number),
+            "largest weight, 1/√d": col("scaled", lab.number),
         },
         lambda rows: (
-            f"At d = {rows[-1]['D']} the largest of 16 weights is {number(rows[-1]['plain'])} on average without "
-            f"the division and {number(rows[-1]['scaled'])} with it."
+            f"At d = {rows[-1]['D']} the largest of 16 weights is {lab.number(rows[-1]['plain'])} on average without "
+            f"the division and {lab.number(rows[-1]['scaled'])} with it."
         ),
     ),
     "names": Answer(
@@ -85,9 +65,9 @@ ANSWERS = {
         questions.lengths,
         {
             "tokens": col("tokens", "{:,}".format),
-            "FLOPs of W_q, W_k, W_v, W_o": col("maps", operations),
-            "FLOPs of q · k and weights · v": col("products", operations),
-            "weights, fp32": col("bytes", byte_size),
+            "FLOPs of W_q, W_k, W_v, W_o": col("maps", lab.operations),
+            "FLOPs of q · k and weights · v": col("products", lab.operations),
+            "weights, fp32": col("bytes", lab.byte_size),
         },
         lambda rows: (
             f"The two are equal at {2 * questions.D_MODEL:,} tokens, twice d_model = {questions.D_MODEL}. Beyond that the "
@@ -105,11 +85,11 @@ ANSWERS = {
             "heads": col("heads"),
             "numbers in a head": col("size"),
             "parameters": col("parameters", "{:,}".format),
-            "FLOPs at 1,024 tokens": col("FLOPs", operations),
+            "FLOPs at 1,024 tokens": col("FLOPs", lab.operations),
         },
         lambda rows: (
             f"With {rows[-1]['heads']} heads a query has {rows[-1]['heads']} sets of weights instead of 1, for the same "
-            f"{rows[-1]['parameters']:,} parameters and {operations(rows[-1]['FLOPs'])} FLOPs."
+            f"{rows[-1]['parameters']:,} parameters and {lab.operations(rows[-1]['FLOPs'])} FLOPs."
         ),
     ),
     "addition": Answer(
@@ -123,7 +103,7 @@ ANSWERS = {
         },
         lambda rows: (
             "W(x + p) equals the concatenation with W₁ = W₂ = W; the largest difference here is "
-            f"{number(rows[1]['difference'])}."
+            f"{lab.number(rows[1]['difference'])}."
         ),
     ),
     "feed_forward": Answer(
@@ -133,10 +113,10 @@ ANSWERS = {
         {
             "part": col("part"),
             "parameters": col("parameters", "{:,}".format),
-            "share": col("share", percent),
+            "share": col("share", lab.percent),
         },
         lambda rows: (
-            f"Two thirds of a layer's parameters, {percent(rows[1]['share'])}, are in the feed-forward network."
+            f"Two thirds of a layer's parameters, {lab.percent(rows[1]['share'])}, are in the feed-forward network."
         ),
     ),
     "gradients": Answer(
@@ -150,7 +130,8 @@ ANSWERS = {
         *questions.ANSWERS["masks"],
         (("masks", "Draw any mask"),),
         questions.causality,
-        {"mask": col("mask")} | {f"output {at}": col(f"output {at}", number) for at in range(6)},
+        {"mask": col("mask")}
+        | {f"output {at}": col(f"output {at}", lab.number) for at in range(6)},
         lambda rows: (
             "Without a mask {} of the 5 earlier outputs change when the last token changes; with the causal mask {} "
             "do."
@@ -193,11 +174,11 @@ ANSWERS = {
         questions.padding,
         {
             "mask": col("mask"),
-            "change of the real tokens' outputs": col("change", number),
-            "size of the padded row's output": col("padded", number),
+            "change of the real tokens' outputs": col("change", lab.number),
+            "size of the padded row's output": col("padded", lab.number),
         },
         lambda rows: (
-            f"With the key masked the real outputs change by {number(rows[1]['change'])}. Masking the query as well "
+            f"With the key masked the real outputs change by {lab.number(rows[1]['change'])}. Masking the query as well "
             "changes only the padded row, which the loss leaves out anyway."
         ),
     ),
@@ -208,7 +189,7 @@ ANSWERS = {
         {
             "what": col("what"),
             "numbers": col("numbers", "{:,}".format),
-            "FLOPs": col("FLOPs", operations),
+            "FLOPs": col("FLOPs", lab.operations),
         },
         lambda rows: (
             f"The fused kernel never stores the {rows[0]['numbers']:,} weights at once; one row is computed again for "
@@ -221,20 +202,20 @@ ANSWERS = {
         questions.cache,
         {
             "keys and values": col("keys and values"),
-            "a token": col("token", byte_size),
-            "8,192 tokens": col("text", byte_size),
+            "a token": col("token", lab.byte_size),
+            "8,192 tokens": col("text", lab.byte_size),
         },
         lambda rows: "Queries are not stored: the query of an earlier token is never used again.",
     ),
 }
 
 
-def script(answer: Answer) -> Script:
+def script(answer: Answer) -> lab.Script:
     assert answer.study is not None
     name = answer.study.__name__
-    return Script(
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 answer.question,
                 f"""
 from core.studies.questions import {name}
@@ -255,16 +236,16 @@ pd.DataFrame(rows)
             "[[value for value in row.values() if not isinstance(value, str)] for row in rows]": np.array(
                 [
                     [value for value in row.values() if not isinstance(value, str)]
-                    for row in cached(answer.study)
+                    for row in lab.cached(answer.study)
                 ]
             )
         },
     )
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "questions",
-    question=Select(
+    question=lab.Select(
         "Question",
         {key: answer.question for key, answer in ANSWERS.items()},
         help="What learners ask about attention.",
@@ -274,27 +255,27 @@ FIELDS = Fields(
 
 
 def page() -> None:
-    title("Questions", "What learners ask, most answered with numbers.")
+    lab.title("Questions", "What learners ask, most answered with numbers.")
     explore()
 
 
-@fragment
+@lab.fragment
 def explore() -> None:
-    selected = ANSWERS[FIELDS.draw(into=HERE).question]
-    paragraph(selected.text)
+    selected = ANSWERS[FIELDS.draw(into=lab.HERE).question]
+    lab.paragraph(selected.text)
     if selected.study is not None:
-        rows = cached(selected.study)
-        table(
+        rows = lab.cached(selected.study)
+        lab.table(
             list(selected.columns),
             [[write(row) for write in selected.columns.values()] for row in rows],
             caption=selected.question,
             markers=False,
         )
-        fact(selected.sentence(rows))
-        add_script(partial(script, selected))
+        lab.fact(selected.sentence(rows))
+        lab.add_script(partial(script, selected))
     with st.container(horizontal=True):
         for page_key, label in selected.pages:
-            step = step_of(page_key)
+            step = lab.step_of(page_key)
             st.page_link(step.page(), label=label, icon=step.icon, query_params={}, help=step.title)
     if selected.study is not None:
-        details("Code", partial(source_panel, selected.study), "questions:source")
+        lab.details("Code", partial(lab.source_panel, selected.study), "questions:source")

@@ -5,28 +5,8 @@ from html import escape
 
 import streamlit as st
 
+import dashboard.page as lab
 from core.studies.questions import Drawn, left_out, quiz
-from dashboard.page import (
-    READS,
-    Ink,
-    Tile,
-    between,
-    cached,
-    caption,
-    details,
-    fact,
-    fragment,
-    link_value,
-    multiples,
-    paragraph,
-    plain,
-    room,
-    step_of,
-    theme,
-    title,
-    visited_pages,
-)
-from dashboard.ui.bars import OVER, RECAP, STOPS, next_page
 
 key = "quiz:{}".format  # a widget's key, which is also its name in the link
 SEED, ANSWERS, AT, WITHOUT = key("seed"), key("answers"), key("at"), key("without")
@@ -43,8 +23,8 @@ def given(text: str) -> str:
 
 
 def page() -> None:
-    over = "The tour is over. " if st.session_state.get(OVER) else ""
-    title("Quiz", f"{over}Eight questions about the path, with new numbers each time.")
+    over = "The tour is over. " if st.session_state.get(lab.page_bars.OVER) else ""
+    lab.title("Quiz", f"{over}Eight questions about the path, with new numbers each time.")
     answer_questions()
 
 
@@ -52,28 +32,28 @@ def new_seed() -> int:
     return secrets.randbelow(MAX_SEED + 1)
 
 
-@fragment
+@lab.fragment
 def answer_questions() -> None:
     state = st.session_state
     # A link with answers and no seed was written when the first seed was always 0.
     state.setdefault(SEED, 0 if ANSWERS in st.query_params else new_seed())
-    link_value(SEED, state[SEED], between(0, MAX_SEED, int), always=True)
-    link_value(ANSWERS, "", given)
-    link_value(AT, 0, between(0, COUNT, int))
+    lab.link_value(SEED, state[SEED], lab.between(0, MAX_SEED, int), always=True)
+    lab.link_value(ANSWERS, "", given)
+    lab.link_value(AT, 0, lab.between(0, COUNT, int))
     seed, answers = state[SEED], state.setdefault(ANSWERS, "")
     at = min(state.setdefault(AT, 0), len(answers))  # one opens once those before it are answered
     if not answers:
-        state[WITHOUT] = left_out(visited_pages())
-    link_value(WITHOUT, COUNT, between(0, COUNT, int))
-    drawn = cached(quiz, seed, state.setdefault(WITHOUT, COUNT))
+        state[WITHOUT] = left_out(lab.visited_pages())
+    lab.link_value(WITHOUT, COUNT, lab.between(0, COUNT, int))
+    drawn = lab.cached(quiz, seed, state.setdefault(WITHOUT, COUNT))
     # side by side on a wide screen
     with st.container(horizontal=True, gap="large"):
-        with st.container(width=room(WIDTH)):
+        with st.container(width=lab.room(WIDTH)):
             if at < COUNT:
                 answer_question(drawn[at], seed, answers, at)
             else:
                 result(drawn, answers)
-        with st.container(width=room(WIDTH)):
+        with st.container(width=lab.room(WIDTH)):
             if answers:
                 count = len(answers) - len(wrong_answers(drawn, answers))
                 st.markdown(f"**{count} of {len(answers)} right**")
@@ -82,7 +62,7 @@ def answer_questions() -> None:
 
 def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
     with st.container(key=key("question")):
-        paragraph(f"## {at + 1} of {COUNT}. {question.text}", width=720)
+        lab.paragraph(f"## {at + 1} of {COUNT}. {question.text}", width=720)
     # After a press further down the next question begins where the reader looks
     st.html(
         "<style>.st-key-quiz-question { scroll-margin-top: 64px }</style>"
@@ -91,17 +71,17 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
     )
     if question.maps is not None:
         weights, rows, columns = question.maps
-        multiples(
-            [Tile(f"Head {head}", "", each) for head, each in enumerate(weights)],
+        lab.multiples(
+            [lab.Tile(f"Head {head}", "", each) for head, each in enumerate(weights)],
             rows,
             columns,
             key=key(f"maps:{at}"),
-            reads=READS["cross" if question.page == "train" else "self"],
+            reads=lab.READS["cross" if question.page == "train" else "self"],
         )
     answered = at < len(answers)
     own = int(answers[at]) if answered else None
     in_a_row = 2 if max(map(len, question.options)) <= MAX_SHORT else 1  # a button does not wrap
-    grid = st.grid(in_a_row, min_column_width=140, width=room(720))
+    grid = st.grid(in_a_row, min_column_width=140, width=lab.room(720))
     for option in range(OPTIONS):
         with grid:
             st.button(
@@ -114,7 +94,7 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
             )
     if answered:
         verdict = ":green[**Right.**]" if own == question.answer else ":orange[**Not right.**]"
-        paragraph(f"{verdict} {question.why}")
+        lab.paragraph(f"{verdict} {question.why}")
         st.button(
             "Next question" if at + 1 < COUNT else "Your result",
             key=key("next"),
@@ -134,11 +114,13 @@ def path(drawn: tuple[Drawn, ...], answers: str, at: int) -> str:
             right = question.options[question.answer]
             sign = " ✓" if int(answers[index]) == question.answer else " ✕"
         look = (
-            f"border-color:{Ink.of(theme()).pick};font-weight:600" if index == at else "opacity:.7"
+            f"border-color:{lab.Ink.of(lab.theme()).pick};font-weight:600"
+            if index == at
+            else "opacity:.7"
         )
         cells.append(
             f'<li style="border-top:3px solid;padding-top:4px;{look}">{index + 1}{sign} '
-            f"{escape(step_of(question.page).title)}<br>{escape(right)}</li>"
+            f"{escape(lab.step_of(question.page).title)}<br>{escape(right)}</li>"
         )
     return (
         '<ol style="display:grid;grid-template-columns:repeat(auto-fill,minmax(min(200px,45%),1fr));'
@@ -170,17 +152,19 @@ def wrong_answers(drawn: tuple[Drawn, ...], answers: str) -> list[Drawn]:
 
 def result(drawn: tuple[Drawn, ...], answers: str) -> None:
     wrong = wrong_answers(drawn, answers)
-    fact(
+    lab.fact(
         f"**{COUNT - len(wrong)} of {COUNT}** answers are right{'' if wrong else ': you can follow attention by hand'}."
     )
     st.markdown("**What to see again**" if wrong else "**What to do next**")
     for name in () if wrong else NEXT:
-        step = step_of(name)
+        step = lab.step_of(name)
         st.page_link(step.page(), label=step.invite, icon=step.icon)
     for question in wrong:
-        step = step_of(question.page)
+        step = lab.step_of(question.page)
         st.page_link(step.page(), label=step.title, icon=step.icon)
-        caption(f"{question.text} **{plain(question.options[question.answer])}**. {question.why}")
+        lab.caption(
+            f"{question.text} **{lab.plain(question.options[question.answer])}**. {question.why}"
+        )
     st.button(
         "New numbers",
         key=key("again"),
@@ -188,15 +172,15 @@ def result(drawn: tuple[Drawn, ...], answers: str) -> None:
         on_click=begin,
         args=(new_seed(), "", 0),
     )
-    details("What each stop of the path showed", recap, RECAP)
-    next_page("quiz")
+    lab.details("What each stop of the path showed", recap, lab.page_bars.RECAP)
+    lab.page_bars.next_page("quiz")
 
 
 def recap() -> None:
-    visited = [stop.page for stop in STOPS if stop.page in visited_pages()]
-    caption(f"{len(visited)} of {len(STOPS)} pages opened.")
-    for stop in STOPS:
-        step = step_of(stop.page)
+    visited = [stop.page for stop in lab.page_bars.STOPS if stop.page in lab.visited_pages()]
+    lab.caption(f"{len(visited)} of {len(lab.page_bars.STOPS)} pages opened.")
+    for stop in lab.page_bars.STOPS:
+        step = lab.step_of(stop.page)
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.page_link(
                 step.page(),
@@ -205,4 +189,4 @@ def recap() -> None:
                 width=240,
                 query_params=dict(stop.query),
             )
-            paragraph(stop.showed)
+            lab.paragraph(stop.showed)

@@ -10,54 +10,10 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
+import dashboard.page as lab
 from core.files import hosted
 from core.tokens import token_text
 from core.training.evaluate import best_head
-from dashboard.draw.picture_files import (
-    PICTURE_FONT as FONT,
-    Part,
-    ReportView,
-    page_html,
-    report_pdf,
-    scrolled,
-    table_html,
-)
-from dashboard.draw.pictures import (
-    DrawnPicture,
-    MapsPicture,
-    PictureMap,
-    size_of as size_of_svg,
-    with_own_ids,
-)
-from dashboard.page import (
-    READS,
-    add,
-    byte_size,
-    caption,
-    fact,
-    flash_errors,
-    guarded,
-    number,
-    paragraph,
-    plain,
-    pop_flash,
-    step_of,
-    table,
-    title,
-    write_link,
-)
-from dashboard.ui.export import (
-    MAX_BYTES,
-    MAX_REPORTS,
-    MAX_VIEWS,
-    REPORT,
-    Report,
-    current_report,
-    read_report,
-    save,
-    size_of,
-)
-from dashboard.ui.runs import EXAMPLE_RUNS, head_over_time, load_run, tokens
 
 TITLE = "A report from Attention Lab"
 SOURCE = "Attention Lab · {}"  # what stands under the title, or at the end, with the date
@@ -71,13 +27,13 @@ TEXTS = (  # the fields of a view: label, name, letters, help
 )
 
 
-def address(view: ReportView, base: str) -> str:
-    step = step_of(view.page)
+def address(view: lab.picture_files.ReportView, base: str) -> str:
+    step = lab.step_of(view.page)
     query = urlencode(view.query, doseq=True)
     return f"{base.rstrip('/')}/{'' if step.default else step.key}{'?' if query else ''}{query}"
 
 
-def html_file(report: Report, base: str) -> bytes:
+def html_file(report: lab.export.Report, base: str) -> bytes:
     """The report as one HTML file that needs no network: components alive, drawings, tables, and links to the pages."""
     parts = []
     for at, view in enumerate(report.views):
@@ -94,50 +50,50 @@ def html_file(report: Report, base: str) -> bytes:
         )
         if view.part is not None:
             name, root, data = view.part
-            parts.append(Part(view.title, name, root, data, below=below))
+            parts.append(lab.picture_files.Part(view.title, name, root, data, below=below))
             continue
-        drawing = scrolled(on_paper(view.svg, f"v{at}-")) if view.svg else ""
-        html = drawing or table_html(view.head, view.rows)
-        parts.append(Part(view.title, html=html, below=below))
-    return page_html(
+        drawing = lab.picture_files.scrolled(on_paper(view.svg, f"v{at}-")) if view.svg else ""
+        html = drawing or lab.picture_files.table_html(view.head, view.rows)
+        parts.append(lab.picture_files.Part(view.title, html=html, below=below))
+    return lab.picture_files.page_html(
         parts, title=report.title or TITLE, source=SOURCE.format(datetime.date.today())
     ).encode()
 
 
 def on_paper(svg: str, start: str = "") -> str:
-    width, height = size_of_svg(svg)
-    inner = with_own_ids(svg, start).replace(
+    width, height = lab.size_of(svg)
+    inner = lab.with_own_ids(svg, start).replace(
         "<svg", f'<svg x="{MARGIN}" y="{MARGIN}" overflow="visible"', 1
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 2 * MARGIN:g}" height="{height + 2 * MARGIN:g}" '
-        f'style="background:#FFFFFF" font-family="{FONT}">{inner}</svg>'
+        f'style="background:#FFFFFF" font-family="{lab.picture_files.PICTURE_FONT}">{inner}</svg>'
     )
 
 
-def example() -> ReportView:
-    data = load_run(EXAMPLE_RUNS[0])
+def example() -> lab.picture_files.ReportView:
+    data = lab.load_run(lab.EXAMPLE_RUNS[0])
     ends = [data.steps[0], data.steps[-1]]
     first, last = (next(one for one in data.records if one.step == step) for step in ends)
     layer, head = best_head(last)
-    frames = dict(head_over_time(data.run, ends, 0, "cross", layer, head))
-    names = [tuple(map(token_text, line)) for line in tokens(data, 0, "cross")]
+    frames = dict(lab.head_over_time(data.run, ends, 0, "cross", layer, head))
+    names = [tuple(map(token_text, line)) for line in lab.tokens(data, 0, "cross")]
     maps = tuple(
-        PictureMap(f"Step {step:,}", frames[step], names[0], names[1], noun="weight")
+        lab.PictureMap(f"Step {step:,}", frames[step], names[0], names[1], noun="weight")
         for step in frames
     )
-    picture = MapsPicture(
-        f"Attention of L{layer}·H{head} before and after training", maps, reads=READS["cross"]
+    picture = lab.MapsPicture(
+        f"Attention of L{layer}·H{head} before and after training", maps, reads=lab.READS["cross"]
     )
     before, after = (record.expected[layer][head] for record in (first, last) if record.expected)
     head_row, rows = picture.table()
-    return ReportView(
+    return lab.picture_files.ReportView(
         "example",
         picture.title,
         "train",
         {"run": [data.run.id]},
-        f"After {last.step:,} steps this head puts {number(after)} of its weight on the letter that the output "
-        f"copies; before, {number(before)}. Even attention would give it {number(last.even or 0.0)}.",
+        f"After {last.step:,} steps this head puts {lab.number(after)} of its weight on the letter that the output "
+        f"copies; before, {lab.number(before)}. Even attention would give it {lab.number(last.even or 0.0)}.",
         "Your own note stands here.",
         f"Attention Lab · Train and watch · {data.run.id}",
         picture.svg(),
@@ -147,18 +103,18 @@ def example() -> ReportView:
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Report",
         "Views from any page, with your notes, in one HTML or PDF file.",
     )
-    linked = st.query_params.get(REPORT)
-    lost = linked is not None and read_report(linked) is None
+    linked = st.query_params.get(lab.export.REPORT)
+    lost = linked is not None and lab.export.read_report(linked) is None
     if linked and not lost:
-        st.session_state[REPORT] = linked
-    report = current_report()
-    write_link(REPORT, None if report is None else report.id)
-    if message := pop_flash(REPORT):
-        st.error(plain(message))
+        st.session_state[lab.export.REPORT] = linked
+    report = lab.export.current_report()
+    lab.write_link(lab.export.REPORT, None if report is None else report.id)
+    if message := lab.pop_flash(lab.export.REPORT):
+        st.error(lab.plain(message))
     if lost:
         st.warning("The report of this link is not on this server, or was deleted.")
     if report is None or not report.views:
@@ -174,7 +130,7 @@ def page() -> None:
             _field(
                 "Title of the report",
                 report.title,
-                f"{REPORT}:title",
+                f"{lab.export.REPORT}:title",
                 lambda now, text: replace(now, title=text),
                 MAX_TITLE,
                 "Stands above the views in the file.",
@@ -187,13 +143,13 @@ def page() -> None:
                 "report.html",
                 "text/html",
                 icon=":material/download:",
-                key=f"{REPORT}:html",
+                key=f"{lab.export.REPORT}:html",
                 on_click="ignore",
                 help="One file with its pictures alive, which needs no network.",
             )
             st.download_button(
                 "PDF",
-                lambda: report_pdf(
+                lambda: lab.picture_files.report_pdf(
                     report.title or TITLE,
                     SOURCE.format(datetime.date.today()),
                     report.views,
@@ -202,14 +158,14 @@ def page() -> None:
                 "report.pdf",
                 "application/pdf",
                 icon=":material/download:",
-                key=f"{REPORT}:pdf",
+                key=f"{lab.export.REPORT}:pdf",
                 on_click="ignore",
                 help="Vector pictures and text on A4 sheets; each view has a link that opens it live.",
             )
             st.button(
                 "New report",
                 icon=":material/note_add:",
-                key=f"{REPORT}:new",
+                key=f"{lab.export.REPORT}:new",
                 on_click=_forget,
                 help="Begin with an empty one. This one stays under the link of this page: copy it first.",
             )
@@ -219,35 +175,36 @@ def page() -> None:
             if hosted()
             else "this browser and whoever has the link of this page can open and change it"
         )
-        caption(
-            f"{count} of at most {MAX_VIEWS} view{'' if count == 1 else 's'}, {byte_size(size_of(report))} of at most "
-            f"{byte_size(MAX_BYTES)}. The report is stored on the server: {whose}. The server holds at most "
-            f"{MAX_REPORTS} reports and deletes the oldest, so take the file, too."
+        lab.caption(
+            f"{count} of at most {lab.export.MAX_VIEWS} view{'' if count == 1 else 's'}, "
+            f"{lab.byte_size(lab.export.size_of(report))} of at most "
+            f"{lab.byte_size(lab.export.MAX_BYTES)}. The report is stored on the server: {whose}. The server holds at most "
+            f"{lab.export.MAX_REPORTS} reports and deletes the oldest, so take the file, too."
         )
         for at, view in enumerate(report.views):
             _draw_view(view, at + 1, len(report.views))
 
 
-def _draw_view(view: ReportView, number: int, count: int = 0) -> None:
+def _draw_view(view: lab.picture_files.ReportView, number: int, count: int = 0) -> None:
     """One view beside its texts; the example, without a count, has no fields."""
-    step, key = step_of(view.page), f"{REPORT}:{view.id}"
+    step, key = lab.step_of(view.page), f"{lab.export.REPORT}:{view.id}"
     shown, texts = st.columns([0.58, 0.42], gap="medium")
     with shown:
-        paragraph(f"**{number}. {plain(view.title)}**")
+        lab.paragraph(f"**{number}. {lab.plain(view.title)}**")
         # The drawing on white, or the table; Export takes either as files.
         if view.svg:
             paper = on_paper(view.svg)
-            st.image(paper, width=round(size_of_svg(paper)[0]), alt=view.title)
-            drawn = DrawnPicture(
+            st.image(paper, width=round(lab.size_of(paper)[0]), alt=view.title)
+            drawn = lab.DrawnPicture(
                 view.title, tuple(view.head), tuple(map(tuple, view.rows)), view.svg
             )
-            add(key, lambda: drawn)
+            lab.add(key, lambda: drawn)
         else:
             rows = [
                 ["" if value is None else str(value) for value in row]
                 for row in view.rows[:MAX_SHOWN]
             ]
-            table(view.head, rows, caption=view.title, markers=False)
+            lab.table(view.head, rows, caption=view.title, markers=False)
             if len(view.rows) > MAX_SHOWN:
                 st.caption(
                     f"The first {MAX_SHOWN} of {len(view.rows):,} rows; the HTML file has all."
@@ -264,7 +221,9 @@ def _draw_view(view: ReportView, number: int, count: int = 0) -> None:
                     meaning,
                     tall=max_chars == MAX_TEXT,
                 )
-            buttons: tuple[tuple[str, str, bool, Callable[[Report], Report], str], ...] = (
+            buttons: tuple[
+                tuple[str, str, bool, Callable[[lab.export.Report], lab.export.Report], str], ...
+            ] = (
                 (
                     "Up",
                     "arrow_upward",
@@ -299,22 +258,22 @@ def _draw_view(view: ReportView, number: int, count: int = 0) -> None:
                         help=meaning,
                     )
         else:
-            fact(plain(view.sentence))
-            st.markdown(plain(view.note))
+            lab.fact(lab.plain(view.sentence))
+            st.markdown(lab.plain(view.note))
         st.page_link(
             step.page(),
             label=f"Open it live on {step.title}",
             icon=step.icon,
             query_params=dict(view.query),
         )
-        st.caption(plain(view.source.removeprefix("Attention Lab · ")))
+        st.caption(lab.plain(view.source.removeprefix("Attention Lab · ")))
 
 
 def _field(
     label: str,
     value: str,
     key: str,
-    change: Callable[..., Report],
+    change: Callable[..., lab.export.Report],
     max_chars: int,
     help_text: str,
     *,
@@ -325,7 +284,7 @@ def _field(
         _change(lambda now: change(now, str(st.session_state[key]).strip()))
 
     shared: dict[str, Any] = dict(
-        key=key, max_chars=max_chars, on_change=guarded(key, take), help=help_text
+        key=key, max_chars=max_chars, on_change=lab.guarded(key, take), help=help_text
     )
     if tall:
         st.text_area(label, value, height=104, **shared)
@@ -333,11 +292,13 @@ def _field(
         st.text_input(label, value, placeholder=placeholder, **shared)
 
 
-def _change(change: Callable[[Report], Report]) -> None:
-    if (report := current_report()) is not None:
-        flash_errors(REPORT, "", lambda: save(change(report)), ValueError, OSError)
+def _change(change: Callable[[lab.export.Report], lab.export.Report]) -> None:
+    if (report := lab.export.current_report()) is not None:
+        lab.flash_errors(
+            lab.export.REPORT, "", lambda: lab.export.save(change(report)), ValueError, OSError
+        )
 
 
 def _forget() -> None:
-    st.session_state[REPORT] = ""
-    write_link(REPORT, None)
+    st.session_state[lab.export.REPORT] = ""
+    lab.write_link(lab.export.REPORT, None)

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+import dashboard.page as lab
 from core.attention import ConfigError
 from core.files import hosted, sentence_of, zip_of
 from core.pretrained.finetune_run import result
@@ -21,69 +22,6 @@ from core.runs.store import StoreError, bring, copier
 from core.runs.worker import line
 from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES
-from dashboard.page import (
-    CATEGORIES,
-    HERE,
-    Curve,
-    Fields,
-    Number,
-    Script,
-    Select,
-    SelectSlider,
-    Text,
-    Values,
-    add_script,
-    between,
-    byte_size,
-    caption,
-    details,
-    duration,
-    fact,
-    flash,
-    flash_errors,
-    guarded,
-    link_value,
-    loss_curves,
-    number,
-    paragraph,
-    percent,
-    plain,
-    plural,
-    points,
-    pop_flash,
-    source_panel,
-    step_of,
-    theme,
-    title,
-    write_link,
-)
-from dashboard.server import jobs
-from dashboard.server.jobs import (
-    MB,
-    admit_upload,
-    at_most,
-    delete_mine,
-    limits,
-    make_room,
-    max_run_steps,
-)
-from dashboard.server.visitors import cookie
-from dashboard.ui.runs import (
-    SLOW_POLL_INTERVAL,
-    STATES,
-    Board,
-    RunSummary,
-    copy_run,
-    draw_curves,
-    load_board,
-    longer,
-    poll,
-    records_cell,
-    records_of,
-    rival,
-    summary_of,
-    warn_of_damage,
-)
 
 # The controls of Runs: the search, and the selected runs, which are in the link.
 
@@ -93,13 +31,13 @@ MAX_SELECTED = 20
 PAGE, ROWS = "runs:page", 50  # rows of the list at once
 
 
-def of_fork(name: str) -> Callable[[Values], str]:
+def of_fork(name: str) -> Callable[[lab.Values], str]:
     return lambda values: f"fork:{values.run}:{name}"
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "runs",
-    search=Text(
+    search=lab.Text(
         "Search",
         also={
             "live": True,
@@ -110,7 +48,7 @@ FIELDS = Fields(
         },
         help="Words in the name, task, model, optimizer or state of a run.",
     ),
-    step=Select(
+    step=lab.Select(
         "From step",
         lambda values: values.saved[::-1],
         text="{:,}".format,
@@ -118,18 +56,18 @@ FIELDS = Fields(
         hidden=True,
         help="The saved weights with which the fork starts.",
     ),
-    steps=Number(
+    steps=lab.Number(
         "To step",
         lambda values: min(
-            max_run_steps(), max(values.config.steps, 2 * values.step, values.step + 100)
+            lab.jobs.max_run_steps(), max(values.config.steps, 2 * values.step, values.step + 100)
         ),
         lambda values: values.step + 1,
-        lambda values: max_run_steps(),
+        lambda values: lab.jobs.max_run_steps(),
         key=lambda values: f"fork:{values.run}:steps:{values.step}",
         hidden=True,
         help="The last training step of the fork.",
     ),
-    rate=SelectSlider(
+    rate=lab.SelectSlider(
         "Learning rate",
         lambda values: sorted(
             {1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2, values.config.learning_rate}
@@ -140,7 +78,7 @@ FIELDS = Fields(
         hidden=True,
         help="The size of each update of the weights.",
     ),
-    schedule=Select(
+    schedule=lab.Select(
         "Learning rate schedule",
         SCHEDULES,
         lambda values: values.config.schedule,
@@ -148,7 +86,7 @@ FIELDS = Fields(
         hidden=True,
         help="How the learning rate changes after the warm-up.",
     ),
-    optimizer=Select(
+    optimizer=lab.Select(
         "Optimizer",
         OPTIMIZERS,
         lambda values: values.config.optimizer,
@@ -160,12 +98,12 @@ FIELDS = Fields(
 
 
 def select(ids: Sequence[str]) -> None:
-    write_link(SELECTED, ",".join(ids[:MAX_SELECTED]) or None)
+    lab.write_link(SELECTED, ",".join(ids[:MAX_SELECTED]) or None)
 
 
 def _saying_errors(act: Callable[..., object]) -> Callable[..., Any]:
     """A callback whose error is shown under the buttons."""
-    return lambda *args: flash_errors(
+    return lambda *args: lab.flash_errors(
         "runs", "", partial(act, *args), ConfigError, OSError, ValueError
     )
 
@@ -179,10 +117,10 @@ FINE_TUNED = (
 DELETED, UPLOADS = "runs:deleted", "runs:uploads"
 
 
-def actions(selected: Sequence[RunSummary]) -> None:
+def actions(selected: Sequence[lab.RunSummary]) -> None:
     first, count = selected[0], len(selected)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        step = step_of("train" if first.tuned is None else "fine_tune")
+        step = lab.step_of("train" if first.tuned is None else "fine_tune")
         st.page_link(
             step.page(),
             label="Open",
@@ -193,7 +131,7 @@ def actions(selected: Sequence[RunSummary]) -> None:
         )
         tuned = any(item.tuned for item in selected)
         st.page_link(
-            step_of("compare_runs").page(),
+            lab.step_of("compare_runs").page(),
             label="Compare",
             icon=":material/compare:",
             disabled=count > 4 or tuned,
@@ -222,17 +160,17 @@ def actions(selected: Sequence[RunSummary]) -> None:
         # Each selection has another popover: one that stayed open would hold the button that deletes the next run.
         with st.popover("More", icon=":material/tune:", key=f"runs:more:{first.run.id}:{count}"):
             _more(first, selected)
-    if message := pop_flash("runs"):
-        st.error(plain(message))
+    if message := lab.pop_flash("runs"):
+        st.error(lab.plain(message))
 
 
-def _more(first: RunSummary, selected: Sequence[RunSummary]) -> None:
+def _more(first: lab.RunSummary, selected: Sequence[lab.RunSummary]) -> None:
     """What is done seldom: the name of the first selected run, its copy and formats, and the end of all selected."""
     key = f"runs:name:{first.run.id}"
 
     @_saying_errors
     def rename() -> None:
-        if jobs.mine(first.run):
+        if lab.jobs.mine(first.run):
             first.run.update_metadata(name=st.session_state[key].strip()[:LONGEST_NAME] or None)
 
     st.text_input(
@@ -240,7 +178,7 @@ def _more(first: RunSummary, selected: Sequence[RunSummary]) -> None:
         first.name if first.named else "",
         key=key,
         max_chars=LONGEST_NAME,
-        on_change=guarded(key, rename),
+        on_change=lab.guarded(key, rename),
         placeholder=first.name,
         disabled=first.example,
         help="An example cannot be renamed." if first.example else "Named runs are deleted last.",
@@ -250,7 +188,7 @@ def _more(first: RunSummary, selected: Sequence[RunSummary]) -> None:
         icon=":material/content_copy:",
         key="runs:duplicate",
         on_click=_saying_errors(
-            lambda: select([copy_run(first.run, f"{first.plain_name}, copy").id])
+            lambda: select([lab.copy_run(first.run, f"{first.plain_name}, copy").id])
         ),
         disabled=first.config is None,
         help=FINE_TUNED
@@ -258,8 +196,10 @@ def _more(first: RunSummary, selected: Sequence[RunSummary]) -> None:
         else "Copy the run with its weights, such as to train the copy longer",
     )
     if not first.trouble:
-        details("TensorBoard and Hugging Face", partial(_other_formats, first), "runs:formats")
-    items = [item for item in selected if not (item.example or item.live) and jobs.mine(item.run)]
+        lab.details("TensorBoard and Hugging Face", partial(_other_formats, first), "runs:formats")
+    items = [
+        item for item in selected if not (item.example or item.live) and lab.jobs.mine(item.run)
+    ]
     reason = "An example cannot be deleted." if first.example else "Stop the run first."
     st.button(
         f"Delete {len(items)} runs" if items[1:] else "Delete",
@@ -272,7 +212,7 @@ def _more(first: RunSummary, selected: Sequence[RunSummary]) -> None:
     )
 
 
-def _fork(item: RunSummary) -> None:
+def _fork(item: lab.RunSummary) -> None:
     missing = (
         "Train a new run from a saved step of this one"
         if item.checkpoint_steps
@@ -294,7 +234,9 @@ def _fork(item: RunSummary) -> None:
             "settings."
         )
         given = {"run": item.run.id, "config": item.config, "saved": item.checkpoint_steps}
-        values = FIELDS.draw("step", "steps", "rate", "schedule", "optimizer", into=HERE, **given)
+        values = FIELDS.draw(
+            "step", "steps", "rate", "schedule", "optimizer", into=lab.HERE, **given
+        )
         if st.button("Fork and train", icon=":material/play_arrow:", key="runs:fork:go"):
             try:
                 now = replace(
@@ -302,21 +244,21 @@ def _fork(item: RunSummary) -> None:
                     learning_rate=values.rate,
                     schedule=values.schedule,
                     optimizer=values.optimizer,
-                    **longer(item.config, values.steps, 2 * item.train_seconds),
+                    **lab.longer(item.config, values.steps, 2 * item.train_seconds),
                 )
-                run = jobs.fork(
+                run = lab.jobs.fork(
                     item.run,
                     values.step,
                     now,
                     f"{item.plain_name}, from step {values.step:,}"[:LONGEST_NAME],
                 )
-            except (jobs.QueueFull, OSError, ValueError) as error:
-                st.error(plain(sentence_of(error)))
+            except (lab.jobs.QueueFull, OSError, ValueError) as error:
+                st.error(lab.plain(sentence_of(error)))
                 return
-            st.switch_page(step_of("train").page(), query_params={"run": run.id})
+            st.switch_page(lab.step_of("train").page(), query_params={"run": run.id})
 
 
-def _other_formats(item: RunSummary) -> None:
+def _other_formats(item: lab.RunSummary) -> None:
     from core.pretrained.export import export_zip
 
     reason = hf_problem(item)
@@ -347,10 +289,10 @@ def _other_formats(item: RunSummary) -> None:
             help=help,
         )
     if reason:
-        st.caption(plain(reason))
+        st.caption(lab.plain(reason))
 
 
-def hf_problem(item: RunSummary) -> str:
+def hf_problem(item: lab.RunSummary) -> str:
     """Why no class of transformers can take the run's model; empty where one can."""
     from core.pretrained.base import PretrainedError
     from core.pretrained.hf_conversion import conversion_of
@@ -367,8 +309,8 @@ def hf_problem(item: RunSummary) -> str:
 
 
 @_saying_errors
-def _discard(items: Sequence[RunSummary]) -> None:
-    for run in filter(jobs.mine, (item.run for item in items)):
+def _discard(items: Sequence[lab.RunSummary]) -> None:
+    for run in filter(lab.jobs.mine, (item.run for item in items)):
         discard(run)
     st.session_state[DELETED] = [(item.run.id, item.name) for item in items]
     select([])
@@ -380,7 +322,7 @@ def _restore(deleted: Sequence[tuple[str, str]]) -> None:
     st.session_state.pop(DELETED)
     select(restored)
     if len(restored) < len(deleted):
-        flash("runs", "Not every deleted run could be restored: its disk space was needed.")
+        lab.flash("runs", "Not every deleted run could be restored: its disk space was needed.")
 
 
 def upload(cell: st.delta_generator.DeltaGenerator) -> None:
@@ -392,8 +334,10 @@ def upload(cell: st.delta_generator.DeltaGenerator) -> None:
         help="Add a run from a zip file.",
     ):
         count = st.session_state.setdefault(UPLOADS, 0)
-        zipped = at_most("upload_megabytes", archive.MAX_ZIPPED // MB)
-        unpacked = MB * at_most("unpacked_megabytes", archive.MAX_UNPACKED // MB)
+        zipped = lab.jobs.at_most("upload_megabytes", archive.MAX_ZIPPED // lab.jobs.MB)
+        unpacked = lab.jobs.MB * lab.jobs.at_most(
+            "unpacked_megabytes", archive.MAX_UNPACKED // lab.jobs.MB
+        )
         file = st.file_uploader(
             "Zip file of a run",
             "zip",
@@ -402,17 +346,17 @@ def upload(cell: st.delta_generator.DeltaGenerator) -> None:
             max_upload_size=zipped,
         )
         st.caption(
-            f"At most {byte_size(zipped * MB)}, {byte_size(unpacked)} unpacked. Every file "
+            f"At most {lab.byte_size(zipped * lab.jobs.MB)}, {lab.byte_size(unpacked)} unpacked. Every file "
             "is checked before it is read. Nothing in it is executed."
         )
         if file is None:
             return
         try:
-            admit_upload(file)
-            make_room(unpacked)
+            lab.jobs.admit_upload(file)
+            lab.jobs.make_room(unpacked)
             select([archive.unpack(file, max_bytes=unpacked).id])
         except (ValueError, OSError) as error:
-            st.error(plain(sentence_of(error)))
+            st.error(lab.plain(sentence_of(error)))
             return
     st.session_state[UPLOADS] = count + 1  # an empty field again
     st.rerun()
@@ -421,15 +365,15 @@ def upload(cell: st.delta_generator.DeltaGenerator) -> None:
 # What the page computes as Python.
 
 
-def script(run: Run) -> Script:
-    cell = records_cell(
+def script(run: Run) -> lab.Script:
+    cell = lab.records_cell(
         run,
         "loss train_loss sequence_accuracy token_accuracy error",
         "The records of one run: a row for each step at which it was measured.",
         "runs:loss",
         more="# for record in core.training.train(run.config()): print(record.step, record.loss)  # trains it again\n",
     )
-    return Script((cell,))
+    return lab.Script((cell,))
 
 
 def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
@@ -443,66 +387,69 @@ def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
     )
 
 
-def result_text(item: RunSummary) -> str:
+def result_text(item: lab.RunSummary) -> str:
     if item.last is None:
         return (
             "no measurement yet"
             if item.loss is None
-            else f"a validation loss of {number(item.loss)}"
+            else f"a validation loss of {lab.number(item.loss)}"
         )
     if item.last.error is not None:
-        return f"{percent(item.last.error)} of the error of repeating the last season"
+        return f"{lab.percent(item.last.error)} of the error of repeating the last season"
     scores = {"BLEU": item.last.bleu, "chrF": item.last.chrf}
     measured = (f"{name} {value:.0f}" for name, value in scores.items() if value is not None)
-    return ", ".join([f"{percent(item.last.sequence_accuracy or 0.0)} accuracy", *measured])
+    return ", ".join([f"{lab.percent(item.last.sequence_accuracy or 0.0)} accuracy", *measured])
 
 
-def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
+def fact_text(selected: Sequence[lab.RunSummary], items: Sequence[lab.RunSummary]) -> str:
     first = selected[0]
     text = (
-        f":primary[**{plain(first.name)}**] has **{plain(result_text(first))}** after {first.steps:,} steps, "
-        f"{duration(first.train_seconds)} of training"
+        f":primary[**{lab.plain(first.name)}**] has **{lab.plain(result_text(first))}** after {first.steps:,} steps, "
+        f"{lab.duration(first.train_seconds)} of training"
     )
-    if other := rival(first, selected[1:] or items):
+    if other := lab.rival(first, selected[1:] or items):
         text += (
-            f"; **{plain(other.name)}** has {plain(result_text(other))} after {other.steps:,} steps, "
-            f"{duration(other.train_seconds)}"
+            f"; **{lab.plain(other.name)}** has {lab.plain(result_text(other))} after {other.steps:,} steps, "
+            f"{lab.duration(other.train_seconds)}"
         )
     return f"{text}."
 
 
-def space_text(board: Board) -> str:
+def space_text(board: lab.Board) -> str:
     """The disk space, and which runs are deleted when it is full."""
-    own = f"{plural(board.own, 'run')} of your own" if board.own else "No runs of your own yet"
+    own = f"{lab.plural(board.own, 'run')} of your own" if board.own else "No runs of your own yet"
     return (
-        f"{own}, {byte_size(board.bytes)} of {byte_size(at_most('megabytes', max_disk_bytes() // MB) * MB)}. "
-        f"At most {at_most('runs', MAX_RUNS):,} are "
+        f"{own}, {lab.byte_size(board.bytes)} of "
+        f"{lab.byte_size(lab.jobs.at_most('megabytes', max_disk_bytes() // lab.jobs.MB) * lab.jobs.MB)}. "
+        f"At most {lab.jobs.at_most('runs', MAX_RUNS):,} are "
         "stored; at the limit, the oldest unnamed runs are deleted. A deleted run can be restored for "
         f"{GRACE / 3600:.0f} hour."
     )
 
 
-def state(item: RunSummary) -> str:
-    name, planned = STATES.get(item.status.state, item.status.state), item.planned_steps
+def state(item: lab.RunSummary) -> str:
+    name, planned = lab.STATES.get(item.status.state, item.status.state), item.planned_steps
     return (
-        f"{name}, {percent(item.steps / planned)}" if item.live and planned and item.steps else name
+        f"{name}, {lab.percent(item.steps / planned)}"
+        if item.live and planned and item.steps
+        else name
     )
 
 
 def cluster_text(state: ClusterState) -> str:
     if not state.reachable:
-        return plain(state.message)
+        return lab.plain(state.message)
     (cpus, gpus, memory), (free_cpus, free_gpus, free_memory) = state.has, state.free
     gpu_text = f", {free_gpus:g} of {gpus:g} GPUs" if gpus else ""
     end = "s" if len(state.nodes) != 1 else ""
     return (
         f"Runs train on a Ray cluster of {len(state.nodes)} machine{end} (node{end} "
-        f"{plain(', '.join(state.nodes))}). Free: {free_cpus:g} of {cpus:g} CPUs{gpu_text}, "
-        f"{byte_size(free_memory)} of {byte_size(memory)} of memory."
+        f"{lab.plain(', '.join(state.nodes))}). Free: {free_cpus:g} of {cpus:g} CPUs{gpu_text}, "
+        f"{lab.byte_size(free_memory)} of {lab.byte_size(memory)} of memory."
     )
 
 
-def about_text(item: RunSummary) -> str:
+def about_text(item: lab.RunSummary) -> str:
     count, metadata = len(item.checkpoint_steps), item.run.metadata()
     machine = line(metadata.get("machines"))
     parts = (
@@ -510,8 +457,8 @@ def about_text(item: RunSummary) -> str:
         count and f"weights saved at {count} step{'s' if count != 1 else ''}",
         item.parent and f"forked from {item.parent}",
         machine and f"trained on {machine}",
-        jobs.node_text(metadata),
-        byte_size(item.bytes),
+        lab.jobs.node_text(metadata),
+        lab.byte_size(item.bytes),
     )
     return " · ".join(str(part).rstrip(".") for part in parts if part) + "."
 
@@ -520,38 +467,39 @@ def about_text(item: RunSummary) -> str:
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Runs", f"What {'you' if hosted() else 'this machine'} trained, and examples to begin with."
     )
     search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
     query = FIELDS.draw("search", into=search_cell).search
     upload(upload_cell)
 
-    def load() -> Board:
+    def load() -> lab.Board:
         ids = [run_id for run_id in st.query_params.get(SELECTED, "").split(",") if run_id]
-        return load_board(query, tuple(ids[:MAX_SELECTED]))
+        return lab.load_board(query, tuple(ids[:MAX_SELECTED]))
 
     first = [load()]  # which the first drawing takes
-    poll(
+    lab.poll(
         lambda: first.pop() if first else load(),
         partial(_board, query),
         first[0].live,
         "runs:board",
-        interval=SLOW_POLL_INTERVAL,
+        interval=lab.SLOW_POLL_INTERVAL,
     )
     draw_store()
     if hosted():
         # Draw the rule by which things are forgotten, and the button
-        now = limits()
+        now = lab.jobs.limits()
         known = (
             "A cookie with a random number knows this browser again"
-            if cookie()
+            if lab.visitors.cookie()
             else "This browser sends no cookie, so that a reload makes you another person, without these runs"
         )
-        paragraph(
+        lab.paragraph(
             "This is a public copy of the lab. Nobody else sees your runs, except where you give them a link: then "
-            f"they can look at that run and copy it. You have {byte_size(now['megabytes'] * MB)} for runs, reports and "
-            f"data, and {now['uploads']} uploads an hour of at most {byte_size(now['upload_megabytes'] * MB)}. "
+            f"they can look at that run and copy it. You have {lab.byte_size(now['megabytes'] * lab.jobs.MB)} for "
+            f"runs, reports and "
+            f"data, and {now['uploads']} uploads an hour of at most {lab.byte_size(now['upload_megabytes'] * lab.jobs.MB)}. "
             f"All is deleted {now['hours']} h after your last visit and your last run: download what you want to keep. "
             f"{known}."
         )
@@ -572,17 +520,17 @@ def page() -> None:
             )
 
     def about() -> None:
-        paragraph(space_text(load()))
-        source_panel(archive.unpack)
+        lab.paragraph(space_text(load()))
+        lab.source_panel(archive.unpack)
 
-    details("Disk space, and how an upload is checked", about, "runs:source")
+    lab.details("Disk space, and how an upload is checked", about, "runs:source")
 
 
-def _board(query: str, board: Board) -> None:
+def _board(query: str, board: lab.Board) -> None:
     if deleted := st.session_state.get(DELETED):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.caption(
-                f"Deleted {plain(deleted[0][1]) if len(deleted) == 1 else f'{len(deleted)} runs'}."
+                f"Deleted {lab.plain(deleted[0][1]) if len(deleted) == 1 else f'{len(deleted)} runs'}."
             )
             st.button(
                 "Restore",
@@ -597,55 +545,55 @@ def _board(query: str, board: Board) -> None:
     if board.ids:
         page, pages = 1, -(-len(board.ids) // ROWS)
         if pages > 1:
-            link_value(PAGE, 1, between(1, pages))
+            lab.link_value(PAGE, 1, lab.between(1, pages))
             st.session_state[PAGE] = min(st.session_state.get(PAGE, 1), pages)
             page = st.pagination(pages, key=PAGE, persist_state="session")
         ids, selected = board.ids[(page - 1) * ROWS : page * ROWS], board.selected
-        run_list(list(map(summary_of, ids)), selected, len(board.ids))
+        run_list(list(map(lab.summary_of, ids)), selected, len(board.ids))
         # The first selected run, and the actions on all selected runs
         first = selected[0]
         actions(selected)
-        warn_of_damage(first.run)
+        lab.warn_of_damage(first.run)
         if first.trouble:
-            st.error(plain(first.trouble))
-        elif records_of(first.run):
+            st.error(lab.plain(first.trouble))
+        elif lab.records_of(first.run):
             _curves(first)
-            fact(fact_text(selected, board.others))
+            lab.fact(fact_text(selected, board.others))
         else:
             st.caption("This run has no measurements yet.")
-        caption(plain(about_text(first)))
+        lab.caption(lab.plain(about_text(first)))
     else:
         st.info(
-            f"No run matches “{plain(query)}” in its name, task, model or state.",
+            f"No run matches “{lab.plain(query)}” in its name, task, model or state.",
             icon=":material/search_off:",
         )
     if board.unread:
         st.caption(
             f"The list is being read again: a search does not find {board.unread:,} of the older runs yet."
         )
-    if (cluster := jobs.cluster_state()) is not None:
+    if (cluster := lab.jobs.cluster_state()) is not None:
         st.caption(cluster_text(cluster))
 
 
-def _curves(item: RunSummary) -> None:
-    add_script(partial(script, item.run))
-    records = records_of(item.run)
+def _curves(item: lab.RunSummary) -> None:
+    lab.add_script(partial(script, item.run))
+    records = lab.records_of(item.run)
     last = max(records[-1].step, item.planned_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")
-    draw_curves(
+    lab.draw_curves(
         left,
-        f"Loss of {plain(item.name)}",
-        loss_curves(records),
+        f"Loss of {lab.plain(item.name)}",
+        lab.loss_curves(records),
         last_x=last,
         height=170,
         key="runs:loss",
         alt=f"Validation and training loss of {item.name} over {last:,} steps",
     )
     shares = [
-        Curve(name.replace("_", " "), points(records, name, 100))
+        lab.Curve(name.replace("_", " "), lab.points(records, name, 100))
         for name in ("sequence_accuracy", "token_accuracy", "error")
     ]
-    draw_curves(
+    lab.draw_curves(
         right,
         "Validation accuracy"
         if item.last is None or item.last.error is None
@@ -661,14 +609,14 @@ def _curves(item: RunSummary) -> None:
 
 
 def _delete() -> None:
-    delete_mine()
+    lab.jobs.delete_mine()
     select([])
 
 
 # The list of runs: a row each, with a small curve of its validation loss; a click selects a row.
 
 
-def names(items: Sequence[RunSummary]) -> list[str]:
+def names(items: Sequence[lab.RunSummary]) -> list[str]:
     """The name of each run; of several with one name, with the settings in which they differ."""
     settings = [settings_of(item) for item in items]
     values: dict[tuple[str, str], set[float | None]] = defaultdict(set)  # by name and setting
@@ -690,7 +638,7 @@ def names(items: Sequence[RunSummary]) -> list[str]:
 SETTINGS = ("seed", "d_model", "layers", "steps", "learning rate")
 
 
-def settings_of(item: RunSummary) -> dict[str, float]:
+def settings_of(item: lab.RunSummary) -> dict[str, float]:
     """The settings that a name may say; none of a run without a config."""
     if not (config := item.config):
         return {}
@@ -699,7 +647,9 @@ def settings_of(item: RunSummary) -> dict[str, float]:
     return dict(zip(SETTINGS, sizes, strict=True))
 
 
-def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total: int) -> None:
+def run_list(
+    items: Sequence[lab.RunSummary], selected: Sequence[lab.RunSummary], total: int
+) -> None:
     ids, column = [item.run.id for item in items], st.column_config
     # Another widget for every list: it selects row numbers, which mean other runs in another list.
     key = f"runs:list:{zlib.crc32(','.join(ids).encode()):x}"
@@ -728,10 +678,10 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total:
     st.dataframe(
         frame.style.format(
             {
-                "sequence_accuracy": percent,
-                "loss": number,
-                "train_seconds": duration,
-                "size": byte_size,
+                "sequence_accuracy": lab.percent,
+                "loss": lab.number,
+                "train_seconds": lab.duration,
+                "size": lab.byte_size,
             },
             na_rep="–",
         ),
@@ -755,7 +705,7 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total:
                 "loss curve",
                 width=76,
                 y_min=0,
-                color=CATEGORIES[theme()][0],
+                color=lab.CATEGORIES[lab.theme()][0],
                 help="Validation loss over training",
             ),
             "steps": column.NumberColumn("steps", format="localized", width=54),
@@ -779,9 +729,9 @@ def draw_store() -> None:
             return
         rows = now.elsewhere()
     except StoreError as error:
-        st.caption(plain(store("", 0, 0, str(error))))
+        st.caption(lab.plain(store("", 0, 0, str(error))))
         return
-    st.caption(plain(store(now.place.label, now.waiting, len(rows), now.trouble)))
+    st.caption(lab.plain(store(now.place.label, now.waiting, len(rows), now.trouble)))
     if not rows:
         return
     popover = st.popover(
@@ -793,8 +743,8 @@ def draw_store() -> None:
     )
     if popover.open:
         texts = {
-            row.id: f"{row.name or row.id} · {STATES.get(row.state, row.state)} · {row.server} · "
-            f"{byte_size(row.bytes)}"
+            row.id: f"{row.name or row.id} · {lab.STATES.get(row.state, row.state)} · {row.server} · "
+            f"{lab.byte_size(row.bytes)}"
             for row in rows[:200]
         }
 

@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 import torch
 
+import dashboard.page as lab
 from core.attention import AXES, Choice, entry
 from core.attention.properties import (
     PROBE_DIMS,
@@ -18,56 +19,6 @@ from core.attention.properties import (
 )
 from core.studies import scores as study
 from core.tokens import SENTENCE, labels, tokenize
-from dashboard.page import (
-    MAX_TILES,
-    Cell,
-    Fields,
-    Frames,
-    Ink,
-    Script,
-    Select,
-    SelectSlider,
-    Text,
-    Tile,
-    Values,
-    add_script,
-    byte_size,
-    cached,
-    caption,
-    coloured,
-    details,
-    duration,
-    fact,
-    fragment,
-    latex,
-    latex_signed as signed,
-    multiples,
-    name,
-    number,
-    plain,
-    plural,
-    read_linked,
-    remembered,
-    reruns_alone,
-    room,
-    settings_panel,
-    share_text,
-    shared,
-    source_of,
-    table,
-    theme,
-    title,
-    write_linked,
-)
-from dashboard.ui.mechanism import (
-    Built,
-    choice_state,
-    draw_equation,
-    equation_sources,
-    params_in_session,
-    params_panel,
-    take_built,
-)
 
 # The page's controls: the sentence, the size of a head, the queries' length, and what the cells show.
 
@@ -80,31 +31,31 @@ BASELINE = "scaled_dot"
 key = "scores:{}".format  # a widget's key, which is also its name in the link
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "scores",
-    tokens=Text("Sentence", SENTENCE, span=2, help="Each word becomes one token."),
-    dims=SelectSlider(
+    tokens=lab.Text("Sentence", SENTENCE, span=2, help="Each word becomes one token."),
+    dims=lab.SelectSlider(
         "Head size D",
         [2, 4, 8, 16, 32, 64, 128],
         16,
         help="How many numbers a query and a key have",
     ),
-    stretch=SelectSlider(
+    stretch=lab.SelectSlider(
         "Query length ×",
         STRETCHES,
         1.0,
         help="Each query is multiplied by this number before it is scored.",
     ),
-    show=Select(
+    show=lab.Select(
         "Cells show",
         {"weights": "Weights", "scores": "Scores", "own": "Own scales"},
         help="Weights after the softmax, or scores before it: all maps on one scale, or each on its own",
     ),
-    equation=Select(
+    equation=lab.Select(
         "Equation of",
         lambda values: {name: entry("score", name).name for name in values.choices},
         BASELINE,
-        also=lambda _: {"width": room(200)},
+        also=lambda _: {"width": lab.room(200)},
         help="The score whose equation is written here, with the numbers of the pinned cell",
     ),
 )
@@ -113,21 +64,21 @@ FIELDS = Fields(
 # What the page computes as Python.
 
 
-def script(controls: Values, maps: Sequence[study.ScoreMaps]) -> Script:
+def script(controls: lab.Values, maps: Sequence[study.ScoreMaps]) -> lab.Script:
     shown = "weights" if controls.show == "weights" else "scores"
     properties = [
-        cached(score_properties, type(choice)(choice.key), SEED) for choice in controls.choices
+        lab.cached(score_properties, type(choice)(choice.key), SEED) for choice in controls.choices
     ]
-    return Script(
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "Every score on the same queries and keys.",
                 f"""
 from core.attention import Choice
 from core.studies.scores import score_maps
 
-tokens = {source_of(controls.tokens)}
-choices = {source_of(list(controls.choices))}
+tokens = {lab.source_of(controls.tokens)}
+choices = {lab.source_of(list(controls.choices))}
 maps = {{choice.key: score_maps(choice, tokens, {controls.dims}, {SEED}, {controls.stretch}) for choice in choices}}
 """,
                 f"""
@@ -138,7 +89,7 @@ show_maps({{key: each.{shown} for key, each in maps.items()}}, labels(tokens), l
 """,
                 "scores:maps0",
             ),
-            Cell(
+            lab.Cell(
                 "What each score can express, and its saved time and memory (`make scores` measures them again).",
                 f"""
 import json
@@ -159,7 +110,7 @@ for choice, each in zip(choices, properties):
             "ranks": np.array([each.rank for each in properties]),
             "doubling": np.array([each.doubling for each in properties]),
             "[each['seconds'] for each in times.values()]": np.array(
-                [each.seconds for each in cached(study.load_measurement).measured.values()]
+                [each.seconds for each in lab.cached(study.load_measurement).measured.values()]
             ),
         },
     )
@@ -197,10 +148,10 @@ def fact_text(
     high = max(scores, key=lambda each: float(each.weights[query, column]))
     low = min(scores, key=lambda each: float(each.weights[query, column]))
     sentence = (
-        f"For the query :primary[{plain(tokens[query])}], {agree} of {len(scores)} scores put most weight on "
-        f"{plain(tokens[column])}: {lower(high)} gives **{share_text(high.weights[query, column])}**, "
-        f"{lower(low)} ({plain(rule(low))}) **{share_text(low.weights[query, column])}**. "
-        f"Uniform weights would be {number(1 / len(tokens))}."
+        f"For the query :primary[{lab.plain(tokens[query])}], {agree} of {len(scores)} scores put most weight on "
+        f"{lab.plain(tokens[column])}: {lower(high)} gives **{lab.share_text(high.weights[query, column])}**, "
+        f"{lower(low)} ({lab.plain(rule(low))}) **{lab.share_text(low.weights[query, column])}**. "
+        f"Uniform weights would be {lab.number(1 / len(tokens))}."
     )
     return sentence if stretch == 1.0 else f"{sentence} Each query is multiplied by {stretch:g}."
 
@@ -208,7 +159,7 @@ def fact_text(
 def snippet(choice: Choice, dims: int) -> str:
     return (
         "import torch\nfrom core.attention import Attention, AttentionConfig, Choice\n\n"
-        f"config = AttentionConfig({dims}, 1, score={source_of(choice)})\n"
+        f"config = AttentionConfig({dims}, 1, score={lab.source_of(choice)})\n"
         f"steps = Attention(config)(torch.randn(1, 6, {dims}))\n"
         "print(steps.scores, steps.weights)\n"
     )
@@ -216,24 +167,27 @@ def snippet(choice: Choice, dims: int) -> str:
 
 def lower(each: study.ScoreMaps) -> str:
     text = entry("score", each.key).name
-    return plain(text if text[:2].isupper() else text[0].lower() + text[1:])
+    return lab.plain(text if text[:2].isupper() else text[0].lower() + text[1:])
 
 
 def equation(
     each: study.ScoreMaps, tokens: Sequence[str], i: int, j: int, colour: str
 ) -> tuple[str, ...]:
-    left = coloured(rf"s_{{{name(tokens[i], i)},\,{name(tokens[j], j)}}}", colour)
-    result = coloured(rf"\mathbf{{{latex(each.scores[i, j])}}}", colour)
+    left = lab.coloured(
+        rf"s_{{{lab.latex_name(tokens[i], i)},\,{lab.latex_name(tokens[j], j)}}}", colour
+    )
+    result = lab.coloured(rf"\mathbf{{{lab.latex(each.scores[i, j])}}}", colour)
     rule_latex = "s_{ij} = " + entry("score", each.key).latex
     if each.factors is None:
         return rule_latex, f"{left} = {result}"
     first, second = (part[i, j] for part in each.factors)
     terms = " + ".join(
-        rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(first[:MAX_TERMS], second, strict=False)
+        rf"{lab.latex_signed(a)} \cdot {lab.latex_signed(b)}"
+        for a, b in zip(first[:MAX_TERMS], second, strict=False)
     )
     terms += r" + \cdots" if len(first) > MAX_TERMS else ""
     return rule_latex, rf"{left} = {terms} = {result}" if each.scale == 1.0 else (
-        rf"{left} = {latex(each.scale)} \cdot ({terms}) = {result}"
+        rf"{left} = {lab.latex(each.scale)} \cdot ({terms}) = {result}"
     )
 
 
@@ -253,17 +207,17 @@ def rows(
             f"{each.parameters:,}",
             *(
                 (
-                    duration(time.seconds),
-                    f"{number(time.seconds / dot.seconds)} ×",
-                    byte_size(time.bytes),
+                    lab.duration(time.seconds),
+                    f"{lab.number(time.seconds / dot.seconds)} ×",
+                    lab.byte_size(time.bytes),
                 )
                 if time and dot
                 else ("–",) * 3
             ),
             f"{can.rank}",
             "yes" if can.symmetric else "no",
-            f"× {number(can.doubling)}",
-            "no change" if not can.rotation else f"± {number(can.rotation)}",
+            f"× {lab.number(can.doubling)}",
+            "no change" if not can.rotation else f"± {lab.number(can.rotation)}",
         ]
         for each, can, time in zip(scores, properties, timings, strict=True)
     ]
@@ -271,41 +225,44 @@ def rows(
 
 def rule(each: study.ScoreMaps) -> str:
     short = entry("score", each.key).short
-    return short if each.scale == 1.0 else f"{short} × {number(each.scale)}"
+    return short if each.scale == 1.0 else f"{short} × {lab.number(each.scale)}"
 
 
 # The page: maps of every score on the same q and k, one score's equation, the table of costs, and the sources.
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Scores",
         "A score says how well a query and a key match. Here every rule scores the same queries and keys.",
     )
-    take_built("scores", adopt, axes=("score",))
+    lab.take_built("scores", adopt, axes=("score",))
     explore()
 
 
-def adopt(built: Built) -> None:
+def adopt(built: lab.Built) -> None:
     """Write the equation of the score that was built elsewhere."""
     choice = built.get("score", Choice(BASELINE))
-    st.session_state.update({key("equation"): choice.key, **choice_state(key("params"), choice)})
+    st.session_state.update(
+        {key("equation"): choice.key, **lab.choice_state(key("params"), choice)}
+    )
 
 
-@fragment
+@lab.fragment
 def explore() -> None:
     values = FIELDS.draw("tokens", "dims", "stretch", "show")
     cut, picture = tokenize(values.tokens, 64), st.container()
     # under the maps, and before them in this run, as it has what they are drawn from
-    with settings_panel("Settings that only some scores have"):
-        params_panel("score", key=key("params"))
+    with lab.settings_panel("Settings that only some scores have"):
+        lab.params_panel("score", key=key("params"))
     choices = [
-        Choice.of(item.key, **params_in_session(item, key=key("params"))) for item in AXES["score"]
+        Choice.of(item.key, **lab.params_in_session(item, key=key("params")))
+        for item in AXES["score"]
     ]
     # Plug-ins that fail are left out; a note says which, and why.
     same = cut.tokens or ("a",), values.dims, SEED, values.stretch
-    why = {choice: cached(study.failure, choice, *same) for choice in choices}
-    controls = Values(
+    why = {choice: lab.cached(study.failure, choice, *same) for choice in choices}
+    controls = lab.Values(
         values,
         tokens=cut.tokens,
         names=labels(cut.tokens),
@@ -322,29 +279,30 @@ def explore() -> None:
     # Draw what each score learns, costs and can express: times as saved, or of this machine on
     # request
     st.markdown("## What each score costs and what it can express")
-    repetition, saved = st.session_state.get(key("again"), 0), cached(study.load_measurement)
+    repetition, saved = st.session_state.get(key("again"), 0), lab.cached(study.load_measurement)
     plain_choices = tuple(Choice(choice.key) for choice in controls.choices)
     scores = [
-        shared(study.score_maps, choice, ("a",), controls.dims, SEED, 1.0)
+        lab.shared(study.score_maps, choice, ("a",), controls.dims, SEED, 1.0)
         for choice in plain_choices
     ]
-    properties = [cached(score_properties, choice, SEED) for choice in plain_choices]
+    properties = [lab.cached(score_properties, choice, SEED) for choice in plain_choices]
     times = tuple(saved.measured.get(choice.key) for choice in plain_choices)
     indices = range(len(scores))
     widest = max(indices, key=lambda at: properties[at].rank)
     seconds = [0.0 if time is None else time.seconds for time in times]
     slowest = max(indices, key=seconds.__getitem__)
     dot = next((at for at in indices if scores[at].key == BASELINE), 0)
-    fact(
-        f"{plain(entry('score', scores[slowest].key).name)} takes **{number(seconds[slowest] / seconds[dot])} ×** as long as "
+    lab.fact(
+        f"{lab.plain(entry('score', scores[slowest].key).name)} takes **{lab.number(seconds[slowest] / seconds[dot])} "
+        f"×** as long as "
         f"{lower(scores[dot])} (measured on {saved.date}). With {PROBE_DIMS} dimensions its matrix of "
         f"scores has rank {properties[slowest].rank}. The highest rank is **{properties[widest].rank}** "
         f"({lower(scores[widest])}); {lower(scores[dot])} reaches {properties[dot].rank}."
     )
     if repetition:
         with st.spinner("Measuring each score, about a second", show_time=False):
-            times = cached(study.timings, plain_choices, repetition)
-    table(
+            times = lab.cached(study.timings, plain_choices, repetition)
+    lab.table(
         HEAD,
         rows(scores, properties, times),
         caption="Cost and properties of each score",
@@ -352,11 +310,11 @@ def explore() -> None:
     )
     size = study.TIMED_WIDTH // study.TIMED_HEADS
     where = (
-        f"measured on this machine, {plural(torch.get_num_threads(), 'thread')}"
+        f"measured on this machine, {lab.plural(torch.get_num_threads(), 'thread')}"
         if repetition
         else f"saved on {saved.date}, {saved.machine}"
     )
-    caption(
+    lab.caption(
         f"Parameters: learned numbers of the score at head size D = {controls.dims}. Time: of a forward and a backward "
         f"pass, {study.TIMED_HEADS} heads of size {size}, {study.TIMED_TOKENS} tokens, processor time of the "
         f"fastest round; {where}. × dot: the time divided by that of scaled dot product. Memory: the most in "
@@ -376,28 +334,28 @@ def explore() -> None:
     )
     compute_stretches(controls)
     sources = partial(
-        equation_sources,
+        lab.equation_sources,
         FIELDS,
         "score",
         controls.choices,
         partial(randomized_score, seed=SEED),
         partial(snippet, dims=controls.dims),
     )
-    details("Equations, papers and the code that just ran", sources, key("sources"))
+    lab.details("Equations, papers and the code that just ran", sources, key("sources"))
 
 
-def show(controls: Values) -> None:
-    if not reruns_alone():
+def show(controls: lab.Values) -> None:
+    if not lab.reruns_alone():
         compute_stretches(controls)
     scores = score_maps(controls)
-    add_script(partial(script, controls, scores))
+    lab.add_script(partial(script, controls, scores))
     cell = maps(scores, controls, most_different_query(scores))
-    fact(fact_text(scores, controls.names, cell[0], controls.stretch))
-    draw_equation(
+    lab.fact(fact_text(scores, controls.names, cell[0], controls.stretch))
+    lab.draw_equation(
         FIELDS,
         "score",
         dict(zip(controls.choices, scores, strict=True)),
-        lambda each: equation(each, controls.names, *cell, Ink.of(theme()).pick),
+        lambda each: equation(each, controls.names, *cell, lab.Ink.of(lab.theme()).pick),
     )
     equal = [
         f"{entry('score', one.key).name} and {lower(other)} give the same numbers here."
@@ -406,7 +364,7 @@ def show(controls: Values) -> None:
         if np.abs(one.scores - other.scores).max()
         < 1e-5 * max(1.0, float(np.abs(one.scores).max()))  # single precision
     ]
-    caption(
+    lab.caption(
         " ".join(
             [
                 f"One head of D = {controls.dims}; {len(controls.tokens)} tokens, no mask, softmax. "
@@ -421,29 +379,29 @@ def show(controls: Values) -> None:
     )
 
 
-def score_maps(controls: Values, stored: Callable[..., Any] = shared) -> list[Any]:
+def score_maps(controls: lab.Values, stored: Callable[..., Any] = lab.shared) -> list[Any]:
     """The maps of every score; with `remembered`, whether each is known."""
     same = controls.tokens, controls.dims, SEED, controls.stretch
     return [stored(study.score_maps, choice, *same) for choice in controls.choices]
 
 
-def stretches(controls: Values) -> list[Values]:
+def stretches(controls: lab.Values) -> list[lab.Values]:
     """The controls at every length of the queries; none without tokens or with a plug-in, which may fail at one."""
     if not controls.tokens or any(entry("score", choice.key).source for choice in controls.choices):
         return []
-    return [Values(controls, stretch=stretch) for stretch in STRETCHES]
+    return [lab.Values(controls, stretch=stretch) for stretch in STRETCHES]
 
 
-def compute_stretches(controls: Values) -> None:
+def compute_stretches(controls: lab.Values) -> None:
     for each in stretches(controls):
         score_maps(each)
 
 
-def frames(controls: Values) -> list[list[Tile]]:
+def frames(controls: lab.Values) -> list[list[lab.Tile]]:
     """The tiles at every length of the queries, for weights; none until all are computed."""
     others = stretches(controls)
     if controls.show != "weights" or not all(
-        known for other in others for known in score_maps(other, remembered)
+        known for other in others for known in score_maps(other, lab.remembered)
     ):
         return []
     return [
@@ -456,20 +414,20 @@ def most_different_query(scores: Sequence[study.ScoreMaps]) -> int:
     return int(np.ptp(np.stack([each.weights for each in scores]), axis=0).sum(1).argmax())
 
 
-def maps(scores: Sequence[study.ScoreMaps], controls: Values, query: int) -> tuple[int, int]:
+def maps(scores: Sequence[study.ScoreMaps], controls: lab.Values, query: int) -> tuple[int, int]:
     """Draw a map for each score under one crosshair; returns the pinned cell, or else the query's favourite key."""
     column, shape = favourite(scores, query), (len(controls.tokens),) * 2
-    pin = read_linked("scores", key("cell"), shape)
+    pin = lab.read_linked("scores", key("cell"), shape)
     largest = max(float(np.abs(each.scores).max()) for each in scores)
     noun = "weight" if controls.show == "weights" else "score"
     tiles = [tile(each, index, controls.show, largest) for index, each in enumerate(scores)]
     others = frames(controls)
-    for first in range(0, len(scores), MAX_TILES):
-        part = slice(first, first + MAX_TILES)
-        moved = Frames(
+    for first in range(0, len(scores), lab.MAX_TILES):
+        part = slice(first, first + lab.MAX_TILES)
+        moved = lab.Frames(
             key("stretch"), STRETCHES.index(controls.stretch), [row[part] for row in others]
         )
-        pin = multiples(
+        pin = lab.multiples(
             tiles[part],
             controls.names,
             key=key(f"maps{first}"),
@@ -483,15 +441,17 @@ def maps(scores: Sequence[study.ScoreMaps], controls: Values, query: int) -> tup
             pin=pin,
             fact=fact_text(scores, controls.names, query, controls.stretch).replace("*", ""),
         )
-    return write_linked("scores", key("cell"), pin) or (query, column)
+    return lab.write_linked("scores", key("cell"), pin) or (query, column)
 
 
-def tile(each: study.ScoreMaps, marker: int, show: str, largest: float) -> Tile:
+def tile(each: study.ScoreMaps, marker: int, show: str, largest: float) -> lab.Tile:
     """One score's map: its weights, or its scores on the common scale ± `largest` or on its own."""
     name, note = entry("score", each.key).name, rule(each)
     if show == "weights":
-        return Tile(name, note, each.weights, marker=marker)
+        return lab.Tile(name, note, each.weights, marker=marker)
     if show == "own":
         largest = float(np.abs(each.scores).max())
-        note = f"± {number(largest)}"
-    return Tile(name, note, each.scores, marker=marker, span=(-(largest or 1.0), largest or 1.0))
+        note = f"± {lab.number(largest)}"
+    return lab.Tile(
+        name, note, each.scores, marker=marker, span=(-(largest or 1.0), largest or 1.0)
+    )

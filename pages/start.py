@@ -9,40 +9,8 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.studies import start
-from dashboard.page import (
-    BAR,
-    HERE,
-    Cell,
-    Fields,
-    Ink,
-    Move,
-    Number,
-    Script,
-    Segmented,
-    Theme,
-    add_script,
-    caption,
-    details,
-    fact,
-    fragment,
-    link_value,
-    number,
-    one_of,
-    paragraph,
-    picture,
-    plain,
-    shade,
-    share_text,
-    source_of,
-    step_of,
-    theme,
-    title,
-    translation_view,
-    try_this,
-    visited_pages,
-)
-from dashboard.ui import bars
 
 PAGE, NAMES, LIMIT = "start", "ABC", 99.0
 ABOUT = (
@@ -54,15 +22,15 @@ ABOUT = (
 key = "start:{}".format  # a widget's key, which is also its name in the link
 
 
-def _number(label: str, default: float, help: str) -> Number:
-    return Number(
+def _number(label: str, default: float, help: str) -> lab.Number:
+    return lab.Number(
         label, default, low=-LIMIT, high=LIMIT, step=0.5, help=help, also={"format": "%g"}
     )
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     PAGE,
-    sentence=Segmented(
+    sentence=lab.Segmented(
         "Translate",
         start.SENTENCES,
         hidden=True,  # the link has its words, the button its digits
@@ -89,8 +57,8 @@ FIELDS = Fields(
 WIDTH, HEIGHT, PAD = 144, 72, 6
 
 
-def thumbnail(stop: str, data: dict[str, Any], theme: Theme) -> str:
-    (label, draw), ink = THUMBNAILS[stop], Ink.of(theme)
+def thumbnail(stop: str, data: dict[str, Any], theme: lab.Theme) -> str:
+    (label, draw), ink = THUMBNAILS[stop], lab.Ink.of(theme)
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'><rect x=".5" y=".5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="4" fill="none" '
@@ -117,16 +85,18 @@ def _rect(x: float, y: float, wide: float, high: float, fill: str) -> str:
     return f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" fill="{fill}"/>'
 
 
-def _one_query(data: dict, ink: Ink, theme: Theme) -> str:
+def _one_query(data: dict, ink: lab.Ink, theme: lab.Theme) -> str:
     weights = data["one_query"]
     room, high = (WIDTH - 2 * PAD) / len(weights), HEIGHT - 2 * PAD
     return "".join(
-        _rect(PAD + room * at + 6, PAD + high * (1 - weight), room - 12, high * weight, BAR[theme])
+        _rect(
+            PAD + room * at + 6, PAD + high * (1 - weight), room - 12, high * weight, lab.BAR[theme]
+        )
         for at, weight in enumerate(weights)
     )
 
 
-def _heads(data: dict, ink: Ink, theme: Theme) -> str:
+def _heads(data: dict, ink: lab.Ink, theme: lab.Theme) -> str:
     maps = data["heads"]
     across = (len(maps) + 1) // 2
     size = min((HEIGHT - 3 * PAD) / 2, (WIDTH - (across + 1) * PAD) / across)
@@ -143,7 +113,7 @@ def _heads(data: dict, ink: Ink, theme: Theme) -> str:
     )
 
 
-def _transformer(data: dict, ink: Ink, theme: Theme) -> str:
+def _transformer(data: dict, ink: lab.Ink, theme: lab.Theme) -> str:
     stacks = data["transformer"].values()
     each = (HEIGHT - 2 * PAD) / max(sum(stack.values()) for stack in stacks)  # px of a parameter
     return "".join(
@@ -152,29 +122,29 @@ def _transformer(data: dict, ink: Ink, theme: Theme) -> str:
             HEIGHT - PAD - each * top + 1,
             40,
             each * count - 2,
-            ink.hairline if block == "feed_forward" else BAR[theme],
+            ink.hairline if block == "feed_forward" else lab.BAR[theme],
         )
         for column, stack in enumerate(stacks)
         for (block, count), top in zip(stack.items(), accumulate(stack.values()), strict=True)
     )
 
 
-def _map(rows: Iterable[Sequence[float]], x: float, y: float, size: float, theme: Theme) -> str:
+def _map(rows: Iterable[Sequence[float]], x: float, y: float, size: float, theme: lab.Theme) -> str:
     cells = [list(row) for row in rows]
     high, wide = size / len(cells), size / len(cells[0])
     return "".join(
-        _rect(x + j * wide, y + i * high, wide, high, shade(value, theme))
+        _rect(x + j * wide, y + i * high, wide, high, lab.shade(value, theme))
         for i, row in enumerate(cells)
         for j, value in enumerate(row)
     )
 
 
-THUMBNAILS: dict[str, tuple[str, Callable[[dict, Ink, Theme], str]]] = {
+THUMBNAILS: dict[str, tuple[str, Callable[[dict, lab.Ink, lab.Theme], str]]] = {
     "why": (
         "Exact translations by sentence length: one vector falls, attention falls less",
         lambda data, ink, theme: "".join(
             _curve(enumerate(data["why"][name]), colour)
-            for name, colour in (("one_vector", ink.quiet), ("attention", BAR[theme]))
+            for name, colour in (("one_vector", ink.quiet), ("attention", lab.BAR[theme]))
         ),
     ),
     "one_query": ("The weights of the worked example, as bars", _one_query),
@@ -182,7 +152,9 @@ THUMBNAILS: dict[str, tuple[str, Callable[[dict, Ink, Theme], str]]] = {
     "positions": (
         "A sine and a cosine of eight positions",
         lambda data, ink, theme: "".join(
-            _curve(enumerate((row[at] + 1) / 2 for row in data["order"]["sinusoids"]), BAR[theme])
+            _curve(
+                enumerate((row[at] + 1) / 2 for row in data["order"]["sinusoids"]), lab.BAR[theme]
+            )
             for at in (0, 1)
         ),
     ),
@@ -199,15 +171,15 @@ THUMBNAILS: dict[str, tuple[str, Callable[[dict, Ink, Theme], str]]] = {
     "train": (
         "The validation loss of the example run",
         lambda data, ink, theme: _curve(
-            data["train"], BAR[theme], max(loss for _, loss in data["train"])
+            data["train"], lab.BAR[theme], max(loss for _, loss in data["train"])
         ),
     ),
 }
 
 
-def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: Theme) -> str:
+def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: lab.Theme) -> str:
     """A row for each key: name and key, q · k, the score, the weight as a bar, the value, and whether it is equal."""
-    ink = Ink.of(theme)
+    ink = lab.Ink.of(theme)
     cell = f"border-bottom:1px solid {ink.hairline};padding:6px 8px 6px 0;text-align:left;font-weight:400"
     head = "".join(
         f'<th scope="col" style="{cell};color:{ink.quiet}{";padding-left:16px" * (name == "value")}">{name}'
@@ -218,8 +190,8 @@ def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: 
     for name, product, score, weight, value, equal in rows:
         bar = (
             f'<div style="display:flex;align-items:center;gap:6px"><div style="flex:1;min-width:24px">'
-            f'<div style="width:{round(100 * weight, 1)}%;height:12px;background:{BAR[theme]}"></div></div>'
-            f"<span>{share_text(weight)}</span></div>"
+            f'<div style="width:{round(100 * weight, 1)}%;height:12px;background:{lab.BAR[theme]}"></div></div>'
+            f"<span>{lab.share_text(weight)}</span></div>"
         )
         mark = f'<b style="color:{ink.pick}">yes</b>' if equal else "no"
         body += (
@@ -235,12 +207,12 @@ def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: 
 
 def script(
     data: Mapping[str, Any], item: Mapping[str, Any], typed: Sequence[Any], result: start.Lookup
-) -> Script:
+) -> lab.Script:
     """`typed` are the query, the keys and the values."""
     layer, head = data["layer"], data["head"]
-    return Script(
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "The translator's weights: one head of its cross-attention, a row for each output word.",
                 f"""
 from core.pretrained import load_lab_model, read
@@ -256,16 +228,16 @@ show(trace, layer={layer}, head={head})
 """,
                 "start:translation",
             ),
-            Cell(
+            lab.Cell(
                 "One query looks up three keys: the soft look-up of a dictionary.",
                 f"""
 import torch
 
 from core.attention import attend
 
-q = torch.tensor([[[{source_of(typed[0])}]]])  # (B, H, T, D)
-k = torch.tensor([[{source_of(typed[1])}]])  # (B, H, S, D)
-v = torch.tensor({source_of(typed[2])}).reshape(1, 1, -1, 1)
+q = torch.tensor([[[{lab.source_of(typed[0])}]]])  # (B, H, T, D)
+k = torch.tensor([[{lab.source_of(typed[1])}]])  # (B, H, S, D)
+v = torch.tensor({lab.source_of(typed[2])}).reshape(1, 1, -1, 1)
 steps = attend(q, k, v)  # softmax(q · k / √D) · v
 print("weights", steps.weights.flatten().tolist(), "output", float(steps.out))
 """,
@@ -308,22 +280,22 @@ def vector_text(values: tuple[float, ...]) -> str:
 
 def typed(value: float) -> str:
     """A number as the reader typed it: a whole one without decimals."""
-    return number(value) if value % 1 else f"{value:.0f}".replace("-", "−")
+    return lab.number(value) if value % 1 else f"{value:.0f}".replace("-", "−")
 
 
 MOVES = (
-    Move(
+    lab.Move(
         "Ask for exactly key C",
         {key("q1"): 1.0, key("q2"): 1.0},
         "the hard look-up now finds key C and returns its value alone. The soft one gives C the largest weight and "
         "still mixes in the others.",
     ),
-    Move(
+    lab.Move(
         "Make the query ten times larger",
         {key("q1"): 10.0, key("q2"): 20.0},
         "the scores are ten times larger, and one weight is nearly 1: the soft look-up has become almost hard.",
     ),
-    Move(
+    lab.Move(
         "Ask for nothing",
         {key("q1"): 0.0, key("q2"): 0.0},
         "all scores are 0, so all weights are equal, and the output is the mean of the values.",
@@ -331,7 +303,7 @@ MOVES = (
 )
 
 
-@fragment
+@lab.fragment
 def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     st.markdown("## A soft dictionary to edit")
     left, right = st.columns([0.42, 0.58], gap="large")
@@ -340,17 +312,17 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
             tuple(FIELDS.draw(*row, into=st.grid(3, min_column_width=90)).values())
             for row in [["q1", "q2"], *([f"k{name}1", f"k{name}2", f"v{name}"] for name in NAMES)]
         )
-    with right, picture(PAGE):
+    with right, lab.picture(PAGE):
         keys, values = tuple(pair[:2] for pair in pairs), tuple(pair[2] for pair in pairs)
         result = start.look_up(query, keys, values)
-        add_script(partial(script, data, item, (query, keys, values), result))
+        lab.add_script(partial(script, data, item, (query, keys, values), result))
         st.html(
             lookup_table(
                 [
                     (
                         f"{name} {vector_text(vector)}",
-                        number(product),
-                        number(score),
+                        lab.number(product),
+                        lab.number(score),
                         weight,
                         typed(value),
                         at == result.equal,
@@ -367,10 +339,10 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
                         )
                     )
                 ],
-                theme(),
+                lab.theme(),
             )
         )
-        paragraph(
+        lab.paragraph(
             "A dictionary returns the value of the key that is **equal** to the query. Attention returns **all** "
             "values, each times its weight."
         )
@@ -382,19 +354,19 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
             "value is returned."
         )
         terms = " + ".join(
-            f"{number(round(weight, 4))} · {typed(value)}"
+            f"{lab.number(round(weight, 4))} · {typed(value)}"
             for weight, value in zip(result.weights, values, strict=True)
         )
-        st.markdown(f"**Soft look-up: {number(result.output)}** ≈ {terms}")
+        st.markdown(f"**Soft look-up: {lab.number(result.output)}** ≈ {terms}")
         products = " + ".join(
             f"{typed(q)} · {typed(k)}" for q, k in zip(query, keys[-1], strict=True)
         )
-        caption(
+        lab.caption(
             f"**q · k** multiplies number by number and adds: for key {NAMES[-1]}, {products} = "
-            f"{number(result.products[-1])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores. "
+            f"{lab.number(result.products[-1])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores. "
             "**Softmax** turns these scores into the weights, which together are 1."
         )
-    try_this(PAGE, MOVES)
+    lab.try_this(PAGE, MOVES)
 
 
 WORD = key("word")  # the picked output word, in the session and in the link
@@ -408,16 +380,16 @@ def page() -> None:
         if name.startswith("why:") or name == "runs"
     }
     if old:
-        st.switch_page(step_of("why").page(), query_params=old)
-    title(
+        st.switch_page(lab.step_of("why").page(), query_params=old)
+    lab.title(
         "Start here",
         "For each word, attention decides how much to take from every other word.",
     )
-    data, visited = start.load(), visited_pages()
+    data, visited = start.load(), lab.visited_pages()
     item = _example(data)
     with st.container(horizontal=True, gap="small"):  # one below the other but on a wide screen
         with st.container(width=1500):
-            translation_view(
+            lab.translation_view(
                 item["source"],
                 item["target"],
                 item["weights"],
@@ -436,15 +408,15 @@ def page() -> None:
     with st.grid(len(PATH_STOPS), min_column_width=160, gap="medium"):
         for number, (name, sentence) in enumerate(PATH_STOPS, 1):
             with st.container(gap="xsmall"):
-                st.html(thumbnail(name, data["thumbnails"], theme()))
-                step, seen = step_of(name), name in visited
+                st.html(thumbnail(name, data["thumbnails"], lab.theme()))
+                step, seen = lab.step_of(name), name in visited
                 st.page_link(
                     step.page(),
                     label=f"**{number}. {step.title.split(',')[0]}**",
                     icon=":material/check_circle:" if seen else step.icon,
                 )
-                paragraph(f"{sentence}{' (visited)' if seen else ''}")
-    details("The addresses of these pages, to copy", _links, key("links"))
+                lab.paragraph(f"{sentence}{' (visited)' if seen else ''}")
+    lab.details("The addresses of these pages, to copy", _links, key("links"))
     _doors()
 
 
@@ -452,22 +424,22 @@ def _example(data: dict) -> dict:
     """The tour's button, in a phone's first screen too, and the examples, of which it returns the picked one."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         if st.button(
-            f"Take the tour of {len(bars.STOPS)} pages",
+            f"Take the tour of {len(lab.page_bars.STOPS)} pages",
             icon=":material/tour:",
             type="primary",
             key=key("tour"),
             help="Each page of the path with one sentence. It sets the page's controls; End tour ends it.",
         ):
-            bars.open_stop(0)
-        words = FIELDS.draw("sentence", into=HERE).sentence
+            lab.page_bars.open_stop(0)
+        words = FIELDS.draw("sentence", into=lab.HERE).sentence
     return next(each for each in data["translations"] if " ".join(each["source"]) == words)
 
 
 def _introduction(item: dict) -> None:
     with st.container(width=560):
-        paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
+        lab.paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
         weights = item["weights"][:-1]  # without the end mark
-        fact(
+        lab.fact(
             "For each German word, most attention is on one English word: on average "
             f"**{100 * sum(map(max, weights)) / len(weights):.0f} %**; evenly spread, "
             f"{100 / len(item['source']):.0f} %."
@@ -486,7 +458,7 @@ def _doors() -> None:
             help="The model's name on the Hugging Face hub, owner/name, or a folder of this computer",
         )
     if name:
-        st.switch_page(step_of("pretrained").page(), query_params={"inside:model": name})
+        st.switch_page(lab.step_of("pretrained").page(), query_params={"inside:model": name})
     with mechanisms:
         formula = _box(
             "formula",
@@ -498,21 +470,20 @@ def _doors() -> None:
         )
     if formula:
         from core.attention import AttentionConfig, Choice, ConfigError  # with torch
-        from dashboard.ui.mechanism import to_text
 
         try:
             typed = AttentionConfig(position=Choice.of("formula", formula=formula))
         except ConfigError as error:
-            mechanisms.error(plain(str(error)))
+            mechanisms.error(lab.plain(str(error)))
         else:
             st.switch_page(
-                step_of("compare").page(),
-                query_params={"m": ("score=scaled_dot", to_text(typed, sizes=False))},
+                lab.step_of("compare").page(),
+                query_params={"m": ("score=scaled_dot", lab.to_text(typed, sizes=False))},
             )
     with lessons:
         st.markdown("**I teach.**")
-        paragraph("Put your text and questions round a page. Seven lessons are ready.")
-        step = step_of("lessons")
+        lab.paragraph("Put your text and questions round a page. Seven lessons are ready.")
+        step = lab.step_of("lessons")
         st.page_link(step.page(), label=f"Open {step.title}", icon=step.icon)
 
 
@@ -528,7 +499,7 @@ def _picked(weights: list[list[float]]) -> int:
     """The output word of the link or the session; else the first that attends beyond the next one."""
     count, strongest = len(weights), [row.index(max(row)) for row in weights]
     first = next((at for at in range(count - 1) if strongest[at] > strongest[at + 1]), 0)
-    link_value(WORD, first, one_of(range(count)))
+    lab.link_value(WORD, first, lab.one_of(range(count)))
     picked: int = st.session_state.get(WORD, first)
     return picked if picked < count else first
 

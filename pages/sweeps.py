@@ -14,6 +14,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+import dashboard.page as lab
 from core.attention import AXES, PRESETS, ConfigError
 from core.entries import quote, refuse_if
 from core.files import SWEEPS
@@ -55,65 +56,6 @@ from core.training.sweeps import (
     name_of,
     value_text,
     vary,
-)
-from dashboard.page import (
-    BOUND,
-    HERE,
-    SPACE,
-    Cell,
-    Fields,
-    Number,
-    Scale,
-    Script,
-    Segmented,
-    Select,
-    about_duration,
-    add_script,
-    by_history,
-    caption,
-    config_error,
-    csv_file,
-    details,
-    draw_chart,
-    fact,
-    field_error,
-    flash_errors,
-    guarded,
-    lines,
-    lower_name,
-    number,
-    paragraph,
-    placeholder,
-    plain,
-    plural,
-    room,
-    score,
-    seeds,
-    shown_errors,
-    sources,
-    step_of,
-    table,
-    theme,
-    title,
-    write_link,
-)
-from dashboard.server import jobs
-from dashboard.server.jobs import at_most, check_owner, max_run_seconds, max_run_steps
-from dashboard.ui.mechanism import choice_from_text, choice_text
-from dashboard.ui.runs import (
-    MODEL_NAMES,
-    SLOW_POLL_INTERVAL,
-    RunSummary,
-    continue_button,
-    limits_line,
-    path_code,
-    poll,
-    press,
-    show_flash,
-    start_button,
-    start_run,
-    stop_button,
-    summarize,
 )
 
 # The settings of a run that can be swept, and the values on offer: only those with which the run can be built.
@@ -174,7 +116,7 @@ def offered(base: RunConfig, axis: str) -> dict[str, Any]:
 
 
 def _buildable(make: Callable[[Any], object], values: Iterable[Any]) -> list[Any]:
-    return [value for value in values if config_error(make, value) is None]
+    return [value for value in values if lab.config_error(make, value) is None]
 
 
 def _candidates(base: RunConfig, axis: str) -> list[Any]:
@@ -182,8 +124,10 @@ def _candidates(base: RunConfig, axis: str) -> list[Any]:
     if axis in AXES:
         current = [getattr(model.attention, axis)] if model.attention is not None else []
         # A choice that is made of others has no parts yet, and cannot be read by its name alone.
-        keys = _buildable(lambda key: choice_from_text(key, axis), (one.key for one in AXES[axis]))
-        return list(dict.fromkeys([*current, *(choice_from_text(key, axis) for key in keys)]))
+        keys = _buildable(
+            lambda key: lab.choice_from_text(key, axis), (one.key for one in AXES[axis])
+        )
+        return list(dict.fromkeys([*current, *(lab.choice_from_text(key, axis) for key in keys)]))
     if axis == "attention":
         sizes = model.d_model, model.num_heads
         makers = _buildable(lambda item: item.config(*sizes), PRESETS)
@@ -226,7 +170,7 @@ def values_axes(base: RunConfig) -> tuple[str, ...]:
 
 def first(base: RunConfig, axis: str) -> list[str]:
     names, usual = offered(base, axis), USUAL_CHOICES.get(axis, ())
-    named = [value_text(axis, choice_from_text(key, axis)) for key in usual]
+    named = [value_text(axis, lab.choice_from_text(key, axis)) for key in usual]
     return [name for name in named if name in names] or list(names)[:4]
 
 
@@ -234,7 +178,7 @@ def read(base: RunConfig, axis: str, text: str) -> Any:
     """A value by its name on offer, or as typed: a number, or a choice such as local(window=3). Raises ConfigError."""
     names = offered(base, axis)
     if text in names or axis in AXES:
-        return names[text] if text in names else choice_from_text(text, axis)
+        return names[text] if text in names else lab.choice_from_text(text, axis)
     try:
         number = float(text)
     except ValueError:
@@ -275,9 +219,9 @@ OLD_LABELS = OLD_FIELDS["record"] | {
 LAST = "sweeps:last"
 FIRST_SEEDS, FIRST_SECONDS = 5, 5.0  # as many seeds as the example has
 SHARES = ("sequence_accuracy", "token_accuracy")  # shown in percent
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "sweeps",
-    start=Select(
+    start=lab.Select(
         "Base",
         lambda values: values.starts,
         key="from",
@@ -285,21 +229,21 @@ FIELDS = Fields(
         hidden=True,
         help="Where all other settings come from.",
     ),
-    task=Select(
+    task=lab.Select(
         "Task",
         {entry.key: entry.name for entry in TASKS},
         hidden=True,
         help="What the models learn.",
     ),
-    kind=Select(
+    kind=lab.Select(
         "Model",
         lambda values: values.kinds,
-        text=lambda kind: MODEL_NAMES.get(kind, kind),
+        text=lambda kind: lab.MODEL_NAMES.get(kind, kind),
         key=lambda values: f"kind:{values.task}",
         hidden=True,
         help="The architecture that is trained.",
     ),
-    axis=Select(
+    axis=lab.Select(
         "Vary",
         lambda values: values.axes,
         old=lambda text, values: {name: axis for axis, name in values.axes.items()}.get(
@@ -308,7 +252,7 @@ FIELDS = Fields(
         hidden=True,
         help="The one setting that differs between the runs.",
     ),
-    seeds=Number(
+    seeds=lab.Number(
         "Seeds of each value",
         FIRST_SEEDS,
         *SEEDS,
@@ -316,57 +260,57 @@ FIELDS = Fields(
         hidden=True,
         help="Each value is trained this many times; more seeds give narrower intervals.",
     ),
-    equal=Segmented(
+    equal=lab.Segmented(
         "Equal for all runs",
         EQUAL,
         text=str.capitalize,
         hidden=True,
         help="All runs have the same number of steps or the same seconds of training.",
     ),
-    seconds=Number(
+    seconds=lab.Number(
         "Seconds of training",
         FIRST_SECONDS,
         float(BOUNDS["max_train_seconds"][0]),
-        lambda values: float(min(BOUNDS["max_train_seconds"][1], max_run_seconds())),
+        lambda values: float(min(BOUNDS["max_train_seconds"][1], lab.jobs.max_run_seconds())),
         1.0,
         when=lambda values: values.equal == "seconds",
         hidden=True,
         help="Evaluation is not counted. The learning rate is constant after the warm-up.",
     ),
-    steps=Number(
+    steps=lab.Number(
         "Steps",
-        lambda values: min(max_run_steps(), values.usual),
+        lambda values: min(lab.jobs.max_run_steps(), values.usual),
         1,
-        lambda values: max_run_steps(),
+        lambda values: lab.jobs.max_run_steps(),
         50,
         key=lambda values: f"steps:{values.name}",
         when=lambda values: values.equal == "steps",
         hidden=True,
         help="Training steps of each run.",
     ),
-    measure=Select(
+    measure=lab.Select(
         "Measure",
         lambda values: {name: figure_title(name, values.data) for name in values.data.measures()},
         old=lambda text, values: OLD_LABELS.get(text.partition(" ")[0], text),
         hidden=True,
-        also={"width": room(240)},
+        also={"width": lab.room(240)},
         help="The number that the figures and the tests compare.",
     ),
-    over=Segmented(
+    over=lab.Segmented(
         "Over",
         {"steps": "Steps", "train_seconds": "Seconds"},
         old=lambda text, values: OLD_LABELS.get(text, text),
         hidden=True,
         help="The horizontal axis: training steps or seconds of training.",
     ),
-    first=Select(
+    first=lab.Select(
         "This value is better",
         lambda values: dict(enumerate(values.data.names)),
         key=lambda values: f"claim:first:{len(values.data.names)}",
         hidden=True,
         help="A value of the sweep.",
     ),
-    second=Select(
+    second=lab.Select(
         "than this one",
         lambda values: dict(enumerate(values.data.names)),
         1,
@@ -374,14 +318,14 @@ FIELDS = Fields(
         hidden=True,
         help="A value of the sweep.",
     ),
-    better=Select(
+    better=lab.Select(
         "in",
         lambda values: {name: measure_name(name, values.data) for name in values.measures},
         key="claim:measure",
         hidden=True,
         help="The number that is compared at the end of training.",
     ),
-    bound=Number(
+    bound=lab.Number(
         lambda values: "by more than" + (" (points)" if values.better in SHARES else ""),
         0.0,
         0.0,
@@ -394,12 +338,12 @@ FIELDS = Fields(
 )
 
 
-@shown_errors()
+@lab.shown_errors()
 def controls(data: SweepData | None) -> SweepConfig | None:
     """Draw the controls; the config of the sweep, or None with the reason on the page."""
     main = st.container(gap="small")
     settings = st.popover("All settings", icon=":material/tune:", width="stretch").container(
-        width=room(320)  # narrow, beside the figures
+        width=lab.room(320)  # narrow, beside the figures
     )
     with settings:
         picker()
@@ -407,7 +351,7 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     if base is None:
         return None
     axes = {axis: name_of(axis, base.task) for axis in values_axes(base)}
-    axis, most = FIELDS.draw("axis", into=main, axes=axes).axis, at_most("under_way", RUNS)
+    axis, most = FIELDS.draw("axis", into=main, axes=axes).axis, lab.jobs.at_most("under_way", RUNS)
     with main:
         selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
     example = EXAMPLE_SWEEP.config().base
@@ -428,7 +372,7 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     settings.caption(
         f"All other settings are those of the base. No run ends early. At most {most} runs."
     )
-    st.caption(f"{len(config.cells)} runs, {jobs.max_workers()} at a time")
+    st.caption(f"{len(config.cells)} runs, {lab.jobs.max_workers()} at a time")
     return config
 
 
@@ -438,25 +382,27 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
         starts[SAME_SWEEP] = "The sweep shown here", data.config.base, data.sweep.id
     starts |= {key: (_label(item), item.config, key) for key, item in own_runs().items()}
     labels = {key: label for key, (label, _, _) in starts.items()}
-    _, config, name = starts[FIELDS.draw("start", into=HERE, starts=labels).start or "recipe"]
+    _, config, name = starts[FIELDS.draw("start", into=lab.HERE, starts=labels).start or "recipe"]
     if config is not None:
         return config, name
-    key = FIELDS.draw("task", into=HERE).task
+    key = FIELDS.draw("task", into=lab.HERE).task
     try:
         task = task_of(TaskConfig.of(key))
-        kind = FIELDS.draw("kind", into=HERE, task=key, kinds=list(task.recommended)).kind
+        kind = FIELDS.draw("kind", into=lab.HERE, task=key, kinds=list(task.recommended)).kind
         return recommended(task, kind), f"{key}:{kind}"
     except (ConfigError, ValueError) as error:
-        st.error(plain(f"{error} Train one run of this task first; then select it as the base."))
+        st.error(
+            lab.plain(f"{error} Train one run of this task first; then select it as the base.")
+        )
         return None, ""
 
 
-def own_runs() -> dict[str, RunSummary]:
-    items = (item for item in map(summarize, reversed(list_runs())) if item.config)
+def own_runs() -> dict[str, lab.RunSummary]:
+    items = (item for item in map(lab.summarize, reversed(list_runs())) if item.config)
     return {item.run.id: item for item in islice((one for one in items if not one.sweep), 20)}
 
 
-def _label(item: RunSummary) -> str:
+def _label(item: lab.RunSummary) -> str:
     day, clock = item.run.id.split("-")[:2]
     return f"{item.name} · {day[6:]}.{day[4:6]}., {clock[:2]}:{clock[2:4]}"
 
@@ -464,7 +410,7 @@ def _label(item: RunSummary) -> str:
 def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
     names, hint = list(offered(base, axis)), ""  # how another value is typed, where one can be
     if axis in AXES:
-        now = choice_text(getattr(base.model.attention, axis), axis)
+        now = lab.choice_text(getattr(base.model.attention, axis), axis)
         hint = f"You can type another value, such as {now}."
     elif axis in USUAL and _numbers(USUAL[axis]):
         hint = "You can type another number."
@@ -478,9 +424,9 @@ def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
             max_selections=VALUES[1],
             help=hint or "The values that are trained.",
             accept_new_options=bool(hint),
-            **BOUND,
+            **lab.BOUND,
         )
-    caption(f"{len(selected)} values: {', '.join(map(plain, selected))}")
+    lab.caption(f"{len(selected)} values: {', '.join(map(lab.plain, selected))}")
     return [read(base, axis, name) for name in selected]
 
 
@@ -488,7 +434,8 @@ def linked(sweep_id: object) -> Sweep | None:
     """The sweep of a link, of the person who asks or of one who gave them the link; None where there is none."""
     bring_all([sweep_id], SWEEPS)
     sweep = next(
-        (sweep for home in jobs.homes_of(sweep_id) if (sweep := find_sweep(sweep_id, home))), None
+        (sweep for home in lab.jobs.homes_of(sweep_id) if (sweep := find_sweep(sweep_id, home))),
+        None,
     )
     if sweep is not None:
         bring_all(sweep.pending())
@@ -498,7 +445,7 @@ def linked(sweep_id: object) -> Sweep | None:
 def linked_sweep() -> Sweep:
     """The sweep of the link, else the session's last or a running one; warns of a link to none."""
     state, sweep_id = st.session_state, st.query_params.get("sweep")
-    if sweep_id is None and by_history():
+    if sweep_id is None and lab.by_history():
         state[LAST] = None  # the reader went back to the example
     if sweep_id is not None:
         sweep = linked(sweep_id)
@@ -519,7 +466,7 @@ def linked_sweep() -> Sweep:
 def select_sweep(sweep: Sweep) -> None:
     """Make this the page's sweep, in the link too; of the example that no running sweep replaces it."""
     st.session_state[LAST] = None if sweep == EXAMPLE_SWEEP else sweep.id
-    write_link("sweep", st.session_state[LAST])
+    lab.write_link("sweep", st.session_state[LAST])
 
 
 # Numbers of a sweep and its tested differences as text.
@@ -542,7 +489,7 @@ def places(measure: str, mean: float, width: float | None) -> int:
 
 def plain_number(value: float, measure: str) -> str:
     """One value, of a share in percent: a loss or a weight by the rule of all pages, the others to the tenth."""
-    return score(value) if measure in TENTHS else number(value)
+    return lab.score(value) if measure in TENTHS else lab.number(value)
 
 
 def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
@@ -557,7 +504,7 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
         (pair,) = pairs.values()
         return (
             f"The {'ratio' if pair.unit == 'times' else 'difference'} of "
-            f"{_signed(pair.difference, pair, measure)} (95{SPACE}% interval {_interval(pair, measure)}, "
+            f"{_signed(pair.difference, pair, measure)} (95{lab.SPACE}% interval {_interval(pair, measure)}, "
             f"{_probability(pair.p)}) is {'significant' if pair.significant else f'not significant, {equal}'}."
         )
     ahead, level = (
@@ -589,7 +536,7 @@ def _signed(value: float, pair: Comparison, measure: str) -> str:
         return "∞" if value > 0 else "−∞"
     value = scaled(value, measure)
     if pair.unit == "times":
-        return f"{number(value)}{SPACE}×"
+        return f"{lab.number(value)}{lab.SPACE}×"
     return f"{value:+.{places(measure, value, None)}f}".replace("-", "−")
 
 
@@ -629,14 +576,14 @@ alt.Chart(pd.DataFrame(rows, columns=["value", over, measure])).mark_line().enco
 """
 
 
-def script(data: SweepData, measure: str, over: str) -> Script:
+def script(data: SweepData, measure: str, over: str) -> lab.Script:
     code = f"""
 from pathlib import Path
 
 from core.runs.sweeps import Sweep
 from core.studies.runs import load_sweep
 
-data = load_sweep(Sweep(Path({path_code(data.sweep.path)})))  # `python -m core.training sweep` trains one
+data = load_sweep(Sweep(Path({lab.path_code(data.sweep.path)})))  # `python -m core.training sweep` trains one
 measure, over = {measure!r}, {over!r}
 stats = {{data.names[value]: each for value, each in data.stats(measure).items()}}
 for name, each in stats.items():
@@ -666,16 +613,16 @@ for test in tests:
         results["[test.p for test in tests]"] = np.array(
             [test.p for test in data.comparisons(measure)]
         )
-    return Script(
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "The final number of every seed, the mean of each value with its 95 % interval, and the tests of all "
                 "pairs.",
                 code,
                 DRAW_SEEDS if stats else "",
                 "sweeps:seeds",
             ),
-            Cell(
+            lab.Cell(
                 "The mean over the seeds during training.",
                 "lines = {data.names[value]: line for value, line in data.lines(measure, over).items()}\n",
                 DRAW_LINES if lines else "",
@@ -716,7 +663,7 @@ def number_text(stats: SeedStats, measure: str) -> str:
     mean, ends = scaled(stats.mean, measure), [scaled(end, measure) for end in stats.interval or ()]
     digits = places(measure, mean, (ends[1] - ends[0]) / 2 if ends else None)
     interval = "–".join(f"{end:.{digits}f}" for end in ends)
-    return f"{mean:.{digits}f}{interval and f'{SPACE}[{interval}]'}"
+    return f"{mean:.{digits}f}{interval and f'{lab.SPACE}[{interval}]'}"
 
 
 def fact_text(data: SweepData, measure: str) -> str:
@@ -731,7 +678,7 @@ def fact_text(data: SweepData, measure: str) -> str:
     unit = {
         "error": " of the error of repeating the last season",
         "expected": " of the weight on the expected position",
-    }.get(measure, f"{f'{SPACE}%' if measure in SHARES else ''} {measure_name(measure, data)}")
+    }.get(measure, f"{f'{lab.SPACE}%' if measure in SHARES else ''} {measure_name(measure, data)}")
     best, worst = (
         f"**{data.names[value]}** reaches **{number_text(stats[value], measure)}**"
         for value in (ranked[0], ranked[-1])
@@ -746,13 +693,13 @@ def caption_text(data: SweepData, over: str) -> str:
     held = max((outcome.held_out for outcome in data.outcomes.values()), default=0)
     equal = {
         "steps": f"{config.base.steps:,} steps",
-        "seconds": f"{config.seconds:g}{SPACE}s of training",
+        "seconds": f"{config.seconds:g}{lab.SPACE}s of training",
     }
-    sizes = f", {plural(model.num_heads, 'head')}, {plural(model.layers, 'layer')}"
+    sizes = f", {lab.plural(model.num_heads, 'head')}, {lab.plural(model.layers, 'layer')}"
     parts = [
         f"{data.task().name}, {model.kind}, d_model {model.d_model}"
         f"{'' if model.kind in RECURRENT else sizes}",
-        f"{equal[config.equal]} per run, {plural(len(config.seeds), 'seed')} per value",
+        f"{equal[config.equal]} per run, {lab.plural(len(config.seeds), 'seed')} per value",
         *[f"{held:,} held-out items at the end"] * bool(held),
     ]
     end = " Over seconds, a line ends where the first of its seeds ends."
@@ -799,7 +746,9 @@ def run_line(data: SweepData, cell: Cell_of_sweeps, outcome: Outcome) -> str:
     result = outcome.message or outcome.state
     if (last := outcome.last(measure)) is not None:
         shown = plain_number(scaled(last, measure), measure)
-        result = f"{measure_name(measure, data)} {shown}{f'{SPACE}%' if measure in SHARES else ''}"
+        result = (
+            f"{measure_name(measure, data)} {shown}{f'{lab.SPACE}%' if measure in SHARES else ''}"
+        )
     return f"{data.names[cell[0]]}, seed {cell[1]}: {result}"
 
 
@@ -812,7 +761,7 @@ def progress(data: SweepData, workers: int) -> tuple[float, str]:
         f"{sum(o.state in ('starting', 'running') for o in outcomes)} training"
     )
     if took := [outcome.elapsed for outcome in outcomes if outcome.state == "finished"]:
-        line += f", about {about_duration((count - done) * fmean(took) / workers)} left"
+        line += f", about {lab.about_duration((count - done) * fmean(took) / workers)} left"
     return min(1.0, done / count), line
 
 
@@ -825,7 +774,7 @@ def _share(outcome: Outcome, config: SweepConfig) -> float:
 
 
 def numbers_csv(data: SweepData) -> bytes:
-    return csv_file(
+    return lab.picture_files.csv_file(
         [data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES],
         [
             [
@@ -859,12 +808,12 @@ held-out item."""
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Sweeps",
         "Which values of a setting differ by more than chance? Each is trained from several random seeds.",
     )
     sweep = linked_sweep()
-    data, own = load_sweep(sweep), jobs.mine(sweep)
+    data, own = load_sweep(sweep), lab.jobs.mine(sweep)
     readable = data if isinstance(data, SweepData) else None
     left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # first, as the values on offer are models that are built
@@ -873,7 +822,7 @@ def page() -> None:
         first = st.container()  # on a phone Stop comes before everything else
         config = controls(readable)
         with first:
-            start_run(
+            lab.start_run(
                 PAGE,
                 config,
                 start,
@@ -882,14 +831,14 @@ def page() -> None:
                 run_of=lambda sweep: next(iter(sweep.runs().values())),
             )
             if readable and readable.live and own:
-                stop_button(st, PAGE, stop, sweep)
+                lab.stop_button(st, PAGE, stop, sweep)
             else:
-                start_button(
+                lab.start_button(
                     st,
                     "Start sweep",
                     key="sweeps:start",
                     disabled=config is None,
-                    on_click=press,
+                    on_click=lab.press,
                     args=(PAGE,),
                 )
                 if (
@@ -898,32 +847,32 @@ def page() -> None:
                     and own
                     and (missing := len(sweep.missing()))
                 ):
-                    continue_button(
+                    lab.continue_button(
                         st,
                         PAGE,
-                        flash_errors,
+                        lab.flash_errors,
                         PAGE,
                         "The sweep could not continue: ",
                         partial(resume, sweep),
-                        jobs.QueueFull,
+                        lab.jobs.QueueFull,
                         OSError,
                         label=f"Continue ({missing} runs left)",
                         primary=False,
                     )
-            limits_line()
-            show_flash(PAGE)
+            lab.limits_line()
+            lab.show_flash(PAGE)
             _poll(sweep, data, draw_progress, "sweeps:progress")
     with right:
         if readable is not None:
-            details("All runs and their numbers", partial(_runs, readable), "sweeps:runs")
-            details("Make a claim of this sweep", partial(draw_claim, readable), "sweeps:claim")
-    details(
+            lab.details("All runs and their numbers", partial(_runs, readable), "sweeps:runs")
+            lab.details("Make a claim of this sweep", partial(draw_claim, readable), "sweeps:claim")
+    lab.details(
         "How a setting is varied and how differences are tested",
-        partial(sources, HOW, vary, compare),
+        partial(lab.sources, HOW, vary, compare),
         "sweeps:source",
     )
     # when all is drawn, which a worker's imports would hold up
-    st.session_state[jobs.SPARE] = jobs.warm_up()
+    st.session_state[lab.jobs.SPARE] = lab.jobs.warm_up()
 
 
 def _is_live(data: SweepData | str) -> bool:
@@ -933,12 +882,12 @@ def _is_live(data: SweepData | str) -> bool:
 def _poll(
     sweep: Sweep, data: SweepData | str, render: Callable[[SweepData], None], key: str
 ) -> None:
-    poll(
+    lab.poll(
         lambda: load_sweep(sweep),
-        lambda now: st.error(plain(now)) if isinstance(now, str) else render(now),
+        lambda now: st.error(lab.plain(now)) if isinstance(now, str) else render(now),
         _is_live(data),
         key,
-        interval=SLOW_POLL_INTERVAL,
+        interval=lab.SLOW_POLL_INTERVAL,
         still_live=_is_live,
     )
 
@@ -946,26 +895,26 @@ def _poll(
 def _draw(data: SweepData) -> None:
     measures = data.measures()
     if not measures:
-        placeholder(
+        lab.placeholder(
             "The first numbers appear when a run has started."
             if data.live
             else "No run of this sweep has measured anything. Press Continue to start them again."
         )
         return
-    measure = FIELDS.draw("measure", into=HERE, data=data).measure
+    measure = FIELDS.draw("measure", into=lab.HERE, data=data).measure
     final = st.container()
-    fact(fact_text(data, measure))
-    over = FIELDS.draw("over", into=HERE, data=data).over
-    add_script(partial(script, data, measure, over))
+    lab.fact(fact_text(data, measure))
+    over = FIELDS.draw("over", into=lab.HERE, data=data).over
+    lab.add_script(partial(script, data, measure, over))
     _figures(data, measure, over, final)
-    table(
+    lab.table(
         *table_text(data),
         caption=f"{data.setting}: mean over seeds ± half of its 95 % confidence interval",
     )
-    caption(caption_text(data, over))
+    lab.caption(caption_text(data, over))
     for sentence in failures(data):
-        st.warning(plain(sentence))
-    details("Differences of all pairs", partial(_differences, data, measure), "sweeps:pairs")
+        st.warning(lab.plain(sentence))
+    lab.details("Differences of all pairs", partial(_differences, data, measure), "sweeps:pairs")
 
 
 def _differences(data: SweepData, measure: str) -> None:
@@ -973,7 +922,7 @@ def _differences(data: SweepData, measure: str) -> None:
     if not rows:
         st.caption("The tests need two finished seeds of two values, after all runs have ended.")
         return
-    table(
+    lab.table(
         head,
         rows,
         caption=f"{figure_title(measure, data)}: differences of every pair of values",
@@ -997,7 +946,7 @@ def _figures(data: SweepData, measure: str, over: str, final: DeltaGenerator) ->
     extremes = [v for line in means.values() for v in (*line.low, *line.high)]
     if measure not in TOP:
         extremes += [stats.interval[1] for stats in ends.values() if stats.interval]
-    scale, name = Scale.around(extremes, TOP.get(measure)), figure_title(measure, data)
+    scale, name = lab.Scale.around(extremes, TOP.get(measure)), figure_title(measure, data)
     write, config = partial(plain_number, measure=measure), data.config
     reached = max(line.x[-1] for line in means.values()) or 1.0
     # as far as each run goes, where that is equal over this axis
@@ -1006,21 +955,21 @@ def _figures(data: SweepData, measure: str, over: str, final: DeltaGenerator) ->
         ("train_seconds", "seconds"): config.seconds,
     }.get((over, config.equal), reached)
     x_title = "step" if over == "steps" else "seconds of training"
-    draw_chart(
+    lab.draw_chart(
         st,
-        lines(name, x_title, last, data.names, means, scale, theme(), write),
+        lab.lines(name, x_title, last, data.names, means, scale, lab.theme(), write),
         key="sweeps:lines",
         alt=f"{name} over training, a line each: {', '.join(data.names)}.",
     )
     if ends:
-        draw_chart(
+        lab.draw_chart(
             final,
-            seeds(
-                f"Final value of every seed: {lower_name(name)}",
+            lab.seeds(
+                f"Final value of every seed: {lab.lower_name(name)}",
                 data.names,
                 ends,
                 scale,
-                theme(),
+                lab.theme(),
                 write,
             ),
             key="sweeps:seeds",
@@ -1029,7 +978,7 @@ def _figures(data: SweepData, measure: str, over: str, final: DeltaGenerator) ->
 
 
 def _runs(data: SweepData) -> None:
-    folders, train = data.sweep.runs(), step_of("train").page()
+    folders, train = data.sweep.runs(), lab.step_of("train").page()
     st.download_button(
         "Download as CSV",
         lambda: numbers_csv(data),
@@ -1039,7 +988,7 @@ def _runs(data: SweepData) -> None:
         on_click="ignore",
     )
     for cell, outcome in sorted(data.outcomes.items()):
-        line = plain(run_line(data, cell, outcome))
+        line = lab.plain(run_line(data, cell, outcome))
         if cell in folders:
             st.page_link(train, label=line, query_params={"run": folders[cell].id})
         else:
@@ -1048,7 +997,7 @@ def _runs(data: SweepData) -> None:
 
 def draw_progress(data: SweepData) -> None:
     if data.live:
-        st.progress(*progress(data, jobs.max_workers()))
+        st.progress(*progress(data, lab.jobs.max_workers()))
         return
     count = len(data.config.cells)
     st.caption(
@@ -1074,7 +1023,7 @@ def picker() -> None:
         format_func=_page_label,
         key="sweeps:shown",
         help="The sweep whose results are shown.",
-        on_change=guarded(
+        on_change=lab.guarded(
             "sweeps:shown",
             lambda: select_sweep(find_sweep(st.session_state["sweeps:shown"]) or EXAMPLE_SWEEP),
         ),
@@ -1099,7 +1048,7 @@ def _page_label(sweep_id: str) -> str:
 
 
 def _delete(sweep: Sweep) -> None:
-    if not jobs.mine(sweep):
+    if not lab.jobs.mine(sweep):
         return
     with suppress(ConfigError):  # a damaged file names no runs that could be stopped
         stop(sweep)
@@ -1116,7 +1065,7 @@ def start(config: SweepConfig) -> Sweep:
     sweep = create_sweep(config)
     try:
         _queue(sweep, config, config.cells)
-    except jobs.QueueFull:
+    except lab.jobs.QueueFull:
         delete_sweep(sweep)
         raise
     return sweep
@@ -1127,51 +1076,51 @@ def resume(sweep: Sweep) -> None:
 
     Raises QueueFull, NotYours.
     """
-    check_owner(sweep)
+    lab.jobs.check_owner(sweep)
     outcomes, runs, missing = sweep.outcomes(), sweep.runs(), sweep.missing()
     ended = ("stopped", "paused")
     paused = [cell for cell in missing if cell in runs and outcomes[cell].state in ended]
     for cell in paused:
-        jobs.resume(runs[cell])
+        lab.jobs.resume(runs[cell])
     if lost := [cell for cell in missing if cell not in paused]:
         _queue(sweep, sweep.config(), lost)
 
 
 def _queue(sweep: Sweep, config: SweepConfig, cells: Sequence[Cell_of_sweeps]) -> None:
     of = [(config.run(*cell), {"sweep": {"id": sweep.id, "value": cell[0]}}) for cell in cells]
-    sweep.add_runs(dict(zip(cells, jobs.start_all(of), strict=True)))
+    sweep.add_runs(dict(zip(cells, lab.jobs.start_all(of), strict=True)))
 
 
 def stop(sweep: Sweep) -> None:
     """Stop all runs of a sweep, the waiting ones first, so that none of them takes a free worker. Raises NotYours."""
-    check_owner(sweep)
+    lab.jobs.check_owner(sweep)
     states = {run: run.status().state for run in sweep.runs().values()}
     live = [run for run, state in states.items() if state in ("queued", "starting", "running")]
     for run in sorted(live, key=lambda run: states[run] != "queued"):
-        jobs.stop(run)
+        lab.jobs.stop(run)
 
 
 # Make a claim of a sweep: which value is better than which, by how much, as a file that works as a plug-in.
 
 
 def draw_claim(data: SweepData) -> None:
-    paragraph(
+    lab.paragraph(
         "A claim is a rule that is written before a run. This one compares two values of the sweep from seeds "
         "that it did not have. Put the file into the folder of `ATTENTION_LAB_PLUGINS`; the page Claims then "
         "has it, with its run and its verdict."
     )
     measures = [name for name in data.measures() if name in CLAIMED]
     if not measures:
-        caption("This sweep has no measure that two models could be compared by.")
+        lab.caption("This sweep has no measure that two models could be compared by.")
         return
     values = FIELDS.draw("first", "second", "better", "bound", data=data, measures=measures)
     bound = values.bound / 100 if values.better in SHARES else values.bound
     try:
         claim = SweepClaim(data.config, values.first, values.second, values.better, bound)
     except ConfigError as error:
-        field_error(error)
+        lab.field_error(error)
         return
-    caption(f"“{plain(claim.statement)}”")
+    lab.caption(f"“{lab.plain(claim.statement)}”")
     st.download_button(
         "Download the claim",
         claim.file,

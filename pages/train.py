@@ -9,6 +9,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+import dashboard.page as lab
 from core.attention import (
     AXES,
     PRESETS,
@@ -20,6 +21,7 @@ from core.attention import (
     heads_that_divide,
     preset,
 )
+from core.attention.presets import preset_of
 from core.entries import Param, Value
 from core.interpret.trace import head_name
 from core.memory import is_small
@@ -59,84 +61,6 @@ from core.training import (
     time_needed,
     train,
 )
-from dashboard.draw import grids, tables
-from dashboard.page import (
-    BUILT,
-    BUILT_THEN,
-    HERE,
-    KEEP,
-    READS,
-    Cell,
-    Curve,
-    Fields,
-    Ink,
-    Move,
-    Number,
-    Question,
-    Script,
-    Select,
-    SelectSlider,
-    Values,
-    add_script,
-    attention_import,
-    attention_view,
-    balanced_points,
-    between,
-    caption,
-    chart_title,
-    details,
-    draw_chart,
-    duration,
-    entries_panel,
-    fact,
-    flash_errors,
-    forget_other_runs,
-    guarded,
-    is_new,
-    lazy_panel,
-    link_param,
-    link_value,
-    loss_curves,
-    number,
-    one_of,
-    paragraph,
-    param_widget,
-    percent,
-    picture,
-    plain,
-    plural,
-    points,
-    predict,
-    room,
-    score,
-    share_text,
-    shown_errors,
-    source_of,
-    source_panel,
-    step_of,
-    take_link,
-    theme,
-    title,
-    try_this,
-    went_back,
-    write_link,
-)
-from dashboard.server import cache, jobs
-from dashboard.server.jobs import LimitReached, max_run_seconds, max_run_steps, within
-from dashboard.ui import run_setup, runs
-from dashboard.ui.mechanism import (
-    dated,
-    fit_heads,
-    from_text,
-    keep_heads,
-    mechanism,
-    note_heads,
-    preset_of,
-    take_built,
-    to_text,
-    watch_built,
-)
-from dashboard.ui.run_setup import adopt_pattern, attention_key, layer_pattern, pattern_changes
 
 # The sentences of the page Train, and examples as text; makes no st call.
 
@@ -166,50 +90,50 @@ def fact_text(
     only, (layer, at) = len(record.expected) * len(record.expected[0]) == 1, head
     return (
         f"{step}{f'the correct {task.unit}' if task.form == 'pairs' else task.expected_name} gets "
-        f"**{number(record.expected[layer][at])}** of the weight"
+        f"**{lab.number(record.expected[layer][at])}** of the weight"
         f"{'' if only else f' in {head_name(*head)} (layer {layer}, head {at})'}; equal weights "
-        f"give {number(record.even)}. "
+        f"give {lab.number(record.even)}. "
         f"{text[:1].upper()}{text[1:]}"
     )
 
 
 def _scores(record: Record, task: Task, baselines: Sequence[tuple[str, float]]) -> str:
     if record.error is not None:
-        return f"the forecast error is **{percent(record.error)}** of the error of repeating the last season."
+        return f"the forecast error is **{lab.percent(record.error)}** of the error of repeating the last season."
     if record.loss is not None and task.form == "series":
         return (
-            f"the squared error is **{number(record.loss)}**; predicting the mean gives "
-            f"{number(task.baseline_loss)}."
+            f"the squared error is **{lab.number(record.loss)}**; predicting the mean gives "
+            f"{lab.number(task.baseline_loss)}."
         )
     if record.loss is None or record.token_accuracy is None:
         return ""
     if task.form == "label":
-        balanced = f", balanced accuracy **{percent(record.balanced)}**"
+        balanced = f", balanced accuracy **{lab.percent(record.balanced)}**"
         others = " and ".join(
-            f"{plain(name)} reaches {percent(share)}" for name, share in baselines
+            f"{lab.plain(name)} reaches {lab.percent(share)}" for name, share in baselines
         )
         return (
-            f"accuracy is **{percent(record.token_accuracy)}** on {record.held_out:,} held-out {task.whole}"
+            f"accuracy is **{lab.percent(record.token_accuracy)}** on {record.held_out:,} held-out {task.whole}"
             f"{'' if record.balanced is None else balanced}{others and f'; {others}'}."
         )
-    text = f"{task.unit} accuracy is {percent(record.token_accuracy)}"
+    text = f"{task.unit} accuracy is {lab.percent(record.token_accuracy)}"
     unknown = (
         ""
         if record.unknown is None
-        else f" {percent(record.unknown)} of the held-out {task.unit}s are not in the vocabulary, so the model "
-        f"cannot output them: the loss is {number(record.known_loss or 0.0)} without them, {number(record.loss)} "
+        else f" {lab.percent(record.unknown)} of the held-out {task.unit}s are not in the vocabulary, so the model "
+        f"cannot output them: the loss is {lab.number(record.known_loss or 0.0)} without them, {lab.number(record.loss)} "
         "with them."
     )
     if task.form == "text":
         return (
-            f"{text}; the loss is {number(record.loss)} nats per {task.unit}, a random guess gives "
-            f"{number(task.baseline_loss)}.{unknown}"
+            f"{text}; the loss is {lab.number(record.loss)} nats per {task.unit}, a random guess gives "
+            f"{lab.number(task.baseline_loss)}.{unknown}"
         )
     if record.sequence_accuracy is None:
         return text + "."
     far = record.token_accuracy - record.sequence_accuracy > 0.2
     scores = " and ".join(
-        f"{name} is {score(value)}"
+        f"{name} is {lab.score(value)}"
         for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
         if value is not None
     )
@@ -221,7 +145,7 @@ def _scores(record: Record, task: Task, baselines: Sequence[tuple[str, float]]) 
     )
     return (
         f"{text}, {'but sequence accuracy only' if far else 'and sequence accuracy'} "
-        f"{percent(record.sequence_accuracy)}{scores and f'; {scores}'}."
+        f"{lab.percent(record.sequence_accuracy)}{scores and f'; {scores}'}."
         f"{cut}{unknown}"
     )
 
@@ -232,7 +156,7 @@ def early_end(last: Record, config: RunConfig | None) -> str:
         return ""
     why = "the validation loss no longer fell" if config.patience else ""
     if config.finish_early and (last.sequence_accuracy or 0.0) >= PASS:
-        why = f"at least {percent(PASS)} of the sequences were correct"
+        why = f"at least {lab.percent(PASS)} of the sequences were correct"
     return why and f" It ended before step {config.steps:,}, since {why}."
 
 
@@ -244,7 +168,7 @@ def ending_text(status: Status, records: Sequence[Record], config: RunConfig | N
     accuracy = last.sequence_accuracy or 0.0
     early = early_end(last, config) if status.state == "finished" else ""
     return (
-        f"{status.message}{early} Sequence accuracy is {percent(accuracy)} on {last.held_out:,} "
+        f"{status.message}{early} Sequence accuracy is {lab.percent(accuracy)} on {last.held_out:,} "
         "held-out items."
     )
 
@@ -252,11 +176,11 @@ def ending_text(status: Status, records: Sequence[Record], config: RunConfig | N
 def pace(record: Record, machine: str = "") -> str:
     share, norm, speed = record.data_share, record.gradient, record.tokens_per_second
     parts = (
-        f"{duration(record.elapsed)} elapsed, {duration(record.train_seconds)} of training",
+        f"{lab.duration(record.elapsed)} elapsed, {lab.duration(record.train_seconds)} of training",
         bool(speed) and f"{speed:,.0f} tokens/s",
-        share is not None and f"{percent(share)} of the training time spent on batches",
-        norm is not None and f"gradient norm {number(norm)}",
-        machine and f"on {plain(machine)}",
+        share is not None and f"{lab.percent(share)} of the training time spent on batches",
+        norm is not None and f"gradient norm {lab.number(norm)}",
+        machine and f"on {lab.plain(machine)}",
     )
     return " · ".join(part for part in parts if part)
 
@@ -270,7 +194,7 @@ def head_label(layer: int, head: int, shape: tuple[int, int]) -> str:
     return f"head {head if shape[0] == 1 else head_name(layer, head)}"
 
 
-def attention_over_time(data: runs.RunData) -> Values:
+def attention_over_time(data: lab.RunData) -> lab.Values:
     """Draw the map, its filmstrip and its slider; without attention a plain slider over the records.
 
     Returns the selected `step`, the held-out `example`, and the `head` that is drawn with its `weights` (T, S) at that
@@ -280,14 +204,14 @@ def attention_over_time(data: runs.RunData) -> Values:
     board = st.container()  # the map, above the popover that changes it
     if head := _choose_head(data, steps[-1]) if steps else None:
         step_key, step_name = f"train:wish:{data.run.id}", f"train:step:{data.run.id}"
-        take_link(step_key, one_of(steps), name=step_name)
-        if went_back(step_name):
+        lab.take_link(step_key, lab.one_of(steps), name=step_name)
+        if lab.went_back(step_name):
             forget_step(data.run.id)
         start = st.session_state.get(step_key)
         key = f"train:map:{data.run.id}:{head.example}:{head.kind}"
         which = head.example, head.kind, head.layer
         view = st.session_state.get(f"{key}:view", {})
-        frames = runs.head_over_time(data.run, steps, *which, head.head, view.get("frame") or start)
+        frames = lab.head_over_time(data.run, steps, *which, head.head, view.get("frame") or start)
     if head is None or not frames:
         steps = [r.step for r in data.records]
         if data.required_config.model.attention is None:
@@ -297,12 +221,12 @@ def attention_over_time(data: runs.RunData) -> Values:
             )
         step = steps[-1]
         if len(steps) > 1 and not data.live:
-            step = FIELDS.draw("step", into=HERE, steps=steps, run=data.run.id).step
-        return Values(step=step, example=0, head=None, weights=None, latest=True)
+            step = FIELDS.draw("step", into=lab.HERE, steps=steps, run=data.run.id).step
+        return lab.Values(step=step, example=0, head=None, weights=None, latest=True)
     last_step, last = frames[-1]
     with board:
-        state = attention_view(
-            runs.head_trace(data, *which, last, head.shape[1]),
+        state = lab.attention_view(
+            lab.head_trace(data, *which, last, head.shape[1]),
             key=key,
             layout="frames",
             layer=head.layer,
@@ -311,12 +235,12 @@ def attention_over_time(data: runs.RunData) -> Values:
             frames=frames,
             live=data.live,
             title=f"Held-out example, {head_name(head.layer, head.head)}",
-            reads=READS[head.kind],
+            reads=lab.READS[head.kind],
             height=300,
         )
     step = last_step if state.frame is None else state.frame
-    write_link(step_name, None if step == last_step else str(step))
-    return Values(
+    lab.write_link(step_name, None if step == last_step else str(step))
+    return lab.Values(
         step=step,
         example=head.example,
         head=head,
@@ -336,9 +260,9 @@ def forget_step(run_id: str) -> None:
             st.session_state[key]["frame"] = None
 
 
-def _choose_head(data: runs.RunData, step: int) -> Values | None:
+def _choose_head(data: lab.RunData, step: int) -> lab.Values | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
-    counts = runs.head_counts(data.run, step)
+    counts = lab.head_counts(data.run, step)
     row = st.popover("Head and example", icon=":material/tune:")
     values = FIELDS.draw("example", into=row, data=data, examples=range(len(counts)))
     values["example"] = values.example or 0
@@ -351,10 +275,10 @@ def _choose_head(data: runs.RunData, step: int) -> Values | None:
     best = best if np.less(best, sizes[kind]).all() else (0, 0)
     values = FIELDS.draw("head", into=row, **values, kind=kind, shape=sizes[kind], best=best)
     layer, head = values.head or (0, 0)
-    return Values(values | {"layer": layer, "head": head, "to_source": kind == first})
+    return lab.Values(values | {"layer": layer, "head": head, "to_source": kind == first})
 
 
-def _best_head(data: runs.RunData) -> tuple[int, int]:
+def _best_head(data: lab.RunData) -> tuple[int, int]:
     """The head with most weight on the expected position; a live run keeps the one before with at least half of it."""
     record, best = data.records[-1], best_head(data.records[-1])
     run_id, before = st.session_state.get(BEST, ("", best))
@@ -365,7 +289,7 @@ def _best_head(data: runs.RunData) -> tuple[int, int]:
     return best
 
 
-def example_label(data: runs.RunData, example: int) -> str:
+def example_label(data: lab.RunData, example: int) -> str:
     task = data.task()
     source, target = task.display_tokens(data.watched()[example])
     if task.input not in ("patches", "series"):
@@ -374,33 +298,33 @@ def example_label(data: runs.RunData, example: int) -> str:
     return f"Example {example + 1}{answer}"
 
 
-def weights_on_source(data: runs.RunData, moment: Values, length: int) -> Any:
+def weights_on_source(data: lab.RunData, moment: lab.Values, length: int) -> Any:
     """The outputs and their weights on a source of that length, in the head that is drawn; None without any."""
     if moment.weights is None:
         return None
-    kind, rows = moment.head.kind, runs.tokens(data, moment.example, moment.head.kind)[0]
+    kind, rows = moment.head.kind, lab.tokens(data, moment.example, moment.head.kind)[0]
     return source_weights(data.required_config.model, kind, moment.weights, rows, length)
 
 
-def source_figures(data: runs.RunData, moment: Values, ink: Ink) -> None:
+def source_figures(data: lab.RunData, moment: lab.Values, ink: lab.Ink) -> None:
     task, example = data.task(), moment.example
     if task.input not in ("patches", "series"):
         return
     source = data.watched()[example].source
     outputs, weights = weights_on_source(data, moment, len(source)) or ((), None)
     if task.input == "patches" and weights is not None:
-        chart_title(f"What it attends to, step {moment.step:,}")
-        st.html(grids.tiles(source, task.shape.grid, outputs, weights, theme(), ink))
+        lab.chart_title(f"What it attends to, step {moment.step:,}")
+        st.html(lab.tiles(source, task.shape.grid, outputs, weights, lab.theme(), ink))
         st.caption(
-            f"The largest weight of a patch is {share_text(weights.max())}; uniform attention gives each patch "
-            f"{number(1 / weights.shape[1])}."
+            f"The largest weight of a patch is {lab.share_text(weights.max())}; uniform attention gives each patch "
+            f"{lab.number(1 / weights.shape[1])}."
         )
     decoded = data.decoded_at(moment.step)
     if task.form == "series" and decoded is not None and len(decoded.examples) > example:
         past, target, output = series(decoded.examples[example])
-        draw_chart(
+        lab.draw_chart(
             st,
-            grids.forecast_chart(past, target, output, task.naive(past), weights, ink, theme()),
+            lab.forecast_chart(past, target, output, task.naive(past), weights, ink, lab.theme()),
             key="train:forecast",
             alt="The past values, the target and the forecast.",
             heading=f"Forecast at step {decoded.step:,}",
@@ -417,7 +341,7 @@ def source_figures(data: runs.RunData, moment: Values, ink: Ink) -> None:
 MAX_HEADS = 4  # lines that can be told apart
 
 
-def loss_chart(data: runs.RunData) -> tuple[str, list[Curve], dict[str, Any]]:
+def loss_chart(data: lab.RunData) -> tuple[str, list[lab.Curve], dict[str, Any]]:
     """Validation and training loss, and the loss of guessing: title, curves and the rest of the chart.
 
     The axis ends at three times guessing or at the start, so that a spike does not flatten the rest.
@@ -426,42 +350,50 @@ def loss_chart(data: runs.RunData) -> tuple[str, list[Curve], dict[str, Any]]:
     guess, words = task.baseline_loss, {"label": "class frequencies", "series": "the mean"}
     return (
         "Squared error" if task.form == "series" else "Loss",
-        loss_curves(data.records),
+        lab.loss_curves(data.records),
         {
-            "guess": (guess, f"{words.get(task.form, f'a random {task.unit}')}: {number(guess)}"),
+            "guess": (
+                guess,
+                f"{words.get(task.form, f'a random {task.unit}')}: {lab.number(guess)}",
+            ),
             "high": max(guess, losses[0] or guess, min(max(losses), 3 * guess)),
             "alt": "Validation and training loss over training.",
         },
     )
 
 
-def score_chart(data: runs.RunData) -> tuple[str, list[Curve], dict[str, Any]]:
+def score_chart(data: lab.RunData) -> tuple[str, list[lab.Curve], dict[str, Any]]:
     task, records = data.task(), data.records
     if task.form == "series":
         return (
             "Validation error, % of the error of repeating the last season",
-            [Curve("error", points(records, "error", 100))],
+            [lab.Curve("error", lab.points(records, "error", 100))],
             {
                 "guess": (100.0, "last season repeated"),
                 "alt": "Validation error over training, compared with repeating the last season.",
             },
         )
     scores = [
-        Curve(name, points(records, key))
+        lab.Curve(name, lab.points(records, key))
         for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
         if any(getattr(r, key) is not None for r in records)
     ]
-    curves = [Curve(f"{task.unit} accuracy", points(records, "token_accuracy", 100)), *scores]
+    curves = [
+        lab.Curve(f"{task.unit} accuracy", lab.points(records, "token_accuracy", 100)),
+        *scores,
+    ]
     if task.form == "pairs":
-        curves.insert(0, Curve("sequence accuracy", points(records, "sequence_accuracy", 100)))
+        curves.insert(
+            0, lab.Curve("sequence accuracy", lab.points(records, "sequence_accuracy", 100))
+        )
     elif task.form == "label":
         curves = [
             replace(curves[0], name="accuracy"),
-            Curve("balanced accuracy", balanced_points(records)),
+            lab.Curve("balanced accuracy", lab.balanced_points(records)),
             *scores,
         ]
     name = curves[0].name if len(curves) == 1 else "scores" if scores else "accuracy"
-    baselines = runs.baselines_of(data.required_config.task, records[-1].held_out)
+    baselines = lab.baselines_of(data.required_config.task, records[-1].held_out)
     best = max(baselines, key=lambda baseline: baseline[1], default=None)
     return (
         f"Validation {name}",
@@ -470,16 +402,16 @@ def score_chart(data: runs.RunData) -> tuple[str, list[Curve], dict[str, Any]]:
             "alt": f"Accuracy on held-out {task.whole} over training.",
             "high": 100,
             "percent": not scores,
-            "guess": best and (100 * best[1], f"{best[0]}: {percent(best[1])}"),
+            "guess": best and (100 * best[1], f"{best[0]}: {lab.percent(best[1])}"),
         },
     )
 
 
-def weight_chart(data: runs.RunData, last: Record) -> tuple[str, list[Curve], dict[str, Any]]:
+def weight_chart(data: lab.RunData, last: Record) -> tuple[str, list[lab.Curve], dict[str, Any]]:
     """The weight on expected positions in the heads that put most there at the end, in the record `last`."""
     heads = sorted(np.ndenumerate(np.array(last.expected)), key=lambda head: head[::-1])[::-1]
     curves = [
-        Curve(
+        lab.Curve(
             f"L{layer}·H{head}",
             [(r.step, r.expected[layer][head] if r.expected else None) for r in data.records],
         )
@@ -489,7 +421,7 @@ def weight_chart(data: runs.RunData, last: Record) -> tuple[str, list[Curve], di
     options = {
         # all of the weight may be a rounding over one
         "high": next(level for level in (0.25, 0.5, 1.01) if most <= level),
-        "guess": None if last.even is None else (last.even, f"uniform: {number(last.even)}"),
+        "guess": None if last.even is None else (last.even, f"uniform: {lab.number(last.even)}"),
     }
     return f"Weight on {data.task().expected_name}", curves, options
 
@@ -506,7 +438,7 @@ SINGLE = {  # charts of one curve: their title, the name of the curve, and its v
 }
 
 
-def charts_details(data: runs.RunData, step: int, findings: Sequence[Finding]) -> None:
+def charts_details(data: lab.RunData, step: int, findings: Sequence[Finding]) -> None:
     last = next((r for r in reversed(data.records) if r.expected), None)
     shown = {
         "expected": last is not None,
@@ -529,28 +461,28 @@ def charts_details(data: runs.RunData, step: int, findings: Sequence[Finding]) -
                     )
             else:
                 title, curve, key = SINGLE[name]
-                values, clip = points(data.records, key), data.required_config.clip
+                values, clip = lab.points(data.records, key), data.required_config.clip
                 largest = max(value or 0.0 for _, value in values)
                 clips = name == "gradient" and clip <= 5 * max(largest, 1e-9)
                 options = {"guess": (clip, f"clipped at {clip:g}")} if clips else {}
-                _draw(data, step, name, findings, title, [Curve(curve, values)], options)
+                _draw(data, step, name, findings, title, [lab.Curve(curve, values)], options)
 
 
-def _parts(data: runs.RunData, step: int) -> None:
+def _parts(data: lab.RunData, step: int) -> None:
     """The norm in each part of the model, first part on top: where it grows or fades with depth."""
     record = next((r for r in reversed(data.until(step)) if r.gradients), None)
     if record is None:
-        chart_title("Gradient norm by part of the model")
+        lab.chart_title("Gradient norm by part of the model")
         st.caption("Measured from the first step.")
         return
-    most, ink = max(record.gradients.values()) or 1.0, Ink.of(theme())
+    most, ink = max(record.gradients.values()) or 1.0, lab.Ink.of(lab.theme())
     low = min([value for value in record.gradients.values() if value > 0] or [most]) / 3
     norms = {part_name(path): value for path, value in record.gradients.items()}
-    draw_chart(
+    lab.draw_chart(
         st,
-        grids.bar_figure(
+        lab.bar_figure(
             [
-                {"part": name, "norm": end, "end": end, "text": number(value), "low": low}
+                {"part": name, "norm": end, "end": end, "text": lab.number(value), "low": low}
                 for name, value in norms.items()
                 for end in [max(value, low)]
             ],
@@ -581,12 +513,12 @@ def part_name(path: str) -> str:
 
 
 def _draw(
-    data: runs.RunData,
+    data: lab.RunData,
     step: int,
     key: str,
     findings: Sequence[Finding],
     title: str,
-    curves: Sequence[Curve],
+    curves: Sequence[lab.Curve],
     options: dict[str, Any],
 ) -> None:
     """Curves over the steps of the run, all of them while it is live, and what goes wrong in them.
@@ -598,7 +530,7 @@ def _draw(
         "height": 140,  # so that loss and accuracy are in one screen
         "last_x": data.required_config.steps if data.live else data.records[-1].step,
     }
-    runs.draw_curves(
+    lab.draw_curves(
         st, title, curves, key=f"train:{key}", cut=" accuracy", step=step, **usual | options
     )
     _show(key, findings)
@@ -607,7 +539,7 @@ def _draw(
 def _show(key: str, findings: Sequence[Finding]) -> None:
     for each in findings:
         if each.beside == key:
-            st.markdown(f":small[**{plain(each.text)}** {plain(each.advice)}]")
+            st.markdown(f":small[**{lab.plain(each.text)}** {lab.plain(each.advice)}]")
 
 
 # The attention that is trained: a published one by name, any choice on the six axes, or none.
@@ -630,17 +562,17 @@ def take_mechanism(
     The settings that came with a run or a button hold until something else is built.
     """
     state, (d_model, heads) = st.session_state, sizes
-    built = state.get(BUILT)
-    if start.attention is None or (BUILT_THEN in state and state[BUILT_THEN] == built):
+    built = state.get(lab.BUILT)
+    if start.attention is None or (lab.BUILT_THEN in state and state[lab.BUILT_THEN] == built):
         return
     usual = start.attention.with_(d_model=d_model, num_heads=heads)
     try:
         ModelConfig(kind, *sizes, usual.with_(**(built or ("", {}))[1]))
     except ConfigError:
         return
-    take_built(
+    lab.take_built(
         name,
-        lambda choices: state.update({attention_key(name): usual.with_(**choices)}),
+        lambda choices: state.update({lab.attention_key(name): usual.with_(**choices)}),
         axes=AXES_OF[kind],
         linked=linked,
     )
@@ -658,14 +590,14 @@ def choose_attention(
 
     Raises ConfigError, after the widgets are drawn, when the mechanism cannot have those sizes.
     """
-    state, key, (d_model, heads) = st.session_state, attention_key(name), sizes
+    state, key, (d_model, heads) = st.session_state, lab.attention_key(name), sizes
     usual = start.attention and start.attention.with_(d_model=d_model, num_heads=heads)
     link = partial(
-        link_value,
+        lab.link_value,
         key,
         usual,
-        lambda text: None if text == NONE else from_text("" if text == PLAIN else text, sizes),
-        lambda config: NONE if config is None else to_text(config) or PLAIN,
+        lambda text: None if text == NONE else lab.from_text("" if text == PLAIN else text, sizes),
+        lambda config: NONE if config is None else lab.to_text(config) or PLAIN,
     )
     link()
     config, problem = state.get(key, usual), None
@@ -673,11 +605,11 @@ def choose_attention(
         config = config and config.with_(d_model=d_model, num_heads=heads)
     except ConfigError as error:
         config, problem = usual, error
-    panel = lazy_panel("Six axes of the mechanism", f"{name}:axes", axes)
+    panel = lab.lazy_panel("Six axes of the mechanism", f"{name}:axes", axes)
     if panel.open:
         before = config or AttentionConfig(d_model, heads, "identity")
         with panel:
-            edited = mechanism(f"{name}:attention", before, axes=AXES_OF[kind], presets=False)
+            edited = lab.mechanism(f"{name}:attention", before, axes=AXES_OF[kind], presets=False)
         if edited is None:
             problem = ConfigError(
                 "The mechanism cannot be trained. The reason is beside one of the six axes."
@@ -701,16 +633,16 @@ def choose_attention(
         "Mechanism",
         options,
         key=f"{name}:mechanism",
-        on_change=guarded(f"{name}:mechanism", select),
-        format_func=lambda key: SPECIAL.get(key) or dated(preset(key)),
-        **KEEP,
+        on_change=lab.guarded(f"{name}:mechanism", select),
+        format_func=lambda key: SPECIAL.get(key) or lab.dated(preset(key)),
+        **lab.KEEP,
         help="The attention mechanism. A published name sets all six axes.",
     )
     if problem is not None:
         raise problem
     if config is not None and usual is not None:
         other = [axis for axis in AXES_OF[kind] if getattr(config, axis) != getattr(usual, axis)]
-        watch_built(name, {axis: getattr(config, axis) for axis in other})
+        lab.watch_built(name, {axis: getattr(config, axis) for axis in other})
     return config
 
 
@@ -1015,13 +947,13 @@ def parameters_values(params: Iterable[Param], key: str, visible: bool | None) -
     values: dict[str, Value] = {}
     for param in params:
         name = setting_key(key, param)
-        if draw := run_setup.WIDGETS.get(param.key):
+        if draw := lab.WIDGETS.get(param.key):
             values[param.key] = draw(param, values, name)
             continue
-        link_param(param, name)
+        lab.link_param(param, name)
         values[param.key] = st.session_state.get(name, param.default)
         if visible:
-            values[param.key] = param_widget(param, key=name, keep=KEEP)
+            values[param.key] = lab.param_widget(param, key=name, keep=lab.KEEP)
     return values
 
 
@@ -1055,7 +987,7 @@ def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
         "checkpointing": base.model.kind in RECURRENT,
         "finish_early": form in ("text", "series"),
     }
-    most = {"steps": max_run_steps(), "max_seconds": max_run_seconds()}
+    most = {"steps": lab.jobs.max_run_steps(), "max_seconds": lab.jobs.max_run_seconds()}
     return {
         name: tuple(
             replace(param, default=getattr(base, param.key), high=most.get(param.key, param.high))
@@ -1096,7 +1028,7 @@ def sizes_of(base: RunConfig, size: str) -> dict[str, int]:
         "d_model": max(1, min(MAX_WIDTH, int(model.d_model * 2.0**power))),
         "d_ff": min(4096, int(model.d_ff * 2.0**power)),
         "layers": max(1, min(12, model.layers + power)),
-        "steps": max(1, min(max_run_steps(), int(base.steps * 2.0**power))),
+        "steps": max(1, min(lab.jobs.max_run_steps(), int(base.steps * 2.0**power))),
     }
 
 
@@ -1107,7 +1039,7 @@ def resize(name: str, key: str, base: RunConfig, before: dict[str, int]) -> None
         if state.get(f"{name}:{field}") == value:
             del state[f"{name}:{field}"]
     width = state.get(f"{name}:d_model", sizes_of(base, state[key])["d_model"])
-    fit_heads(f"{name}:d_model", width, f"{name}:heads:{width}", heads_of)
+    lab.fit_heads(f"{name}:d_model", width, f"{name}:heads:{width}", heads_of)
 
 
 heads_of = partial(heads_that_divide, max_heads=MAX_HEADS_ON_OFFER)
@@ -1117,22 +1049,22 @@ def nearest_heads(d_model: int, most: int) -> int:
     return max(heads for heads in heads_of(d_model) if heads <= most)
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "train",
-    kind=Select(
+    kind=lab.Select(
         "Model",
         lambda values: {
             kind: {
                 ("transformer", "patches"): "Image to text",
                 ("classifier", "patches"): "Vision Transformer",
-            }.get((kind, values.input), runs.MODEL_NAMES[kind])
+            }.get((kind, values.input), lab.MODEL_NAMES[kind])
             for kind in values.kinds
         },
         key=lambda values: f"{values.task}:kind",
         hidden=True,
         help="The architecture that is trained. Each has settings of its own.",
     ),
-    heads=SelectSlider(
+    heads=lab.SelectSlider(
         "Heads",
         lambda values: heads_of(values.d_model),
         lambda values: nearest_heads(values.d_model, values.most),
@@ -1140,7 +1072,7 @@ FIELDS = Fields(
         hidden=True,
         help="The number of attention heads in each layer. Only numbers that divide d_model.",
     ),
-    size=SelectSlider(
+    size=lab.SelectSlider(
         "Size",
         list(SIZES),
         "medium",
@@ -1150,7 +1082,7 @@ FIELDS = Fields(
         help="Sets d_model, the feed-forward width, the layers and the steps together. A number that is "
         "set in All settings stays as it is.",
     ),
-    seed=Number(
+    seed=lab.Number(
         "Seed",
         0,
         0,
@@ -1158,22 +1090,22 @@ FIELDS = Fields(
         hidden=True,
         help="Fixes the first weights, the data and its order: the same seed gives the same run.",
     ),
-    example=Select(
+    example=lab.Select(
         "Held-out example",
         lambda values: {at: example_label(values.data, at) for at in values.examples},
         hidden=True,
         help="An input that the model is not trained on; the map shows its attention.",
     ),
-    attention=Select(
+    attention=lab.Select(
         "Attention",
-        lambda values: {kind: runs.NAMES[kind] for kind in values.kinds},
+        lambda values: {kind: lab.KIND_NAMES[kind] for kind in values.kinds},
         key=lambda values: f"kind:{values.data.run.id}",
         when=lambda values: len(values.kinds) > 1,
         hidden=True,
         help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
         "hierarchical model attends to sentences, and to the words of each.",
     ),
-    head=Select(
+    head=lab.Select(
         "Head",
         lambda values: {
             (layer, head): head_label(layer, head, values.shape)
@@ -1186,7 +1118,7 @@ FIELDS = Fields(
         hidden=True,
         help="At first a head with much weight on the expected position.",
     ),
-    stack=Select(
+    stack=lab.Select(
         "Stack",
         lambda values: list(values.stacks),
         key=lambda values: f"stack:{values.data.run.id}",
@@ -1194,7 +1126,7 @@ FIELDS = Fields(
         hidden=True,
         help="The layers that read the source, or those that write the target.",
     ),
-    token=Select(
+    token=lab.Select(
         "Token over depth",
         lambda values: (
             {MEAN: "mean over all"} | {at: f"{at}: {name}" for at, name in enumerate(values.names)}
@@ -1204,7 +1136,7 @@ FIELDS = Fields(
         hidden=True,
         help="Each token weighs the outputs before a sublayer by itself.",
     ),
-    step=SelectSlider(
+    step=lab.SelectSlider(
         "Training step",
         lambda values: values.steps,
         lambda values: values.steps[-1],
@@ -1212,7 +1144,7 @@ FIELDS = Fields(
         hidden=True,
         help="The training step that all figures show.",
     ),
-    more=Number(
+    more=lab.Number(
         "More steps",
         lambda values: min(values.most, max(100, values.reached)),
         1,
@@ -1234,30 +1166,30 @@ def controls() -> RunConfig | None:
             width="stretch",
             help="Of the next run: its task, model, attention and training.",
         )
-        with popover.container(width=room(320), gap="small"):  # narrow, beside the map
+        with popover.container(width=lab.room(320), gap="small"):  # narrow, beside the map
             hidden = "told param more model sizes mechanism axes pattern rate seed training summary"
             cells |= {name: st.container() for name in hidden.split()}
     keys = [entry.key for entry in TASKS]
-    link_value(
-        TASK, keys[0], one_of(keys), always="run" in st.query_params
+    lab.link_value(
+        TASK, keys[0], lab.one_of(keys), always="run" in st.query_params
     )  # a run alone brings its own set-up
     key = cells["task"].selectbox(
         "Task",
         keys,
         format_func=lambda k: task_entry(k).name,
         key=TASK,
-        **KEEP,
+        **lab.KEEP,
         help="What the model learns. The tasks on your own data come last.",
     )
     entry, config = task_entry(key), None
     try:
         task = task_of(_task(entry, cells))
     except (ConfigError, ValueError) as error:
-        cells["own"].error(plain(str(error)))
+        cells["own"].error(lab.plain(str(error)))
         return None
     if task.notes:
-        cells["own"].caption(plain(" ".join(task.notes)))
-    with shown_errors():
+        cells["own"].caption(lab.plain(" ".join(task.notes)))
+    with lab.shown_errors():
         config = _run(task, cells)
     no_map = config is not None and config.model.attention is None
     cells["told"].caption(f"{entry.meaning} {'' if no_map else entry.look}")
@@ -1265,24 +1197,24 @@ def controls() -> RunConfig | None:
 
 
 def adopt(config: RunConfig) -> None:
-    config = within(config)
+    config = lab.jobs.within(config)
     task, model = config.task, config.model
     name = f"train:{task.key}:{model.kind}"
     groups = of_training(config, "pairs").values()
     st.session_state.pop(f"train:{task.key}:first", None)
     st.session_state.update(
         {
-            BUILT_THEN: st.session_state.get(BUILT),
+            lab.BUILT_THEN: st.session_state.get(lab.BUILT),
             TASK: task.key,
             f"train:{task.key}:kind": model.kind,
             "train:seed": config.seed,
-            attention_key(name): model.attention,
+            lab.attention_key(name): model.attention,
             f"{name}:rate": config.learning_rate,
             f"{name}:size": "medium",
             f"{name}:d_model": model.d_model,
             f"{name}:heads:{model.d_model}": nearest_heads(model.d_model, model.num_heads),
             **{f"{name}:{param.key}": getattr(model, param.key) for param in of_model(model)},
-            **adopt_pattern(name, model),
+            **lab.adopt_pattern(name, model),
             **{setting_key(name, one): getattr(config, one.key) for of in groups for one in of},
             **{f"train:{task.key}:{key}": value for key, value in task.params},
         }
@@ -1291,12 +1223,12 @@ def adopt(config: RunConfig) -> None:
 
 def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
     """The config of the task: all parameters of a person's own data, or the first one with the others in a popover."""
-    name, own = f"train:{entry.key}", any(one.key == run_setup.DATA for one in entry.params)
+    name, own = f"train:{entry.key}", any(one.key == lab.DATA for one in entry.params)
     count = len(entry.params) if own else 1
     with cells["own" if own else "param"]:
         values = parameters_values(entry.params[:count], name, True)
     if others := entry.params[count:]:
-        with lazy_panel("Task settings", f"{name}:group", cells["more"]) as panel:
+        with lab.lazy_panel("Task settings", f"{name}:group", cells["more"]) as panel:
             values |= parameters_values(others, name, panel.open)
     return TaskConfig.of(entry.key, seed=0, **values)
 
@@ -1311,25 +1243,25 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     kind = FIELDS.draw(
         "kind", into=cells["model"], task=task.key, kinds=kinds, input=task.input
     ).kind
-    base = within(recommended(task, kind))
+    base = lab.jobs.within(recommended(task, kind))
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
     linked = any(param.startswith(f"{name}:") for param in st.query_params)
     of: dict[str, Any] = {"name": f"{task.key}:{kind}", "most": base.model.num_heads}
     of["resized"] = name, f"{name}:size", base, sizes_of(base, FIELDS.read("size", **of).size)
     sizes = sizes_of(base, FIELDS.draw("size", into=cells["size"], **of).size)
     usual, d_model = sizes["d_model"], f"{name}:d_model"
-    link_value(d_model, usual, between(1, MAX_WIDTH))
+    lab.link_value(d_model, usual, lab.between(1, MAX_WIDTH))
     # The panel of the model: its width, and the parameters of its type
     width, params = state.get(d_model, usual), of_model(base.model, sizes)
-    with lazy_panel("Model settings", f"{name}:sizes", cells["sizes"]) as panel:
+    with lab.lazy_panel("Model settings", f"{name}:sizes", cells["sizes"]) as panel:
         if panel.open:
             width = st.select_slider(
                 "d_model",
                 sorted({*WIDTHS, usual, width}),
                 usual,
                 key=d_model,
-                **KEEP,
-                **keep_heads(d_model, lambda width: f"{name}:heads:{width}", heads_of),
+                **lab.KEEP,
+                **lab.keep_heads(d_model, lambda width: f"{name}:heads:{width}", heads_of),
                 help="The length of each token's vector.",
             )
         values = parameters_values(params, name, panel.open)
@@ -1338,18 +1270,18 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     heads = 1
     if kind not in RECURRENT or base.model.num_heads > 1:
         heads = FIELDS.draw("heads", into=cells["heads"], **of, d_model=width).heads
-        note_heads(d_model, width, heads)
+        lab.note_heads(d_model, width, heads)
     # The panel of the training, in its groups
     groups = of_training(replace(base, steps=sizes["steps"]), task.form)
     training = dict[str, Any]()
-    with lazy_panel("Training settings", f"{name}:training", cells["training"]) as panel:
+    with lab.lazy_panel("Training settings", f"{name}:training", cells["training"]) as panel:
         for title, params in groups.items():
             if panel.open:
                 st.markdown(f"**{title}**")
             training |= parameters_values(params, name, panel.open)
     every = [param for params in groups.values() for param in params]
     _show_changes(cells["training"], changes(training, every))
-    link_value(f"{name}:rate", base.learning_rate, between(*BOUNDS["learning_rate"], float))
+    lab.link_value(f"{name}:rate", base.learning_rate, lab.between(*BOUNDS["learning_rate"], float))
     rate = cells["rate"].select_slider(
         "Learning rate",
         sorted({*RATES, base.learning_rate, state.get(f"{name}:rate", base.learning_rate)}),
@@ -1359,7 +1291,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
             "+", ""
         ),
         key=f"{name}:rate",
-        **KEEP,
+        **lab.KEEP,
         help="The size of each update of the weights.",
     )
     seed = FIELDS.draw("seed", into=cells["seed"]).seed
@@ -1372,36 +1304,36 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
         attention = attention.with_(dropout=values["dropout"])
     sized: Any = {"d_model": width, "num_heads": heads, **values}
     model = replace(base.model, attention=attention, **sized)
-    pattern = layer_pattern(name, model, cells["pattern"])
-    _show_changes(cells["pattern"], pattern_changes(pattern))
+    pattern = lab.layer_pattern(name, model, cells["pattern"])
+    _show_changes(cells["pattern"], lab.pattern_changes(pattern))
     model = replace(model, **pattern)
     with cells["size"]:
-        caption(
-            f"{plural(model.layers, 'layer')} · at most {training['steps']:,} steps · "
+        lab.caption(
+            f"{lab.plural(model.layers, 'layer')} · at most {training['steps']:,} steps · "
             f"{count_parameters(model, task.shape):,} parameters"
         )
     with cells["summary"]:
-        caption(f"d_model {width}. {summary(model)}")
+        lab.caption(f"d_model {width}. {summary(model)}")
     return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
 
 
 def _show_changes(cell: DeltaGenerator, changes: list[str]) -> None:
     if changes:
-        cell.caption(plain(f"Changed: {', '.join(changes)}."))
+        cell.caption(lab.plain(f"Changed: {', '.join(changes)}."))
 
 
 # What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
 
 
-def script(data: runs.RunData, moment: Values) -> Script:
-    record, head, config = data.at(moment.step), moment.head, source_of(data.required_config)
+def script(data: lab.RunData, moment: lab.Values) -> lab.Script:
+    record, head, config = data.at(moment.step), moment.head, lab.source_of(data.required_config)
     attention = "AttentionConfig" in config or "Choice" in config
-    first = runs.records_cell(
+    first = lab.records_cell(
         data.run,
         "loss train_loss sequence_accuracy token_accuracy error gradient rate",
         "The records of the run: a row for each step at which it was measured. `train(config)` gives them again.",
         "train:loss",
-        imports=f"""{f"{attention_import(config)}{chr(10)}" * attention}from core.models import ModelConfig
+        imports=f"""{f"{lab.attention_import(config)}{chr(10)}" * attention}from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training.config import RunConfig
 """,
@@ -1422,7 +1354,7 @@ print(record.loss, record.sequence_accuracy, record.expected, "guessing has a lo
     if record.expected:
         results["record.expected"] = np.array(record.expected)
         results["record.even"] = np.array(record.even)
-    shown = Cell("One step: the scores.", step)
+    shown = lab.Cell("One step: the scores.", step)
     if moment.weights is not None:
         key = f"{moment.example}:{head.kind}"
         code = f"""from core.models import map_tokens
@@ -1434,7 +1366,7 @@ tokens = axis_tokens(task, task.held_out(config.num_examples)[{head.example}])
 rows, columns = map_tokens(config.model, {head.kind!r}, *tokens)
 rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
 """
-        shown = Cell(
+        shown = lab.Cell(
             "One step: the scores, and the attention of one head on a held-out example.",
             code,
             """
@@ -1445,7 +1377,7 @@ show_maps({f"Step {step}": weights}, rows, columns)
             f"train:map:{data.run.id}:{key}",
         )
         results["weights"] = moment.weights
-    return Script((first, shown), results)
+    return lab.Script((first, shown), results)
 
 
 # The page Train: the run bar and the controls on the left, the figures of the run on the right.
@@ -1459,17 +1391,17 @@ DRAWN = "train:drawn"  # the session's key of the run whose figures were drawn l
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Train and watch",
         "Attention forms while a small model trains. Drag the step to any moment.",
     )
-    run, state = runs.linked_run(), st.session_state
-    data = runs.load_run(run)
-    state[jobs.SPARE] = jobs.warm_up(data.live)
-    if run != runs.EXAMPLE_RUN and state.get(runs.SETTINGS_OF) != run.id:
+    run, state = lab.linked_run(), st.session_state
+    data = lab.load_run(run)
+    state[lab.jobs.SPARE] = lab.jobs.warm_up(data.live)
+    if run != lab.EXAMPLE_RUN and state.get(lab.SETTINGS_OF) != run.id:
         # a run that a link has just brought, once; not the session's own
-        state[runs.SETTINGS_OF] = run.id
-        if data.config is not None and not is_new(TASK):  # else the link has a set-up
+        state[lab.SETTINGS_OF] = run.id
+        if data.config is not None and not lab.is_new(TASK):  # else the link has a set-up
             adopt(data.config)
     with st.container(key="train:board"):
         # On a phone the run bar comes first, then the sentence, the map, the settings and the curves: all of them are
@@ -1492,7 +1424,7 @@ def page() -> None:
 }}</style>""")
         left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # before the controls: the browser gets the figures first
-        runs.poll(lambda: runs.load_run(run), _figures, data.live, "train:figures")
+        lab.poll(lambda: lab.load_run(run), _figures, data.live, "train:figures")
     with left:
         first = st.container()  # on a phone Stop comes before everything else
         config = controls()
@@ -1503,71 +1435,71 @@ def page() -> None:
                 with st.spinner("Timing a few steps"):
                     sentence = time_needed(config)
                 if sentence:
-                    st.caption(plain(sentence))
+                    st.caption(lab.plain(sentence))
     # A question about the run, runs to try, and what the figures mean
     if data.config is not None and not data.live and (question := run_question(data)):
-        predict("train", question)
-    try_this("train", moves())
-    paragraph(
+        lab.predict("train", question)
+    lab.try_this("train", moves())
+    lab.paragraph(
         "**What it means.** Nobody programs where a model attends. The loss rewards correct outputs; its gradient "
         "changes $W_q$ and $W_k$ until the query of an output matches the key of the input that helps. The map above "
         "therefore starts nearly uniform and becomes sharp while the loss falls."
     )
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.caption("The path ends here. Test what you know, or read on below:", width="content")
-        for step in map(step_of, ("questions", "lessons")):
+        for step in map(lab.step_of, ("questions", "lessons")):
             st.page_link(step.page(), label=step.title, icon=step.icon, query_params={})
 
     def source() -> None:
         if config is not None and config.model.attention is not None:
-            entries_panel([entry("score", config.model.attention.score.key)])
-        source_panel(train)
+            lab.entries_panel([entry("score", config.model.attention.score.key)])
+        lab.source_panel(train)
 
-    details("Equation, paper and training loop", source, "train:source")
+    lab.details("Equation, paper and training loop", source, "train:source")
 
 
-def _figures(data: runs.RunData, state: str = "") -> None:
+def _figures(data: lab.RunData, state: str = "") -> None:
     """Draw the run; before its first record the one that was drawn last, else the example, under its own `state`."""
-    runs.warn_of_damage(data.run)
+    lab.warn_of_damage(data.run)
     if data.trouble:
-        st.error(plain(data.trouble))
-        st.button("Show the example run", key="train:example-instead", on_click=runs.select_example)
+        st.error(lab.plain(data.trouble))
+        st.button("Show the example run", key="train:example-instead", on_click=lab.select_example)
     elif data.records:
-        forget_other_runs(PAGE, data.run.id)
+        lab.forget_other_runs(PAGE, data.run.id)
         draw(data, state)
         st.session_state[DRAWN] = data.run.id
     else:
-        last = runs.find_any_run(st.session_state.pop(DRAWN, None)) or runs.EXAMPLE_RUN
+        last = lab.find_any_run(st.session_state.pop(DRAWN, None)) or lab.EXAMPLE_RUN
         state = (
             "This run ended before its first measurement. Press Train to start another."
             if not data.live
             else "Setting up this run."
-            if jobs.place(data.run) is None
+            if lab.jobs.place(data.run) is None
             else "This run waits for a free worker."
         )
-        whose = "the example run" if last in runs.EXAMPLE_RUNS else "the run that was shown before"
-        _figures(runs.load_run(last), f"**{state}** Below is {whose}.")
+        whose = "the example run" if last in lab.EXAMPLE_RUNS else "the run that was shown before"
+        _figures(lab.load_run(last), f"**{state}** Below is {whose}.")
 
 
-def draw(data: runs.RunData, state: str = "") -> None:
+def draw(data: lab.RunData, state: str = "") -> None:
     """Draw the figures of a run under `state`, else under its task."""
-    ink, task, config = Ink.of(theme()), data.task(), data.required_config
-    paragraph(state or f"**{task.name}.** {task_entry(task.key).meaning}")
+    ink, task, config = lab.Ink.of(lab.theme()), data.task(), data.required_config
+    lab.paragraph(state or f"**{task.name}.** {task_entry(task.key).meaning}")
     with st.container(gap="small", key="train:now"):
         left, right = st.columns(2, gap="medium")
         below = st.container()
-    with left, picture("train"):
+    with left, lab.picture("train"):
         moment = attention_over_time(data)
         source_figures(data, moment, ink)
     step, head = moment.step, moment.head
-    add_script(partial(script, data, moment))
+    lab.add_script(partial(script, data, moment))
     failure = data.status.message if data.status.state == "failed" else ""
     problems = tuple(diagnose(data.until(step), config, task.baseline_loss, failure))
     with right:
         # What the step shows; while the run trains, the way back to the latest step
         record = data.at(step)
         index = (head.layer, head.head) if head and head.to_source else best_head(record)
-        fact(fact_text(record, task, index, runs.baselines_of(config.task, record.held_out)))
+        lab.fact(fact_text(record, task, index, lab.baselines_of(config.task, record.held_out)))
         # a button: a switch that the browser draws late would send its default
         if data.live and head:
             st.button(
@@ -1585,14 +1517,14 @@ def draw(data: runs.RunData, state: str = "") -> None:
         if (decoded := data.decoded_at(step)) is not None:
             examples(data, decoded, ink)
         if record.confusion and len(record.confusion) == len(task.classes):
-            chart_title(f"Confusion matrix at step {record.step:,}")
-            st.html(tables.confusion(record.confusion, task.classes, ink))
+            lab.chart_title(f"Confusion matrix at step {record.step:,}")
+            st.html(lab.confusion(record.confusion, task.classes, ink))
         if record.buckets:
-            chart_title("Accuracy by source length")
-            st.html(tables.lengths(record.buckets, ink.hairline))
-        caption(pace(record, line(data.run.metadata().get("machines"))))
+            lab.chart_title("Accuracy by source length")
+            st.html(lab.lengths(record.buckets, ink.hairline))
+        lab.caption(pace(record, line(data.run.metadata().get("machines"))))
     if config.model.residual != "plain":
-        details(
+        lab.details(
             "Over depth: which outputs each sublayer reads",
             partial(depth_figure, data, moment),
             "train:over_depth",
@@ -1600,7 +1532,7 @@ def draw(data: runs.RunData, state: str = "") -> None:
     document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
     if any(each.beside != "loss" for each in problems):  # what is wrong is not folded away
         st.session_state.setdefault(PAGE_CURVES, True)
-    details(
+    lab.details(
         WEIGHT_PANEL
         if any(r.expected for r in data.records)
         else "Gradients, learning rate and speed",
@@ -1621,9 +1553,9 @@ DEPTH_FORMULAS = {
 }
 
 
-def depth_figure(data: runs.RunData, moment: Values) -> None:
+def depth_figure(data: lab.RunData, moment: lab.Values) -> None:
     residual = data.required_config.model.residual
-    paragraph(
+    lab.paragraph(
         "Between layers stands no plain sum here. At each sublayer a token reads a weighted sum of what came before: "
         f"{DEPTH_FORMULAS[residual]} A share of a row is a weight over the sum of all; the norm takes out that sum."
     )
@@ -1632,13 +1564,13 @@ def depth_figure(data: runs.RunData, moment: Values) -> None:
         st.caption("The map needs the model's weights, which are not saved yet.")
         return
     step = max((one for one in saved if one <= moment.step), default=saved[0])
-    maps = cache.shared(trained.of_checkpoint, Checkpoint.of(data.run, step), moment.example)
+    maps = lab.shared(trained.of_checkpoint, Checkpoint.of(data.run, step), moment.example)
     row = st.container(horizontal=True)
     values = FIELDS.draw("stack", into=row, stacks={one.stack: one for one in maps}, data=data)
     shown = values.stacks[values.stack or maps[0].stack]
     token = FIELDS.draw("token", into=row, names=shown.tokens, **values).token
-    whose = "mean over the tokens" if token == MEAN else f"token {plain(shown.tokens[token])}"
-    attention_view(
+    whose = "mean over the tokens" if token == MEAN else f"token {lab.plain(shown.tokens[token])}"
+    lab.attention_view(
         shown.trace(None if token == MEAN else token),
         key=f"train:depth:{data.run.id}:{shown.stack}",
         show="matrix",
@@ -1648,9 +1580,9 @@ def depth_figure(data: runs.RunData, moment: Values) -> None:
         height=420,
     )
     read = trained.farthest(shown)
-    paragraph(
-        f"On average over the tokens, {read.reader} takes **{percent(read.share)}** of what it reads from {read.output}; "
-        f"equal shares, as with a plain sum, would be {percent(read.equal)}. Of all outputs but the latest this one is "
+    lab.paragraph(
+        f"On average over the tokens, {read.reader} takes **{lab.percent(read.share)}** of what it reads from {read.output}; "
+        f"equal shares, as with a plain sum, would be {lab.percent(read.equal)}. Of all outputs but the latest this one is "
         "the most above its equal share."
     )
 
@@ -1658,7 +1590,7 @@ def depth_figure(data: runs.RunData, moment: Values) -> None:
 # A classified document with the weights of its sentences and of their words, beside what decides its class.
 
 
-def document_figure(data: runs.RunData, moment: Values, ink: Ink) -> None:
+def document_figure(data: lab.RunData, moment: lab.Values, ink: lab.Ink) -> None:
     task = data.task()
     if moment.head is None or not task.shape.sentence_end:
         return
@@ -1671,61 +1603,61 @@ def document_figure(data: runs.RunData, moment: Values, ink: Ink) -> None:
     ]
     if deciding := task.deciding(example):
         span, places = deciding
-        names = " and ".join(f"“{plain(tokens[place])}”" for place in places)
+        names = " and ".join(f"“{lab.plain(tokens[place])}”" for place in places)
         share = weights.sentences[sentence_spans(tokens).index(span)]
         words.append(
-            f"The outlined sentence decides: it gets {share_text(share)} of the weight, and "
-            f"{names} {share_text(sum(weights.words[place] for place in places))} of the weight within it; uniform "
-            f"attention gives {number(1 / len(weights.sentences))} and {number(len(places) / len(span))}."
+            f"The outlined sentence decides: it gets {lab.share_text(share)} of the weight, and "
+            f"{names} {lab.share_text(sum(weights.words[place] for place in places))} of the weight within it; uniform "
+            f"attention gives {lab.number(1 / len(weights.sentences))} and {lab.number(len(places) / len(span))}."
         )
     decoded = data.decoded_at(moment.step)
     if decoded is not None and moment.example < len(decoded.examples):
         prediction = decoded.examples[moment.example]
         words.append(
-            f"The class is **{plain(' '.join(map(str, prediction.target)))}**, the prediction "
-            f"**{plain(' '.join(prediction.predicted))}**."
+            f"The class is **{lab.plain(' '.join(map(str, prediction.target)))}**, the prediction "
+            f"**{lab.plain(' '.join(prediction.predicted))}**."
         )
-    chart_title(f"Document at step {moment.step:,}")
-    st.html(tables.lines(weights, deciding and deciding[0], theme(), ink))
-    caption(" ".join(words))
+    lab.chart_title(f"Document at step {moment.step:,}")
+    st.html(lab.sentence_weights(weights, deciding and deciding[0], lab.theme(), ink))
+    lab.caption(" ".join(words))
 
 
 def document_weights(
-    data: runs.RunData, moment: Values, tokens: tuple[str, ...]
-) -> tables.DocumentWeights | None:
+    data: lab.RunData, moment: lab.Values, tokens: tuple[str, ...]
+) -> lab.DocumentWeights | None:
     """The weights at both levels: those that a hierarchical model saves, or a Transformer's row of the class."""
     if data.required_config.model.kind != "hierarchical":
         named = weights_on_source(data, moment, len(tokens))
-        return named and tables.DocumentWeights.of_words(tokens, named[1][0].astype(np.float32))
+        return named and lab.DocumentWeights.of_words(tokens, named[1][0].astype(np.float32))
     frame = data.run.frame(moment.step)
     words, sentences = (frame.get(f"{moment.example}:{kind}") for kind in ("words", "sentences"))
     if words is None or sentences is None:  # a run from elsewhere may lack them
         return None
-    return tables.DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
+    return lab.DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
 
 
 # Held-out examples at a step: text with errors marked, pictures, rows of a table, or a series.
 
 
-def examples(data: runs.RunData, record: Record, ink: Ink) -> None:
+def examples(data: lab.RunData, record: Record, ink: lab.Ink) -> None:
     task, predictions, long = data.task(), record.examples, False
     look = task.separator, ink.pick, ink.hairline
-    chart_title(f"Examples at step {record.step:,}")
+    lab.chart_title(f"Examples at step {record.step:,}")
     if task.form == "series":
         # the mean absolute error of each forecast, and of repeating the last season
         pairs = [
             np.abs(np.array([output, task.naive(past)]) - target).mean(1).tolist()
             for past, target, output in map(series, predictions)
         ]
-        html = tables.forecasts(pairs, ink.hairline)
+        html = lab.forecasts(pairs, ink.hairline)
     elif task.input == "patches":
         images = [
-            grids.image(
-                grids.tinted(
-                    grids.picture(one.source, task.shape.grid),
+            lab.image(
+                lab.tinted(
+                    lab.joined_patches(one.source, task.shape.grid),
                     task.shape.grid,
                     None,
-                    theme(),
+                    lab.theme(),
                     ink.text,
                 ),
                 "the picture",
@@ -1733,15 +1665,15 @@ def examples(data: runs.RunData, record: Record, ink: Ink) -> None:
             )
             for one in data.watched()[: len(predictions)]
         ]
-        html = tables.answers(images, predictions, *look)
+        html = lab.answers(images, predictions, *look)
     else:
         tokens = max(len(e.source) + len(e.predicted) for e in predictions)
         long = tokens > 48 and task.input == "tokens"
         if task.form == "label":
-            sources = [tables.escaped(separator(task).join(each.source)) for each in predictions]
-            html = tables.answers(sources, predictions, *look)
+            sources = [lab.escaped(separator(task).join(each.source)) for each in predictions]
+            html = lab.answers(sources, predictions, *look)
         else:
-            write = tables.continued if task.form == "text" else tables.outputs
+            write = lab.continued if task.form == "text" else lab.outputs
             html = write(predictions, *look)
     # Long sentences scroll, so that the fact below them stays in sight.
     st.container(height=300 if long else "content", border=False).html(html)
@@ -1750,12 +1682,12 @@ def examples(data: runs.RunData, record: Record, ink: Ink) -> None:
 # The run bar of Train: start, stop, pause, continue, train longer, and the run's progress.
 
 
-def run_bar(data: runs.RunData, config: RunConfig | None) -> None:
+def run_bar(data: lab.RunData, config: RunConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Train would start."""
     run = data.run
-    runs.start_run(PAGE, config, jobs.start, runs.select_run, ends=run if data.live else None)
+    lab.start_run(PAGE, config, lab.jobs.start, lab.select_run, ends=run if data.live else None)
     row = st.container(horizontal=True, gap="small")
-    state = runs.run_buttons(
+    state = lab.run_buttons(
         row,
         PAGE,
         data,
@@ -1769,9 +1701,9 @@ def run_bar(data: runs.RunData, config: RunConfig | None) -> None:
         },
     )
     ended = data.config if state == "ended" else None
-    if ended and not data.is_example and jobs.mine(run) and run.checkpoint_steps():
+    if ended and not data.is_example and lab.jobs.mine(run) and run.checkpoint_steps():
         _train_longer(row, data, ended)
-    if runs.anothers_note(run) and data.config is not None:
+    if lab.anothers_note(run) and data.config is not None:
         st.button(
             "Copy to my runs",
             icon=":material/content_copy:",
@@ -1780,29 +1712,29 @@ def run_bar(data: runs.RunData, config: RunConfig | None) -> None:
             args=(run,),
             help="The copy is yours: continue it, name it or download it.",
         )
-    runs.limits_line()
+    lab.limits_line()
     if is_small() and state == "ended":
         # Where memory is short no worker waits.
         st.caption(
             "Memory is short on this server, so that a run starts a few seconds after Train is pressed."
         )
-    runs.show_flash(PAGE)
-    runs.poll(lambda: runs.load_run(run), _progress, data.live, "train:progress")
+    lab.show_flash(PAGE)
+    lab.poll(lambda: lab.load_run(run), _progress, data.live, "train:progress")
     if (
         ended
         and not data.is_example
         and data.records
-        and ended.task.key == runs.EXAMPLE_RUN.config().task.key
+        and ended.task.key == lab.EXAMPLE_RUN.config().task.key
     ):
         st.page_link(
-            step_of("compare_runs").page(),
+            lab.step_of("compare_runs").page(),
             label="Compare with the example run",
-            icon=step_of("compare_runs").icon,
-            query_params={"runs": f"{runs.EXAMPLE_RUN.id},{run.id}"},
+            icon=lab.step_of("compare_runs").icon,
+            query_params={"runs": f"{lab.EXAMPLE_RUN.id},{run.id}"},
         )
 
 
-def _train_longer(row: DeltaGenerator, data: runs.RunData, config: RunConfig) -> None:
+def _train_longer(row: DeltaGenerator, data: lab.RunData, config: RunConfig) -> None:
     panel = row.popover(
         "Train longer",
         icon=":material/forward:",
@@ -1813,13 +1745,13 @@ def _train_longer(row: DeltaGenerator, data: runs.RunData, config: RunConfig) ->
     )
     if not panel.open:
         return
-    reached, most = data.run.checkpoint_steps()[-1], max_run_steps()
+    reached, most = data.run.checkpoint_steps()[-1], lab.jobs.max_run_steps()
     with panel:
         if reached >= most:
             st.caption(f"This run has reached {most:,} steps, the most that a run can have here.")
             return
         more = FIELDS.draw(
-            "more", into=HERE, run=data.run.id, reached=reached, most=most - reached
+            "more", into=lab.HERE, run=data.run.id, reached=reached, most=most - reached
         ).more
         st.caption(
             f"From step {reached:,} to {reached + more:,}, for at most {config.max_seconds:g} more seconds. "
@@ -1835,11 +1767,11 @@ def _train_longer(row: DeltaGenerator, data: runs.RunData, config: RunConfig) ->
 
 
 def _copy(run: Run) -> None:
-    flash_errors(
+    lab.flash_errors(
         PAGE,
         "The run could not be copied: ",
-        lambda: runs.select_run(runs.copy_run(run, run.name)),
-        LimitReached,
+        lambda: lab.select_run(lab.copy_run(run, run.name)),
+        lab.jobs.LimitReached,
         OSError,
     )
 
@@ -1848,17 +1780,17 @@ def _continue(run: Run, more: int = 0) -> None:
     """Continue a run for `more` steps and as many seconds again; a paused run (0) as it was."""
     changes: dict[str, Any] = {}
     if more:
-        data = runs.load_run(run)
-        changes = runs.longer(
+        data = lab.load_run(run)
+        changes = lab.longer(
             data.required_config,
             run.checkpoint_steps()[-1] + more,
             sum(r.elapsed for r in data.records[-1:]),
         ) | {"patience": 0}
-    if runs.continue_run(PAGE, run, **changes):
+    if lab.continue_run(PAGE, run, **changes):
         forget_step(run.id)
 
 
-def _progress(data: runs.RunData) -> None:
+def _progress(data: lab.RunData) -> None:
     config = data.config
     if data.is_example:
         st.caption(
@@ -1866,11 +1798,11 @@ def _progress(data: runs.RunData) -> None:
             help=early_end(data.records[-1], config).strip() or None,
         )
     elif config is not None or not data.live:
-        runs.show_progress(
+        lab.show_progress(
             data.run,
             data.status,
-            ending=plain(ending_text(data.status, data.records, config)),
-            progress=lambda: runs.steps_done(
+            ending=lab.plain(ending_text(data.status, data.records, config)),
+            progress=lambda: lab.steps_done(
                 data.records, data.required_config.steps, data.required_config.max_seconds
             ),
         )
@@ -1879,7 +1811,7 @@ def _progress(data: runs.RunData) -> None:
 # What Train offers a learner: a question that its run answers, and runs to try.
 
 
-def run_question(data: runs.RunData) -> Question | None:
+def run_question(data: lab.RunData) -> lab.Question | None:
     """Whether accuracy or the weight on the correct position reaches one half first; None where the run says neither,
     and for a class, of which guessing may reach one half.
 
@@ -1898,7 +1830,7 @@ def run_question(data: runs.RunData) -> Question | None:
     order = sorted(steps, key=lambda name: steps[name] or 0)
     first, second = (f"{name[0].lower()}{name[1:]} at step {steps[name]:,}" for name in order)
     reason = f"In this run: {first}, {second}. The weight has its curve in “{WEIGHT_PANEL}”."
-    return Question(
+    return lab.Question(
         "Which reaches one half first while this model trains?",
         tuple(steps),
         list(steps).index(order[0]),
@@ -1907,7 +1839,7 @@ def run_question(data: runs.RunData) -> Question | None:
 
 
 @lru_cache(maxsize=1)
-def moves() -> tuple[Move, ...]:
+def moves() -> tuple[lab.Move, ...]:
     task, name = make_task(TaskConfig.of("reverse")), "train:reverse:transformer"
     base, longer = recommended(task, "transformer"), recommended(task, "recurrent").steps
     attention = base.model.attention
@@ -1915,32 +1847,32 @@ def moves() -> tuple[Move, ...]:
         TASK: "reverse",
         "train:reverse:kind": "transformer",
         f"{name}:rate": base.learning_rate,
-        attention_key(name): attention,
+        lab.attention_key(name): attention,
     }
     return (
-        Move(
+        lab.Move(
             "Remove the positions",
-            {**start, attention_key(name): attention.with_(position=Choice.of("none"))},
+            {**start, lab.attention_key(name): attention.with_(position=Choice.of("none"))},
             "The encoder no longer knows the order of the letters. Press **Train**. When it has ended, open **Compare "
             "with the example run** below the button: compare sequence accuracy and the sharpness of the map.",
         ),
-        Move(
+        lab.Move(
             "Remove the attention",
             {
                 TASK: "reverse",
                 "train:reverse:kind": "recurrent",
-                attention_key("train:reverse:recurrent"): None,
+                lab.attention_key("train:reverse:recurrent"): None,
             },
             "A Transformer cannot compute without attention, so the model is now a recurrent one, whose decoder reads "
             f"only the last state of the encoder. It may take {longer:,} steps instead of {base.steps:,}. Press "
             "**Train**. When it has ended, open **Compare with the example run** and compare how many each needs.",
         ),
-        Move(
+        lab.Move(
             "Increase the learning rate tenfold",
             {**start, f"{name}:rate": 10 * base.learning_rate},
             "Every update is ten times as large. Press **Train**, then watch the loss and the gradient norm.",
         ),
-        Move(
+        lab.Move(
             "Translate number words",
             {TASK: "numbers"},
             "A task with real words, which takes longer. Press **Train**, then compare the map with the sentence "

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.attention import ConfigError, heads_that_divide
 from core.attention.positions import POSITIONS
 from core.interpret.trace import AttentionTrace, Kind, head_name
@@ -32,77 +33,6 @@ from core.studies.transformer import (
 )
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.training.sweeps import SAME
-from dashboard.draw.glossary import explain_markdown
-from dashboard.draw.page_views import (
-    Bars,
-    Block,
-    block_diagram,
-    diagram,
-    is_attention,
-    kind_and_layer,
-    paths_of,
-    stacks_of,
-)
-from dashboard.page import (
-    HERE,
-    Cell,
-    Curve,
-    Fields,
-    Ink,
-    Move,
-    Number,
-    Question,
-    Script,
-    Select,
-    SelectSlider,
-    Text,
-    add_script,
-    attention_import,
-    attention_view,
-    begin_before_title,
-    byte_size,
-    cached,
-    caption,
-    details,
-    draw_chart,
-    fact,
-    fragment,
-    is_new,
-    legend,
-    link_value,
-    number,
-    one_of,
-    operations,
-    paragraph,
-    percent,
-    picture,
-    plain,
-    predict,
-    read_linked,
-    read_start,
-    remembered,
-    reruns_alone,
-    room,
-    settings_panel,
-    share_text,
-    shared,
-    shown_errors,
-    source_of,
-    sources,
-    step_chart,
-    step_of,
-    take_link,
-    theme,
-    title,
-    try_this,
-    write_link,
-    write_linked,
-    write_start,
-)
-from dashboard.ui.mechanism import keep_heads, note_heads
-from dashboard.ui.model_picker import note_unknown_words
-from dashboard.ui.run_setup import pattern_label, published
-from dashboard.ui.runs import EXAMPLE_RUNS, path_code
 
 # The page's controls: a run's model with its trained weights, or a model with random weights from a seed.
 
@@ -128,14 +58,14 @@ BLOCKS_OF = (
 
 
 heads_of = partial(heads_that_divide, max_heads=8)
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "transformer",
-    text=Text(
+    text=lab.Text(
         "Your sentence",
         text_of(WRITER),
         help="What the model reads; it says which token comes next. It knows the words of short stories.",
     ),
-    task=Select(
+    task=lab.Select(
         "Task",
         {
             entry.key: entry.name
@@ -144,7 +74,7 @@ FIELDS = Fields(
         },
         help="The data whose example goes through the model.",
     ),
-    kind=Select(
+    kind=lab.Select(
         "Model",
         lambda values: {
             kind: {
@@ -159,50 +89,50 @@ FIELDS = Fields(
         },
         help="Encoder and decoder, only a decoder, or an encoder that classifies.",
     ),
-    layers=Number("Layers", 3, 1, 12, slider=True, help="How many layers are stacked."),
-    norm=Select(
+    layers=lab.Number("Layers", 3, 1, 12, slider=True, help="How many layers are stacked."),
+    norm=lab.Select(
         "Norm position",
         {"post": "After (2017)", "pre": "Before (2020)"},
         help="Whether a norm comes after the sum or before the sublayer.",
     ),
-    normalization=Select(
+    normalization=lab.Select(
         "Norm",
         {"layer": "LayerNorm", "rms": "RMSNorm"},
         help="RMSNorm scales a vector without shifting its mean.",
     ),
-    activation=Select(
+    activation=lab.Select(
         "Activation",
         {"relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU"},
         help="The function between the two layers of feed-forward.",
     ),
-    position=Select(
+    position=lab.Select(
         "Position",
         {entry.key: entry.name for entry in POSITIONS},
         "sinusoidal",
         help="How the model learns the order of tokens.",
     ),
-    d_model=SelectSlider(
+    d_model=lab.SelectSlider(
         "d_model",
         (16, 32, 64, 128),
         32,
         help="The count of numbers in the vector of each token.",
-        also=keep_heads("transformer:d_model", lambda _: "transformer:heads", heads_of),
+        also=lab.keep_heads("transformer:d_model", lambda _: "transformer:heads", heads_of),
     ),
-    heads=Select(
+    heads=lab.Select(
         "Heads",
         lambda values: heads_of(values.d_model),
         2,
         help="Attentions side by side; their number divides d_model.",
     ),
-    pattern=Select(
+    pattern=lab.Select(
         "Layer pattern",
-        lambda values: [SAME, *published(values.kind, values.d_model, values.heads)],
-        text=pattern_label,
+        lambda values: [SAME, *lab.published(values.kind, values.d_model, values.heads)],
+        text=lab.pattern_label,
         help="The attentions of a published model's layers, which repeat; they bring positions "
         "of their own.",
     ),
-    seed=Number("Seed", 0, 0, 999_999, help="Another seed gives other random weights."),
-    depth=Number(
+    seed=lab.Number("Seed", 0, 0, 999_999, help="Another seed gives other random weights."),
+    depth=lab.Number(
         "Depth of both models, in layers",
         12,
         2,
@@ -214,7 +144,7 @@ FIELDS = Fields(
 
 
 def run_of(name: str) -> Run | None:
-    return EXAMPLE_RUNS[0] if name == EXAMPLE else find_run(name)
+    return lab.EXAMPLE_RUNS[0] if name == EXAMPLE else find_run(name)
 
 
 def weights_on_offer() -> list[str]:
@@ -235,16 +165,16 @@ def source_label(source: str) -> str:
 def _trained(row: Any, source: str) -> Controls:
     if source == WRITER:
         with row.cell(column_span=3):
-            text = FIELDS.draw("text", into=HERE).text.strip()
-            note_unknown_words(text)
-            return shared(writer_controls, text)
+            text = FIELDS.draw("text", into=lab.HERE).text.strip()
+            lab.note_unknown_words(text)
+            return lab.shared(writer_controls, text)
     run = run_of(source)
     if run is None or not run.checkpoint_steps():
         raise ConfigError("This run is no longer here. Choose another one, or random weights.")
     config = run.config()
     task = task_entry(config.task.key)
     with row.cell(column_span=3):
-        caption(
+        lab.caption(
             f"{task.name}: {task.meaning} {task.look} Random weights, under “Another model”, build another one."
         )
     return Controls(config.model, config.task, source, run.default_step(), folder=run.path)
@@ -262,8 +192,8 @@ def _seeded(row: Any) -> Controls:
             help="Norm, activation, position, sizes and seed",
         ),
     ):
-        values = FIELDS.draw(*BLOCKS_OF, into=HERE, **values)
-    note_heads("transformer:d_model", values.d_model, values.heads)
+        values = FIELDS.draw(*BLOCKS_OF, into=lab.HERE, **values)
+    lab.note_heads("transformer:d_model", values.d_model, values.heads)
     model = ModelConfig.transformer(
         kind=values.kind,
         layers=values.layers,
@@ -271,7 +201,7 @@ def _seeded(row: Any) -> Controls:
         **{name: values[name] for name in BLOCKS_OF[:5]},
     )
     if values.pattern != SAME:
-        first, *following = published(values.kind, values.d_model, values.heads)[values.pattern]
+        first, *following = lab.published(values.kind, values.d_model, values.heads)[values.pattern]
         model = replace(model, attention=first, following=tuple(following))
     return Controls(model, TaskConfig.of(values.task), seed=values.seed)
 
@@ -279,7 +209,9 @@ def _seeded(row: Any) -> Controls:
 # What the page computes as Python.
 
 
-def script(controls: Controls, result: Measurements, kind: Kind, layer: int, head: int) -> Script:
+def script(
+    controls: Controls, result: Measurements, kind: Kind, layer: int, head: int
+) -> lab.Script:
     if controls.run == WRITER:
         model = f"""
 from core.studies.transformer import writer_controls
@@ -287,8 +219,10 @@ from core.studies.transformer import writer_controls
 controls = writer_controls({controls.text!r})
 """
     elif controls.folder is None:
-        made = source_of(controls)
-        imports = attention_import(made) if "AttentionConfig" in made or "Choice" in made else ""
+        made = lab.source_of(controls)
+        imports = (
+            lab.attention_import(made) if "AttentionConfig" in made or "Choice" in made else ""
+        )
         model = f"""
 {imports}
 from core.models import ModelConfig
@@ -302,19 +236,19 @@ controls = {made}
 from core.runs.runs import open_run
 from core.studies.transformer import Controls
 
-run = open_run({path_code(controls.folder)})  # core.training.train(run.config()) trains it again
+run = open_run({lab.path_code(controls.folder)})  # core.training.train(run.config()) trains it again
 config = run.config()
 controls = Controls(config.model, config.task, step={controls.step}, folder=run.path)
 """
-    return Script(
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "A model with random weights from a seed."
                 if controls.seeded
                 else "A trained model from a checkpoint of its run.",
                 model,
             ),
-            Cell(
+            lab.Cell(
                 "Parameters, FLOPs and the loss, measured on one forward and backward pass over held-out examples.",
                 """
 from core.studies.transformer import measurements
@@ -326,7 +260,7 @@ for part in tree.children:
     print(part.title, part.parameters)
 """,
             ),
-            Cell(
+            lab.Cell(
                 "The attention of every layer and head on the first example, and what the model predicts there.",
                 f"""
 trace = measured.trace.of({kind!r})
@@ -367,29 +301,29 @@ def of_model(whole: Part) -> str:
         for name, group in (
             (
                 "attention",
-                [part for part in whole.walk() if part.children and is_attention(part.path)],
+                [part for part in whole.walk() if part.children and lab.is_attention(part.path)],
             ),
             ("feed-forward", [part for part in whole.walk() if part.path.endswith("feed_forward")]),
         )
     }
     return (
-        f"Attention has **{percent(share['attention'][0])}** of the {whole.parameters:,} parameters and takes "
-        f"**{percent(share['attention'][1])}** of the FLOPs; the feed-forward networks have "
-        f"{percent(share['feed-forward'][0])} and take {percent(share['feed-forward'][1])}."
+        f"Attention has **{lab.percent(share['attention'][0])}** of the {whole.parameters:,} parameters and takes "
+        f"**{lab.percent(share['attention'][1])}** of the FLOPs; the feed-forward networks have "
+        f"{lab.percent(share['feed-forward'][0])} and take {lab.percent(share['feed-forward'][1])}."
     )
 
 
 def of_answer(stream: Stream, text: str) -> str:
-    answer = plain(stream.tokens[0])
+    answer = lab.plain(stream.tokens[0])
     comes = (
-        f"After “{plain(' '.join(text.split()[-2:]))}” comes **{answer}** (probability "
-        f"**{share_text(float(stream.shares[-1, 0]))}**)."
+        f"After “{lab.plain(' '.join(text.split()[-2:]))}” comes **{answer}** (probability "
+        f"**{lab.share_text(float(stream.shares[-1, 0]))}**)."
     )
     if not stream.lead:
         return comes
     earlier, _ = stream.leader(stream.lead - 1)
     return (
-        f"{comes} With fewer layers the model would say “{plain(earlier)}”; from "
+        f"{comes} With fewer layers the model would say “{lab.plain(earlier)}”; from "
         f"**layer {(stream.lead - 1) // 2}** on it says {answer}."
     )
 
@@ -457,36 +391,36 @@ TRANSLATOR = {**FRESH, "transformer:task": "reverse", "transformer:kind": "trans
 DECODER = {**FRESH, "transformer:task": "reverse", "transformer:kind": "decoder"}
 NORMS_PANEL = "transformer:norms"  # the panel that compares both norms
 MOVES = (
-    Move(
+    lab.Move(
         "Encoder and decoder",
         {"transformer:weights": EXAMPLE},
         "The Transformer of 2017: an encoder reads the input, and a decoder that writes the output looks at it by "
         "cross-attention. This one has learned to reverse its input.",
     ),
-    Move(
+    lab.Move(
         "Decoder only",
         DECODER,
         "One stack is left: the input and the output are one sequence, and there is no cross-attention. GPT is "
         "built like this.",
     ),
-    Move(
+    lab.Move(
         "Classifier of images",
         {**FRESH, "transformer:task": "digits", "transformer:kind": "classifier"},
         "The model is only an encoder. Patches of an image take the place of words. The Vision Transformer is built "
         "like this.",
     ),
-    Move(
+    lab.Move(
         "Norm before",
         {**TRANSLATOR, "transformer:norm": "pre", NORMS_PANEL: True},
         "The norm moves into each sublayer, so no norm is on the path from the input to the output. The last "
         "panel compares both in deep models: a first layer whose gradient is near 0 hardly learns.",
     ),
-    Move(
+    lab.Move(
         "Twelve layers",
         {**TRANSLATOR, "transformer:layers": 12},
         "All layers have the same shape, so attention’s share of the parameters hardly changes.",
     ),
-    Move(
+    lab.Move(
         "Layers of Gemma 3",
         {**DECODER, "transformer:pattern": "gemma3", "transformer:layers": 6},
         "Five layers attend to a short window and one to the whole text: a coloured bar marks the kind. Open layers 0 "
@@ -500,10 +434,10 @@ HEAD, CELL, DEPTH = "transformer:head", "transformer:cell", "transformer:depth"
 
 def page() -> None:
     _explore()
-    details(
+    lab.details(
         "Papers and the code that just ran",
         partial(
-            sources,
+            lab.sources,
             "**Attention is all you need**, encoder–decoder, norm after the residual sum: "
             "[Vaswani et al. 2017](https://arxiv.org/abs/1706.03762). **Norm before**, and why: "
             "[Xiong et al. 2020](https://arxiv.org/abs/2002.04745). **RMSNorm**: "
@@ -517,49 +451,49 @@ def page() -> None:
     )
 
 
-@fragment
+@lab.fragment
 def _explore() -> None:
-    begin_before_title()
-    title(
+    lab.export.begin_before_title()
+    lab.title(
         "The Transformer",
         "Press **Next box** to follow one example up through a whole model.",
         first=False,
     )
-    with st.container(width=room(2200)):
+    with st.container(width=lab.room(2200)):
         _model()
 
 
-@shown_errors(ValueError)
+@lab.shown_errors(ValueError)
 def _model() -> None:
     row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
-    sentence, drawing = st.container(), picture("transformer")
+    sentence, drawing = st.container(), lab.picture("transformer")
     controls = _header(row)
     with drawing:
         result = _show(controls)
     with sentence:
-        fact(
+        lab.fact(
             of_model(result.tree)
             if result.stream is None
             else of_answer(result.stream, controls.text)
         )
-    predict("transformer", question(result.mixes))
-    try_this("transformer", MOVES)
+    lab.predict("transformer", question(result.mixes))
+    lab.try_this("transformer", MOVES)
     path = _attention_path(result)
-    kind, layer = kind_and_layer(path)
+    kind, layer = lab.kind_and_layer(path)
     trace: AttentionTrace = result.trace.of(kind)
     usual, item = (layer, 0), trace.map(0)
     cell: tuple[int, int] | None = None
     if result.stream and layer == result.stream.layer:
         usual, cell = (layer, result.stream.head), (len(item.queries) - 1, result.stream.key)
-    layer, head = read_linked("transformer", HEAD, trace.shape, path) or usual
+    layer, head = lab.read_linked("transformer", HEAD, trace.shape, path) or usual
     weights = {SEEDED: "drawn from a seed", WRITER: "of the lab's writer"}.get(
         controls.run, f"trained for {controls.step:,} steps"
     )
     name = {"self": "Self-attention", "causal": "Causal self-attention", "cross": "Cross-attention"}
-    paragraph(f"**{name[kind]}, every layer and head**")
+    lab.paragraph(f"**{name[kind]}, every layer and head**")
     columns = st.columns([1, 2], gap="large")
     with columns[0]:
-        state = attention_view(
+        state = lab.attention_view(
             trace,
             key=f"transformer:grid:{kind}",
             layer=layer,
@@ -569,13 +503,13 @@ def _model() -> None:
             caption=f"Weights {weights}.",
         )
     with columns[1]:
-        state = attention_view(
+        state = lab.attention_view(
             trace,
             key=f"transformer:map:{kind}",
             layer=state.layer,
             head=state.head,
             link=f"transformer:{kind}",
-            pin=read_linked(
+            pin=lab.read_linked(
                 "transformer", CELL, item.weights.shape[1:], (path, item.queries, item.keys)
             )
             or (cell if (state.layer, state.head) == usual else None),
@@ -583,43 +517,46 @@ def _model() -> None:
             height=360,
             title=f"Layer {state.layer}, head {state.head}",
         )
-    add_script(partial(script, controls, result, kind, state.layer, state.head))
+    lab.add_script(partial(script, controls, result, kind, state.layer, state.head))
     if kind == "cross":
-        caption(
+        lab.caption(
             f"A row is named after the token that the model predicts there. The decoder reads the token before it: its "
-            f"input is the output shifted by one, with {plain('<bos>')} in front, so row 0 reads {plain('<bos>')} and "
-            f"predicts {plain(item.queries[0])}."
+            f"input is the output shifted by one, with {lab.plain('<bos>')} in front, so row 0 reads "
+            f"{lab.plain('<bos>')} and "
+            f"predicts {lab.plain(item.queries[0])}."
         )
     if result.stream:
-        step = step_of("evidence")
+        step = lab.step_of("evidence")
         st.page_link(
             step.page(),
             label="Why this answer: what does it need?",
             icon=step.icon,
             query_params={"inside:model": WRITER, "inside:text": controls.text},
         )
-    write_linked(
+    lab.write_linked(
         "transformer",
         HEAD,
         None if (state.layer, state.head) == usual else (state.layer, state.head),
     )
-    write_linked("transformer", CELL, None if state.pin == cell else state.pin)
-    details("Every part and its numbers", partial(_numbers, result, path), "transformer:numbers")
+    lab.write_linked("transformer", CELL, None if state.pin == cell else state.pin)
+    lab.details(
+        "Every part and its numbers", partial(_numbers, result, path), "transformer:numbers"
+    )
     if DEPTH in st.query_params:
         st.session_state.setdefault(NORMS_PANEL, True)
-    details("The norm before or after each sublayer", partial(_depth, controls), NORMS_PANEL)
+    lab.details("The norm before or after each sublayer", partial(_depth, controls), NORMS_PANEL)
 
 
 def _header(row: Any) -> Controls:
     """Draw the controls, the model's own in a row; ConfigError where they are of no model."""
-    first = STARTS[read_start("transformer", *STARTS)]
+    first = STARTS[lab.read_start("transformer", *STARTS)]
     options = weights_on_offer()
-    if is_new("run") and st.query_params["run"] not in options:
+    if lab.is_new("run") and st.query_params["run"] not in options:
         st.warning(
             "The run in the link is not on this machine, or its model has no layers. Below is another model."
         )
-    link_value(WEIGHTS, first, one_of(options), name="run")
-    with settings_panel("Another model", "transformer:model"):
+    lab.link_value(WEIGHTS, first, lab.one_of(options), name="run")
+    with lab.settings_panel("Another model", "transformer:model"):
         source = st.selectbox(
             "Weights",
             options,
@@ -632,14 +569,14 @@ def _header(row: Any) -> Controls:
     try:
         return _seeded(row) if source == SEEDED else _trained(row, source)
     finally:
-        write_start("transformer")
+        lab.write_start("transformer")
 
 
 def _show(controls: Controls) -> Measurements:
-    new = outline(controls) if reruns_alone() else None
+    new = outline(controls) if lab.reruns_alone() else None
     if new is not None:
         _diagram(new, None, controls)
-    result = shared(measurements, controls)
+    result = lab.shared(measurements, controls)
     if new is not None:
         st.rerun(scope="fragment")
     _diagram(result.tree, result, controls)
@@ -650,10 +587,10 @@ def outline(controls: Controls) -> Part | None:
     """The parts of a model that is not measured yet, from a model with each unlike layer once; None where it is."""
     config = controls.config
     period = len(config.pattern)
-    if not controls.seeded or config.layers <= period or remembered(measurements, controls):
+    if not controls.seeded or config.layers <= period or lab.remembered(measurements, controls):
         return None
     return with_layers(
-        shared(measurements, replace(controls, config=replace(config, layers=period))).tree,
+        lab.shared(measurements, replace(controls, config=replace(config, layers=period))).tree,
         config.layers,
         config.layer_names,
     )
@@ -661,8 +598,8 @@ def outline(controls: Controls) -> Part | None:
 
 def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> None:
     path, pre_norm = _attention_path(result or tree), controls.config.norm == "pre"
-    block_diagram(
-        stacks_of(tree),
+    lab.block_diagram(
+        lab.stacks_of(tree),
         blocks(tree, result, pre_norm),
         key=BLOCKS,
         pre_norm=pre_norm,
@@ -677,16 +614,16 @@ def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> Non
 def _numbers(result: Measurements, path: str) -> None:
     whole = result.tree
     if result.stream:
-        fact(of_model(whole))
-    caption(
+        lab.fact(of_model(whole))
+    lab.caption(
         f"Measured on one forward and backward pass over {'this text' if result.stream else f'{BATCH} held-out examples'}"
-        f"; loss {number(result.loss)}. "
+        f"; loss {lab.number(result.loss)}. "
         "FLOPs are those of the matrix products of the forward pass. “For backward” is what the backward pass "
-        f"needs of this batch, {byte_size(whole.bytes)} in all. The weights take {byte_size(4 * whole.parameters)} "
-        f"in fp32; training with AdamW takes {byte_size(16 * whole.parameters)} with gradients and two moments. "
+        f"needs of this batch, {lab.byte_size(whole.bytes)} in all. The weights take {lab.byte_size(4 * whole.parameters)} "
+        f"in fp32; training with AdamW takes {lab.byte_size(16 * whole.parameters)} with gradients and two moments. "
         "A bar is the part's share of the model."
     )
-    diagram(
+    lab.diagram(
         result.tree,
         key=DIAGRAM,
         chosen=path,
@@ -724,13 +661,13 @@ def _attention_path(of: Measurements | Part) -> str:
     Else it is that of the layer from which the answer leads, or the first cross-attention.
     """
     tree, stream = (of, None) if isinstance(of, Part) else (of.tree, of.stream)
-    paths = [part.path for part in tree.walk() if is_attention(part.path)]
+    paths = [part.path for part in tree.walk() if lab.is_attention(part.path)]
     default = next((path for path in paths if path.endswith("cross")), paths[0])
     default = f"layers.{stream.layer}.causal" if stream else default
-    take_link(PICK, one_of(paths))
+    lab.take_link(PICK, lab.one_of(paths))
     path = st.session_state.get(PICK, default)
     path = path if path in paths else default
-    write_link(PICK, None if path == default else path)
+    lab.write_link(PICK, None if path == default else path)
     return path
 
 
@@ -740,35 +677,36 @@ def _depth(controls: Controls) -> None:
     row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
     row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
     depths: dict[str, Depth] = {
-        norm: cached(by_depth, controls.config, controls.task, layers, norm) for norm in NORMS
+        norm: lab.cached(by_depth, controls.config, controls.task, layers, norm) for norm in NORMS
     }
     _two_charts(
         {NORMS[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth"
     )
     after, before = depths["post"], depths["pre"]
-    fact(
+    lab.fact(
         f"With {layers} layers and the norm after the sum, the gradient of the first layer is "
-        f"**{number(after.ratio)} ×** that of the last layer. With the norm before the sublayer, it is "
-        f"**{number(before.ratio)} ×**."
+        f"**{lab.number(after.ratio)} ×** that of the last layer. With the norm before the sublayer, it is "
+        f"**{lab.number(before.ratio)} ×**."
     )
-    caption(
+    lab.caption(
         f"Untrained models of this shape, mean of {SEEDS} seeds, the same {BATCH} examples. First layer: "
-        f"{number(after.mean[0])} ± {number(after.std[0])} after, {number(before.mean[0])} ± "
-        f"{number(before.std[0])} before."
+        f"{lab.number(after.mean[0])} ± {lab.number(after.std[0])} after, {lab.number(before.mean[0])} ± "
+        f"{lab.number(before.std[0])} before."
     )
 
 
 def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:
     headings = "Gradient norm of each layer's weights", "Std of each layer's output"
-    ink, last = Ink.of(theme()), max(len(pair[0]) for pair in series.values()) - 1
+    ink, last = lab.Ink.of(lab.theme()), max(len(pair[0]) for pair in series.values()) - 1
     for i, (column, heading) in enumerate(zip(st.columns(2, gap="large"), headings, strict=True)):
-        curves = [Curve(name, list(enumerate(pair[i]))) for name, pair in series.items()]
+        curves = [lab.Curve(name, list(enumerate(pair[i]))) for name, pair in series.items()]
         column.markdown(
-            f"{explain_markdown(f'**{heading}**')} {legend(curves, ink)}", unsafe_allow_html=True
+            f"{lab.glossary.explain_markdown(f'**{heading}**')} {lab.legend(curves, ink)}",
+            unsafe_allow_html=True,
         )
-        draw_chart(
+        lab.draw_chart(
             column,
-            step_chart(curves, ink=ink, last_x=last, unit="layer", height=180),
+            lab.step_chart(curves, ink=ink, last_x=last, unit="layer", height=180),
             key=f"transformer:{key}:{i}",
             alt=f"{heading}, post-norm and pre-norm",
         )
@@ -777,14 +715,14 @@ def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key:
 # What a reader predicts and tries on The Transformer.
 
 
-def question(mixes: bool) -> Question:
+def question(mixes: bool) -> lab.Question:
     """What an output depends on without attention; `mixes` says whether feed-forward mixes tokens, as measured."""
     why = (
         "One token’s vector was changed and the others were left as they were. After attention the other tokens’ "
         "vectors differ; after the feed-forward network they are equal to the last digit. Norms and residual "
         "connections process each token alone, too, so only attention moves information between tokens."
     )
-    return Question(
+    return lab.Question(
         "Take all attention blocks away. On which tokens could the output at one position still depend?",
         ("All tokens", "The tokens before it", "Only the token at its own position"),
         0 if mixes else 2,
@@ -795,15 +733,15 @@ def question(mixes: bool) -> Question:
 # The blocks of the diagram: what each part is, its numbers, and the first example's vectors and maps in it.
 
 
-def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str, Block]:
+def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str, lab.Block]:
     """A block for every part of the diagram, by its path; with pre-norm, "…+" is the sum after a sublayer.
 
     Without a result they have no vectors and no maps yet.
     """
-    made, shown = {}, paths_of(stacks_of(whole))
-    answers: tuple[Bars, ...] = ()
+    made, shown = {}, lab.paths_of(lab.stacks_of(whole))
+    answers: tuple[lab.Bars, ...] = ()
     if result and result.predicted:
-        answers = (Bars("Most probable at each position", result.predicted[:24], picked=False),)
+        answers = (lab.Bars("Most probable at each position", result.predicted[:24], picked=False),)
     for part in whole.walk():
         if part.path not in shown:
             continue
@@ -811,12 +749,12 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
         if is_norm:
             path = f"{part.path}+"
             text = ABOUT["add"].format(sublayer(path))
-            made[path] = Block("Add", text, (), *_vectors(result, path))
+            made[path] = lab.Block("Add", text, (), *_vectors(result, path))
         maps = None
-        if result and is_attention(part.path):
-            kind, layer = kind_and_layer(part.path)
+        if result and lab.is_attention(part.path):
+            kind, layer = lab.kind_and_layer(part.path)
             maps = result.trace.of(kind).map(layer).weights
-        made[part.path] = Block(
+        made[part.path] = lab.Block(
             "Norm" if is_norm else part.title,
             ABOUT["norm"].format(sublayer(part.path))
             if is_norm
@@ -828,7 +766,7 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
         )
     if result and result.stream:
         made |= {path: _read(block, path, result.stream) for path, block in made.items()}
-        made[""] = Block("The whole model", WHOLE_MODEL, bars=made["output"].bars)
+        made[""] = lab.Block("The whole model", WHOLE_MODEL, bars=made["output"].bars)
     return made
 
 
@@ -850,7 +788,7 @@ def main_steps(stream: Stream) -> list[str]:
     return [*blocks, "target", *(f"layers.{i}" for i in layers), "output"]
 
 
-def _read(block: Block, path: str, stream: Stream) -> Block:
+def _read(block: lab.Block, path: str, stream: Stream) -> lab.Block:
     """A block of the writer with the next token as it is read after it, and what a head attends to before it."""
     _, layer, name = [*path.split(".", 2), "", ""][:3]
     name = name if layer else path
@@ -858,7 +796,7 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
     at = 0 if path == "target" else at
     whole = bool(layer) and name in WHOLE
     rows = tuple(zip(stream.tokens, stream.shares[at].tolist(), strict=True))
-    bars = [Bars("The next token, if the model ended here", rows)]
+    bars = [lab.Bars("The next token, if the model ended here", rows)]
     title, about, answer, tokens = block.title, block.about, stream.tokens[0], block.tokens
     (leader, share), last, moved = stream.leader(at), tokens[-1], stream.moved[at].tolist()
     cell: tuple[int, int, int] | None = None
@@ -870,7 +808,7 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         )
     elif whole or name in MAIN[2:]:
         before = stream.shares[at - 1 - whole].tolist()
-        change = f"the vector of “{last}” by {number(moved[-1])} times its length."
+        change = f"the vector of “{last}” by {lab.number(moved[-1])} times its length."
         if whole:
             takes = stream.lead and (stream.lead - 1) // 2 == int(layer)
             title = f"Layer {layer}: “{leader}” {'takes the lead' if takes else 'leads'}"
@@ -882,13 +820,15 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
             about += f" {change}"
         elif name != "feed_forward":
             about = f"{ABOUT['add'].format('attention')} This changes {change}"
-        bars = [Bars("The next token, before and after", rows, tuple(before))]
+        bars = [lab.Bars("The next token, before and after", rows, tuple(before))]
         if abs(rows[0][1] - before[0]) >= 0.01:
-            about += f" {answer} goes from {share_text(before[0])} to {share_text(rows[0][1])}."
+            about += (
+                f" {answer} goes from {lab.share_text(before[0])} to {lab.share_text(rows[0][1])}."
+            )
     elif path == "output":
         final = zip(stream.following, dict(stream.at_temperature)[1.0], strict=True)
         heading = f"The next token, the likeliest of {stream.choices:,}"
-        bars = [Bars(heading, tuple(final), at_temperature=stream.at_temperature)]
+        bars = [lab.Bars(heading, tuple(final), at_temperature=stream.at_temperature)]
     if block.maps is not None:
         about += " Positions enter here: RoPE rotates queries and keys."
     if block.maps is not None and int(layer) == stream.layer:
@@ -900,33 +840,33 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         if without < 0.99 * now:
             about += (
                 f" Of {stream.heads} heads, {answer} needs this one most: with its output set to 0, {answer} goes "
-                f"from {share_text(now)} to {share_text(without)}"
-                + (f", and {new} leads with {share_text(its)}." if new != answer else ".")
+                f"from {lab.share_text(now)} to {lab.share_text(without)}"
+                + (f", and {new} leads with {lab.share_text(its)}." if new != answer else ".")
             )
             if new != answer and new == tokens[stream.key]:
                 about += f" The head attends to {new} and keeps it down."
             other, head, weight, unmoved = stream.unneeded
             if (other, head) != (stream.layer, stream.head):
                 about += (
-                    f" {head_name(other, head)} attends most to {tokens[stream.key]} too ({share_text(weight)}); without "
-                    f"it {answer} has {share_text(unmoved)}. A large weight alone does not say what the answer needs."
+                    f" {head_name(other, head)} attends most to {tokens[stream.key]} too ({lab.share_text(weight)}); without "
+                    f"it {answer} has {lab.share_text(unmoved)}. A large weight alone does not say what the answer needs."
                 )
         order = np.argsort(-row, kind="stable")[:4]
         weights = tuple((tokens[i], float(row[i])) for i in order)
-        bars.insert(0, Bars(f"“{last}” attends to", weights))
-    next_rows = [(f"{word} {share_text(one)}", one) for word, one in stream.says[at]]
-    table = [Bars("would say next", tuple(next_rows[-MAX_TOKENS:]))]
+        bars.insert(0, lab.Bars(f"“{last}” attends to", weights))
+    next_rows = [(f"{word} {lab.share_text(one)}", one) for word, one in stream.says[at]]
+    table = [lab.Bars("would say next", tuple(next_rows[-MAX_TOKENS:]))]
     sums = whole or name == "around_causal+"
     if sums:
-        lengths = [(f"{number(one)} × its length", one / max(moved)) for one in moved]
-        table.insert(0, Bars("vector changed by", tuple(lengths[-MAX_TOKENS:])))
+        lengths = [(f"{lab.number(one)} × its length", one / max(moved)) for one in moved]
+        table.insert(0, lab.Bars("vector changed by", tuple(lengths[-MAX_TOKENS:])))
     return replace(
         block,
         title=title,
         about=about,
         bars=tuple(bars),
         cell=cell,
-        label=f"{leader} {share_text(share)}" if sums or path in ("target", "output") else "",
+        label=f"{leader} {lab.share_text(share)}" if sums or path in ("target", "output") else "",
         table=() if cell or path == "output" else tuple(table),
     )
 
@@ -949,7 +889,8 @@ def _axis_numbers(part: Part, whole: Part) -> tuple[tuple[str, str], ...]:
     rows = {
         f"output, {axes}": " × ".join(map(str, shape)),
         "parameters": part.parameters
-        and f"{part.parameters:,} ({percent(part.parameters / whole.parameters)})",
-        "FLOPs": part.flops and f"{operations(part.flops)} ({percent(part.flops / whole.flops)})",
+        and f"{part.parameters:,} ({lab.percent(part.parameters / whole.parameters)})",
+        "FLOPs": part.flops
+        and f"{lab.operations(part.flops)} ({lab.percent(part.flops / whole.flops)})",
     }
     return tuple((name, str(text)) for name, text in rows.items() if text)

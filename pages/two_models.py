@@ -9,86 +9,15 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.entries import ConfigError
 from core.interpret import map_transform as difference, patching
 from core.interpret.evidence import Question
 from core.interpret.trace import Kind
+from core.pretrained import ModelInputs, model_inputs, reject_if
 from core.pretrained.finetune import name_of
 from core.pretrained.finetune_run import config_of, result
 from core.runs.runs import LISTED, Run, list_runs
-from dashboard.inside import (
-    EMBEDDED,
-    EXAMPLE_RUNS,
-    KIND_HELP,
-    KINDS,
-    WRITES,
-    ModelChoice,
-    ModelInputs,
-    ModelRef,
-    base_model,
-    baseline_of,
-    choose_head,
-    choose_model,
-    downloaded_models,
-    effect_chart,
-    head_field,
-    import_block,
-    input_errors,
-    inputs_lines,
-    link_head,
-    load_fine_tune,
-    load_model,
-    local_models,
-    model_cell,
-    model_inputs,
-    model_lines,
-    output_field,
-    parse_model,
-    reading_of,
-    reject_if,
-    say_notes,
-    study_of,
-)
-from dashboard.page import (
-    HERE,
-    READS,
-    Cell,
-    Fields,
-    Frames,
-    Move,
-    Number,
-    Pair,
-    Script,
-    Segmented,
-    Select,
-    Text,
-    Tile,
-    Toggle,
-    add_script,
-    caption,
-    details,
-    difference_map,
-    fact,
-    fits,
-    fragment_unless_measuring,
-    measure_with_progress,
-    multiples,
-    number,
-    paragraph,
-    percent,
-    picture,
-    plain,
-    read_linked,
-    share_text,
-    shared,
-    signed,
-    sources,
-    table,
-    title,
-    try_this,
-    write_linked,
-    write_pair,
-)
 
 # Sentences and figures of the page.
 
@@ -106,7 +35,7 @@ def fact_text(comparison: difference.Comparison, head: difference.HeadChange) ->
     names = [f"{side.name[0].lower()}{side.name[1:]}" for side in sides]
     if sides[0].name == "Trained":
         names = [f"the {name} model" for name in names]
-    changed = [plain(name) for name in pair.keys if " / " in name] * names[0].startswith("text")
+    changed = [lab.plain(name) for name in pair.keys if " / " in name] * names[0].startswith("text")
     out = (
         f"The texts differ in **{', '.join(changed[:3])}{' …' * (len(changed) > 3)}**. "
         if changed
@@ -115,17 +44,17 @@ def fact_text(comparison: difference.Comparison, head: difference.HeadChange) ->
     median = float(np.median([item.moved for item in heads]))
     out += (
         f"From {names[0]} to {names[1]}, head **{head.name}** (layer {head.number}, head {head.head}) moves "
-        f"**{number(head.moved)}** of its weight to other tokens; the median head {number(median)}."
+        f"**{lab.number(head.moved)}** of its weight to other tokens; the median head {lab.number(median)}."
         if comparison.in_place
         else f"Head **{head.name}** of A is most like head **{head.other}** of B: they put "
-        f"**{number(1 - head.moved)}** of their weight on the same tokens; the median head {number(1 - median)}."
+        f"**{lab.number(1 - head.moved)}** of their weight on the same tokens; the median head {lab.number(1 - median)}."
     )
     if (cell := difference.most_different_cell(pair, head)) is None:
         return out
-    first, second = (share_text(weights[cell]) for weights, _ in difference.maps_of(pair, head))
+    first, second = (lab.share_text(weights[cell]) for weights, _ in difference.maps_of(pair, head))
     return (
-        f"{out} In it, :primary[**{plain(pair.queries[cell[0]])}**] puts **{first}** of its weight on "
-        f"“{plain(pair.keys[cell[1]])}” in {names[0]} and **{second}** in {names[1]}."
+        f"{out} In it, :primary[**{lab.plain(pair.queries[cell[0]])}**] puts **{first}** of its weight on "
+        f"“{lab.plain(pair.keys[cell[1]])}” in {names[0]} and **{second}** in {names[1]}."
     )
 
 
@@ -133,7 +62,7 @@ def conditions(comparison: difference.Comparison, mode: str) -> str:
     pair, sides = comparison.pair, comparison.sides
     shared, rows = sum(None not in both for both in pair.rows), len(pair.rows)
     holds = {
-        plain(
+        lab.plain(
             f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
         ): True,
         f"{shared} of {rows} rows are in both and are compared": True,
@@ -165,19 +94,19 @@ def _texts(model: str, language: str, first: str, second: str) -> dict[str, str]
 
 
 PAIRS = (
-    Move(
+    lab.Move(
         "Another word to copy",
         _texts("induction", "induction", "the old king saw the old", "the old queen saw the old"),
         "The last “old” is followed by what followed it before. Only the state at the word that differs carries the "
         "answer, until the heads of the last layer move it to the end.",
     ),
-    Move(
+    lab.Move(
         "A word that is not repeated",
         _texts("induction", "induction", "the old king saw the old", "the young king saw the old"),
         "In text B the last word occurs only once, so nothing can be copied. The attention of layer 0 brings the "
         "answer back at “king”: it tells each word which word came before it. Layer 1 then finds “king”.",
     ),
-    Move(
+    lab.Move(
         "Which word came before",
         _texts(
             "only-attention",
@@ -189,7 +118,7 @@ PAIRS = (
         "which attends to the word before, brings back most; the heads of layer 1 share the rest. What a head can do "
         "names the same heads by their weights alone.",
     ),
-    Move(
+    lab.Move(
         "Which of two names",
         _texts(
             "names",
@@ -200,13 +129,13 @@ PAIRS = (
         "Only who gives differs. One head of layer 1 brings back all of the difference: it attends to the name that "
         "gives, and lowers it. The heads of layer 0 raise both names, in both texts.",
     ),
-    Move(
+    lab.Move(
         "Singular or plural",
         _texts("names", "names", "the dogs near the tree", "the dog near the tree"),
         "Another head, of layer 0, brings back most: at the word before the verb it attends to the subject and passes "
         "over the noun between them.",
     ),
-    Move(
+    lab.Move(
         "One number",
         _texts(
             "numbers",
@@ -217,7 +146,7 @@ PAIRS = (
         "The answer is the first word of the two translations that differs. In the encoder the state at the changed "
         "word carries all of it; cross-attention moves it to the decoder.",
     ),
-    Move(
+    lab.Move(
         "One word of a sentence",
         _texts("all-MiniLM-L6-v2", "", "The cat sat on the mat.", "The dog sat on the mat."),
         "An embedding has no answer; the cosine with the embedding of text A is brought back instead. No single head "
@@ -237,19 +166,21 @@ def patched(
     quantity = (
         "The cosine with the embedding of text A"
         if pair.clean.id is None
-        else f"The logit of **{plain(str(pair.clean.word))}** minus that of **{plain(str(pair.clean.other))}**"
+        else f"The logit of **{lab.plain(str(pair.clean.word))}** minus that of **{lab.plain(str(pair.clean.other))}**"
     )
     key, head, value = best[0]
     back = direction == "denoise"
     whole = (max if back else min)(effects, key=lambda one: effects[one].attention)
-    one, every = (percent(each if back else 1 - each) for each in (value, effects[whole].attention))
+    one, every = (
+        lab.percent(each if back else 1 - each) for each in (value, effects[whole].attention)
+    )
     agrees = (
         ""
         if agree is None
-        else f" Estimates from one gradient correlate with the heads’ effects by {number(agree)}."
+        else f" Estimates from one gradient correlate with the heads’ effects by {lab.number(agree)}."
     )
     return (
-        f"{quantity} is **{signed(pair.clean.value)}** for text A and **{signed(pair.corrupted.value)}** for text B. "
+        f"{quantity} is **{lab.signed(pair.clean.value)}** for text A and **{lab.signed(pair.corrupted.value)}** for text B. "
         f"{'From A into B' if back else 'From B into A'}, head **{names[key]}·H{head}** "
         f"{'brings back' if back else 'takes away'} **{one}** of the difference, and all heads of {names[whole]} "
         f"together **{every}**.{agrees}"
@@ -274,24 +205,24 @@ FINE_TUNED = "Fine-tuned: "
 EXAMPLE = "example"
 MIN_SCALE = 0.01  # of the heads' grid: rounding alone is not drawn dark
 RELATED = {  # the first model to compare with
-    "writer": EMBEDDED.name,  # which reads all of its words
+    "writer": lab.EMBEDDED.name,  # which reads all of its words
     "names": "writer",
     "induction": "only-attention",
     "only-attention": "induction",
 }
 NOTE_SIGNS = 34  # of a text under a map
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "two_models",
-    mode=Segmented(
+    mode=lab.Segmented(
         "Compare",
         lambda values: {**MODES, "texts": values.two},
         help="One model on two inputs, two models on one text, or a model and its untrained copy.",
         also={"wrap": True},
     ),
-    seed=Number(
+    seed=lab.Number(
         "Seed of the untrained weights", 0, 0, 9999, help="Each seed gives other random weights."
     ),
-    model=Select(
+    model=lab.Select(
         "Model B",
         lambda values: list(values.models),
         key=lambda values: f"model:{values.ref.name}",
@@ -299,34 +230,34 @@ FIELDS = Fields(
         old=lambda text, values: text.replace(OLD_EXAMPLE, f", {EXAMPLE}"),
         help="Also lists the models of the hub that were loaded in the field above.",
     ),
-    picture=Select(
+    picture=lab.Select(
         "Picture B",
         lambda values: values.pictures,
         lambda values: values.pictures[:2][-1],
         help="The picture that is compared with the one above.",
     ),
-    text=Text(
+    text=lab.Text(
         "Text B",
         lambda values: values.usual,
         key=lambda values: f"text:{values.ref.name}",
         help="Words that both texts share are aligned; the others are shown side by side.",
     ),
-    kind=Segmented(
+    kind=lab.Segmented(
         "Attention",
-        lambda values: {kind: name for kind, name in KINDS.items() if kind in values.kinds},
+        lambda values: {kind: name for kind, name in lab.KINDS.items() if kind in values.kinds},
         lambda values: values.kinds[0],
         key=lambda values: f"kind:{len(values.kinds)}",
         when=lambda values: len(values.kinds) > 1,
-        help=KIND_HELP,
+        help=lab.KIND_HELP,
         also={"label_visibility": "collapsed"},
     ),
-    nearest=Toggle(
+    nearest=lab.Toggle(
         "Compare with the most similar head",
         # The heads of a fine-tuned model keep their positions.
         lambda values: not values.second.note.startswith(FINE_TUNED),
         help="Off: with the head at the same position, for a model that was trained from the other.",
     ),
-    direction=Segmented(
+    direction=lab.Segmented(
         "Direction",
         {
             "denoise": "Bring back: from A into B",
@@ -340,8 +271,8 @@ FIELDS = Fields(
 
 
 def draw_sides(
-    choice: ModelChoice, mode: str, into: st.delta_generator.DeltaGenerator
-) -> tuple[ModelRef, ModelInputs, tuple[difference.Side, difference.Side]]:
+    choice: lab.ModelChoice, mode: str, into: st.delta_generator.DeltaGenerator
+) -> tuple[lab.ModelRef, ModelInputs, tuple[difference.Side, difference.Side]]:
     """Draw the control of the second side; returns its model, its inputs, and what both sides read.
 
     PretrainedError where this model cannot be compared so.
@@ -357,7 +288,7 @@ def draw_sides(
                 inputs,
                 target=str(model.tokenizer.decode(list(own.target.ids), skip_special_tokens=True)),
             )
-            own = reading_of(ref, inputs)
+            own = lab.reading_of(ref, inputs)
         ref, notes = replace(ref, seed=seed), (model.name, f"seed {seed}")
     elif mode == "models":
         reject_if(
@@ -367,11 +298,11 @@ def draw_sides(
         )
         name, ref = _second_model(ref, into)
         reject_if(
-            not (other := load_model(ref)).reads_text,
+            not (other := lab.load_model(ref)).reads_text,
             f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
             "that reads text.",
         )
-        say_notes(other, into)
+        lab.say_notes(other, into)
         inputs, notes = replace(inputs, target=None), (model.name, name)
     elif model.reads == "picture":
         name = FIELDS.draw(
@@ -391,11 +322,11 @@ def draw_sides(
         text = _second_text(ref, inputs.text, into)
         notes = shorten(inputs.text), shorten(text)
         inputs = replace(inputs, text=text, target=None)
-    first, second = map(difference.Side, names, notes, (own, reading_of(ref, inputs)))
+    first, second = map(difference.Side, names, notes, (own, lab.reading_of(ref, inputs)))
     return ref, inputs, (first, second)
 
 
-def _second_text(ref: ModelRef, first: str, into: st.delta_generator.DeltaGenerator) -> str:
+def _second_text(ref: lab.ModelRef, first: str, into: st.delta_generator.DeltaGenerator) -> str:
     """Text B: until a person writes one, the example beside the model's own text A, else text A, to be changed."""
     state, key = st.session_state, FIELDS.key("text", {"ref": ref})
     example = first == model_inputs.text_of(ref.name)
@@ -409,12 +340,14 @@ def _second_text(ref: ModelRef, first: str, into: st.delta_generator.DeltaGenera
     return text
 
 
-def _second_model(ref: ModelRef, into: st.delta_generator.DeltaGenerator) -> tuple[str, ModelRef]:
+def _second_model(
+    ref: lab.ModelRef, into: st.delta_generator.DeltaGenerator
+) -> tuple[str, lab.ModelRef]:
     """Those that were fine-tuned from this model come first, other fine-tuned ones last."""
     runs = [
         run for run in reversed(list_runs(latest=LISTED)) if run.job == "finetune" and result(run)
     ][:5]
-    tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run))]
+    tuned = [pair for run in (*runs, *lab.FINE_TUNED.values()) if (pair := _fine_tuned(run))]
     own, others = (
         {name: one for base, name, one in tuned if (base == ref) is mine} for mine in (True, False)
     )
@@ -423,10 +356,10 @@ def _second_model(ref: ModelRef, into: st.delta_generator.DeltaGenerator) -> tup
         | {
             one.written: one
             for one in sorted(
-                (*local_models(), *map(parse_model, downloaded_models())),
+                (*lab.local_models(), *map(lab.parse_model, lab.downloaded_models())),
                 key=lambda one: one.name != RELATED.get(ref.name),
             )
-            if one != ref and (one.source == "hub" or load_model(one).reads_text)
+            if one != ref and (one.source == "hub" or lab.load_model(one).reads_text)
         }
         | others
     )
@@ -434,14 +367,14 @@ def _second_model(ref: ModelRef, into: st.delta_generator.DeltaGenerator) -> tup
     return name, models[name]
 
 
-def _fine_tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
+def _fine_tuned(run: Run) -> tuple[lab.ModelRef, str, lab.ModelRef] | None:
     """A run's base model, the name and the reference of the fine-tuned one; None while there is none."""
     with suppress(ConfigError):
-        if ref := load_fine_tune(run).tuned:
+        if ref := lab.load_fine_tune(run).tuned:
             base = config_of(run).model
             name = run.name if run.metadata().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
-            shown = EXAMPLE if run in EXAMPLE_RUNS.values() else name
-            return base_model(base), f"{FINE_TUNED}{name_of(base)}, {shown}", ref
+            shown = EXAMPLE if run in lab.FINE_TUNED.values() else name
+            return lab.base_model(base), f"{FINE_TUNED}{name_of(base)}, {shown}", ref
     return None
 
 
@@ -465,23 +398,23 @@ def of_words(reading, kind):
 
 
 def script(
-    choice: ModelChoice,
+    choice: lab.ModelChoice,
     mode: str,
-    ref: ModelRef,
+    ref: lab.ModelRef,
     inputs: ModelInputs,
     comparison: difference.Comparison,
     head: difference.HeadChange,
-) -> Script:
+) -> lab.Script:
     pair, own = comparison.pair, inputs if mode == "untrained" else choice.inputs
     if mode == "untrained":
         imports, name, made = {"from core.pretrained.load import untrained"}, "random", "inputs"
         load = f"random = untrained(model, seed={ref.seed})\n"
     else:
-        imports, made = inputs_lines(ref, inputs)
+        imports, made = lab.inputs_lines(ref, inputs)
         name, load = "model", ""
         if mode == "models":
             name = "second_model"
-            more, line = model_lines(ref, name)
+            more, line = lab.model_lines(ref, name)
             imports, load = imports | more, f"{line}\n"
     merge, read = "", "{}.trace.of({!r})"
     if comparison.merged:
@@ -499,18 +432,18 @@ def script(
         else "changes(in_place=False)  # each beside the most similar head"
     )
     first, last = (weights for weights, _ in difference.maps_of(pair, head))
-    return Script(
+    return lab.Script(
         (
-            model_cell(choice.ref, own),
-            Cell(
+            lab.model_cell(choice.ref, own),
+            lab.Cell(
                 {
                     "texts": "The same model on the other input.",
                     "models": "The other model on the same text.",
                     "untrained": "The same model with random weights.",
                 }[mode],
-                f"{import_block(imports)}\n\n{load}other = read({name}, {made})",
+                f"{lab.import_block(imports)}\n\n{load}other = read({name}, {made})",
             ),
-            Cell(
+            lab.Cell(
                 "The tokens of both aligned, and how far every head moved, beside its partner.",
                 f"""
 import numpy as np
@@ -532,7 +465,7 @@ alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:O", color="moved:Q")
 """,
                 "two_models:grid",
             ),
-            Cell(
+            lab.Cell(
                 "One head in both, and their difference.",
                 f"""
 head = next(each for each in heads if (each.layer, each.head) == {(head.layer, head.head)})
@@ -562,14 +495,14 @@ show_maps({"first": first, "second": second, "second - first": second - first}, 
 
 
 def patch_script(
-    choice: ModelChoice,
+    choice: lab.ModelChoice,
     second: ModelInputs,
     answers: Sequence[int | None],
     direction: patching.Direction,
     effects: Mapping[patching.LayerKey, patching.LayerEffect],
     estimates: Mapping[patching.LayerKey, np.ndarray],
-) -> Script:
-    imports, made = inputs_lines(choice.ref, second)
+) -> lab.Script:
+    imports, made = lab.inputs_lines(choice.ref, second)
     for name, value in zip(("output", "contrast"), answers, strict=True):
         made += "" if value is None else f", {name}={value}"
     names = ("estimate_heads", "pair_of", "patch_source", "ranked")
@@ -590,13 +523,13 @@ def patch_script(
         results["np.concatenate(list(estimates.values()))"] = np.concatenate(
             list(estimates.values())
         )
-    return Script(
+    return lab.Script(
         (
-            Cell(
+            lab.Cell(
                 "Each part of one text's run, put into the other's: 0 is the answer to the second text, 1 that to the "
                 "first.",
                 f"""
-{import_block(imports | {f"from core.interpret.patching import {name}" for name in names})}
+{lab.import_block(imports | {f"from core.interpret.patching import {name}" for name in names})}
 
 texts = pair_of(model, inputs, {made})
 source = patch_source(texts, {direction!r})
@@ -622,49 +555,49 @@ alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:N", color="share:Q")
 # The section on patching: which part of one text's run, put into the other's, brings the answer back.
 
 
-def section(choice: ModelChoice, second: ModelInputs) -> None:
+def section(choice: lab.ModelChoice, second: ModelInputs) -> None:
     st.markdown("## Which part carries the difference?")
-    caption(
+    lab.caption(
         "One part of the model’s run on one text is put into its run on the other. 0 is the answer to text B, 1 that "
         "to text A: a part that changes the answer carries the difference. Parts that work against one another bring "
         "back less together."
     )
     model, ref = choice.model, choice.ref
     answers: list[int | None] = [None, None]
-    with input_errors():
+    with lab.input_errors():
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            direction: patching.Direction = FIELDS.draw("direction", into=HERE).direction
+            direction: patching.Direction = FIELDS.draw("direction", into=lab.HERE).direction
             if model.head != "none":
                 answers = [
-                    output_field(
+                    lab.output_field(
                         ref,
-                        baseline_of(ref, Question(inputs)),
+                        lab.baseline_of(ref, Question(inputs)),
                         f"Answer of text {side}",
                         f"answer:{side}",
                     )
                     for side, inputs in (("A", choice.inputs), ("B", second))
                 ]
         about = ref, choice.inputs, second, tuple(answers), direction
-        source = patching.with_model(study_of(patching.patch_texts, *about), model)
-        effects = measure_with_progress(
+        source = patching.with_model(lab.study_of(patching.patch_texts, *about), model)
+        effects = lab.measure_with_progress(
             "two_models:patch", about, tuple(source.names), source.effect, "layers"
         )
         if effects:
-            add_script(
+            lab.add_script(
                 partial(
                     patch_script, choice, second, answers, direction, effects, source.estimates
                 ),
                 "patching",
             )
-            with picture("two_models"):
+            with lab.picture("two_models"):
                 _draw_effects(ref, source, effects, direction)
             if choice.reading.note:  # such as which layers hold no attention
-                caption(plain(choice.reading.note))
-    try_this("two_models", PAIRS)
-    details(
+                lab.caption(lab.plain(choice.reading.note))
+    lab.try_this("two_models", PAIRS)
+    lab.details(
         "How parts are patched: source",
         partial(
-            sources,
+            lab.sources,
             "",
             patching.pair_of,
             patching.patch_source,
@@ -676,7 +609,7 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
 
 
 def _draw_effects(
-    ref: ModelRef,
+    ref: lab.ModelRef,
     source: patching.PatchSource,
     effects: Mapping[patching.LayerKey, patching.LayerEffect],
     direction: patching.Direction,
@@ -699,14 +632,14 @@ def _draw_effects(
 
     def pick(layer_name: str, head: int) -> None:
         kind, layer = next(key for key, name in names.items() if name == layer_name)
-        choose_head(ref, kind, (layer, head))
-        write_pair("head", (layer, head))
+        lab.choose_head(ref, kind, (layer, head))
+        lab.write_pair("head", (layer, head))
 
-    fact(patched(pair, direction, effects, best, names, patching.agreement(effects, estimates)))
+    lab.fact(patched(pair, direction, effects, best, names, patching.agreement(effects, estimates)))
     left, right = st.columns(2, gap="medium")
     inner = [column for _, column, *_ in heads if column == "FF"][:1]
     with left:
-        paragraph(
+        lab.paragraph(
             "**Each head, all heads of a layer, and its feed-forward network (FF)**"
             if inner
             else "**Each head, and all heads of a layer**"
@@ -722,7 +655,7 @@ def _draw_effects(
             direction,
         )
     with right:
-        paragraph("**The state after each layer, at one token**")
+        lab.paragraph("**The state after each layer, at one token**")
         if states:
             _grid(
                 "tokens",
@@ -741,15 +674,15 @@ def _draw_effects(
     rows = [
         [
             f"{names[key]}·H{head}",
-            number(value),
-            number(float(estimates[key][head])) if key in estimates else "–",
+            lab.number(value),
+            lab.number(float(estimates[key][head])) if key in estimates else "–",
         ]
         for key, head, value in best[:6]
     ]
-    details(
+    lab.details(
         f"The {len(rows)} heads with the largest effect, and their estimates",
         partial(
-            table,
+            lab.table,
             ["head", "measured", "estimate"],
             rows,
             caption="Heads with the largest effect",
@@ -771,7 +704,7 @@ def _grid(
     part: str,
     direction: patching.Direction,
 ) -> None:
-    effect_chart(
+    lab.effect_chart(
         f"two_models:patch:{key}",
         alt,
         pick,
@@ -781,7 +714,7 @@ def _grid(
                 "head": column,
                 "change": float(value) - (direction == "noise"),
                 "name": name,
-                "by": number(float(value)),
+                "by": lab.number(float(value)),
             }
             for layer, column, value, name in cells
         ],
@@ -798,17 +731,17 @@ def _grid(
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Two texts, two models",
         "Change a word of the text, or the model, and see which heads change.",
     )
-    choice = choose_model(needs=("model",), usual=WRITES)
+    choice = lab.choose_model(needs=("model",), usual=lab.WRITES)
     if choice is not None:
-        fragment_unless_measuring(partial(_view, choice))
-    details(
+        lab.fragment_unless_measuring(partial(_view, choice))
+    lab.details(
         "How heads are compared: definitions and source",
         partial(
-            sources,
+            lab.sources,
             r"""Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988).
 The difference of two heads is the total variation between their rows, averaged:
 
@@ -826,8 +759,8 @@ and keys [Trockman 2023](https://arxiv.org/abs/2305.09828).""",
     )
 
 
-def _view(choice: ModelChoice) -> None:
-    with input_errors():
+def _view(choice: lab.ModelChoice) -> None:
+    with lab.input_errors():
         model, (left, right) = choice.model, st.columns([1.4, 1.6], vertical_alignment="bottom")
         mode = FIELDS.draw(
             "mode",
@@ -836,30 +769,30 @@ def _view(choice: ModelChoice) -> None:
         ).mode
         ref, inputs, sides = draw_sides(choice, mode, right)
         if sides[1].reading.cut and sides[1].reading.cut != choice.reading.cut:
-            st.warning(plain(sides[1].reading.cut), icon=":material/content_cut:")
+            st.warning(lab.plain(sides[1].reading.cut), icon=":material/content_cut:")
         for side in sides:
             if any((line := side.reading.source).unknown):
-                caption(f"{side.name}: {line.count}.")
+                lab.caption(f"{side.name}: {line.count}.")
         with st.container(
             horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"
         ):
             both = difference.kinds(*sides)
             compared = partial(
-                shared,
+                lab.shared,
                 _compared,
                 tuple((side.name, side.note) for side in sides),
                 ((choice.ref, inputs if mode == "untrained" else choice.inputs), (ref, inputs)),
-                FIELDS.draw("kind", into=HERE, kinds=both).kind or both[0],
+                FIELDS.draw("kind", into=lab.HERE, kinds=both).kind or both[0],
             )
             comparison = compared(False)
             in_place = comparison.pair.same_shape
             if in_place and mode == "models":
-                in_place = not FIELDS.draw("nearest", into=HERE, second=sides[1]).nearest
+                in_place = not FIELDS.draw("nearest", into=lab.HERE, second=sides[1]).nearest
         if in_place:
             comparison = compared(True)
         pair = comparison.pair
         by_pair = {(item.layer, item.head): item for item in comparison.heads}
-        picked = link_head(
+        picked = lab.link_head(
             "two_models",
             (choice.ref, mode),
             choice.ref,
@@ -867,9 +800,9 @@ def _view(choice: ModelChoice) -> None:
             next(iter(by_pair)),
         )
         head = by_pair[picked]
-        add_script(partial(script, choice, mode, ref, inputs, comparison, head))
+        lab.add_script(partial(script, choice, mode, ref, inputs, comparison, head))
         _heads_apart(comparison, head)
-        pin = read_linked(
+        pin = lab.read_linked(
             "two_models",
             "pin",
             (len(pair.queries), len(pair.keys)),
@@ -883,13 +816,13 @@ def _view(choice: ModelChoice) -> None:
 
 def _compared(
     names: Sequence[tuple[str, str]],
-    read: Sequence[tuple[ModelRef, ModelInputs]],
+    read: Sequence[tuple[lab.ModelRef, ModelInputs]],
     kind: Kind,
     in_place: bool,
 ) -> difference.Comparison:
     """Both sides, by name and note, and by model and inputs."""
     first, second = (
-        difference.Side(*name, reading_of(*one)) for name, one in zip(names, read, strict=True)
+        difference.Side(*name, lab.reading_of(*one)) for name, one in zip(names, read, strict=True)
     )
     pair, merged = difference.align_sides((first, second), kind)
     return difference.Comparison((first, second), pair, merged, in_place)
@@ -905,20 +838,20 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
     largest = max(shown.values())
 
     with left:
-        fact(fact_text(comparison, head))
+        lab.fact(fact_text(comparison, head))
         with st.container(horizontal=True):
             _figures(comparison)
     with right:
-        head_field(
+        lab.head_field(
             {item.name: (item.layer, item.head) for item in heads},
             (head.layer, head.head),
             HEAD,
             order=f", sorted by {measure}",
         )
-        effect_chart(
+        lab.effect_chart(
             "two_models:grid",
             f"The {measure} of each of {len(heads)} heads; the largest is that of {heads[0].name}",
-            lambda layer, one: write_pair("head", (numbers[layer], one)),
+            lambda layer, one: lab.write_pair("head", (numbers[layer], one)),
             [
                 {
                     "layer": f"L{item.number}",
@@ -926,14 +859,14 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
                     "change": shown[item.name],
                     "name": item.name,
                     "to": item.name if comparison.in_place else item.other,
-                    "by": number(shown[item.name]),
+                    "by": lab.number(shown[item.name]),
                 }
                 for item in heads
             ],
             [f"L{one}" for one in sorted({item.number for item in heads})],
             [str(one) for one in range(max(item.head for item in heads) + 1)],
             (f"L{head.number}", str(head.head)),
-            title=f"{measure}, largest: {number(largest)}",
+            title=f"{measure}, largest: {lab.number(largest)}",
             tips=(("name", "head"), ("to", "compared with"), ("by", measure)),
             has_sign=False,
             largest=max(largest, MIN_SCALE),
@@ -947,12 +880,12 @@ def _figures(comparison: difference.Comparison) -> None:
     for name, value, meaning in (
         (
             "Overlap",
-            number(1 - float(np.mean(moved))),
+            lab.number(1 - float(np.mean(moved))),
             "The share of the weight on the same tokens, the mean of all heads; 1 where nothing differs.",
         ),
         (
             "Mean difference",
-            number(float(np.mean([item.difference for item in heads]))),
+            lab.number(float(np.mean([item.difference for item in heads]))),
             "The mean absolute difference of a weight, over all cells of all heads.",
         ),
         (
@@ -965,15 +898,17 @@ def _figures(comparison: difference.Comparison) -> None:
 
 
 def _maps(
-    comparison: difference.Comparison, head: difference.HeadChange, pin: Pair | None
+    comparison: difference.Comparison, head: difference.HeadChange, pin: lab.Pair | None
 ) -> st.delta_generator.DeltaGenerator:
     """Draw both maps, and the second minus the first where both have a token; returns the room beside that."""
     pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
 
-    def tiles(head: difference.HeadChange) -> list[Tile]:
+    def tiles(head: difference.HeadChange) -> list[lab.Tile]:
         maps, names = difference.maps_of(pair, head), (head.name, head.other)
         return [
-            Tile(f"{side.name}, {name}", side.note, weights, None if allowed.all() else allowed, at)
+            lab.Tile(
+                f"{side.name}, {name}", side.note, weights, None if allowed.all() else allowed, at
+            )
             for at, (side, name, (weights, allowed)) in enumerate(
                 zip(sides, names, maps, strict=True)
             )
@@ -981,19 +916,21 @@ def _maps(
 
     first, second = shown = tiles(head)
     frames = None
-    if fits(len(heads), shown):
-        frames = Frames(HEAD, heads.index(head), list(map(tiles, heads)), [h.name for h in heads])
+    if lab.fits(len(heads), shown):
+        frames = lab.Frames(
+            HEAD, heads.index(head), list(map(tiles, heads)), [h.name for h in heads]
+        )
     row, column = difference.most_different_cell(pair, head) or (None, None)
     common: Any = {
         "link": "two_models:pin",
         "pin": pin,
         "query": row,
         "column": column,
-        "reads": READS[comparison.kind],
+        "reads": lab.READS[comparison.kind],
         "height": 380,
         "absent": "absent",
     }
-    multiples(
+    lab.multiples(
         shown,
         pair.queries,
         pair.keys,
@@ -1006,12 +943,12 @@ def _maps(
     both = np.logical_and(*(allowed for _, allowed in difference.maps_of(pair, head)))
     mask = None if both.all() else both
     with left:
-        write_linked(
+        lab.write_linked(
             "two_models",
             "pin",
-            difference_map(
-                Tile(second.name, "", second.weights, mask),
-                Tile(first.name, "", first.weights, mask),
+            lab.difference_map(
+                lab.Tile(second.name, "", second.weights, mask),
+                lab.Tile(first.name, "", first.weights, mask),
                 pair.queries,
                 pair.keys,
                 key=f"two_models:apart:{comparison.kind}",

@@ -9,7 +9,10 @@ import numpy as np
 import streamlit as st
 import torch
 
+import dashboard.page as lab
 from core.interpret.evidence import Effect, Question, ablate_heads
+from core.interpret.trace import to_numpy
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, model_inputs
 from core.pretrained.generate import (
     MODEL_TASKS,
     Candidate,
@@ -26,83 +29,24 @@ from core.pretrained.generate import (
 )
 from core.pretrained.hub import is_allowed
 from core.studies import use_model as study
-from dashboard.draw import figures
-from dashboard.inside import (
-    ModelChoice,
-    ModelInputs,
-    ModelRef,
-    Pretrained,
-    PretrainedError,
-    bars,
-    baseline_of,
-    choose_model,
-    import_block,
-    input_errors,
-    inputs_lines,
-    linked_number,
-    model_cell,
-    model_inputs,
-    question_code,
-    read_inputs,
-    reading_of,
-    select_model,
-    study_of,
-    to_numpy,
-)
-from dashboard.page import (
-    HERE,
-    SIGNED,
-    Cell,
-    Fields,
-    Ink,
-    Patches,
-    Script,
-    Spec,
-    Text,
-    Theme,
-    add_script,
-    attention_view,
-    axis_style,
-    byte_size,
-    caption,
-    cut,
-    details,
-    distinct,
-    draw_chart,
-    fact,
-    figure,
-    fragment_unless_measuring,
-    layer,
-    measure_with_progress,
-    number,
-    numbered,
-    plain,
-    read_linked,
-    share_text,
-    source_of,
-    source_panel,
-    split_data,
-    step_of,
-    theme,
-    title,
-    write_linked,
-)
 
 PAGE = "use_model"
 WITHOUT_HEADS = "use_model:heads"  # the answer without each head, for all sessions
 
 
-def answer_question(ref: ModelRef, question: Question) -> study.Answer:
+def answer_question(ref: lab.ModelRef, question: Question) -> study.Answer:
     """The model's answer; PretrainedError if this model cannot answer the question."""
-    return study.answer_with_maps(baseline_of(ref, question), reading_of(ref, question.inputs))
+    return study.answer_with_maps(
+        lab.baseline_of(ref, question), lab.reading_of(ref, question.inputs)
+    )
 
 
 # The controls: the sentences to compare, the word to mask or to explain, and the start of a long measurement.
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "use_model",
-    more=Text(
+    more=lab.Text(
         "Other sentences, one per line",
         "The dog was too exhausted to walk over the road.\n"
         "Because it was raining, she took an umbrella.\n"
@@ -117,11 +61,11 @@ FIELDS = Fields(
 
 
 def pick_word(label: str, tokens: Sequence[str], default: int, key: str) -> int:
-    return linked_number(
+    return lab.linked_number(
         PAGE,
         label,
         key,
-        dict(enumerate(map(plain, distinct(tokens)))),
+        dict(enumerate(map(lab.plain, lab.distinct(tokens)))),
         default,
         "The page shows the answer for this word and the head that it depends on most.",
         f"{PAGE}:word",
@@ -133,27 +77,27 @@ def pick_word(label: str, tokens: Sequence[str], default: int, key: str) -> int:
 
 
 def embed_script(
-    choice: ModelChoice,
+    choice: lab.ModelChoice,
     compared: Sequence[tuple[str, ModelInputs]],
     table: np.ndarray,
     answer: study.Answer,
     head: study.Head,
-) -> Script:
+) -> lab.Script:
     imports = {"from core.pretrained.generate import cosines, embedding"}
     others = "*map(ModelInputs, names[1:])"
     if choice.inputs.picture is not None:
-        parts = [inputs_lines(choice.ref, inputs) for _, inputs in compared[1:]]
+        parts = [lab.inputs_lines(choice.ref, inputs) for _, inputs in compared[1:]]
         imports |= {more for lines, _ in parts for more in lines}
         others = ", ".join(line for _, line in parts)
-    return Script(
+    return lab.Script(
         (
-            model_cell(choice.ref, answer.baseline.question.inputs),
-            Cell(
+            lab.model_cell(choice.ref, answer.baseline.question.inputs),
+            lab.Cell(
                 "The cosine of the embeddings of each pair.",
                 f"""
-{import_block(imports)}
+{lab.import_block(imports)}
 
-names = {source_of([name for name, _ in compared])}
+names = {lab.source_of([name for name, _ in compared])}
 table = cosines([embedding(model, one) for one in (inputs, {others})])  # (N, N)
 print(table)
 """,
@@ -179,11 +123,14 @@ alt.Chart(pairs).mark_rect().encode(x=alt.X("column:N", sort=None), y=alt.Y("row
 
 
 def answer_script(
-    choice: ModelChoice, answer: study.Answer, predictions: Sequence[Candidate], head: study.Head
-) -> Script:
-    return Script(
+    choice: lab.ModelChoice,
+    answer: study.Answer,
+    predictions: Sequence[Candidate],
+    head: study.Head,
+) -> lab.Script:
+    return lab.Script(
         (
-            model_cell(choice.ref, answer.baseline.question.inputs),
+            lab.model_cell(choice.ref, answer.baseline.question.inputs),
             _ask(
                 answer.baseline.question,
                 """
@@ -214,18 +161,18 @@ alt.Chart(pd.DataFrame(likeliest)).mark_bar().encode(x="probability:Q", y=alt.Y(
 
 def _ask(
     question: Question, more: str, results: Mapping[str, Any], draw: str = "", picture: str = ""
-) -> Cell:
+) -> lab.Cell:
     imports = {f"from core.interpret.evidence import {name}" for name in ("Question", "ask")} | (
         {"from core.pretrained.generate import top_candidates"} if draw else set()
     )
-    return Cell(
+    return lab.Cell(
         "The model's answer, and the likeliest tokens or classes."
         if draw
         else "What is measured: the cosine of one pair.",
         f"""
-{import_block(imports)}
+{lab.import_block(imports)}
 
-baseline = ask(model, {question_code(question)})
+baseline = ask(model, {lab.question_code(question)})
 {more.strip()}
 """,
         draw,
@@ -234,7 +181,7 @@ baseline = ask(model, {question_code(question)})
     )
 
 
-def _head(answer: study.Answer, head: study.Head) -> Cell:
+def _head(answer: study.Answer, head: study.Head) -> lab.Cell:
     """The map of the shown head, and where it was measured what the answer loses without each head."""
     text, results = "The map of one head.", {"weights": answer.trace.head(head.index, head.head)}
     code = f"""
@@ -253,7 +200,7 @@ heads = [(item.kind, item.layer, head) for item in trace.maps for head in range(
 changes = np.array([ablate_heads(baseline, frozenset({{head}})).change for head in heads])
 print("depends most on", heads[abs(changes).argmax()], changes[abs(changes).argmax()])
 """
-    return Cell(
+    return lab.Cell(
         text,
         code,
         f"""
@@ -272,13 +219,13 @@ show(trace, layer={head.index}, head={head.head}, query={head.row})
 def answer_fact(answer: study.Answer, predictions: Sequence[Candidate], head: study.Head) -> str:
     first, count = predictions[0], len(answer.baseline.answer.probabilities)  # type: ignore[arg-type]
     next_best = "".join(
-        f", ahead of **{plain(second.word)}** with {share_text(second.probability)}"
+        f", ahead of **{lab.plain(second.word)}** with {lab.share_text(second.probability)}"
         for second in predictions[1:2]
     )
     subjects = {"mask": "The masked word", "next": "The next token", "class": "The class"}
     return (
-        f"{subjects[answer.baseline.answer.kind]} is :primary[**{plain(first.word)}**] with "
-        f"**{share_text(first.probability)}**{next_best}; chance is 1 in {count:,}. "
+        f"{subjects[answer.baseline.answer.kind]} is :primary[**{lab.plain(first.word)}**] with "
+        f"**{lab.share_text(first.probability)}**{next_best}; chance is 1 in {count:,}. "
         f"{head_fact(answer, head, first.word)}"
     )
 
@@ -294,8 +241,8 @@ def head_fact(answer: study.Answer, head: study.Head, word: str) -> str:
 def _without(answer: study.Answer, head: study.Head, word: str) -> str:
     if head.effect is None:
         return "The effect of each head on the answer is not measured yet."
-    quantity = f"the {answer.baseline.quantity} of **{plain(word)}**"
-    stays = f"{quantity} stays at {number(answer.baseline.value)}"
+    quantity = f"the {answer.baseline.quantity} of **{lab.plain(word)}**"
+    stays = f"{quantity} stays at {lab.number(answer.baseline.value)}"
     if abs(head.effect.change) >= 5e-4:  # else it is none
         return f"Without it {quantity} would be {_instead(answer, head.effect)}: {_rank(answer, head)}."
     return (
@@ -307,10 +254,10 @@ def _without(answer: study.Answer, head: study.Head, word: str) -> str:
 
 def _instead(answer: study.Answer, effect: Effect) -> str:
     """A value and the full model's; their difference, where both have the same text."""
-    value, was = number(effect.value), number(answer.baseline.value)
+    value, was = lab.number(effect.value), lab.number(answer.baseline.value)
     if value != was:
         return f"{value} instead of {was}"
-    return f"{number(abs(effect.change))} {'more' if effect.change > 0 else 'less'} than {was}"
+    return f"{lab.number(abs(effect.change))} {'more' if effect.change > 0 else 'less'} than {was}"
 
 
 def _rank(answer: study.Answer, head: study.Head) -> str:
@@ -330,15 +277,15 @@ def pair_fact(
 ) -> str:
     """The similarity of the picked pair, the mean of all pairs, and the head with the largest effect on it."""
     others = table[np.triu_indices(len(names), 1)]
-    first, second = (plain(cut(names[index], 40)) for index in pair)
+    first, second = (lab.plain(lab.cut(names[index], 40)) for index in pair)
     out = (
         f":primary[**“{first}”**] is most similar to **“{second}”**: their cosine is "
-        f"**{number(float(table[pair]))}**; the mean of all {len(others)} pairs is {number(float(others.mean()))}."
+        f"**{lab.number(float(table[pair]))}**; the mean of all {len(others)} pairs is {lab.number(float(others.mean()))}."
     )
     if head.effect is None:
         return out
-    value = number(head.effect.value)
-    if value == number(answer.baseline.value):
+    value = lab.number(head.effect.value)
+    if value == lab.number(answer.baseline.value):
         value = _instead(answer, head.effect)
     # a vector is compared with itself before
     alone = "the cosine of its vector with the original one is"
@@ -355,7 +302,11 @@ def _attends(answer: study.Answer, head: study.Head) -> tuple[str, str, str]:
         place = best - (len(answer.baseline.source) - grid[0] * grid[1])
         if 0 <= place < grid[0] * grid[1]:
             key = f"the patch in row {place // grid[1]}, column {place % grid[1]}"
-    return plain(key or numbered(keys)[best]), share_text(weights[best]), number(1 / len(keys))
+    return (
+        lab.plain(key or lab.numbered(keys)[best]),
+        lab.share_text(weights[best]),
+        lab.number(1 / len(keys)),
+    )
 
 
 def conditions(answer: study.Answer, head: study.Head) -> str:
@@ -364,7 +315,7 @@ def conditions(answer: study.Answer, head: study.Head) -> str:
         if head.effect is not None
         else "No head was switched off."
     )
-    return plain(
+    return lab.plain(
         f"{answer.baseline.pretrained.name}, {len(answer.baseline.source)} tokens, fp32 on the CPU. {method} A "
         "weight shows where a head attends; only switching the head off shows what it contributes to the answer."
     )
@@ -377,18 +328,18 @@ LONGEST, TIP = 24, 120  # signs of a sentence at the matrix, and under the point
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Use a model",
         "Let a model do its task, and see the head that its answer depends on most.",
     )
-    fragment_unless_measuring(_view)
+    lab.fragment_unless_measuring(_view)
 
 
 def _view() -> None:
-    choice = choose_model(needs=("model",), at_once=False)
+    choice = lab.choose_model(needs=("model",), at_once=False)
     if choice is not None and choice.pretrained is not None:
         pretrained, own = choice.pretrained, None
-        with input_errors():
+        with lab.input_errors():
             own = task_of(pretrained)
             {
                 "embed": embed,
@@ -402,19 +353,19 @@ def _view() -> None:
         def others() -> None:
             if own is not None:
                 st.markdown(
-                    f"**{own.name}**: {plain(pretrained.name)} {own.does}. It has {own.needs}. Other tasks need "
+                    f"**{own.name}**: {lab.plain(pretrained.name)} {own.does}. It has {own.needs}. Other tasks need "
                     "other models."
                 )
             for other in MODEL_TASKS:
                 if own is None or other.name != own.name:
                     _other(other)
-            source_panel(answer_of)
-            source_panel(ablate_heads)
+            lab.source_panel(answer_of)
+            lab.source_panel(ablate_heads)
 
-        details("Other tasks and source", others, "use_model:others")
+        lab.details("Other tasks and source", others, "use_model:others")
 
 
-def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
+def embed(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
     left, right = st.columns([1.15, 1], gap="large")
     with left:
         chart = st.container()
@@ -428,7 +379,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
                 *(pair for pair in pairs if pair[1] != choice.inputs),
             ]
         else:
-            names = study.sentences(choice.inputs.text, FIELDS.draw(into=HERE).more)
+            names = study.sentences(choice.inputs.text, FIELDS.draw(into=lab.HERE).more)
             inputs = (choice.inputs, *map(ModelInputs, names[1:]))
             compared = list(zip(names, inputs, strict=False))  # there may be no sentence
     if len(compared) < 2:
@@ -436,7 +387,9 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
             "There is nothing to compare with: write one more sentence, in a new line."
         )
     names = tuple(name for name, _ in compared)
-    table = to_numpy(cosines([study_of(embedding, choice.ref, inputs) for _, inputs in compared]))
+    table = to_numpy(
+        cosines([lab.study_of(embedding, choice.ref, inputs) for _, inputs in compared])
+    )
     pair = most_similar(torch.from_numpy(table), 0)
     with chart:
         st.markdown(
@@ -444,31 +397,31 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
             help="The outlined pair is the input above (0) and what is most similar to it. Pressing a cell changes "
             "nothing: for another pair, change the input.",
         )
-        draw_chart(
+        lab.draw_chart(
             st,
-            *split_data(similarity_chart(table, names, pair, theme())),
+            *lab.split_data(similarity_chart(table, names, pair, lab.theme())),
             width="stretch",
             alt="Similarity of each pair of sentences",
         )
     with right:
-        read_inputs(choice)
+        lab.read_inputs(choice)
         answer, head = head_map(
             choice,
             Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]]),
             "this similarity",
         )
-        add_script(partial(embed_script, choice, compared, table, answer, head))
-    fact(pair_fact(table, names, pair, answer, head))
+        lab.add_script(partial(embed_script, choice, compared, table, answer, head))
+    lab.fact(pair_fact(table, names, pair, answer, head))
     st.latex(
         rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
-        rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}",
+        rf"\lVert \mathbf b \rVert}} = {lab.number(float(table[pair]))}",
         width="content",
     )
-    caption(conditions(answer, head))
+    lab.caption(conditions(answer, head))
 
 
-def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
-    read_inputs(choice)
+def fill(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
+    lab.read_inputs(choice)
     inputs, line = choice.inputs, choice.reading.source
     if (
         pretrained.tokenizer.mask_token_id not in line.ids
@@ -480,30 +433,30 @@ def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
             "Masked word", words, [0, *long][-1], f"use_model:masked:{inputs.text[:80]}"
         )
         inputs = replace(inputs, text=mask_word(pretrained, inputs.text, numbers[picked]))
-    question, mask = Question(inputs), plain(pretrained.tokenizer.mask_token)
+    question, mask = Question(inputs), lab.plain(pretrained.tokenizer.mask_token)
     _answer(
         choice,
         question,
         pretrained,
         answer_fact,
-        plain(inputs.text).replace(
-            mask, f"**{plain(answer_question(choice.ref, question).baseline.word or '')}**", 1
+        lab.plain(inputs.text).replace(
+            mask, f"**{lab.plain(answer_question(choice.ref, question).baseline.word or '')}**", 1
         ),
     )
 
 
-def probabilities(choice: ModelChoice, pretrained: Pretrained) -> None:
-    read_inputs(choice)
+def probabilities(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
+    lab.read_inputs(choice)
     more = link = ""
     if pretrained.head == "next":
-        written = plain(study_of(study.continuation_text, choice.ref, choice.inputs))
-        more = f"… {plain(' '.join(choice.inputs.text.split()[-6:]))} **{written}** …"
+        written = lab.plain(lab.study_of(study.continuation_text, choice.ref, choice.inputs))
+        more = f"… {lab.plain(' '.join(choice.inputs.text.split()[-6:]))} **{written}** …"
         link = "Generate: continue this text"
     _answer(choice, Question(choice.inputs), pretrained, answer_fact, more, link)
 
 
 def _answer(
-    choice: ModelChoice,
+    choice: lab.ModelChoice,
     question: Question,
     pretrained: Pretrained,
     tell: Callable[[study.Answer, Sequence[Candidate], study.Head], str],
@@ -519,13 +472,13 @@ def _answer(
     left, right = reversed(columns) if token else columns
     with left:
         st.markdown(f"**{task_of(pretrained).name}**")
-        draw_chart(
+        lab.draw_chart(
             st,
-            bars(
+            lab.bars(
                 {"model": torch.tensor([one.probability for one in predictions])},
                 [one.word for one in predictions],
                 0,
-                Ink.of(theme()),
+                lab.Ink.of(lab.theme()),
                 limit=220,
             ),
             width="stretch",
@@ -534,17 +487,17 @@ def _answer(
         if more:
             st.markdown(more)
         if link:
-            generate = step_of("generate")
+            generate = lab.step_of("generate")
             st.page_link(generate.page(), label=link, icon=generate.icon)
     with right:
-        answer, head = head_map(choice, question, f"“{plain(token or predictions[0].word)}”")
-        add_script(partial(answer_script, choice, answer, predictions, head))
-    fact(tell(answer, predictions, head))
-    caption(conditions(answer, head))
+        answer, head = head_map(choice, question, f"“{lab.plain(token or predictions[0].word)}”")
+        lab.add_script(partial(answer_script, choice, answer, predictions, head))
+    lab.fact(tell(answer, predictions, head))
+    lab.caption(conditions(answer, head))
 
 
-def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
-    read_inputs(choice)
+def translate(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
+    lab.read_inputs(choice)
     produced, inputs = choice.reading.produced, choice.inputs
     assert produced is not None
     words = [position for position, special in enumerate(produced.special) if not special] or [0]
@@ -562,7 +515,7 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
         (key, weight, uniform), word = _attends(answer, head), answer.baseline.word or ""
         return (
             f"{'The model reads your target' if inputs.target else 'The model writes'} "
-            f"**{plain(decode_text(pretrained, produced.ids))}**. For :primary[**{plain(word)}**], head "
+            f"**{lab.plain(decode_text(pretrained, produced.ids))}**. For :primary[**{lab.plain(word)}**], head "
             f"**{head.name}** puts **{weight}** of its weight on **{key}**; uniform attention would put {uniform} "
             f"there. {_without(answer, head, word)}"
         )
@@ -571,12 +524,14 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     _answer(choice, question, pretrained, tell, link="Generate: see it step by step", token=token)
 
 
-def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[study.Answer, study.Head]:
+def head_map(
+    choice: lab.ModelChoice, question: Question, noun: str
+) -> tuple[study.Answer, study.Head]:
     """Draw the map of the head on which the answer depends most, over a picture's patches; a user may pick another."""
     answer = answer_question(choice.ref, question)
     baseline, heads = answer.baseline, answer.heads
     if baseline.pretrained.recordable:  # else heads cannot be switched off
-        effects = measure_with_progress(
+        effects = lab.measure_with_progress(
             WITHOUT_HEADS,
             (choice.ref, question),
             heads,
@@ -585,16 +540,19 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[study.
         )
         if len(effects) == len(heads):
             answer = replace(answer, effects=effects)
-    patches, first = Patches.of(choice.inputs.picture, baseline.source), study.default_head(answer)
+    patches, first = (
+        lab.Patches.of(choice.inputs.picture, baseline.source),
+        study.default_head(answer),
+    )
     st.markdown(
         f"**Head {first.name}**, "
         + (f"on which {noun} depends most" if first.effect else "with the largest weight")
     )
     maps, usual, of = answer.trace.maps, (first.index, first.head), (choice.ref, question)
-    linked = read_linked(PAGE, "head", (len(maps), max(len(item.weights) for item in maps)), of)
+    linked = lab.read_linked(PAGE, "head", (len(maps), max(len(item.weights) for item in maps)), of)
     layer, head = linked if linked and linked[1] < len(maps[linked[0]].weights) else usual
-    pin = read_linked(PAGE, "pin", maps[layer].weights.shape[1:], of)  # type: ignore[arg-type]
-    view = attention_view(
+    pin = lab.read_linked(PAGE, "pin", maps[layer].weights.shape[1:], of)  # type: ignore[arg-type]
+    view = lab.attention_view(
         answer.trace,
         key="use_model:head",
         layer=layer,
@@ -606,17 +564,17 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[study.
         height=420 if patches is None else 260,
         fact=f"Head {first.name}: its row of {answer.trace.maps[first.index].queries[first.row]} is picked",
     )
-    write_linked(
+    lab.write_linked(
         PAGE, "head", None if (view.layer, view.head) == usual else (view.layer, view.head)
     )
-    write_linked(PAGE, "pin", view.pin)
+    lab.write_linked(PAGE, "pin", view.pin)
     return answer, study.head_at(answer, view.layer, view.head)
 
 
 def _other(job: ModelTask) -> None:
     description, buttons = st.columns([1.2, 1], vertical_alignment="center")
     description.markdown(f"**{job.name}**: {job.does}. It needs {job.needs}.")
-    button = partial(st.button, on_click=select_model)
+    button = partial(st.button, on_click=lab.select_model)
     with buttons.container(horizontal=True):
         if job.lab_model:
             button(
@@ -627,7 +585,7 @@ def _other(job: ModelTask) -> None:
             )
         if is_allowed(job.hub):
             button(
-                f"{job.hub.partition('/')[2]}, {byte_size(1e6 * job.megabytes)}",
+                f"{job.hub.partition('/')[2]}, {lab.byte_size(1e6 * job.megabytes)}",
                 key=f"use_model:hub:{job.key}",
                 args=(job.hub,),
                 help=f"{job.hub} of the Hugging Face hub. Its size is shown before anything is "
@@ -639,21 +597,21 @@ def _other(job: ModelTask) -> None:
 
 
 def similarity_chart(
-    table: np.ndarray, names: Sequence[str], picked: tuple[int, int], theme: Theme
-) -> Spec:
+    table: np.ndarray, names: Sequence[str], picked: tuple[int, int], theme: lab.Theme
+) -> lab.Spec:
     """Cosines of all pairs, with their numbers; purple below 0, green above, the picked pair outlined.
 
     The names are marks, so that another sentence changes the rows alone, and no figure is built anew.
     """
-    ink = Ink.of(theme)
+    ink = lab.Ink.of(theme)
     labels = [f"{i}" for i in range(len(names))]
-    tipped = [cut(name, TIP) for name in names]
+    tipped = [lab.cut(name, TIP) for name in names]
     rows = [
         {
             "row": labels[i],
             "column": labels[j],
             "value": float(table[i, j]),
-            "text": number(float(table[i, j])),
+            "text": lab.number(float(table[i, j])),
             "one": tipped[i],
             "other": tipped[j],
             "dark": bool(abs(table[i, j]) > 0.55),
@@ -662,7 +620,7 @@ def similarity_chart(
         for j in range(len(names))
     ]
     across = {
-        **axis_style(ink),
+        **lab.axis_style(ink),
         "orient": "top",
         "labelAngle": 0,
         "labelFontSize": 13,
@@ -678,9 +636,9 @@ def similarity_chart(
         if {row["row"], row["column"]} == {labels[picked[0]], labels[picked[1]]}
         and row["row"] != row["column"]
     ]
-    return figure(
+    return lab.figure(
         [
-            layer(
+            lab.layer(
                 "rect",
                 rows,
                 {
@@ -691,7 +649,7 @@ def similarity_chart(
                         "legend": None,
                         "scale": {
                             "domain": [-1, 1],
-                            "range": list(SIGNED[theme]),
+                            "range": list(lab.SIGNED[theme]),
                             "interpolate": "rgb",
                         },
                     },
@@ -701,24 +659,24 @@ def similarity_chart(
                     ],
                 },
             ),
-            layer("rect", pair, at, filled=False, stroke=ink.pick, strokeWidth=2.25),
-            layer(
+            lab.layer("rect", pair, at, filled=False, stroke=ink.pick, strokeWidth=2.25),
+            lab.layer(
                 "text",
                 rows,
                 {
                     **at,
                     "text": {"field": "text", "type": "nominal"},
                     "color": {
-                        "condition": {"test": "datum.dark", "value": figures.PAGE[theme]},
+                        "condition": {"test": "datum.dark", "value": lab.PAGE[theme]},
                         "value": ink.text,
                     },
                 },
                 fontSize=11,
             ),
-            layer(
+            lab.layer(
                 "text",
                 [
-                    {"row": label, "name": f"{label}  {cut(name, LONGEST)}"}
+                    {"row": label, "name": f"{label}  {lab.cut(name, LONGEST)}"}
                     for label, name in zip(labels, names, strict=True)
                 ],
                 {"y": at["y"], "text": {"field": "name", "type": "nominal"}},

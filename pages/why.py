@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import dashboard.page as lab
 from core.attention import ConfigError, entry
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.recurrent import RecurrentSeq2Seq
@@ -39,67 +40,6 @@ from core.studies.why import (
     training_label,
 )
 from core.training import Prediction, Record, SeedStats
-from dashboard.draw.tables import RIGHT, html_table, marked, missing, wrong_tokens
-from dashboard.page import (
-    CATEGORIES,
-    HERE,
-    Cell,
-    Fields,
-    Ink,
-    Move,
-    Number,
-    Question,
-    Script,
-    Select,
-    Spec,
-    Theme,
-    add_script,
-    attention_view,
-    caption,
-    details,
-    draw_chart,
-    duration,
-    entries_panel,
-    fact,
-    filtered_layer,
-    flash_errors,
-    latex,
-    paragraph,
-    percent,
-    picture,
-    placeholder,
-    plain,
-    plural,
-    pop_flash,
-    predict,
-    read_linked,
-    right_margin,
-    score,
-    separate,
-    series_encoding,
-    share_text,
-    shared,
-    source_panel,
-    step_of,
-    table,
-    theme,
-    title,
-    titled_figure,
-    try_this,
-    write_linked,
-)
-from dashboard.server import jobs
-from dashboard.server.jobs import max_run_seconds
-from dashboard.ui.runs import (
-    RunData,
-    limits_line,
-    load_run,
-    path_code,
-    poll,
-    show_progress,
-    start_button,
-    stop_button,
-)
 
 # The controls, and the two runs that they start.
 
@@ -111,12 +51,12 @@ Pair = tuple[Run, Run]
 
 
 def offered_seconds(_: Any = None) -> list[int]:
-    return [seconds for seconds in SECONDS if seconds <= max_run_seconds()]
+    return [seconds for seconds in SECONDS if seconds <= lab.jobs.max_run_seconds()]
 
 
-FIELDS = Fields(
+FIELDS = lab.Fields(
     "why",
-    d_model=Select(
+    d_model=lab.Select(
         "Size of the vector",
         SIZES,
         Controls.d_model,
@@ -124,7 +64,7 @@ FIELDS = Fields(
         hidden=True,
         help="How many numbers the encoder has for the sentence",
     ),
-    longest=Select(
+    longest=lab.Select(
         "Longest source",
         LONGEST,
         Controls.longest,
@@ -132,13 +72,13 @@ FIELDS = Fields(
         hidden=True,
         help="The longest English sentence of the training data",
     ),
-    score=Select(
+    score=lab.Select(
         "Score",
         {score: entry("score", score).name for score in SCORES},
         hidden=True,
         help="How the model with attention compares a query with a key",
     ),
-    seconds=Select(
+    seconds=lab.Select(
         "Training each",
         offered_seconds,
         lambda _: min(int(Controls.seconds), offered_seconds()[-1]),
@@ -146,7 +86,7 @@ FIELDS = Fields(
         hidden=True,
         help="Seconds of training for each of the two models, or a few steps",
     ),
-    seed=Number(
+    seed=lab.Number(
         "Seed",
         0,
         0,
@@ -154,7 +94,7 @@ FIELDS = Fields(
         hidden=True,
         help="Another seed gives other random parameters and sentences",
     ),
-    chart=Select(
+    chart=lab.Select(
         "Chart",
         {
             "two": "Two models",
@@ -173,15 +113,15 @@ def controls(live_pair: Pair | None, saved: bool) -> tuple[str, Controls]:
     chart = "two"
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         if saved:
-            chart = FIELDS.draw("chart", into=HERE).chart
+            chart = FIELDS.draw("chart", into=lab.HERE).chart
         with st.popover("Settings", icon=":material/tune:", help="What the next two runs train"):
             values = Controls(
-                **FIELDS.draw("d_model", "longest", "score", "seconds", "seed", into=HERE)
+                **FIELDS.draw("d_model", "longest", "score", "seconds", "seed", into=lab.HERE)
             )
-        if live_pair and jobs.mine(live_pair[0]):
-            stop_button(st, PAGE, _stop, live_pair)
+        if live_pair and lab.jobs.mine(live_pair[0]):
+            lab.stop_button(st, PAGE, _stop, live_pair)
         else:
-            start_button(
+            lab.start_button(
                 st,
                 "Run it",
                 type="secondary",
@@ -205,14 +145,14 @@ def _start(values: Controls) -> None:
     ]
 
     def start() -> None:
-        st.query_params[RUNS] = ".".join(run.id for run in jobs.start_all(configs))
+        st.query_params[RUNS] = ".".join(run.id for run in lab.jobs.start_all(configs))
 
-    flash_errors(PAGE, "The runs could not be started: ", start, jobs.QueueFull, OSError)
+    lab.flash_errors(PAGE, "The runs could not be started: ", start, lab.jobs.QueueFull, OSError)
 
 
 def _stop(pair: Pair) -> None:
-    for run in filter(jobs.mine, pair):
-        jobs.stop(run)
+    for run in filter(lab.jobs.mine, pair):
+        lab.jobs.stop(run)
 
 
 def linked_pair() -> tuple[Pair | None, str]:
@@ -230,7 +170,7 @@ def linked_pair() -> tuple[Pair | None, str]:
 
 
 def _pair(text: str) -> Pair | None:
-    runs = [jobs.find_run(name) for name in text.split(".")]
+    runs = [lab.jobs.find_run(name) for name in text.split(".")]
     try:
         configs = [run.config() for run in runs if run]
     except (ConfigError, TypeError, ValueError, KeyError):
@@ -247,7 +187,7 @@ def _pair(text: str) -> Pair | None:
 class Comparison(Result):
     """The results of the two runs; without parts it is the saved measurement."""
 
-    parts: tuple[RunData, ...] = ()
+    parts: tuple[lab.RunData, ...] = ()
 
     @property
     def live(self) -> bool:
@@ -273,8 +213,8 @@ class Comparison(Result):
 def load_comparison(pair: Pair | None) -> Comparison:
     """Read the runs' folders as they are now; of none, the measurement of `make bottleneck`."""
     if pair is None:
-        return Comparison(**vars(shared(load)))
-    parts = tuple(map(load_run, pair))
+        return Comparison(**vars(lab.shared(load)))
+    parts = tuple(map(lab.load_run, pair))
     learned = tuple(TrainedModel.of(each.required_config, each.records) for each in parts)
     return Comparison(
         Controls.of(parts[1].required_config),
@@ -289,7 +229,7 @@ def load_comparison(pair: Pair | None) -> Comparison:
 # What the page computes as Python.
 
 
-def script(data: Comparison, metric: str) -> Script:
+def script(data: Comparison, metric: str) -> lab.Script:
     source = """
 from core.studies.why import by_length, load, models
 
@@ -301,7 +241,7 @@ learned, sentence = saved.learned, saved.sentence
 from core.runs.runs import open_run
 from core.studies.why import TrainedModel, by_length, models, sentence as read_sentence
 
-runs = [open_run(path) for path in [{", ".join(path_code(part.run.path) for part in data.parts)}]]
+runs = [open_run(path) for path in [{", ".join(lab.path_code(part.run.path) for part in data.parts)}]]
 # core.training.train(runs[0].config()) trains one again, a record after the other
 learned = [TrainedModel.of(run.config(), run.records()) for run in runs]
 sentence = read_sentence({{one.model: (run, run.records()) for one, run in zip(learned, runs)}})
@@ -315,7 +255,7 @@ sentence = read_sentence({{one.model: (run, run.records()) for one, run in zip(l
         )
     }
     cells = [
-        Cell(
+        lab.Cell(
             f"{HEADINGS[metric][0]} by the words in the source: the mean over the seeds of each model.",
             f"""
 import pandas as pd
@@ -338,7 +278,7 @@ alt.Chart(rows).mark_line(point=True).encode(x=alt.X("words", sort=None), y="sco
     if data.sentence is not None and data.sentence.frames:
         results["weights"] = data.sentence.frames[-1][1]
         cells.append(
-            Cell(
+            lab.Cell(
                 "The attention of one long sentence at the last step: a row for each output word.",
                 """
 step, weights = sentence.frames[-1]  # (T, S)
@@ -352,7 +292,7 @@ show_maps({f"Step {step}": weights}, target, source)
                 f"why:map:{data.name}",
             )
         )
-    return Script(tuple(cells), results)
+    return lab.Script(tuple(cells), results)
 
 
 # The page's facts, conditions, equations and tables, as Markdown, LaTeX or escaped HTML.
@@ -435,7 +375,7 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
     )
     if few < EVERY:
         return (
-            f"This machine reached only {plural(few, 'step')} of a model: too few to compare, since attention must first "
+            f"This machine reached only {lab.plural(few, 'step')} of a model: too few to compare, since attention must first "
             f"learn which words belong together. {leads}Take more seconds of training."
         )
     if attention.bleu > without.bleu:
@@ -448,8 +388,8 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
             "which trains faster."
         )
     return (
-        f"In this run attention shows no advantage: BLEU {score(attention.bleu)}, without attention "
-        f"{score(without.bleu)}. {why}"
+        f"In this run attention shows no advantage: BLEU {lab.score(attention.bleu)}, without attention "
+        f"{lab.score(without.bleu)}. {why}"
     )
 
 
@@ -477,7 +417,7 @@ def conditions(data: Comparison) -> str:
     labels = names(data.learned)
     if data.parts:
         spent = ", ".join(
-            f"{labels[one.model]} {plural(one.points[-1].step, 'step')} in {duration(one.points[-1].seconds)}"
+            f"{labels[one.model]} {lab.plural(one.points[-1].step, 'step')} in {lab.duration(one.points[-1].seconds)}"
             if one.points
             else f"{labels[one.model]} not yet measured"
             for one in data.learned
@@ -489,7 +429,7 @@ def conditions(data: Comparison) -> str:
     ends = sorted({one.points[-1].step for one in data.learned})
     steps = " to ".join(f"{end:,}" for end in dict.fromkeys((ends[0], ends[-1])))
     spent = ", ".join(
-        f"{labels[model]} {duration(seconds)}" for model, seconds in data.seconds.items()
+        f"{labels[model]} {lab.duration(seconds)}" for model, seconds in data.seconds.items()
     )
     return (
         f"Measured by `make bottleneck`: {task}, {steps} steps each. {scored}{_bands(data)} "
@@ -518,11 +458,11 @@ def equations(
     last, outputs = len(sentence.source) - 1, len(sentence.target)
     top = np.argsort(-weights[row])[:3]
     terms = [
-        rf"{latex(weights[row, key])}\, h_{{{key}}}^{{\text{{{safe(sentence.source[key])}}}}}"
+        rf"{lab.latex(weights[row, key])}\, h_{{{key}}}^{{\text{{{safe(sentence.source[key])}}}}}"
         for key in sorted(top)
     ]
     if (rest := 1 - float(weights[row, top].sum())) >= 0.005:
-        terms.append(rf"{latex(rest)}\,(\text{{rest}})")
+        terms.append(rf"{lab.latex(rest)}\,(\text{{rest}})")
     word = safe((*sentence.target, "end")[row])
     context = rf"c_{{{row}}}^{{\text{{{word}}}}} &= \sum_i \alpha_{{{row},i}}\, h_i"
     summed = r" \\ &\quad + ".join(terms)  # one a line: the column is narrow
@@ -534,7 +474,7 @@ def equations(
 
 def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, line: str) -> str:
     source, target = sentence.source, sentence.target
-    return html_table(
+    return lab.html_table(
         ("", "sentence", "wrong or missing"),
         [
             ("source", html.escape(" ".join(source)), ""),
@@ -542,14 +482,14 @@ def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, l
             *(
                 (
                     labels[model],
-                    marked(Prediction(source, target, output), " ", pick),
-                    f"{sum(wrong_tokens(target, output)) + missing(target, output)}",
+                    lab.marked(Prediction(source, target, output), " ", pick),
+                    f"{sum(lab.wrong_tokens(target, output)) + lab.missing(target, output)}",
                 )
                 for model, output in sentence.outputs.items()
             ),
         ],
         line,
-        ("white-space:nowrap", "", RIGHT),
+        ("white-space:nowrap", "", lab.RIGHT),
     )
 
 
@@ -580,28 +520,28 @@ CELL = "why:cell"  # the pinned cell, in the link
 
 
 def page() -> None:
-    title(
+    lab.title(
         "Why attention",
         "One model translates from one vector; one rereads the sentence: attention.",
     )
-    (pair, trouble), saved = linked_pair(), shared(load)
+    (pair, trouble), saved = linked_pair(), lab.shared(load)
     live = pair is not None and not all(run.status().ended for run in pair)
     data = partial(load_comparison, pair)
     left, right = st.columns(2, gap="medium")
     with left:
         # The charts tell the answer.
-        shown = predict("why", question(saved.learned)) or pair is not None
-        with picture("why"):
+        shown = lab.predict("why", question(saved.learned)) or pair is not None
+        with lab.picture("why"):
             place = st.container()
         if pair is None:
-            try_this("why", moves(saved.learned))
+            lab.try_this("why", moves(saved.learned))
         chart, values = controls(pair if live else None, pair is None)
         metric = "bleu" if chart == "bleu" else "sequence_accuracy"
         with place:
             visible = shown or chart != "two"
-            poll(data, partial(_results, visible, chart, metric), live, "why:results")
-        limits_line()
-        for message in filter(None, (trouble, pop_flash(PAGE))):
+            lab.poll(data, partial(_results, visible, chart, metric), live, "why:results")
+        lab.limits_line()
+        for message in filter(None, (trouble, lab.pop_flash(PAGE))):
             st.warning(message)
         setting = saved.setting if pair is None else Controls.of(pair[1].config())
         if not live and (trouble or values != setting):
@@ -611,9 +551,9 @@ def page() -> None:
                 f"{setting.d_model} numbers and up to {setting.longest} words. **Run it** trains both models on this "
                 "machine with your settings."
             )
-        poll(data, _progress, live, "why:progress")
+        lab.poll(data, _progress, live, "why:progress")
     with right:
-        poll(
+        lab.poll(
             data,
             partial(_map, metric),
             live,
@@ -621,10 +561,10 @@ def page() -> None:
         )
     if st.session_state.setdefault("why:seen", False):
         # not on the first run, which has enough to load
-        st.session_state[jobs.SPARE] = jobs.warm_up(live)
+        st.session_state[lab.jobs.SPARE] = lab.jobs.warm_up(live)
     st.session_state["why:seen"] = True
-    poll(data, partial(_training, shown), live, "why:training")
-    details("Papers, equations and the code of the model", _sources, "why:sources")
+    lab.poll(data, partial(_training, shown), live, "why:training")
+    lab.details("Papers, equations and the code of the model", _sources, "why:sources")
 
 
 def _results(shown: bool, chart: str, metric: str, live: Comparison) -> None:
@@ -643,11 +583,11 @@ def _results(shown: bool, chart: str, metric: str, live: Comparison) -> None:
     ]
     _length_chart(metric, data.lengths, lines)
     if sentence := fact_text(data, shown):
-        fact(sentence)
+        lab.fact(sentence)
     more = {"bleu": BLEU, "learned": LEARNED}.get(chart, "")
-    caption(f"English number words to German.{_bands(data) if shown else ''} {more}")
+    lab.caption(f"English number words to German.{_bands(data) if shown else ''} {more}")
     if live is not data:
-        caption(
+        lab.caption(
             "This is still the saved measurement. The result of your runs comes "
             f"{_first_result(live.setting)}."
         )
@@ -655,7 +595,7 @@ def _results(shown: bool, chart: str, metric: str, live: Comparison) -> None:
 
 def _length_chart(metric: str, lengths: Sequence[str], lines: Sequence[Line]) -> None:
     name, heading = HEADINGS[metric]
-    draw_chart(
+    lab.draw_chart(
         st,
         _figure(
             heading,
@@ -668,7 +608,7 @@ def _length_chart(metric: str, lengths: Sequence[str], lines: Sequence[Line]) ->
             },
             {"field": "name", "title": "words"},
             name,
-            theme(),
+            lab.theme(),
         ),
         rows(lines),
         theme=None,
@@ -687,11 +627,11 @@ def _progress(data: Comparison) -> None:
             how = part.status.message
             if part.status.state == "finished":
                 how = (
-                    f"Finished after {plural(last.step, 'step')} in "
-                    f"{duration(last.train_seconds)} of training."
+                    f"Finished after {lab.plural(last.step, 'step')} in "
+                    f"{lab.duration(last.train_seconds)} of training."
                 )
             with column:
-                show_progress(
+                lab.show_progress(
                     part.run,
                     part.status,
                     ending=f"{name}: {how}",
@@ -699,7 +639,7 @@ def _progress(data: Comparison) -> None:
                     name=f"{name}: waits",
                 )
                 st.page_link(
-                    step_of("train").page(),
+                    lab.step_of("train").page(),
                     label="Open this run in Train",
                     icon=":material/play_circle:",
                     query_params={"run": part.run.id},
@@ -708,7 +648,7 @@ def _progress(data: Comparison) -> None:
             st.query_params.pop(RUNS, None)
             st.session_state.pop(LAST, None)
             st.rerun()  # the whole page: this stands in a fragment
-        if explanation := too_few_steps(data, shared(load).learned):
+        if explanation := too_few_steps(data, lab.shared(load).learned):
             st.info(explanation, icon=":material/lightbulb:")
 
 
@@ -716,7 +656,7 @@ def _learning_chart(data: Comparison) -> None:
     """BLEU over what both models get equally: seconds of training here, steps in the saved measurement."""
     clock = "seconds" if data.parts else "step"
     ends = [getattr(p, clock) for one in data.learned for p in one.points]
-    draw_chart(
+    lab.draw_chart(
         st,
         _figure(
             "Translations during training, in BLEU",
@@ -732,7 +672,7 @@ def _learning_chart(data: Comparison) -> None:
             },
             {"field": "x", "title": clock, "format": ",.0f"},
             "BLEU",
-            theme(),
+            lab.theme(),
         ),
         rows(_lines(data.learned, "bleu", clock)),
         theme=None,
@@ -740,24 +680,25 @@ def _learning_chart(data: Comparison) -> None:
         width="stretch",
         alt=f"BLEU against {clock}, one line a model",
     )
-    caption(f"{BLEU} {LEARNED}")
+    lab.caption(f"{BLEU} {LEARNED}")
 
 
 def _map(metric: str, live: Comparison) -> None:
     data = live.shown
-    add_script(partial(script, data, metric))
+    lab.add_script(partial(script, data, metric))
     sentence, words = data.sentence, st.container()
     weights, row = _alignment(data)
     if weights is not None and sentence is not None:
         # How to read the map, on its picked row
         largest = int(weights[row].argmax())
         with words:
-            paragraph(
+            lab.paragraph(
                 "**What attention reads.** A row is a word that it writes, a column one of the English sentence: "
-                f"**{plain((*sentence.target, '<eos>')[row])}** puts {share_text(weights[row, largest])} of its weight "
-                f"on **{plain(sentence.source[largest])}**. The slider shows earlier steps."
+                f"**{lab.plain((*sentence.target, '<eos>')[row])}** puts {lab.share_text(weights[row, largest])} of "
+                f"its weight "
+                f"on **{lab.plain(sentence.source[largest])}**. The slider shows earlier steps."
             )
-        details(
+        lab.details(
             "What an output word reads, as an equation",
             partial(_equations, equations(data.setting, sentence, weights, row)),
             "why:equation",
@@ -769,14 +710,14 @@ def _training(shown: bool, live: Comparison) -> None:
     if shown:
         _learning_chart(data)
     if data.parts:
-        caption(conditions(data))
-    details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
+        lab.caption(conditions(data))
+    lab.details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
 
 
 def _equations(texts: Sequence[str]) -> None:
     for equation in texts:
         st.latex(equation, width="content")
-    caption(
+    lab.caption(
         "$h_i$ is the state of the encoder at word $i$: $\\overrightarrow{h}_i$ has read the sentence from its start, "
         "$\\overleftarrow{h}_i$ from its end. $c_t$ is the vector that output word $t$ reads, and $\\alpha_{t,i}$ its "
         "weight on word $i$. First equation: without attention, all output words read the same vector. Then: with "
@@ -786,22 +727,22 @@ def _equations(texts: Sequence[str]) -> None:
 
 def _numbers(data: Comparison) -> None:
     if data.sentence is not None:
-        ink = Ink.of(theme())
+        ink = lab.Ink.of(lab.theme())
         st.html(sentence_table(data.sentence, names(data.learned), ink.pick, ink.hairline))
-        caption(
+        lab.caption(
             "This is one held-out sentence. The number of wrong words varies from sentence to sentence, so a model "
             "that is better over all of them can be worse here."
         )
-    caption(
+    lab.caption(
         f"{BLEU} **Exact match**: the share of held-out sentences that are translated without a mistake."
     )
-    table(
+    lab.table(
         ["words: BLEU / exact match, %", *data.lengths],
         numbers(data.learned, data.lengths),
         caption="Quality by the length of the source",
     )
     if not data.parts:
-        caption(conditions(data))
+        lab.caption(conditions(data))
 
 
 def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:
@@ -821,14 +762,14 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
     """The attention of the long sentence over training time; the weights at the picked step, and the picked row."""
     sentence = data.sentence
     if sentence is None or not sentence.frames:
-        placeholder("These runs ended before their first measurement.", 380)
+        lab.placeholder("These runs ended before their first measurement.", 380)
         return None, 0
     source, target = sentence.source, sentence.target
     row = max((at for at, word in enumerate(target) if word == ";"), default=-1) + 1
     steps = dict(sentence.frames)
     last, weights = sentence.frames[-1]
     most = int(weights[row].argmax())
-    state = attention_view(
+    state = lab.attention_view(
         AttentionTrace(
             (AttentionMap("cross", 0, weights[None], (*target, "<eos>"), source),), data.name
         ),
@@ -838,12 +779,12 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
         query=row,
         live=data.live,
         height=420,
-        pin=read_linked("why", CELL, weights.shape),
-        fact=f"{target[row]} puts {share_text(weights[row, most])} of its weight on {source[most]}",
+        pin=lab.read_linked("why", CELL, weights.shape),
+        fact=f"{target[row]} puts {lab.share_text(weights[row, most])} of its weight on {source[most]}",
         title=f"A sentence of {len(source)} words",
         reads="output (row) attends to → input (column)",
     )
-    pin = write_linked("why", CELL, state.pin)
+    pin = lab.write_linked("why", CELL, state.pin)
     return steps[state.frame if state.frame in steps else last], row if pin is None else pin[0]
 
 
@@ -853,19 +794,19 @@ def _sources() -> None:
         "attention: [Bahdanau et al. 2014](https://arxiv.org/abs/1409.0473). The output layer here: "
         "[Luong et al. 2015](https://arxiv.org/abs/1508.04025), equation 5."
     )
-    entries_panel([entry("score", score) for score in SCORES])
-    source_panel(RecurrentSeq2Seq)
+    lab.entries_panel([entry("score", score) for score in SCORES])
+    lab.source_panel(RecurrentSeq2Seq)
 
 
 # What a reader predicts and tries on Why attention.
 
 
-def question(learned: Sequence[TrainedModel]) -> Question:
+def question(learned: Sequence[TrainedModel]) -> lab.Question:
     """Which model loses more from the shortest to the longest sentences, by the saved measurement."""
     ends = [(points[0], points[-1]) for points in pair_of(learned)]
     gap, minus = (first.mean - last.mean for (_, first), (_, last) in ends)
     gap -= minus
-    return Question(
+    return lab.Question(
         "Sentences grow from 10 to 60 words. Which model loses more exact translations?",
         OPTIONS,
         2 if abs(gap) < EQUAL else 0 if gap > 0 else 1,
@@ -874,7 +815,7 @@ def question(learned: Sequence[TrainedModel]) -> Question:
     )
 
 
-def moves(learned: Sequence[TrainedModel]) -> tuple[Move, ...]:
+def moves(learned: Sequence[TrainedModel]) -> tuple[lab.Move, ...]:
     """Other charts of the saved measurement, whose models `learned` are, and what they show of its sentences."""
     without, attention, *others = (
         by_length(learned, model, "sequence_accuracy")
@@ -885,28 +826,28 @@ def moves(learned: Sequence[TrainedModel]) -> tuple[Move, ...]:
     middle, long = (list(without)[at] for at in (1, -1))
 
     def exact(model: Mapping[str, SeedStats], length: str) -> str:
-        return percent(model[length].mean / 100)
+        return lab.percent(model[length].mean / 100)
 
     return (
-        Move(
+        lab.Move(
             "A larger vector",
             {"why:chart": "larger"},
             f"A vector twice as large translates {exact(larger, middle)} of the sentences of {middle} words without a "
             f"mistake, the smaller one {exact(without, middle)}. Of {long} words it is {exact(larger, long)}, with "
             f"attention {exact(attention, long)}.",
         ),
-        Move(
+        lab.Move(
             "A learned score",
             {"why:chart": "learned"},
             "The second line with attention compares words by a learned matrix instead of a plain dot product. Of the "
             f"sentences of {long} words it translates {exact(general, long)} without a mistake, the dot product "
             f"{exact(attention, long)}.",
         ),
-        Move(
+        lab.Move(
             "Partly right translations",
             {"why:chart": "bleu"},
             f"A translation with mistakes counts, too, for its right parts. For {long} words one vector reaches "
-            f"{score(bleu[0])} of 100, attention {score(bleu[1])}.",
+            f"{lab.score(bleu[0])} of 100, attention {lab.score(bleu[1])}.",
         ),
     )
 
@@ -914,7 +855,7 @@ def moves(learned: Sequence[TrainedModel]) -> tuple[Move, ...]:
 # Quality against the source's length and against training time, as Vega-Lite whose rows alone change.
 
 
-def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
+def _figure(title: str, x: lab.Spec, x_tip: lab.Spec, unit: str, theme: lab.Theme) -> lab.Spec:
     indices = [str(index) for index in range(len(SHAPES))]
     y = {
         "field": "y",
@@ -923,27 +864,27 @@ def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
         "scale": {"domain": [0, TOP], "nice": False},
         "axis": {"values": [0, 25, 50, 75, 100]},
     }
-    shape = series_encoding("place", indices, SHAPES)
+    shape = lab.series_encoding("place", indices, SHAPES)
     both = {
         "x": x,
         "y": y,
-        "color": series_encoding("place", indices, CATEGORIES[theme][: len(SHAPES)]),
+        "color": lab.series_encoding("place", indices, lab.CATEGORIES[theme][: len(SHAPES)]),
     }
-    return titled_figure(
+    return lab.titled_figure(
         title,
         [
-            filtered_layer(
+            lab.filtered_layer(
                 "point",
                 "errorband",
                 {**both, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
                 opacity=0.16,
                 interpolate="linear",
             ),
-            filtered_layer("point", "line", both, strokeWidth=2),
-            filtered_layer(
+            lab.filtered_layer("point", "line", both, strokeWidth=2),
+            lab.filtered_layer(
                 "point", "point", {**both, "shape": shape}, filled=True, size=34, opacity=1
             ),
-            filtered_layer(
+            lab.filtered_layer(
                 "point",
                 "point",
                 {
@@ -958,7 +899,7 @@ def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
                 opacity=0,
                 size=200,
             ),
-            filtered_layer(
+            lab.filtered_layer(
                 "label",
                 "text",
                 {**both, "x": {"value": "width"}, "text": {"field": "model"}},
@@ -970,15 +911,15 @@ def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
             ),
         ],
         HEIGHT,
-        Ink.of(theme),
-        **right_margin(4),
+        lab.Ink.of(theme),
+        **lab.right_margin(4),
     )
 
 
-def rows(lines: Sequence[Line]) -> list[Spec]:
+def rows(lines: Sequence[Line]) -> list[lab.Spec]:
     """The data of either figure: kind, model, index, x or the name of a range, mean, low, high and std."""
     lines = [line for line in lines if line[2]]
-    heights = separate([points[-1][1].mean / TOP for _, _, points in lines])
+    heights = lab.separate([points[-1][1].mean / TOP for _, _, points in lines])
     points: list[dict[str, Any]] = [
         {"kind": "point", "model": name, "place": str(index)}
         | ({"x": 0.0, "name": x} if isinstance(x, str) else {"x": float(x), "name": ""})

@@ -212,7 +212,7 @@ def added(value: float) -> str:
     return f" - {latex(-value)}" if value < 0 else f" + {latex(value)}"
 
 
-def name(token: str, index: int) -> str:
+def latex_name(token: str, index: int) -> str:
     """A token inside LaTeX: as it is when it is a short word, in quotes when it is a mark alone, else its index."""
     shown = token if any(map(str.isalnum, token)) else f"“{token}”"
     return (

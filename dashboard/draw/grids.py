@@ -190,7 +190,7 @@ def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: s
 MAX_BARS = 8
 
 
-def likeliest(probabilities: Tensor, token: int, max_bars: int = MAX_BARS) -> list[int]:
+def most_probable(probabilities: Tensor, token: int, max_bars: int = MAX_BARS) -> list[int]:
     """The most probable tokens; `token` replaces the last of them where it is not among them."""
     top = probabilities.topk(min(max_bars, len(probabilities))).indices.tolist()
     return top if token in top else [*top[:-1], token]
@@ -253,7 +253,7 @@ def bars(
 ) -> Spec:
     """A bar a token for each distribution, the picked token in the accent; names have at most `limit` px."""
     top, several = (
-        likeliest(next(iter(distributions.values())), token, max_bars),
+        most_probable(next(iter(distributions.values())), token, max_bars),
         len(distributions) > 1,
     )
     labels = distinct([names[i] for i in top])
@@ -294,10 +294,10 @@ PLAIN, OVER = (
     0.85,
     0.45,
 )  # how strongly a picture is drawn by itself, and over the colours of weights
-MAX_TILES = 14
+MAX_PICTURES = 14
 
 
-def picture(source: Sequence[Sequence[float]], grid: tuple[int, int]) -> np.ndarray:
+def joined_patches(source: Sequence[Sequence[float]], grid: tuple[int, int]) -> np.ndarray:
     """Square patches, row by row, as one picture (height, width) from 0 to 1."""
     values = np.asarray(source, dtype=np.float32)
     side = math.isqrt(values.shape[1])
@@ -340,13 +340,13 @@ def tiles(
     ink: Ink,
 ) -> str:
     """HTML: a picture for each output, its patches tinted by their weight, the largest of all in the full colour."""
-    whole, most = picture(source, grid), float(weights.max()) or 1.0
+    whole, most = joined_patches(source, grid), float(weights.max()) or 1.0
     height = ONE_TILE if len(weights) == 1 else TILE
     parts = [
         '<figure style="margin:0">'
         + image(tinted(whole, grid, row / most, theme, ink.text), f"what {name} attends to", height)
         + f'<figcaption style="font-size:13px;text-align:center">{escape(name)}</figcaption></figure>'
-        for name, row in list(zip(outputs, weights, strict=False))[:MAX_TILES]
+        for name, row in list(zip(outputs, weights, strict=False))[:MAX_PICTURES]
     ]
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(parts)}</div>'
 

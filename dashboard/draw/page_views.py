@@ -264,7 +264,7 @@ def translation_view(
 RANKS = 8  # candidates of one step, by default
 TALL, CANDIDATE_GAP, TOP = 34, 6, 24  # px: a candidate, between two, and the line of steps above
 NARROW, CANDIDATE_WIDE = 46, 108
-DASHES = {"dropped": ' stroke-dasharray="2 3"', "cut": ' stroke-dasharray="6 3"'}
+STROKES = {"dropped": ' stroke-dasharray="2 3"', "cut": ' stroke-dasharray="6 3"'}
 TREE_HEAD = ("step", "token", "of", "log-probability", "total", "what became of it")
 Names = Sequence[str] | Mapping[int, str]
 FATES = {"kept": "kept", "ended": "an output", "cut": "cut at the longest", "dropped": "dropped"}
@@ -371,7 +371,7 @@ def _box(
     ring = (
         f'stroke="{ink.pick}" stroke-width="{3 if place == current else 1.5}"'
         if place in on
-        else f'stroke="{ink.text}" stroke-opacity="0.35"{DASHES.get(one.fate, "")}'
+        else f'stroke="{ink.text}" stroke-opacity="0.35"{STROKES.get(one.fate, "")}'
     )
     # of each part: a group's needs a layer
     faint = 0.55 if one.fate == "dropped" and place not in on else 1

@@ -57,7 +57,7 @@ NAMES = {
 }  # of what a clip path of a PDF is drawn with, in a path's `d`
 STEP = re.compile(rb"((?:-?[\d.]{1,20}\s+){0,6})([mlch])\s")
 CLIPS = re.compile(rb"\bW\*?\s+n")  # what ends a clip path of a PDF
-TEXT = f"{{{SVG}}}text"
+SVG_TEXT = f"{{{SVG}}}text"
 
 
 def outlined(svg: str, to_pdf: Callable[[str], bytes]) -> str:
@@ -71,8 +71,8 @@ def outlined(svg: str, to_pdf: Callable[[str], bytes]) -> str:
     texts: list[tuple[ElementTree.Element, str]] = []
     for node in root.iter():
         fonts |= {child: fonts[node] | _some(child, INHERITED) for child in node}
-        if node.tag == TEXT:  # the SVG of it alone, as it is placed before its transform
-            alone = ElementTree.Element(TEXT, fonts[node] | _some(node, PLACE))
+        if node.tag == SVG_TEXT:  # the SVG of it alone, as it is placed before its transform
+            alone = ElementTree.Element(SVG_TEXT, fonts[node] | _some(node, PLACE))
             alone.text = node.text
             alone.extend(list(node))
             clip = ElementTree.tostring(alone, encoding="unicode")
@@ -200,13 +200,13 @@ def size_of(svg: str) -> tuple[float, float]:
 
 
 LETTER, FONT = 6.4, 12  # px a letter is wide, and high
-BAR, SWATCH = 96, 12  # px of a colour scale, and of the hatched square beside it
+SCALE, SWATCH = 96, 12  # px of a colour scale, and of the hatched square beside it
 HATCH = 5 * math.sqrt(2)  # px from line to line along an axis, as the canvas draws it
 HATCHED = "#C4C7CB"
 WORD = "masked"
 
 
-def legend(item: PictureMap, x: float, y: float, masks: bool) -> str:
+def scale_legend(item: PictureMap, x: float, y: float, masks: bool) -> str:
     """The colour scale with the numbers of its ends, and of its middle where that is zero; then what is hatched."""
     shades = colours_at((SIGNED if item.signed else WEIGHTS)["light"], np.linspace(0, 1, 24))
     parts = [
@@ -216,9 +216,9 @@ def legend(item: PictureMap, x: float, y: float, masks: bool) -> str:
     right = width_of_legend(item, False) + 6
     words = (
         (0, 21, number(item.low), "start"),
-        (BAR // 2, 21, number((item.low + item.high) / 2) if item.signed else "", "middle"),
-        (BAR, 21, number(item.high), "end"),
-        (BAR + 8, 8, item.noun, "start"),
+        (SCALE // 2, 21, number((item.low + item.high) / 2) if item.signed else "", "middle"),
+        (SCALE, 21, number(item.high), "end"),
+        (SCALE + 8, 8, item.noun, "start"),
         (right + SWATCH + 6, 8, WORD if masks else "", "start"),
     )
     return "".join(
@@ -235,7 +235,7 @@ def legend(item: PictureMap, x: float, y: float, masks: bool) -> str:
 
 def width_of_legend(item: PictureMap, masks: bool) -> float:
     return (
-        BAR
+        SCALE
         + 8
         + (LETTER * len(item.noun) + 4 if item.noun else 0)
         + (SWATCH + 12 + LETTER * len(WORD) if masks else 0)
@@ -298,7 +298,7 @@ COLUMN_CELL, COLUMN_GAP = (
 MIN_MAP, MIN_SMALL = 80, 24  # px, of a map where the width is given
 AXIS = 16  # px of the title of an axis
 _TO = r" (?:attends to →|→|·|…) "
-READS = re.compile(rf"(?>(.+?)(?= \(row\)|{_TO}))(?>(?: \(row\).*?)?{_TO})(.+?)(?: \(column\))?")
+READ = re.compile(rf"(?>(.+?)(?= \(row\)|{_TO}))(?>(?: \(row\).*?)?{_TO})(.+?)(?: \(column\))?")
 MASKED = "#FFFFFF"
 
 
@@ -410,7 +410,7 @@ def maps_svg(
     gap, boxes = GAP, [_Box(item, small, not shared) for item in maps]
     if width:
         gap = COLUMN_GAP if small or shared else GAP
-        match = READS.fullmatch(reads)
+        match = READ.fullmatch(reads)
         axes = (match[1], match[2]) if match else ("", "")
         for each in [n for n in range(across, 0, -1) if n == 1 or not given or given % n == 0]:
             across = each
@@ -434,7 +434,7 @@ def maps_svg(
             parts.append(f'<g transform="translate({x:.1f} {y:.1f})">{drawn}</g>')
         y += max(box.below for box in line) + top + gap
     if shared:
-        parts.append(legend(maps[0], boxes[0].left, y - gap + 10, _masks(maps)))
+        parts.append(scale_legend(maps[0], boxes[0].left, y - gap + 10, _masks(maps)))
         y += LEGEND
     width = width or max(
         sum(widths) + GAP * (len(widths) - 1),
@@ -513,7 +513,7 @@ def _map(box: _Box, top: float, row: int | None, as_image: bool, ring: bool) -> 
     ]
     if box.legend:  # of a narrow map, from under the names of its rows
         at = min(left, box.width - box.legend)
-        parts.append(legend(item, at, top + rows * cell + 10, box.masks))
+        parts.append(scale_legend(item, at, top + rows * cell + 10, box.masks))
     return "".join(parts)
 
 

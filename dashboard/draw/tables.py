@@ -185,7 +185,9 @@ class DocumentWeights:
         )
 
 
-def lines(weights: DocumentWeights, deciding: range | None, theme: Theme, ink: Ink) -> str:
+def sentence_weights(
+    weights: DocumentWeights, deciding: range | None, theme: Theme, ink: Ink
+) -> str:
     """A table with a row a sentence: its weight as a bar and a number, and its words; the deciding one is outlined."""
     rows = []
     for span, share in zip(

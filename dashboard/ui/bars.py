@@ -14,18 +14,8 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.page import (
-    BOUND,
-    BUILT,
-    KEEP,
-    forget_page,
-    one_of,
-    plain,
-    request_reset,
-    step_of,
-    take_link,
-    write_link,
-)
+from dashboard.draw.formats import plain
+from dashboard.navigation import step_of
 from dashboard.server.streamlit_internals import labels_drawn, script_run
 from dashboard.ui import panels
 from dashboard.ui.lessons import (
@@ -43,6 +33,16 @@ from dashboard.ui.lessons import (
     part_at,
     part_of,
     read_code,
+)
+from dashboard.ui.links import (
+    BOUND,
+    BUILT,
+    KEEP,
+    forget_page,
+    one_of,
+    request_reset,
+    take_link,
+    write_link,
 )
 
 CONTROLS = "lesson:controls"  # the session's key: by page, the label of each control that it drew last, by key

@@ -18,23 +18,12 @@ from core.models.decoding import (
     length_power,
     sample_steps,
 )
+from dashboard.draw.figures import Ink
+from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import Names
-from dashboard.page import (
-    Field,
-    Fields,
-    Ink,
-    Number,
-    Segmented,
-    SelectSlider,
-    details,
-    draw_chart,
-    number,
-    shorten,
-    sources as sources_panel,
-    table,
-    theme,
-)
+from dashboard.ui.links import Field, Fields, Number, Segmented, SelectSlider
+from dashboard.ui.panels import details, draw_chart, sources as sources_panel, table, theme
 
 # The table of outputs and the equation of one step, which Decode and Generate share.
 
@@ -250,7 +239,7 @@ def draw_search(fields: Fields, way: Any, first: Any, more: Any, **given: Any) -
     )
 
 
-def likeliest(
+def next_token_bars(
     shares: dict[str, Tensor], names: Names, token: int, step: int, **options: int
 ) -> None:
     """Bars of the likeliest tokens at a step, the `token` of the path in the accent: by the model, and as used."""
@@ -267,7 +256,7 @@ def likeliest(
     )
 
 
-def sources(strategy: Strategy, key: str) -> None:
+def search_sources(strategy: Strategy, key: str) -> None:
     name, paper, url, meaning = PAPERS[strategy]
     details(
         "Paper and source code of the search",

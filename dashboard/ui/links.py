@@ -31,6 +31,7 @@ from core.entries import ConfigError, Param, Value
 from core.files import without_paths
 from core.memory import TooMuch
 from core.runs.folder import RUN_ID
+from dashboard.draw.attention_view import Pair
 from dashboard.draw.formats import plain
 from dashboard.navigation import STEPS
 from dashboard.server.streamlit_internals import script_run
@@ -44,7 +45,6 @@ BEFORE = "link:before"  # the link of the last run, and the session's values of 
 WRITTEN = (
     "link:written"  # by name, what this visit of the page has put into the link; None: removed it
 )
-Pair = tuple[int, int]
 Reader = Callable[[str], Any]
 
 

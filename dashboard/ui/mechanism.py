@@ -22,23 +22,19 @@ from core.attention import (
 )
 from core.attention.masks import COMPOSITIONS
 from core.entries import Entry, Value, complete, refuse_if
-from dashboard.page import (
+from dashboard.draw.formats import choice_name, plain
+from dashboard.ui.links import (
     BOUND,
     BUILT,
     HERE,
     KEEP,
     Fields,
-    choice_name,
     config_error,
-    details,
-    entries_panel,
     guarded,
     is_text,
-    paragraph,
     param_widget,
-    plain,
-    source_panel,
 )
+from dashboard.ui.panels import details, entries_panel, paragraph, source_panel
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 

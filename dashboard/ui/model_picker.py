@@ -39,37 +39,28 @@ from core.pretrained.load import LAB_MODELS, WRITER
 from core.pretrained.model_inputs import LIMITS, MAX_BYTES, SHAPES
 from core.settings import settings
 from core.tasks import grammar
+from dashboard.draw.attention_view import Pair
+from dashboard.draw.components import describe
+from dashboard.draw.figures import CATEGORIES, PICKED, Spec
+from dashboard.draw.formats import byte_size, plain
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.picture_files import trace_npz
-from dashboard.page import (
-    CATEGORIES,
+from dashboard.navigation import step_of
+from dashboard.server.cache import cached, shared
+from dashboard.server.jobs import LimitReached, admit_upload
+from dashboard.server.visitors import MB, at_most, is_local, me
+from dashboard.ui.links import (
+    CURRENT,
     KEEP,
-    PICKED,
-    Pair,
-    Spec,
     bound,
-    byte_size,
-    cached,
-    caption,
-    describe,
-    draw_chart,
     guarded,
     link_value,
     one_of,
-    plain,
-    pressed_point,
     read_pair,
-    room,
-    shared,
-    step_of,
     take_link,
-    theme,
     write_link,
     write_pair,
 )
-from dashboard.server.jobs import LimitReached, admit_upload
-from dashboard.server.visitors import MB, at_most, is_local, me
-from dashboard.ui.links import CURRENT
 from dashboard.ui.models import (
     EMBEDDED,
     SUGGESTED,
@@ -93,6 +84,7 @@ from dashboard.ui.models import (
     store_upload,
     stored_bytes,
 )
+from dashboard.ui.panels import caption, draw_chart, pressed_point, room, theme
 
 MISSING = {
     "weights": "has no attention weights, which this page needs; When it decides and Generate do not.",
@@ -880,7 +872,7 @@ def swatch(index: int) -> str:
     )
 
 
-MARKS = {  # of heads: the text, the mark in a colour, and that of a head without a role
+HEAD_MARKS = {  # of heads: the text, the mark in a colour, and that of a head without a role
     "corner": (
         "A corner names a head’s role; so many heads have it:",
         "width:0;height:0;border-left:12px solid transparent;border-bottom:12px solid {}",
@@ -897,7 +889,7 @@ MARKS = {  # of heads: the text, the mark in a colour, and that of a head withou
 def role_line(roles: HeadRoles, heads: int, mark: Literal["corner", "dot"] = "corner") -> None:
     """How many of all heads have each role, after the mark that these carry in a figure; tooltips explain the roles."""
     count = Counter(roles.values())
-    about, style, bare = MARKS[mark]
+    about, style, bare = HEAD_MARKS[mark]
     items = [
         f'<span title="{escape(role.meaning, quote=True)}"><div style="{style.format(CATEGORIES[theme()][index])}">'
         f"</div>{escape(role.name)} {count[index]}</span>"

@@ -58,7 +58,8 @@ from core.pretrained.finetune import LAB, MINILM as BASE, TASKS, FineTuneConfig,
 from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.pretrained.model_inputs import read_arrays
 from core.runs.runs import Run
-from dashboard.page import Cell, model, remembered, shared, source_of, store
+from dashboard.draw.components import Cell, source_of
+from dashboard.server.cache import model, remembered, shared, store
 from dashboard.server.jobs import find_run
 from dashboard.server.visitors import at_most, me
 from dashboard.ui.runs import ROOT, RunView, path_code, script_path
@@ -67,17 +68,19 @@ from dashboard.ui.runs import ROOT, RunView, path_code, script_path
 
 
 EXAMPLES = Path(__file__).resolve().parents[1]
-HERE = "./"  # begins a name on a public copy
+IN_THE_FOLDER = "./"  # begins a name on a public copy
 _OF_RUN = re.compile(r"\./([0-9a-f-]+)/((?!\.)[\w.-]+)")
 
 
 def folder_name(folder: Path) -> str:
-    return f"{HERE}{script_path(folder)}" if hosted() else str(folder)
+    return f"{IN_THE_FOLDER}{script_path(folder)}" if hosted() else str(folder)
 
 
 def folder_of(name: str) -> Path:
     """The folder of that name; whoever has a run's id may open the model that was fine-tuned in it."""
-    return _in_run(name) or (ROOT / name if hosted() and name.startswith(HERE) else Path(name))
+    return _in_run(name) or (
+        ROOT / name if hosted() and name.startswith(IN_THE_FOLDER) else Path(name)
+    )
 
 
 def is_open(name: str) -> bool:
@@ -425,7 +428,7 @@ def import_block(imports: set[str]) -> str:
 # The fine-tuning run that the page shows: the link's, the session's last of that task, or an example.
 
 
-EXAMPLE_RUNS = {
+FINE_TUNED = {
     "classify": Run(EXAMPLES / "examples" / "fine_tune" / "messages"),
     "pairs": Run(EXAMPLES / "examples" / "fine_tune" / "numbers"),
 }
@@ -520,7 +523,7 @@ def read_tuned_link() -> None:
 
 
 def current_tuned_run(task: str) -> Run:
-    return find_run(st.session_state.get(TUNED_LAST, {}).get(task)) or EXAMPLE_RUNS[task]
+    return find_run(st.session_state.get(TUNED_LAST, {}).get(task)) or FINE_TUNED[task]
 
 
 def select_tuned_run(run: Run, task: str) -> None:

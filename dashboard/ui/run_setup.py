@@ -21,26 +21,24 @@ from core.models import BOUNDS, LONGEST, STACKED, ModelConfig
 from core.models.cards.base import ModelCard
 from core.tasks import ALL, TASKS, TaskConfig, column_choice, column_names, make_task, reading
 from core.training import PATTERNS, SAME, card_recipe, value_text
-from dashboard.page import (
+from dashboard.draw.figures import CATEGORIES
+from dashboard.draw.formats import cut, plain
+from dashboard.navigation import step_of
+from dashboard.server.jobs import admit_upload, at_most, where_stored
+from dashboard.ui.links import (
     BUILT,
     BUILT_THEN,
-    CATEGORIES,
     KEEP,
     between,
     config_error,
-    cut,
     field_error,
     guarded,
-    lazy_panel,
     link_value,
     one_of,
-    plain,
     show_unreadable,
-    step_of,
-    theme,
 )
-from dashboard.server.jobs import admit_upload, at_most, where_stored
 from dashboard.ui.mechanism import mechanism, pattern_from_text, pattern_to_text
+from dashboard.ui.panels import lazy_panel, theme
 
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
 MAX_MB = 4 * reading.MAX_SIGNS // 1_000_000  # a character has at most four bytes

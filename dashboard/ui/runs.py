@@ -26,30 +26,20 @@ from core.runs.folder import DAMAGED, Details, Status, open_index, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs
 from core.tasks import Example, Task, TaskConfig, task_entry, task_of
 from core.training import KINDS, Record, RunConfig, axis_tokens, one_a_step, watched_examples
-from dashboard.page import (
-    Cell,
-    Curve,
-    Ink,
-    about_duration,
-    by_history,
-    draw_chart,
-    flash_errors,
-    legend,
-    plain,
-    plural,
-    pop_flash,
-    split_data,
-    step_chart,
-    theme,
-)
+from dashboard.draw.components import Cell
+from dashboard.draw.curves import Curve, legend, step_chart
+from dashboard.draw.figures import Ink, split_data
+from dashboard.draw.formats import about_duration, plain, plural
 from dashboard.server import jobs
+from dashboard.ui.links import by_history
+from dashboard.ui.panels import draw_chart, flash_errors, pop_flash, theme
 
 # The example runs that come with the lab; `make example` trains them.
 
 
-HERE = Path(__file__).parents[1] / "examples"
-ROOT = HERE.parents[2]
-EXAMPLE_RUNS = (Run(HERE / "example_run"), Run(HERE / "example_recurrent"))
+EXAMPLE_FOLDER = Path(__file__).parents[1] / "examples"
+ROOT = EXAMPLE_FOLDER.parents[2]
+EXAMPLE_RUNS = (Run(EXAMPLE_FOLDER / "example_run"), Run(EXAMPLE_FOLDER / "example_recurrent"))
 EXAMPLES = {run.id: run for run in EXAMPLE_RUNS}
 
 
@@ -175,7 +165,7 @@ class RunView(Generic[Config]):
 
     @property
     def is_example(self) -> bool:
-        return self.run.path.is_relative_to(HERE)
+        return self.run.path.is_relative_to(EXAMPLE_FOLDER)
 
     @property
     def live(self) -> bool:
@@ -393,7 +383,7 @@ def _read(run: Run, _stamp: str) -> RunSummary:
     )
 
 
-def describe(run: Run) -> Details:
+def details_of(run: Run) -> Details:
     item = summarize(run)
     words = [item.name, item.task, STATES.get(item.status.state, ""), item.parent, item.sweep]
     if (config := item.config) is None:
@@ -459,8 +449,8 @@ class Board:
 def load_board(query: str, linked: Sequence[str]) -> Board:
     words = query.casefold().split()
     with open_index(runs_folder()) as index:
-        unread = index.fill(lambda name: describe(Run(index.root / name)))
-        texts = {run.id: describe(run).text for run in EXAMPLE_RUNS}
+        unread = index.fill(lambda name: details_of(Run(index.root / name)))
+        texts = {run.id: details_of(run).text for run in EXAMPLE_RUNS}
         examples = [
             name
             for name, text in texts.items()
@@ -471,7 +461,7 @@ def load_board(query: str, linked: Sequence[str]) -> Board:
         linked_ids = [name for name in ids if name in set(linked)]
         items = tuple(map(summary_of, linked_ids or [first] if first else ()))
         # the best own run of the first one's task with other settings
-        details = describe(items[0].run) if items else Details("")
+        details = details_of(items[0].run) if items else Details("")
         best = index.best(details.task or "", details.config or "")
         return Board(
             ids,
@@ -492,7 +482,7 @@ def summary_of(run_id: str) -> RunSummary:
 # The attention maps that a run saved, one head of one example at a time, and their tokens.
 
 
-NAMES = {
+KIND_NAMES = {
     "cross": "Cross-attention",
     "causal": "Decoder self-attention",
     "self": "Encoder self-attention",

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as some
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, preset
+from core.attention.presets import preset_of
 from core.entries import Value, complete
 from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import TERMS, explain, explain_markdown
@@ -26,7 +27,6 @@ from dashboard.ui.mechanism import (
     choice_text,
     clashes,
     from_text,
-    preset_of,
     repairs,
     to_text,
 )

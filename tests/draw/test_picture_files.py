@@ -102,13 +102,13 @@ GRID = (2, 3)
 
 
 def test_patches_become_the_picture_they_were_cut_from():
-    whole = grids.picture([[float(place)] * 4 for place in range(6)], GRID)  # six of 2 × 2 pixels
+    whole = grids.joined_patches([[float(place)] * 4 for place in range(6)], GRID)  # six of 2 × 2 pixels
     assert whole.shape == (4, 6)
     assert np.allclose(whole[0], np.array([0, 0, 1, 1, 2, 2]) / 5) and np.allclose(whole[3, 4:], 1)
     from sklearn.datasets import load_digits
 
     task, images = make_task(TaskConfig.of("digits")), load_digits().images / 16
-    drawn = grids.picture(task.held_out(1)[0].source, task.shape.grid)
+    drawn = grids.joined_patches(task.held_out(1)[0].source, task.shape.grid)
     assert np.abs(images / images.max((1, 2), keepdims=True) - drawn).max((1, 2)).min() < 1e-5, (
         "one of the data set's pictures, pixel by pixel"
     )

@@ -216,7 +216,7 @@ def test_the_csv_of_syntax_has_every_relation_in_both_directions_and_what_is_wro
 
 def test_a_file_of_one_s_own_waits_for_a_press_and_is_measured(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    monkeypatch.setattr("pages.head_roles.UNASKED", 0)
+    monkeypatch.setattr("dashboard.page.UNASKED", 0)
     blocks = OWN.read_text("utf-8").split("\n\n")
     app = open_at("head_roles", **SYNTAX, **{page.FILE: reading.put("\n\n".join(blocks[:12]))})
     assert_says(app, "3 of 12 sentences measured")

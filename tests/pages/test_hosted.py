@@ -33,7 +33,7 @@ from dashboard.server import health, hosting, jobs, visitors
 from dashboard.server.visitors import HTTPGuard, known_path
 from dashboard.ui import export
 from dashboard.ui.models import folder_name
-from dashboard.ui.runs import HERE as EXAMPLES
+from dashboard.ui.runs import EXAMPLE_FOLDER as EXAMPLES
 from tests.pages.app import Case, assert_case, open_at, page_text, query_value, script_of
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
 from tests.training.small import small_run

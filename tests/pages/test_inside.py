@@ -468,7 +468,7 @@ def test_a_large_model_waits_for_a_press(
 ):
     for key in [key for key in store().entries if key[1][0] == name]:
         del store().entries[key]  # what an earlier test measured is measured again
-    monkeypatch.setattr(f"pages.{page}.UNASKED", 0, raising=False)
+    monkeypatch.setattr("dashboard.page.UNASKED", 0)
     monkeypatch.setattr("dashboard.ui.panels.AT_ONCE", 0)
     monkeypatch.setattr("dashboard.ui.panels.TIMED", 1)
     monkeypatch.setattr("core.interpret.lens.CELLS", 1)  # a part a layer
@@ -658,7 +658,7 @@ def test_a_page_says_that_kernels_wait_for_a_gpu(hybrid, monkeypatch):
     app = open_at("pretrained", **{"inside:model": hybrid})
     assert said in page_text(app) and layers_of(app) == {2, 4}
     other = ModelRef("folder", hybrid)
-    monkeypatch.setattr("pages.two_models.local_models", lambda: (other,))
+    monkeypatch.setattr("dashboard.page.local_models", lambda: (other,))
     link = {"two_models:mode": "Two models", "two_models:model:writer": other.written}
     assert said in page_text(open_at("two_models", **link)), "of the second model, too"
 

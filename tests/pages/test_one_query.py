@@ -14,6 +14,7 @@ import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError
 from core.attention.masks import COMPOSITIONS
+from core.attention.presets import preset_of
 from core.studies import heads as study
 from core.tokens import MAX_TOKENS, SENTENCE, embed, tokenize
 from dashboard.draw.formats import latex, number
@@ -27,7 +28,7 @@ from dashboard.draw.step_view import (
     top_of,
     window,
 )
-from dashboard.ui.mechanism import D_MODELS, preset_of
+from dashboard.ui.mechanism import D_MODELS
 from pages import one_query
 from tests.cases import each
 from tests.pages.app import (

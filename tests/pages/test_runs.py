@@ -45,13 +45,13 @@ from dashboard.ui.runs import (
     find_any_run,
     list_summaries,
     load_board,
+    longer,
     rival,
     summarize,
     summary_of,
 )
 from pages import compare_runs, runs, sweeps
 from pages.compare_runs import names, runs_to_compare, sides
-from pages.runs import longer
 from tests.cases import each, instance
 from tests.pages.app import (
     Case,

@@ -22,10 +22,10 @@ from core.tasks import TASKS, Task, TaskConfig, make_task
 from core.training import Prediction, Record, loop, recommended
 from dashboard.draw.figures import Ink, shade, text_on
 from dashboard.draw.formats import number, percent
-from dashboard.draw.tables import DocumentWeights, lines
+from dashboard.draw.tables import DocumentWeights, sentence_weights
 from dashboard.server import jobs
-from dashboard.ui import run_setup, runs
-from dashboard.ui.models import EXAMPLE_RUNS as TUNED
+from dashboard.ui import run_setup
+from dashboard.ui.models import FINE_TUNED as TUNED
 from dashboard.ui.runs import EXAMPLE_RUN, load_run, summarize
 from pages import train
 from pages.compare_runs import sides
@@ -294,7 +294,7 @@ def test_the_way_back_to_a_link_without_a_run_shows_the_example(monkeypatch):
         "as after a look at another page"
     )
     del app.query_params["run"]
-    monkeypatch.setattr(runs, "by_history", lambda: True)
+    monkeypatch.setattr("dashboard.page.by_history", lambda: True)
     assert "example run" in page_text(app.run()) and "run" not in app.query_params
 
 
@@ -695,7 +695,7 @@ def test_by_hand_a_drawing():
     )
     assert levels.sentences == pytest.approx([0.2, 0.6, 0.2])
     assert levels.words == pytest.approx([0.5, 0.5, 0, 0, 0.5, 0, 0, 0.5, 1])
-    html = lines(levels, range(3, 8), "light", Ink.of("light"))
+    html = sentence_weights(levels, range(3, 8), "light", Ink.of("light"))
     counts = {"<tr style": 3, "decides": 1, "&lt;b&gt;": 1, "<b>": 0}
     assert {text: html.count(text) for text in counts} == counts
     assert "0.50 of its sentence, 0.30 of the document" in html

@@ -293,7 +293,7 @@ def add_script(make: Callable[[], Script], part: str = "") -> None:
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.M)
 EXPORT = re.compile(r"^export (?=(?:async function|function|const|class) (\w+))", re.M)
-OTHER = re.compile(r"^(?:import\b|export\b(?! default\b)).*", re.M)
+OTHER_LINES = re.compile(r"^(?:import\b|export\b(?! default\b)).*", re.M)
 
 
 def bundle(entry: Path) -> str:
@@ -350,7 +350,7 @@ def _join(
         return f"const {{{line[1].replace(' as ', ': ')}}} = __module{at};\n"
 
     body = IMPORT.sub(constant, EXPORT.sub("", text))
-    if other_form := OTHER.search(body):
+    if other_form := OTHER_LINES.search(body):
         raise ValueError(f"{file.name}: cannot join the line {other_form.group()!r}")
     return body
 
