@@ -6,8 +6,8 @@ import math
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 from core import plugins
 
@@ -102,6 +102,7 @@ class Param:
 
     key: str
     name: str
+    _: KW_ONLY
     default: Value
     low: float | None = None
     high: float | None = None
@@ -228,6 +229,88 @@ class Area:
         return 0 if self.real is None else self.keys
 
 
+Trait = Literal[
+    "adjusts",
+    "at most one",
+    "causal",
+    "doubles",
+    "folds",
+    "hard",
+    "implied",
+    "layer only",
+    "learned",
+    "longest",
+    "mixes heads",
+    "one sequence",
+    "other rows",
+    "own positions",
+    "pooled",
+    "product",
+    "reads content",
+    "reads length",
+    "reads mask",
+    "reads order",
+    "reads q",
+    "reads x",
+    "reweighs",
+    "same",
+    "shares keys",
+    "softmax",
+    "state",
+    "sums to one",
+    "values",
+    "whole rows",
+]
+TRAITS: dict[str, dict[Trait, str]] = {  # of each axis, with what other axes may rely on
+    "projection": {
+        "folds": "it has more score heads than value heads, and weights may be negative",
+        "own positions": "it rotates q and k itself",
+        "one sequence": "x and context must be one",
+        "shares keys": "it can take another layer's keys and values",
+    },
+    "score": {
+        "product": "it is a Product; its cost is what comes on top of T·S products of D numbers"
+    },
+    "position": {
+        "longest": "its table ends at max_len",
+        "adjusts": "it changes scores in a way that no bias can say",
+        "values": "it adds something to weights · v",
+        "whole rows": "a cell depends on the other keys of its row",
+        "other rows": "a cell depends on the rows of earlier queries",
+        "reads x": "the tokens' own vectors decide",
+        "reads q": "a bias or an adjustment meets queries with vectors of their size",
+        "reads length": "the angles of earlier tokens change as the text grows",
+        "doubles": "rotated queries and keys have 2D numbers",
+    },
+    "mask": {
+        "reweighs": "it also multiplies the weights",
+        "learned": "it has weights of its own",
+        "reads content": "it depends on the numbers of a call",
+        "whole rows": "it compares all keys of a row",
+        "causal": "it shows no later key, though positions do not tell which it shows",
+        "reads length": "it is another mask in a longer text",
+    },
+    "normalizer": {
+        "softmax": "it is the plain one, which fused and chunked kernels can compute",
+        "sums to one": "the weights of a row add up to 1",
+        "at most one": "the weights of a row add up to at most 1; without either trait, to anything",
+        "hard": "its gradient is not that of what was computed",
+        "mixes heads": "a head's weights depend on those of other heads, and may be negative",
+        "reads order": "weights depend on the order of keys",
+    },
+    "kernel": {
+        "same": "its weights are exact's, which exact then records",
+        "implied": "it has other weights, in its Steps when recording",
+        "pooled": "it attends to vectors which stand for several tokens, so that the weights of tokens in its Steps "
+        "do not give its output",
+        "own positions": "it depends on positions itself",
+        "reads mask": "it reads the mask's cells to skip hidden ones",
+        "state": "a decoder can carry one state in place of keys (why_no_state)",
+        "layer only": "a layer alone knows its sizes or weights, so that `attend` refuses it",
+    },
+}
+
+
 @dataclass(frozen=True)
 class Entry:
     """One choice on an axis: all that controls, equations, tests and benchmarks need.
@@ -235,7 +318,7 @@ class Entry:
     `build` makes the module or function; its signature is given at the end of each axis file. `refuse(config)` raises
     or returns the error, or returns its sentence, where this choice cannot go with the others of the config. `short` is the
     rule in plain signs, for a column head; {name} stands for a parameter. `enters` is where a position acts: "x" (added
-    before projecting), "q, k" (rotated) or "scores". `traits` are listed in the axis file. `sizes(config)` are a
+    before projecting), "q, k" (rotated) or "scores". `traits` are explained in TRAITS. `sizes(config)` are a
     projection's heads.
     `cost(config, area)` is for one sequence: of a kernel with all that it calls, of any other choice alone; `tables` is
     the cost of what a position computes once a call.
@@ -243,6 +326,7 @@ class Entry:
 
     key: str
     name: str
+    _: KW_ONLY
     build: Callable[..., Any]
     latex: str
     meaning: str
@@ -252,7 +336,7 @@ class Entry:
     params: tuple[Param, ...] = ()
     short: str = ""
     enters: str = ""
-    traits: frozenset[str] = frozenset()
+    traits: frozenset[Trait] = frozenset()
     sizes: Callable[[LayerConfig], HeadSizes] | None = None
     cost: Callable[[LayerConfig, Area], Cost] = field(default=lambda config, area: Cost())
     tables: Callable[[LayerConfig, Area], Cost] = field(default=lambda config, area: Cost())

@@ -530,7 +530,11 @@ def _config(
             if source == "texts":
                 lab.data_widget(
                     Param(
-                        "data", "Your texts", "", meaning="Plain text", longest=reading.MAX_SIGNS
+                        "data",
+                        "Your texts",
+                        default="",
+                        meaning="Plain text",
+                        longest=reading.MAX_SIGNS,
                     ),
                     key("data"),
                 )

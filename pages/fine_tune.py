@@ -370,7 +370,7 @@ def _rows(task: str) -> tuple[str, dict[str, Any]]:
                 Param(
                     "data",
                     "Rows",
-                    own,
+                    default=own,
                     meaning=f"CSV with {first} and {second}",
                     longest=MAX_SIGNS,
                     parse=lambda value: parse(task, read(value), **reading),

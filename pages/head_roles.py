@@ -71,7 +71,7 @@ ATTENTION = {"self": "self-attention", "causal": "causal self-attention"}
 CONLLU = Param(
     "data",
     "CoNLL-U",
-    "",
+    default="",
     meaning=f"sentences with their syntactic trees, at most {MAX_PARSES} of them and "
     f"{MAX_CHARACTERS:,} characters",
     longest=MAX_CHARACTERS,

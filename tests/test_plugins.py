@@ -30,8 +30,8 @@ BROKEN = {
     "e_exits.py": "import sys\n\nsys.exit('no')\n",
     "f_good.py": "from ._parts import variant\n\nvariant('plain', lambda q, k: q @ k.mT)\n",
     "_parts.py": "from core.attention import Entry, register\n\n\ndef variant(key, score):\n"
-    "    register('score', Entry(key, key, lambda config: score, 'x', 'A variant for the tests alone.', "
-    "'', 2026))\n",
+    "    register('score', Entry(key, key, build=lambda config: score, latex='x', "
+    "meaning='A variant for the tests alone.', paper='', year=2026))\n",
 }
 
 
@@ -52,8 +52,8 @@ for folder in sys.argv[1:]:
 """
 MECHANISM = """from core.attention import AttentionConfig, Entry, register
 {needs}
-register('score', Entry('{key}', '{key}', lambda config: lambda q, k: q @ k.mT, 'x',
-                        'A variant for the tests alone.', '', 2026))
+register('score', Entry('{key}', '{key}', build=lambda config: lambda q, k: q @ k.mT, latex='x',
+                        meaning='A variant for the tests alone.', paper='', year=2026))
 """
 NEEDS = {
     "a": ("first", "second"),
@@ -273,12 +273,12 @@ def test_a_score_that_fails_after_its_trial_is_left_out_with_the_reason(worked):
         Entry(
             "from_table",
             "From a table",
-            lambda config: score,
-            "q^T k",
-            "A product that needs a table.",
-            "Someone",
-            2026,
-            "https://example.org",
+            build=lambda config: score,
+            latex="q^T k",
+            meaning="A product that needs a table.",
+            paper="Someone",
+            year=2026,
+            url="https://example.org",
         ),
     )
     working.clear()

@@ -29,6 +29,7 @@ from core.entries import (
     ConfigError,
     Entry,
     HeadSizes,
+    Trait,
     check_fields,
     complete,
     find,
@@ -147,7 +148,7 @@ class AttentionConfig:
     def kv_heads(self) -> int:
         return self.sizes.kv_heads
 
-    def has(self, axis: str, trait: str) -> bool:
+    def has(self, axis: str, trait: Trait) -> bool:
         """Whether the choice on that axis, or one of its parts, has the trait."""
         return any(trait in entry(axis, choice.key).traits for choice in getattr(self, axis).walk())
 

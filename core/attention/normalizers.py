@@ -20,10 +20,10 @@ from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param, refuse_if
 TEMPERATURE = Param(
     "temperature",
     "Temperature",
-    1.0,
-    0.01,
-    100.0,
-    0.01,
+    default=1.0,
+    low=0.01,
+    high=100.0,
+    step=0.01,
     meaning="number τ that every score is divided by first",
 )
 
@@ -265,7 +265,9 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
     return matrices(1, 2)(config, area) + Cost(bytes=(1 + power) * solved)
 
 
-_PETERS = ("Peters et al.", 2019, "https://arxiv.org/abs/1905.05702")
+_PETERS: dict[str, Any] = dict(
+    paper="Peters et al.", year=2019, url="https://arxiv.org/abs/1905.05702"
+)
 
 
 # Softpick: a softmax whose weights can be exactly 0, and whose row may sum to less than 1.
@@ -400,136 +402,135 @@ def mix_heads(
     return torch.einsum("gh,bhts->bgts", matrix.to(x.dtype), x)
 
 
-# build(config) -> Normalizer: module with forward(scores, mask) -> weights. Traits: "softmax" for the plain one, which
-# fused and chunked kernels can compute; "sums to one" and "at most one" say what a row's weights add up to (neither:
-# anything); "hard" where the gradient is not that of what was computed; "mixes heads" where a head's weights depend on
-# those of other heads and may be negative; "reads order" where they depend on the order of keys. None reads more than
-# the keys that may be seen, so a kernel may leave the others out.
+# build(config) -> Normalizer: module with forward(scores, mask) -> weights. None reads more than the keys that may be
+# seen, so a kernel may leave the others out.
 NORMALIZERS = Axis(
     Entry(
         "softmax",
         "Softmax",
-        lambda config: Softmax(**config.normalizer.kwargs),
-        r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_m e^{s_{im}/\tau}}",
-        "Weights are positive and each row sums to 1. A low temperature makes the largest weight larger.",
-        "Bahdanau et al.",
-        2014,
-        "https://arxiv.org/abs/1409.0473",
-        (TEMPERATURE,),
-        "eˢ / Σ eˢ",
+        build=lambda config: Softmax(**config.normalizer.kwargs),
+        latex=r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_m e^{s_{im}/\tau}}",
+        meaning="Weights are positive and each row sums to 1. A low temperature makes the largest weight larger.",
+        paper="Bahdanau et al.",
+        year=2014,
+        url="https://arxiv.org/abs/1409.0473",
+        params=(TEMPERATURE,),
+        short="eˢ / Σ eˢ",
         traits=frozenset({"sums to one", "softmax"}),
         cost=matrices(1, 2),
     ),
     Entry(
         "softcap",
         "Softcap",
-        lambda config: Softcap(**config.normalizer.kwargs),
-        r"w_{ij} = \frac{e^{b_{ij}/\tau}}{\sum_m e^{b_{im}/\tau}},\quad b_{ij} = c \tanh(s_{ij}/c)",
-        "tanh limits every score to (−c, c), so one large score cannot take all the weight of a row.",
-        "Gemma Team",
-        2024,
-        "https://arxiv.org/abs/2408.00118",
-        (
+        build=lambda config: Softcap(**config.normalizer.kwargs),
+        latex=r"w_{ij} = \frac{e^{b_{ij}/\tau}}{\sum_m e^{b_{im}/\tau}},\quad b_{ij} = c \tanh(s_{ij}/c)",
+        meaning="tanh limits every score to (−c, c), so one large score cannot take all the weight of a row.",
+        paper="Gemma Team",
+        year=2024,
+        url="https://arxiv.org/abs/2408.00118",
+        params=(
             TEMPERATURE,
             Param(
                 "cap",
                 "Cap c",
-                50.0,
-                0.1,
-                1000.0,
-                0.1,
+                default=50.0,
+                low=0.1,
+                high=1000.0,
+                step=0.1,
                 meaning="limit c of the scores; 50 in Gemma 2",
             ),
         ),
-        "softmax(c·tanh(s / c))",
+        short="softmax(c·tanh(s / c))",
         traits=frozenset({"sums to one"}),
         cost=matrices(2, 3),
     ),
     Entry(
         "scalable_softmax",
         "Scalable softmax",
-        lambda config: ScalableSoftmax(num_heads=config.score_heads, **config.normalizer.kwargs),
-        r"w_{ij} = \frac{e^{c_h \log(n_i)\, s_{ij}/\tau}}{\sum_m e^{c_h \log(n_i)\, s_{im}/\tau}}",
-        "Scores are multiplied by the logarithm of the number n of keys that the query may attend to, and by a learned "
-        "number of the head. So a softmax over many keys does not become flat.",
-        "Nakanishi",
-        2025,
-        "https://arxiv.org/abs/2501.19399",
-        (
+        build=lambda config: ScalableSoftmax(
+            num_heads=config.score_heads, **config.normalizer.kwargs
+        ),
+        latex=r"w_{ij} = \frac{e^{c_h \log(n_i)\, s_{ij}/\tau}}{\sum_m e^{c_h \log(n_i)\, s_{im}/\tau}}",
+        meaning="Scores are multiplied by the logarithm of the number n of keys that the query may attend to, and by a "
+        "learned number of the head. So a softmax over many keys does not become flat.",
+        paper="Nakanishi",
+        year=2025,
+        url="https://arxiv.org/abs/2501.19399",
+        params=(
             TEMPERATURE,
             Param(
                 "start",
                 "Initial factor",
-                0.5,
-                0.0,
-                4.0,
-                0.05,
+                default=0.5,
+                low=0.0,
+                high=4.0,
+                step=0.05,
                 meaning="initial value of c in every head; with c·log n = 1 it is softmax",
             ),
             Param(
                 "shift",
                 "Learned shift",
-                False,
+                default=False,
                 meaning="whether a learned number b of each head, 1 at first, is added to c·log n, as in Mistral Large 4",
             ),
         ),
-        "softmax(c·log n·s)",
+        short="softmax(c·log n·s)",
         traits=frozenset({"sums to one"}),
         cost=matrices(2, 3),
     ),
     Entry(
         "softmax_one",
         "Softmax-one",
-        lambda config: Sink(**config.normalizer.kwargs),
-        r"w_{ij} = \frac{e^{s_{ij}/\tau}}{1 + \sum_m e^{s_{im}/\tau}}",
-        "An extra 1 in the denominator lets a row of low scores give almost no weight to any key.",
-        "Miller",
-        2023,
-        "https://www.evanmiller.org/attention-is-off-by-one.html",
-        (TEMPERATURE,),
-        "eˢ / (1 + Σ eˢ)",
+        build=lambda config: Sink(**config.normalizer.kwargs),
+        latex=r"w_{ij} = \frac{e^{s_{ij}/\tau}}{1 + \sum_m e^{s_{im}/\tau}}",
+        meaning="An extra 1 in the denominator lets a row of low scores give almost no weight to any key.",
+        paper="Miller",
+        year=2023,
+        url="https://www.evanmiller.org/attention-is-off-by-one.html",
+        params=(TEMPERATURE,),
+        short="eˢ / (1 + Σ eˢ)",
         traits=frozenset({"at most one"}),
         cost=matrices(2, 3),
     ),
     Entry(
         "sink",
         "Sink",
-        lambda config: Sink(num_heads=config.score_heads, **config.normalizer.kwargs),
-        r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_h} + \sum_m e^{s_{im}/\tau}}",
-        "Each head has a learned score, the sink, that competes with the keys. The sink has no value, so its weight goes "
-        "to no key.",
-        "OpenAI",
-        2025,
-        "https://arxiv.org/abs/2508.10925",
-        (
+        build=lambda config: Sink(num_heads=config.score_heads, **config.normalizer.kwargs),
+        latex=r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_h} + \sum_m e^{s_{im}/\tau}}",
+        meaning="Each head has a learned score, the sink, that competes with the keys. The sink has no value, so its "
+        "weight goes to no key.",
+        paper="OpenAI",
+        year=2025,
+        url="https://arxiv.org/abs/2508.10925",
+        params=(
             TEMPERATURE,
             Param(
                 "start",
                 "Initial sink",
-                0.0,
-                -20.0,
-                20.0,
-                0.5,
+                default=0.0,
+                low=-20.0,
+                high=20.0,
+                step=0.5,
                 meaning="initial value of b in every head",
             ),
         ),
-        "eˢ / (eᵇ + Σ eˢ)",
+        short="eˢ / (eᵇ + Σ eˢ)",
         traits=frozenset({"at most one"}),
         cost=matrices(2, 3),
     ),
     Entry(
         "query_sink",
         "Query sink",
-        lambda config: QuerySink(
+        build=lambda config: QuerySink(
             d_model=config.d_model, num_heads=config.score_heads, **config.normalizer.kwargs
         ),
-        r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_{hi}} + \sum_m e^{s_{im}/\tau}},\quad b_{hi} = w_h^\top x_i",
-        "Each query computes the score of its sink, so a token itself says how much of its attention goes to no key.",
-        "Thinking Machines",
-        2026,
-        "https://huggingface.co/docs/transformers/model_doc/inkling2",
-        (TEMPERATURE,),
-        "eˢ / (e^(w·x) + Σ eˢ)",
+        latex=r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_{hi}} + \sum_m e^{s_{im}/\tau}},\quad b_{hi} = w_h^\top x_i",
+        meaning="Each query computes the score of its sink, so a token itself says how much of its attention goes to no key.",
+        paper="Thinking Machines",
+        year=2026,
+        url="https://huggingface.co/docs/transformers/model_doc/inkling2",
+        params=(TEMPERATURE,),
+        short="eˢ / (e^(w·x) + Σ eˢ)",
         traits=frozenset({"at most one"}),
         cost=lambda config, area: (
             matrices(2, 3)(config, area)
@@ -539,62 +540,63 @@ NORMALIZERS = Axis(
     Entry(
         "sigmoid",
         "Sigmoid",
-        lambda config: Sigmoid(**config.normalizer.kwargs),
-        r"w_{ij} = \sigma(s_{ij}/\tau + b - \log S)",
-        "Each weight depends on its own score alone, so keys do not compete and a row may have any sum. −log S, for the S "
-        "keys that a query may attend to, makes the first sums about 1.",
-        "Ramapuram et al.",
-        2024,
-        "https://arxiv.org/abs/2409.04431",
-        (
+        build=lambda config: Sigmoid(**config.normalizer.kwargs),
+        latex=r"w_{ij} = \sigma(s_{ij}/\tau + b - \log S)",
+        meaning="Each weight depends on its own score alone, so keys do not compete and a row may have any sum. −log S, "
+        "for the S keys that a query may attend to, makes the first sums about 1.",
+        paper="Ramapuram et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2409.04431",
+        params=(
             TEMPERATURE,
             Param(
                 "bias",
                 "Bias b",
-                0.0,
-                -20.0,
-                20.0,
-                0.5,
+                default=0.0,
+                low=-20.0,
+                high=20.0,
+                step=0.5,
                 meaning="number that is added to every score",
             ),
             Param(
                 "by_length",
                 "− log S",
-                True,
+                default=True,
                 meaning="whether the logarithm of the number of keys is subtracted",
             ),
         ),
-        "σ(s + b − log S)",
+        short="σ(s + b − log S)",
         cost=matrices(2, 3),
     ),
     Entry(
         "softpick",
         "Softpick",
-        lambda config: Softpick(**config.normalizer.kwargs),
-        r"w_{ij} = \frac{\max(0,\, e^{s_{ij}/\tau} - 1)}{\sum_m \lvert e^{s_{im}/\tau} - 1 \rvert}",
-        "A key with a negative score gets weight 0, and a row of negative scores gives no weight at all. So a head does "
-        "not need a token that takes the weight it does not use.",
-        "Zuhri et al.",
-        2025,
-        "https://arxiv.org/abs/2504.20966",
-        (TEMPERATURE,),
-        "max(0, eˢ − 1) / Σ |eˢ − 1|",
+        build=lambda config: Softpick(**config.normalizer.kwargs),
+        latex=r"w_{ij} = \frac{\max(0,\, e^{s_{ij}/\tau} - 1)}{\sum_m \lvert e^{s_{im}/\tau} - 1 \rvert}",
+        meaning="A key with a negative score gets weight 0, and a row of negative scores gives no weight at all. So a head "
+        "does not need a token that takes the weight it does not use.",
+        paper="Zuhri et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2504.20966",
+        params=(TEMPERATURE,),
+        short="max(0, eˢ − 1) / Σ |eˢ − 1|",
         traits=frozenset({"at most one"}),
         cost=matrices(3, 4),
     ),
     Entry(
         "stick_breaking",
         "Stick-breaking",
-        lambda config: StickBreaking(**config.normalizer.kwargs),
-        r"w_{ij} = \sigma(s_{ij}/\tau) \prod_{l > j} \left(1 - \sigma(s_{il}/\tau)\right)",
-        "A stick of length 1 is broken from the last key that the query may attend to back to the first. Each key takes "
+        build=lambda config: StickBreaking(**config.normalizer.kwargs),
+        latex=r"w_{ij} = \sigma(s_{ij}/\tau) \prod_{l > j} \left(1 - \sigma(s_{il}/\tau)\right)",
+        meaning="A stick of length 1 is broken from the last key that the query may attend to back to the first. Each key "
+        "takes "
         "the share σ(s) of what is left, so near keys come first without any position. What is left at the end goes to "
         "no key.",
-        "Tan et al.",
-        2024,
-        "https://arxiv.org/abs/2410.17980",
-        (TEMPERATURE,),
-        "σ(s) ∏ (1 − σ(s)) after j",
+        paper="Tan et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2410.17980",
+        params=(TEMPERATURE,),
+        short="σ(s) ∏ (1 − σ(s)) after j",
         traits=frozenset({"at most one", "reads order"}),
         cost=matrices(4, 5),
         refuse=_ordered_keys,
@@ -602,109 +604,118 @@ NORMALIZERS = Axis(
     Entry(
         "taylor",
         "Taylor",
-        lambda config: Taylor(**config.normalizer.kwargs),
-        r"w_{ij} = \frac{t(s_{ij}/\tau)}{\sum_m t(s_{im}/\tau)},\quad t(s) = 1 + s + s^2/2",
-        "The exponential of softmax is replaced by its first three terms. Weights never reach 0, and large scores weigh "
-        "less. A kernel could compute the same with a state of one size, as Based does.",
-        "Arora et al.",
-        2024,
-        "https://arxiv.org/abs/2402.18668",
-        (TEMPERATURE,),
-        "1 + s + s²/2, divided by its sum",
+        build=lambda config: Taylor(**config.normalizer.kwargs),
+        latex=r"w_{ij} = \frac{t(s_{ij}/\tau)}{\sum_m t(s_{im}/\tau)},\quad t(s) = 1 + s + s^2/2",
+        meaning="The exponential of softmax is replaced by its first three terms. Weights never reach 0, and large scores "
+        "weigh less. A kernel could compute the same with a state of one size, as Based does.",
+        paper="Arora et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2402.18668",
+        params=(TEMPERATURE,),
+        short="1 + s + s²/2, divided by its sum",
         traits=frozenset({"sums to one"}),
         cost=matrices(3, 4),
     ),
     Entry(
         "sparsemax",
         "Sparsemax",
-        lambda config: Entmax(alpha=2.0, **config.normalizer.kwargs),
-        r"w_{ij} = \max(s_{ij}/\tau - t_i,\ 0),\quad \textstyle\sum_m w_{im} = 1",
-        "The weights are the nearest point of the simplex to the scores. Keys with a score below the row's threshold t "
-        "get weight 0.",
-        "Martins and Astudillo",
-        2016,
-        "https://arxiv.org/abs/1602.02068",
-        (TEMPERATURE,),
-        "max(s − t, 0)",
+        build=lambda config: Entmax(alpha=2.0, **config.normalizer.kwargs),
+        latex=r"w_{ij} = \max(s_{ij}/\tau - t_i,\ 0),\quad \textstyle\sum_m w_{im} = 1",
+        meaning="The weights are the nearest point of the simplex to the scores. Keys with a score below the row's "
+        "threshold t get weight 0.",
+        paper="Martins and Astudillo",
+        year=2016,
+        url="https://arxiv.org/abs/1602.02068",
+        params=(TEMPERATURE,),
+        short="max(s − t, 0)",
         traits=frozenset({"sums to one"}),
         cost=_cost,
     ),
     Entry(
         "entmax15",
         "Entmax 1.5",
-        lambda config: Entmax(alpha=1.5, **config.normalizer.kwargs),
-        r"w_{ij} = \max\left(\tfrac{s_{ij}}{2\tau} - t_i,\ 0\right)^2,\quad \textstyle\sum_m w_{im} = 1",
-        "Half way between softmax and sparsemax: keys with low scores get weight 0, and weights fall smoothly to 0.",
-        *_PETERS,
-        (TEMPERATURE,),
-        "max(s/2 − t, 0)²",
+        build=lambda config: Entmax(alpha=1.5, **config.normalizer.kwargs),
+        latex=r"w_{ij} = \max\left(\tfrac{s_{ij}}{2\tau} - t_i,\ 0\right)^2,\quad \textstyle\sum_m w_{im} = 1",
+        meaning="Half way between softmax and sparsemax: keys with low scores get weight 0, and weights fall smoothly to 0.",
+        **_PETERS,
+        params=(TEMPERATURE,),
+        short="max(s/2 − t, 0)²",
         traits=frozenset({"sums to one"}),
         cost=_cost,
     ),
     Entry(
         "entmax",
         "Entmax α",
-        lambda config: Entmax(**config.normalizer.kwargs),
-        r"w_{ij} = \max\left((\alpha - 1)\tfrac{s_{ij}}{\tau} - t_i,\ 0\right)^{1/(\alpha - 1)}"
+        build=lambda config: Entmax(**config.normalizer.kwargs),
+        latex=r"w_{ij} = \max\left((\alpha - 1)\tfrac{s_{ij}}{\tau} - t_i,\ 0\right)^{1/(\alpha - 1)}"
         r",\quad \textstyle\sum_m w_{im} = 1",
-        "A family of normalizers: α near 1 gives softmax, α = 2 gives sparsemax, and a larger α gives more weights of 0.",
-        *_PETERS,
-        (
+        meaning="A family of normalizers: α near 1 gives softmax, α = 2 gives sparsemax, and a larger α gives more weights "
+        "of 0.",
+        **_PETERS,
+        params=(
             TEMPERATURE,
             Param(
                 "alpha",
                 "α",
-                1.25,
-                1.05,
-                2.0,
-                0.05,
+                default=1.25,
+                low=1.05,
+                high=2.0,
+                step=0.05,
                 meaning="how sparse the weights are: 1.5 is entmax 1.5, 2 is sparsemax",
             ),
         ),
-        "max((α − 1)s − t, 0)^(1/(α − 1))",
+        short="max((α − 1)s − t, 0)^(1/(α − 1))",
         traits=frozenset({"sums to one"}),
         cost=_cost,
     ),
     Entry(
         "top_k",
         "Top-k",
-        lambda config: TopK(**config.normalizer.kwargs),
-        r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_{m \in K_i} e^{s_{im}/\tau}} \text{ for } j \in K_i,\ \text{else } 0",
-        "Softmax of the k largest scores of each row. The other keys get weight 0 and no gradient. Scores equal to the "
-        "k-th largest are included.",
-        "Zhao et al.",
-        2019,
-        "https://arxiv.org/abs/1912.11637",
-        (
+        build=lambda config: TopK(**config.normalizer.kwargs),
+        latex=r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_{m \in K_i} e^{s_{im}/\tau}} \text{ for } j \in K_i,\ \text{else } 0",
+        meaning="Softmax of the k largest scores of each row. The other keys get weight 0 and no gradient. Scores equal to "
+        "the k-th largest are included.",
+        paper="Zhao et al.",
+        year=2019,
+        url="https://arxiv.org/abs/1912.11637",
+        params=(
             TEMPERATURE,
-            Param("k", "k", 4, 1, 512, 1, meaning="number of keys in a row that get a weight"),
+            Param(
+                "k",
+                "k",
+                default=4,
+                low=1,
+                high=512,
+                step=1,
+                meaning="number of keys in a row that get a weight",
+            ),
         ),
-        "softmax of the k largest",
+        short="softmax of the k largest",
         traits=frozenset({"sums to one"}),
         cost=matrices(2, 3),
     ),
     Entry(
         "hard",
         "Hard",
-        lambda config: Hard(**config.normalizer.kwargs),
-        r"w_{ij} = 1 \text{ for } j = \operatorname*{arg\,max}_m s_{im},\ \text{else } 0",
-        "The key with the largest score gets weight 1. The paper samples a key; here the most probable key is always "
+        build=lambda config: Hard(**config.normalizer.kwargs),
+        latex=r"w_{ij} = 1 \text{ for } j = \operatorname*{arg\,max}_m s_{im},\ \text{else } 0",
+        meaning="The key with the largest score gets weight 1. The paper samples a key; here the most probable key is always "
         "taken. Training uses the gradient of a softmax with this temperature.",
-        "Xu et al.",
-        2015,
-        "https://arxiv.org/abs/1502.03044",
-        (
+        paper="Xu et al.",
+        year=2015,
+        url="https://arxiv.org/abs/1502.03044",
+        params=(
             TEMPERATURE,
             Param(
                 "gradient",
                 "Gradient",
-                STRAIGHT_THROUGH,
+                default=STRAIGHT_THROUGH,
                 choices=(STRAIGHT_THROUGH, NONE),
                 meaning="whether scores get the gradient of a softmax, or none",
                 labels=("Of the softmax (straight-through)", "None"),
             ),
         ),
-        "1 for the largest",
+        short="1 for the largest",
         traits=frozenset({"sums to one", "hard"}),
         # the straight-through gradient holds the softmax and a copy too
         cost=lambda config, area: matrices(
@@ -714,27 +725,27 @@ NORMALIZERS = Axis(
     Entry(
         "talking_heads",
         "Talking heads",
-        lambda config: TalkingHeads(num_heads=config.score_heads, **config.normalizer.kwargs),
-        r"w_{hij} = \sum_g P^w_{hg}\, \mathrm{softmax}_j\Big(\textstyle\sum_{g'} P^l_{gg'}\, s_{g'ij}/\tau\Big)",
-        "A learned matrix mixes the scores of all heads before the softmax, and another mixes their weights after it. A "
-        "weight may be negative, and a row may have any sum.",
-        "Shazeer et al.",
-        2020,
-        "https://arxiv.org/abs/2003.02436",
-        (
+        build=lambda config: TalkingHeads(num_heads=config.score_heads, **config.normalizer.kwargs),
+        latex=r"w_{hij} = \sum_g P^w_{hg}\, \mathrm{softmax}_j\Big(\textstyle\sum_{g'} P^l_{gg'}\, s_{g'ij}/\tau\Big)",
+        meaning="A learned matrix mixes the scores of all heads before the softmax, and another mixes their weights after "
+        "it. A weight may be negative, and a row may have any sum.",
+        paper="Shazeer et al.",
+        year=2020,
+        url="https://arxiv.org/abs/2003.02436",
+        params=(
             TEMPERATURE,
             Param(
                 "mix",
                 "Initial mixing",
-                0.25,
-                0.0,
-                1.0,
-                0.05,
+                default=0.25,
+                low=0.0,
+                high=1.0,
+                step=0.05,
                 meaning="share of the mean of all heads in each head before training; with 0 each head begins "
                 "alone",
             ),
         ),
-        "P·softmax(P·s)",
+        short="P·softmax(P·s)",
         traits=frozenset({"mixes heads"}),
         # two products of H × H with all cells; one head is only multiplied by a number
         cost=lambda config, area: (

@@ -18,6 +18,7 @@ from core.attention.config import AXES, AttentionConfig, adapt, example_config
 from core.attention.kernels.exact import Steps
 from core.attention.layer import Attention
 from core.entries import (
+    TRAITS,
     Area,
     Choice,
     ConfigError,
@@ -114,7 +115,7 @@ def _complaints(axis: str, entry: Entry, owner: str) -> Iterator[str]:
         for names in (("name", "latex", "meaning"), ("build", "cost", "tables", "refuse"))
     )
     places = PLACES.get(axis, ("",))
-    known = sorted({trait for item in AXES[axis] for trait in item.traits})
+    known = sorted(TRAITS[axis])
     checks: list[tuple[bool, str]] = [
         *(
             (

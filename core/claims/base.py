@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -129,10 +129,10 @@ MIN_SEEDS = 5  # of a verdict
 SEEDS = Param(
     "seeds",
     "Seeds",
-    MIN_SEEDS,
-    2,
-    20,
-    1,
+    default=MIN_SEEDS,
+    low=2,
+    high=20,
+    step=1,
     meaning="how many times everything is repeated with other "
     f"random numbers; the interval is over them, a verdict needs {MIN_SEEDS}",
 )  # a claim has its default
@@ -166,7 +166,7 @@ class Source:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Published:
     """Figures of a paper, shown as the paper's beside ours: the table's place, its columns and rows, its setting."""
 
@@ -233,6 +233,7 @@ class Part:
     statement: str
     quantity: Quantity
     name: str
+    _: KW_ONLY
     low: float = -math.inf
     high: float = math.inf
     unit: str = "number"
@@ -271,12 +272,13 @@ class Figure:
 
     title: str
     measure: str
+    _: KW_ONLY
     x: str = ""
     unit: str = "number"
     log: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Claim:
     """A claim. `conditions` are compared; `measure` gives the numbers of one condition and one seed.
 
@@ -470,9 +472,9 @@ def combine(outcomes: Sequence[Outcome]) -> State:
 
 
 VASWANI = Source(
-    "Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and Uszkoreit, Jakob and Jones, Llion and "
+    authors="Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and Uszkoreit, Jakob and Jones, Llion and "
     "Gomez, Aidan N. and Kaiser, Łukasz and Polosukhin, Illia",
-    "Attention Is All You Need",
-    2017,
-    "https://arxiv.org/abs/1706.03762",
+    title="Attention Is All You Need",
+    year=2017,
+    url="https://arxiv.org/abs/1706.03762",
 )

@@ -481,8 +481,8 @@ MEASURE, NAME = $measure, $name
 BOUND = $bound  # written before any run: the difference must lie above it
 NEW_SEEDS = 1000  # the sweep had the seeds below; a claim is tested on others
 STEPS = () if SWEEP.equal == "seconds" else (
-    Param("steps", "Training steps", SWEEP.base.steps, *map(int, BOUNDS["steps"]), 1,
-          meaning="how long each model is trained"),)
+    Param("steps", "Training steps", default=SWEEP.base.steps, low=int(BOUNDS["steps"][0]), high=int(BOUNDS["steps"][1]),
+          step=1, meaning="how long each model is trained"),)
 
 
 def measure(condition, seed, settings, stop):

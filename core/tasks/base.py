@@ -5,7 +5,7 @@ import string
 import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import Annotated, Any, Literal, NamedTuple
@@ -155,6 +155,7 @@ class TaskEntry:
 
     key: str
     name: str
+    _: KW_ONLY
     meaning: str
     look: str
     build: "Callable[[TaskConfig], Task]"

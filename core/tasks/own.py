@@ -391,7 +391,7 @@ def characters() -> str:
 HEADER = Param(
     "header",
     "First line",
-    "auto",
+    default="auto",
     choices=("auto", "yes", "no"),
     labels=("automatic", "names of columns", "data"),
     meaning="content of the first line of the file",
@@ -406,7 +406,7 @@ def _data(name: str, default: str, meaning: str) -> Param:
     def parse(value: str) -> object:
         return path_of(value) if is_reference(value) else validate_text(value)
 
-    return Param("data", name, default, meaning=meaning, parse=parse, longest=MAX_SIGNS)
+    return Param("data", name, default=default, meaning=meaning, parse=parse, longest=MAX_SIGNS)
 
 
 class OwnText(TextTask):
@@ -515,32 +515,40 @@ def check_table(**params: str) -> None:
 OWN_TEXT: TaskEntry = TaskEntry(
     "own_text",
     "Your own text",
-    "Predict each next character or word of your text.",
-    "Each token attends to the tokens just before it, most to the nearest. Where the text repeats, it attends to the "
+    meaning="Predict each next character or word of your text.",
+    look="Each token attends to the tokens just before it, most to the nearest. Where the text repeats, it attends to the "
     "token that came next the last time.",
-    lambda config: OwnText(config, OWN_TEXT),
-    (
+    build=lambda config: OwnText(config, OWN_TEXT),
+    params=(
         _data(
             "Text",
             SONNETS,
             "any text in UTF-8; until you give one, sonnets of Shakespeare are used",
         ),
-        Param("length", "Window", 32, LENGTH.low, LENGTH.high, LENGTH.step, meaning=LENGTH.meaning),
+        Param(
+            "length",
+            "Window",
+            default=32,
+            low=LENGTH.low,
+            high=LENGTH.high,
+            step=LENGTH.step,
+            meaning=LENGTH.meaning,
+        ),
         OWN_UNIT,
     ),
-    check_text,
+    check=check_text,
 )
 OWN_PAIRS: TaskEntry = TaskEntry(
     "own_pairs",
     "Your own pairs",
-    "Write the right side of each pair from its left side.",
-    "Each output attends to the part of the source that determines it.",
-    lambda config: OwnPairs(
+    meaning="Write the right side of each pair from its left side.",
+    look="Each output attends to the part of the source that determines it.",
+    build=lambda config: OwnPairs(
         config,
         OWN_PAIRS,
         parse_pairs(str(config["data"]), str(config["header"]), str(config["unit"]), config.seed),
     ),
-    (
+    params=(
         _data(
             "Pairs",
             roman_pairs(),
@@ -550,15 +558,15 @@ OWN_PAIRS: TaskEntry = TaskEntry(
         HEADER,
         OWN_UNIT,
     ),
-    check_pairs,
+    check=check_pairs,
 )
 OWN_TABLE: TaskEntry = TaskEntry(
     "own_table",
     "Your own table",
-    "Predict the class in one column of a table from the other columns.",
-    "The class attends to the columns, or words, that determine it.",
-    make_table_task,
-    (
+    meaning="Predict the class in one column of a table from the other columns.",
+    look="The class attends to the columns, or words, that determine it.",
+    build=make_table_task,
+    params=(
         _data(
             "Table",
             characters(),
@@ -569,19 +577,19 @@ OWN_TABLE: TaskEntry = TaskEntry(
         Param(
             "label",
             "Class",
-            "",
+            default="",
             meaning="column to predict, by name or number; empty: the last one",
         ),
         Param(
             "text",
             "Text",
-            "",
+            default="",
             meaning="column to read word by word, instead of all columns; empty: none",
         ),
         Param(
             "dates",
             "Dates",
-            "out",
+            default="out",
             choices=("out", "numbers", "categories"),
             before="categories",
             labels=("left out", "as numbers, in days", "as other words"),
@@ -590,7 +598,7 @@ OWN_TABLE: TaskEntry = TaskEntry(
         Param(
             "decimal",
             "Decimals",
-            "auto",
+            default="auto",
             choices=("auto", "point", "comma", "table"),
             before="table",
             labels=(
@@ -604,7 +612,7 @@ OWN_TABLE: TaskEntry = TaskEntry(
         Param(
             "missing",
             "Missing",
-            "",
+            default="",
             meaning="cells that count as empty, with commas between; empty: NA, -, ? and the like, unless they are as "
             "frequent as a column's words; *: these in every column",
             longest=200,
@@ -613,12 +621,12 @@ OWN_TABLE: TaskEntry = TaskEntry(
         Param(
             "columns",
             "Columns",
-            "",
+            default="",
             meaning="columns to learn from, by name or number, with commas between; empty: "
             "all but dates, constant columns and identifiers; *: also identifiers",
             longest=4_000,
             before=ALL,
         ),
     ),
-    check_table,
+    check=check_table,
 )

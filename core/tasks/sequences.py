@@ -63,39 +63,57 @@ def check(length: int, vocab: int) -> None:
 
 
 PARAMS = (
-    Param("length", "Length", 10, 2, 64, 1, meaning="letters in a sequence"),
-    Param("vocab", "Letters", 26, 2, 52, 1, meaning="different letters that may occur"),
+    Param("length", "Length", default=10, low=2, high=64, step=1, meaning="letters in a sequence"),
+    Param(
+        "vocab",
+        "Letters",
+        default=26,
+        low=2,
+        high=52,
+        step=1,
+        meaning="different letters that may occur",
+    ),
 )
 COPY: TaskEntry = TaskEntry(
     "copy",
     "Copy",
-    "Write the same letters again.",
-    "Each output attends to the letter at the same position: a diagonal.",
-    lambda config: SequenceTask(config, COPY),
-    PARAMS,
-    check,
+    meaning="Write the same letters again.",
+    look="Each output attends to the letter at the same position: a diagonal.",
+    build=lambda config: SequenceTask(config, COPY),
+    params=PARAMS,
+    check=check,
 )
 REVERSE: TaskEntry = TaskEntry(
     "reverse",
     "Reverse",
-    "Write the letters in reverse order.",
-    "Each output attends to the letter at the mirrored position: an anti-diagonal.",
-    lambda config: SequenceTask(config, REVERSE),
-    PARAMS,
-    check,
+    meaning="Write the letters in reverse order.",
+    look="Each output attends to the letter at the mirrored position: an anti-diagonal.",
+    build=lambda config: SequenceTask(config, REVERSE),
+    params=PARAMS,
+    check=check,
 )
 SORT: TaskEntry = TaskEntry(
     "sort",
     "Sort",
-    "Write the letters in alphabetical order.",
-    "Each output attends to the next letter in alphabetical order, at any position: one mark in each row and one in "
+    meaning="Write the letters in alphabetical order.",
+    look="Each output attends to the next letter in alphabetical order, at any position: one mark in each row and one in "
     "each column.",
-    lambda config: SequenceTask(config, SORT),
-    (
-        Param("length", "Length", 6, 2, 32, 1, meaning="letters in a sequence"),
-        Param("vocab", "Letters", 10, 2, 26, 1, meaning="different letters that may occur"),
+    build=lambda config: SequenceTask(config, SORT),
+    params=(
+        Param(
+            "length", "Length", default=6, low=2, high=32, step=1, meaning="letters in a sequence"
+        ),
+        Param(
+            "vocab",
+            "Letters",
+            default=10,
+            low=2,
+            high=26,
+            step=1,
+            meaning="different letters that may occur",
+        ),
     ),
-    check,
+    check=check,
 )
 
 
@@ -209,47 +227,69 @@ def check_induction(length: int, vocab: int, **params: int) -> None:
 RECALL: TaskEntry = TaskEntry(
     "recall",
     "Associative recall",
-    "The source is pairs of letters, then one letter. Write the other letter of its pair.",
-    "The answer attends to the capital after the same letter in the source. It finds that letter by content, not by "
+    meaning="The source is pairs of letters, then one letter. Write the other letter of its pair.",
+    look="The answer attends to the capital after the same letter in the source. It finds that letter by content, not by "
     "position.",
-    lambda config: Recall(config, RECALL),
-    (
-        Param("pairs", "Pairs", 8, 2, 16, 1, meaning="number of pairs in a source"),
+    build=lambda config: Recall(config, RECALL),
+    params=(
+        Param(
+            "pairs",
+            "Pairs",
+            default=8,
+            low=2,
+            high=16,
+            step=1,
+            meaning="number of pairs in a source",
+        ),
         Param(
             "keys",
             "Letters",
-            16,
-            4,
-            26,
-            1,
+            default=16,
+            low=4,
+            high=26,
+            step=1,
             meaning="number of different small letters, and of different capitals, that may occur",
         ),
     ),
-    check_recall,
+    check=check_recall,
 )
 INDUCTION: TaskEntry = TaskEntry(
     "induction",
     "Induction",
-    "The source is words, then one of them again. Repeat it and the words that followed it.",
-    "Each output attends to the word that followed the previous word in the source: a diagonal that starts at any "
+    meaning="The source is words, then one of them again. Repeat it and the words that followed it.",
+    look="Each output attends to the word that followed the previous word in the source: a diagonal that starts at any "
     "position.",
-    lambda config: Induction(config, INDUCTION),
-    (
-        Param("length", "Length", 16, 8, 64, 1, meaning="number of words before one is repeated"),
+    build=lambda config: Induction(config, INDUCTION),
+    params=(
         Param(
-            "vocab", "Words", 200, 16, 200, 1, meaning="number of different words that may occur"
+            "length",
+            "Length",
+            default=16,
+            low=8,
+            high=64,
+            step=1,
+            meaning="number of words before one is repeated",
+        ),
+        Param(
+            "vocab",
+            "Words",
+            default=200,
+            low=16,
+            high=200,
+            step=1,
+            meaning="number of different words that may occur",
         ),
         Param(
             "said",
             "Words to repeat",
-            4,
-            1,
-            8,
-            1,
+            default=4,
+            low=1,
+            high=8,
+            step=1,
             meaning="number of words to write after the repeated one",
         ),
     ),
-    check_induction,
+    check=check_induction,
 )
 
 
@@ -308,15 +348,23 @@ def decimal_digits(numbers: Int[torch.Tensor, " N"], digits: int) -> Int[torch.T
 ADDITION: TaskEntry = TaskEntry(
     "addition",
     "Addition",
-    "Add two numbers, digit by digit.",
-    "Each digit of the sum attends to the two digits that it is the sum of: two parallel diagonals.",
-    lambda config: Addition(config, ADDITION),
-    (
-        Param("digits", "Digits", 3, 3, 8, 1, meaning="number of digits of each number"),
+    meaning="Add two numbers, digit by digit.",
+    look="Each digit of the sum attends to the two digits that it is the sum of: two parallel diagonals.",
+    build=lambda config: Addition(config, ADDITION),
+    params=(
+        Param(
+            "digits",
+            "Digits",
+            default=3,
+            low=3,
+            high=8,
+            step=1,
+            meaning="number of digits of each number",
+        ),
         Param(
             "order",
             "Order",
-            "units",
+            default="units",
             choices=("units", "written"),
             labels=("units first", "as written"),
             meaning="order in which the model writes the digits of the sum",
@@ -437,19 +485,35 @@ class Seasons(Task):
 SERIES: TaskEntry = TaskEntry(
     "series",
     "Time series",
-    "Predict the next season of a series from the seasons before it.",
-    "Each predicted moment attends to the moment one season earlier, and skips spikes.",
-    lambda config: Seasons(config, SERIES),
-    (
-        Param("period", "Season", 12, 4, 24, 1, meaning="number of moments in a season"),
-        Param("seasons", "Seasons", 4, 2, 8, 1, meaning="number of seasons in the input"),
+    meaning="Predict the next season of a series from the seasons before it.",
+    look="Each predicted moment attends to the moment one season earlier, and skips spikes.",
+    build=lambda config: Seasons(config, SERIES),
+    params=(
+        Param(
+            "period",
+            "Season",
+            default=12,
+            low=4,
+            high=24,
+            step=1,
+            meaning="number of moments in a season",
+        ),
+        Param(
+            "seasons",
+            "Seasons",
+            default=4,
+            low=2,
+            high=8,
+            step=1,
+            meaning="number of seasons in the input",
+        ),
         Param(
             "anomalies",
             "Anomalies",
-            0.04,
-            0.0,
-            0.2,
-            0.01,
+            default=0.04,
+            low=0.0,
+            high=0.2,
+            step=0.01,
             meaning="share of the input moments that are spikes",
         ),
     ),

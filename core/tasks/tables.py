@@ -267,10 +267,10 @@ class Iris(TableTask):
 IRIS: TaskEntry = TaskEntry(
     "iris",
     "Iris",
-    "Classify the species of a flower from four lengths (Fisher 1936).",
-    "At least one head attends to the petals, which determine the species. With four columns, the other heads have no "
+    meaning="Classify the species of a flower from four lengths (Fisher 1936).",
+    look="At least one head attends to the petals, which determine the species. With four columns, the other heads have no "
     "clear pattern.",
-    lambda config: Iris(config, IRIS, iris()),
+    build=lambda config: Iris(config, IRIS, iris()),
 )
 
 

@@ -47,7 +47,11 @@ MIN_WORDS = (
     20_000  # of a text that is read in words; in a shorter one most words occur once or twice
 )
 UNIT = Param(
-    "unit", "Tokens", "characters", choices=("characters", "words"), meaning="what one token is"
+    "unit",
+    "Tokens",
+    default="characters",
+    choices=("characters", "words"),
+    meaning="what one token is",
 )
 
 
@@ -230,20 +234,20 @@ def topics(unit: str) -> Corpus:
 LENGTH = Param(
     "length",
     "Window",
-    64,
-    16,
-    MAX_LENGTH,
-    8,
+    default=64,
+    low=16,
+    high=MAX_LENGTH,
+    step=8,
     meaning="number of tokens that the model reads together",
 )
 TOPICS: TaskEntry = TaskEntry(
     "topics",
     "Language model",
-    "Predict each next character of the language reference of CPython 3.11.",
-    "Each character attends to those just before it, most to the nearest. In a later layer it attends to earlier "
+    meaning="Predict each next character of the language reference of CPython 3.11.",
+    look="Each character attends to those just before it, most to the nearest. In a later layer it attends to earlier "
     "occurrences of the same few characters.",
-    lambda config: TextTask(config, TOPICS, topics(str(config["unit"]))),
-    (LENGTH, UNIT),
+    build=lambda config: TextTask(config, TOPICS, topics(str(config["unit"]))),
+    params=(LENGTH, UNIT),
 )
 
 
@@ -322,40 +326,40 @@ def check_lines(length: int, passage: int, gap: int) -> None:
 REPEATS: TaskEntry = TaskEntry(
     "repeats",
     "Repeated passages",
-    "Predict each next word of a line in which a passage of random words is repeated.",
-    "When the passage is repeated, each word attends to the word after its earlier occurrence: an induction head. In "
+    meaning="Predict each next word of a line in which a passage of random words is repeated.",
+    look="When the passage is repeated, each word attends to the word after its earlier occurrence: an induction head. In "
     "the layer before, each word attends to the previous word.",
-    lambda config: Repeats(config, REPEATS),
-    (
+    build=lambda config: Repeats(config, REPEATS),
+    params=(
         Param(
             "length",
             "Line",
-            64,
-            16,
-            128,
-            8,
+            default=64,
+            low=16,
+            high=128,
+            step=8,
             meaning="number of words in a line, with the start mark",
         ),
         Param(
             "passage",
             "Longest passage",
-            20,
-            SHORTEST,
-            32,
-            1,
+            default=20,
+            low=SHORTEST,
+            high=32,
+            step=1,
             meaning="largest number of words that are repeated",
         ),
         Param(
             "gap",
             "Words between",
-            8,
-            0,
-            16,
-            1,
+            default=8,
+            low=0,
+            high=16,
+            step=1,
             meaning="largest number of random words between the passage and its repetition",
         ),
     ),
-    check_lines,
+    check=check_lines,
 )
 
 
@@ -483,16 +487,16 @@ def _one(words: Sequence[str], generator: torch.Generator) -> str:
 SENTENCES: TaskEntry = TaskEntry(
     "names",
     "Names and number",
-    "Predict each next word of sentences in which a name comes again, or a verb agrees "
+    meaning="Predict each next word of sentences in which a name comes again, or a verb agrees "
     "with its subject.",
-    "The word before the last name attends to that name’s first occurrence and passes over the other name, which acts. "
+    look="The word before the last name attends to that name’s first occurrence and passes over the other name, which acts. "
     "The word before a verb attends to the subject, not to the noun in between.",
-    lambda config: Names(config, SENTENCES),
-    (
+    build=lambda config: Names(config, SENTENCES),
+    params=(
         Param(
             "sentences",
             "Sentences",
-            "both",
+            default="both",
             choices=("both", "names", "agreement"),
             meaning="those with two names, those in which a verb agrees with its subject, or both",
         ),
@@ -647,27 +651,27 @@ class Documents(Task):
 DOCUMENTS: TaskEntry = TaskEntry(
     "documents",
     "Deciding sentence",
-    "A document reports what several courts ruled, and other things. The verdict of the highest court counts.",
-    "Most weight is on the sentence about the highest court and, within it, on the court or its verdict. Recurrent "
+    meaning="A document reports what several courts ruled, and other things. The verdict of the highest court counts.",
+    look="Most weight is on the sentence about the highest court and, within it, on the court or its verdict. Recurrent "
     "cells carry the verdict to other sentences, too, so that a model can also read it there.",
-    lambda config: Documents(config, DOCUMENTS),
-    (
+    build=lambda config: Documents(config, DOCUMENTS),
+    params=(
         Param(
             "sentences",
             "Most sentences",
-            6,
-            3,
-            12,
-            1,
+            default=6,
+            low=3,
+            high=12,
+            step=1,
             meaning="largest number of sentences in a document",
         ),
         Param(
             "courts",
             "Courts",
-            5,
-            3,
-            len(COURTS),
-            1,
+            default=5,
+            low=3,
+            high=len(COURTS),
+            step=1,
             meaning="number of courts that may rule, the highest of " + ", ".join(COURTS),
         ),
     ),
@@ -846,12 +850,36 @@ class Stories(NextToken):
 STORIES: TaskEntry = TaskEntry(
     "stories",
     "Stories",
-    "Predict each next piece of short stories, which a grammar makes without end and can check.",
-    "A name, a thing or a pronoun attends to where it was introduced. The last words of a list attend to the list.",
-    lambda config: Stories(config, STORIES),
-    (
-        Param("length", "Window", 128, 32, 256, 8, meaning="number of pieces that the model reads"),
-        Param("stories", "Stories", 2_000, 200, 200_000, 100, meaning="number of training stories"),
-        Param("pieces", "Pieces", 1_024, 512, 8_192, 256, meaning="number of byte pairs"),
+    meaning="Predict each next piece of short stories, which a grammar makes without end and can check.",
+    look="A name, a thing or a pronoun attends to where it was introduced. The last words of a list attend to the list.",
+    build=lambda config: Stories(config, STORIES),
+    params=(
+        Param(
+            "length",
+            "Window",
+            default=128,
+            low=32,
+            high=256,
+            step=8,
+            meaning="number of pieces that the model reads",
+        ),
+        Param(
+            "stories",
+            "Stories",
+            default=2_000,
+            low=200,
+            high=200_000,
+            step=100,
+            meaning="number of training stories",
+        ),
+        Param(
+            "pieces",
+            "Pieces",
+            default=1_024,
+            low=512,
+            high=8_192,
+            step=256,
+            meaning="number of byte pairs",
+        ),
     ),
 )

@@ -374,38 +374,44 @@ class Dates(PairTask):
 PAIRS = Param(
     "train_pairs",
     "Training pairs",
-    20_000,
-    1000,
-    50_000,
-    1000,
+    default=20_000,
+    low=1000,
+    high=50_000,
+    step=1000,
     meaning="number of pairs that are generated before training",
 )
 NUMBERS: TaskEntry = TaskEntry(
     "numbers",
     "Number words",
-    "Translate English number words to German or French.",
-    "Each output attends to the words of its number, so the map is a staircase. Within a German number it steps back, "
+    meaning="Translate English number words to German or French.",
+    look="Each output attends to the words of its number, so the map is a staircase. Within a German number it steps back, "
     "as ones come before tens.",
-    lambda config: Numbers(config, NUMBERS),
-    (
+    build=lambda config: Numbers(config, NUMBERS),
+    params=(
         Param(
             "language",
             "Language",
-            "de",
+            default="de",
             choices=("de", "fr"),
             labels=("German", "French"),
             meaning="language that the numbers are translated to",
         ),
         Param(
-            "numbers", "Numbers", 10, 2, 10, 1, meaning="largest number of numbers in one source"
+            "numbers",
+            "Numbers",
+            default=10,
+            low=2,
+            high=10,
+            step=1,
+            meaning="largest number of numbers in one source",
         ),
         Param(
             "max_source",
             "Longest source",
-            60,
-            10,
-            80,
-            1,
+            default=60,
+            low=10,
+            high=80,
+            step=1,
             meaning="largest number of words in one source",
         ),
         PAIRS,
@@ -414,10 +420,10 @@ NUMBERS: TaskEntry = TaskEntry(
 DATES: TaskEntry = TaskEntry(
     "dates",
     "Dates",
-    "Translate a date in English, German or French to year-month-day.",
-    "The output attends to the end of the source for the year, then to the month, then to the day.",
-    lambda config: Dates(config, DATES),
-    (replace(PAIRS, default=10_000),),
+    meaning="Translate a date in English, German or French to year-month-day.",
+    look="The output attends to the end of the source for the year, then to the month, then to the day.",
+    build=lambda config: Dates(config, DATES),
+    params=(replace(PAIRS, default=10_000),),
 )
 
 
@@ -470,17 +476,17 @@ def letters(languages: tuple[str, ...]) -> frozenset[str]:
 LANGUAGE: TaskEntry = TaskEntry(
     "language",
     "Which language",
-    "Classify the language of a number that is spelled letter by letter.",
-    "The class attends to pairs of letters that only its language has.",
-    lambda config: WhichLanguage(config, LANGUAGE),
-    (
+    meaning="Classify the language of a number that is spelled letter by letter.",
+    look="The class attends to pairs of letters that only its language has.",
+    build=lambda config: WhichLanguage(config, LANGUAGE),
+    params=(
         Param(
             "languages",
             "Languages",
-            6,
-            2,
-            len(LANGUAGES),
-            1,
+            default=6,
+            low=2,
+            high=len(LANGUAGES),
+            step=1,
             meaning="number of languages, in the order " + ", ".join(LANGUAGES.values()),
         ),
         replace(
@@ -567,7 +573,7 @@ class Digits(PictureTask, LabelledTask):
 PATCH = Param(
     "patch",
     "Patch",
-    "2",
+    default="2",
     choices=("1", "2", "4"),
     labels=("1 pixel", "2 × 2 pixels", "4 × 4 pixels"),
     meaning="size of the patch of the picture that is one token",
@@ -575,10 +581,10 @@ PATCH = Param(
 DIGITS: TaskEntry = TaskEntry(
     "digits",
     "Handwritten digits",
-    "Classify the digit in a picture of 8 × 8 pixels.",
-    "The class token attends to the strokes that distinguish the digits.",
-    lambda config: Digits(config, DIGITS),
-    (PATCH,),
+    meaning="Classify the digit in a picture of 8 × 8 pixels.",
+    look="The class token attends to the strokes that distinguish the digits.",
+    build=lambda config: Digits(config, DIGITS),
+    params=(PATCH,),
 )
 
 
@@ -699,23 +705,31 @@ def deciding(language: str, number: int) -> tuple[int, ...]:
 PICTURES: TaskEntry = TaskEntry(
     "pictures",
     "Pictures to words",
-    "Write the number that several handwritten digits show, in words.",
-    "Each word attends to the digit that determines it. In a German number the ones come before the tens.",
-    lambda config: Pictures(config, PICTURES),
-    (
+    meaning="Write the number that several handwritten digits show, in words.",
+    look="Each word attends to the digit that determines it. In a German number the ones come before the tens.",
+    build=lambda config: Pictures(config, PICTURES),
+    params=(
         Param(
             "language",
             "Language",
-            "de",
+            default="de",
             choices=("en", "de", "fr", "es"),
             labels=("English", "German", "French", "Spanish"),
             meaning="language of the number",
         ),
-        Param("digits", "Digits", 3, 2, 4, 1, meaning="number of digits in a picture"),
+        Param(
+            "digits",
+            "Digits",
+            default=3,
+            low=2,
+            high=4,
+            step=1,
+            meaning="number of digits in a picture",
+        ),
         Param(
             "patch",
             "Patch",
-            "4",
+            default="4",
             choices=("2", "4", "8"),
             labels=("2 × 2 pixels", "4 × 4 pixels", "a whole digit"),
             meaning=PATCH.meaning,

@@ -20,12 +20,22 @@ register(
     Entry(
         "cosine_power",
         "Cosine power",
-        lambda config: partial(score, **config.score.kwargs),
-        r"8\,\operatorname{sign}(c)\,|c|^p,\quad c = \hat q_i^\top \hat k_j",
-        "The cosine of query and key to a power: only keys that point the same way score high.",
-        "",
-        2026,
-        params=(Param("power", "Power", 3.0, 1.0, 9.0, 0.5, meaning="exponent of the cosine"),),
+        build=lambda config: partial(score, **config.score.kwargs),
+        latex=r"8\,\operatorname{sign}(c)\,|c|^p,\quad c = \hat q_i^\top \hat k_j",
+        meaning="The cosine of query and key to a power: only keys that point the same way score high.",
+        paper="",
+        year=2026,
+        params=(
+            Param(
+                "power",
+                "Power",
+                default=3.0,
+                low=1.0,
+                high=9.0,
+                step=0.5,
+                meaning="exponent of the cosine",
+            ),
+        ),
         short="cos(q, k)^p",
     ),
 )

@@ -15,14 +15,20 @@ register(
     Entry(
         "every_second_key",
         "Every second key",
-        lambda config, parts, **params: partial(allows, **params),
-        r"j \le i \wedge (i - j) \bmod s = 0",
-        "A query attends to itself and to every second key before it, so half as many keys are read.",
-        "",
-        2026,
+        build=lambda config, parts, **params: partial(allows, **params),
+        latex=r"j \le i \wedge (i - j) \bmod s = 0",
+        meaning="A query attends to itself and to every second key before it, so half as many keys are read.",
+        paper="",
+        year=2026,
         params=(
             Param(
-                "stride", "Stride", 2, 1, 16, 1, meaning="distance between the keys that are read"
+                "stride",
+                "Stride",
+                default=2,
+                low=1,
+                high=16,
+                step=1,
+                meaning="distance between the keys that are read",
             ),
         ),
         short="(i−j) mod {stride} = 0",

@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 from functools import partial
+from typing import get_args
 
 import pytest
 import torch
@@ -31,6 +32,7 @@ from core.attention.basics import Softmax
 from core.attention.config import example_config
 from core.attention.kernels.exact import STATELESS, why_no_state
 from core.attention.projections.multi_head import Latent
+from core.entries import TRAITS, Trait
 from core.models.transformer import causal_config
 from tests.attention import drawing
 from tests.attention.drawing import (
@@ -56,6 +58,14 @@ def finite(x, context, steps):
     steps.merged.sum().backward()
     grads = [one.grad for one in (x, context) if one is not None and one.grad is not None]
     assert grads and all(grad.isfinite().all() for grad in grads)
+
+
+def test_each_trait_is_explained_and_some_entry_has_it():
+    had = {
+        (axis, trait) for axis, entries in AXES.items() for one in entries for trait in one.traits
+    }
+    assert had == {(axis, trait) for axis, traits in TRAITS.items() for trait in traits}
+    assert {trait for _, trait in had} == {*get_args(Trait)}
 
 
 def test_every_pair_is_built_or_refused_by_name():

@@ -232,7 +232,17 @@ def test_a_registered_choice_is_one_like_any_other(axes):
         "score",
         made(
             build=lambda config: lambda q, k: cosine_power(q, k, config.score["power"]),
-            params=(Param("power", "Power", 3.0, 1.0, 9.0, 0.5, meaning="exponent of the cosine"),),
+            params=(
+                Param(
+                    "power",
+                    "Power",
+                    default=3.0,
+                    low=1.0,
+                    high=9.0,
+                    step=0.5,
+                    meaning="exponent of the cosine",
+                ),
+            ),
         ),
     )
     config = AttentionConfig(33, 3, score=Choice.of("variant", power=2.0), mask="causal")
@@ -332,12 +342,14 @@ def test_a_key_has_one_entry(axes):
         ("score", made(params=[1]), r"params = \[1\]; expected a tuple of Param"),
         (
             "score",
-            made(params=(Param("p", "P", 2.0, meaning="power"),)),
+            made(params=(Param("p", "P", default=2.0, meaning="power"),)),
             "p is a number without low, high and step",
         ),
         (
             "score",
-            made(params=(Param("p", "P", 2.0, 0.0, 1.0, 0.1, meaning="power"),)),
+            made(
+                params=(Param("p", "P", default=2.0, low=0.0, high=1.0, step=0.1, meaning="power"),)
+            ),
             "p = 2; expected 0 to 1",
         ),
         (

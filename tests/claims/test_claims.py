@@ -76,7 +76,9 @@ COUNTED = ("Accuracy", "Agreement", "Exact match")
 
 
 def part(low=-math.inf, high=math.inf, resolution=0.0):
-    return Part("It is so.", lambda seed: seed.one("a", "m"), "m", low, high, resolution=resolution)
+    return Part(
+        "It is so.", lambda seed: seed.one("a", "m"), "m", low=low, high=high, resolution=resolution
+    )
 
 
 def test_an_interval_is_students_over_all_parts_and_no_narrower_than_the_resolution():
@@ -300,17 +302,17 @@ def measure(condition, seed, settings, stop):
 
 
 TINY = Claim(
-    "tiny",
-    "Tiny",
-    "Tests",
-    "b is more than a.",
-    VASWANI,
-    "b is not more than a.",
-    Pick("Which is more?", ("a", "b"), lambda results: 1),
-    (Param("slope", "Slope", 2, 0, 9, 1, meaning="slope"),),
-    lambda settings: ("a", "b"),
-    measure,
-    (
+    key="tiny",
+    name="Tiny",
+    subject="Tests",
+    statement="b is more than a.",
+    source=VASWANI,
+    refutation="b is not more than a.",
+    guess=Pick("Which is more?", ("a", "b"), lambda results: 1),
+    settings=(Param("slope", "Slope", default=2, low=0, high=9, step=1, meaning="slope"),),
+    conditions=lambda settings: ("a", "b"),
+    measure=measure,
+    parts=(
         Part(
             "b is more.",
             lambda seed: seed.one("b", "m") - seed.one("a", "m"),
@@ -318,9 +320,9 @@ TINY = Claim(
             low=0.5,
         ),
     ),
-    (Figure("m", "m"),),
-    "Nothing.",
-    "Nothing.",
+    figures=(Figure("m", "m"),),
+    limits="Nothing.",
+    tried="Nothing.",
     no_published="No figure.",
 )
 
@@ -415,8 +417,8 @@ def test_plug_ins_claims_are_measured_from_the_page_and_by_the_command(
     sweep = SweepClaim(SWEEP, 0, 1, "loss", 0.0)
     score = (
         "from core.attention import Entry, register\n"
-        "register('score', Entry('{0}', '{0}', lambda config: lambda q, k: q @ k.mT, 'x', "
-        "'A variant for the tests alone.', '', 2026))\n"
+        "register('score', Entry('{0}', '{0}', build=lambda config: lambda q, k: q @ k.mT, latex='x', "
+        "meaning='A variant for the tests alone.', paper='', year=2026))\n"
     )
     for name, code in (
         ("a_score", score.format("early")),

@@ -226,7 +226,7 @@ def report(text: str) -> object:
 
 
 CONLLU = "1\t{0}\t{0}\tNOUN\t_\t_\t0\troot\t_\t{0}\n"
-TYPED = Param("text", "Text", "")
+TYPED = Param("text", "Text", default="")
 DOORS = (
     Door("text", lambda text: decode_text(text.encode())),
     Door("text as Windows-1252", lambda text: decode_text(text.encode("cp1252", "ignore"))),

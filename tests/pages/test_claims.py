@@ -176,7 +176,7 @@ def test_every_file_of_a_claim_opens_and_its_command_has_what_was_changed(monkey
     }
     (page,) = PdfReader(io.BytesIO(folder["figure-2-gradient-of-the-softmax.pdf"])).pages
     assert UNSCALED in page.extract_text()
-    fast = Param("fast", "Fast", False, meaning="skips half")
+    fast = Param("fast", "Fast", default=False, meaning="skips half")
     claim, run = (
         replace(CLAIM, settings=(*CLAIM.settings, fast)),
         "python -m core.claims run scaling",

@@ -5,22 +5,17 @@ from core.attention.kernels.costs import exact_bytes, flops, kernel_cost
 from core.attention.kernels.exact import exact
 from core.entries import Axis, Entry
 
-# build(config) -> function(AttentionInputs) -> Steps, a module where it has weights. Traits: "same" for a
-# kernel with exact's weights, which exact then records; "implied" for one with other weights, in its Steps when
-# recording; "pooled" for one that attends to vectors which stand for several tokens, so that the weights of tokens in
-# its Steps do not give its output; "own positions" where the kernel itself depends on positions; "reads mask" where it
-# reads the mask's cells to skip hidden ones; "state" where a decoder can carry one state in place of keys
-# (why_no_state); "layer only" where a layer alone knows its sizes or weights, so that `attend` refuses it.
+# build(config) -> function(AttentionInputs) -> Steps, a module where it has weights.
 KERNELS = Axis(
     Entry(
         "exact",
         "Exact",
-        lambda config: exact,
-        r"O(T S D)\ \text{time},\ O(T S)\ \text{memory}",
-        "Every step is computed as a whole matrix, so every step can be drawn.",
-        "Vaswani et al.",
-        2017,
-        "https://arxiv.org/abs/1706.03762",
+        build=lambda config: exact,
+        latex=r"O(T S D)\ \text{time},\ O(T S)\ \text{memory}",
+        meaning="Every step is computed as a whole matrix, so every step can be drawn.",
+        paper="Vaswani et al.",
+        year=2017,
+        url="https://arxiv.org/abs/1706.03762",
         short="every cell",
         traits=frozenset({"same"}),
         cost=lambda config, area: kernel_cost(

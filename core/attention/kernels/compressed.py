@@ -1,7 +1,7 @@
 """Kernels whose keys stand for blocks of tokens, beside a window of single ones: DeepSeek-V4's HCA and CSA."""
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -338,23 +338,35 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
     return summed(config, area, flops / config.score_heads + 4.0 * met * dim, numbers)
 
 
-_SIZE = Param("size", "Block", 4, 1, 512, 1, meaning="tokens that one compressed key stands for")
+_SIZE = Param(
+    "size",
+    "Block",
+    default=4,
+    low=1,
+    high=512,
+    step=1,
+    meaning="tokens that one compressed key stands for",
+)
 _WINDOW = Param(
     "window",
     "Window",
-    4,
-    1,
-    4096,
-    1,
+    default=4,
+    low=1,
+    high=4096,
+    step=1,
     meaning="number of single keys that a query attends to, its own included",
 )
 _TURNED = Param(
     "turned",
     "Rotated values",
-    True,
+    default=True,
     meaning="whether values are rotated as keys are, and outputs rotated back by their query's position",
 )
-_PAPER = ("DeepSeek-AI", 2026, "https://huggingface.co/docs/transformers/model_doc/deepseek_v4")
+_PAPER: dict[str, Any] = dict(
+    paper="DeepSeek-AI",
+    year=2026,
+    url="https://huggingface.co/docs/transformers/model_doc/deepseek_v4",
+)
 _DRAWN = (
     "A picture spreads the weight of a compressed key over its tokens by their mean shares, which differ from dimension "
     "to dimension."
@@ -394,14 +406,14 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "hca",
         "Heavily compressed (HCA)",
-        Compressed,
-        r"\text{softmax}\big(q_i [C;\, K_{i-w+1 \ldots i}]^\top\big)\, [C;\, V_{i-w+1 \ldots i}],\quad "
+        build=Compressed,
+        latex=r"\text{softmax}\big(q_i [C;\, K_{i-w+1 \ldots i}]^\top\big)\, [C;\, V_{i-w+1 \ldots i}],\quad "
         r"c_b = \text{norm}\sum_{j \in b} \text{softmax}_j(z_j + \beta_j) \odot u_j",
-        "Each block of tokens becomes one key, which is its own value: a sum of its tokens, in which every dimension has "
-        "shares of its own. A query attends to all blocks that are full, and to a window of single tokens. "
+        meaning="Each block of tokens becomes one key, which is its own value: a sum of its tokens, in which every "
+        "dimension has shares of its own. A query attends to all blocks that are full, and to a window of single tokens. "
         + _DRAWN,
-        *_PAPER,
-        (_SIZE, _WINDOW, _TURNED),
+        **_PAPER,
+        params=(_SIZE, _WINDOW, _TURNED),
         short="blocks of {size} + window",
         traits=frozenset({"pooled", "own positions", "layer only"}),
         cost=_cost,
@@ -410,34 +422,42 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "csa",
         "Compressed sparse (CSA)",
-        Compressed,
-        r"\text{softmax}\big(q_i [C_{\text{top}_k};\, K_{i-w+1 \ldots i}]^\top\big)\, "
+        build=Compressed,
+        latex=r"\text{softmax}\big(q_i [C_{\text{top}_k};\, K_{i-w+1 \ldots i}]^\top\big)\, "
         r"[C_{\text{top}_k};\, V_{i-w+1 \ldots i}],\quad c_b = \text{norm}\sum_{j \in b-1,\, b} "
         r"\text{softmax}_j(z_j + \beta_j) \odot u_j",
-        "Blocks of tokens become single keys, each of its own tokens and of the block before. A small indexer, which "
+        meaning="Blocks of tokens become single keys, each of its own tokens and of the block before. A small indexer, which "
         "compresses for itself, chooses the k keys that a query attends to, beside a window of single tokens. A loss "
         "of its own trains the indexer. " + _DRAWN,
-        *_PAPER,
-        (
+        **_PAPER,
+        params=(
             _SIZE,
             Param(
                 "blocks",
                 "Blocks",
-                4,
-                1,
-                1024,
-                1,
+                default=4,
+                low=1,
+                high=1024,
+                step=1,
                 meaning="number k of compressed keys that a query attends to",
             ),
             _WINDOW,
-            Param("heads", "Index heads", 2, 1, 128, 1, meaning="heads of the indexer"),
+            Param(
+                "heads",
+                "Index heads",
+                default=2,
+                low=1,
+                high=128,
+                step=1,
+                meaning="heads of the indexer",
+            ),
             Param(
                 "dim",
                 "Index size",
-                8,
-                1,
-                256,
-                1,
+                default=8,
+                low=1,
+                high=256,
+                step=1,
                 meaning="dimensions of the indexer's queries and keys",
             ),
             _TURNED,

@@ -43,10 +43,10 @@ EPSILON = 1e-6  # of the squared length, as in the authors' own code
 BETA_MAX = Param(
     "beta_max",
     "Largest β",
-    1.0,
-    1.0,
-    2.0,
-    0.5,
+    default=1.0,
+    low=1.0,
+    high=2.0,
+    step=0.5,
     meaning="β is a sigmoid times this; above 1 a token can turn the sign of what the state holds for its key",
 )
 
@@ -283,7 +283,13 @@ STRONGEST = (
     80.0  # −log of a decay whose halves e^40 and e^−40, and scores times both, stay within fp32
 )
 GLA_CHUNK = Param(
-    "chunk", "Chunk", 32, 1, 1024, 1, meaning="tokens in a block, rounded up to a power of two"
+    "chunk",
+    "Chunk",
+    default=32,
+    low=1,
+    high=1024,
+    step=1,
+    meaning="tokens in a block, rounded up to a power of two",
 )
 
 
@@ -395,14 +401,14 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "delta",
         "Delta rule",
-        Delta,
-        r"S_t q_t, \quad S_t = S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
-        "A state is passed from token to token. Each token corrects the value that the state holds for its key, instead "
-        "of adding to it. Queries and keys have length 1, and a query attends only to itself and earlier tokens.",
-        "Schlag et al.",
-        2021,
-        "https://arxiv.org/abs/2102.11174",
-        (BETA_MAX, DELTA_CHUNK),
+        build=Delta,
+        latex=r"S_t q_t, \quad S_t = S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
+        meaning="A state is passed from token to token. Each token corrects the value that the state holds for its key, "
+        "instead of adding to it. Queries and keys have length 1, and a query attends only to itself and earlier tokens.",
+        paper="Schlag et al.",
+        year=2021,
+        url="https://arxiv.org/abs/2102.11174",
+        params=(BETA_MAX, DELTA_CHUNK),
         short="S(I − βkkᵀ) + βvkᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(delta_cost),
@@ -411,14 +417,14 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "gated_delta",
         "Gated delta rule",
-        GatedDelta,
-        r"S_t q_t, \quad S_t = \alpha_t S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
-        "A state is passed from token to token. Each token scales the state by α and corrects the value that the state "
-        "holds for its key. Queries and keys have length 1, and a query attends only to itself and earlier tokens.",
-        "Yang et al.",
-        2024,
-        "https://arxiv.org/abs/2412.06464",
-        (BETA_MAX, DELTA_CHUNK),
+        build=GatedDelta,
+        latex=r"S_t q_t, \quad S_t = \alpha_t S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
+        meaning="A state is passed from token to token. Each token scales the state by α and corrects the value that the "
+        "state holds for its key. Queries and keys have length 1, and a query attends only to itself and earlier tokens.",
+        paper="Yang et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2412.06464",
+        params=(BETA_MAX, DELTA_CHUNK),
         short="αS(I − βkkᵀ) + βvkᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(delta_cost),
@@ -427,14 +433,14 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "ssd",
         "State space dual",
-        StateSpace,
-        r"q_t^\top S_t, \quad S_t = a_t S_{t-1} + \Delta_t k_t v_t^\top",
-        "A state is passed from token to token. Each token chooses a step Δ: a long one forgets much of the state and adds "
-        "much of the token. A query attends only to itself and earlier tokens.",
-        "Dao & Gu",
-        2024,
-        "https://arxiv.org/abs/2405.21060",
-        (CHUNK,),
+        build=StateSpace,
+        latex=r"q_t^\top S_t, \quad S_t = a_t S_{t-1} + \Delta_t k_t v_t^\top",
+        meaning="A state is passed from token to token. Each token chooses a step Δ: a long one forgets much of the state "
+        "and adds much of the token. A query attends only to itself and earlier tokens.",
+        paper="Dao & Gu",
+        year=2024,
+        url="https://arxiv.org/abs/2405.21060",
+        params=(CHUNK,),
         short="aS + Δkvᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(ssd_cost),
@@ -443,23 +449,24 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "log_linear",
         "Log-linear",
-        LogLinear,
-        r"\sum_l \lambda_{tl}\, q_t^\top S_{tl}, \quad S_{tl} = \sum_{j \in \text{level } l} a_{j+1} \cdots a_t\, \Delta_j "
-        r"k_j v_j^\top",
-        "The past is cut into stretches that double in length with their distance. Each has a state of its own, and each "
+        build=LogLinear,
+        latex=r"\sum_l \lambda_{tl}\, q_t^\top S_{tl}, \quad S_{tl} = \sum_{j \in \text{level } l} a_{j+1} \cdots a_t\, "
+        r"\Delta_j k_j v_j^\top",
+        meaning="The past is cut into stretches that double in length with their distance. Each has a state of its own, "
+        "and each "
         "query weighs them. A query attends only to itself and earlier tokens. While decoding, keys are stored and no "
         "states, as the number of states grows with the length.",
-        "Guo et al.",
-        2025,
-        "https://arxiv.org/abs/2506.04761",
-        (
+        paper="Guo et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2506.04761",
+        params=(
             Param(
                 "levels",
                 "Levels",
-                12,
-                1,
-                24,
-                1,
+                default=12,
+                low=1,
+                high=24,
+                step=1,
                 meaning="stretches with a weight of their own; those farther away share "
                 "the last weight",
             ),
@@ -473,30 +480,30 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "gla",
         "Gated linear",
-        GatedLinear,
-        r"q_t^\top S_t, \quad S_t = \text{Diag}(\alpha_t)\, S_{t-1} + k_t v_t^\top",
-        "A state is passed from token to token. Each token first scales every channel of the state by a gate of its own, "
-        "then adds its key and value. A query attends only to itself and earlier tokens.",
-        "Yang et al.",
-        2023,
-        "https://arxiv.org/abs/2312.06635",
-        (
+        build=GatedLinear,
+        latex=r"q_t^\top S_t, \quad S_t = \text{Diag}(\alpha_t)\, S_{t-1} + k_t v_t^\top",
+        meaning="A state is passed from token to token. Each token first scales every channel of the state by a gate of "
+        "its own, then adds its key and value. A query attends only to itself and earlier tokens.",
+        paper="Yang et al.",
+        year=2023,
+        url="https://arxiv.org/abs/2312.06635",
+        params=(
             Param(
                 "tau",
                 "Gate root τ",
-                16.0,
-                1.0,
-                64.0,
-                1.0,
+                default=16.0,
+                low=1.0,
+                high=64.0,
+                step=1.0,
                 meaning="gates are the τ-th root of a sigmoid, so a larger τ forgets more slowly",
             ),
             Param(
                 "rank",
                 "Gate rank",
-                16,
-                1,
-                256,
-                1,
+                default=16,
+                low=1,
+                high=256,
+                step=1,
                 meaning="numbers of x from which all gates are computed",
             ),
             GLA_CHUNK,
@@ -509,15 +516,17 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "kda",
         "Kimi delta",
-        KimiDelta,
-        r"q_t^\top S_t, \quad S_t = (I - \beta_t k_t k_t^\top)\, \text{Diag}(\alpha_t)\, S_{t-1} + \beta_t k_t v_t^\top",
-        "A state is passed from token to token. Each token scales every channel of the state by a gate of its own and "
+        build=KimiDelta,
+        latex=r"q_t^\top S_t, \quad S_t = (I - \beta_t k_t k_t^\top)\, \text{Diag}(\alpha_t)\, S_{t-1} + \beta_t k_t "
+        r"v_t^\top",
+        meaning="A state is passed from token to token. Each token scales every channel of the state by a gate of its own "
+        "and "
         "corrects the value that the state holds for its key. Queries and keys have length 1, and a query attends only to "
         "itself and earlier tokens.",
-        "Kimi Team",
-        2025,
-        "https://arxiv.org/abs/2510.26692",
-        (BETA_MAX, GLA_CHUNK),
+        paper="Kimi Team",
+        year=2025,
+        url="https://arxiv.org/abs/2510.26692",
+        params=(BETA_MAX, GLA_CHUNK),
         short="(I − βkkᵀ)Diag(α)S + βkvᵀ",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(kda_cost, halved=True),

@@ -31,9 +31,9 @@ from core.attention.kernels.exact import (
     spans,
 )
 from core.attention.positions import enters
-from core.entries import ConfigError, Entry, LayerConfig, Param, refuse_if
+from core.entries import ConfigError, Entry, LayerConfig, Param, Trait, refuse_if
 
-STATE_TRAITS = frozenset({"implied", "state", "own positions", "layer only"})
+STATE_TRAITS: frozenset[Trait] = frozenset({"implied", "state", "own positions", "layer only"})
 
 
 def plain_rows(*masks: str, normalizer: Clash = not_softmax) -> tuple[Clash, ...]:
@@ -319,7 +319,15 @@ def low_rank(config: LayerConfig, rank: int) -> nn.Sequential:
 # Attention without a score matrix: φ(q)ᵀφ(k) in place of e^(qᵀk), so that keys and values are summed once.
 
 
-CHUNK = Param("chunk", "Chunk", 64, 1, 1024, 1, meaning="tokens in a block under a causal mask")
+CHUNK = Param(
+    "chunk",
+    "Chunk",
+    default=64,
+    low=1,
+    high=1024,
+    step=1,
+    meaning="tokens in a block under a causal mask",
+)
 
 
 def elu_features(x: Tensor) -> Tensor:
@@ -491,15 +499,15 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "linear",
         "Linear",
-        Features,
-        r"\frac{\phi(q_i)^\top \sum_j \phi(k_j) v_j^\top}{\phi(q_i)^\top \sum_j \phi(k_j)},"
+        build=Features,
+        latex=r"\frac{\phi(q_i)^\top \sum_j \phi(k_j) v_j^\top}{\phi(q_i)^\top \sum_j \phi(k_j)},"
         r"\quad \phi(x) = \text{elu}(x) + 1",
-        "A feature map replaces the exponential, so keys and values are summed once for all queries. The weights differ "
-        "from those of softmax.",
-        "Katharopoulos et al.",
-        2020,
-        "https://arxiv.org/abs/2006.16236",
-        (CHUNK,),
+        meaning="A feature map replaces the exponential, so keys and values are summed once for all queries. The weights "
+        "differ from those of softmax.",
+        paper="Katharopoulos et al.",
+        year=2020,
+        url="https://arxiv.org/abs/2006.16236",
+        params=(CHUNK,),
         short="elu + 1",
         traits=frozenset({"implied", "state"}),
         cost=features_cost,
@@ -508,18 +516,18 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "retention",
         "Retention",
-        Retention,
-        r"\sum_{j \le i} \gamma_h^{\,i-j}\, s_{ij}\, v_j",
-        "Scores decay with distance and are the weights without a normalizer, so weights may be negative and rows may "
-        "have any sum. A query attends only to itself and earlier tokens, which a state sums up.",
-        "Sun et al.",
-        2023,
-        "https://arxiv.org/abs/2307.08621",
-        (
+        build=Retention,
+        latex=r"\sum_{j \le i} \gamma_h^{\,i-j}\, s_{ij}\, v_j",
+        meaning="Scores decay with distance and are the weights without a normalizer, so weights may be negative and rows "
+        "may have any sum. A query attends only to itself and earlier tokens, which a state sums up.",
+        paper="Sun et al.",
+        year=2023,
+        url="https://arxiv.org/abs/2307.08621",
+        params=(
             Param(
                 "decay",
                 "Decay",
-                "retnet",
+                default="retnet",
                 choices=("retnet", "lightning"),
                 labels=("RetNet", "Lightning"),
                 meaning="decay γ of each head: 1 − 2^(−5−h), or e to the power of ALiBi's slope",

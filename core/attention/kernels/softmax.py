@@ -321,7 +321,9 @@ def block_areas(area: Area, size: int, plan: list[Stretch]) -> Counter[Area]:
 # Softmax attention block by block, forward and backward, without ever holding a matrix of T × S.
 
 
-BLOCK = Param("block", "Block", 256, 1, 4096, 1, meaning="queries and keys in a block")
+BLOCK = Param(
+    "block", "Block", default=256, low=1, high=4096, step=1, meaning="queries and keys in a block"
+)
 
 
 @dataclass(frozen=True)
@@ -458,7 +460,9 @@ def chunked(inputs: AttentionInputs, size: int) -> Steps:
     return Steps(q, k, v, inputs.score.scale, None, None, out)
 
 
-SPARSE_BLOCK = Param("block", "Block", 64, 1, 1024, 1, meaning="queries in a block")
+SPARSE_BLOCK = Param(
+    "block", "Block", default=64, low=1, high=1024, step=1, meaning="queries in a block"
+)
 
 
 class Stretches:
@@ -559,12 +563,12 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "fused",
         "Fused",
-        lambda config: fused,
-        r"O(T S D)\ \text{time},\ O(T + S)\ \text{memory}",
-        "The same output, computed block by block without storing the weights.",
-        "Dao et al.",
-        2022,
-        "https://arxiv.org/abs/2205.14135",
+        build=lambda config: fused,
+        latex=r"O(T S D)\ \text{time},\ O(T + S)\ \text{memory}",
+        meaning="The same output, computed block by block without storing the weights.",
+        paper="Dao et al.",
+        year=2022,
+        url="https://arxiv.org/abs/2205.14135",
         short="tile by tile",
         traits=frozenset({"same"}),
         cost=fused_cost,
@@ -573,15 +577,15 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "chunked",
         "Chunked",
-        lambda config: partial(chunked, size=int(config.kernel["block"])),
-        r"m' = \max(m, s_{ij}),\quad l' = e^{m-m'} l + \sum_j e^{s_{ij}-m'},"
+        build=lambda config: partial(chunked, size=int(config.kernel["block"])),
+        latex=r"m' = \max(m, s_{ij}),\quad l' = e^{m-m'} l + \sum_j e^{s_{ij}-m'},"
         r"\quad o' = e^{m-m'} o + \sum_j e^{s_{ij}-m'} v_j",
-        "The same output, computed one block of keys at a time. A running maximum and a running sum replace all earlier "
-        "blocks, so memory does not grow with T.",
-        "Rabe & Staats",
-        2021,
-        "https://arxiv.org/abs/2112.05682",
-        (BLOCK,),
+        meaning="The same output, computed one block of keys at a time. A running maximum and a running sum replace all "
+        "earlier blocks, so memory does not grow with T.",
+        paper="Rabe & Staats",
+        year=2021,
+        url="https://arxiv.org/abs/2112.05682",
+        params=(BLOCK,),
         short="{block} keys at a time",
         traits=frozenset({"same"}),
         cost=chunked_cost,
@@ -598,13 +602,13 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "local",
         "Local band",
-        Local,
-        r"O(T w D)\ \text{time},\ O(T w)\ \text{memory}",
-        "Only the band that the mask allows is computed: each block of queries is compared with the keys around it.",
-        "Beltagy et al.",
-        2020,
-        "https://arxiv.org/abs/2004.05150",
-        (SPARSE_BLOCK,),
+        build=Local,
+        latex=r"O(T w D)\ \text{time},\ O(T w)\ \text{memory}",
+        meaning="Only the band that the mask allows is computed: each block of queries is compared with the keys around it.",
+        paper="Beltagy et al.",
+        year=2020,
+        url="https://arxiv.org/abs/2004.05150",
+        params=(SPARSE_BLOCK,),
         short="only the band",
         traits=frozenset({"same"}),
         cost=planned_cost,
@@ -613,13 +617,13 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "block_sparse",
         "Block-sparse",
-        BlockSparse,
-        r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
-        "Only the blocks of the score matrix that have an allowed cell are computed.",
-        "Child et al.",
-        2019,
-        "https://arxiv.org/abs/1904.10509",
-        (SPARSE_BLOCK,),
+        build=BlockSparse,
+        latex=r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
+        meaning="Only the blocks of the score matrix that have an allowed cell are computed.",
+        paper="Child et al.",
+        year=2019,
+        url="https://arxiv.org/abs/1904.10509",
+        params=(SPARSE_BLOCK,),
         short="only blocks with allowed cells",
         traits=frozenset({"same", "reads mask"}),
         cost=planned_cost,

@@ -422,26 +422,27 @@ class Bonus(StateKernel):
 GATE_RANK = Param(
     "rank",
     "Gate rank",
-    32,
-    1,
-    256,
-    1,
+    default=32,
+    low=1,
+    high=256,
+    step=1,
     meaning="numbers of x from which the gates of all channels are computed",
 )
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "rwkv6",
         "RWKV-6",
-        Bonus,
-        r"q_t^\top \big(S_{t-1} + \text{Diag}(u)\, k_t v_t^\top\big), \quad S_t = \text{Diag}(w_t)\, S_{t-1} + k_t "
+        build=Bonus,
+        latex=r"q_t^\top \big(S_{t-1} + \text{Diag}(u)\, k_t v_t^\top\big), \quad S_t = \text{Diag}(w_t)\, S_{t-1} + k_t "
         r"v_t^\top",
-        "A state is passed from token to token. A query reads the state of the tokens before, and its own token by a learned "
+        meaning="A state is passed from token to token. A query reads the state of the tokens before, and its own token by "
+        "a learned "
         "weight a channel; then each channel of the state fades by a gate of its own, and the token is added. In the paper "
         "each input is mixed with that of the token before.",
-        "Peng et al.",
-        2024,
-        "https://arxiv.org/abs/2404.05892",
-        (
+        paper="Peng et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2404.05892",
+        params=(
             GATE_RANK,
             GLA_CHUNK,
         ),
@@ -453,23 +454,24 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "delta_product",
         "Delta product",
-        DeltaProduct,
-        r"S_t q_t, \quad S_t = \alpha_t S_{t-1} \prod_n (I - \beta_{tn} k_{tn} k_{tn}^\top) + \ldots",
-        "A state is passed from token to token. Each token has several keys of length 1, and for each in turn corrects the "
+        build=DeltaProduct,
+        latex=r"S_t q_t, \quad S_t = \alpha_t S_{t-1} \prod_n (I - \beta_{tn} k_{tn} k_{tn}^\top) + \ldots",
+        meaning="A state is passed from token to token. Each token has several keys of length 1, and for each in turn "
+        "corrects the "
         "value that the state holds for it. With β up to 2 the corrections are reflections, and two make a rotation. A "
         "query attends only to itself and earlier tokens. The token's one value is written by all steps; in the paper "
         "each has its own.",
-        "Siems et al.",
-        2025,
-        "https://arxiv.org/abs/2502.10297",
-        (
+        paper="Siems et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2502.10297",
+        params=(
             Param(
                 "steps",
                 "Steps",
-                2,
-                2,
-                8,
-                1,
+                default=2,
+                low=2,
+                high=8,
+                step=1,
                 meaning="corrections of the state a token, each with a key of its own",
             ),
             replace(BETA_MAX, default=2.0),
@@ -483,17 +485,18 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "gdn2",
         "Erase and write",
-        EraseAndWrite,
-        r"q_t^\top S_t, \quad S_t = (I - k_t (b_t \odot k_t)^\top)\, \text{Diag}(\alpha_t)\, S_{t-1} + k_t "
+        build=EraseAndWrite,
+        latex=r"q_t^\top S_t, \quad S_t = (I - k_t (b_t \odot k_t)^\top)\, \text{Diag}(\alpha_t)\, S_{t-1} + k_t "
         r"(w_t \odot v_t)^\top",
-        "A state is passed from token to token. Each token scales every channel of the state by a gate of its own, erases "
+        meaning="A state is passed from token to token. Each token scales every channel of the state by a gate of its own, "
+        "erases "
         "what the state holds for its key by one gate a channel of keys, and writes its value by one gate a channel of "
         "values. Queries and keys have length 1, and a query attends only to itself and earlier tokens. The weights sum up "
         "values that are gated already.",
-        "Hatamizadeh et al.",
-        2026,
-        "https://arxiv.org/abs/2605.22791",
-        (
+        paper="Hatamizadeh et al.",
+        year=2026,
+        url="https://arxiv.org/abs/2605.22791",
+        params=(
             replace(
                 BETA_MAX,
                 name="Largest erasure",
@@ -510,23 +513,24 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "trapezoid",
         "Trapezoidal state space",
-        Trapezoid,
-        r"q_t^\top S_t, \quad S_t = a_t R_t S_{t-1} + (1 - \lambda_t) \Delta_t a_t\, R_t k_{t-1} v_{t-1}^\top "
+        build=Trapezoid,
+        latex=r"q_t^\top S_t, \quad S_t = a_t R_t S_{t-1} + (1 - \lambda_t) \Delta_t a_t\, R_t k_{t-1} v_{t-1}^\top "
         r"+ \lambda_t \Delta_t k_t v_t^\top",
-        "A state is passed from token to token. Each token chooses a step Δ: a long one forgets much of the state, turns it "
+        meaning="A state is passed from token to token. Each token chooses a step Δ: a long one forgets much of the state, "
+        "turns it "
         "by larger angles, and adds much of the token and of the one before. So a state can count in circles. Queries and "
         "keys get a learned bias, and a query attends only to itself and earlier tokens.",
-        "Lahoti et al.",
-        2026,
-        "https://arxiv.org/abs/2603.15569",
-        (
+        paper="Lahoti et al.",
+        year=2026,
+        url="https://arxiv.org/abs/2603.15569",
+        params=(
             Param(
                 "share",
                 "Turned share",
-                0.5,
-                0.25,
-                1.0,
-                0.25,
+                default=0.5,
+                low=0.25,
+                high=1.0,
+                step=0.25,
                 meaning="share of the channels that turn, in pairs, one at least",
             ),
             CHUNK,
@@ -539,17 +543,18 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "rwkv7",
         "RWKV-7",
-        AnotherKey,
-        r"q_t^\top S_t, \quad S_t = \big(\text{Diag}(w_t) - (a_t \odot \hat\kappa_t)\, \hat\kappa_t^\top\big) S_{t-1} + "
-        r"\tilde k_t v_t^\top",
-        "A state is passed from token to token. Each token scales every channel of the state by a gate of its own, erases "
+        build=AnotherKey,
+        latex=r"q_t^\top S_t, \quad S_t = \big(\text{Diag}(w_t) - (a_t \odot \hat\kappa_t)\, \hat\kappa_t^\top\big) "
+        r"S_{t-1} + \tilde k_t v_t^\top",
+        meaning="A state is passed from token to token. Each token scales every channel of the state by a gate of its own, "
+        "erases "
         "what the state holds for one key, and writes its value under another. A query attends only to itself and earlier "
         "tokens. In the paper each input is mixed with that of the token before, and later layers reuse the first one's "
         "values.",
-        "Peng et al.",
-        2025,
-        "https://arxiv.org/abs/2503.14456",
-        (
+        paper="Peng et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2503.14456",
+        params=(
             GATE_RANK,
             GLA_CHUNK,
         ),
@@ -561,15 +566,16 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "comba",
         "Comba",
-        Comba,
-        r"S_t (q_t - d k_t), \quad S_t = S_{t-1} (\alpha_t I - \sigma(b) \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
-        "The gated delta rule, where a learned share of what the state holds for a key is erased, before it decays, and a "
+        build=Comba,
+        latex=r"S_t (q_t - d k_t), \quad S_t = S_{t-1} (\alpha_t I - \sigma(b) \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
+        meaning="The gated delta rule, where a learned share of what the state holds for a key is erased, before it "
+        "decays, and a "
         "learned share of its own key is taken out of each query. Queries and keys have length 1, and a query attends only "
         "to itself and earlier tokens.",
-        "Hu et al.",
-        2025,
-        "https://arxiv.org/abs/2506.02475",
-        (BETA_MAX, DELTA_CHUNK),
+        paper="Hu et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2506.02475",
+        params=(BETA_MAX, DELTA_CHUNK),
         short="S(α − σ(b)βkkᵀ) + βvkᵀ, q − dk",
         traits=STATE_TRAITS,
         cost=cost_in_chunks(delta_cost),
@@ -578,22 +584,22 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "hgrn2",
         "Keys as forget gates",
-        ForgottenKeys,
-        r"q_t^\top S_t, \quad S_t = \text{Diag}(\alpha_t)\, S_{t-1} + (1 - \alpha_t) v_t^\top, \quad \alpha_t = g + (1 - "
-        r"g)\, \sigma(k_t)",
-        "Gated linear attention whose keys are its gates: as much as a channel of the state forgets, so much of the value "
-        "is written there. A query attends only to itself and earlier tokens.",
-        "Qin et al.",
-        2024,
-        "https://arxiv.org/abs/2404.07904",
-        (
+        build=ForgottenKeys,
+        latex=r"q_t^\top S_t, \quad S_t = \text{Diag}(\alpha_t)\, S_{t-1} + (1 - \alpha_t) v_t^\top, \quad \alpha_t = g + "
+        r"(1 - g)\, \sigma(k_t)",
+        meaning="Gated linear attention whose keys are its gates: as much as a channel of the state forgets, so much of "
+        "the value is written there. A query attends only to itself and earlier tokens.",
+        paper="Qin et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2404.07904",
+        params=(
             Param(
                 "least",
                 "Least gate g",
-                0.0,
-                0.0,
-                0.99,
-                0.01,
+                default=0.0,
+                low=0.0,
+                high=0.99,
+                step=0.01,
                 meaning="what every gate keeps of the state at least; it grows from layer to layer in the paper",
             ),
             GLA_CHUNK,

@@ -43,39 +43,36 @@ COMPOSED: tuple[Entry, ...] = (
     Entry(
         "and",
         "And",
-        lambda config, parts: Combined(parts, and_),
-        r"m_1 \wedge m_2",
-        "A cell is allowed where every part allows it. " + _COMPOSE,
-        "",
-        2017,
+        build=lambda config, parts: Combined(parts, and_),
+        latex=r"m_1 \wedge m_2",
+        meaning="A cell is allowed where every part allows it. " + _COMPOSE,
+        paper="",
+        year=2017,
         cost=_cost,
     ),
     Entry(
         "or",
         "Or",
-        lambda config, parts: Combined(parts, or_),
-        r"m_1 \vee m_2",
-        "A cell is allowed where at least one part allows it. " + _COMPOSE,
-        "",
-        2017,
+        build=lambda config, parts: Combined(parts, or_),
+        latex=r"m_1 \vee m_2",
+        meaning="A cell is allowed where at least one part allows it. " + _COMPOSE,
+        paper="",
+        year=2017,
         cost=_cost,
     ),
     Entry(
         "not",
         "Not",
-        lambda config, parts: Inverted(parts[0]),
-        r"\neg m",
-        "A cell is allowed where the part forbids it. " + _COMPOSE,
-        "",
-        2017,
+        build=lambda config, parts: Inverted(parts[0]),
+        latex=r"\neg m",
+        meaning="A cell is allowed where the part forbids it. " + _COMPOSE,
+        paper="",
+        year=2017,
         cost=_cost,
     ),
 )
 
-# build(config or None, parts, **params) -> Mask. Traits: "reweighs" for a mask that also multiplies the weights,
-# "learned" for one with weights of its own, "reads content" for one that depends on the numbers of a call, "whole rows"
-# for one that compares all keys of a row, "causal" for one that shows no later key though positions do not tell which
-# it shows, "reads length" for one that is another mask in a longer text.
+# build(config or None, parts, **params) -> Mask.
 MASKS = Axis(
     *patterns.ENTRIES,
     *content.ENTRIES,

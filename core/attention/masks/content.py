@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from core.attention.basics import ScoreBlock, split_heads
 from core.attention.masks.patterns import LONGEST, Mask, causal
 from core.attention.positions.rotary import plain_frequencies, rotate_pairs, tables_of_pairs
-from core.entries import Area, Cost, Entry, LayerConfig, Param
+from core.entries import Area, Cost, Entry, LayerConfig, Param, Trait
 
 # What a mask that reads content has chosen, and the loss by which DeepSeek trains its indexer.
 
@@ -314,14 +314,16 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
     )
 
 
-_PAPER = ("Luong et al.", 2015, "https://arxiv.org/abs/1508.04025")
+_PAPER: dict[str, Any] = dict(
+    paper="Luong et al.", year=2015, url="https://arxiv.org/abs/1508.04025"
+)
 _WINDOW = Param(
     "window",
     "Window D",
-    2,
-    1,
-    512,
-    1,
+    default=2,
+    low=1,
+    high=512,
+    step=1,
     meaning="number of keys on each side of the position p; σ of the Gaussian is half of it",
 )
 
@@ -525,27 +527,33 @@ def _blocks_cost(config: LayerConfig, area: Area) -> Cost:
 
 def _block_params(*more: Param, heads: bool = True) -> tuple[Param, ...]:
     index_heads = Param(
-        "heads", "Index heads", 2, 1, 128, 1, meaning="heads of the indexer, whose scores are added"
+        "heads",
+        "Index heads",
+        default=2,
+        low=1,
+        high=128,
+        step=1,
+        meaning="heads of the indexer, whose scores are added",
     )
     return (
-        Param("size", "Block", 4, 1, LONGEST, 1, meaning="keys in a block"),
+        Param("size", "Block", default=4, low=1, high=LONGEST, step=1, meaning="keys in a block"),
         Param(
             "blocks",
             "Blocks",
-            2,
-            1,
-            4096,
-            1,
+            default=2,
+            low=1,
+            high=4096,
+            step=1,
             meaning="number k of blocks that the indexer chooses for a query",
         ),
         *((index_heads,) if heads else ()),
         Param(
             "dim",
             "Index size",
-            8,
-            1,
-            256,
-            1,
+            default=8,
+            low=1,
+            high=256,
+            step=1,
             meaning="dimensions of the indexer's queries and keys",
         ),
         *more,
@@ -555,22 +563,22 @@ def _block_params(*more: Param, heads: bool = True) -> tuple[Param, ...]:
 _SHARE = Param(
     "share",
     "Rotary share",
-    0.5,
-    0.0,
-    1.0,
-    0.05,
+    default=0.5,
+    low=0.0,
+    high=1.0,
+    step=0.05,
     meaning="share of those dimensions that are rotated by position, in whole pairs",
 )
 _LOCAL = Param(
     "local",
     "Local blocks",
-    1,
-    0,
-    16,
-    1,
+    default=1,
+    low=0,
+    high=16,
+    step=1,
     meaning="last blocks that are always among those k, the query's own first",
 )
-_TRAITS = frozenset({"learned", "reads content", "whole rows", "causal"})
+_TRAITS: frozenset[Trait] = frozenset({"learned", "reads content", "whole rows", "causal"})
 _TAIL = (
     "The keys of the last block, while it is not full, are always attended to. The choice has no gradient: a loss trains "
     "the indexer to predict the weight that attention to all earlier keys gives to each block."
@@ -578,21 +586,19 @@ _TAIL = (
 
 
 def _block_entry(
-    key: str, name: str, build: Any, latex: str, meaning: str, paper: str, url: str, *more: Param
+    key: str, name: str, *, build: Any, url: str, params: tuple[Param, ...] = (), **fields: Any
 ) -> Entry:
     return Entry(
         key,
         name,
-        lambda config, parts, **params: build(config, **params),
-        latex,
-        meaning,
-        paper,
-        2026,
-        f"https://huggingface.co/docs/transformers/model_doc/{url}",
-        _block_params(*more, heads=key != "block_max"),
-        "best {blocks} blocks of {size}",
+        build=lambda config, parts, **params: build(config, **params),
+        year=2026,
+        url=f"https://huggingface.co/docs/transformers/model_doc/{url}",
+        params=_block_params(*params, heads=key != "block_max"),
+        short="best {blocks} blocks of {size}",
         traits=_TRAITS,
         cost=_blocks_cost,
+        **fields,
     )
 
 
@@ -600,155 +606,159 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "moba",
         "MoBA",
-        lambda config, parts, **params: BlockTop(**params),
-        r"j \le i,\quad B_j = B_i\ \vee\ B_j \in \text{top}_{k - 1}\big(q_i^\top \bar{k}_B : B < B_i\big)",
-        "Keys are cut into blocks. Each query attends to its own block and to the earlier blocks whose mean key has "
+        build=lambda config, parts, **params: BlockTop(**params),
+        latex=r"j \le i,\quad B_j = B_i\ \vee\ B_j \in \text{top}_{k - 1}\big(q_i^\top \bar{k}_B : B < B_i\big)",
+        meaning="Keys are cut into blocks. Each query attends to its own block and to the earlier blocks whose mean key has "
         "the largest dot product with it. The choice itself has no gradient and no weights: q and k learn through "
         "the chosen keys. All cells are computed here and then masked, so it is slower than fused at any length.",
-        "Lu et al.",
-        2025,
-        "https://arxiv.org/abs/2502.13189",
-        (
-            Param("size", "Block", 2, 1, LONGEST, 1, meaning="tokens in a block"),
+        paper="Lu et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2502.13189",
+        params=(
+            Param(
+                "size", "Block", default=2, low=1, high=LONGEST, step=1, meaning="tokens in a block"
+            ),
             Param(
                 "blocks",
                 "Blocks",
-                2,
-                1,
-                64,
-                1,
+                default=2,
+                low=1,
+                high=64,
+                step=1,
                 meaning="number k of blocks that a query attends to, its own included",
             ),
         ),
-        "own and best of blocks of {size}, {blocks} in all",
+        short="own and best of blocks of {size}, {blocks} in all",
         traits=frozenset({"reads content", "whole rows", "causal"}),
         cost=_moba_cost,
     ),
     Entry(
         "lightning",
         "Lightning indexer (DSA)",
-        lambda config, parts, **params: LightningIndexer(config.d_model, **params),
-        r"j \in \text{top}_k\big(I_{ij} : j \le i\big),\quad I_{ij} = \sum_h w_{ih}\,"
+        build=lambda config, parts, **params: LightningIndexer(config.d_model, **params),
+        latex=r"j \in \text{top}_k\big(I_{ij} : j \le i\big),\quad I_{ij} = \sum_h w_{ih}\,"
         r"\mathrm{ReLU}(q^I_{ih} \cdot k^I_j)",
-        "A small indexer scores all earlier keys, and each query attends to the k best. The choice has no gradient: "
+        meaning="A small indexer scores all earlier keys, and each query attends to the k best. The choice has no gradient: "
         "a loss of its own (a Kullback–Leibler divergence) trains the indexer to predict the weights that attention "
         "to all earlier keys would have. All cells are computed here and then masked, so it is slower than fused at any "
         "length.",
-        "DeepSeek-AI",
-        2025,
-        "https://arxiv.org/abs/2512.02556",
-        (
+        paper="DeepSeek-AI",
+        year=2025,
+        url="https://arxiv.org/abs/2512.02556",
+        params=(
             Param(
                 "keys",
                 "Keys",
-                4,
-                1,
-                4096,
-                1,
+                default=4,
+                low=1,
+                high=4096,
+                step=1,
                 meaning="number k of keys that a query attends to (2,048 in the paper)",
             ),
             Param(
                 "heads",
                 "Index heads",
-                2,
-                1,
-                128,
-                1,
+                default=2,
+                low=1,
+                high=128,
+                step=1,
                 meaning="heads of the indexer; its keys are shared by all",
             ),
             Param(
                 "size",
                 "Index size",
-                8,
-                1,
-                256,
-                1,
+                default=8,
+                low=1,
+                high=256,
+                step=1,
                 meaning="dimensions of the indexer's queries and keys",
             ),
             Param(
                 "share",
                 "Rotary share",
-                0.5,
-                0.0,
-                1.0,
-                0.05,
+                default=0.5,
+                low=0.0,
+                high=1.0,
+                step=0.05,
                 meaning="share of those dimensions that are rotated by position, in whole pairs",
             ),
         ),
-        "{keys} best of j ≤ i",
+        short="{keys} best of j ≤ i",
         traits=frozenset({"learned", "reads content", "whole rows", "causal"}),
         cost=_lightning_cost,
     ),
     Entry(
         "local_m",
         "Luong local-m",
-        lambda config, parts, **params: Monotonic(**params),
-        r"|j - p_i| \le D,\quad p_i = i",
-        "A query attends to a window of ±D around its own position, as if input and output had the same order.",
-        *_PAPER,
-        (
+        build=lambda config, parts, **params: Monotonic(**params),
+        latex=r"|j - p_i| \le D,\quad p_i = i",
+        meaning="A query attends to a window of ±D around its own position, as if input and output had the same order.",
+        **_PAPER,
+        params=(
             _WINDOW,
             Param(
                 "gaussian",
                 "Gaussian",
-                False,
+                default=False,
                 meaning="whether weights are multiplied by exp(−(j − p)² / 2σ²), as in local-p; in the "
                 "paper they are not",
             ),
         ),
-        "|j − i| ≤ {window}",
+        short="|j − i| ≤ {window}",
         traits=frozenset({"reweighs"}),
     ),
     Entry(
         "local_p",
         "Luong local-p",
-        lambda config, parts, window: Predictive(window, config.score_heads, config.qk_dim),
-        r"|j - p_i| \le D,\quad p_i = S\,\sigma(v^\top \tanh(W q_i)),\quad "
+        build=lambda config, parts, window: Predictive(window, config.score_heads, config.qk_dim),
+        latex=r"|j - p_i| \le D,\quad p_i = S\,\sigma(v^\top \tanh(W q_i)),\quad "
         r"w_{ij} \leftarrow w_{ij}\, e^{-(j - p_i)^2 / 2\sigma^2},\ \sigma = D / 2",
-        "A learned function of the query predicts a position p. The query attends to a window around p, in which "
+        meaning="A learned function of the query predicts a position p. The query attends to a window around p, in which "
         "weights are multiplied by a Gaussian.",
-        *_PAPER,
-        (_WINDOW,),
-        "|j − p| ≤ {window}",
+        **_PAPER,
+        params=(_WINDOW,),
+        short="|j − p| ≤ {window}",
         traits=frozenset({"reweighs", "learned", "reads content", "reads length"}),
         cost=_cost,
     ),
     _block_entry(
         "block_max",
         "Block maxima (MiniMax-M3)",
-        BlockMaxima,
-        r"j \le i,\quad B_j \in \text{top}_k\big(\max_{j' \in B,\, j' \le i} q^I_{ig} \cdot k^I_{j'}\big)\ \vee\ "
+        build=BlockMaxima,
+        latex=r"j \le i,\quad B_j \in \text{top}_k\big(\max_{j' \in B,\, j' \le i} q^I_{ig} \cdot k^I_{j'}\big)\ \vee\ "
         r"B_j \text{ local}",
-        "A small indexer scores all earlier keys, and a block counts as much as its best key. Each query attends to "
+        meaning="A small indexer scores all earlier keys, and a block counts as much as its best key. Each query attends to "
         "the best blocks, its own always among them. Heads that share keys and values choose together. The choice has no "
         "gradient: a loss trains the indexer to predict the weight that attention to all earlier keys gives to each "
         "block.",
-        "MiniMax",
-        "minimax_m3_vl",
-        _LOCAL,
-        _SHARE,
+        paper="MiniMax",
+        url="minimax_m3_vl",
+        params=(
+            _LOCAL,
+            _SHARE,
+        ),
     ),
     _block_entry(
         "block_mean",
         "Block means (QSA)",
-        BlockMeans,
-        r"j \le i,\quad B_j \in \text{top}_k\Big(\sum_h \mathrm{ReLU}\big(q^I_{ih} \cdot \bar{k}^I_B\big)\Big)\ \vee\ "
+        build=BlockMeans,
+        latex=r"j \le i,\quad B_j \in \text{top}_k\Big(\sum_h \mathrm{ReLU}\big(q^I_{ih} \cdot \bar{k}^I_B\big)\Big)\ \vee\ "
         r"B_j \text{ not full}",
-        "A small indexer scores the mean key of each full block, and each query attends to the k best blocks. "
+        meaning="A small indexer scores the mean key of each full block, and each query attends to the k best blocks. "
         + _TAIL,
-        "Qwen Team",
-        "qwen4_exp",
-        _SHARE,
+        paper="Qwen Team",
+        url="qwen4_exp",
+        params=(_SHARE,),
     ),
     _block_entry(
         "block_gated",
         "Gated blocks (GLM-5.3)",
-        GatedBlocks,
-        r"j \le i,\quad B_j \in \text{top}_k\Big(\sum_h w_{ih}\,\mathrm{ReLU}\big(q^I_{ih} \cdot "
+        build=GatedBlocks,
+        latex=r"j \le i,\quad B_j \in \text{top}_k\Big(\sum_h w_{ih}\,\mathrm{ReLU}\big(q^I_{ih} \cdot "
         r"\sum_{j' \in B} \text{softmax}_{j'}(z_{j'} + b) \odot k^I_{j'}\big)\Big)\ \vee\ B_j \text{ not full}",
-        "A small indexer scores a learned mean of the keys in each full block, and each query attends to the k best "
+        meaning="A small indexer scores a learned mean of the keys in each full block, and each query attends to the k best "
         "blocks. " + _TAIL,
-        "Z.ai",
-        "glm5_next",
+        paper="Z.ai",
+        url="glm5_next",
     ),
 )

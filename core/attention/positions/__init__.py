@@ -122,11 +122,7 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
     )
 
 
-# build(config) -> Position. Traits: "longest" where a table ends at max_len; "adjusts" where scores are changed in a
-# way that no bias can say; "values" where something is added to weights · v; "whole rows" where a cell depends on the
-# other keys of its row; "other rows" where it depends on the rows of earlier queries; "reads x" where the tokens' own
-# vectors decide; "reads q" where a bias or an adjustment meets queries with vectors of their size; "reads length" where
-# the angles of earlier tokens change as the text grows; "doubles" where rotated queries and keys have 2D numbers.
+# build(config) -> Position.
 POSITIONS: Axis = Axis(
     *relative.ENTRIES,
     *rotary.ENTRIES,
@@ -134,17 +130,18 @@ POSITIONS: Axis = Axis(
     Entry(
         "and",
         "Two positions",
-        lambda config: Joined(
+        build=lambda config: Joined(
             [
                 find(POSITIONS, "position", part.key).build(config.with_(position=part))
                 for part in config.position.parts
             ]
         ),
-        r"p_2 \circ p_1",
-        "Two positions together, such as RoPE and a typed formula: rotations, biases and changes of the scores in turn.",
-        "",
-        2024,
-        "",
+        latex=r"p_2 \circ p_1",
+        meaning="Two positions together, such as RoPE and a typed formula: rotations, biases and changes of the scores in "
+        "turn.",
+        paper="",
+        year=2024,
+        url="",
         short="both",
         enters="scores",
         parts=(Choice("rope"), Choice("formula")),

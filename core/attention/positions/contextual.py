@@ -382,20 +382,20 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "cope",
         "CoPE",
-        lambda config: Cope(config.qk_dim, **config.position.kwargs),
-        r"q_i^\top e\!\left[\textstyle\sum_{m=j}^{i} \sigma(s_{im})\right]",
-        "The position of a key is a count of the keys that the query finds relevant, not of all tokens.",
-        "Golovneva et al.",
-        2024,
-        "https://arxiv.org/abs/2405.18719",
-        (
+        build=lambda config: Cope(config.qk_dim, **config.position.kwargs),
+        latex=r"q_i^\top e\!\left[\textstyle\sum_{m=j}^{i} \sigma(s_{im})\right]",
+        meaning="The position of a key is a count of the keys that the query finds relevant, not of all tokens.",
+        paper="Golovneva et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2405.18719",
+        params=(
             Param(
                 "places",
                 "Places",
-                64,
-                2,
-                4096,
-                1,
+                default=64,
+                low=2,
+                high=4096,
+                step=1,
                 meaning="number of vectors in the table; larger positions share the last one",
             ),
         ),
@@ -407,21 +407,23 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "forgetting",
         "Forgetting gate",
-        lambda config: Forgetting(config.d_model, config.score_heads, **config.position.kwargs),
-        r"\sum_{l=j+1}^{i} \log f_l,\quad f_l = \sigma(w_h^\top x_l + b_h)",
-        "Each token has a forget gate from 0 to 1. The logarithms of the gates between key and query are added to the "
-        "score.",
-        "Lin et al.",
-        2025,
-        "https://arxiv.org/abs/2503.02130",
-        (
+        build=lambda config: Forgetting(
+            config.d_model, config.score_heads, **config.position.kwargs
+        ),
+        latex=r"\sum_{l=j+1}^{i} \log f_l,\quad f_l = \sigma(w_h^\top x_l + b_h)",
+        meaning="Each token has a forget gate from 0 to 1. The logarithms of the gates between key and query are added to "
+        "the score.",
+        paper="Lin et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2503.02130",
+        params=(
             Param(
                 "start",
                 "Initial bias",
-                0.0,
-                -5.0,
-                8.0,
-                0.5,
+                default=0.0,
+                low=-5.0,
+                high=8.0,
+                step=0.5,
                 meaning="bias of the gate before training: with 0 the gate is σ(0) = 0.5, with 5 it is σ(5) = 0.993",
             ),
         ),
@@ -436,28 +438,28 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "wall",
         "Wall",
-        lambda config: Wall(
+        build=lambda config: Wall(
             config.d_model,
             config.score_heads,
             config.qk_dim,
             1.0 if config.score.key == "dot" else dot_product_scale(config.qk_dim),
             **config.position.kwargs,
         ),
-        r"\sum_n \frac{q_{in} k_{jn}}{\sqrt{D}} \left(\textstyle\prod_{l=j+1}^{i} f_{ln} - 1\right),"
+        latex=r"\sum_n \frac{q_{in} k_{jn}}{\sqrt{D}} \left(\textstyle\prod_{l=j+1}^{i} f_{ln} - 1\right),"
         r"\quad f_l = \sigma(W_h x_l + b_h)",
-        "A score is a sum of D products, and each of them fades by forget gates of its own, which the tokens between "
+        meaning="A score is a sum of D products, and each of them fades by forget gates of its own, which the tokens between "
         "key and query set. So a head can hold on to some features of a token while it forgets others.",
-        "Averbuch et al.",
-        2026,
-        "https://blog.tilderesearch.com/blog/wall-attn",
-        (
+        paper="Averbuch et al.",
+        year=2026,
+        url="https://blog.tilderesearch.com/blog/wall-attn",
+        params=(
             Param(
                 "start",
                 "Initial bias",
-                8.0,
-                -5.0,
-                12.0,
-                0.5,
+                default=8.0,
+                low=-5.0,
+                high=12.0,
+                step=0.5,
                 meaning="bias of the gates before training: with 8 a gate is σ(8) = 0.9997 and forgets almost nothing",
             ),
         ),
@@ -476,37 +478,37 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "path",
         "PaTH",
-        lambda config: Path(
+        build=lambda config: Path(
             config.d_model,
             config.kv_heads,
             config.qk_dim,
             1.0 if config.score.key == "dot" else dot_product_scale(config.qk_dim),
             **config.position.kwargs,
         ),
-        r"q_i^\top \Big(\textstyle\prod_{l=i}^{j+1} H_l - I\Big)\, k_j / \sqrt{D},\quad "
+        latex=r"q_i^\top \Big(\textstyle\prod_{l=i}^{j+1} H_l - I\Big)\, k_j / \sqrt{D},\quad "
         r"H_l = I - \beta_l\, w_l w_l^\top",
-        "Each token between key and query reflects, in part, the key along a direction of its own. RoPE turns by how many "
-        "tokens lie between, PaTH by which, so a layer can follow a state that tokens change.",
-        "Yang et al.",
-        2025,
-        "https://arxiv.org/abs/2505.16381",
-        (
+        meaning="Each token between key and query reflects, in part, the key along a direction of its own. RoPE turns by "
+        "how many tokens lie between, PaTH by which, so a layer can follow a state that tokens change.",
+        paper="Yang et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2505.16381",
+        params=(
             Param(
                 "rank",
                 "Rank",
-                32,
-                1,
-                1024,
-                1,
+                default=32,
+                low=1,
+                high=1024,
+                step=1,
                 meaning="size of the vector of a token from which its direction w is computed",
             ),
             Param(
                 "width",
                 "Convolution",
-                3,
-                1,
-                16,
-                1,
+                default=3,
+                low=1,
+                high=16,
+                step=1,
                 meaning="number of tokens that a short convolution mixes into w: a token and those before it",
             ),
         ),
@@ -521,18 +523,18 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "selective",
         "Selective",
-        lambda config: Selective(**config.position.kwargs),
-        r"s_{ij} - \sum_{m:\,j<m<i} \max(0,\ s^{1}_{mj})",
-        "A token can tell all later tokens that they need an earlier token less: a positive score of the first head is "
-        "subtracted from the scores of all later queries.",
-        "Leviathan et al.",
-        2024,
-        "https://arxiv.org/abs/2410.02703",
-        (
+        build=lambda config: Selective(**config.position.kwargs),
+        latex=r"s_{ij} - \sum_{m:\,j<m<i} \max(0,\ s^{1}_{mj})",
+        meaning="A token can tell all later tokens that they need an earlier token less: a positive score of the first "
+        "head is subtracted from the scores of all later queries.",
+        paper="Leviathan et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2410.02703",
+        params=(
             Param(
                 "keep_first",
                 "Keep the first token",
-                True,
+                default=True,
                 meaning="whether the first token can never be selected",
             ),
         ),
@@ -548,39 +550,39 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "multi_token",
         "Multi-token",
-        lambda config: MultiToken(config.score_heads, **config.position.kwargs),
-        r"\sum_{0 \le a < c_q,\ |b| \le c_k/2} \theta^{h}_{ab}\, s_{i-a,\,j+b}",
-        "Each score is mixed with those of neighbouring keys and of the queries just before, so a token can be found by "
-        "several words that stand together.",
-        "Golovneva et al.",
-        2025,
-        "https://arxiv.org/abs/2504.00927",
-        (
+        build=lambda config: MultiToken(config.score_heads, **config.position.kwargs),
+        latex=r"\sum_{0 \le a < c_q,\ |b| \le c_k/2} \theta^{h}_{ab}\, s_{i-a,\,j+b}",
+        meaning="Each score is mixed with those of neighbouring keys and of the queries just before, so a token can be "
+        "found by several words that stand together.",
+        paper="Golovneva et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2504.00927",
+        params=(
             Param(
                 "queries",
                 "Queries",
-                6,
-                1,
-                64,
-                1,
+                default=6,
+                low=1,
+                high=64,
+                step=1,
                 meaning="number of queries that are mixed: a token and those before it",
             ),
             Param(
                 "keys",
                 "Keys",
-                11,
-                1,
-                127,
-                2,
+                default=11,
+                low=1,
+                high=127,
+                step=2,
                 meaning="number of neighbouring keys that are mixed, an odd number",
             ),
             Param(
                 "mix",
                 "Initial mixing",
-                0.25,
-                0.0,
-                1.0,
-                0.05,
+                default=0.25,
+                low=0.0,
+                high=1.0,
+                step=0.05,
                 meaning="share of the mean of all neighbours in each score before training; with 0, as in the paper, each "
                 "score begins alone",
             ),
@@ -594,36 +596,36 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "position_temperature",
         "Temperature by position",
-        lambda config: PositionTemperature(**config.position.kwargs),
-        r"s_{ij} \cdot \left(1 + a \log\left(1 + \left\lfloor \tfrac{i + 1}{n} \right\rfloor\right)\right)",
-        "Scores grow with the logarithm of the query's position, so a query that sees many keys still has large weights. "
-        "The positions of the keys have no effect.",
-        "Meta",
-        2025,
-        "https://ai.meta.com/blog/llama-4-multimodal-intelligence/",
-        (
+        build=lambda config: PositionTemperature(**config.position.kwargs),
+        latex=r"s_{ij} \cdot \left(1 + a \log\left(1 + \left\lfloor \tfrac{i + 1}{n} \right\rfloor\right)\right)",
+        meaning="Scores grow with the logarithm of the query's position, so a query that sees many keys still has large "
+        "weights. The positions of the keys have no effect.",
+        paper="Meta",
+        year=2025,
+        url="https://ai.meta.com/blog/llama-4-multimodal-intelligence/",
+        params=(
             Param(
                 "growth",
                 "Growth a",
-                0.1,
-                0.0,
-                2.0,
-                0.05,
+                default=0.1,
+                low=0.0,
+                high=2.0,
+                step=0.05,
                 meaning="growth a of the scores with the logarithm of the position; 0.1 in Llama 4",
             ),
             Param(
                 "step",
                 "Step n",
-                1,
-                1,
-                2**20,
-                1,
+                default=1,
+                low=1,
+                high=2**20,
+                step=1,
                 meaning="number of positions n with the same factor; 8,192 in Llama 4, 128,000 in Inkling 2",
             ),
             Param(
                 "rule",
                 "Rule",
-                "steps",
+                default="steps",
                 choices=("steps", "smooth"),
                 labels=("in steps of n (Llama 4)", "from position n on (Inkling)"),
                 meaning="whether the factor grows after each n positions, or only the first n share one",
@@ -637,18 +639,18 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "formula",
         "Formula",
-        lambda config: Typed(**config.position.kwargs),
-        r"s_{ij} \leftarrow f(s_{ij}, i, j, h, T, S)",
-        "A rule that you type: it computes the new score from the score, the positions i and j, the head h and the sizes "
-        "T and S.",
-        "",
-        2024,
-        "",
-        (
+        build=lambda config: Typed(**config.position.kwargs),
+        latex=r"s_{ij} \leftarrow f(s_{ij}, i, j, h, T, S)",
+        meaning="A rule that you type: it computes the new score from the score, the positions i and j, the head h and the "
+        "sizes T and S.",
+        paper="",
+        year=2024,
+        url="",
+        params=(
             Param(
                 "formula",
                 "Formula",
-                "score - 0.5*abs(i-j)",
+                default="score - 0.5*abs(i-j)",
                 parse=lambda text: parse(text, "score"),
                 meaning="formula of score, i, j, h, T and S with + − * / % **, comparisons, where, abs, min, max, exp, "
                 "log, sqrt and others",

@@ -175,26 +175,26 @@ def refuse_odd(config: LayerConfig) -> None:
 BASE = Param(
     "base",
     "Base",
-    10000.0,
-    2.0,
-    1e7,
-    1.0,
+    default=10000.0,
+    low=2.0,
+    high=1e7,
+    step=1.0,
     meaning="ratio of the longest wavelength to the shortest",
 )
 LAYOUT = Param(
     "layout",
     "Layout",
-    "halves",
+    default="halves",
     choices=("halves", "interleaved"),
     meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1",
 )
 SHARE = Param(
     "share",
     "Rotary share",
-    1.0,
-    0.05,
-    1.0,
-    0.05,
+    default=1.0,
+    low=0.05,
+    high=1.0,
+    step=0.05,
     meaning="share of the dimensions that are rotated, in whole pairs; the others have no position",
 )
 ROTARY_PARAMS = (BASE, LAYOUT, SHARE)
@@ -267,43 +267,38 @@ def llama3(
 def _entry(
     key: str,
     name: str,
+    *,
     rule: Callable[..., Scaled],
-    latex: str,
-    meaning: str,
-    paper: str,
-    year: int,
-    url: str,
-    short: str,
-    *params: Param,
-    traits: frozenset[str] = frozenset(),
+    params: tuple[Param, ...],
+    **fields: Any,
 ) -> Entry:
     return Entry(
         key,
         name,
-        lambda config: Rotary(config.qk_dim, rule=rule, **config.position.kwargs),
-        latex,
-        meaning,
-        paper,
-        year,
-        url,
-        (*params, *ROTARY_PARAMS),
-        short=short,
+        build=lambda config: Rotary(config.qk_dim, rule=rule, **config.position.kwargs),
+        params=(*params, *ROTARY_PARAMS),
         enters="q, k",
-        traits=traits,
         refuse=refuse_odd,
+        **fields,
     )
 
 
 FACTOR = Param(
-    "factor", "Factor", 4.0, 1.0, 128.0, 0.5, meaning="factor by which texts become longer"
+    "factor",
+    "Factor",
+    default=4.0,
+    low=1.0,
+    high=128.0,
+    step=0.5,
+    meaning="factor by which texts become longer",
 )
 ORIGINAL = Param(
     "original",
     "Original length",
-    2048,
-    32,
-    1_048_576,
-    1,
+    default=2048,
+    low=32,
+    high=1_048_576,
+    step=1,
     meaning="length of the texts in training",
 )
 
@@ -415,11 +410,11 @@ def spread_factors(factors: tuple[float, ...], pairs: int) -> tuple[float, ...]:
     )
 
 
-def _factors(key: str, name: str, default: str, where: str) -> Param:
+def _factors(key: str, name: str, *, default: str, where: str) -> Param:
     return Param(
         key,
         name,
-        default,
+        default=default,
         parse=parse_factors,
         meaning=f"factors λ of texts {where}, from the fastest pair to the slowest, with commas between them",
     )
@@ -507,13 +502,13 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "rope",
         "RoPE",
-        lambda config: Rotary(config.qk_dim, **config.position.kwargs),
-        r"(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j",
-        "Queries and keys are rotated by angles that grow with their position, so a score depends on the distance.",
-        "Su et al.",
-        2021,
-        "https://arxiv.org/abs/2104.09864",
-        ROTARY_PARAMS,
+        build=lambda config: Rotary(config.qk_dim, **config.position.kwargs),
+        latex=r"(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j",
+        meaning="Queries and keys are rotated by angles that grow with their position, so a score depends on the distance.",
+        paper="Su et al.",
+        year=2021,
+        url="https://arxiv.org/abs/2104.09864",
+        params=ROTARY_PARAMS,
         short="(R[i] q)·(R[j] k)",
         enters="q, k",
         refuse=refuse_odd,
@@ -521,112 +516,118 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(
         "linear_rope",
         "RoPE, linear scaling",
-        linear,
-        r"R_{i/s},\quad \theta_m \leftarrow \theta_m / s",
-        "Positions are divided by a factor, so the angles of a longer text stay within those of training.",
-        "Chen et al.",
-        2023,
-        "https://arxiv.org/abs/2306.15595",
-        "R[i/{factor}]",
-        FACTOR,
+        rule=linear,
+        latex=r"R_{i/s},\quad \theta_m \leftarrow \theta_m / s",
+        meaning="Positions are divided by a factor, so the angles of a longer text stay within those of training.",
+        paper="Chen et al.",
+        year=2023,
+        url="https://arxiv.org/abs/2306.15595",
+        short="R[i/{factor}]",
+        params=(FACTOR,),
     ),
     _entry(
         "ntk_rope",
         "RoPE, dynamic NTK",
-        dynamic_ntk,
-        r"b \leftarrow b\left(\frac{s L}{L_0} - (s - 1)\right)^{\frac{d}{d-2}}\ \text{for}\ L > L_0",
-        "The base grows with the length. Slow pairs of dimensions rotate more slowly, and the fastest pair does not "
+        rule=dynamic_ntk,
+        latex=r"b \leftarrow b\left(\frac{s L}{L_0} - (s - 1)\right)^{\frac{d}{d-2}}\ \text{for}\ L > L_0",
+        meaning="The base grows with the length. Slow pairs of dimensions rotate more slowly, and the fastest pair does not "
         "change.",
-        "Peng et al.",
-        2023,
-        "https://arxiv.org/abs/2309.00071",
-        "R[i], base by length",
-        replace(FACTOR, default=2.0),
-        ORIGINAL,
+        paper="Peng et al.",
+        year=2023,
+        url="https://arxiv.org/abs/2309.00071",
+        short="R[i], base by length",
+        params=(
+            replace(FACTOR, default=2.0),
+            ORIGINAL,
+        ),
         traits=frozenset({"reads length"}),
     ),
     _entry(
         "yarn",
         "YaRN",
-        yarn,
-        r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad s_{ij} \times (0.1 \ln s + 1)^2",
-        "Pairs of dimensions that rotate often within the original length do not change, the others rotate more slowly, "
-        "and scores become a little larger.",
-        "Peng et al.",
-        2023,
-        "https://arxiv.org/abs/2309.00071",
-        "R[i] by parts",
-        FACTOR,
-        ORIGINAL,
-        Param(
-            "fast",
-            "Fast from",
-            32.0,
-            8.0,
-            128.0,
-            1.0,
-            meaning="turns in the original length from which a pair does not change",
-        ),
-        Param(
-            "slow",
-            "Slow below",
-            1.0,
-            0.25,
-            4.0,
-            0.25,
-            meaning="turns in the original length below which the whole factor applies",
+        rule=yarn,
+        latex=r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad s_{ij} \times (0.1 \ln s + 1)^2",
+        meaning="Pairs of dimensions that rotate often within the original length do not change, the others rotate more "
+        "slowly, and scores become a little larger.",
+        paper="Peng et al.",
+        year=2023,
+        url="https://arxiv.org/abs/2309.00071",
+        short="R[i] by parts",
+        params=(
+            FACTOR,
+            ORIGINAL,
+            Param(
+                "fast",
+                "Fast from",
+                default=32.0,
+                low=8.0,
+                high=128.0,
+                step=1.0,
+                meaning="turns in the original length from which a pair does not change",
+            ),
+            Param(
+                "slow",
+                "Slow below",
+                default=1.0,
+                low=0.25,
+                high=4.0,
+                step=0.25,
+                meaning="turns in the original length below which the whole factor applies",
+            ),
         ),
     ),
     _entry(
         "llama3_rope",
         "RoPE, Llama 3 scaling",
-        llama3,
-        r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad "
+        rule=llama3,
+        latex=r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad "
         r"\gamma_m = \mathrm{clip}\!\left(\frac{L_0/\lambda_m - l}{h - l},\,0,\,1\right)",
-        "Short wavelengths do not change, long ones are multiplied by the factor, and those between by a part of it.",
-        "Grattafiori et al.",
-        2024,
-        "https://arxiv.org/abs/2407.21783",
-        "R[i] by parts",
-        replace(FACTOR, default=8.0),
-        replace(ORIGINAL, default=8192),
-        Param(
-            "low",
-            "Slow below",
-            1.0,
-            0.25,
-            2.0,
-            0.25,
-            meaning="turns in the original length below which the whole factor applies",
-        ),
-        Param(
-            "high",
-            "Fast from",
-            4.0,
-            2.5,
-            32.0,
-            0.5,
-            meaning="turns in the original length from which a pair does not change",
+        meaning="Short wavelengths do not change, long ones are multiplied by the factor, and those between by a part of it.",
+        paper="Grattafiori et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2407.21783",
+        short="R[i] by parts",
+        params=(
+            replace(FACTOR, default=8.0),
+            replace(ORIGINAL, default=8192),
+            Param(
+                "low",
+                "Slow below",
+                default=1.0,
+                low=0.25,
+                high=2.0,
+                step=0.25,
+                meaning="turns in the original length below which the whole factor applies",
+            ),
+            Param(
+                "high",
+                "Fast from",
+                default=4.0,
+                low=2.5,
+                high=32.0,
+                step=0.5,
+                meaning="turns in the original length from which a pair does not change",
+            ),
         ),
     ),
     Entry(
         "grid_rope",
         "RoPE in a grid",
-        lambda config: GridRotary(config.qk_dim, **config.position.kwargs),
-        r"(R_{r_i, c_i} q_i)^\top (R_{r_j, c_j} k_j) = q_i^\top R_{r_j - r_i,\, c_j - c_i} k_j",
-        "Tokens are the patches of a picture, row by row. Half of each query and key is rotated by the row, the other half "
-        "by the column, so a score depends on how far apart two patches are in both directions.",
-        "Heo et al.",
-        2024,
-        "https://arxiv.org/abs/2403.13298",
-        (
+        build=lambda config: GridRotary(config.qk_dim, **config.position.kwargs),
+        latex=r"(R_{r_i, c_i} q_i)^\top (R_{r_j, c_j} k_j) = q_i^\top R_{r_j - r_i,\, c_j - c_i} k_j",
+        meaning="Tokens are the patches of a picture, row by row. Half of each query and key is rotated by the row, the "
+        "other half by the column, so a score depends on how far apart two patches are in both directions.",
+        paper="Heo et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2403.13298",
+        params=(
             Param(
                 "columns",
                 "Columns",
-                4,
-                2,
-                256,
-                1,
+                default=4,
+                low=2,
+                high=256,
+                step=1,
                 meaning="number of patches in a row of the picture",
             ),
             BASE,
@@ -639,20 +640,20 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "p_rope",
         "p-RoPE",
-        lambda config: Rotary(
+        build=lambda config: Rotary(
             config.qk_dim,
             config.position.kwargs["base"],
             config.position.kwargs["layout"],
             rule=fastest,
             part=config.position["share"],
         ),
-        r"\theta_m = b^{-2m/D}\ \text{for}\ m < p\,D/2,\ \text{else}\ 0",
-        "Only the fastest pairs of dimensions rotate. The slowest do not see the position, so they can compare content at "
-        "any distance.",
-        "Barbero et al.",
-        2024,
-        "https://arxiv.org/abs/2410.06205",
-        (
+        latex=r"\theta_m = b^{-2m/D}\ \text{for}\ m < p\,D/2,\ \text{else}\ 0",
+        meaning="Only the fastest pairs of dimensions rotate. The slowest do not see the position, so they can compare "
+        "content at any distance.",
+        paper="Barbero et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2410.06205",
+        params=(
             replace(
                 SHARE,
                 name="Share p",
@@ -669,31 +670,31 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "longrope",
         "LongRoPE",
-        lambda config: Rotary(
+        build=lambda config: Rotary(
             config.qk_dim,
             rule=searched,
             **config.position.kwargs
             | {name: parse_factors(config.position.kwargs[name]) for name in ("short", "long")},
         ),
-        r"\theta_m \leftarrow \theta_m / \lambda_m,\quad s_{ij} \times \left(1 + \frac{\ln s}{\ln L_0}\right)",
-        "Each pair of dimensions rotates more slowly by a factor of its own. The factors are searched, once for short and "
-        "once for long texts.",
-        "Ding et al.",
-        2024,
-        "https://arxiv.org/abs/2402.13753",
-        (
+        latex=r"\theta_m \leftarrow \theta_m / \lambda_m,\quad s_{ij} \times \left(1 + \frac{\ln s}{\ln L_0}\right)",
+        meaning="Each pair of dimensions rotates more slowly by a factor of its own. The factors are searched, once for "
+        "short and once for long texts.",
+        paper="Ding et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2402.13753",
+        params=(
             Param(
                 "stretch",
                 "Stretch s",
-                4.0,
-                1.0,
-                2048.0,
-                0.5,
+                default=4.0,
+                low=1.0,
+                high=2048.0,
+                step=0.5,
                 meaning="how many times longer texts become; scores grow with its logarithm",
             ),
             ORIGINAL,
-            _factors("short", "Factors, short", "1", "up to the original length"),
-            _factors("long", "Factors, long", "1, 4", "beyond the original length"),
+            _factors("short", "Factors, short", default="1", where="up to the original length"),
+            _factors("long", "Factors, long", default="1, 4", where="beyond the original length"),
             *ROTARY_PARAMS,
         ),
         short="R[i], a factor each pair",
@@ -704,20 +705,20 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "pope",
         "PoPE",
-        lambda config: Polar(config.score_heads, config.qk_dim, **config.position.kwargs),
-        r"\sum_c \sigma_+(q_{ic})\, \sigma_+(k_{jc}) \cos\big((i - j)\,\theta_c - \delta_c\big),\quad "
+        build=lambda config: Polar(config.score_heads, config.qk_dim, **config.position.kwargs),
+        latex=r"\sum_c \sigma_+(q_{ic})\, \sigma_+(k_{jc}) \cos\big((i - j)\,\theta_c - \delta_c\big),\quad "
         r"\sigma_+(x) = \ln(1 + e^x)",
-        "Each number of a query or key becomes the length of an arrow, and its position the arrow's angle. What a token "
-        "says and where it stands are apart: with RoPE both change the angle.",
-        "Gopalakrishnan et al.",
-        2025,
-        "https://arxiv.org/abs/2509.10534",
-        (
+        meaning="Each number of a query or key becomes the length of an arrow, and its position the arrow's angle. What a "
+        "token says and where it stands are apart: with RoPE both change the angle.",
+        paper="Gopalakrishnan et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2509.10534",
+        params=(
             BASE,
             Param(
                 "random",
                 "Random phases",
-                False,
+                default=False,
                 meaning="whether the learned phases δ begin at random angles; without, they begin at 0",
             ),
         ),

@@ -1,7 +1,7 @@
 """What a preset is: a published mechanism as six choices, and what it changed against the Transformer of 2017."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from core.attention.config import AXES, AttentionConfig, entry
@@ -30,6 +30,7 @@ class Preset:
 
     key: str
     name: str
+    _: KW_ONLY
     paper: str
     year: int
     url: str

@@ -3,9 +3,7 @@
 from core.attention.projections import combined, multi_head
 from core.entries import Axis
 
-# build(config) -> Projection; `sizes` where its heads are not H of C / H. Traits: "folds" where there are more score
-# heads than value heads (and weights may be negative), "own positions" where it rotates q and k itself, "one sequence"
-# where x and context must be one, "shares keys" where it can take another layer's keys and values.
+# build(config) -> Projection; `sizes` where its heads are not H of C / H.
 PROJECTIONS = Axis(
     *multi_head.ENTRIES,
     *combined.ENTRIES,

@@ -435,32 +435,32 @@ def _two_queries(config: LayerConfig) -> HeadSizes:
 KV_HEADS = Param(
     "kv_heads",
     "Key/value heads",
-    0,
-    0,
-    MAX_KV_HEADS,
-    1,
+    default=0,
+    low=0,
+    high=MAX_KV_HEADS,
+    step=1,
     meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many",
 )
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "gated",
         "Gated output",
-        lambda config: Gated(
+        build=lambda config: Gated(
             config.d_model,
             config.num_heads,
             **config.projection.kwargs | {"kv_heads": config.kv_heads},
         ),
-        r"[\sigma(x_i W_g) \odot \mathrm{out}_i]\,W_o",
-        "A gate, computed from the query's token, multiplies the output of each head by numbers from 0 to 1.",
-        "Qiu et al.",
-        2025,
-        "https://arxiv.org/abs/2505.06708",
-        (
+        latex=r"[\sigma(x_i W_g) \odot \mathrm{out}_i]\,W_o",
+        meaning="A gate, computed from the query's token, multiplies the output of each head by numbers from 0 to 1.",
+        paper="Qiu et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2505.06708",
+        params=(
             BIAS,
             Param(
                 "grain",
                 "Gate",
-                "elementwise",
+                default="elementwise",
                 choices=("elementwise", "headwise"),
                 labels=("each number", "each head"),
                 meaning="whether each number of the output has a gate, or each head",
@@ -468,7 +468,7 @@ ENTRIES: tuple[Entry, ...] = (
             KV_HEADS,
             HEAD_SIZE,
         ),
-        "q = x W_q, σ(x W_g) ⊙ out",
+        short="q = x W_q, σ(x W_g) ⊙ out",
         traits=frozenset({"shares keys"}),
         sizes=kv_sizes,
         refuse=lambda config: refuse_uneven(config, "key head", (0,)),
@@ -476,84 +476,88 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "short_conv",
         "Short convolution, norm and gate",
-        lambda config: Convolved(config.d_model, config.num_heads, **config.projection.kwargs),
-        r"q_i = \mathrm{SiLU}\Big(\sum_w c_w \odot x_{i-w} W_q\Big),\ k,\, v\ \text{alike};\quad "
+        build=lambda config: Convolved(
+            config.d_model, config.num_heads, **config.projection.kwargs
+        ),
+        latex=r"q_i = \mathrm{SiLU}\Big(\sum_w c_w \odot x_{i-w} W_q\Big),\ k,\, v\ \text{alike};\quad "
         r"[\mathrm{RMSNorm}(\mathrm{out}_i) \odot g(x_i W_g)]\,W_o",
-        "Queries, keys and values are mixed with those of the few tokens before them, so that one layer can compare a "
-        "token with its neighbour. The output of each head is normalized, then multiplied by a gate.",
-        "Yang et al.",
-        2024,
-        "https://arxiv.org/abs/2412.06464",
-        (
+        meaning="Queries, keys and values are mixed with those of the few tokens before them, so that one layer can "
+        "compare a token with its neighbour. The output of each head is normalized, then multiplied by a gate.",
+        paper="Yang et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2412.06464",
+        params=(
             Param(
                 "bias",
                 "Bias",
-                False,
+                default=False,
                 meaning="whether the maps to queries, keys, values and output have a bias",
             ),
             Param(
                 "width",
                 "Width",
-                4,
-                1,
-                16,
-                1,
+                default=4,
+                low=1,
+                high=16,
+                step=1,
                 meaning="tokens that a convolution reads, the token itself among them",
             ),
             Param(
                 "gate",
                 "Gate",
-                "silu",
+                default="silu",
                 choices=("silu", "sigmoid", "none"),
                 labels=("SiLU", "sigmoid", "none"),
                 meaning="the function of the gate that multiplies the normalized output",
             ),
         ),
-        "conv of {width}, norm, gate",
+        short="conv of {width}, norm, gate",
         traits=frozenset({"one sequence"}),
     ),
     Entry(
         "compressed",
         "Compressed and convolved (CCA)",
-        lambda config: Compressed(config.d_model, config.num_heads, **config.projection.kwargs),
-        r"[q; k]_i = \mathrm{conv}\big([x W_q;\ x W_k]\big)_i + \mathrm{mean}(x_i W_q,\ x_i W_k),\quad "
+        build=lambda config: Compressed(
+            config.d_model, config.num_heads, **config.projection.kwargs
+        ),
+        latex=r"[q; k]_i = \mathrm{conv}\big([x W_q;\ x W_k]\big)_i + \mathrm{mean}(x_i W_q,\ x_i W_k),\quad "
         r"v_i = [x_i W_v;\ x_{i-1} W_v']",
-        "Attention takes place in heads smaller than the layer is wide, so it computes and stores less. Two short "
+        meaning="Attention takes place in heads smaller than the layer is wide, so it computes and stores less. Two short "
         "convolutions let queries and keys read the tokens before them, and half of each value is of the token before.",
-        "Figliolia et al.",
-        2025,
-        "https://arxiv.org/abs/2510.04476",
-        (
+        paper="Figliolia et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2510.04476",
+        params=(
             Param(
                 "kv_heads",
                 "Key/value heads",
-                1,
-                1,
-                MAX_KV_HEADS,
-                1,
+                default=1,
+                low=1,
+                high=MAX_KV_HEADS,
+                step=1,
                 meaning="number G of heads of keys and values; it divides the number of query heads",
             ),
             Param(
                 "width",
                 "Width",
-                2,
-                1,
-                16,
-                1,
+                default=2,
+                low=1,
+                high=16,
+                step=1,
                 meaning="tokens that the convolution of each number reads, the token itself among them",
             ),
             Param(
                 "head_width",
                 "Width in a head",
-                2,
-                1,
-                16,
-                1,
+                default=2,
+                low=1,
+                high=16,
+                step=1,
                 meaning="tokens that the convolution within each head reads, the token itself among them",
             ),
             HEAD_SIZE,
         ),
-        "conv of q and k, {kv_heads} heads of k, v",
+        short="conv of q and k, {kv_heads} heads of k, v",
         traits=frozenset({"one sequence"}),
         sizes=kv_sizes,
         refuse=lambda config: refuse_uneven(config, "key head", (1,)),
@@ -561,34 +565,34 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "dynamic_conv",
         "Dynamic convolution of keys and values",
-        lambda config: DynamicConvolution(
+        build=lambda config: DynamicConvolution(
             config.d_model,
             config.num_heads,
             **config.projection.kwargs | {"kv_heads": config.kv_heads},
         ),
-        r"k_j = \kappa_j + \sum_w (c_w + d_{jw}) \odot \kappa_{j-w},\quad \kappa_j = x_j W_k,\quad d_j = x_j W_d;\quad "
+        latex=r"k_j = \kappa_j + \sum_w (c_w + d_{jw}) \odot \kappa_{j-w},\quad \kappa_j = x_j W_k,\quad d_j = x_j W_d;\quad "
         r"v_j\ \text{alike}",
-        "Keys and values are mixed with those of the few tokens before them, and each token computes how. Inkling 2 also "
-        "brings values to one length, and a gate of the query's token multiplies the output.",
-        "Thinking Machines",
-        2026,
-        "https://huggingface.co/docs/transformers/model_doc/inkling2",
-        (
+        meaning="Keys and values are mixed with those of the few tokens before them, and each token computes how. Inkling "
+        "2 also brings values to one length, and a gate of the query's token multiplies the output.",
+        paper="Thinking Machines",
+        year=2026,
+        url="https://huggingface.co/docs/transformers/model_doc/inkling2",
+        params=(
             KV_HEADS,
             HEAD_SIZE,
             Param(
                 "width",
                 "Width",
-                4,
-                1,
-                16,
-                1,
+                default=4,
+                low=1,
+                high=16,
+                step=1,
                 meaning="tokens that a convolution reads, the token itself among them",
             ),
             Param(
                 "taps",
                 "Taps",
-                "dynamic",
+                default="dynamic",
                 choices=("dynamic", "fixed"),
                 labels=("learned, and more from the token", "learned"),
                 meaning="whether each token adds numbers of its own to the learned taps",
@@ -596,12 +600,14 @@ ENTRIES: tuple[Entry, ...] = (
             Param(
                 "scaled",
                 "Scaled",
-                True,
+                default=True,
                 meaning="whether the sum is divided by the root of its number of terms, and values are normalized",
             ),
-            Param("gate", "Gate", True, meaning="whether a sigmoid gate multiplies the output"),
+            Param(
+                "gate", "Gate", default=True, meaning="whether a sigmoid gate multiplies the output"
+            ),
         ),
-        "{taps} conv of k, v",
+        short="{taps} conv of k, v",
         traits=frozenset({"one sequence"}),
         sizes=kv_sizes,
         refuse=lambda config: refuse_uneven(config, "key head", (0,)),
@@ -609,27 +615,29 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "differential",
         "Differential",
-        lambda config: Differential(config.d_model, config.num_heads, **config.projection.kwargs),
-        r"(A_1 - \lambda A_2)\,V,\quad \lambda = e^{\lambda_{q_1} \cdot \lambda_{k_1}} - e^{\lambda_{q_2} \cdot "
+        build=lambda config: Differential(
+            config.d_model, config.num_heads, **config.projection.kwargs
+        ),
+        latex=r"(A_1 - \lambda A_2)\,V,\quad \lambda = e^{\lambda_{q_1} \cdot \lambda_{k_1}} - e^{\lambda_{q_2} \cdot "
         r"\lambda_{k_2}} + \lambda_0",
-        "Each head subtracts one attention map from another, so weights that both maps share cancel. Weights may be "
+        meaning="Each head subtracts one attention map from another, so weights that both maps share cancel. Weights may be "
         "negative.",
-        "Ye et al.",
-        2024,
-        "https://arxiv.org/abs/2410.05258",
-        (
+        paper="Ye et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2410.05258",
+        params=(
             BIAS,
             Param(
                 "depth",
                 "Layer",
-                1,
-                1,
-                1000,
-                1,
+                default=1,
+                low=1,
+                high=1000,
+                step=1,
                 meaning="number l of the layer, from 1; λ₀ grows with it from 0.2 to 0.8",
             ),
         ),
-        "A₁ − λA₂",
+        short="A₁ − λA₂",
         traits=frozenset({"folds"}),
         sizes=lambda config: HeadSizes(  # as many keys, half the values
             2 * config.num_heads,
@@ -643,19 +651,19 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "differential_v2",
         "Differential, version 2",
-        lambda config: DifferentialV2(
+        build=lambda config: DifferentialV2(
             config.d_model,
             config.num_heads,
             **config.projection.kwargs | {"kv_heads": config.kv_heads},
         ),
-        r"(A_1 - \sigma(\lambda_i)\, A_2)\,V,\quad \lambda_i = x_i W_\lambda",
-        "Each head subtracts one attention map from another over the same keys, by a share that each token sets for each "
-        "head. Weights may be negative.",
-        "Ye et al.",
-        2026,
-        "https://github.com/microsoft/unilm/tree/master/Diff-Transformer/Diff-Transformer-V2",
-        (BIAS, KV_HEADS),
-        "A₁ − σ(λ)A₂",
+        latex=r"(A_1 - \sigma(\lambda_i)\, A_2)\,V,\quad \lambda_i = x_i W_\lambda",
+        meaning="Each head subtracts one attention map from another over the same keys, by a share that each token sets "
+        "for each head. Weights may be negative.",
+        paper="Ye et al.",
+        year=2026,
+        url="https://github.com/microsoft/unilm/tree/master/Diff-Transformer/Diff-Transformer-V2",
+        params=(BIAS, KV_HEADS),
+        short="A₁ − σ(λ)A₂",
         traits=frozenset({"folds", "shares keys"}),
         sizes=_two_queries,
         cost=lambda config, area: Cost(2.0 * config.d_model * config.num_heads * area.queries),
@@ -664,20 +672,20 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "parallax",
         "Parallax",
-        lambda config: Parallax(
+        build=lambda config: Parallax(
             config.d_model,
             config.num_heads,
             **config.projection.kwargs | {"kv_heads": config.kv_heads},
         ),
-        r"a_1 \left(1 + \textstyle\sum_m a_{1m} \log a_{2m} - \log a_2\right),\quad "
+        latex=r"a_1 \left(1 + \textstyle\sum_m a_{1m} \log a_{2m} - \log a_2\right),\quad "
         r"a_1 = \mathrm{softmax}(q^\top k),\ a_2 = \mathrm{softmax}(r^\top k),\ r = x W_r",
-        "A second query corrects the softmax of the first: where it scores a key higher than the first map's mean, the "
-        "key loses weight. Weights may be negative, and each row sums to 1.",
-        "Zuo et al.",
-        2026,
-        "https://arxiv.org/abs/2605.29157",
-        (BIAS, KV_HEADS),
-        "a₁ (1 + Σ a₁ log a₂ − log a₂)",
+        meaning="A second query corrects the softmax of the first: where it scores a key higher than the first map's mean, "
+        "the key loses weight. Weights may be negative, and each row sums to 1.",
+        paper="Zuo et al.",
+        year=2026,
+        url="https://arxiv.org/abs/2605.29157",
+        params=(BIAS, KV_HEADS),
+        short="a₁ (1 + Σ a₁ log a₂ − log a₂)",
         traits=frozenset({"folds", "shares keys"}),
         sizes=_two_queries,
         # the second query's scores, without those that are masked

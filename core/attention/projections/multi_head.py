@@ -28,14 +28,14 @@ from core.attention.positions import enters
 from core.attention.positions.rotary import BASE, LAYOUT, Rotary
 from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param, refuse_if
 
-BIAS = Param("bias", "Bias", True, meaning="whether the four projections have a bias")
+BIAS = Param("bias", "Bias", default=True, meaning="whether the four projections have a bias")
 HEAD_SIZE = Param(
     "head_dim",
     "Head size",
-    0,
-    0,
-    1024,
-    1,
+    default=0,
+    low=0,
+    high=1024,
+    step=1,
     meaning="size D of each head; 0 is d_model divided by the number of heads",
 )
 
@@ -507,12 +507,12 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "identity",
         "Identity",
-        lambda config: Identity(config.d_model, config.num_heads),
-        r"q_i = x_i,\quad k_j = v_j = c_j",
-        "Queries, keys and values are the states themselves. Nothing is learned here.",
-        "Bahdanau et al.",
-        2014,
-        "https://arxiv.org/abs/1409.0473",
+        build=lambda config: Identity(config.d_model, config.num_heads),
+        latex=r"q_i = x_i,\quad k_j = v_j = c_j",
+        meaning="Queries, keys and values are the states themselves. Nothing is learned here.",
+        paper="Bahdanau et al.",
+        year=2014,
+        url="https://arxiv.org/abs/1409.0473",
         short="q = x",
         sizes=lambda config: HeadSizes(  # keys and values are one
             config.num_heads, config.head_dim, config.head_dim, config.num_heads, config.d_model
@@ -521,40 +521,45 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "multi_head",
         "Multi-head",
-        lambda config: MultiHead(config.d_model, config.num_heads, **config.projection.kwargs),
-        r"q_i = x_i W_q,\quad k_j = c_j W_k,\quad v_j = c_j W_v",
-        "Learned projections give each head its queries, keys and values. The context c is x itself (self-attention) or "
-        "another sequence (cross-attention).",
-        "Vaswani et al.",
-        2017,
-        "https://arxiv.org/abs/1706.03762",
-        (BIAS, HEAD_SIZE),
-        "q = x W_q",
+        build=lambda config: MultiHead(
+            config.d_model, config.num_heads, **config.projection.kwargs
+        ),
+        latex=r"q_i = x_i W_q,\quad k_j = c_j W_k,\quad v_j = c_j W_v",
+        meaning="Learned projections give each head its queries, keys and values. The context c is x itself "
+        "(self-attention) or another sequence (cross-attention).",
+        paper="Vaswani et al.",
+        year=2017,
+        url="https://arxiv.org/abs/1706.03762",
+        params=(BIAS, HEAD_SIZE),
+        short="q = x W_q",
         traits=frozenset({"shares keys"}),
     ),
     Entry(
         "grouped_query",
         "Grouped-query",
-        lambda config: GroupedQuery(config.d_model, config.num_heads, **config.projection.kwargs),
-        r"k^{(g)}_j = W^{(g)}_k c_j,\quad v^{(g)}_j = W^{(g)}_v c_j,\quad g = \lfloor h\,G / H \rfloor",
-        "Neighbouring query heads share one head of keys and values, so a decoder caches fewer numbers for each token.",
-        "Ainslie et al.",
-        2023,
-        "https://arxiv.org/abs/2305.13245",
-        (
+        build=lambda config: GroupedQuery(
+            config.d_model, config.num_heads, **config.projection.kwargs
+        ),
+        latex=r"k^{(g)}_j = W^{(g)}_k c_j,\quad v^{(g)}_j = W^{(g)}_v c_j,\quad g = \lfloor h\,G / H \rfloor",
+        meaning="Neighbouring query heads share one head of keys and values, so a decoder caches fewer numbers for each "
+        "token.",
+        paper="Ainslie et al.",
+        year=2023,
+        url="https://arxiv.org/abs/2305.13245",
+        params=(
             Param(
                 "kv_heads",
                 "Key/value heads",
-                2,
-                1,
-                MAX_KV_HEADS,
-                1,
+                default=2,
+                low=1,
+                high=MAX_KV_HEADS,
+                step=1,
                 meaning="number G of heads of keys and values; it divides the number of query heads",
             ),
             BIAS,
             HEAD_SIZE,
         ),
-        "{kv_heads} heads of k, v",
+        short="{kv_heads} heads of k, v",
         traits=frozenset({"shares keys"}),
         sizes=kv_sizes,
         refuse=lambda config: refuse_uneven(config, "key head"),
@@ -562,43 +567,45 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "multi_query",
         "Multi-query",
-        lambda config: GroupedQuery(
+        build=lambda config: GroupedQuery(
             config.d_model, config.num_heads, 1, **config.projection.kwargs
         ),
-        r"k_j = c_j W_k,\quad v_j = c_j W_v\ \text{for all heads}",
-        "All query heads share one head of keys and values.",
-        "Shazeer",
-        2019,
-        "https://arxiv.org/abs/1911.02150",
-        (BIAS, HEAD_SIZE),
-        "one head of k, v",
+        latex=r"k_j = c_j W_k,\quad v_j = c_j W_v\ \text{for all heads}",
+        meaning="All query heads share one head of keys and values.",
+        paper="Shazeer",
+        year=2019,
+        url="https://arxiv.org/abs/1911.02150",
+        params=(BIAS, HEAD_SIZE),
+        short="one head of k, v",
         traits=frozenset({"shares keys"}),
         sizes=kv_sizes,
     ),
     Entry(
         "keys_as_values",
         "Keys as values (K = V)",
-        lambda config: KeysAsValues(config.d_model, config.num_heads, **config.projection.kwargs),
-        r"k_j = c_j W_k,\quad v_j = \frac{k_j}{\mathrm{RMS}(k_j)}",
-        "Values are the normalized keys, so a layer has no map for values, and a decoder caches the keys alone. Layers of "
-        "Gemma 4 that attend to all tokens do this.",
-        "Gemma Team",
-        2026,
-        "https://huggingface.co/docs/transformers/model_doc/gemma4",
-        (
+        build=lambda config: KeysAsValues(
+            config.d_model, config.num_heads, **config.projection.kwargs
+        ),
+        latex=r"k_j = c_j W_k,\quad v_j = \frac{k_j}{\mathrm{RMS}(k_j)}",
+        meaning="Values are the normalized keys, so a layer has no map for values, and a decoder caches the keys alone. "
+        "Layers of Gemma 4 that attend to all tokens do this.",
+        paper="Gemma Team",
+        year=2026,
+        url="https://huggingface.co/docs/transformers/model_doc/gemma4",
+        params=(
             Param(
                 "kv_heads",
                 "Key/value heads",
-                1,
-                1,
-                MAX_KV_HEADS,
-                1,
+                default=1,
+                low=1,
+                high=MAX_KV_HEADS,
+                step=1,
                 meaning="number G of heads of keys and values; it divides the number of query heads",
             ),
             BIAS,
             HEAD_SIZE,
         ),
-        "v = norm(k), {kv_heads} heads",
+        short="v = norm(k), {kv_heads} heads",
         sizes=lambda config: replace(
             kv_sizes(config), cached=int(config.projection["kv_heads"]) * config.head_dim
         ),
@@ -607,61 +614,63 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "exclusive",
         "Exclusive",
-        lambda config: Exclusive(config.d_model, config.num_heads, **config.projection.kwargs),
-        r"\big[y_i - \langle y_i, \hat{v}_i \rangle\, \hat{v}_i\big]\,W_o,\quad \hat{v}_i = v_i / \lVert v_i \rVert",
-        "From each head's output the part along the token's own value is taken away, so that attention adds only what the "
-        "token does not already have. It needs self-attention: cross-attention has no own value.",
-        "Zhai",
-        2026,
-        "https://arxiv.org/abs/2603.09078",
-        (
+        build=lambda config: Exclusive(
+            config.d_model, config.num_heads, **config.projection.kwargs
+        ),
+        latex=r"\big[y_i - \langle y_i, \hat{v}_i \rangle\, \hat{v}_i\big]\,W_o,\quad \hat{v}_i = v_i / \lVert v_i \rVert",
+        meaning="From each head's output the part along the token's own value is taken away, so that attention adds only "
+        "what the token does not already have. It needs self-attention: cross-attention has no own value.",
+        paper="Zhai",
+        year=2026,
+        url="https://arxiv.org/abs/2603.09078",
+        params=(
             BIAS,
             Param(
                 "learned",
                 "Learned share",
-                False,
+                default=False,
                 meaning="whether each head learns how much of that part is taken away, as in NeoMME: tanh α, from 0",
             ),
         ),
-        "out − its part along v of i",
+        short="out − its part along v of i",
         traits=frozenset({"one sequence"}),
     ),
     Entry(
         "value_residual",
         "Value residual",
-        lambda config: ValueResidual(
+        build=lambda config: ValueResidual(
             config.d_model,
             config.num_heads,
             **config.projection.kwargs | {"kv_heads": config.kv_heads},
         ),
-        r"v_j = (1 - \lambda)\, x_j W_v + \lambda\, v^{1}_j",
-        "In each layer after the first, values are mixed with those of the first layer, so that what a token itself is "
-        "reaches deep layers. A layer alone has its own values.",
-        "Zhou et al.",
-        2024,
-        "https://arxiv.org/abs/2410.17897",
-        (
+        latex=r"v_j = (1 - \lambda)\, x_j W_v + \lambda\, v^{1}_j",
+        meaning="In each layer after the first, values are mixed with those of the first layer, so that what a token "
+        "itself is reaches deep layers. A layer alone has its own values.",
+        paper="Zhou et al.",
+        year=2024,
+        url="https://arxiv.org/abs/2410.17897",
+        params=(
             BIAS,
             Param(
                 "kv_heads",
                 "Key/value heads",
-                0,
-                0,
-                MAX_KV_HEADS,
-                1,
+                default=0,
+                low=0,
+                high=MAX_KV_HEADS,
+                step=1,
                 meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many",
             ),
             Param(
                 "share",
                 "Share λ",
-                0.5,
-                0.0,
-                1.0,
-                0.05,
+                default=0.5,
+                low=0.0,
+                high=1.0,
+                step=0.05,
                 meaning="share λ of the first layer's values; 0 is multi-head attention, 1 takes them alone",
             ),
         ),
-        "v + values of layer 1",
+        short="v + values of layer 1",
         traits=frozenset({"one sequence"}),
         sizes=kv_sizes,
         refuse=lambda config: refuse_uneven(config, "key head", (0,)),
@@ -669,46 +678,46 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "latent",
         "Latent (MLA)",
-        _build_latent,
-        r"c_j = x_j W_c,\quad k^{(h)}_j = [c_j W^{(h)}_{uk};\ R_j(x_j W_r)],\quad v^{(h)}_j = c_j W^{(h)}_{uv}",
-        "A decoder caches one small vector of each token, the latent, from which every head computes its keys and values. "
-        "Order enters through one rotated key that all heads share.",
-        "DeepSeek-AI",
-        2024,
-        "https://arxiv.org/abs/2405.04434",
-        (
+        build=_build_latent,
+        latex=r"c_j = x_j W_c,\quad k^{(h)}_j = [c_j W^{(h)}_{uk};\ R_j(x_j W_r)],\quad v^{(h)}_j = c_j W^{(h)}_{uv}",
+        meaning="A decoder caches one small vector of each token, the latent, from which every head computes its keys and "
+        "values. Order enters through one rotated key that all heads share.",
+        paper="DeepSeek-AI",
+        year=2024,
+        url="https://arxiv.org/abs/2405.04434",
+        params=(
             Param(
                 "latent",
                 "Latent size",
-                32,
-                1,
-                _SIZE,
-                1,
+                default=32,
+                low=1,
+                high=_SIZE,
+                step=1,
                 meaning="size R of the latent vector that is cached for each token",
             ),
             Param(
                 "rope",
                 "Rotary size",
-                8,
-                0,
-                256,
-                2,
+                default=8,
+                low=0,
+                high=256,
+                step=2,
                 meaning="dimensions of the shared key, which are rotated by position; an even number",
             ),
             Param(
                 "query_latent",
                 "Query latent",
-                0,
-                0,
-                _SIZE,
-                1,
+                default=0,
+                low=0,
+                high=_SIZE,
+                step=1,
                 meaning="size of the latent vector that queries are computed from; 0 for none",
             ),
             BASE,
             Param(
                 "layout",
                 "Layout",
-                "interleaved",
+                default="interleaved",
                 choices=("halves", "interleaved", "none"),
                 meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1; none rotates nothing",
             ),
@@ -716,14 +725,14 @@ ENTRIES: tuple[Entry, ...] = (
             Param(
                 "groups",
                 "Groups",
-                1,
-                1,
-                MAX_KV_HEADS,
-                1,
+                default=1,
+                low=1,
+                high=MAX_KV_HEADS,
+                step=1,
                 meaning="number of parts of the latent, each read by as many heads; 1 is MLA, more are GLA",
             ),
         ),
-        "k, v from {latent} numbers",
+        short="k, v from {latent} numbers",
         traits=frozenset({"own positions"}),
         sizes=lambda config: HeadSizes(
             config.num_heads,
@@ -737,34 +746,36 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "tensor_product",
         "Tensor product (TPA)",
-        lambda config: TensorProduct(config.d_model, config.num_heads, **config.projection.kwargs),
-        r"k_j = \tfrac{1}{R} \sum_r a_r(c_j) \otimes b_r(c_j)\ \text{for all heads},\quad q, v\ \text{alike}",
-        "The queries, keys and values of all heads are sums of a few outer products: one vector says how much each head "
-        "takes, the other what it takes. A decoder caches these vectors.",
-        "Zhang et al.",
-        2025,
-        "https://arxiv.org/abs/2501.06425",
-        (
+        build=lambda config: TensorProduct(
+            config.d_model, config.num_heads, **config.projection.kwargs
+        ),
+        latex=r"k_j = \tfrac{1}{R} \sum_r a_r(c_j) \otimes b_r(c_j)\ \text{for all heads},\quad q, v\ \text{alike}",
+        meaning="The queries, keys and values of all heads are sums of a few outer products: one vector says how much each "
+        "head takes, the other what it takes. A decoder caches these vectors.",
+        paper="Zhang et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2501.06425",
+        params=(
             Param(
                 "rank",
                 "Rank",
-                2,
-                1,
-                64,
-                1,
+                default=2,
+                low=1,
+                high=64,
+                step=1,
                 meaning="number R of outer products in keys, and in values",
             ),
             Param(
                 "query_rank",
                 "Query rank",
-                6,
-                1,
-                64,
-                1,
+                default=6,
+                low=1,
+                high=64,
+                step=1,
                 meaning="number of outer products in queries",
             ),
         ),
-        "k, v of rank {rank}",
+        short="k, v of rank {rank}",
         sizes=lambda config: HeadSizes(
             config.num_heads,
             config.head_dim,
@@ -776,27 +787,29 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "grouped_tied",
         "Grouped-tied (GTA)",
-        lambda config: GroupedTied(config.d_model, config.num_heads, **config.projection.kwargs),
-        r"s_j = c_j W_s,\quad v_j = s_j,\quad k_j = [s_j^{\text{first half}};\ R_j(c_j W_r)]",
-        "Each group of heads has one state that is the value and half of the key. The other half of every key is one "
+        build=lambda config: GroupedTied(
+            config.d_model, config.num_heads, **config.projection.kwargs
+        ),
+        latex=r"s_j = c_j W_s,\quad v_j = s_j,\quad k_j = [s_j^{\text{first half}};\ R_j(c_j W_r)]",
+        meaning="Each group of heads has one state that is the value and half of the key. The other half of every key is one "
         "rotated vector for all heads. A decoder caches about half as much as with grouped-query heads.",
-        "Zadouri et al.",
-        2025,
-        "https://arxiv.org/abs/2505.21487",
-        (
+        paper="Zadouri et al.",
+        year=2025,
+        url="https://arxiv.org/abs/2505.21487",
+        params=(
             Param(
                 "kv_heads",
                 "Tied heads",
-                1,
-                1,
-                MAX_KV_HEADS,
-                1,
+                default=1,
+                low=1,
+                high=MAX_KV_HEADS,
+                step=1,
                 meaning="number G of tied states; it divides the number of query heads",
             ),
             BASE,
             LAYOUT,
         ),
-        "v and half of k tied",
+        short="v and half of k tied",
         traits=frozenset({"own positions"}),
         sizes=lambda config: replace(
             kv_sizes(config),

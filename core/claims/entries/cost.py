@@ -92,11 +92,11 @@ COST = Claim(
     subject="Cost",
     statement="Attention costs n²; linear and local attention grow with n alone, but lose on recall and induction.",
     source=Source(
-        "Arora, Simran and Eyuboglu, Sabri and Timalsina, Aman and Johnson, Isys and Poli, Michael and Zou, "
+        authors="Arora, Simran and Eyuboglu, Sabri and Timalsina, Aman and Johnson, Isys and Poli, Michael and Zou, "
         "James and Rudra, Atri and Ré, Christopher",
-        "Zoology: Measuring and Improving Recall in Efficient Language Models",
-        2023,
-        "https://arxiv.org/abs/2312.04927",
+        title="Zoology: Measuring and Improving Recall in Efficient Language Models",
+        year=2023,
+        url="https://arxiv.org/abs/2312.04927",
     ),
     refutation="From 512 to 2,048 tokens the seconds of full attention grow with an exponent outside 1.7 to 2.3, or "
     "those of linear or local attention with one above 1.3; at 2,048 tokens the linear kernel is not twice "
@@ -118,10 +118,10 @@ COST = Claim(
         Param(
             "steps",
             "Training steps",
-            200,
-            25,
-            2000,
-            25,
+            default=200,
+            low=25,
+            high=2000,
+            step=25,
             meaning="how long each model learns each task",
         ),
     ),
@@ -132,8 +132,8 @@ COST = Claim(
             "Full attention costs n².",
             lambda seed: _exponent(FULL, seed),
             "exponent of the seconds",
-            1.7,
-            2.3,
+            low=1.7,
+            high=2.3,
         ),
         Part(
             "Linear attention costs n.",
@@ -179,9 +179,9 @@ COST = Claim(
         Figure(
             "CPU seconds of a causal forward pass, 4 heads of 32",
             SECONDS,
-            "length",
-            "positive",
-            "xy",
+            x="length",
+            unit="positive",
+            log="xy",
         ),
         Figure("Accuracy on recall", RECALL, unit="share"),
         Figure("Accuracy on induction", INDUCTION, unit="share"),
@@ -196,17 +196,17 @@ COST = Claim(
     "induction of 8 words, which is shorter, and 200 steps, as many as five seeds can take within 180 s.",
     published=(
         Published(
-            "abstract",
-            "https://arxiv.org/abs/2312.04927",
-            ("Finding", "Figure"),
-            (
+            place="abstract",
+            url="https://arxiv.org/abs/2312.04927",
+            columns=("Finding", "Figure"),
+            rows=(
                 ("Share of the perplexity gap to attention that recall explains", "82 %"),
                 (
                     "Attention of 70 M parameters on associative recall",
                     "better than a gated convolution of 1,400 M",
                 ),
             ),
-            "17 language models with attention or gated convolutions, pretrained on the Pile.",
+            setting="17 language models with attention or gated convolutions, pretrained on the Pile.",
         ),
     ),
     timed=True,
@@ -252,10 +252,10 @@ LADDER = Claim(
         Param(
             "steps",
             "Training steps",
-            80,
-            20,
-            1000,
-            20,
+            default=80,
+            low=20,
+            high=1000,
+            step=20,
             meaning="how long each model learns the text",
         ),
     ),
@@ -323,17 +323,17 @@ LADDER = Claim(
     "parameters, 1.5 to 5.7 ms a window. Then 80 steps, for five seeds within about 90 s of a core.",
     published=(
         Published(
-            "table 3, rows C, the base and the big model",
-            VASWANI.url,
-            ("Model", "Perplexity", "BLEU", "Million parameters"),
-            (
+            place="table 3, rows C, the base and the big model",
+            url=VASWANI.url,
+            columns=("Model", "Perplexity", "BLEU", "Million parameters"),
+            rows=(
                 ("2 layers", "6.11", "23.7", "36"),
                 ("256 wide", "5.75", "24.5", "28"),
                 ("base: 6 layers, 512 wide", "4.92", "25.8", "65"),
                 ("1,024 wide", "4.66", "26.0", "168"),
                 ("big: 1,024 wide, 16 heads, three times the steps", "4.33", "26.4", "213"),
             ),
-            "English to German, development set newstest2013.",
+            setting="English to German, development set newstest2013.",
         ),
     ),
     timed=True,
@@ -369,11 +369,11 @@ GROUPS = Claim(
     statement="Grouped queries keep the quality of multi-head attention at a fraction of its cache, and do better than "
     "a single head of keys and values.",
     source=Source(
-        "Ainslie, Joshua and Lee-Thorp, James and de Jong, Michiel and Zemlyanskiy, Yury and Lebrón, Federico "
+        authors="Ainslie, Joshua and Lee-Thorp, James and de Jong, Michiel and Zemlyanskiy, Yury and Lebrón, Federico "
         "and Sanghai, Sumit",
-        "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
-        2023,
-        "https://arxiv.org/abs/2305.13245",
+        title="GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
+        year=2023,
+        url="https://arxiv.org/abs/2305.13245",
     ),
     refutation="With 2 heads of keys and values for 8 of queries, a language model needs 0.03 bits a character more "
     "than with 8; or it caches more than 0.3 times as many numbers; or multi-query does as well as it.",
@@ -387,10 +387,10 @@ GROUPS = Claim(
         Param(
             "steps",
             "Training steps",
-            1500,
-            50,
-            5000,
-            50,
+            default=1500,
+            low=50,
+            high=5000,
+            step=50,
             meaning="how long each model learns the text",
         ),
     ),
@@ -445,17 +445,17 @@ GROUPS = Claim(
     "who learns sooner. The steps were raised to 1,500, and a criterion of learning was added; the bounds stay.",
     published=(
         Published(
-            "table 1",
-            "https://arxiv.org/abs/2305.13245",
-            ("model", "seconds a sample", "average score"),
-            (
+            place="table 1",
+            url="https://arxiv.org/abs/2305.13245",
+            columns=("model", "seconds a sample", "average score"),
+            rows=(
                 ("MHA-Large", "0.37", "46.0"),
                 ("MHA-XXL", "1.51", "47.2"),
                 ("MQA-XXL", "0.24", "46.6"),
                 ("GQA-8-XXL", "0.28", "47.1"),
             ),
-            "T5 models, the last two converted and trained for another 5 % of the steps; the mean over seven tasks of "
-            "summaries, translation and questions.",
+            setting="T5 models, the last two converted and trained for another 5 % of the steps; the mean over seven tasks "
+            "of summaries, translation and questions.",
         ),
     ),
     scope="in models of d_model 64 with 2 layers that read characters",
@@ -508,7 +508,10 @@ HYBRID = Claim(
     statement="A stack in which one layer in four, or in six, attends to all tokens, and the others to a window, keeps "
     "recall at a fraction of the cache.",
     source=Source(
-        "Gemma Team", "Gemma 3 Technical Report", 2025, "https://arxiv.org/abs/2503.19786"
+        authors="Gemma Team",
+        title="Gemma 3 Technical Report",
+        year=2025,
+        url="https://arxiv.org/abs/2503.19786",
     ),
     refutation="With one full layer in four, or in six, the exact match on recall is 5 points or more below that of as "
     "many full layers; or a stack of windows alone comes to within 20 points of one in four; or the hybrid "
@@ -524,10 +527,10 @@ HYBRID = Claim(
         Param(
             "steps",
             "Training steps",
-            1000,
-            50,
-            5000,
-            50,
+            default=1000,
+            low=50,
+            high=5000,
+            step=50,
             meaning="how long each model learns recall",
         ),
     ),
@@ -602,12 +605,15 @@ HYBRID = Claim(
     "who learns sooner. The steps were raised to 1,000, and a criterion of learning was added; the bounds stay.",
     published=(
         Published(
-            "section 5.2",
-            "https://arxiv.org/abs/2503.19786",
-            ("Layers", "Memory of the cache, of the model's"),
-            (("all full", "60 %"), ("three with a window of 1,024 to one full", "less than 15 %")),
-            "A model of 2 billion parameters with 32,000 tokens. The change of perplexity is drawn (figure 3) and called "
-            "minimal, up to seven layers with a window to one full.",
+            place="section 5.2",
+            url="https://arxiv.org/abs/2503.19786",
+            columns=("Layers", "Memory of the cache, of the model's"),
+            rows=(
+                ("all full", "60 %"),
+                ("three with a window of 1,024 to one full", "less than 15 %"),
+            ),
+            setting="A model of 2 billion parameters with 32,000 tokens. The change of perplexity is drawn (figure 3) and "
+            "called minimal, up to seven layers with a window to one full.",
         ),
     ),
     scope=f"in models of d_model {SIZE} with 4 and 6 layers that recall one of 4 pairs",

@@ -140,11 +140,11 @@ HEADS = Claim(
     statement="At equal parameters many heads beat one where several relations count, and not where one does; after "
     "training most heads can be pruned.",
     source=Source(
-        "Voita, Elena and Talbot, David and Moiseev, Fedor and Sennrich, Rico and Titov, Ivan",
-        "Analyzing "
+        authors="Voita, Elena and Talbot, David and Moiseev, Fedor and Sennrich, Rico and Titov, Ivan",
+        title="Analyzing "
         "Multi-Head Self-Attention: Specialized Heads Do the Heavy Lifting, the Rest Can Be Pruned",
-        2019,
-        "https://arxiv.org/abs/1905.09418",
+        year=2019,
+        url="https://arxiv.org/abs/1905.09418",
     ),
     refutation="Eight heads predict a text less than 0.05 bits a character better than one; or reverse letters more "
     "than 2 points better, on average over the training; or half of the sixteen heads or fewer can be "
@@ -159,10 +159,10 @@ HEADS = Claim(
         Param(
             "steps",
             "Training steps",
-            1500,
-            25,
-            5000,
-            25,
+            default=1500,
+            low=25,
+            high=5000,
+            step=25,
             meaning="how long each model learns the text",
         ),
     ),
@@ -201,8 +201,8 @@ HEADS = Claim(
         Figure(
             "Bits a character without the least important heads",
             PRUNED,
-            "share of heads removed",
-            "positive",
+            x="share of heads removed",
+            unit="positive",
         ),
     ),
     limits="Small models, trained for a few hundred steps. Reversing is trained with the recipe of the Train page, "
@@ -219,31 +219,31 @@ HEADS = Claim(
     "who learns sooner. The steps were raised to 1,500, and a criterion of learning was added; the bounds stay.",
     published=(
         Published(
-            "table 3, rows A and the base model",
-            VASWANI.url,
-            ("Heads", "Perplexity", "BLEU"),
-            (
+            place="table 3, rows A and the base model",
+            url=VASWANI.url,
+            columns=("Heads", "Perplexity", "BLEU"),
+            rows=(
                 ("1", "5.29", "24.9"),
                 ("4", "5.00", "25.5"),
                 ("8", "4.92", "25.8"),
                 ("16", "4.91", "25.8"),
                 ("32", "5.01", "25.4"),
             ),
-            "Vaswani et al. 2017: English to German, development set newstest2013, equal computation.",
+            setting="Vaswani et al. 2017: English to German, development set newstest2013, equal computation.",
         ),
         Published(
-            "Voita et al. 2019, abstract",
-            "https://arxiv.org/abs/1905.09418",
-            ("Encoder heads pruned", "Change of BLEU"),
-            (("38 of 48", "−0.15"),),
-            "English to Russian, WMT.",
+            place="Voita et al. 2019, abstract",
+            url="https://arxiv.org/abs/1905.09418",
+            columns=("Encoder heads pruned", "Change of BLEU"),
+            rows=(("38 of 48", "−0.15"),),
+            setting="English to Russian, WMT.",
         ),
         Published(
-            "Michel et al. 2019, section 4.2",
-            "https://arxiv.org/abs/1905.10650",
-            ("Model", "Heads pruned without a noticeable loss"),
-            (("Transformer for translation", "up to 20 %"), ("BERT", "up to 40 %")),
-            "Scored on newstest2013 and MultiNLI, without training after the pruning.",
+            place="Michel et al. 2019, section 4.2",
+            url="https://arxiv.org/abs/1905.10650",
+            columns=("Model", "Heads pruned without a noticeable loss"),
+            rows=(("Transformer for translation", "up to 20 %"), ("BERT", "up to 40 %")),
+            setting="Scored on newstest2013 and MultiNLI, without training after the pruning.",
         ),
     ),
     scope="in models of d_model 64 with 2 layers that read characters, and of d_model "
@@ -356,11 +356,11 @@ INDUCTION_CLAIM = Claim(
     statement="Induction heads form suddenly during training, the loss falls with them, and a model of one layer has "
     "none.",
     source=Source(
-        "Olsson, Catherine and Elhage, Nelson and Nanda, Neel and Joseph, Nicholas and "
+        authors="Olsson, Catherine and Elhage, Nelson and Nanda, Neel and Joseph, Nicholas and "
         "DasSarma, Nova and others",
-        "In-context Learning and Induction Heads",
-        2022,
-        "https://arxiv.org/abs/2209.11895",
+        title="In-context Learning and Induction Heads",
+        year=2022,
+        url="https://arxiv.org/abs/2209.11895",
     ),
     refutation="The induction score takes more than a tenth of the training to pass from a quarter to three quarters "
     "of its rise; or the loss of the repeated words falls by less than 1 nat while it rises (a guess among "
@@ -376,10 +376,10 @@ INDUCTION_CLAIM = Claim(
         Param(
             "steps",
             "Training steps",
-            500,
-            100,
-            2000,
-            50,
+            default=500,
+            low=100,
+            high=2000,
+            step=50,
             meaning="how long each model learns induction",
         ),
     ),
@@ -420,8 +420,8 @@ INDUCTION_CLAIM = Claim(
         ),
     ),
     figures=(
-        Figure("Induction score", SCORE, "step", unit="share"),
-        Figure("Loss of the repeated words, in nats", LOSS, "step", "positive"),
+        Figure("Induction score", SCORE, x="step", unit="share"),
+        Figure("Loss of the repeated words, in nats", LOSS, x="step", unit="positive"),
     ),
     limits="A task made of induction; in text the change is one of many. Here, too, the loss falls first as a model "
     "learns that only words of the line can follow, which one layer also does. A share of the training depends "
@@ -432,14 +432,14 @@ INDUCTION_CLAIM = Claim(
     "500 steps are as many as fit into 90 s on two cores.",
     published=(
         Published(
-            "argument 1",
-            "https://arxiv.org/abs/2209.11895",
-            ("Training", "Gain from token 50 to token 500"),
-            (
+            place="argument 1",
+            url="https://arxiv.org/abs/2209.11895",
+            columns=("Training", "Gain from token 50 to token 500"),
+            rows=(
                 ("before 2.5 billion tokens", "less than 0.15 nats"),
                 ("after 5 billion tokens", "about 0.4 nats"),
             ),
-            "Language models of up to 13 billion parameters, those of one layer excepted; curves show all 34.",
+            setting="Language models of up to 13 billion parameters, those of one layer excepted; curves show all 34.",
         ),
     ),
     scope="in models of d_model 64 with 1 and 2 layers",
@@ -527,10 +527,10 @@ ROLES_CLAIM = Claim(
     statement="A head's role on a few chosen sentences predicts what it does on a corpus: its score there, and what "
     "changes without it.",
     source=Source(
-        "Clark, Kevin and Khandelwal, Urvashi and Levy, Omer and Manning, Christopher D.",
-        "What Does BERT Look At? An Analysis of BERT's Attention",
-        2019,
-        "https://arxiv.org/abs/1906.04341",
+        authors="Clark, Kevin and Khandelwal, Urvashi and Levy, Omer and Manning, Christopher D.",
+        title="What Does BERT Look At? An Analysis of BERT's Attention",
+        year=2019,
+        url="https://arxiv.org/abs/1906.04341",
     ),
     refutation="On messages, the heads' scores for a role keep their order with a mean Spearman's ρ below 0.8; or each "
     "role's best head keeps, on average, less than 0.8 of its score; or a head's largest score says of the "
@@ -545,20 +545,28 @@ ROLES_CLAIM = Claim(
         Param(
             "chosen",
             "Chosen sentences",
-            10,
-            8,
-            30,
-            1,
+            default=10,
+            low=8,
+            high=30,
+            step=1,
             meaning="how many sentences give a head its role",
         ),
-        Param("texts", "Texts", 60, 10, 120, 10, meaning="how many other texts are measured"),
+        Param(
+            "texts",
+            "Texts",
+            default=60,
+            low=10,
+            high=120,
+            step=10,
+            meaning="how many other texts are measured",
+        ),
         Param(
             "ablated",
             "Texts for ablation",
-            10,
-            1,
-            60,
-            1,
+            default=10,
+            low=1,
+            high=60,
+            step=1,
             meaning="on how many of them heads are switched off",
         ),
     ),

@@ -261,10 +261,10 @@ EXPLANATION = Claim(
     statement="Attention weights do not explain a recurrent model: they agree little with gradients and with ablation, "
     "and other weights give the same output; yet they hold information (Wiegreffe and Pinter 2019).",
     source=Source(
-        "Jain, Sarthak and Wallace, Byron C.",
-        "Attention is not Explanation",
-        2019,
-        "https://arxiv.org/abs/1902.10186",
+        authors="Jain, Sarthak and Wallace, Byron C.",
+        title="Attention is not Explanation",
+        year=2019,
+        url="https://arxiv.org/abs/1902.10186",
     ),
     refutation="In a model with a GRU, weights and gradients, or weights and ablation, agree with a Kendall's τ above "
     "0.5; or the search finds no other weights with the same output that are, on average, half as far away "
@@ -280,10 +280,10 @@ EXPLANATION = Claim(
         Param(
             "steps",
             "Training steps",
-            150,
-            50,
-            1000,
-            50,
+            default=150,
+            low=50,
+            high=1000,
+            step=50,
             meaning="how long each model learns the languages",
         ),
     ),
@@ -357,10 +357,10 @@ EXPLANATION = Claim(
     "are as many as fit into 90 s on two cores.",
     published=(
         Published(
-            "table 2",
-            "https://arxiv.org/abs/1902.10186",
-            ("Data", "Gradients", "Words left out", "Gradients, no LSTM"),
-            (
+            place="table 2",
+            url="https://arxiv.org/abs/1902.10186",
+            columns=("Data", "Gradients", "Words left out", "Gradients, no LSTM"),
+            rows=(
                 ("SST", "0.40, 0.38", "0.34, 0.33", "0.69, 0.69"),
                 ("IMDB", "0.37, 0.37", "0.30, 0.31", "0.65, 0.66"),
                 ("ADR tweets", "0.45, 0.45", "0.29, 0.40", "0.71, 0.71"),
@@ -369,8 +369,8 @@ EXPLANATION = Claim(
                 ("Diabetes", "0.47, 0.38", "0.44, 0.38", "0.68, 0.68"),
                 ("Anemia", "0.42, 0.43", "0.42, 0.44", "0.81, 0.81"),
             ),
-            "Mean Kendall's τ of the weights with each measure, for the first and the second class of the seven tasks that "
-            "have two.",
+            setting="Mean Kendall's τ of the weights with each measure, for the first and the second class of the seven "
+            "tasks that have two.",
         ),
     ),
     scope=f"in recurrent models of d_model {SIZE}",
@@ -444,10 +444,10 @@ SINKS = Claim(
     statement="Heads that have nothing to read give most of their weight to the first token, which the model needs for "
     "that; softmax-one, a learned sink or a gated output take it away.",
     source=Source(
-        "Xiao, Guangxuan and Tian, Yuandong and Chen, Beidi and Han, Song and Lewis, Mike",
-        "Efficient Streaming Language Models with Attention Sinks",
-        2023,
-        "https://arxiv.org/abs/2309.17453",
+        authors="Xiao, Guangxuan and Tian, Yuandong and Chen, Beidi and Han, Song and Lewis, Mike",
+        title="Efficient Streaming Language Models with Attention Sinks",
+        year=2023,
+        url="https://arxiv.org/abs/2309.17453",
     ),
     refutation="With softmax, no head gives the first token half of its weight on average; or hiding that token adds "
     "less than 0.1 nats to the loss; or softmax-one, a learned sink or a gated output leaves more than half "
@@ -459,7 +459,15 @@ SINKS = Claim(
         first_below(lambda seed: seed.one(SOFTMAX, WEIGHT), 0.2, 0.5),
     ),
     settings=(
-        Param("steps", "Training steps", 1500, 50, 5000, 50, meaning="how long each model learns"),
+        Param(
+            "steps",
+            "Training steps",
+            default=1500,
+            low=50,
+            high=5000,
+            step=50,
+            meaning="how long each model learns",
+        ),
     ),
     conditions=lambda settings: tuple(CHOICES),
     measure=after_training(
@@ -527,35 +535,35 @@ SINKS = Claim(
     "and 0.072 (gate). The steps were raised to 1,500, the rule stays.",
     published=(
         Published(
-            "table 1",
-            "https://arxiv.org/abs/2309.17453",
-            ("cache", "perplexity"),
-            (
+            place="table 1",
+            url="https://arxiv.org/abs/2309.17453",
+            columns=("cache", "perplexity"),
+            rows=(
                 ("1,024 latest", "5,158.07"),
                 ("4 first and 1,020 latest", "5.40"),
                 ("4 line ends and 1,020 latest", "5.60"),
             ),
-            "Llama-2-13B on the first book of PG19, 65,000 tokens.",
+            setting="Llama-2-13B on the first book of PG19, 65,000 tokens.",
         ),
         Published(
-            "table 2",
-            "https://arxiv.org/abs/2309.17453",
-            ("first tokens in the cache", "Llama-2-7B", "Falcon-7B"),
-            (
+            place="table 2",
+            url="https://arxiv.org/abs/2309.17453",
+            columns=("first tokens in the cache", "Llama-2-7B", "Falcon-7B"),
+            rows=(
                 ("0", "3,359.95", "17.90"),
                 ("1", "11.88", "12.12"),
                 ("2", "10.51", "12.12"),
                 ("4", "9.59", "12.12"),
                 ("8", "9.54", "12.12"),
             ),
-            "Perplexity on 400,000 tokens of PG19, with caches of 4,096 and 2,048 tokens.",
+            setting="Perplexity on 400,000 tokens of PG19, with caches of 4,096 and 2,048 tokens.",
         ),
         Published(
-            "Qiu et al. 2025",
-            "https://arxiv.org/abs/2505.06708",
-            ("model", "weight on the first token"),
-            (("without a gate", "46.7 %"), ("gated output", "4.8 %")),
-            "The mean of a trained language model.",
+            place="Qiu et al. 2025",
+            url="https://arxiv.org/abs/2505.06708",
+            columns=("model", "weight on the first token"),
+            rows=(("without a gate", "46.7 %"), ("gated output", "4.8 %")),
+            setting="The mean of a trained language model.",
         ),
     ),
     scope="in models of d_model 64 with 2 layers",

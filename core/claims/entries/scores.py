@@ -85,16 +85,16 @@ def learned(measured: str, size: int | None = None) -> Learned:
 
 
 BRITZ_SIZES = Published(
-    "Britz et al. 2017, section 4.5",
-    "https://arxiv.org/abs/1703.03906",
-    ("Size", "BLEU, multiplicative score", "BLEU, additive score"),
-    (
+    place="Britz et al. 2017, section 4.5",
+    url="https://arxiv.org/abs/1703.03906",
+    columns=("Size", "BLEU, multiplicative score", "BLEU, additive score"),
+    rows=(
         ("128", "22.03 ± 0.08", "22.23 ± 0.11"),
         ("256", "22.33 ± 0.28", "22.33 ± 0.04"),
         ("512", "21.78 ± 0.05", "22.47 ± 0.27"),
         ("1,024", "18.22 ± 0.03", "22.10 ± 0.18"),
     ),
-    "English to German, newstest2013, mean and deviation over runs; the multiplicative score is not scaled. Without "
+    setting="English to German, newstest2013, mean and deviation over runs; the multiplicative score is not scaled. Without "
     "attention: 9.98 ± 0.28 and 11.57 ± 0.30.",
 )
 SCORES_CLAIM = Claim(
@@ -104,10 +104,10 @@ SCORES_CLAIM = Claim(
     statement="Additive and multiplicative scores do equally well at small sizes; the dot product is faster, and "
     "without scaling it falls behind the additive score at large sizes.",
     source=Source(
-        "Britz, Denny and Goldie, Anna and Luong, Minh-Thang and Le, Quoc",
-        "Massive Exploration of Neural Machine Translation Architectures",
-        2017,
-        "https://arxiv.org/abs/1703.03906",
+        authors="Britz, Denny and Goldie, Anna and Luong, Minh-Thang and Le, Quoc",
+        title="Massive Exploration of Neural Machine Translation Architectures",
+        year=2017,
+        url="https://arxiv.org/abs/1703.03906",
     ),
     refutation="At size 16 the losses differ by more than a quarter; a step with the additive score takes less than "
     "1.1 of one with the dot product at size 128; the unscaled dot product's loss at size 128 is less than "
@@ -125,19 +125,19 @@ SCORES_CLAIM = Claim(
         Param(
             "steps",
             "Training steps",
-            150,
-            50,
-            2000,
-            50,
+            default=150,
+            low=50,
+            high=2000,
+            step=50,
             meaning="how long each model learns to reverse",
         ),
         Param(
             "seconds",
             "Equal seconds",
-            2.0,
-            0.5,
-            60.0,
-            0.5,
+            default=2.0,
+            low=0.5,
+            high=60.0,
+            step=0.5,
             meaning="how long each model of size 128 trains where seconds are equal",
         ),
     ),
@@ -148,8 +148,8 @@ SCORES_CLAIM = Claim(
             "At size 16 both do equally well.",
             ratio((DOT, LOSS, SIZES[0]), (ADDITIVE, LOSS, SIZES[0])),
             "loss dot over additive",
-            0.75,
-            1.25,
+            low=0.75,
+            high=1.25,
             unit="times",
             learned=learned(LOSS, SIZES[0]),
         ),
@@ -186,8 +186,8 @@ SCORES_CLAIM = Claim(
         ),
     ),
     figures=(
-        Figure("Loss after equal steps, by size", LOSS, "d", "positive", "x"),
-        Figure("Processor milliseconds a step, by size", TIME, "d", "positive", "x"),
+        Figure("Loss after equal steps, by size", LOSS, x="d", unit="positive", log="x"),
+        Figure("Processor milliseconds a step, by size", TIME, x="d", unit="positive", log="x"),
         Figure("Loss after equal seconds at d = 128", IN_TIME, unit="positive"),
     ),
     limits="A recurrent model that reverses ten letters: the cells, not the scores, take most of a step. Real "
@@ -198,10 +198,10 @@ SCORES_CLAIM = Claim(
     published=(
         BRITZ_SIZES,
         Published(
-            "Luong et al. 2015, table 4",
-            "https://arxiv.org/abs/1508.04025",
-            ("Attention", "Score", "Perplexity", "BLEU"),
-            (
+            place="Luong et al. 2015, table 4",
+            url="https://arxiv.org/abs/1508.04025",
+            columns=("Attention", "Score", "Perplexity", "BLEU"),
+            rows=(
                 ("to all words", "by location", "6.4", "18.1"),
                 ("to all words", "dot", "6.1", "18.6"),
                 ("to all words", "general", "6.1", "17.3"),
@@ -209,7 +209,7 @@ SCORES_CLAIM = Claim(
                 ("window at a predicted place", "dot", "6.6", "18.0"),
                 ("window at a predicted place", "general", "5.9", "19"),
             ),
-            "English to German, newstest2014, before unknown words are replaced.",
+            setting="English to German, newstest2014, before unknown words are replaced.",
         ),
     ),
     timed=True,
@@ -280,10 +280,10 @@ SCALING = Claim(
         Param(
             "steps",
             "Training steps",
-            200,
-            50,
-            2000,
-            50,
+            default=200,
+            low=50,
+            high=2000,
+            step=50,
             meaning="how long each model learns recall",
         ),
     ),
@@ -294,16 +294,16 @@ SCALING = Claim(
             "Divided scores keep a variance near 1.",
             lambda seed: seed.one(DIVIDED, VARIANCE, KEY_SIZES[-1]),
             "variance at d_k = 512",
-            0.75,
-            1.25,
-            "positive",
+            low=0.75,
+            high=1.25,
+            unit="positive",
         ),
         Part(
             "Undivided scores have a variance near d_k.",
             lambda seed: seed.one(UNSCALED, VARIANCE, KEY_SIZES[-1]) / KEY_SIZES[-1],
             "variance at d_k = 512, divided by 512",
-            0.75,
-            1.25,
+            low=0.75,
+            high=1.25,
             unit="times",
         ),
         Part(
@@ -334,9 +334,9 @@ SCALING = Claim(
         ),
     ),
     figures=(
-        Figure("Variance of the scores", VARIANCE, "d_k", "positive", "xy"),
-        Figure("Mean norm of the softmax's Jacobian", GRADIENT, "d_k", "positive", "x"),
-        Figure("Accuracy on recall", ACCURACY, "head size", unit="share"),
+        Figure("Variance of the scores", VARIANCE, x="d_k", unit="positive", log="xy"),
+        Figure("Mean norm of the softmax's Jacobian", GRADIENT, x="d_k", unit="positive", log="x"),
+        Figure("Accuracy on recall", ACCURACY, x="head size", unit="share"),
     ),
     limits="Queries and keys are random with variance 1, as at the start of training; a trained model may scale them "
     "itself. One task, one size of model, one optimizer (AdamW).",
@@ -410,10 +410,10 @@ DIFFERENCE = Claim(
     statement="Differential attention cancels noise: it attends more to what is relevant and less to the rest, and so "
     "recalls better.",
     source=Source(
-        "Ye, Tianzhu and Dong, Li and Xia, Yuqing and Sun, Yutao and Zhu, Yi and Huang, Gao and Wei, Furu",
-        "Differential Transformer",
-        2024,
-        "https://arxiv.org/abs/2410.05258",
+        authors="Ye, Tianzhu and Dong, Li and Xia, Yuqing and Sun, Yutao and Zhu, Yi and Huang, Gao and Wei, Furu",
+        title="Differential Transformer",
+        year=2024,
+        url="https://arxiv.org/abs/2410.05258",
     ),
     refutation="At equal steps and parameters, differential attention recalls less than 2 points more than softmax; or "
     "it gives the answer less than 2 points of weight more; or it leaves more than half as much on the "
@@ -428,10 +428,10 @@ DIFFERENCE = Claim(
         Param(
             "steps",
             "Training steps",
-            2000,
-            50,
-            5000,
-            50,
+            default=2000,
+            low=50,
+            high=5000,
+            step=50,
             meaning="how long each model learns recall",
         ),
     ),
@@ -492,20 +492,20 @@ DIFFERENCE = Claim(
     "(5 to 9) the other way round: the result is of all ten.",
     published=(
         Published(
-            "table 2",
-            "https://arxiv.org/abs/2410.05258",
-            ("model", "1 fact of 1", "2 facts of 2", "2 facts of 4", "2 facts of 6"),
-            (
+            place="table 2",
+            url="https://arxiv.org/abs/2410.05258",
+            columns=("model", "1 fact of 1", "2 facts of 2", "2 facts of 4", "2 facts of 6"),
+            rows=(
                 ("Transformer", "1.00", "0.85", "0.62", "0.55"),
                 ("Diff Transformer", "1.00", "0.92", "0.84", "0.85"),
             ),
-            "Accuracy of models of 3 billion parameters that retrieve facts from texts of 4,000 tokens.",
+            setting="Accuracy of models of 3 billion parameters that retrieve facts from texts of 4,000 tokens.",
         ),
         Published(
-            "table 3",
-            "https://arxiv.org/abs/2410.05258",
-            ("model", "weight on the answer", "weight on noise"),
-            (
+            place="table 3",
+            url="https://arxiv.org/abs/2410.05258",
+            columns=("model", "weight on the answer", "weight on noise"),
+            rows=(
                 ("Transformer", "0.03, 0.03, 0.03, 0.07, 0.09", "0.51, 0.54, 0.52, 0.49, 0.49"),
                 (
                     "Diff Transformer",
@@ -513,7 +513,7 @@ DIFFERENCE = Claim(
                     "0.01, 0.02, 0.02, 0.02, 0.01",
                 ),
             ),
-            "Models of 3 billion parameters that retrieve a key fact from a text; it stands at 0, 25, 50, 75 and "
+            setting="Models of 3 billion parameters that retrieve a key fact from a text; it stands at 0, 25, 50, 75 and "
             "100 % of the text.",
         ),
     ),
@@ -602,10 +602,10 @@ TOPK = Claim(
     statement="A trained model is nearly as good where each query keeps only its k largest keys, and where an indexer "
     "chooses them.",
     source=Source(
-        "Gupta, Ankit and Dar, Guy and Goodman, Shaya and Ciprut, David and Berant, Jonathan",
-        "Memory-efficient Transformers via Top-k Attention",
-        2021,
-        "https://arxiv.org/abs/2106.06899",
+        authors="Gupta, Ankit and Dar, Guy and Goodman, Shaya and Ciprut, David and Berant, Jonathan",
+        title="Memory-efficient Transformers via Top-k Attention",
+        year=2021,
+        url="https://arxiv.org/abs/2106.06899",
     ),
     refutation="With 8 of 33 to 64 keys, chosen by the model's own scores, less than 95 % is left of what attention to "
     "other characters gains; or less than 90 % where an indexer chooses; or the 8 latest keys serve as well "
@@ -620,10 +620,10 @@ TOPK = Claim(
         Param(
             "steps",
             "Training steps",
-            1500,
-            50,
-            5000,
-            50,
+            default=1500,
+            low=50,
+            high=5000,
+            step=50,
             meaning="how long each model learns the text",
         ),
     ),
@@ -652,7 +652,7 @@ TOPK = Claim(
             learned=LEARNED_WITH_ALL_KEYS,
         ),
     ),
-    figures=(Figure("Bits a character with k keys", BITS, "k", "positive", "x"),),
+    figures=(Figure("Bits a character with k keys", BITS, x="k", unit="positive", log="x"),),
     limits="One small model of characters with windows of 64; long texts, where a choice saves most, are not measured. "
     "In such text the nearest characters say most, so the latest keys are a strong choice; where an answer "
     "stands far back they cannot be. "

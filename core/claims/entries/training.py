@@ -131,11 +131,11 @@ NORM = Claim(
     statement="Post-norm needs warm-up, for its gradients grow towards the output; pre-norm needs none; without "
     "residual connections a deep stack does not train.",
     source=Source(
-        "Xiong, Ruibin and Yang, Yunchang and He, Di and Zheng, Kai and Zheng, Shuxin and Xing, Chen and Zhang, "
+        authors="Xiong, Ruibin and Yang, Yunchang and He, Di and Zheng, Kai and Zheng, Shuxin and Xing, Chen and Zhang, "
         "Huishuai and Lan, Yanyan and Wang, Liwei and Liu, Tie-Yan",
-        "On Layer Normalization in the Transformer Architecture",
-        2020,
-        "https://arxiv.org/abs/2002.04745",
+        title="On Layer Normalization in the Transformer Architecture",
+        year=2020,
+        url="https://arxiv.org/abs/2002.04745",
     ),
     refutation="Before training, the last post-norm layer has less than twice the gradient of the first, or the last "
     "pre-norm layer a larger one than the first; warm-up wins a post-norm model less than 0.1 bits a "
@@ -151,8 +151,16 @@ NORM = Claim(
         ],
     ),
     settings=(
-        Param("steps", "Training steps", 200, 40, 2000, 20, meaning="how long each model learns"),
-        Param("layers", "Layers", 8, 2, 12, 1, meaning="depth of the models"),
+        Param(
+            "steps",
+            "Training steps",
+            default=200,
+            low=40,
+            high=2000,
+            step=20,
+            meaning="how long each model learns",
+        ),
+        Param("layers", "Layers", default=8, low=2, high=12, step=1, meaning="depth of the models"),
     ),
     conditions=lambda settings: CONDITIONS,
     measure=measure,
@@ -195,7 +203,13 @@ NORM = Claim(
     ),
     figures=(
         Figure("Bits a character of unseen text", BITS, unit="positive"),
-        Figure("Norm of each layer's gradient before training", GRADIENT, "layer", "positive", "y"),
+        Figure(
+            "Norm of each layer's gradient before training",
+            GRADIENT,
+            x="layer",
+            unit="positive",
+            log="y",
+        ),
     ),
     limits="One text, one rate (0.003 with AdamW, a cosine, gradients clipped at 1) and one batch size: a smaller rate "
     "can take the place of warm-up. Weights start as the lab starts them, Glorot uniform in the attention and "
@@ -207,17 +221,17 @@ NORM = Claim(
     "(post-norm) and 0.5 (pre-norm). Then 200 steps, as many as five seeds can take within 180 s of a core.",
     published=(
         Published(
-            "abstract",
-            "https://arxiv.org/abs/1910.05895",
-            ("Data", "With pre-norm"),
-            (
+            place="abstract",
+            url="https://arxiv.org/abs/1910.05895",
+            columns=("Data", "With pre-norm"),
+            rows=(
                 (
                     "five low-resource pairs of TED talks",
                     "+1.1 BLEU on average, together with two other changes, without warm-up",
                 ),
                 ("WMT 2014, English to German", "worse"),
             ),
-            "Nguyen and Salazar 2019, partly a counter-example; Xiong et al. print curves.",
+            setting="Nguyen and Salazar 2019, partly a counter-example; Xiong et al. print curves.",
         ),
     ),
     scope="in models of d_model 32 with 8 layers that read characters",
@@ -263,7 +277,12 @@ OVER_DEPTH = Claim(
     subject="New variants",
     statement="With as many parameters and steps, a model with attention over depth or hyper-connections predicts text "
     "better than one with plain residuals.",
-    source=Source("Kimi Team", "Attention Residuals", 2026, "https://arxiv.org/abs/2603.15031"),
+    source=Source(
+        authors="Kimi Team",
+        title="Attention Residuals",
+        year=2026,
+        url="https://arxiv.org/abs/2603.15031",
+    ),
     refutation="Six layers with attention over depth, or with hyper-connections, need more bits a character than with "
     "plain residuals.",
     guess=Pick(
@@ -272,8 +291,16 @@ OVER_DEPTH = Claim(
         lambda results: min(range(3), key=lambda at: results.mean([*RESIDUALS][at], BITS)),
     ),
     settings=(
-        Param("steps", "Training steps", 1000, 40, 4000, 20, meaning="how long each model learns"),
-        Param("layers", "Layers", 6, 2, 12, 1, meaning="depth of the models"),
+        Param(
+            "steps",
+            "Training steps",
+            default=1000,
+            low=40,
+            high=4000,
+            step=20,
+            meaning="how long each model learns",
+        ),
+        Param("layers", "Layers", default=6, low=2, high=12, step=1, meaning="depth of the models"),
     ),
     conditions=lambda settings: tuple(RESIDUALS),
     measure=measure_depth,
@@ -416,10 +443,10 @@ CAUSAL = Claim(
         Param(
             "steps",
             "Training steps",
-            4000,
-            50,
-            5000,
-            50,
+            default=4000,
+            low=50,
+            high=5000,
+            step=50,
             meaning="how long each model learns to predict characters of a text",
         ),
     ),
@@ -438,8 +465,8 @@ CAUSAL = Claim(
             "With the mask training matches generation.",
             ratio((MASKED, GENERATION), (MASKED, TEACHER)),
             "loss of the last character over that of all",
-            0.8,
-            1.2,
+            low=0.8,
+            high=1.2,
             unit="times",
             learned=LEARNED_WITH_MASK,
         ),
@@ -516,10 +543,10 @@ REGULARIZATION = Claim(
         Param(
             "steps",
             "Training steps",
-            1000,
-            50,
-            5000,
-            50,
+            default=1000,
+            low=50,
+            high=5000,
+            step=50,
             meaning="how long each model learns to translate",
         ),
     ),
@@ -599,17 +626,17 @@ REGULARIZATION = Claim(
     "who learns sooner. The steps were raised to 1,000, and a criterion of learning was added; the bounds stay.",
     published=(
         Published(
-            "table 3, rows D and the base model",
-            VASWANI.url,
-            ("Dropout", "Label smoothing", "Perplexity", "BLEU"),
-            (
+            place="table 3, rows D and the base model",
+            url=VASWANI.url,
+            columns=("Dropout", "Label smoothing", "Perplexity", "BLEU"),
+            rows=(
                 ("0.1", "0.1", "4.92", "25.8"),
                 ("0", "0.1", "5.77", "24.6"),
                 ("0.2", "0.1", "4.95", "25.5"),
                 ("0.1", "0", "4.67", "25.3"),
                 ("0.1", "0.2", "5.47", "25.7"),
             ),
-            "English to German, development set newstest2013. No figure is without warm-up.",
+            setting="English to German, development set newstest2013. No figure is without warm-up.",
         ),
     ),
     scope="in models of d_model 48 with 1 layer that translate numbers",
@@ -682,10 +709,10 @@ DECODING = Claim(
     statement="Teacher forcing flatters a model beside free running; a beam beats greedy decoding, and a very wide one "
     "hurts.",
     source=Source(
-        "Stahlberg, Felix and Byrne, Bill",
-        "On NMT Search Errors and Model Errors: Cat Got Your Tongue?",
-        2019,
-        "https://arxiv.org/abs/1908.10090",
+        authors="Stahlberg, Felix and Byrne, Bill",
+        title="On NMT Search Errors and Model Errors: Cat Got Your Tongue?",
+        year=2019,
+        url="https://arxiv.org/abs/1908.10090",
     ),
     refutation="Token accuracy under teacher forcing is less than 2 points above that of free running; a beam of 4 "
     "does not gain 0.5 BLEU on greedy decoding; a beam of 16 does not lose 0.5 BLEU against one of 4; a "
@@ -703,7 +730,13 @@ DECODING = Claim(
     ),
     settings=(
         Param(
-            "steps", "Training steps", 800, 50, 5000, 50, meaning="how long the translator learns"
+            "steps",
+            "Training steps",
+            default=800,
+            low=50,
+            high=5000,
+            step=50,
+            meaning="how long the translator learns",
         ),
     ),
     conditions=lambda settings: (MODEL,),
@@ -746,8 +779,14 @@ DECODING = Claim(
         ),
     ),
     figures=(
-        Figure("BLEU by the width of the beam (1 is greedy)", BLEU, "beam width", "score", "x"),
-        Figure("Mean log-probability of the output", SCORE, "beam width", log="x"),
+        Figure(
+            "BLEU by the width of the beam (1 is greedy)",
+            BLEU,
+            x="beam width",
+            unit="score",
+            log="x",
+        ),
+        Figure("Mean log-probability of the output", SCORE, x="beam width", log="x"),
     ),
     limits="A small recurrent translator of numbers, 40 sentences, beams up to 16, no length penalty. The paper's fall "
     "comes with beams of 100 and more and with exact search, on real translation.",
@@ -756,16 +795,16 @@ DECODING = Claim(
     "who learns sooner. The steps were raised to 800, and a criterion of learning was added; the bounds stay.",
     published=(
         Published(
-            "table 1",
-            "https://arxiv.org/abs/1908.10090",
-            ("Search", "BLEU", "Empty", "Not best", "Length"),
-            (
+            place="table 1",
+            url="https://arxiv.org/abs/1908.10090",
+            columns=("Search", "BLEU", "Empty", "Not best", "Length"),
+            rows=(
                 ("greedy", "29.3", "0.0 %", "73.6 %", "1.02"),
                 ("beam of 10", "30.3", "0.0 %", "57.7 %", "1.00"),
                 ("exact", "2.1", "51.8 %", "0.0 %", "0.06"),
             ),
-            "A base Transformer, English to German, newstest2015. Not best: less likely than the model's best output. The "
-            "length is over that of the reference.",
+            setting="A base Transformer, English to German, newstest2015. Not best: less likely than the model's best "
+            "output. The length is over that of the reference.",
         ),
     ),
     no_published="Britz et al. 2017 compare beams of 1 to 100; their table was looked for, but no second source "

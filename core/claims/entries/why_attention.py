@@ -80,10 +80,10 @@ BOTTLENECK = Claim(
     statement="A sentence squeezed into one vector is a bottleneck: without attention quality falls with the length of "
     "the source, with attention it holds.",
     source=Source(
-        "Bahdanau, Dzmitry and Cho, Kyunghyun and Bengio, Yoshua",
-        "Neural Machine Translation by Jointly Learning to Align and Translate",
-        2014,
-        "https://arxiv.org/abs/1409.0473",
+        authors="Bahdanau, Dzmitry and Cho, Kyunghyun and Bengio, Yoshua",
+        title="Neural Machine Translation by Jointly Learning to Align and Translate",
+        year=2014,
+        url="https://arxiv.org/abs/1409.0473",
         part="figure 2",
     ),
     refutation="Without attention the exact match falls by less than 20 points from the shortest to the longest "
@@ -101,10 +101,10 @@ BOTTLENECK = Claim(
         Param(
             "steps",
             "Training steps",
-            1000,
-            50,
-            5000,
-            50,
+            default=1000,
+            low=50,
+            high=5000,
+            step=50,
             meaning="how long each translator learns; one of them twice as long",
         ),
     ),
@@ -166,9 +166,9 @@ BOTTLENECK = Claim(
     ),
     figures=(
         Figure(
-            "Exact match by the length of the source", EXACT, "tokens of the source", unit="share"
+            "Exact match by the length of the source", EXACT, x="tokens of the source", unit="share"
         ),
-        Figure("BLEU by the length of the source", BLEU, "tokens of the source", "score"),
+        Figure("BLEU by the length of the source", BLEU, x="tokens of the source", unit="score"),
         Figure("Processor seconds of training and measuring", SECONDS, unit="positive"),
     ),
     limits="Numbers, whose translation is nearly word by word, after 1,000 steps: how much of the gap is "
@@ -182,10 +182,10 @@ BOTTLENECK = Claim(
     "processor's.",
     published=(
         Published(
-            "table 1",
-            "https://arxiv.org/abs/1409.0473",
-            ("Model", "BLEU, all sentences", "BLEU, no unknown words"),
-            (
+            place="table 1",
+            url="https://arxiv.org/abs/1409.0473",
+            columns=("Model", "BLEU, all sentences", "BLEU, no unknown words"),
+            rows=(
                 ("RNNencdec-30", "13.93", "24.19"),
                 ("RNNsearch-30", "21.50", "31.44"),
                 ("RNNencdec-50", "17.82", "26.71"),
@@ -193,8 +193,8 @@ BOTTLENECK = Claim(
                 ("RNNsearch-50, trained longer", "28.45", "36.15"),
                 ("Moses, phrase-based", "33.30", "35.63"),
             ),
-            "English to French, newstest2014. RNNencdec has one vector, RNNsearch attention; 30 and 50 are the most words "
-            "of a training sentence. BLEU against length is a curve (figure 2).",
+            setting="English to French, newstest2014. RNNencdec has one vector, RNNsearch attention; 30 and 50 are the "
+            "most words of a training sentence. BLEU against length is a curve (figure 2).",
         ),
     ),
     scope="in recurrent models of d_model 64 that translate numbers",
@@ -251,12 +251,12 @@ ADVANTAGES = Claim(
     statement="Multi-head attention adds parameters without much cost, attention parallelises where recurrent networks "
     "wait, and its weights can be read.",
     source=Source(
-        "Tutorials on attention",
-        "Advantages of attention over recurrent networks: multi-head "
+        authors="Tutorials on attention",
+        title="Advantages of attention over recurrent networks: multi-head "
         "attention adds parameters without much cost, attention parallelises, its weights can be "
         "read",
-        2024,
-        "https://arxiv.org/abs/1706.03762",
+        year=2024,
+        url="https://arxiv.org/abs/1706.03762",
     ),
     refutation="Four heads have less than 1 % more parameters than one, or take more than 1.25 times the seconds a "
     "step; at 64 letters a Transformer's training step is not faster than that of a recurrent network with "
@@ -275,10 +275,10 @@ ADVANTAGES = Claim(
         Param(
             "steps",
             "Training steps",
-            400,
-            50,
-            2000,
-            50,
+            default=400,
+            low=50,
+            high=2000,
+            step=50,
             meaning="how long each model learns to reverse",
         ),
     ),
@@ -339,9 +339,9 @@ ADVANTAGES = Claim(
         Figure(
             "CPU seconds of a training step on reversing, batches of 16",
             STEP_SECONDS,
-            "letters",
-            "positive",
-            "xy",
+            x="letters",
+            unit="positive",
+            log="xy",
         ),
         Figure("Accuracy on reversing ten letters", ACCURACY, unit="share"),
         Figure("Weight on the expected position, of the clearest head", MASS, unit="share"),
@@ -433,11 +433,11 @@ IRIS = Claim(
     statement="A small Transformer classifies Iris flowers with 96 % accuracy and about 15,000 parameters, and its "
     "heads show which features matter.",
     source=Source(
-        "Tutorials on attention",
-        "A Transformer encoder on Iris: 96 % accuracy, about 15,000 "
+        authors="Tutorials on attention",
+        title="A Transformer encoder on Iris: 96 % accuracy, about 15,000 "
         "parameters, head 1 looks at the sepals",
-        2024,
-        "https://archive.ics.uci.edu/dataset/53/iris",
+        year=2024,
+        url="https://archive.ics.uci.edu/dataset/53/iris",
     ),
     refutation="Held-out accuracy lies outside 93 to 99 %; it is not 1 point above logistic regression; the model has "
     "fewer than 10,000 or more than 20,000 parameters; with a row as one token the weights are the same for "
@@ -452,7 +452,15 @@ IRIS = Claim(
         ),
     ),
     settings=(
-        Param("steps", "Training steps", 225, 25, 1000, 25, meaning="how long each model learns"),
+        Param(
+            "steps",
+            "Training steps",
+            default=225,
+            low=25,
+            high=1000,
+            step=25,
+            meaning="how long each model learns",
+        ),
     ),
     conditions=lambda settings: (TOKENS, ROW, LOGISTIC),
     measure=measure_iris,
@@ -461,8 +469,8 @@ IRIS = Claim(
             "The accuracy is about 96 %.",
             lambda seed: seed.one(TOKENS, HELD_OUT_ACCURACY),
             "accuracy on held-out rows",
-            0.93,
-            0.99,
+            low=0.93,
+            high=0.99,
             unit="share",
             resolution=0.01,
             learned=LEARNED_FLOWERS,
@@ -481,8 +489,8 @@ IRIS = Claim(
             "The tutorials' model has about 15,000 parameters.",
             lambda seed: seed.one(TOKENS, IRIS_PARAMETERS),
             "parameters",
-            10_000,
-            20_000,
+            low=10_000,
+            high=20_000,
         ),
         Part(
             "With a feature as a token, attention differs between flowers.",

@@ -30,7 +30,10 @@ DEFAULTS = "the defaults of its class in transformers"
 
 _PLAIN_T5 = Choice.of("multi_head", bias=False, head_dim=64)
 _ONE_TABLE = Extra(
-    "Bias table shared", -32 * 8, "all layers of a stack add the table of the first", False
+    "Bias table shared",
+    -32 * 8,
+    "all layers of a stack add the table of the first",
+    multiplied=False,
 )
 
 
@@ -82,14 +85,14 @@ BY_HAND: tuple[ModelCard, ...] = (
     ModelCard(
         "bert",
         "BERT base",
-        2018,
-        "https://arxiv.org/abs/1810.04805",
-        "google-bert/bert-base-uncased",
-        DEFAULTS,
-        "Every token attends to both sides, and the model learns to fill in hidden words.",
-        768,
-        30522,
-        stack(
+        year=2018,
+        url="https://arxiv.org/abs/1810.04805",
+        checkpoint="google-bert/bert-base-uncased",
+        source=DEFAULTS,
+        different="Every token attends to both sides, and the model learns to fill in hidden words.",
+        d_model=768,
+        vocabulary=30522,
+        blocks=stack(
             (
                 Block(
                     AttentionLayer(
@@ -112,20 +115,25 @@ BY_HAND: tuple[ModelCard, ...] = (
                 "Position embeddings",
                 512 * 768,
                 "a learned vector for each of 512 positions",
-                False,
+                multiplied=False,
             ),
-            Extra("Segment embeddings", 2 * 768, "one vector for each of two sentences", False),
+            Extra(
+                "Segment embeddings",
+                2 * 768,
+                "one vector for each of two sentences",
+                multiplied=False,
+            ),
             Extra(
                 "Norm of the embeddings",
                 2 * 768,
                 "after words, positions and segments are added",
-                False,
+                multiplied=False,
             ),
             Extra(
                 "Pooler",
                 768 * 769,
                 "a layer that reads the first token, for a class of the text",
-                False,
+                multiplied=False,
             ),
         ),
         remark="Without the head that fills in words.",
@@ -133,14 +141,14 @@ BY_HAND: tuple[ModelCard, ...] = (
     ModelCard(
         "gpt2",
         "GPT-2",
-        2019,
-        "https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf",
-        "openai-community/gpt2",
-        DEFAULTS,
-        "One decoder, trained on web text alone, does many tasks without being trained for them.",
-        768,
-        50257,
-        stack(
+        year=2019,
+        url="https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf",
+        checkpoint="openai-community/gpt2",
+        source=DEFAULTS,
+        different="One decoder, trained on web text alone, does many tasks without being trained for them.",
+        d_model=768,
+        vocabulary=50257,
+        blocks=stack(
             (
                 Block(
                     AttentionLayer(
@@ -161,22 +169,23 @@ BY_HAND: tuple[ModelCard, ...] = (
                 "Position embeddings",
                 1024 * 768,
                 "a learned vector for each of 1,024 positions",
-                False,
+                multiplied=False,
             ),
-            Extra("Final norm", 2 * 768, "before the output map", False),
+            Extra("Final norm", 2 * 768, "before the output map", multiplied=False),
         ),
     ),
     ModelCard(
         "t5",
         "T5 small",
-        2019,
-        "https://arxiv.org/abs/1910.10683",
-        "google-t5/t5-small",
-        DEFAULTS,
-        "Encoder and decoder read and write every task as text, and a learned number for each distance gives the order.",
-        512,
-        32128,
-        (
+        year=2019,
+        url="https://arxiv.org/abs/1910.10683",
+        checkpoint="google-t5/t5-small",
+        source=DEFAULTS,
+        different="Encoder and decoder read and write every task as text, and a learned number for each distance gives the "
+        "order.",
+        d_model=512,
+        vocabulary=32128,
+        blocks=(
             *(
                 Block(_t5(True, layer == 0), FeedForward.dense(512, 2048, gated=False), 2 * 512)
                 for layer in range(6)
@@ -196,34 +205,34 @@ BY_HAND: tuple[ModelCard, ...] = (
         ),
         tied=True,
         encoder_blocks=6,
-        extras=(Extra("Final norms", 2 * 512, "after each of the two stacks", False),),
+        extras=(Extra("Final norms", 2 * 512, "after each of the two stacks", multiplied=False),),
         remark="Cache and FLOPs of one token read and one token written, with as many read as written.",
     ),
     ModelCard(
         "retnet",
         "RetNet 7B",
-        2023,
-        "https://arxiv.org/abs/2307.08621",
-        "retnet_7b of the authors' torchscale",
-        "the architecture of that name in the authors' code",
-        "No softmax: the past fades at a fixed pace in each head, so that one state replaces the cache.",
-        4096,
-        0,
-        stack((Block(_RETENTION, FeedForward.dense(4096, 6912), 2 * 4096),), 32),
-        extras=(Extra("Final norm", 4096, "before the output map", False),),
+        year=2023,
+        url="https://arxiv.org/abs/2307.08621",
+        checkpoint="retnet_7b of the authors' torchscale",
+        source="the architecture of that name in the authors' code",
+        different="No softmax: the past fades at a fixed pace in each head, so that one state replaces the cache.",
+        d_model=4096,
+        vocabulary=0,
+        blocks=stack((Block(_RETENTION, FeedForward.dense(4096, 6912), 2 * 4096),), 32),
+        extras=(Extra("Final norm", 4096, "before the output map", multiplied=False),),
         remark="Without word embeddings and output map: no vocabulary is published with these sizes.",
     ),
     ModelCard(
         "modernbert",
         "ModernBERT base",
-        2024,
-        "https://arxiv.org/abs/2412.13663",
-        "answerdotai/ModernBERT-base",
-        DEFAULTS,
-        "An encoder with rotary positions, in which two of three layers attend to 64 tokens on each side.",
-        768,
-        50368,
-        (
+        year=2024,
+        url="https://arxiv.org/abs/2412.13663",
+        checkpoint="answerdotai/ModernBERT-base",
+        source=DEFAULTS,
+        different="An encoder with rotary positions, in which two of three layers attend to 64 tokens on each side.",
+        d_model=768,
+        vocabulary=50368,
+        blocks=(
             Block(_BOTH, FeedForward.dense(768, 1152), 768),
             *stack(
                 tuple(
@@ -238,8 +247,10 @@ BY_HAND: tuple[ModelCard, ...] = (
         head=False,
         stores=False,
         extras=(
-            Extra("Final norm", 768, "before the output map", False),
-            Extra("Norm of the embeddings", 768, "in place of the first layer's own", False),
+            Extra("Final norm", 768, "before the output map", multiplied=False),
+            Extra(
+                "Norm of the embeddings", 768, "in place of the first layer's own", multiplied=False
+            ),
         ),
         remark="Without the head that fills in words.",
     ),

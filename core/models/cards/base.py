@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
 from math import lcm
@@ -83,6 +83,7 @@ class Extra:
     name: str
     parameters: int
     reason: str
+    _: KW_ONLY
     multiplied: bool = True
 
 
@@ -259,6 +260,7 @@ class ModelCard:
 
     key: str
     name: str
+    _: KW_ONLY
     year: int
     url: str
     checkpoint: str
