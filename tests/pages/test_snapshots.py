@@ -1,14 +1,16 @@
 """Each page says and draws what it did: at first sight, at another value of each declared control, and at some links.
 
-What it did stands in snapshots/PAGE.json. `make snapshots` writes these again: their diff shows what a change changed.
+What it did stands in snapshots/PAGE.txt: a line a sentence or a picture. `make snapshots` writes again the lines that
+differ, so that their diff is what a change changed.
 """
 
+import os
 import re
 import zlib
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 from functools import cache, partial
 from importlib import import_module
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,6 @@ from streamlit.testing.v1 import AppTest
 from dashboard.navigation import STEPS
 from dashboard.server.cache import store
 from dashboard.ui.links import Field, Number, Options, Text, Toggle, Values
-from tests.cases import snapshot
 from tests.pages.app import (
     TIMES,
     assert_script,
@@ -162,6 +163,48 @@ def differs(line: str, saved: str) -> bool:
     return False
 
 
+def merged(now: list[str], saved: list[str]) -> tuple[list[str], list[str]]:
+    """The lines of a page as they are now, with the saved one where both say the same, and what differs."""
+    lines, differences = list[str](), list[str]()
+    shapes = [[without_numbers(line) for line in side] for side in (saved, now)]
+    for kind, *at in SequenceMatcher(None, *shapes, autojunk=False).get_opcodes():
+        old, new = saved[at[0] : at[1]], now[at[2] : at[3]]
+        if kind == "equal":
+            pairs = [*zip(old, new, strict=True)]
+            lines += [line if differs(line, before) else before for before, line in pairs]
+            old, new = (
+                [pair[side] for pair in pairs if differs(pair[1], pair[0])] for side in (0, 1)
+            )
+        else:
+            lines += new
+        differences += [f"- {line}" for line in old] + [f"+ {line}" for line in new]
+    return lines, differences
+
+
+HEADING, MORE = (
+    "== ",
+    "\n    ",
+)  # before the name of a state, and before each further sentence of a text
+
+
+def to_text(views: dict[str, list[str]]) -> str:
+    return "".join(
+        HEADING + name.replace("\n", r"\n") + "\n"
+        + "".join(re.sub(r"(?<=[.?!]) (?=\S)", MORE, line) + "\n" for line in lines)
+        for name, lines in views.items()
+    )  # fmt: skip
+
+
+def from_text(text: str) -> dict[str, list[str]]:
+    views: dict[str, list[str]] = {}
+    for line in re.findall("(.*)\n", text.replace(MORE, " ")):
+        if line.startswith(HEADING):
+            lines = views[line.removeprefix(HEADING).replace(r"\n", "\n")] = []
+        else:
+            lines.append(line)
+    return views
+
+
 @pytest.mark.parametrize("page", [step.key for step in STEPS])
 def test_a_page_at_its_links_is_what_was_saved(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # where a script writes what it trains
@@ -172,11 +215,13 @@ def test_a_page_at_its_links_is_what_was_saved(page, monkeypatch, tmp_path):
     first = views["first sight"]
     for name in list(views)[1:]:  # what differs from first sight
         views[name] = [line for line in views[name] if all(differs(line, other) for other in first)]
-    saved = snapshot(SAVED / f"{page}.json", views)
-    wrong = [
-        f"{name}: {line!r} was {before!r}"
-        for name in views | saved
-        for line, before in zip_longest(views.get(name, ()), saved.get(name, ()), fillvalue="")
-        if differs(line, before)
-    ]
-    assert not wrong, "\n".join(wrong[:20])
+    file, wrong = SAVED / f"{page}.txt", list[str]()
+    saved = from_text(file.read_text("utf-8")) if file.exists() else {}
+    wrong += [f"- == {name}" for name in saved if name not in views]
+    for name, lines in views.items():
+        views[name], differences = merged(lines, saved.get(name, []))
+        wrong += [f"== {name}", *differences] if differences or name not in saved else []
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        file.write_text(to_text(views), encoding="utf-8")
+    else:
+        assert not wrong, "\n".join(["`make generated` saves what should differ:", *wrong[:40]])
