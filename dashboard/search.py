@@ -1,7 +1,7 @@
 """What the sidebar's search finds: pages, choices of the six axes, tasks, questions, terms, claims, cards and models.
 
 The browser ranks them as a person types (draw/components/page_list/search.js). What can be found is a module beside that
-one, so that the first page imports no torch; `make search` writes it.
+one, so that the first page imports no torch; `make generated` writes it.
 """
 
 import json

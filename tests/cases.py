@@ -44,7 +44,7 @@ def memory_is(monkeypatch: pytest.MonkeyPatch, free: float) -> None:
 
 
 def snapshot(path: Path, now: Any) -> Any:
-    """What a file holds, which `make snapshots` makes what is there now."""
+    """What a file holds, which `make generated` makes what is there now."""
     if os.environ.get("UPDATE_SNAPSHOTS"):
         path.write_text(json.dumps(now, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return json.loads(path.read_text("utf-8"))

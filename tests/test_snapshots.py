@@ -1,6 +1,6 @@
 """What each choice, preset and card is, claim sets, task draws and recommends is what was saved in the files beside this.
 
-`make snapshots` writes it again: its diff shows which experiment changed.
+`make generated` writes it again: its diff shows which experiment changed.
 """
 
 import json

@@ -1257,7 +1257,7 @@ def test_an_experiment_is_what_it_was_and_its_scope_is_that_of_the_models_it_tra
         if isinstance(claim.guess, Pick):
             now[sign][claim.guess.question] = claim.guess.answer(results(world))
     now["rules"] = dict.fromkeys(rule_lines(claim), 1)
-    # `make snapshots` writes them again
+    # `make generated` writes them again
     saved = snapshot(Path(__file__).with_name("experiments") / f"{claim.key}.json", now)
     assert now.keys() == saved.keys()
     for condition, numbers in now.items():

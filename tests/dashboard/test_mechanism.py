@@ -490,7 +490,7 @@ def test_a_typed_text_finds_terms_by_name_before_those_by_explanation():
 
 def test_the_saved_list_is_what_the_lab_has():
     saved = [*hits().values()]  # no two have the same title and line
-    assert saved == json.loads(json.dumps(collect())), "run make search"
+    assert saved == json.loads(json.dumps(collect())), "run make generated"
 
 
 def test_what_is_picked_opens_also_on_its_own_page():

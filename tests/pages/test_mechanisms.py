@@ -624,7 +624,7 @@ def test_the_network_takes_more_memory_than_the_product():
 
 def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(monkeypatch):
     page, saved = open_at("scores"), study.load_measurement()
-    assert set(saved.measured) == set(SCORES), "run make scores"
+    assert set(saved.measured) == set(SCORES), "run make generated"
     slow = tuple(study.Timing(1.0 + place, 1000) for place in range(len(SCORES)))
     monkeypatch.setattr(study, "timings", lambda choices, repetition: slow)
     assert saved.date in page_text(page) and duration(7.0) not in page_text(page)

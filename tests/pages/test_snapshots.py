@@ -1,6 +1,6 @@
 """Each page says and draws what it did: at first sight, at another value of each declared control, and at some links.
 
-What it did stands in snapshots/PAGE.txt: a line a sentence or a picture. `make snapshots` writes again the lines that
+What it did stands in snapshots/PAGE.txt: a line a sentence or a picture. `make generated` writes again the lines that
 differ, so that their diff is what a change changed.
 """
 

@@ -1,4 +1,4 @@
-"""The lessons that ship. `make lessons` writes their files; the right answers are computed by core."""
+"""The lessons that ship. `make generated` writes their files; the right answers are computed by core."""
 
 from collections.abc import Callable, Sequence
 
