@@ -36,7 +36,7 @@ ROLES = {
     "button": "button",
 }
 TYPED = "etaoinshrdlu"  # a letter each move
-BUDGET = "≤ 2.00"
+BUDGET = "≤ 150 ms"
 NAME = "Moved"  # the label of the empty page's control
 SETTLE = 1500  # ms after the last element has come, in which React still takes pages apart
 
