@@ -47,7 +47,7 @@ ALL_TEXT = "\n".join(path.read_text("utf-8") for path in DOCUMENTS)
 
 
 def snippets(name: str) -> list[str]:
-    """The blocks of Python in a document of docs/."""
+    """The blocks of Python in a document, by its path from docs/."""
     return re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -72,6 +72,13 @@ def run(block, folder, monkeypatch, capsys):
 )
 def test_a_snippet_prints(block, words, tmp_path, monkeypatch, capsys):
     assert re.search(f"(?s){words}", run(block, tmp_path, monkeypatch, capsys))
+
+
+def test_the_readme_draws_two_maps(tmp_path, monkeypatch, capsys):
+    (block,) = snippets("../README.md")
+    run(block, tmp_path, monkeypatch, capsys)
+    texts = {node.text for node in ElementTree.parse(tmp_path / "maps.svg").iter() if node.text}
+    assert {"plain", "causal", "animal"} <= texts
 
 
 def test_a_trace_of_ones_own_is_drawn(tmp_path, monkeypatch, capsys):
@@ -219,7 +226,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def test_the_readme_is_one_screen():
     lines = README.splitlines()
-    assert len(lines) <= 40 and max(map(len, lines)) <= 120
+    assert len(lines) <= 60 and max(map(len, lines)) <= 120
     assert [line.split("#")[0].strip() for line in lines[2:4]] == ["make run", "make test"]
     assert len(re.findall(r"^- ", README, re.MULTILINE)) == 5
     assert ".venv/bin/streamlit run" in README
@@ -246,7 +253,7 @@ def test_the_gallery_has_the_pictures_of_its_list():
 
 
 def test_a_picture_of_the_gallery_is_what_its_page_draws_today():
-    # Its title, maps and tokens; layout and colors may have changed since `make gallery`.
+    # Its title, maps and tokens; layout and colors may have changed since it was drawn.
     picture = gallery.picture_of("masks")
     assert isinstance(picture, MapsPicture)
     texts = {
