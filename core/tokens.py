@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 SIGNS = {"\n": "↵", "\t": "⇥"}
 SPACE, EMPTY = "␣", "∅"
 CONTINUES = "##"  # before a piece that continues a word
+BLANK = "".join(filter(str.isspace, map(chr, range(0x3001)))) + SPACE + SIGNS["\t"]
 _BYTE = re.compile("<0x([89A-F][0-9A-F])>")
-_PART = re.compile(r"((?:<0x[89A-F][0-9A-F]>)+) [1-4](?:–[1-4])? of [2-4] of .")
+_CODE = re.compile(r"(?:U\+[0-9A-F]{4,6})+")
+_PART = re.compile(
+    rf"((?:<0x[89A-F][0-9A-F]>)+) [1-4](?:–[1-4])? of [2-4] of (?:{_CODE.pattern}|.)"
+)
 # Thai and Lao, Burmese, Khmer, kana, Han: their words have no spaces between them.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -63,15 +67,17 @@ def name_bytes(text: str) -> str:
 
 
 def join_pieces(tokens: Sequence[str]) -> str:
-    """The word that pieces spell: without ##, and with the named bytes of a character as that character."""
+    """The word that pieces spell: without ## and outer spaces, and with named bytes and code points as characters."""
     data = b""
     for index, token in enumerate(tokens):
         piece = bare_piece(token) if index else token
+        if _CODE.fullmatch(piece):
+            piece = "".join(chr(int(code, 16)) for code in piece.split("U+")[1:])
         part = _PART.fullmatch(piece)
         for at, one in enumerate(_BYTE.split(part[1] if part else piece)):
             data += bytes([int(one, 16)]) if at % 2 else one.encode("utf-8", "replace")
     text = name_bytes(data.decode("utf-8", "surrogateescape"))
-    return text.lstrip(SPACE) or text
+    return text.strip(BLANK) or token_text(text)
 
 
 def words_in(text: str) -> list[int]:

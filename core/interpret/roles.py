@@ -118,10 +118,12 @@ class Text:
     def words(self) -> tuple[str, ...]:
         """The word of each token, in lower case and without outer punctuation; "" for a sign."""
         parts: dict[int, list[str]] = {}
-        for index, piece in zip(self.line.word, self.pieces, strict=True):
+        for index, token in zip(self.line.word, self.line.tokens, strict=True):
             if index is not None:
-                parts.setdefault(index, []).append(piece)
-        by_word = {index: _without_signs(join_pieces(word)) for index, word in parts.items()}
+                parts.setdefault(index, []).append(token)
+        by_word = {
+            index: _without_signs(join_pieces(word).lower()) for index, word in parts.items()
+        }
         return tuple(
             "" if index is None or piece in UNKNOWN else by_word[index]
             for index, piece in zip(self.line.word, self.pieces, strict=True)

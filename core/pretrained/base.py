@@ -347,7 +347,8 @@ def _spaces_before(
         text, before = texts[which], texts[which][ends[which] : start]
         # Marks and invisible signs, as those that join Persian letters, divide no word.
         apart = any(one.isspace() or category(one)[0] not in "CM" for one in before)
-        spaced.append(which != last or apart or text[start : start + 1].isspace())
+        blank = len(text[start:end]) > len(text[start:end].lstrip()) > 0
+        spaced.append(which != last or apart or blank and start >= ends[which])
         ends[which], last = max(ends[which], end), which
     return spaced
 
@@ -381,7 +382,7 @@ def spelled_line(
         last = numbers[covers[-1]] if covers else -1
         words.append(None if hidden else count)
         shown = piece if hidden else readable(tokenizer, piece, not joins or blank, spelling)
-        tokens.append(shown + _part_of(text, places, byte, letters))
+        tokens.append(shown + _part_of(text, places, byte, letters or inside))
         blank, byte = not letters, byte + len(one)
     return Line((0,) * len(pieces), tuple(tokens), tuple(special), tuple(words), (0,) * len(pieces))
 
@@ -389,7 +390,8 @@ def spelled_line(
 def _part_of(text: str, places: Sequence[int], byte: int, letters: Sequence[int]) -> str:
     """Which bytes of a character a token is, as " 1 of 3 of 猫"; "" where it is no part of one character.
 
-    `letters` are the places in the text of its bytes that are no spaces, and `byte` is the first byte of the token.
+    `letters` are the places in the text of its bytes, without those of spaces where it has others, and `byte` is the
+    first byte of the token.
     """
     if len(set(letters)) != 1 or "\udc80" <= (sign := text[letters[0]]) <= "\udcff":
         return ""
@@ -397,9 +399,7 @@ def _part_of(text: str, places: Sequence[int], byte: int, letters: Sequence[int]
     if len(letters) == size:
         return ""
     first = max(byte - start, 0) + 1
-    return (
-        f" {first}{f'–{first + len(letters) - 1}' if len(letters) > 1 else ''} of {size} of {sign}"
-    )
+    return f" {first}{f'–{first + len(letters) - 1}' if len(letters) > 1 else ''} of {size} of {token_text(sign)}"
 
 
 def words_of(pieces: Sequence[str], special: Sequence[bool]) -> tuple[int | None, ...]:

@@ -341,6 +341,27 @@ def test_roles_are_those_of_the_words(tokenizer):
             assert same[[one.lower() for one in of_token].index(word)].any(), word
 
 
+UNUSUAL = "the cat\u202fsat\u00a0in\u3000the\u2009well\u2028sees\tthe cat\u200dsat Na\u00efve"
+
+
+def test_unusual_spaces_and_invisible_signs_are_named_and_joined(tokenizer):
+    text = Text(line_of(tokenizer, UNUSUAL))
+    for token in text.line.tokens:
+        assert ("<0x" in token) == (" of " in token), token  # of which character a byte is
+    if not tokenizer.is_fast or type(tokenizer).__name__ in ("LlamaTokenizer", "Tipsv2Tokenizer"):
+        return  # a sign that has no token here leaves no trace
+    # As the tokenizer's own normalizer leaves it.
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    left = normalizer.normalize_str(UNUSUAL) if normalizer else UNUSUAL
+    words = [plain(word).strip() for word, _ in merged(text.line)]
+    expected = plain(left.replace("\u2581", " ")).split()
+    hidden = text.ordinary.sum() < len(text.line) - tokenizer.num_special_tokens_to_add()
+    assert hidden or words == expected, text.line.tokens
+    assert hidden or [*dict.fromkeys(filter(None, text.words))] == [
+        *dict.fromkeys(word.lower() for word, _ in merged(text.line) if word != "␣")
+    ]
+
+
 def pretrained_of(tokenizer: Any, head: str) -> Any:
     return SimpleNamespace(head=head, tokenizer=tokenizer, name="m", lock=Lock(), model=None)
 
