@@ -281,11 +281,19 @@ def check_folder(text: str, limit: int) -> Path:
             "page; write the path of one that holds config.json and model.safetensors.",
         )
         folder = folder.resolve()
-        reject_if(
-            not (folder / "config.json").is_file(),
-            f"The folder {folder} has no config.json, so it holds no model. Write the path of "
-            "one that holds config.json and model.safetensors.",
-        )
+        if not (folder / "config.json").is_file():
+            inner = sorted(each.parent.name for each in folder.glob("*/config.json"))
+            instead = (
+                "It holds an adapter to another model: put its files beside that model's, and "
+                "write the path of that folder."
+                if (folder / ADAPTER[0]).is_file()
+                else f"Its folder {inner[0]} does: write the path of that."
+                if inner
+                else "Write the path of one that holds config.json and model.safetensors."
+            )
+            raise PretrainedError(
+                f"The folder {folder} has no config.json, so it holds no model. {instead}"
+            )
         weights = folder_weights(folder, folder.name)
         read_config(folder / "config.json", folder.name)
         total = sum(file.stat().st_size for file in weights)

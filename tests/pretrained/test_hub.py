@@ -242,12 +242,18 @@ def test_a_folder_is_judged_in_the_same_words(tmp_path):
     other = damaged(good, tmp_path / "other", "config.json", {"model_type": "rwkv"})
     pickled = damaged(good, tmp_path / "pickled", "model.safetensors", None)
     (pickled / "pytorch_model.bin").touch()
+    (tmp_path / "empty").mkdir()
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").touch()
     for text, most, words in (
         *(
             (text, 10**6, "no folder")
             for text in (tmp_path / "none", "", good / "config.json", "a\0b")
         ),
-        (tmp_path, 10**6, "no config.json, so it holds no model. Write the path"),
+        (tmp_path / "empty", 10**6, "no config.json, so it holds no model. Write the path"),
+        (tmp_path, 10**6, "so it holds no model. Its folder good does: write the path of that"),
+        (adapter, 10**6, "holds an adapter to another model: put its files beside that model's"),
         (good, 10_000, "at most 10 kB"),
         (pickled, 10**6, "pickle"),
         (other, 10**6, "no attention to draw"),
