@@ -99,12 +99,17 @@ def draw_controls(choice: lab.ModelChoice) -> lab.Values:
         with st.popover("What is measured", icon=":material/tune:"):
             if model.head == "masked":
                 question = evidence.Question(lab.masked_inputs("evidence", choice))
-            elif model.head != "classify":
+            elif model.head not in ("classify", "span"):
+                own = (
+                    lab.baseline_of(ref, question).answer.position
+                    if model.head == "label"
+                    else None
+                )
                 question = replace(
-                    question, position=lab.position_field("evidence", choice.reading)
+                    question, position=lab.position_field("evidence", choice.reading, own)
                 )
             baseline = lab.baseline_of(ref, question)
-            noun = "Class" if baseline.answer.kind == "class" else "Token"
+            noun = baseline.answer.output.split()[0].capitalize()
             output = lab.output_field(ref, baseline, f"{noun} to measure")
             if output is not None and output != baseline.id:
                 baseline = lab.baseline_of(ref, replace(question, output=output))
@@ -240,7 +245,8 @@ def target_text(baseline: evidence.Baseline) -> str:
     if baseline.word is None:
         other = "the other sentence" if baseline.question.against else "itself"
         return f"the similarity with {other}"
-    kind = "class" if baseline.answer.kind == "class" else "answer" if baseline.is_top else "token"
+    is_answer = baseline.is_top and baseline.answer.kind != "class"
+    kind = "answer" if is_answer else baseline.answer.output.split()[0]
     name = f"{kind} **{lab.plain(baseline.word)}**"
     if baseline.other is not None:
         return f"the logit of the {name} minus that of **{lab.plain(baseline.other)}**"

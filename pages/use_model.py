@@ -25,6 +25,7 @@ from core.pretrained.generate import (
     maskable_words,
     most_similar,
     task_of,
+    token_labels,
     top_candidates,
 )
 from core.pretrained.hub import is_allowed
@@ -151,7 +152,8 @@ import pandas as pd
 alt.Chart(pd.DataFrame(likeliest)).mark_bar().encode(x="probability:Q", y=alt.Y("word:N", sort=None))
 """,
                 "The likeliest next tokens"
-                if answer.baseline.question.position is not None
+                if answer.baseline.answer.kind == "next"
+                and answer.baseline.question.position is not None
                 else "The likeliest answers",
             ),
             _head(answer, head),
@@ -222,7 +224,12 @@ def answer_fact(answer: study.Answer, predictions: Sequence[Candidate], head: st
         f", ahead of **{lab.plain(second.word)}** with {lab.share_text(second.probability)}"
         for second in predictions[1:2]
     )
-    subjects = {"mask": "The masked word", "next": "The next token", "class": "The class"}
+    subjects = {
+        "mask": "The masked word",
+        "next": "The next token",
+        "class": "The class",
+        "span": "The answer",
+    }
     return (
         f"{subjects[answer.baseline.answer.kind]} is :primary[**{lab.plain(first.word)}**] with "
         f"**{lab.share_text(first.probability)}**{next_best}; chance is 1 in {count:,}. "
@@ -340,15 +347,18 @@ def _view() -> None:
     if choice is not None and choice.pretrained is not None:
         pretrained, own = choice.pretrained, None
         with lab.input_errors():
-            own = task_of(pretrained)
+            task = task_of(pretrained)
             {
                 "embed": embed,
                 "fill": fill,
                 "classify": probabilities,
+                "label": label,
+                "span": probabilities,
                 "next": probabilities,
                 "translate": translate,
                 "picture": probabilities,
-            }[own.key](choice, pretrained)
+            }[task.key](choice, pretrained)
+            own = task
 
         def others() -> None:
             if own is not None:
@@ -452,7 +462,29 @@ def probabilities(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
         written = lab.plain(lab.study_of(study.continuation_text, choice.ref, choice.inputs))
         more = f"… {lab.plain(' '.join(choice.inputs.text.split()[-6:]))} **{written}** …"
         link = "Generate: continue this text"
+    if pretrained.head == "span" and not choice.inputs.second:
+        more = "The text is the question: write the passage that answers it as Sentence B."
     _answer(choice, Question(choice.inputs), pretrained, answer_fact, more, link)
+
+
+def label(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
+    lab.read_inputs(choice)
+    line = choice.reading.source
+    labels = lab.study_of(token_labels, choice.ref, choice.inputs)
+    words = [at for at, special in enumerate(line.special) if not special] or [0]
+    key = f"use_model:word:{choice.inputs.text[:80]}:{choice.inputs.second or ''}"
+    position = words[pick_word("Token", [line.tokens[at] for at in words], 0, key)]
+    _answer(choice, Question(choice.inputs, position=position), pretrained, answer_fact)
+    lab.table(
+        ["token", "label", "probability"],
+        [
+            [line.tokens[at], labels[at].word, lab.share_text(labels[at].probability)]
+            for at in words
+        ],
+        caption="The likeliest label of each token",
+        left=2,
+        markers=False,
+    )
 
 
 def _answer(

@@ -84,6 +84,8 @@ FAMILIES: dict[str, Family] = {
     "bert": Family("BertForMaskedLM", "wordpiece", BERT),
     "bert_encoder": Family("BertModel", "wordpiece", BERT),
     "bert_classifier": Family("BertForSequenceClassification", "wordpiece", {**BERT, "num_labels": 3}),
+    "bert_labels": Family("BertForTokenClassification", "wordpiece", {**BERT, "num_labels": 3}),
+    "bert_answers": Family("BertForQuestionAnswering", "wordpiece", BERT),
     "bert_decoder": Family("BertLMHeadModel", "wordpiece", {**BERT, "is_decoder": True}),
     "distilbert": Family("DistilBertForMaskedLM", "wordpiece",
                          {"dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": 20,

@@ -408,15 +408,18 @@ def answering_rows(baseline: Baseline, kind: Kind) -> Float[np.ndarray, " T"]:
     """The weight of each row of a map in the answer, summing to 1.
 
     The answering position alone; for an embedding all tokens that are not padding; for a class the class token, or the
-    last token of a causal model.
+    last token of a causal model; for a part of the text its first and its last token.
     """
     line = baseline.target if baseline.target is not None and kind != "self" else baseline.source
     rows, answer = np.zeros(len(line)), baseline.answer
     if answer.kind == "embedding":
         mask = baseline.batch.get("attention_mask")  # of the source
         rows[:] = 1.0 if mask is None or line is baseline.target else to_numpy(mask[0])
+    elif answer.kind == "span":
+        rows[list(answer.span(baseline.id))] = 1.0
     else:
-        rows[(0 if kind == "self" else -1) if answer.kind == "class" else answer.position] = 1.0
+        whole = baseline.pretrained.head == "classify"
+        rows[(0 if kind == "self" else -1) if whole else answer.position] = 1.0
     return rows / rows.sum()
 
 

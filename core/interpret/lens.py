@@ -342,7 +342,7 @@ def attribute_passes(
     reject_if(
         baseline.answer.kind not in ("next", "mask"),
         f"The answer of {pretrained.name} is no token but "
-        f"{'a class' if baseline.answer.kind == 'class' else 'an embedding'}, and only the logit "
+        f"{'an embedding' if baseline.answer.logits is None else f'a {baseline.answer.output}'}, and only the logit "
         "of a token is told apart into parts. Take a model such as GPT-2, BERT, Llama or T5.",
     )
     calls = forward(pretrained, batch, with_qkv=True)[1].calls

@@ -20,7 +20,7 @@ from core.interpret.trace import AttentionTrace, Kind
 from core.memory import why_too_much
 from core.tokens import CONTINUES, bare_piece, name_bytes, token_text, words_in
 
-Head = Literal["masked", "next", "seq2seq", "classify", "none"]
+Head = Literal["masked", "next", "seq2seq", "classify", "label", "span", "none"]
 Reads = Literal["text", "pair", "picture", "sound"]
 LONGEST_LINE = 160  # letters of another's error that are quoted
 
@@ -94,8 +94,9 @@ def wrap_errors(what: str, then: str = "") -> Iterator[None]:
 class Pretrained:
     """A Hugging Face model in eval mode, fp32, with its tokenizer or processor; shared by sessions, so never changed.
 
-    `head` says what its last layer answers: a masked token, the next token, a target sequence, a class, or nothing (its
-    states are the answer). `reads` says what it takes. `not_recorded` is why `attention_recorder` does not record its
+    `head` says what its last layer answers: a masked token, the next token, a target sequence, a class, a class
+    of each token (label), the first and last token of an answer in its text (span), or nothing (its states are the
+    answer). `reads` says what it takes. `not_recorded` is why `attention_recorder` does not record its
     attention, as what the model does; empty where it does. `kernels` are the packages whose kernels for a GPU its code
     would run, and on a CPU does not.
     `notes` are sentences on what of its files is not used, made up, or merged.

@@ -49,15 +49,33 @@ from core.pretrained.reading import (
 )
 from core.tokens import bare_piece, join_pieces
 
+AnswerKind = Literal["next", "mask", "class", "span", "embedding"]
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The answer at one position: logits (V,), or a unit vector (C,) where the model has no head."""
+    """The answer at one position: logits (V,), or a unit vector (C,) where the model has no head.
 
-    kind: Literal["next", "mask", "class", "embedding"]
+    Of a span they are those of every part of the text of `tokens`: the logit of its start plus that of its end.
+    """
+
+    kind: AnswerKind
     logits: Float[Tensor, " V"] | Absent = None
     vector: Float[Tensor, " C"] | Absent = None
     position: int = 0
+    tokens: tuple[int, ...] = ()
+
+    @property
+    def output(self) -> str:
+        """What its logits are of, as a noun."""
+        return {"class": "class", "span": "part of the text"}.get(
+            self.kind, "token of the vocabulary"
+        )
+
+    def span(self, output: int) -> list[int]:
+        """The first and the last token of a part of the text; the parts that begin with the first token come first."""
+        ends: list[int] = torch.triu_indices(len(self.tokens), len(self.tokens))[:, output].tolist()
+        return ends
 
     @property
     def probabilities(self) -> Float[Tensor, " V"] | Absent:
@@ -85,7 +103,7 @@ def answer(
     off: HeadSet = NO_HEADS,
     position: int | None = None,
 ) -> Answer:
-    """The model's answer to its inputs at `position`, by default the last one or the masked one.
+    """The model's answer to its inputs at `position`: by default the last or the masked one, for a label the first word.
 
     PretrainedError when a masked language model gets no mask.
     """
@@ -99,6 +117,12 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
     """The answer in a row of a model's output; it keeps its gradients."""
     if pretrained.head == "classify":
         return Answer("class", output.logits[row])
+    if pretrained.head == "span":
+        starts, ends = output.start_logits[row], output.end_logits[row]
+        first, last = torch.triu_indices(len(starts), len(starts))
+        return Answer(
+            "span", starts[first] + ends[last], tokens=tuple(batch["input_ids"][row].tolist())
+        )
     if pretrained.head == "none":
         states: Any = getattr(output, "last_hidden_state", None)
         pooled = getattr(output, "pooler_output", None)
@@ -115,13 +139,24 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
         real = states[row] if mask is None else states[row] * mask[row, :, None].to(states)
         return Answer("embedding", vector=torch.nn.functional.normalize(real.sum(0), dim=0))
     if position is None:
-        position = (
-            mask_position(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
-        )
+        position = -1
+        if pretrained.head == "masked":
+            position = mask_position(pretrained, batch["input_ids"])
+        elif pretrained.head == "label":
+            special = set(tokenizer_of(pretrained).all_special_ids)
+            position = next(
+                (
+                    at
+                    for at, one in enumerate(batch["input_ids"][row].tolist())
+                    if one not in special
+                ),
+                0,
+            )
     position = position % output.logits.shape[1]
     # Clone: a view would keep the logits of every position in memory.
     logits = output.logits[row, position].clone()
-    return Answer("mask" if pretrained.head == "masked" else "next", logits, position=position)
+    kinds: dict[Head, AnswerKind] = {"masked": "mask", "label": "class"}
+    return Answer(kinds.get(pretrained.head, "next"), logits, position=position)
 
 
 def top_candidates(
@@ -136,13 +171,29 @@ def top_candidates(
 
 
 def display_names(pretrained: Pretrained, answer: Answer, ids: Sequence[int]) -> tuple[str, ...]:
-    """The names of classes, or the text of tokens, by their ids.
+    """The names of classes, or the text of tokens or of parts of the text, by their ids.
 
     ## marks a token that continues a word, in vocabularies that mark the beginning of words.
     """
     if answer.kind == "class":
         return tuple(str(pretrained.model.config.id2label.get(one, one)) for one in ids)
+    if answer.kind == "span":
+        decode = tokenizer_of(pretrained).decode
+        return tuple(
+            str(decode(list(answer.tokens[first : last + 1]))).strip()
+            for first, last in map(answer.span, ids)
+        )
     return display_tokens(tokenizer_of(pretrained), ids)
+
+
+def token_labels(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Candidate, ...]:
+    """The likeliest label of each token that a model of labels reads."""
+    output, _ = forward(pretrained, encode(pretrained, inputs)[0])
+    best = output.logits[0].softmax(-1).max(-1)
+    ids = best.indices.tolist()
+    return tuple(
+        map(Candidate, ids, display_names(pretrained, Answer("class"), ids), best.values.tolist())
+    )
 
 
 def maskable_words(line: Line) -> dict[int, str]:
@@ -208,18 +259,17 @@ def output_name(pretrained: Pretrained, answer: Answer, output: int) -> str:
 
 
 def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
-    """The class or token of a name as `output_name` writes it, or of #number.
+    """The class, token or part of the text of a name as `output_name` writes it, or of #number.
 
     PretrainedError for an unknown name, for a text of several tokens, and for an embedding.
     """
     text, named, quoted = text.strip(), pretrained.name, f"“{text.strip()[:QUOTED]}”"
+    by_name = None
     if answer.logits is None:
         raise PretrainedError(
             f"The output of {named} is an embedding: it has no classes and no tokens."
         )
-    reject_if(
-        not text, "Type a class." if answer.kind == "class" else "Type a token of the vocabulary."
-    )
+    reject_if(not text, f"Type a {answer.output}.")
     if answer.kind == "class":
         classes = {int(one): str(name) for one, name in pretrained.model.config.id2label.items()}
         matching = (
@@ -227,6 +277,11 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
             for match in (text, text.casefold())
         )
         by_name = next((ones[0] for ones in matching if len(ones) == 1), None)
+    elif answer.kind == "span":
+        ids, size = _encoded(pretrained, text), len(answer.tokens)
+        starts = [at for at in range(size) if answer.tokens[at : at + len(ids)] == tuple(ids)]
+        if ids and len(starts) == 1:  # after the parts that begin earlier
+            by_name = sum(range(size - starts[0] + 1, size + 1)) + len(ids) - 1
     else:
         by_name = _token(pretrained, text)
     if by_name is not None and by_name < len(answer.logits):
@@ -240,6 +295,11 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
             f"{named} has no class {quoted}. Its {len(answer.logits):,} are "
             f"{', '.join(names)}{more}; a number such as #0 also names one."
         )
+    reject_if(
+        answer.kind == "span",
+        f"{quoted} is not one part of the text that {named} reads. Type words that stand there once, or a number such "
+        "as #0.",
+    )
     ids, tokenizer = _encoded(pretrained, text), tokenizer_of(pretrained)
     reject_if(
         ids in ([], [tokenizer.unk_token_id]),
@@ -257,7 +317,7 @@ def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
     """The number itself; PretrainedError unless the answer has such a logit."""
     reject_if(
         not 0 <= output < len(answer.logits),
-        f"{pretrained.name} has no {'class' if answer.kind == 'class' else 'token'} #{output}; the "
+        f"{pretrained.name} has no {answer.output.split()[0]} #{output}; the "
         f"numbers are 0 to {len(answer.logits) - 1:,}.",
     )
     return output
@@ -293,7 +353,7 @@ def _encoded(pretrained: Pretrained, text: str) -> list[int]:
 # The task a pretrained model was built for, by its head and its input type.
 
 
-TaskKey = Literal["embed", "fill", "classify", "next", "translate", "picture"]
+TaskKey = Literal["embed", "fill", "classify", "label", "span", "next", "translate", "picture"]
 
 
 @dataclass(frozen=True)
@@ -338,6 +398,24 @@ MODEL_TASKS = (
         268,
     ),
     ModelTask(
+        "label",
+        "Label tokens",
+        "assigns each token to a class",
+        "a last layer for the classes of tokens",
+        "",
+        "dslim/bert-base-NER",
+        433,
+    ),
+    ModelTask(
+        "span",
+        "Answer a question",
+        "finds the part of a text (Sentence B) that answers a question",
+        "a last layer for the start and the end of an answer",
+        "",
+        "distilbert/distilbert-base-cased-distilled-squad",
+        261,
+    ),
+    ModelTask(
         "next",
         "Continue a text",
         "predicts the next token",
@@ -371,7 +449,9 @@ TASKS_OF: dict[Head, dict[Reads, TaskKey]] = {
     "seq2seq": dict.fromkeys(READS, "translate"),
     "masked": dict.fromkeys(READS, "fill"),
     "next": dict.fromkeys(READS, "next"),
-    "classify": {"text": "classify", "pair": "classify", "picture": "picture"},
+    "classify": {"text": "classify", "pair": "classify", "picture": "picture", "sound": "classify"},
+    "label": {"text": "label"},
+    "span": {"text": "span"},
     "none": {"text": "embed", "picture": "embed"},
 }
 
@@ -381,12 +461,13 @@ def task_of(pretrained: Pretrained) -> ModelTask:
     key, reads = TASKS_OF[pretrained.head].get(pretrained.reads), pretrained.reads
     reject_if(
         key is None,
-        f"{pretrained.name} gives the states of a {reads} and has no last layer; choose a model "
-        "with one, such as numbers, induction or digits.",
+        f"{pretrained.name} gives no answer to a {reads} that is shown here; choose another model, such as numbers, "
+        "induction or digits.",
     )
     task = next(one for one in MODEL_TASKS if one.key == key)
-    heard = replace(task, name="Transcribe speech", does="writes the text of a sound")
-    return heard if reads == "sound" else task
+    heard = {"classify": ("Classify a sound", "assigns a sound to a class")}
+    name, does = heard.get(str(key), ("Transcribe speech", "writes the text of a sound"))
+    return replace(task, name=name, does=does) if reads == "sound" else task
 
 
 def embedding(pretrained: Pretrained, inputs: ModelInputs) -> Float[Tensor, " C"]:

@@ -509,7 +509,10 @@ def load_folder(folder: Path | str, name: str) -> Pretrained:
             notes += merge_adapter(model, folder, name)
     refuse_not_finite(model, name)
     with wrap_errors(f"{name} cannot be loaded"):
-        return replace(prepare_model(model, _reader(folder, model), name), notes=notes)
+        made = prepare_model(model, _reader(folder, model), name)
+    if made.head == "none" and re.search("For[A-Z]", (kind := type(model).__name__)):
+        notes += (f"What its last layer answers, that of a {kind}, is not shown here.",)
+    return replace(made, notes=notes)
 
 
 def _load_weights(
@@ -898,6 +901,9 @@ def head_of(model: Any) -> Head:
         ("MASKED_LM", "masked"),
         ("SEQUENCE_CLASSIFICATION", "classify"),
         ("IMAGE_CLASSIFICATION", "classify"),
+        ("AUDIO_CLASSIFICATION", "classify"),
+        ("TOKEN_CLASSIFICATION", "label"),
+        ("QUESTION_ANSWERING", "span"),
     ]
     return next(
         (

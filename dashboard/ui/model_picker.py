@@ -700,7 +700,7 @@ def position_key(reading: Reading) -> str:
 
 
 def position_field(page: str, reading: Reading, masked: int | None = None) -> int:
-    """The position whose next token is measured; of a model that fills masks, whose own token: by default `masked`."""
+    """The position whose next token is measured; of one that fills masks or labels, its own: by default `masked`."""
     tokens, after = (reading.target or reading.source).tokens, "after " if masked is None else ""
     labels = {position: f"{position} · {after}{token}" for position, token in enumerate(tokens)}
     # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
@@ -758,14 +758,13 @@ def output_field(
     names, is_contrast = output_names(ref, baseline.question), part == "contrast"
     if is_contrast:
         names = {name: one for name, one in names.items() if one != baseline.id}
-    kind = "class" if baseline.answer.kind == "class" else "token of the vocabulary"
     with st.container(width=room(170)):
         typed = st.selectbox(
             label,
             [first, *names],
             accept_new_options=True,
             **bound(key, first),
-            help=f"The list holds the most likely; you can type any other {kind}.",
+            help=f"The list holds the most likely; you can type any other {baseline.answer.output}.",
         )
         if typed in (first, None) or typed in names:
             return names.get(typed)

@@ -204,6 +204,7 @@ def test_a_pinned_cell_is_in_the_link_until_it_is_unpinned(page, name, store):
 
 
 JOBS = {"bert": "The masked word is", "roberta": "The masked word is", "bert_classifier": "The class is",
+        "bert_labels": "The class is", "bert_answers": "write the passage that answers it as Sentence B",
         "bert_encoder": "is most similar to", "gpt2": "The next token is", "gpt_oss": "The next token is",
         "t5": "The model writes", "whisper": "The model writes", "vit": "The class is",
         "longformer": "The masked word is", "deberta_v2": "The masked word is", "bloom": "The next token is",
@@ -309,6 +310,10 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     ("two_models", "numbers", {"two_models:mode": "Two models", "two_models:model:numbers": "all-MiniLM-L6-v2"},
      ("numbers and all-MiniLM-L6-v2",), ()),
     *(("use_model", family, {}, (says,), ()) for family, says in JOBS.items()),
+    ("use_model", "bert_answers", {"inside:second": "A boat."}, ("The answer is",), ("write the passage",)),
+    ("use_model", "bert_labels", {"use_model:word": "2"}, ("The likeliest label of each token", "LABEL_"), ()),
+    ("evidence", "bert_labels", {"at": "2"}, ("of the class LABEL_", *MEASURES), ()),
+    ("evidence", "bert_answers", {}, ("of the answer ", *MEASURES), ()),
     *(("use_model", "numbers", {"use_model:word": word}, (f"For {token}, head",), ())
       for word, token in (("1", "tausend"), ("77777", "und"), ("x", "und"))),
     ("pretrained", "", {"pretrained:special": "true"}, ("Special tokens are hidden", "divided by what is left"), ("CLS",)),
@@ -499,6 +504,8 @@ def test_a_large_model_waits_for_a_press(
             ("evidence", "lens", "circuits", "head_roles"),
         ),
         ("bert", "tokens", ("evidence", "lens", "use_model")),
+        ("bert_labels", "tokens", ("evidence", "two_models", "use_model")),
+        ("bert_answers", "tokens", ("evidence", "two_models", "use_model")),
         ("bart", "15 tokens (2 special)", ("inside_weight", "generate")),
     ],
 )

@@ -27,6 +27,7 @@ from core.interpret.circuits import Composer, copying_scores, read_heads, read_v
 from core.interpret.evidence import (
     Question,
     ablate_heads,
+    answering_rows,
     ask,
     break_down_weight,
     hide_token,
@@ -64,8 +65,11 @@ from core.pretrained.generate import (
     Answer,
     DecoderAdapter,
     answer_of,
+    output_id,
+    output_name,
     prepare_generation,
     score_continuation,
+    token_labels,
 )
 from core.pretrained.load import prepare_model, refuse_config
 from core.pretrained.reading import unblocked
@@ -276,6 +280,57 @@ def test_a_decoder_without_a_target_reads_what_its_model_gives_it(name):
     both["decoder_attention_mask"][0, 0] = 1
     hidden = baseline.target_value(Answer("class", model(**batch | both).logits[0]))
     close(hide_token(baseline, 4).value, float(hidden))
+
+
+LABELS = ["BertForTokenClassification", "GPT2ForTokenClassification", "T5ForTokenClassification"]
+SPANS = ["BertForQuestionAnswering", "BartForQuestionAnswering", "T5ForQuestionAnswering",
+         "XLNetForQuestionAnsweringSimple"]  # fmt: skip
+
+
+@each("name", LABELS + SPANS)
+def test_labels_of_tokens_and_parts_of_a_text_are_answers(name):
+    pretrained = small(getattr(transformers, name), eos_token_id=3)
+    assert wrong(pretrained) == {}
+    inputs = replace(GIVEN, target=None, second="It saw a boat.")
+    baseline = ask(pretrained, Question(inputs))
+    ids = baseline.batch["input_ids"][0].tolist()
+    with library_attention(), torch.no_grad():
+        output = pretrained.model(**baseline.batch)
+    if name in LABELS:
+        shares = output.logits[0].softmax(-1)
+        first = len(pretrained.tokenizer("").input_ids) // 2  # of GPT-2 and T5 none stands before
+        close(baseline.answer.probabilities, shares[first])
+        labels = token_labels(pretrained, inputs)
+        close([one.probability for one in labels], shares.max(-1).values)
+        assert [one.word for one in labels] == [f"LABEL_{one}" for one in shares.argmax(-1)]
+        return
+    parts = {
+        (i, j): float(output.start_logits[0, i] + output.end_logits[0, j])
+        for i in range(len(ids))
+        for j in range(i, len(ids))
+    }
+    best = max(parts, key=parts.__getitem__)
+    for number in (0, 5, len(ids), len(parts) - 1, baseline.id):
+        assert parts[tuple(baseline.answer.span(number))] == pytest.approx(
+            float(baseline.answer.logits[number]), rel=1e-4, abs=1e-5
+        )
+        shown = output_name(pretrained, baseline.answer, number)
+        assert output_id(pretrained, baseline.answer, shown) == number
+    assert tuple(baseline.answer.span(baseline.id)) == best
+    assert baseline.word == pretrained.tokenizer.decode(ids[best[0] : best[1] + 1]).strip()
+    rows = answering_rows(baseline, "self")
+    assert np.flatnonzero(rows).tolist() == sorted({*best})
+    with pytest.raises(PretrainedError, match="not one part of the text"):
+        output_id(pretrained, baseline.answer, "the late boat")
+
+
+def test_a_last_layer_that_is_not_shown_is_told(tmp_path):
+    for name, shown in (("BertForNextSentencePrediction", False), ("BertModel", True)):
+        model = small(getattr(transformers, name)).model
+        model.save_pretrained(tmp_path / name)
+        reader_of(model).save_pretrained(tmp_path / name)
+        notes = " ".join(load_folder(tmp_path / name, name).notes)
+        assert (f"last layer answers, that of a {name}, is not shown" in notes) != shown
 
 
 PICTURES = {"BlipForConditionalGeneration": ("[class]", "3,3"),

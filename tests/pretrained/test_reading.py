@@ -1179,11 +1179,12 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
       for head, reads, name in (
         ("next", "text", "Continue a text"), ("next", "sound", "Transcribe speech"), ("masked", "text", "Fill a mask"),
         ("seq2seq", "pair", "Translate"), ("seq2seq", "sound", "Transcribe speech"),
+        ("classify", "sound", "Classify a sound"), ("label", "text", "Label tokens"), ("span", "text", "Answer a question"),
         ("classify", "text", "Classify a text"), ("classify", "picture", "Classify a picture"),
         ("none", "text", "Compare sentences"), ("none", "picture", "Compare sentences"))),
     *((lambda head=head: refusal(lambda: generation.task_of(replace(tiny("gpt2"), name="m", head=head, reads="sound"))),
-       "m gives the states of a sound and has no last layer; choose a "
-       "model with one, such as numbers, induction or digits.") for head in ("none", "classify")),
+       "m gives no answer to a sound that is shown here; choose another model, such as numbers, induction or digits.")
+      for head in ("none", "label")),
     *((lambda more=more: answered("gpt2", torch.arange(30.0).reshape(2, 3, 5), row=1, **more), expected)
       for more, expected in (({}, ("next", 2, [25, 26, 27, 28, 29])), ({"position": 1}, ("next", 1, [20, 21, 22, 23, 24])))),
     (lambda: answered("bert", torch.arange(12.0).reshape(1, 3, 4), position=1), ("mask", 1, [4, 5, 6, 7])),
