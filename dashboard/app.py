@@ -20,21 +20,20 @@ from core import memory  # noqa: E402
 from core.entries import Cost  # noqa: E402
 from core.event_log import log  # noqa: E402
 from dashboard.draw.components import draw, ship_code  # noqa: E402
+from dashboard.fields.link import (  # noqa: E402
+    ARRIVED,
+    drop_infinite_numbers,
+    note_arrival,
+    refusals,
+    remember_visit,
+    restore_bound_values,
+)
+from dashboard.fields.reset import is_pending, reset_page  # noqa: E402
 from dashboard.navigation import GROUPS, STEPS, Step, sections, step_of  # noqa: E402
 from dashboard.search import PICKED, open_picked  # noqa: E402
 from dashboard.server import jobs  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
 from dashboard.ui import bars, panels  # noqa: E402
-from dashboard.ui.links import (  # noqa: E402
-    ARRIVED,
-    drop_infinite_numbers,
-    is_pending,
-    note_arrival,
-    refusals,
-    remember_visit,
-    reset_page,
-    restore_bound_values,
-)
 
 PAGE_LIST, PRESSED = "page_list", "page_list:request"
 REFUSED = "page:refused"  # whether the page waits for memory

@@ -17,7 +17,9 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "draw.pictures",
     "navigation",
     "server.cache",
-    "ui.links",
+    "fields.base",
+    "fields.link",
+    "fields.reset",
     "ui.panels",
     "draw.grids",
     "draw.tables",
@@ -50,12 +52,14 @@ if TYPE_CHECKING:  # the same for type checkers and editors
     from dashboard.draw.page_views import *  # type: ignore[assignment, no-redef]
     from dashboard.draw.pictures import *  # type: ignore[assignment, no-redef]
     from dashboard.draw.tables import *  # type: ignore[assignment, no-redef]
+    from dashboard.fields.base import *  # type: ignore[assignment, no-redef]
+    from dashboard.fields.link import *  # type: ignore[assignment, no-redef]
+    from dashboard.fields.reset import *  # type: ignore[assignment, no-redef]
     from dashboard.navigation import *  # type: ignore[assignment, no-redef]
     from dashboard.server import jobs, visitors
     from dashboard.server.cache import *  # type: ignore[assignment, no-redef]
     from dashboard.ui import bars as page_bars, export, lessons
     from dashboard.ui.decoding import *  # type: ignore[assignment, no-redef]
-    from dashboard.ui.links import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.mechanism import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.model_picker import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.models import *  # type: ignore[assignment, no-redef]

@@ -32,37 +32,37 @@ MAX_FORMS = 6  # curves in one figure
 
 key = "cache:{}".format  # a widget's key, which is also its name in the link
 
-FIELDS = lab.Fields(
-    "cache",
-    prompt=lab.Text(
+
+class Controls(lab.Fields, page="cache"):
+    prompt = lab.Text(
         "Prompt",
         study.PROMPT,
         help=f"Each word is one token; the first {study.MAX_PROMPT} are read. The model knows 250 words, "
         "and continues what occurred before.",
-    ),
-    step=lab.Number(
+    )
+    step = lab.Number(
         "Step",
         3,
         0,
         study.STEPS,
         slider=True,
         help="Step 0 reads the whole prompt (prefill); each later step reads one new token.",
-    ),
-    head=lab.Select(
+    )
+    head = lab.Select[tuple[int, int]](
         "Head",
         lambda values: values.decoding.heads,
         lambda values: values.decoding.sharpest_head(),
         text=lambda head: f"L{head[0]}·H{head[1]}",
         help="Layer and head, both from 0. First the head with the sharpest weights.",
-    ),
-    writer=lab.Select(
+    )
+    writer = lab.Select(
         "Model that writes",
         {SEEDED: "4 layers of 512, seeded", TRAINED: "2 layers of 64, trained"},
         span=3,
         help="A decoder with random weights, whose text means nothing, or the lab's own trained "
         "one, which is smaller.",
-    ),
-    count=lab.Number(
+    )
+    count = lab.Number(
         "Tokens to write",
         48,
         8,
@@ -71,50 +71,50 @@ FIELDS = lab.Fields(
         slider=True,
         span=3,
         help=f"How many tokens are written after the prompt. On this machine at most {study.LIMIT:g} s.",
-    ),
-    model=lab.Select(
+    )
+    model = lab.Select(
         "Model's sizes",
         {key: f"{model.name}, {model.year}" for key, model in MODELS.items()},
         "llama2",
         span=2,
         help="A published model: its heads, their size, its layers.",
-    ),
-    bytes=lab.Select(
+    )
+    bytes = lab.Select(
         "Bytes a number",
         {2: "2 (bf16)", 1: "1 (fp8)", 4: "4 (fp32)"},
         span=2,
         help="How many bytes each stored number takes.",
-    ),
-    curves=lab.MultiSelect(
+    )
+    curves = lab.MultiSelect(
         f"Up to {MAX_FORMS} curves",
         {name: form.name for name, form in FORMS.items()},
         [form for form in FORMS if form != "keys_as_values"],
         max_options=MAX_FORMS,
         help=f"Ways to store keys and values. The window is {WINDOW:,} tokens long.",
-    ),
-    form=lab.Select(
+    )
+    form = lab.Select(
         "Stored as",
         {"own": "as published", **{name: form.name for name, form in FORMS.items()}},
         span=2,
         help="How keys and values are stored: as in the published model, or in another form.",
-    ),
-    length=lab.SelectSlider(
+    )
+    length = lab.SelectSlider(
         "Tokens so far",
         LENGTHS,
         8192,
         text="{:,}".format,
         span=2,
         help="The length of each sequence.",
-    ),
-    batch=lab.SelectSlider(
+    )
+    batch = lab.SelectSlider(
         "Sequences at once",
         (1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
         8,
         span=2,
         help="The batch: each step writes one token for each of these sequences.",
-    ),
+    )
     # Memory and speed are those of an H100.
-    bandwidth=lab.Number(
+    bandwidth = lab.Number(
         "Memory, GB/s",
         3350,
         1,
@@ -122,8 +122,8 @@ FIELDS = lab.Fields(
         50,
         span=2,
         help="Bytes that the machine reads from memory in a second; 3,350 for an H100.",
-    ),
-    speed=lab.Number(
+    )
+    speed = lab.Number(
         "Speed, TFLOP/s",
         989,
         1,
@@ -131,21 +131,20 @@ FIELDS = lab.Fields(
         10,
         span=2,
         help="Operations a second, in 10¹²; 989 in bf16 for an H100.",
-    ),
-    lengths=lab.Text(
+    )
+    lengths = lab.Text(
         "Lengths of the sequences",
         "90, 37, 12, 61, 25",
         span=4,
         help=f"Up to {study.MAX_SEQUENCES} numbers of tokens, at most {study.LONGEST_SEQUENCE}, with commas between.",
-    ),
-    page=lab.SelectSlider(
+    )
+    page = lab.SelectSlider(
         "Tokens a page",
         (8, 16, 32, 64),
         16,
         span=2,
         help="How many tokens' keys and values one page of memory holds.",
-    ),
-)
+    )
 
 
 # What the page computes as Python: a step of decoding, the race, the cache's size, and pages.
@@ -221,7 +220,7 @@ alt.Chart(pd.DataFrame([{"token": at, "name": name, "ms": 1000 * second} for nam
     )
 
 
-def size(values: lab.Values, form: str, step: Step) -> lab.Script:
+def size(values: Controls, form: str, step: Step) -> lab.Script:
     model = MODELS[values.model]
     code = f"""
 from core.models.cards import FORMS, MODELS, cache_bytes, decoding_step
@@ -336,11 +335,11 @@ def adopt(built: lab.Built) -> None:
 @lab.shown_errors()
 def draw_steps() -> None:
     left, middle, right = st.columns([2, 2, 1], gap="medium", vertical_alignment="bottom")
-    typed = FIELDS.draw("prompt", into=left).prompt
+    typed = Controls.draw("prompt", into=left).prompt
     result = lab.shared(study.decode_steps, typed)
     changes = lab.cached(study.changes, study.PROMPT)
-    step = FIELDS.draw("step", into=middle).step
-    head = FIELDS.draw("head", into=right, decoding=result).head
+    step = Controls.draw("step", into=middle).step
+    head = Controls.draw("head", into=right, decoding=result).head
     lab.add_script(partial(steps, typed, result, step, head), "steps")
     st.html(step_table(result, step, head, lab.theme()))
     lab.fact(step_fact(result, step))
@@ -364,7 +363,7 @@ def draw_race() -> None:
         "## The same text with and without the cache\n\nWithout a cache, every step reads the whole text again. "
         "The output is the same, so the difference is time alone."
     )
-    values = FIELDS.draw(
+    values = Controls.draw(
         "writer", "count", into=st.grid(6, min_column_width=120, vertical_alignment="bottom")
     )
     name, count = values.writer, values.count
@@ -427,12 +426,12 @@ def draw_race() -> None:
 def draw_size() -> None:
     st.markdown("## How large the cache is")
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    values = FIELDS.draw("model", "bytes", into=grid)
+    values = Controls.draw("model", "bytes", into=grid)
     with (
         grid.cell(column_span=2),
         st.popover("Curves", icon=":material/show_chart:", width="stretch"),
     ):
-        values = FIELDS.draw("curves", into=lab.HERE, **values)
+        values = Controls.draw("curves", into=lab.HERE, **values)
     model = MODELS[values.model]
     attention, form = model.attention, model.attention.projection.key
     if values.curves:
@@ -476,7 +475,7 @@ def draw_size() -> None:
         "## What bounds a step\n\nA machine reads bytes and computes operations side by side. Decoding reads all "
         "parameters and the cache for a few operations each, so that reading often takes longer."
     )
-    values = FIELDS.draw(
+    values = Controls.draw(
         "form",
         "length",
         "batch",
@@ -528,7 +527,7 @@ def draw_pages() -> None:
         "## Pages\n\nA server does not know how long each text becomes. It takes memory in pages of a few "
         "tokens, as they are needed."
     )
-    values = FIELDS.draw(
+    values = Controls.draw(
         "lengths", "page", into=st.grid(6, min_column_width=120, vertical_alignment="bottom")
     )
     result = study.paging(study.parse_lengths(values.lengths), values.page)

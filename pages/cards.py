@@ -40,31 +40,29 @@ def name(model: str) -> str:
     return f"{card(model).name} · {card(model).year}"
 
 
-FIELDS = lab.Fields(
-    "cards",
-    model=lab.Select(
+class Controls(lab.Fields, page="cards"):
+    model = lab.Select(
         "Model",
         [one.key for one in CARDS],
         "gemma3",
         text=name,
         help="The published model whose card is drawn below.",
-    ),
-    compared=lab.MultiSelect(
+    )
+    compared = lab.MultiSelect(
         f"Up to {MAX_BESIDE} models",
         [one.key for one in CARDS if one.stores],
         COMPARED,
         text=name,
         max_options=MAX_BESIDE,
         help="Models whose caches are drawn beside that of the chosen one.",
-    ),
-    beside=lab.Select(
+    )
+    beside = lab.Select(
         "Beside",
         [ALONE, *(one.key for one in CARDS)],
         ALONE,
         text=lambda one: "No other model" if one == ALONE else name(one),
         help="A second model, of which is listed what differs from the first.",
-    ),
-)
+    )
 
 
 # The page's sentences and tables, from the cards.
@@ -247,16 +245,16 @@ def link(one: ModelCard) -> dict[str, str | list[str]]:
 READ, TEXT, WRONG, FRESH = "read", key("text"), key("wrong"), key("fresh")
 
 
-def shown(values: lab.Values) -> ModelCard:
+def shown(values: Controls) -> ModelCard:
     """The card that was read, until another model is chosen; else the chosen one."""
     one, at = st.session_state.get(key("read"), (None, None))
     return one if one is not None and at == values.model else card(values.model)
 
 
-def drawn_curves(one: ModelCard, values: lab.Values) -> dict[str, list[tuple[int, int]]]:
+def drawn_curves(one: ModelCard, values: Controls) -> dict[str, list[tuple[int, int]]]:
     """The caches of the card that is shown and of those beside it."""
     own = {one.name: points} if (points := curve(one)) else {}
-    return own | curves(values.compared)
+    return own | curves(tuple(values.compared))
 
 
 def read_config(model: str) -> None:
@@ -311,7 +309,7 @@ def read_config(model: str) -> None:
 # What the page computes as Python.
 
 
-def script(values: lab.Values) -> lab.Script:
+def script(values: Controls) -> lab.Script:
     one = shown(values)
     tokens = read(one)
     length = min(LONG, one.longest or LONG)
@@ -400,10 +398,10 @@ def page() -> None:
 @lab.fragment
 def models() -> None:
     left, middle, right, last = st.columns([5, 5, 4, 4], gap="small", vertical_alignment="bottom")
-    values = FIELDS.draw("model", into=left)
-    values = FIELDS.draw("beside", into=middle, **values)
+    values = Controls.draw("model", into=left)
+    values = Controls.draw("beside", into=middle, **values)
     with right, st.popover("Compare caches", icon=":material/show_chart:", width="stretch"):
-        values = FIELDS.draw("compared", into=lab.HERE, **values)
+        values = Controls.draw("compared", into=lab.HERE, **values)
     with last, st.popover("Read a config", icon=":material/upload_file:", width="stretch"):
         read_config(values.model)
     lab.add_script(partial(script, values))

@@ -189,15 +189,13 @@ MATRICES = {"OV": "W_V W_O", "QK": "W_Q W_K transposed"}  # of which a circuit i
 PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 
 
-FIELDS = lab.Fields(
-    "circuits",
-    kind=lab.Segmented(
+class Controls(lab.Fields, page="circuits"):
+    kind = lab.Segmented(
         "Composition",
         lambda values: {one: f"{one}: {PARTS[one]}" for one in values.circuits.pairs},
-        when=lambda values: values.circuits.pairs,
         help="What a head reads of the output of an earlier one: as its queries (Q), its keys (K) or its values (V).",
-    ),
-    edges=lab.Number(
+    ).optional(lambda values: values.circuits.pairs)
+    edges = lab.Number(
         "Strongest edges",
         8,
         1,
@@ -206,8 +204,8 @@ FIELDS = lab.Fields(
         also=lambda values: {"width": lab.room(200)},
         help="How many pairs of heads the graph connects at most: those that compose most, and none that random "
         "matrices would reach.",
-    ),
-    head=lab.Select(
+    )
+    head = lab.Select[str](
         "Head to open",
         lambda values: list(values.circuits.names),
         lambda values: values.circuits.name(default_head(values.circuits)),
@@ -218,14 +216,13 @@ FIELDS = lab.Fields(
             "args": (values.ref, values.circuits),
         },
         help="Layer and head, counted from 0. You can also click a head in the graph or in a grid.",
-    ),
-    token=lab.Text(
+    )
+    token = lab.Text(
         "Example token",
         also=lambda values: {"placeholder": values.word},
         help="Any word that the model has as a token; of a longer one its first token is taken. The head is shown what "
         "it does at this token, as a key and as a query.",
-    ),
-)
+    )
 
 
 def _choose(ref: lab.ModelRef, circuits: Circuits) -> None:
@@ -249,7 +246,7 @@ def draw_controls(ref: lab.ModelRef, circuits: Circuits) -> lab.Values:
                 circuits.name(default_head(circuits)),
             )
         state[OF] = ref
-        head = names[FIELDS.draw("head", into=lab.HERE, ref=ref, circuits=circuits).head]
+        head = names[Controls.draw("head", into=lab.HERE, ref=ref, circuits=circuits).head]
         # The token that is followed; the usual one where nothing was typed, and after an error, which is written below
         token, word = 0, ""
         if circuits.has_tokens(head[0]):
@@ -258,7 +255,7 @@ def draw_controls(ref: lab.ModelRef, circuits: Circuits) -> lab.Values:
                 copies = head
             token, word = lab.study_of(default_token, ref, copies, given=WEIGHTS)
             with st.container(width=lab.room(180)):
-                typed = FIELDS.draw("token", into=lab.HERE, word=word).token.strip()
+                typed = Controls.draw("token", into=lab.HERE, word=word).token.strip()
                 try:
                     if typed:
                         (token, pieces), word = token_of(lab.load_model(ref), typed), typed
@@ -584,7 +581,7 @@ def _circuits(ref: lab.ModelRef) -> None:
     _page_head(controls, circuits)
     st.markdown("## Which heads read from which")
     with st.container(horizontal=True, vertical_alignment="top"):
-        drawn = FIELDS.draw("kind", "edges", into=lab.HERE, circuits=circuits)
+        drawn = Controls.draw("kind", "edges", into=lab.HERE, circuits=circuits)
     controls = lab.Values(**controls, kind=drawn.kind, edges=drawn.edges)
     lab.add_script(partial(script, controls, circuits))
     if (kind := controls.kind) is None:

@@ -345,19 +345,19 @@ VERBS: dict[Outcome, tuple[str, str]] = {  # of one part, of several
 
 key = "claims:{}".format  # a widget's key, which is also its name in the link
 CLAIM, RUN, HIDE = key("claim"), key("run"), key("hide")
-FIELDS = lab.Fields(
-    "claims",
-    hide=lab.Toggle(
+
+
+class Controls(lab.Fields, page="claims"):
+    hide = lab.Toggle(
         "Hide verdicts to guess first",
         help="Hides the verdicts and pictures here. A link keeps it.",
-    ),
-    results=lab.Segmented(
+    )
+    results = lab.Segmented(
         "Results",
         options=SOURCES,
         default="own",
         help="The lab's own measurement, yours, or both in one figure.",
-    ),
-)
+    )
 
 
 def _run_id(text: str) -> str:
@@ -573,7 +573,7 @@ def page() -> None:
 def _index() -> None:
     results = {claim.key: claim_runs.shipped(claim) for claim in CLAIMS}
     lab.add_script(partial(_verdicts, results.values()))
-    hidden = FIELDS.draw("hide", into=lab.HERE).hide
+    hidden = Controls.draw("hide", into=lab.HERE).hide
     with st.container():  # which keeps the place of the cards
         if not hidden:
             counts = Counter(each and each.verdict.state for each in results.values())
@@ -679,7 +679,7 @@ def _results(claim: Claim, sources: Mapping[str, ClaimResult], guess: dict[str, 
     if not sources:
         lab.placeholder("Nothing was measured yet. Run it below.", height=120)
         return
-    if len(sources) == 2 and (chosen := FIELDS.draw("results", into=lab.HERE).results) != "both":
+    if len(sources) == 2 and (chosen := Controls.draw("results", into=lab.HERE).results) != "both":
         sources = {chosen: sources[chosen]}
     named = {WHOSE[name][0]: each for name, each in sources.items()}
     for figure in claim.figures:

@@ -385,9 +385,10 @@ CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplic
 OF_PAGE = {"bind": None}  # the link has names of its own, of several values each
 WIDTHS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
 SHARED = "source text seed d_model num_heads head length".split()  # the fields of a comparison
-WIDGETS = lab.Fields(
-    "compare",
-    source=lab.Select(
+
+
+class Controls(lab.Fields, page="compare"):
+    source = lab.Select(
         "Queries and keys from",
         {
             study.SEEDED: "A seeded layer",
@@ -395,37 +396,37 @@ WIDGETS = lab.Fields(
         },
         also=OF_PAGE,
         help="A head of the model MiniLM, or a layer with random parameters.",
-    ),
-    minuend=lab.Select(
+    )
+    minuend = lab.Select[int](
         "Difference",
         lambda values: dict(enumerate(values.names)),
         lambda values: values.now.minus[0],
         also=OF_PAGE,
         help="The difference is this mechanism's map minus the other one's: green where it gives the key more weight, "
         "purple where it gives less.",
-    ),
-    subtrahend=lab.Select(
+    )
+    subtrahend = lab.Select[int](
         "minus",
         lambda values: dict(enumerate(values.names)),
         lambda values: values.now.minus[1],
         also=OF_PAGE,
         help="The mechanism whose map is subtracted.",
-    ),
-    text=lab.Text(
+    )
+    text = lab.Text(
         "Sentence",
         lines=True,
         also=OF_PAGE | {"height": 100, "max_chars": 20_000},  # as many as are read
         help="The text that every mechanism reads. It is split into tokens.",
-    ),
-    seed=lab.Number(
+    )
+    seed = lab.Number(
         "Seed",
         0,
         0,
         LAST_SEED,
         also=OF_PAGE,
         help="Fixes the random numbers of all parameters that are not trained.",
-    ),
-    d_model=lab.SelectSlider(
+    )
+    d_model = lab.SelectSlider[int](
         "d_model",
         lambda values: sorted({*WIDTHS, values.now.d_model}),
         lambda values: values.now.d_model,
@@ -436,37 +437,36 @@ WIDGETS = lab.Fields(
             partial(heads_that_divide, max_heads=MAX_HEADS),
         ),
         help="How many numbers the vector of each token has.",
-    ),
-    num_heads=lab.Select(
+    )
+    num_heads = lab.Select[int](
         "Heads",
         lambda values: heads_that_divide(values.d_model, MAX_HEADS),
         lambda values: heads_that_divide(values.d_model, values.now.num_heads)[-1],
         key=lambda values: f"heads:{values.d_model}",
         also=OF_PAGE,
         help="How many heads the layer has; the number divides d_model.",
-    ),
-    head=lab.Select(
+    )
+    head = lab.Select[int](
         "Head drawn",
         lambda values: range(values.num_heads),
         lambda values: min(values.now.head, values.num_heads - 1),
         key=lambda values: f"head:{values.num_heads}",
         also=OF_PAGE,
         help="The head whose maps are drawn.",
-    ),
-    length=lab.Select(
+    )
+    length = lab.Select(
         "Length T",
         LENGTHS,
         text="T = {}".format,
         also=lambda _: OF_PAGE | {"width": lab.room(110)},
         help="The number of tokens at which time, memory and FLOPs are given.",
-    ),
-)
+    )
 
 
 def tokens_panel(controls: study.Comparison) -> None:
-    WIDGETS.draw("text", "seed", into=lab.HERE)
+    Controls.draw("text", "seed", into=lab.HERE)
     if controls.seeded:
-        sizes = WIDGETS.draw("d_model", "num_heads", "head", into=lab.HERE, now=controls)
+        sizes = Controls.draw("d_model", "num_heads", "head", into=lab.HERE, now=controls)
         lab.note_heads("compare:d_model", sizes.d_model, sizes.num_heads)
 
 
@@ -732,7 +732,7 @@ def page() -> None:
     controls = st.session_state[CONTROLS]
     names = names_of(controls.mechanisms)
     # The controls with the values of all widgets, also of those in a closed popover and further down the page
-    values = WIDGETS.read(names=names, now=controls)
+    values = Controls.read(names=names, now=controls)
     controls = replace(
         controls,
         minus=(values.minuend, values.subtrahend),
@@ -757,7 +757,7 @@ def page() -> None:
     for sentence in errors:
         st.warning(sentence)
     with st.grid(3, min_column_width=200, vertical_alignment="bottom"):
-        WIDGETS.draw("source", into=lab.HERE, now=controls)
+        Controls.draw("source", into=lab.HERE, now=controls)
         add_mechanism(names)
     maps = _compute_maps(controls)
     measure = None
@@ -904,7 +904,7 @@ def _difference(
     both = a != b and a in tiles and b in tiles
     left, right = st.columns([0.58, 0.42], gap="medium")  # a phone shows the sentence first
     with right:
-        WIDGETS.draw(
+        Controls.draw(
             "minuend",
             "subtrahend",
             into=st.grid(2, min_column_width=120, vertical_alignment="bottom"),
@@ -985,7 +985,7 @@ def cost_table(
 
     draw()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        WIDGETS.draw("length", into=lab.HERE)
+        Controls.draw("length", into=lab.HERE)
         pressed = st.button(
             "Measure",
             icon=":material/speed:",

@@ -63,34 +63,34 @@ OLD_LABELS = OLD_NAMES["record"] | {
     "Expected place": "expected",
 }
 LABELS = ("First", "Second", "Third", "Fourth")
-FIELDS = lab.Fields(
-    "compare_runs",
-    measure=lab.Segmented(
+
+
+class Controls(lab.Fields, page="compare_runs"):
+    measure = lab.Segmented[str](
         "Measure",
         lambda values: {measure.key: measure.label for measure in values.measures},
         old=lambda text, values: OLD_LABELS.get(text, text),
         hidden=True,
         also={"label_visibility": "collapsed"},
         help="The number that is compared.",
-    ),
-    example=lab.Select(
+    )
+    example = lab.Select[int](
         "Held-out example",
         lambda values: dict(enumerate(values.examples)),
         key=lambda values: f"example:{values.ids}",
         hidden=True,
         help="The example on which the maps of all runs are drawn.",
-    ),
-    head=lab.Select(
+    )
+    head = lab.Select(
         lambda values: f"Head of {lab.plain(values.side.name)}",
         lambda values: values.heads,
         text=lambda head: f"L{head[0]}·H{head[1]}",
         key=lambda values: f"head:{values.side.run.id}",
-        when=lambda values: len(values.heads) > 1,
         hidden=True,
         help="Layer and head, both from 0; first the head with the most weight on the expected "
         "position.",
-    ),
-    pair=lab.Select(
+    ).optional(lambda values: len(values.heads) > 1)
+    pair = lab.Select(
         "Difference",
         lambda values: {
             (first, second): f"{values.names[first]} {lab.MINUS} {values.names[second]}"
@@ -99,11 +99,9 @@ FIELDS = lab.Fields(
             if first != second
         },
         key=lambda values: f"pair:{len(values.names)}",
-        when=lambda values: len(values.names) > 2,
         hidden=True,
         help="Which map is subtracted from which.",
-    ),
-)
+    ).optional(lambda values: len(values.names) > 2)
 
 
 def sides(summaries: Sequence[lab.RunSummary]) -> list[compute.ComparedRun]:
@@ -169,7 +167,7 @@ def draw_controls(
 
     The step's `slider` is the key of its widget, "" without one.
     """
-    key = FIELDS.draw("measure", into=top, measures=measures).measure
+    key = Controls.draw("measure", into=top, measures=measures).measure
     measure = next(measure for measure in measures if measure.key == key)
     if not same:
         step = max((side.records[-1].step for side in sides if side.records), default=0)
@@ -192,11 +190,11 @@ def draw_controls(
             help="The training step of all maps.",
         )
     with below.popover("Heads and example", icon=":material/tune:"):
-        example = FIELDS.draw("example", into=lab.HERE, **given).example
+        example = Controls.draw("example", into=lab.HERE, **given).example
         for side in same:
             on_offer = compute.heads(side)
             heads.append(
-                FIELDS.draw("head", into=lab.HERE, side=side, heads=on_offer).head
+                Controls.draw("head", into=lab.HERE, side=side, heads=on_offer).head
                 or next(iter(on_offer), None)
             )
     return lab.Values(
@@ -521,7 +519,7 @@ def _difference(maps: compute.Maps, step: int) -> tuple[compute.RunMap, compute.
             "run, and results vary with the seed: use a sweep to test a small difference."
         )
         names = [one.run.name for one in maps.maps]
-        pair = FIELDS.draw("pair", into=lab.HERE, names=names).pair or (0, 1)
+        pair = Controls.draw("pair", into=lab.HERE, names=names).pair or (0, 1)
     first, second = (maps.maps[index] for index in pair)
     minuend, subtrahend = _tiles((first, second))
     with left:

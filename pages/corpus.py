@@ -38,6 +38,7 @@ from core.interpret.corpus import (
     MarkedRow,
     Measure,
     Measurement,
+    Source,
     Split,
     TextExample,
     copying,
@@ -390,46 +391,43 @@ def axis_select(label: str, default: str) -> lab.Select:
     )
 
 
-FIELDS = lab.Fields(
-    "corpus",
-    source=lab.Select(
+class Controls(lab.Fields, page="corpus"):
+    source = lab.Select[Source](
         "Texts",
         lambda values: {name: SOURCES[name] for name in values.sources},
         lambda values: values.first,
         key=lambda values: f"source:{values.first}",
         help=f"At most {MAX_TEXTS:,} texts are measured.",
-    ),
-    x=axis_select("Across", "distance"),
-    y=axis_select("Upwards", "entropy"),
-    count=lab.Number(
+    )
+    x = axis_select("Across", "distance")
+    y = axis_select("Upwards", "entropy")
+    count = lab.Number(
         "Texts, at most",
         DEFAULT_TEXTS,
         1,
         MAX_TEXTS,
         hidden=True,
         help="The first so many of the corpus are measured.",
-    ),
-    ablation=lab.Toggle(
+    )
+    ablation = lab.Toggle(
         "Switch heads off",
         hidden=True,
         help="Measure how much the answer changes without each head: one pass a head and text, so about as many "
         "times longer as the model has heads.",
-    ),
-    kind=lab.Select(
+    )
+    kind = lab.Select(
         "Attention",
         {kind: lab.KINDS[kind] for kind in ("self", "causal")},
-        when=lambda values: values.pair,
         hidden=True,
         help=lab.KIND_HELP,
-    ),
-    split=lab.Segmented(
+    ).optional(lambda values: values.pair)
+    split = lab.Segmented[Split](
         "Texts are",
         {"lines": "One a line", "paragraphs": "One a paragraph"},
-        when=lambda values: values.source == "texts",
         hidden=True,
         help="How the file is divided into texts.",
-    ),
-    head=lab.Select(
+    ).optional(lambda values: values.source == "texts")
+    head = lab.Select[str](
         "Head",
         lambda values: list(values.measurement.heads),
         lambda values: values.measurement.scores.name(values.measurement.default_head),
@@ -438,15 +436,15 @@ FIELDS = lab.Fields(
             "args": (values.measurement, values.ref),
         },
         help="One of the heads; a click in the scatter picks one, too.",
-    ),
-    measure=lab.Select(
+    )
+    measure = lab.Select[str](
         "Sorted by",
         lambda values: (
             {ROLE: values.own} | {one.key: one.name for one in values.measurement.measures}
         ),
         help="The measure that the texts below are sorted by; of a head without a role its entropy.",
-    ),
-    view=lab.Segmented(
+    )
+    view = lab.Segmented(
         "Show",
         {
             "strongest": "Strongest",
@@ -457,13 +455,14 @@ FIELDS = lab.Fields(
         help="Texts with the largest values, at each tenth of all, or with the smallest, where a role fails; or the "
         "head's queries and keys.",
         also={"wrap": True},
-    ),
-    colour=lab.Segmented(
+    )
+    colour = lab.Segmented(
         "Colour",
         {"token": "Token", "position": "Position"},
         help="Points of the most frequent tokens, or by their position in their text.",
-    ),
-)
+    )
+
+
 ROLE = "role"  # of the measure: that of the head's own role
 
 key = "corpus:{}".format  # a widget's key, which is also its name in the link
@@ -481,7 +480,7 @@ def draw_controls() -> lab.Values | None:
         return None
     with lab.input_errors():
         config = _config(choice.ref, choice.model, row[1], row[2])
-        drawn = FIELDS.draw("x", "y", into=row[3].popover("Axes", width="stretch"))
+        drawn = Controls.draw("x", "y", into=row[3].popover("Axes", width="stretch"))
         return lab.Values(
             ref=choice.ref,
             config=config,
@@ -506,7 +505,7 @@ def _config(
         f"{pretrained.name} reads {pretrained.reads}s, and the lab has no corpus of these. Take "
         "a model that reads text.",
     )
-    source = FIELDS.draw(
+    source = Controls.draw(
         "source",
         into=column,
         sources=sources,
@@ -524,9 +523,9 @@ def _config(
     given = {"source": source, "pair": pretrained.reads == "pair"}
     with panel:
         if not panel.open:
-            options = FIELDS.read("count", "ablation", "kind", "split", **given)
+            options = Controls.read("count", "ablation", "kind", "split", **given)
         else:
-            options = FIELDS.draw("count", "ablation", "kind", "split", into=lab.HERE, **given)
+            options = Controls.draw("count", "ablation", "kind", "split", into=lab.HERE, **given)
             if source == "texts":
                 lab.data_widget(
                     Param(
@@ -572,12 +571,12 @@ def draw_head_controls(measurement: Measurement, ref: lab.ModelRef) -> lab.Value
         if (name := scores.name(picked)) in measurement.heads:
             state[key("head")] = st.query_params[key("head")] = name
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        view = FIELDS.draw("view", into=lab.HERE).view
+        view = Controls.draw("view", into=lab.HERE).view
         with st.popover("Head", help="The head, and the measure that its texts are sorted by"):
-            values = FIELDS.draw("head", into=lab.HERE, measurement=measurement, ref=ref)
+            values = Controls.draw("head", into=lab.HERE, measurement=measurement, ref=ref)
             head = measurement.heads[values.head]
             of_role = measurement.role_measure(head)
-            chosen = FIELDS.draw(
+            chosen = Controls.draw(
                 "measure",
                 into=lab.HERE,
                 own=f"{'Its role' if head in scores.head_roles else 'No role'}: {of_role.name}",
@@ -1099,7 +1098,7 @@ def draw_map(
         return None
     vectors = join_vectors(list(read.values()))
     points = joint_map(*vectors.head(*chosen.head))
-    colour = FIELDS.draw("colour", into=lab.HERE).colour
+    colour = Controls.draw("colour", into=lab.HERE).colour
     name = measurement.scores.name(chosen.head)
     lab.draw_chart(
         st,

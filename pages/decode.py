@@ -49,20 +49,21 @@ EXAMPLES = {
     "example_run": "Reverse, Transformer",
     "example_recurrent": "Reverse, recurrent",
 }
-FIELDS = lab.Fields(
-    "decode",
-    **lab.search_fields("Beam", 16, 0.0, (20, 100)),
-    step=lab.Select(
+
+
+class Controls(lab.Search, page="decode"):
+    FIRST, WIDEST, ALPHA, SAMPLES = "Beam", 16, 0.0, (20, 100)
+
+    step = lab.Select(
         "Trained for",
         lambda values: values.run.checkpoint_steps(),
         lambda values: values.run.default_step(),
         text="{:,} steps".format,
         key=lambda values: f"step:{values.run.id}",
-        when=lambda values: len(values.run.checkpoint_steps()) > 1,
         hidden=True,
         help="The training step of the weights.",
-    ),
-    place=lab.Select(
+    ).optional(lambda values: len(values.run.checkpoint_steps()) > 1)
+    place = lab.Select[int](
         "Held-out source",
         lambda values: {
             at: f"{at}: {' '.join(values.task.display_tokens(one)[1])}"
@@ -70,14 +71,14 @@ FIELDS = lab.Fields(
         },
         hidden=True,
         help="Its number and its target.",
-    ),
-    source=lab.Text(
+    )
+    source = lab.Text(
         lambda values: "Source" if values.task.form == "pairs" else "Text to continue",
         lambda values: values.start,
         of=lambda values: values.of,
         help="What the model reads; you can type your own.",
-    ),
-    longest=lab.Number(
+    )
+    longest = lab.Number(
         "Most tokens",
         lambda values: most_tokens(values)[1],
         1,
@@ -86,8 +87,8 @@ FIELDS = lab.Fields(
         key=lambda values: f"longest:{most_tokens(values)[0]}",
         hidden=True,
         help="An output without an end mark is cut at this length.",
-    ),
-    head=lab.Select(
+    )
+    head = lab.Select[tuple[int, int]](
         "Head",
         lambda values: values.heads,
         lambda values: values.sharpest,
@@ -96,8 +97,7 @@ FIELDS = lab.Fields(
         hidden=True,
         help="Layer and head, both from 0; first the head with the sharpest weights.",
         also=lambda values: {"width": lab.room(180)},
-    ),
-)
+    )
 
 
 def most_tokens(values: lab.Values) -> tuple[int, int]:
@@ -168,10 +168,10 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> lab.Values:
     )
     source_cell, other, rest = st.columns([0.72, 0.14, 0.14], vertical_alignment="bottom")
     with rest.popover("More", icon=":material/tune:", width="stretch"):
-        step = FIELDS.draw("step", into=lab.HERE, run=run).step
+        step = Controls.draw("step", into=lab.HERE, run=run).step
         checkpoint = Checkpoint.of(run, step or run.checkpoint_steps()[0])
         task = load(checkpoint)[1]
-        settings = lab.draw_search(FIELDS, way, first, lab.HERE, task=task)
+        settings = lab.draw_search(Controls, way, first, lab.HERE, task=task)
     return lab.Values(
         run=run,
         checkpoint=checkpoint,
@@ -183,9 +183,9 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> lab.Values:
 def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str | int:
     examples = task.held_out(HELD_OUT)
     if task.input != "tokens":
-        return int(FIELDS.draw("place", into=cell, examples=examples, task=task).place)
+        return int(Controls.draw("place", into=cell, examples=examples, task=task).place)
     start = source_text(task, examples[study(default_example, checkpoint)])
-    typed = FIELDS.draw("source", into=cell, task=task, start=start, of=checkpoint.path).source
+    typed = Controls.draw("source", into=cell, task=task, start=start, of=checkpoint.path).source
 
     def another() -> None:
         texts = [source_text(task, example) for example in examples]
@@ -481,7 +481,7 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
     }
     layer, head = sharpest = max(heads, key=heads.__getitem__)
     if len(heads) > 1:
-        layer, head = FIELDS.draw(
+        layer, head = Controls.draw(
             "head",
             into=lab.HERE,
             heads=list(heads),

@@ -41,75 +41,72 @@ def limits_help(device: str) -> str:
     )
 
 
-FIELDS = lab.Fields(
-    "efficient",
-    kernels=lab.MultiSelect(
+class Controls(lab.Fields, page="efficient"):
+    kernels = lab.MultiSelect(
         f"Up to {MAX_KERNELS} kernels",
         {name: item.name for name, item in study.ENTRIES.items()},
         study.USUAL,
         max_options=MAX_KERNELS,
         help="A kernel is a way to compute attention. Each is one line of both figures.",
-    ),
-    window=lab.SelectSlider(
+    )
+    window = lab.SelectSlider(
         "Window of local and block-sparse",
         (16, 32, 64, 128, 256),
         study.Conditions.window,
         help="How many keys a query sees on each side.",
-    ),
-    longest=lab.Select(
+    )
+    longest = lab.Select(
         "Measure here up to",
         (512, 1024, 2048, 4096, 8192),
         study.Conditions.longest,
         text="{:,} tokens".format,
         help=lambda _: limits_help(devices()[0]),
-    ),
-    causal=lab.Select(
+    )
+    causal = lab.Select(
         "A query sees",
         {False: "every key", True: "keys before"},
         help="Every key, or only its own and those before it (a causal mask).",
-    ),
-    backward=lab.Select(
+    )
+    backward = lab.Select(
         "Pass",
         {False: "forward", True: "and backward"},
         help="Training also runs a backward pass, which computes gradients.",
-    ),
-    device=lab.Select(
+    )
+    device = lab.Select(
         "Device",
         lambda _: devices(),
         text=lambda name: torch.cuda.get_device_name() if name == CUDA else "CPU",
-        when=lambda _: len(devices()) > 1,
         help="Where the kernels run.",
-    ),
-    sentence=lab.Text(
+    ).optional(lambda _: len(devices()) > 1)
+    sentence = lab.Text(
         "Sentence", "The animal was too tired .", span=2, help="Each word is one token."
-    ),
-    head=lab.Select("Head", range(study.HEADS), help="The head that is drawn."),
-    features=lab.Select(
+    )
+    head = lab.Select("Head", range(study.HEADS), help="The head that is drawn.")
+    features = lab.Select(
         "Random features",
         (4, 16, 64, 256, 1024),
         64,
         help=study.ENTRIES["performer"].params[0].help,
-    ),
-    few=lab.Select(
+    )
+    few = lab.Select(
         "Rank, landmarks",
         (1, 2, 3, 4, 6, 8),
         3,
         help="The number of projected keys in Linformer and of landmarks in Nyström.",
-    ),
-    implied_causal=lab.Toggle(
+    )
+    implied_causal = lab.Toggle(
         "Causal",
         help="Hides later keys. Linformer and Nyström cannot do this and are left out.",
-    ),
-)
+    )
 
 
 def draw_controls() -> tuple[study.Conditions, st.delta_generator.DeltaGenerator]:
     """Draw the controls; returns what they say, and the place between them for the figures."""
     grid = st.grid(4 + (len(devices()) > 1), min_column_width=120, vertical_alignment="bottom")
-    values = FIELDS.draw("longest", "causal", "backward", "device", into=grid)
+    values = Controls.draw("longest", "causal", "backward", "device", into=grid)
     picture = st.container()
     with lab.settings_panel("Kernels, and what each does"):
-        picked, choices = FIELDS.draw("kernels", "window", into=lab.HERE), list[Choice]()
+        picked, choices = Controls.draw("kernels", "window", into=lab.HERE), list[Choice]()
         for item in map(study.ENTRIES.__getitem__, picked.kernels):
             lab.paragraph(f"**{item.name}:** {item.meaning}")
             # A table's length follows the longest text.
@@ -680,7 +677,7 @@ def implied_weights() -> None:
         "## Implied weights\n\nLinear and low-rank kernels compute no weights. These are the weights that "
         "would give their outputs, next to the weights of exact attention."
     )
-    values = FIELDS.draw("sentence", "head", "features", "few", "implied_causal")
+    values = Controls.draw("sentence", "head", "features", "few", "implied_causal")
     head, causal = values.head, values.implied_causal
     tokens = tokenize(values.sentence).tokens[:48]
     if not tokens:

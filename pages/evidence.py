@@ -32,29 +32,29 @@ QUANTITIES: dict[str, evidence.Quantity | None] = {
     "logit": "logit",
     "logit difference": "difference",
 }
-FIELDS = lab.Fields(
-    "evidence",
-    against=lab.Text(
+
+
+class Controls(lab.Fields, page="evidence"):
+    against = lab.Text(
         "Compared with the embedding of",
         "The exhausted creature stayed on its side of the road.",
         help="The page measures the cosine of both embeddings. Left empty, it measures the cosine with the "
         "text's own embedding, which is 1 until a head or a token is removed.",
-    ),
-    quantity=lab.Select(
+    )
+    quantity = lab.Select(
         "Measured as",
         options=QUANTITIES.keys(),
         help="A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. "
         "The difference of two logits leaves out what changes all of them. Automatic: the probability, or "
         "the logit where the most likely has more than 0.95.",
         also=lambda values: {"width": lab.room(170)},
-    ),
-    off=lab.MultiSelect(
+    )
+    off = lab.MultiSelect[str](
         "Switched off as well",
         options=lambda values: values.heads,
         key=lambda values: f"off:{values.model}",
         help="Heads and layers that are switched off together with the picked head.",
-    ),
-)
+    )
 
 
 def controls_of(
@@ -94,7 +94,9 @@ def draw_controls(choice: lab.ModelChoice) -> lab.Values:
     if model is None:
         return controls_of(ref, choice.reading, question, None)
     if model.head == "none" and model.reads == "text":
-        question = replace(question, against=FIELDS.draw("against", into=lab.HERE).against.strip())
+        question = replace(
+            question, against=Controls.draw("against", into=lab.HERE).against.strip()
+        )
     elif model.head != "none":
         with st.popover("What is measured", icon=":material/tune:"):
             if model.head == "masked":
@@ -116,7 +118,7 @@ def draw_controls(choice: lab.ModelChoice) -> lab.Values:
             question = replace(
                 question,
                 output=output,
-                quantity=QUANTITIES[FIELDS.draw("quantity", into=lab.HERE).quantity],
+                quantity=QUANTITIES[Controls.draw("quantity", into=lab.HERE).quantity],
             )
             if question.quantity == "difference":
                 question = replace(
@@ -626,7 +628,9 @@ def _without(
     chart = place.container()
     with place.popover("Heads"):
         _head_field(controls, picked)
-        others = FIELDS.draw("off", into=lab.HERE, heads=list(options), model=controls.ref.name).off
+        others = Controls.draw(
+            "off", into=lab.HERE, heads=list(options), model=controls.ref.name
+        ).off
     others = [other for other in others if other != name]
     alone: HeadSet = options[name]
     off: HeadSet = alone.union(*(options[other] for other in others))

@@ -165,16 +165,15 @@ def of_task(name: str) -> Callable[[lab.Values], str]:
     return lambda values: f"{name}:{values.task}"
 
 
-FIELDS = lab.Fields(
-    "fine_tune",
-    task=lab.Select(
+class Controls(lab.Fields, page="fine_tune"):
+    task = lab.Select(
         "Task",
         {"classify": "Labels of texts", "pairs": "Pairs of sequences"},
         # the link's run is of another task
         also={"on_change": lambda: st.query_params.pop(lab.TUNED_LINK, None)},
         help="What the model learns from each row.",
-    ),
-    epochs=lab.Number(
+    )
+    epochs = lab.Number(
         "Epochs",
         usual("epochs"),
         low=int(BOUNDS["epochs"][0]),
@@ -182,20 +181,19 @@ FIELDS = lab.Fields(
         key=of_task("epochs"),
         hidden=True,
         help="Passes over the training rows.",
-    ),
-    layers=lab.Number(
+    )
+    layers = lab.Number(
         "Trained layers",
         usual("layers"),
         low=int(BOUNDS["layers"][0]),
         high=int(BOUNDS["layers"][1]),
         key=of_task("layers"),
-        when=lambda values: values.task == "classify",
         hidden=True,
         help="Counted from the last layer. With 0, only the classification head is trained and no attention "
         "changes. Embeddings are not trained. A classifier with the same labels keeps its head; any other "
         "model gets a new one.",
-    ),
-    learning_rate=lab.SelectSlider(
+    ).optional(lambda values: values.task == "classify")
+    learning_rate = lab.SelectSlider(
         "Learning rate",
         (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2),
         usual("learning_rate"),
@@ -203,16 +201,16 @@ FIELDS = lab.Fields(
         key=of_task("learning_rate"),
         hidden=True,
         help="The size of each update of the weights.",
-    ),
-    batch_size=lab.SelectSlider(
+    )
+    batch_size = lab.SelectSlider(
         "Batch size",
         (4, 8, 16, 32, 64),
         usual("batch_size"),
         key=of_task("batch_size"),
         hidden=True,
         help="The number of rows in one update.",
-    ),
-    seed=lab.Number(
+    )
+    seed = lab.Number(
         "Seed",
         0,
         low=int(BOUNDS["seed"][0]),
@@ -220,37 +218,37 @@ FIELDS = lab.Fields(
         key=of_task("seed"),
         hidden=True,
         help="Fixes which rows are held out, the new weights and the order of rows.",
-    ),
-    device=lab.Select(
+    )
+    device = lab.Select(
         "Device",
         devices(),
         key=of_task("device"),
-        when=lambda values: len(devices()) > 2,  # more than automatic and the CPU
+        # more than automatic and the CPU
         hidden=True,
         help=f"{AUTO[0].upper()}{AUTO[1:]}.",
-    ),
-    header=lab.Select(
+    ).optional(lambda values: len(devices()) > 2)
+    header = lab.Select(
         "First line",
         dict(zip(HEADER.choices, HEADER.labels, strict=True)),
         key=of_task("header"),
         hidden=True,
         help="What the first line of your rows holds.",
-    ),
-    answers=lab.Select(
+    )
+    answers = lab.Select(
         "Column of the labels or targets",
         {"auto": "automatic", "first": "the first", "second": "the second"},
         key=of_task("answers"),
         hidden=True,
         help="Which column the model learns to answer.",
-    ),
-    source=lab.Select(
+    )
+    source = lab.Select[str](
         "Source",
         lambda values: values.watched,
         key=lambda values: f"source:{values.run}",
         hidden=True,
         help="The held-out source whose attention is shown.",
-    ),
-    step=lab.SelectSlider(
+    )
+    step = lab.SelectSlider[int](
         "Training step",
         lambda values: values.steps,
         lambda values: values.steps[-1],
@@ -258,16 +256,14 @@ FIELDS = lab.Fields(
         key=lambda values: values.slider,
         hidden=True,
         help="The training step that all figures show.",
-    ),
-    kind=lab.Segmented(
+    )
+    kind = lab.Segmented(
         "Attention",
         lambda values: {kind: name for kind, name in lab.KINDS.items() if kind in values.kinds},
         lambda values: next(kind for kind in ("cross", "self", "causal") if kind in values.kinds),
-        when=lambda values: len(values.kinds) > 1,
         hidden=True,
         also={"label_visibility": "collapsed"},
-    ),
-)
+    ).optional(lambda values: len(values.kinds) > 1)
 
 
 def controls() -> tuple[str, FineTuneConfig | None]:
@@ -275,7 +271,7 @@ def controls() -> tuple[str, FineTuneConfig | None]:
     lab.link_value(SENTENCE, EXAMPLE, str)
     st.session_state.setdefault(SENTENCE, EXAMPLE)
     row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
-    task = FIELDS.draw("task", into=row[0]).task
+    task = Controls.draw("task", into=row[0]).task
     name = lab.model_box(row[1], USUAL_MODEL[task])
     with row[2]:
         data, reading = _rows(task)
@@ -288,7 +284,7 @@ def controls() -> tuple[str, FineTuneConfig | None]:
         help="Duration, learning rate and seed of the next run.",
     )
     with panel:  # while it is closed, the settings of the session
-        read_fields = partial(FIELDS.draw, into=lab.HERE) if panel.open else FIELDS.read
+        read_fields = partial(Controls.draw, into=lab.HERE) if panel.open else Controls.read
         fields = "epochs layers learning_rate batch_size seed device".split()
         values = read_fields(*fields, task=task)
     settings = {field: values[field] for field in fields if values[field] is not None} | reading
@@ -353,7 +349,7 @@ def _rows(task: str) -> tuple[str, dict[str, Any]]:
         help="The data that the model learns from.",
     )
     if not panel.open:
-        values = FIELDS.read(*READING, task=task)
+        values = Controls.read(*READING, task=task)
         return _text(str(st.session_state.get(key, own))), {name: values[name] for name in READING}
     first, second = TASKS[task]
     with panel:
@@ -363,7 +359,7 @@ def _rows(task: str) -> tuple[str, dict[str, Any]]:
             f"{'each label’s rows' if task == 'classify' else 'the rows'} is held out, rounded down to a whole number, "
             f"and at most {MAX_HELD_OUT} rows are measured. The lab's rows: {OURS[task]}."
         )
-        values = FIELDS.draw(*READING, task=task, into=lab.HERE)
+        values = Controls.draw(*READING, task=task, into=lab.HERE)
         reading = {name: values[name] for name in READING}
         rows = _text(
             lab.data_widget(
@@ -668,7 +664,7 @@ def before_and_after(
     maps, state = st.container(), st.session_state
     row = st.columns([1.6, 1], vertical_alignment="bottom")
     if config.task == "pairs":
-        text = FIELDS.draw("source", into=row[0], watched=data.watched, run=data.run.id).source
+        text = Controls.draw("source", into=row[0], watched=data.watched, run=data.run.id).source
     else:  # any that is typed, too
         text = row[0].selectbox(
             "Sentence (select or type)",
@@ -750,7 +746,7 @@ def _readings(data: lab.FineTuneData, text: str, maps: Any, timeline: Any) -> Be
         )
         if not follows and len(steps) > 1:
             step = int(
-                FIELDS.draw(
+                Controls.draw(
                     "step",
                     into=timeline,
                     steps=steps,
@@ -772,7 +768,7 @@ def _readings(data: lab.FineTuneData, text: str, maps: Any, timeline: Any) -> Be
         ]
         timeline.markdown(f":small[{' · '.join(shares)}]")
         (first, now), step = traces, data.records[-1].step
-    kind = FIELDS.draw("kind", into=maps, kinds=now.kinds).kind or now.kinds[0]
+    kind = Controls.draw("kind", into=maps, kinds=now.kinds).kind or now.kinds[0]
     first, now = first.of(kind), now.of(kind)
     return BeforeAfter(text, index, step, _is_last(data, step), first, now, changes(first, now))
 

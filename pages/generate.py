@@ -42,18 +42,20 @@ from core.pretrained.generate import (
 OPENING = (
     "When Mary and John went to the shop, John gave a cake to Mary. Mary"  # the writer is unsure
 )
-FIELDS = lab.Fields(
-    "generate",
-    **lab.search_fields("Sampling", 8, 1.0, (5, 20)),
-    longest=lab.Number(
+
+
+class Controls(lab.Search, page="generate"):
+    FIRST, WIDEST, ALPHA, SAMPLES = "Sampling", 8, 1.0, (5, 20)
+
+    longest = lab.Number(
         "New tokens at most",
         20,
         1,
         128,
         slider=True,
         help="The model stops here, or earlier where it ends its text.",
-    ),
-    kind=lab.Segmented(
+    )
+    kind = lab.Segmented[Kind](
         "Attends to",
         lambda values: {
             kind: {"cross": "Source", "causal": "Earlier output"}[kind] for kind in values.kinds
@@ -62,12 +64,11 @@ FIELDS = lab.Fields(
         old=lambda text, values: {"What was said": "causal"}.get(text, text),
         help="The tokens whose weights are shown: the source, or what the model wrote before.",
         also={"label_visibility": "collapsed"},
-    ),
-)
+    )
 
 
 @dataclass(frozen=True)
-class Controls:
+class Generation:
     ref: lab.ModelRef
     inputs: ModelInputs
     settings: SearchSettings
@@ -89,7 +90,7 @@ FINISHED, NAMES = (
 class Search:
     """A search of this session: its tree so far, and the steps that are left (None once there are none)."""
 
-    controls: Controls
+    controls: Generation
     start: GenerationStart
     steps: Iterator[Tree] | None
     tree: Tree = field(default_factory=Tree)
@@ -392,8 +393,8 @@ def page() -> None:
         try:
             way, first, rest = st.columns([1.3, 2, 0.85], vertical_alignment="bottom")
             more = rest.popover("More", icon=":material/tune:", width="stretch")
-            settings = lab.draw_search(FIELDS, way, first, more)
-            search = current_search(Controls(choice.ref, choice.inputs, settings), pretrained)
+            settings = lab.draw_search(Controls, way, first, more)
+            search = current_search(Generation(choice.ref, choice.inputs, settings), pretrained)
             slot = st.empty()  # the progress takes the place of the results, so that nothing moves
             if not search.done:
                 run(search, partial(_progress, pretrained, slot, []))
@@ -464,7 +465,7 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     timeline(search, hypotheses, texts, path, step)
     sentence = st.container()
     kinds = result.trace.kinds or ("causal",)  # a model may have no attention
-    kind = FIELDS.draw("kind", into=lab.HERE, kinds=kinds).kind if len(kinds) > 1 else kinds[0]
+    kind = Controls.draw("kind", into=lab.HERE, kinds=kinds).kind if len(kinds) > 1 else kinds[0]
     view = step_view(search, pretrained, path, step, result, kind)
     with sentence:
         lab.fact(
@@ -638,7 +639,7 @@ def pick_step(candidate: int, step: int) -> None:
     lab.write_linked("generate", LINKED, (candidate, step))
 
 
-def current_search(controls: Controls, pretrained: Pretrained) -> Search:
+def current_search(controls: Generation, pretrained: Pretrained) -> Search:
     """The session's search for these controls: the running one, or a new one.
 
     PretrainedError when the model cannot continue these inputs.

@@ -4,14 +4,13 @@ import streamlit as st
 
 import dashboard.page as lab
 
-FIELDS = lab.Fields(
-    "glossary",
-    find=lab.Text(
+
+class Controls(lab.Fields, page="glossary"):
+    find = lab.Text(
         "Find a term",
         help="Shows the terms whose name or explanation contains this text.",
         also=lambda values: {"live": True, "placeholder": "softmax", "width": lab.room(320)},
-    ),
-)
+    )
 
 
 # The formula with the words for its parts, of which the first three explain the others
@@ -25,7 +24,7 @@ FIRST = ("query", "key", "value")
 
 def page() -> None:
     lab.title("Glossary", "The words of attention, and where to see them.")
-    typed = FIELDS.draw(into=lab.HERE).find
+    typed = Controls.draw(into=lab.HERE).find
     terms = matching(typed)
     if typed.strip():
         show(terms)

@@ -91,35 +91,33 @@ def head_select(key: str) -> lab.Select:
     )
 
 
-FIELDS = lab.Fields(
-    "head_roles",
-    view=lab.Segmented(
+class Controls(lab.Fields, page="head_roles"):
+    view = lab.Segmented(
         "Measure",
         ("Roles", "Syntax", "Standard tests"),
         help="Roles: tokens by position, word or repetition. Syntax: subjects, objects and other relations, in "
         "annotated sentences. Standard tests: random tokens that repeat.",
         also={"label_visibility": "collapsed"},
-    ),
-    kind=lab.Select(
+    )
+    kind = lab.Select(
         "Attention",
         lambda values: {kind: lab.KINDS[kind] for kind in values.kinds},
         help=lab.KIND_HELP,
-        when=lambda values: len(values.kinds) > 1,
-    ),
-    own=lab.Text(
+    ).optional(lambda values: len(values.kinds) > 1)
+    own = lab.Text(
         "Your own sentences, one per line",
         lines=True,
         also={"height": 180, "placeholder": "\n".join(SENTENCES[:4])},
         help=f"The heads are measured on them: at most {MAX_SENTENCES} lines of {MAX_LETTERS} letters. Left empty, "
         "the example sentences are measured.",
-    ),
-    where=lab.Segmented(
+    )
+    where = lab.Segmented[str](
         "Shown on",
         lambda values: {"here": f"Your {values.noun}", "set": "Clearest example"},
         help="Your own input, or the measured one with the clearest example of the role.",
         also={"label_visibility": "collapsed"},
-    ),
-    role=lab.Select(
+    )
+    role = lab.Select[str](
         "Role",
         lambda values: {
             role.key: role.name
@@ -129,9 +127,9 @@ FIELDS = lab.Fields(
         lambda values: ROLES[default_role(values.scores)].key,
         of=lambda values: values.of,
         help="The role whose scores are shown for every head.",
-    ),
-    head=head_select("head"),
-    relation=lab.Select(
+    )
+    head = head_select("head")
+    relation = lab.Select[str](
         "Relation",
         lambda values: [
             relation.name(reverse)
@@ -143,31 +141,30 @@ FIELDS = lab.Fields(
         ),
         of=lambda values: values.of,
         help="From which word the head attends, and which word is the right one.",
-    ),
-    word_head=head_select("syntactic"),
-    sentence=lab.Select(
+    )
+    word_head = head_select("syntactic")
+    sentence = lab.Select[int](
         "Example sentence",
         lambda values: values.texts,
         of=lambda values: values.of,
         hidden=True,
         help="✗: the head misses a target in it. These come first.",
-    ),
-    test=lab.Select(
+    )
+    test = lab.Select(
         "Test",
         TEST_NAMES,
         lambda values: TEST_NAMES[default_test(values.scores)],
         of=lambda values: values.of,
         help="Induction, duplicate and previous token: to which token each token of a repetition attends. "
         "Successor: what the head's matrices make of ordered items.",
-    ),
-    test_head=head_select("tested"),
-    order=lab.Select(
+    )
+    test_head = head_select("tested")
+    order = lab.Select[str](
         "Order",
         lambda values: values.orders,
         of=lambda values: values.of,
         help="The ordered items that the map shows.",
-    ),
-)
+    )
 
 
 def page() -> None:
@@ -188,7 +185,7 @@ def page() -> None:
                 "Roles": (draw_roles, choice.inputs.text),
                 "Syntax": (draw_syntax, "sentences with their parses"),
                 "Standard tests": (draw_tests, "random tokens, twice, or none"),
-            }[FIELDS.draw("view", into=lab.HERE).view]
+            }[Controls.draw("view", into=lab.HERE).view]
             lab.describe(**({"text": reads} if reads else {}))
             draw(choice)
 
@@ -197,15 +194,15 @@ def kind_and_columns(choice: lab.ModelChoice, count: int) -> tuple[Kind, list[An
     """The kind of attention, and `count` columns for fields, right of its own where the model has several kinds."""
     kinds = [kind for kind in choice.reading.trace.kinds if kind != "cross"]
     columns = st.columns(count + (len(kinds) > 1), vertical_alignment="bottom")
-    return FIELDS.draw("kind", into=columns[0], kinds=kinds).kind or kinds[0], columns[-count:]
+    return Controls.draw("kind", into=columns[0], kinds=kinds).kind or kinds[0], columns[-count:]
 
 
 def head_field(name: str, options: Mapping[str, Head], of: object, column: Any, order: str) -> Head:
     """The picked head of this field, also one that was picked in a map before."""
-    key = FIELDS.key(name)
+    key = Controls.declared[name].key_of(Controls())
     if picked := st.session_state.pop(f"{key}:picked", None):
         st.session_state[key] = picked
-    return options[FIELDS.draw(name, into=column, heads=list(options), of=of, order=order)[name]]
+    return options[Controls.draw(name, into=column, heads=list(options), of=of, order=order)[name]]
 
 
 def head_chart(column: Any, title: str, spec: lab.Spec, key: str, field: str, alt: str) -> None:
@@ -258,7 +255,7 @@ def draw_roles(choice: lab.ModelChoice) -> None:
     more = more_column.popover("More", help="The head, your own sentences, and where it is shown")
     sentences: tuple[str, ...] = ()
     if choice.pretrained is not None and choice.pretrained.reads_text:
-        sentences, trouble = read_sentences(FIELDS.draw("own", into=more).own)
+        sentences, trouble = read_sentences(Controls.draw("own", into=more).own)
         with more, st.container(height=180):
             st.caption("The example sentences:  \n" + "  \n".join(SENTENCES))
         if trouble:
@@ -281,7 +278,7 @@ def draw_roles(choice: lab.ModelChoice) -> None:
         for field in (ROLE, HEAD):
             state.pop(f"{field}:of", None)
     role = [role.key for role in ROLES].index(
-        FIELDS.draw("role", into=role_column, scores=scores, of=model).role
+        Controls.draw("role", into=role_column, scores=scores, of=model).role
     )
     head = head_field(
         "head",
@@ -389,7 +386,7 @@ def _one_head(
     left, right = st.columns([1.1, 1], gap="medium", vertical_alignment="top")
     with left:
         shown, given, example = choice.reading, choice.inputs, None
-        if FIELDS.draw("where", into=more, noun=noun).where == "set":
+        if Controls.draw("where", into=more, noun=noun).where == "set":
             readings = lab.readings_of(choice.ref, inputs, kind)
             example = clearest_example(readings, kind, ROLES[role], *head)
         if example is not None:
@@ -611,7 +608,7 @@ def draw_syntax(choice: lab.ModelChoice) -> None:
             )
         return
     of = f"{choice.ref} {kind} {reference}"
-    name = FIELDS.draw("relation", into=relation_column, result=result, of=of).relation
+    name = Controls.draw("relation", into=relation_column, result=result, of=of).relation
     chosen = next(each for each in result.counts if each[0].name(each[1]) == name)
     result = result.with_relation(*chosen)
     relation = result.choices.index(chosen)
@@ -746,7 +743,7 @@ def _sentence(
     queries = queries_by_sentence(result, score, head)
     name, sentences = result.readings.name(head), result.readings.sentences
     # A link has the sentence's number: its label has the verdict on this head.
-    drawn = FIELDS.draw(
+    drawn = Controls.draw(
         "sentence",
         into=lab.HERE,
         texts={
@@ -873,7 +870,7 @@ def draw_tests(choice: lab.ModelChoice) -> None:
         kind, lab.study_of(read_line, ref, kind, tuple(lines[0])), list(read.values())
     )
     of = f"{ref} {kind}"
-    drawn = FIELDS.draw("test", into=test_column, scores=scores, of=of)
+    drawn = Controls.draw("test", into=test_column, scores=scores, of=of)
     test = TEST_NAMES.index(drawn.test)
     if is_successor := drawn.test == SUCCESSOR:
         with st.spinner("Reading the weights of every head, once per model"):
@@ -1012,7 +1009,7 @@ def _successor(choice: lab.ModelChoice, scores: SuccessorScores, head: Head) -> 
     with right:
         names = [order.name for order in scores.orders]
         index = names.index(
-            FIELDS.draw("order", into=lab.HERE, orders=names, of=str(choice.ref)).order
+            Controls.draw("order", into=lab.HERE, orders=names, of=str(choice.ref)).order
         )
         # What the head adds to the logit of each item of the order, where it attends to each
         items, values = scores.orders[index].items, np.nan_to_num(scores.logits[index])

@@ -47,36 +47,34 @@ def is_real(values: lab.Values) -> bool:
     return bool(values.weights == "minilm")
 
 
-FIELDS = lab.Fields(
-    "heads",
-    idea=lab.Segmented(
+class Controls(lab.Fields, page="heads"):
+    idea = lab.Segmented(
         "Idea",
         IDEAS,
         help="How a layer can use heads: divide into them, share keys among them, or subtract two maps",
         also={"wrap": True},
-    ),
-    weights=lab.Segmented(
+    )
+    weights = lab.Segmented(
         "Weights",
         WEIGHTS,
         lambda _: st.session_state["heads:start"],
         help="MiniLM: the queries, keys and values of a trained model, all-MiniLM-L6-v2. "
         "Random: a layer of any size before training.",
-    ),
-    text=lab.Text(
+    )
+    text = lab.Text(
         "Sentence",
         lambda _: heads.MINILM_TEXT if st.session_state["heads:start"] == "minilm" else SENTENCE,
         key="tokens",
         help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].",
-    ),
-    layer=lab.SelectSlider(
+    )
+    layer = lab.SelectSlider(
         "MiniLM's layer",
         range(heads.MINILM_LAYERS),
         LAYER,
         span=2,
-        when=is_real,
         help="MiniLM has 6 layers, each with 12 heads. Both count from 0.",
-    ),
-    d_model=lab.SelectSlider(
+    ).optional(is_real)
+    d_model = lab.SelectSlider[int](
         "d_model",
         lambda values: (
             [heads.MINILM_WIDTH]
@@ -90,8 +88,8 @@ FIELDS = lab.Fields(
             lambda width: f"heads:{heads_key(values.idea, width)}",
             lambda width: heads_that_fit(values.idea, width),
         ),
-    ),
-    heads=lab.SelectSlider(
+    )
+    heads = lab.SelectSlider[int](
         "Heads",
         lambda values: (
             [heads.MINILM_HEADS] if is_real(values) else heads_that_fit(values.idea, values.d_model)
@@ -104,64 +102,56 @@ FIELDS = lab.Fields(
         key=lambda values: heads_key(values.idea, values.d_model),
         hidden=True,
         help="Into how many heads the d_model numbers are divided",
-    ),
-    kv_heads=lab.SelectSlider(
+    )
+    kv_heads = lab.SelectSlider(
         "KV heads, G",
         lambda values: heads_that_divide(values.heads),
         lambda values: heads_that_divide(values.heads)[-2:][0],  # the most below the heads
         key=lambda values: f"kv:{values.heads}",
-        when=lambda values: values.idea == "shared",
         help="Heads of keys and values in grouped-query attention; each serves H / G query heads",
-    ),
-    length=lab.SelectSlider(
+    ).optional(lambda values: values.idea == "shared")
+    length = lab.SelectSlider(
         "Cached tokens",
         [128, 512, 1024, 2048, 4096, 8192, 16384],
         LENGTH,
         text="{:,}".format,
-        when=lambda values: values.idea == "shared",
         help="The number of tokens whose keys and values a decoder has stored",
-    ),
-    depth=lab.Number(
+    ).optional(lambda values: values.idea == "shared")
+    depth = lab.Number(
         "Layer for λ",
         DEPTH,
         1,
         48,
         slider=True,
-        when=lambda values: values.idea == "subtract",
         help="λ at the start of training depends on the layer, counted from 1: 0.2 in the first, near 0.8 in "
         "the last",
-    ),
-    head=lab.SelectSlider(
+    ).optional(lambda values: values.idea == "subtract")
+    head = lab.SelectSlider(
         "Head shown",
         lambda values: range(values.heads),
         lambda values: HEAD if is_real(values) else 0,
         key=lambda values: f"head:{values.heads}",
-        when=lambda values: values.idea != "split",
         help="Heads are counted from 0",
-    ),
-    latent=lab.Number(
+    ).optional(lambda values: values.idea != "split")
+    latent = lab.Number(
         "Latent size, R",
         lambda values: min(4 * values.d_model // values.heads, values.d_model // 2),
         1,
         512,
         key=lambda values: f"latent:{values.d_model}:{values.heads}",
-        when=lambda values: values.idea == "shared",
         help="How many numbers latent attention stores for the content of a token",
-    ),
-    dim=lab.Toggle(
+    ).optional(lambda values: values.idea == "shared")
+    dim = lab.Toggle(
         "Dim [CLS] and [SEP]",
-        when=lambda values: is_real(values) and values.idea == "split",
         help="Draws the columns of MiniLM's two marks faintly, so that the words stand out",
-    ),
-    seed=lab.Number(
+    ).optional(lambda values: is_real(values) and values.idea == "split")
+    seed = lab.Number(
         "Seed",
         SEED,
         0,
         999_999,
-        when=lambda values: not is_real(values),
         help="The random weights and word vectors are drawn from this number",
-    ),
-)
+    ).optional(lambda values: not is_real(values))
 
 
 def draw_controls() -> lab.Values:
@@ -169,16 +159,16 @@ def draw_controls() -> lab.Values:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         sentence, place = st.container(width=lab.room(480)), st.container()  # a phone stacks them
         with st.popover("More", icon=":material/tune:", help="The idea, the weights, the head"):
-            values = FIELDS.draw("idea", "weights", "dim", into=lab.HERE)
+            values = Controls.draw("idea", "weights", "dim", into=lab.HERE)
             more = st.container()
     with sentence:
-        values = FIELDS.draw("text", into=lab.HERE, **values)
+        values = Controls.draw("text", into=lab.HERE, **values)
     with place:
-        values = FIELDS.draw("layer", "d_model", "heads", "kv_heads", "length", "depth", **values)
-    real = is_real(values)
+        values = Controls.draw("layer", "d_model", "heads", "kv_heads", "length", "depth", **values)
+    real = is_real(lab.Values(vars(values)))
     if not real:
         lab.note_heads("heads:d_model", values.d_model, values.heads)
-    values = FIELDS.draw("head", "latent", "seed", into=more, **values)
+    values = Controls.draw("head", "latent", "seed", into=more, **values)
     cut = tokenize(values.text, MAX_TOKENS)
     tokens, text = labels(cut.tokens), " ".join(cut.tokens) if cut.notes else values.text
     source = (text, values.layer) if real else (tokens, values.d_model, values.heads, values.seed)
@@ -600,7 +590,7 @@ Shown: TypeAlias = Iterator[
 
 def page() -> None:
     lab.read_start("heads", "minilm", "random")
-    for sentence in FIELDS.refused():  # before the first widget takes its value from the link
+    for sentence in Controls.refused():  # before the first widget takes its value from the link
         st.warning(sentence)
     explore()
 

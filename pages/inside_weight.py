@@ -22,22 +22,21 @@ from core.interpret.trace import head_name
 
 MAP = "inside_weight:map"
 HEAD, QUERY, KEY = (f"inside_weight:{name}" for name in ("head", "query", "key"))
-FIELDS = lab.Fields(
-    "inside_weight",
-    kind=lab.Select(
+
+
+class Controls(lab.Fields, page="inside_weight"):
+    kind = lab.Select(
         "Attention",
         lambda values: {kind: lab.KINDS[kind] for kind in lab.KINDS if kind in values.kinds},
         lambda values: "cross" if "cross" in values.kinds else values.kinds[0],
-        when=lambda values: len(values.kinds) > 1,
         help=lab.KIND_HELP,
-    ),
-    order=lab.Segmented(
+    ).optional(lambda values: len(values.kinds) > 1)
+    order = lab.Segmented(
         "Order of dimensions",
         {"own": "By dimension", "largest": "Largest first"},
         help="The order of the dimensions: as in the vectors, or by the size of the product.",
         also={"label_visibility": "collapsed"},
-    ),
-)
+    )
 
 
 def draw_controls(chosen: lab.ModelChoice) -> lab.Values:
@@ -45,7 +44,7 @@ def draw_controls(chosen: lab.ModelChoice) -> lab.Values:
     reading, ref, state = chosen.reading, chosen.ref, st.session_state
     kinds = reading.trace.kinds
     grid = st.grid(4 if len(kinds) > 1 else 3, min_column_width=105)
-    kind = FIELDS.draw("kind", into=grid, kinds=kinds).kind or kinds[0]
+    kind = Controls.draw("kind", into=grid, kinds=kinds).kind or kinds[0]
     trace = reading.trace.of(kind)
     heads = {
         head_name(layer, head): (layer, head)
@@ -360,7 +359,7 @@ def _weight(chosen: lab.ModelChoice) -> None:
     # q and k dimension by dimension, before and after rotation where the family rotates
     st.markdown("## Where the query and the key agree")
     dimensions = np.arange(len(one.q))
-    if FIELDS.draw("order", into=lab.HERE).order == "largest":
+    if Controls.draw("order", into=lab.HERE).order == "largest":
         dimensions = np.argsort(-np.abs(one.products), kind="stable")
     strips = {f"q · {query}": one.q, f"k · {key}": one.k}
     if one.unrotated_q is not None and one.unrotated_k is not None:

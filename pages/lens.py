@@ -22,22 +22,24 @@ from core.pretrained.generate import mask_position, output_id, token_names
 
 
 LENS_PARTS, ATTRIBUTED = "lens:read", "lens:attributed"  # for all sessions
-FIELDS = lab.Fields(
-    "lens",
-    view=lab.Segmented(
+
+
+class Controls(lab.Fields, page="lens"):
+    view = lab.Segmented(
         "View",
         {"when": "When it decides", "who": "Who wrote it"},
         help="The answer layer by layer, or the parts that it is the sum of.",
         also={"label_visibility": "collapsed"},
-    ),
-    layer=lab.Select(
+    )
+    layer = lab.Select[str](
         "Layer",
         lambda values: [DECISIVE, *values.names],
         key=lambda values: f"layer:{values.ref.name}",
         help="The layer whose attention is shown. A click in the picture of the layers picks one, too.",
         also=lambda values: {"width": lab.room(240)},
-    ),
-)
+    )
+
+
 DECISIVE = "where it is decided"
 
 
@@ -47,7 +49,7 @@ def draw_controls(choice: lab.ModelChoice) -> lab.Values:
     `line` are the tokens of the sequence that answers; `contrast` is a token whose logit is subtracted.
     """
     pretrained, ref, masked = choice.model, choice.ref, None
-    view = FIELDS.draw("view", into=lab.HERE).view
+    view = Controls.draw("view", into=lab.HERE).view
     with st.container(horizontal=True, vertical_alignment="top", key="lens:question"):
         if pretrained.head == "masked":
             choice = replace(choice, inputs=lab.masked_inputs("lens", choice, "word"))
@@ -562,7 +564,7 @@ def section(controls: lab.Values) -> None:
                 )
             except PretrainedError as error:
                 lab.field_error(error)
-        name = FIELDS.draw("layer", into=lab.HERE, names=lens.names[1:], ref=ref).layer
+        name = Controls.draw("layer", into=lab.HERE, names=lens.names[1:], ref=ref).layer
     chosen = study.followed(baseline, lens, tokens)
     followed = study.follow_tokens(baseline, lens, controls.position, chosen)
     decision = study.Decision(lens, chosen, followed)
@@ -627,7 +629,7 @@ def _grid(
         if point := lab.pressed_point(GRID):
             st.session_state[lab.position_key(controls.reading)] = int(point["index"])
             if point["state"] != study.EMBEDDING:
-                st.session_state[FIELDS.key("layer", {"ref": controls.ref})] = point["state"]
+                st.session_state[Controls.layer.key_of(Controls(ref=controls.ref))] = point["state"]
 
     cells = [
         {

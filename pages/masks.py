@@ -42,23 +42,22 @@ def apply_drawing() -> None:
     lab.write_linked("masks", key("cell"), None)  # the maps follow the pressed cell
 
 
-FIELDS = lab.Fields(
-    "masks",
-    tokens=lab.Text(
+class Controls(lab.Fields, page="masks"):
+    tokens = lab.Text(
         "Sentence",
         "The animal didn't cross the street because it was too tired .",
         span=3,
         help="Each word becomes one token.",
-    ),
-    first=lab.Select(
+    )
+    first = lab.Select(
         "Mask",
         MASKS,
         "causal",
         span=2,
         help="Which keys each query may attend to",
         also={"on_change": start_drawing},
-    ),
-    join=lab.Select(
+    )
+    join = lab.Select(
         "Combine",
         {
             "alone": "alone",
@@ -69,24 +68,21 @@ FIELDS = lab.Fields(
             "or_not": "or not",
         },
         help="Use the mask alone, invert it, or join it with a second one",
-    ),
-    second=lab.Select(
+    )
+    second = lab.Select(
         "Second mask",
         MASKS,
         "causal",
-        when=lambda values: values.join in ("and", "or", "and_not", "or_not"),
         help="The mask that is joined with the first",
-    ),
-    head=lab.Select("Head", range(order.HEADS), help="The head whose weights are drawn"),
-    real=lab.Number(
+    ).optional(lambda values: values.join in ("and", "or", "and_not", "or_not"))
+    head = lab.Select("Head", range(order.HEADS), help="The head whose weights are drawn")
+    real = lab.Number(
         "Real tokens",
         lambda values: max(0, len(tokenize(values.tokens, MAX_TOKENS).tokens) - PADDING),
         0,
         512,
-        when=lambda values: "padding" in (values.first, values.second),
         help="Tokens after these are padding. With 0 every token is padding.",
-    ),
-)
+    ).optional(lambda values: "padding" in (values.first, values.second))
 
 
 def draw_controls(
@@ -97,13 +93,13 @@ def draw_controls(
     Without tokens there is nothing to draw; `stale`: a typed text cannot be read.
     """
     grid, rare = st.grid(6, min_column_width=120), settings.grid(6, min_column_width=120)
-    values = FIELDS.draw("tokens", "first", into=grid)
-    values = FIELDS.draw("join", "second", "head", into=rare, **values)
+    values = Controls.draw("tokens", "first", into=grid)
+    values = Controls.draw("join", "second", "head", into=rare, **values)
     typed = settings if values.first == "drawn" else below  # a drawing is hardly ever typed
     parts = [draw_mask("first", values.first, grid, typed)]
     if values.second:
         parts.append(draw_mask("second", values.second, rare, settings, ", 2nd"))
-    values = FIELDS.draw("real", into=grid, **values)
+    values = Controls.draw("real", into=grid, **values)
     cut = tokenize(values.tokens, MAX_TOKENS)
     mask = composed(values.join, *(mask for mask, _ in parts))
     stale = any(stale for _, stale in parts)
@@ -345,7 +341,7 @@ def page() -> None:
         "To learn to predict the next word, a model must not see it: a mask hides the later words.",
     )
     st.html(STYLE)
-    for sentence in FIELDS.refused():
+    for sentence in Controls.refused():
         st.warning(sentence)
     explore()
 

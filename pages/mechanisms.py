@@ -59,21 +59,20 @@ def first_choice(axis: str) -> str:
     return other or next((k for k in keys if k not in ("none", "softmax", "exact")), keys[0])
 
 
-FIELDS = lab.Fields(
-    "mechanisms",
-    axis=lab.Segmented(
+def _choice(axis: str) -> lab.Select[str]:
+    return lab.Select(
+        "Choice",
+        {item.key: f"{item.name} · {item.year}" for item in AXES[axis]},
+        first_choice(axis),
+        help="Replaces this part of scaled dot-product attention; all other parts stay.",
+    )
+
+
+class Controls(lab.Fields, page="mechanisms"):
+    axis = lab.Segmented(
         "Axis", NAMES, "position", help="An axis is one part of the formula, such as its mask."
-    ),
-    **{
-        axis: lab.Select(
-            "Choice",
-            {item.key: f"{item.name} · {item.year}" for item in entries},
-            first_choice(axis),
-            help="Replaces this part of scaled dot-product attention; all other parts stay.",
-        )
-        for axis, entries in AXES.items()
-    },
-)
+    )
+    projection, score, position, mask, normalizer, kernel = map(_choice, AXES)
 
 
 def config_of(axis: str, name: str, params: dict[str, Value]) -> AttentionConfig:
@@ -131,9 +130,9 @@ def page() -> None:
         f"Attention is one formula with six axes. Pick one of {count} choices to see its effect.",
     )
     lab.take_built("mechanisms", adopt)
-    for sentence in FIELDS.refused():
+    for sentence in Controls.refused():
         st.warning(sentence)
-    axis = FIELDS.draw("axis", into=lab.HERE).axis
+    axis = Controls.draw("axis", into=lab.HERE).axis
     explore(axis)
     st.markdown(f"## All {len(AXES[axis])} {NAMES[axis].lower()}")
     entries = sorted(AXES[axis], key=lambda item: item.year)
@@ -183,7 +182,7 @@ def adopt(built: lab.Built) -> None:
 def explore(axis: str) -> None:
     grid = st.grid(min_column_width=210, gap="small")
     with grid:
-        item = entry(axis, FIELDS.draw(axis, into=lab.HERE)[axis])
+        item = entry(axis, Controls.draw(axis, into=lab.HERE)[axis])
     with st.container() if item.key == "formula" else grid:  # a formula may be long
         params = lab.params_of(item, key=key(axis))
     config, conditions = None, ""

@@ -46,28 +46,29 @@ KEY: dict[str, Any] = {
     "text": lab.plain,
     "help": "The key whose weight the equation and the curves show.",
 }
-FIELDS = lab.Fields(
-    "normalizers",
-    scores=lab.Text(
+
+
+class Controls(lab.Fields, page="normalizers"):
+    scores = lab.Text(
         "Scores of one query",
         lambda _: write(example()[2]),
         span=2,
         help=f"Type numbers with commas between them, and {MASKED} for a masked key.",
-    ),
-    spread=lab.SelectSlider(
+    )
+    spread = lab.SelectSlider(
         "Scores times",
         [0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0],
         1.0,
         help="Every score is multiplied by this number first.",
-    ),
-    temperature=lab.SelectSlider(
+    )
+    temperature = lab.SelectSlider(
         "Temperature τ",
         [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0],
         1.0,
         help="Normalizers with a temperature divide the scores by it. A small temperature makes the "
         "largest weight larger.",
-    ),
-    sink=lab.Number(
+    )
+    sink = lab.Number(
         f"{SINK.name} b",
         START.default,
         START.low,
@@ -75,38 +76,35 @@ FIELDS = lab.Fields(
         START.step,
         slider=True,
         help=START.help,
-    ),
-    pill=lab.Segmented(
+    )
+    pill = lab.Segmented(
         "Key",
         lambda values: values.names,
         lambda values: values.names[values.largest],
         pills=True,
-        when=lambda values: len(values.names) <= MAX_PILLS,
         **KEY,
-    ),
-    item=lab.Select(
+    ).optional(lambda values: len(values.names) <= MAX_PILLS)
+    item = lab.Select(
         "Key",
         lambda values: values.names,
         lambda values: values.names[values.largest],
-        when=lambda values: len(values.names) > MAX_PILLS,
         also=lambda _: {"width": lab.room(260)},
         **KEY,
-    ),
-    equation=lab.Select(
+    ).optional(lambda values: len(values.names) > MAX_PILLS)
+    equation = lab.Select(
         "Equation of",
         NAMES,
         BASELINE,
         also=lambda _: {"width": lab.room(170)},
         help="The normalizer whose formula is shown, with the picked key's numbers.",
-    ),
-    curves=lab.MultiSelect(
+    )
+    curves = lab.MultiSelect(
         f"Up to {MAX_CURVES} normalizers",
         NAMES,
         USUAL,
         max_options=MAX_CURVES,
         help="Each is a figure above and a curve below.",
-    ),
-)
+    )
 
 
 def own_widgets(normalizer: str) -> dict[str, str]:
@@ -121,7 +119,7 @@ def draw_controls() -> lab.Values:
 
     `scaled` are the scores as they go into the normalizers, `picked` a key's index.
     """
-    values = FIELDS.draw("scores", "spread", "temperature")
+    values = Controls.draw("scores", "spread", "temperature")
     scores = parse(values.scores)
     tokens, _, first = example()
     numbered = [f"key {at}" for at in range(len(scores))]
@@ -129,17 +127,17 @@ def draw_controls() -> lab.Values:
     top = max(
         range(len(scores)), key=lambda at: -math.inf if (score := scores[at]) is None else score
     )
-    picked = FIELDS.draw("pill", "item", into=lab.HERE, names=names, largest=top)
+    picked = Controls.draw("pill", "item", into=lab.HERE, names=names, largest=top)
     name = picked.pill or picked.item
     factor = values.spread
     # under the picture, and before it in this run, as it has what the picture is drawn from
     picture = st.container()
     with lab.settings_panel("Choose normalizers"):
-        chosen = FIELDS.draw("curves", "sink", into=lab.HERE)
+        chosen = Controls.draw("curves", "sink", into=lab.HERE)
         lab.params_panel(
             "normalizer", key=key("params"), exclude=lambda name: (*own_widgets(name),)
         )
-    shared = values | chosen
+    shared = {**values, **chosen}
     choices = [
         Choice.of(
             item.key,
@@ -504,7 +502,7 @@ def explore() -> None:
             fact_text([row for row in rows if row in shown or row.key == BASELINE], controls.scores)
         )
         lab.draw_equation(
-            FIELDS,
+            Controls,
             "normalizer",
             dict(zip(controls.choices, rows, strict=True)),
             lambda row: equation(
@@ -515,7 +513,7 @@ def explore() -> None:
     lab.details(f"All {len(rows)} normalizers", partial(everything, controls, rows), key("all"))
     sources = partial(
         lab.equation_sources,
-        FIELDS,
+        Controls,
         "normalizer",
         controls.choices,
         normalizer_of,

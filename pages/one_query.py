@@ -84,9 +84,9 @@ def last_word(names: Sequence[str]) -> str:
     return next((name for name in reversed(names) if any(c.isalnum() for c in name)), names[-1])
 
 
-def names_of(values: lab.Values) -> tuple[str, ...]:
+def names_of(values: Any) -> tuple[str, ...]:
     """The names of the queries, for the errors of a link those of its sentence."""
-    return tuple(values.names if "names" in values else labels(tokenize(values.tokens).tokens))
+    return getattr(values, "names", None) or labels(tokenize(values.tokens or "").tokens)
 
 
 def fitted(width: int, is_list: bool) -> dict[str, Any]:
@@ -101,91 +101,88 @@ def change_source() -> None:
 
 
 STAGES = dict(enumerate(("Project", "Score", "Scale", "Mask", "Normalize", "Weigh values"), 1))
-FIELDS = lab.Fields(
-    "one",
-    source=lab.Segmented(
+
+
+class Controls(lab.Fields, page="one"):
+    source = lab.Segmented(
         "Start from",
         SOURCES,
         also=lambda values: {"on_change": change_source},
         help="A sentence: each word becomes a vector, and $W_q$, $W_k$ and $W_v$ make its query, key and "
         "value. Matrices: type Q, K and V yourself and check every number by hand.",
-    ),
-    tokens=lab.Text(
+    )
+    tokens = lab.Text(
         "Sentence",
         lambda values: start("tokens"),
-        when=lambda values: values.source == "sentence",
         also=lambda values: {"width": lab.room(300)},
         help="Each word, and each punctuation mark at the end of a word, becomes one token.",
-    ),
-    d_model=lab.SelectSlider(
+    ).optional(lambda values: values.source == "sentence")
+    d_model = lab.SelectSlider(
         "d_model",
         lab.D_MODELS,
         lambda values: start("d_model"),
-        when=lambda values: values.source == "sentence",
         also=lab.keep_heads(key("d_model"), lambda width: key("heads"), heads_that_divide),
         help="How many numbers each word's vector x has",
-    ),
-    heads=lab.SelectSlider(
+    ).optional(lambda values: values.source == "sentence")
+    heads = lab.SelectSlider(
         "Heads",
         lambda values: heads_that_divide(values.d_model),
         lambda values: max(n for n in heads_that_divide(values.d_model) if n <= start("heads")),
-        when=lambda values: values.source == "sentence",
         help="Into how many heads the d_model numbers are divided; each head attends on its own",
-    ),
-    seed=lab.Number(
+    ).optional(lambda values: values.source == "sentence")
+    seed = lab.Number(
         "Seed",
         SEED,
         0,
         999_999,
         1,
         help="The random weights and word vectors are drawn from this number.",
-    ),
-    stage=lab.Segmented(
+    )
+    stage = lab.Segmented(
         "Step of attention",
         {at: f"{at} {name}" for at, name in STAGES.items()},
         lambda values: start("stage"),
         also={"label_visibility": "collapsed", "wrap": True},
         help="A step of attention for one query.",
-    ),
-    real=lab.Number(
+    )
+    real = lab.Number(
         "Real tokens",
         lambda values: max(0, len(values.names) - 2),  # two keys of padding at first
         0,
         512,
         1,
         # where the mask's rule depends on which keys are real
-        when=lambda values: any(
-            "{length}" in entry("mask", leaf.key).short for leaf in values.fields["mask"].leaves()
-        ),
         help="How many tokens are real. The keys after them are padding; with 0 every key is.",
-    ),
-    query=lab.Segmented(
+    ).optional(
+        lambda values: any(
+            "{length}" in entry("mask", leaf.key).short for leaf in values.fields["mask"].leaves()
+        )
+    )
+    query = lab.Segmented(
         "Query",
         lambda values: {name: lab.plain(name) for name in names_of(values)},
         lambda values: last_word(names_of(values)),
         pills=True,
         max_options=MAX_ROW_PILLS,
-        when=names_of,
         also=lambda values: fitted(260, len(values.names) > MAX_ROW_PILLS),
         help="The word whose attention is computed step by step",
-    ),
-    head=lab.Segmented(
+    ).optional(names_of)
+    head = lab.Segmented[int](
         "Head",
         lambda values: range(values.heads or 1),  # typed matrices are one head
         pills=True,
         max_options=MAX_HEAD_PILLS,
         also=lambda values: fitted(90, (values.heads or 1) > MAX_HEAD_PILLS),
         help="The head that is shown, counted from 0",
-    ),
-    half=lab.Segmented(
+    )
+    half = lab.Segmented[int](
         "Map",
         lambda values: range(values.maps),
         pills=True,
         max_options=MAX_HEAD_PILLS,
         also=lambda values: fitted(90, values.maps > MAX_HEAD_PILLS),
         help="The projection combines these maps into one; steps 1 to 4 show the picked one.",
-    ),
-)
+    )
 
 
 def base_of(axis: str) -> Choice:
@@ -208,7 +205,7 @@ def read_controls() -> lab.Values:
     `given` is the input and `config` the mechanism, or None with the `error`; `fields` are those of the config, whether
     or not they go together, `row` is the index of the query, and `maps` how many maps the projection combines into one.
     """
-    values = FIELDS.read("source", "tokens", "d_model", "heads", "seed", "stage")
+    values = Controls.read("source", "tokens", "d_model", "heads", "seed", "stage")
     fields: dict[str, Any] = {axis: read_choice(axis) for axis in AXES}
     fields |= {"d_model": values.d_model or 1, "num_heads": values.heads or 1}
     given: study.Source | None = None
@@ -218,7 +215,7 @@ def read_controls() -> lab.Values:
             matrices = study.check(get("edited") or study.parse(study.WORKED))
             given = study.Source.of_matrices(matrices)
             fields |= {"projection": Choice("identity"), "d_model": len(matrices[0][0])}
-        elif (cut := tokenize(values.tokens)).tokens:
+        elif (cut := tokenize(values.tokens or "")).tokens:
             given, notes = study.Source.sentence(cut.tokens), cut.notes
         else:
             error = (
@@ -227,18 +224,23 @@ def read_controls() -> lab.Values:
         config = AttentionConfig(**fields) if given else None
     except ConfigError as why:
         error = str(why)
-    values |= {
-        "given": given,
-        "config": config,
-        "error": error,
-        "notes": notes,
-        "fields": fields,
-        "focus": get("focus"),
-        "names": given.queries if given else (),
-        "maps": config.score_heads // config.num_heads if config else 1,
-    }
-    values = FIELDS.read("real", "query", "head", "half", **values)
-    return lab.Values(values, row=values.names.index(values.query) if given else 0)
+    names = given.queries if given else ()
+    values = Controls.read(
+        "real",
+        "query",
+        "head",
+        "half",
+        **values,
+        given=given,
+        config=config,
+        error=error,
+        notes=notes,
+        fields=fields,
+        focus=get("focus"),
+        names=names,
+        maps=config.score_heads // config.num_heads if config else 1,
+    )
+    return lab.Values(vars(values), row=names.index(values.query) if given else 0)
 
 
 def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
@@ -297,7 +299,7 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
 
 def draw_settings(grid: Any) -> None:
     with grid.cell(column_span=2):
-        source = FIELDS.draw("source", into=lab.HERE).source
+        source = Controls.draw("source", into=lab.HERE).source
     values, typed = read_controls(), source == "matrices"
     # The list of presets, which shows the one that the other controls make, and what this one changes
     as_worked = typed and get("edited") in (None, study.parse(study.WORKED))
@@ -319,9 +321,9 @@ def draw_settings(grid: Any) -> None:
         for line in sentences(values):
             st.caption(lab.plain(line))
     with grid.cell(column_span=2):
-        sizes = FIELDS.draw("d_model", "heads", "seed", into=lab.HERE, source=source)
+        sizes = Controls.draw("d_model", "heads", "seed", into=lab.HERE, source=source)
         if not typed:
-            lab.note_heads(key("d_model"), sizes.d_model, sizes.heads)
+            lab.note_heads(key("d_model"), sizes["d_model"], sizes["heads"])
     for axis in AXES:
         if axis == "projection" and typed:
             continue
@@ -336,7 +338,7 @@ def draw_settings(grid: Any) -> None:
                 axis, axis.capitalize(), base_of(axis), key=key(axis), help=note, without=hidden
             )
             if axis == "mask":
-                FIELDS.draw("real", into=lab.HERE, **read_controls())
+                Controls.draw("real", into=lab.HERE, **read_controls())
 
 
 def draw_picks(values: lab.Values, row: DeltaGenerator) -> None:
@@ -344,13 +346,13 @@ def draw_picks(values: lab.Values, row: DeltaGenerator) -> None:
     if get("query") == get("default_query"):
         put("query", last)  # as a link without a query, it follows the last word
     put("default_query", last)
-    FIELDS.draw("query", into=row, **values)
+    Controls.draw("query", into=row, **values)
     if values.config.num_heads > 1:
-        FIELDS.draw("head", into=row, **values)
+        Controls.draw("head", into=row, **values)
     if values.maps > 1:
-        FIELDS.draw("half", into=row, **values)
+        Controls.draw("half", into=row, **values)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=key("steps")):
-        stage = FIELDS.draw("stage", into=lab.HERE).stage
+        stage = Controls.draw("stage", into=lab.HERE).stage
         put("shown_stage", stage)
         st.button(
             f"Next: {STAGES[stage + 1]}" if stage < 6 else "Last step",
@@ -389,7 +391,7 @@ def _apply_preset() -> None:
         put("base", None)
         lab.write_link(key("matrices"), None)
     else:
-        item, values = preset(name), FIELDS.read("d_model", "heads", source="sentence")
+        item, values = preset(name), Controls.read("d_model", "heads", source="sentence")
         sizes = (
             (values.d_model, values.heads),
             (values.d_model, item.heads),
@@ -1109,7 +1111,7 @@ def adopt(built: lab.Built) -> None:
     """Set the axes to what was built elsewhere, in a layer of ROOMY size where the page's own is too small for it."""
     for axis in AXES:
         write_choice(axis, built.get(axis, base_of(axis)))
-    values = FIELDS.read("d_model", "heads", source="sentence")
+    values = Controls.read("d_model", "heads", source="sentence")
     width, heads = values.d_model, values.heads
     if not built:
         width, heads = start("d_model"), start("heads")
@@ -1139,8 +1141,8 @@ def draw_controls(row: DeltaGenerator) -> lab.Values:
 def explore() -> None:
     refused, controls, figure = st.container(), st.container(), lab.picture("one")
     row = controls.container(horizontal=True, vertical_alignment="bottom", gap="small")
-    FIELDS.draw(
-        "tokens", into=row, source=FIELDS.read("source").source
+    Controls.draw(
+        "tokens", into=row, source=Controls.read("source").source
     )  # the settings depend on it
     with lab.settings_panel("All settings", key("more")):
         draw_settings(st.grid(6, min_column_width=120))
@@ -1405,9 +1407,9 @@ def link_errors() -> list[str]:
         f"The link says {lab.plain(name[:40])} = {lab.plain(text[:40])}; this page has no such setting."
         for name, text in sorted(link.items())
         if name
-        not in (*FIELDS.fields, *AXES, "focus", "matrices", "predict", "root:predict", "start")
+        not in (*Controls.declared, *AXES, "focus", "matrices", "predict", "root:predict", "start")
         and "matrices" not in name
-    ] + FIELDS.refused(*names)
+    ] + Controls.refused(*names)
 
 
 def largest(points: tuple[study.Scaling, ...], ink: lab.Ink) -> lab.Spec:

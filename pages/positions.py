@@ -47,65 +47,60 @@ def needs_words(values: lab.Values) -> bool:
     )
 
 
-FIELDS = lab.Fields(
-    "positions",
-    position=lab.Select(
+class Controls(lab.Fields, page="positions"):
+    position = lab.Select(
         "Position encoding",
         {key: f"{item.name} · {item.year}" for key, item in ENTRIES.items()},
         "sinusoidal",
         span=2,
         help="How the order of the words enters the layer",
-    ),
-    idea=lab.Segmented("What to see", IDEAS, help="What the picture shows", also={"wrap": True}),
-    d_model=lab.SelectSlider(
+    )
+    idea = lab.Segmented("What to see", IDEAS, help="What the picture shows", also={"wrap": True})
+    d_model = lab.SelectSlider(
         "d_model",
         [size for size in lab.D_MODELS if 4 <= size <= 128],
         D_MODEL,
         help="How many numbers the vector of each word has",
         also=lab.keep_heads("positions:d_model", "positions:heads:{}".format, heads_that_divide),
-    ),
-    heads=lab.SelectSlider(
+    )
+    heads = lab.SelectSlider[int](
         "Heads",
         lambda values: heads_that_divide(values.d_model),
         lambda values: max(n for n in heads_that_divide(values.d_model) if n <= HEADS),
         key=lambda values: f"heads:{values.d_model}",
         hidden=True,
         help="How many heads share these numbers",
-    ),
-    seed=lab.Number(
+    )
+    seed = lab.Number(
         "Seed",
         SEED,
         0,
         999_999,
         help="Another seed gives other random weights and word vectors.",
-    ),
-    text=lab.Text(
+    )
+    text = lab.Text(
         "Sentence",
         lambda _: STARTS[st.session_state["positions:start"]],
         key="tokens",
         span=2,
-        when=needs_words,
         help="Each word becomes one token.",
-    ),
-    shift=lab.Number(
+    ).optional(needs_words)
+    shift = lab.Number(
         "Shift k",
         5,
         1,
         32,
         slider=True,
-        when=lambda values: values.idea == "shift",
         help="How many positions later",
-    ),
-    places=lab.Number(
+    ).optional(lambda values: values.idea == "shift")
+    places = lab.Number(
         "Positions",
         24,
         8,
         64,
         slider=True,
-        when=lambda values: values.idea in ("encoding", "distance"),
         help="How many positions are drawn",
-    ),
-)
+    ).optional(lambda values: values.idea in ("encoding", "distance"))
 
 
 def draw_controls(settings: Any) -> lab.Values:
@@ -114,9 +109,9 @@ def draw_controls(settings: Any) -> lab.Values:
     The config is None where the choices do not go together, and `problem` says why.
     """
     row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    values = FIELDS.draw("position", into=row)
+    values = Controls.draw("position", into=row)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        values = FIELDS.draw("idea", into=lab.HERE, **values)
+        values = Controls.draw("idea", into=lab.HERE, **values)
         example = st.container(width=220)
     item = ENTRIES[values.position]
     with row:
@@ -127,19 +122,19 @@ def draw_controls(settings: Any) -> lab.Values:
         place = settings if values.idea == "shuffle" and not lab.is_text(param) else row
         with place.cell(column_span=2 if lab.is_text(param) else 1):
             params[param.key] = lab.param_widget(param, key=f"{PARAMS}:{item.key}:{param.key}")
-    values = FIELDS.draw("d_model", "heads", "seed", into=settings, **values)
+    values = Controls.draw("d_model", "heads", "seed", into=settings, **values)
     with settings:
         params |= lab.params_of(item, key=PARAMS, exclude=tuple(params))
         lab.note_heads("positions:d_model", values.d_model, values.heads)
-    values = FIELDS.draw("text", into=row, **values)
+    values = Controls.draw("text", into=row, **values)
     with example:
-        values = FIELDS.draw("shift", "places", into=lab.HERE, **values)
+        values = Controls.draw("shift", "places", into=lab.HERE, **values)
         if values.idea == "shuffle":
             st.button(
                 "Shuffle again",
                 icon=":material/shuffle:",
                 key="positions:again",
-                on_click=partial(shuffle, values),
+                on_click=partial(shuffle, lab.Values(vars(values))),
                 help="Puts the words in another random order",
             )
     cut, config, problem = tokenize(values.text or "", MAX_TOKENS), None, ""
@@ -916,7 +911,7 @@ SYMBOLS = {
 
 def page() -> None:
     lab.read_start("positions", "dog", "animal")
-    for sentence in FIELDS.refused():  # before the first widget takes its value from the link
+    for sentence in Controls.refused():  # before the first widget takes its value from the link
         st.warning(sentence)
     explore()
 

@@ -27,9 +27,8 @@ TOKENS = ("words", "special", "sinks", "sentences")  # the options of `view_of`
 UNIT_TO = 64  # tokens: in longer texts hardly a weight comes near 1, and a map from 0 to 1 is blank
 
 
-FIELDS = lab.Fields(
-    "pretrained",
-    kind=lab.Segmented(
+class Controls(lab.Fields, page="pretrained"):
+    kind = lab.Segmented(
         "Attention",
         lambda values: {
             kind: lab.KINDS[kind]
@@ -39,47 +38,47 @@ FIELDS = lab.Fields(
         lambda values: (
             "cross" if "cross" in values.reading.trace.kinds else values.reading.trace.kinds[0]
         ),
-        when=lambda values: len(values.reading.trace.kinds) > 1,
         help=lab.KIND_HELP,
         also={"label_visibility": "collapsed"},
-    ),
-    show=lab.Segmented(
+    ).optional(lambda values: len(values.reading.trace.kinds) > 1)
+    show = lab.Segmented[str](
         "Show",
         lambda values: SHOWS | {"both": "Matrix and picture"} if values.lines[0].grid else SHOWS,
         help="How the picked head is drawn.",
         also={"label_visibility": "collapsed"},
-    ),
-    words=lab.Toggle(
+    )
+    words = lab.Toggle(
         "Merge pieces into words",
-        when=lambda values: any(
-            a is not None and a == b for line in values.lines for a, b in pairwise(line.word)
-        ),
         help="The weights of a word's pieces are summed over keys and averaged over queries. A word is what stands "
         "between spaces, without the punctuation at its edges; a character where a script has no spaces.",
-    ),
-    special=lab.Toggle(
+    ).optional(
+        lambda values: any(
+            a is not None and a == b for line in values.lines for a, b in pairwise(line.word)
+        )
+    )
+    special = lab.Toggle(
         "Hide special tokens",
         # where something is left without them
-        when=lambda values: (
+        help="Leaves out tokens such as [CLS]. Each row is then divided by what is left of it.",
+    ).optional(
+        lambda values: (
             any(any(line.special) for line in values.lines)
             and not any(all(line.special) for line in values.lines)
-        ),
-        help="Leaves out tokens such as [CLS]. Each row is then divided by what is left of it.",
-    ),
-    sinks=lab.Toggle(
+        )
+    )
+    sinks = lab.Toggle(
         "Hide sinks",
         help="A sink is a key that gets more than 0.3 of the weight of every query that may attend to "
         "it, averaged over all heads. Each row is then divided by what is left of it.",
-    ),
-    sentences=lab.Select(
+    )
+    sentences = lab.Select(
         "Sentences",
         SENTENCES,
         radio=True,
-        when=lambda values: all(any(line.segment) for line in values.lines),
         help="Which sentence attends to which: in A → B the queries are in A and the keys in B.",
         also={"horizontal": True},
-    ),
-    order=lab.Select(
+    ).optional(lambda values: all(any(line.segment) for line in values.lines))
+    order = lab.Select(
         "Order of rows and columns",
         {
             "text": "As in the text",
@@ -90,8 +89,8 @@ FIELDS = lab.Fields(
         radio=True,
         help="With a pinned cell: by the weights of its row or column. Otherwise: keys by the "
         "average weight that they receive, queries by their largest weight.",
-    ),
-    scale=lab.Select(
+    )
+    scale = lab.Select(
         "Scale of one head",
         {
             "auto": "As fits the length",
@@ -102,16 +101,16 @@ FIELDS = lab.Fields(
         radio=True,
         help="The weights that the colours cover. As fits the length: 0 to 1 up to "
         f"{UNIT_TO} tokens, 0 to the 99.5th percentile for longer texts.",
-    ),
-    pool=lab.Select(
+    )
+    pool = lab.Select(
         "Several cells in one pixel",
         {"mean": "Mean", "max": "Largest"},
         radio=True,
-        when=lambda values: max(map(len, values.lines)) > 256,  # else a pixel pools no cells
+        # else a pixel pools no cells
         help="A map of this length has more cells than pixels.",
         also={"horizontal": True},
-    ),
-    threshold=lab.Number(
+    ).optional(lambda values: max(map(len, values.lines)) > 256)
+    threshold = lab.Number(
         "Draw weights from",
         0.0,
         0.0,
@@ -120,26 +119,26 @@ FIELDS = lab.Fields(
         slider=True,
         key="from",
         help="Smaller weights are left blank; the pointer still reads them.",
-    ),
-)
+    )
 
 
 def draw_controls(reading: Reading) -> lab.Values:
     """Draw the controls that this reading has a use for; `options` are those of the tokens, for `view_of`."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        kind = FIELDS.draw("kind", into=lab.HERE, reading=reading).kind or reading.trace.kinds[0]
+        kind = Controls.draw("kind", into=lab.HERE, reading=reading).kind or reading.trace.kinds[0]
         given = lab.Values(reading=reading, lines=reading.lines(kind))
-        values = FIELDS.draw("show", into=lab.HERE, **given)
+        values = Controls.draw("show", into=lab.HERE, **given)
         with st.popover(
             "Tokens", icon=":material/segment:", help="Which tokens are drawn, and in which order"
         ):
-            tokens = FIELDS.draw(*TOKENS, "order", into=lab.HERE, **given)
+            tokens = Controls.draw(*TOKENS, "order", into=lab.HERE, **given)
         with st.popover("Colour", icon=":material/palette:"):
-            colour = FIELDS.draw("scale", "pool", "threshold", into=lab.HERE, **given)
-    if colour.scale == "auto":
-        colour["scale"] = "unit" if max(map(len, given.lines)) <= UNIT_TO else "p99.5"
+            colour = Controls.draw("scale", "pool", "threshold", into=lab.HERE, **given)
+    scale = colour.scale
+    if scale == "auto":
+        scale = "unit" if max(map(len, given.lines)) <= UNIT_TO else "p99.5"
     return lab.Values(
-        {**values, **tokens, **colour},
+        {**values, **tokens, **colour, "scale": scale},
         kind=kind,
         options={name: tokens[name] for name in TOKENS if tokens[name] not in (None, False, "all")},
     )

@@ -243,15 +243,13 @@ pd.DataFrame(rows)
     )
 
 
-FIELDS = lab.Fields(
-    "questions",
-    question=lab.Select(
+class Controls(lab.Fields, page="questions"):
+    question = lab.Select(
         "Question",
         {key: answer.question for key, answer in ANSWERS.items()},
         help="What learners ask about attention.",
         also={"width": 540},
-    ),
-)
+    )
 
 
 def page() -> None:
@@ -261,7 +259,7 @@ def page() -> None:
 
 @lab.fragment
 def explore() -> None:
-    selected = ANSWERS[FIELDS.draw(into=lab.HERE).question]
+    selected = ANSWERS[Controls.draw(into=lab.HERE).question]
     lab.paragraph(selected.text)
     if selected.study is not None:
         rows = lab.cached(selected.study)

@@ -35,9 +35,8 @@ def of_fork(name: str) -> Callable[[lab.Values], str]:
     return lambda values: f"fork:{values.run}:{name}"
 
 
-FIELDS = lab.Fields(
-    "runs",
-    search=lab.Text(
+class Controls(lab.Fields, page="runs"):
+    search = lab.Text(
         "Search",
         also={
             "live": True,
@@ -47,16 +46,16 @@ FIELDS = lab.Fields(
             "label_visibility": "collapsed",
         },
         help="Words in the name, task, model, optimizer or state of a run.",
-    ),
-    step=lab.Select(
+    )
+    step = lab.Select[int](
         "From step",
         lambda values: values.saved[::-1],
         text="{:,}".format,
         key=of_fork("step"),
         hidden=True,
         help="The saved weights with which the fork starts.",
-    ),
-    steps=lab.Number(
+    )
+    steps = lab.Number[int](
         "To step",
         lambda values: min(
             lab.jobs.max_run_steps(), max(values.config.steps, 2 * values.step, values.step + 100)
@@ -66,8 +65,8 @@ FIELDS = lab.Fields(
         key=lambda values: f"fork:{values.run}:steps:{values.step}",
         hidden=True,
         help="The last training step of the fork.",
-    ),
-    rate=lab.SelectSlider(
+    )
+    rate = lab.SelectSlider[float](
         "Learning rate",
         lambda values: sorted(
             {1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2, values.config.learning_rate}
@@ -77,24 +76,23 @@ FIELDS = lab.Fields(
         key=of_fork("rate"),
         hidden=True,
         help="The size of each update of the weights.",
-    ),
-    schedule=lab.Select(
+    )
+    schedule = lab.Select(
         "Learning rate schedule",
         SCHEDULES,
         lambda values: values.config.schedule,
         key=of_fork("schedule"),
         hidden=True,
         help="How the learning rate changes after the warm-up.",
-    ),
-    optimizer=lab.Select(
+    )
+    optimizer = lab.Select(
         "Optimizer",
         OPTIMIZERS,
         lambda values: values.config.optimizer,
         key=of_fork("optimizer"),
         hidden=True,
         help="The rule by which gradients change the weights.",
-    ),
-)
+    )
 
 
 def select(ids: Sequence[str]) -> None:
@@ -234,7 +232,7 @@ def _fork(item: lab.RunSummary) -> None:
             "settings."
         )
         given = {"run": item.run.id, "config": item.config, "saved": item.checkpoint_steps}
-        values = FIELDS.draw(
+        values = Controls.draw(
             "step", "steps", "rate", "schedule", "optimizer", into=lab.HERE, **given
         )
         if st.button("Fork and train", icon=":material/play_arrow:", key="runs:fork:go"):
@@ -471,7 +469,7 @@ def page() -> None:
         "Runs", f"What {'you' if hosted() else 'this machine'} trained, and examples to begin with."
     )
     search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
-    query = FIELDS.draw("search", into=search_cell).search
+    query = Controls.draw("search", into=search_cell).search
     upload(upload_cell)
 
     def load() -> lab.Board:

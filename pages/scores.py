@@ -31,34 +31,32 @@ BASELINE = "scaled_dot"
 key = "scores:{}".format  # a widget's key, which is also its name in the link
 
 
-FIELDS = lab.Fields(
-    "scores",
-    tokens=lab.Text("Sentence", SENTENCE, span=2, help="Each word becomes one token."),
-    dims=lab.SelectSlider(
+class Controls(lab.Fields, page="scores"):
+    tokens = lab.Text("Sentence", SENTENCE, span=2, help="Each word becomes one token.")
+    dims = lab.SelectSlider(
         "Head size D",
         [2, 4, 8, 16, 32, 64, 128],
         16,
         help="How many numbers a query and a key have",
-    ),
-    stretch=lab.SelectSlider(
+    )
+    stretch = lab.SelectSlider(
         "Query length ×",
         STRETCHES,
         1.0,
         help="Each query is multiplied by this number before it is scored.",
-    ),
-    show=lab.Select(
+    )
+    show = lab.Select(
         "Cells show",
         {"weights": "Weights", "scores": "Scores", "own": "Own scales"},
         help="Weights after the softmax, or scores before it: all maps on one scale, or each on its own",
-    ),
-    equation=lab.Select(
+    )
+    equation = lab.Select[str](
         "Equation of",
         lambda values: {name: entry("score", name).name for name in values.choices},
         BASELINE,
         also=lambda _: {"width": lab.room(200)},
         help="The score whose equation is written here, with the numbers of the pinned cell",
-    ),
-)
+    )
 
 
 # What the page computes as Python.
@@ -250,7 +248,7 @@ def adopt(built: lab.Built) -> None:
 
 @lab.fragment
 def explore() -> None:
-    values = FIELDS.draw("tokens", "dims", "stretch", "show")
+    values = Controls.draw("tokens", "dims", "stretch", "show")
     cut, picture = tokenize(values.tokens, 64), st.container()
     # under the maps, and before them in this run, as it has what they are drawn from
     with lab.settings_panel("Settings that only some scores have"):
@@ -335,7 +333,7 @@ def explore() -> None:
     compute_stretches(controls)
     sources = partial(
         lab.equation_sources,
-        FIELDS,
+        Controls,
         "score",
         controls.choices,
         partial(randomized_score, seed=SEED),
@@ -352,7 +350,7 @@ def show(controls: lab.Values) -> None:
     cell = maps(scores, controls, most_different_query(scores))
     lab.fact(fact_text(scores, controls.names, cell[0], controls.stretch))
     lab.draw_equation(
-        FIELDS,
+        Controls,
         "score",
         dict(zip(controls.choices, scores, strict=True)),
         lambda each: equation(each, controls.names, *cell, lab.Ink.of(lab.theme()).pick),

@@ -22,38 +22,34 @@ ABOUT = (
 key = "start:{}".format  # a widget's key, which is also its name in the link
 
 
-def _number(label: str, default: float, help: str) -> lab.Number:
+def _number(label: str, default: float, help: str) -> lab.Number[float]:
     return lab.Number(
         label, default, low=-LIMIT, high=LIMIT, step=0.5, help=help, also={"format": "%g"}
     )
 
 
-FIELDS = lab.Fields(
-    PAGE,
-    sentence=lab.Segmented(
+class Controls(lab.Fields, page=PAGE):
+    sentence = lab.Segmented(
         "Translate",
         start.SENTENCES,
         hidden=True,  # the link has its words, the button its digits
         help=lambda _: ABOUT.format(**start.load()),
-    ),
-    **{
-        f"q{at}": _number(
-            f"Query, {at}", usual, "The vector that is compared with every key: two numbers."
-        )
+    )
+    q1, q2 = (
+        _number(f"Query, {at}", usual, "The vector that is compared with every key: two numbers.")
         for at, usual in enumerate(start.QUERY, 1)
-    },
-    **{
-        f"k{name}{at}": _number(
-            f"Key {name}, {at}", usual, "What the query is compared with: two numbers."
-        )
+    )
+    kA1, kA2, kB1, kB2, kC1, kC2 = (
+        _number(f"Key {name}, {at}", usual, "What the query is compared with: two numbers.")
         for name, vector in zip(NAMES, start.KEYS, strict=True)
         for at, usual in enumerate(vector, 1)
-    },
-    **{
-        f"v{name}": _number(f"Value {name}", usual, "What the look-up returns: one number.")
+    )
+    vA, vB, vC = (
+        _number(f"Value {name}", usual, "What the look-up returns: one number.")
         for name, usual in zip(NAMES, start.VALUES, strict=True)
-    },
-)
+    )
+
+
 WIDTH, HEIGHT, PAD = 144, 72, 6
 
 
@@ -309,7 +305,7 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     left, right = st.columns([0.42, 0.58], gap="large")
     with left, st.container(gap="small"):
         query, *pairs = (
-            tuple(FIELDS.draw(*row, into=st.grid(3, min_column_width=90)).values())
+            tuple(vars(Controls.draw(*row, into=st.grid(3, min_column_width=90))).values())
             for row in [["q1", "q2"], *([f"k{name}1", f"k{name}2", f"v{name}"] for name in NAMES)]
         )
     with right, lab.picture(PAGE):
@@ -431,7 +427,7 @@ def _example(data: dict) -> dict:
             help="Each page of the path with one sentence. It sets the page's controls; End tour ends it.",
         ):
             lab.page_bars.open_stop(0)
-        words = FIELDS.draw("sentence", into=lab.HERE).sentence
+        words = Controls.draw("sentence", into=lab.HERE).sentence
     return next(each for each in data["translations"] if " ".join(each["source"]) == words)
 
 

@@ -219,31 +219,31 @@ OLD_LABELS = OLD_FIELDS["record"] | {
 LAST = "sweeps:last"
 FIRST_SEEDS, FIRST_SECONDS = 5, 5.0  # as many seeds as the example has
 SHARES = ("sequence_accuracy", "token_accuracy")  # shown in percent
-FIELDS = lab.Fields(
-    "sweeps",
-    start=lab.Select(
+
+
+class Controls(lab.Fields, page="sweeps"):
+    start = lab.Select(
         "Base",
         lambda values: values.starts,
         key="from",
-        when=lambda values: len(values.starts) > 1,
         hidden=True,
         help="Where all other settings come from.",
-    ),
-    task=lab.Select(
+    ).optional(lambda values: len(values.starts) > 1)
+    task = lab.Select(
         "Task",
         {entry.key: entry.name for entry in TASKS},
         hidden=True,
         help="What the models learn.",
-    ),
-    kind=lab.Select(
+    )
+    kind = lab.Select[str](
         "Model",
         lambda values: values.kinds,
         text=lambda kind: lab.MODEL_NAMES.get(kind, kind),
         key=lambda values: f"kind:{values.task}",
         hidden=True,
         help="The architecture that is trained.",
-    ),
-    axis=lab.Select(
+    )
+    axis = lab.Select[str](
         "Vary",
         lambda values: values.axes,
         old=lambda text, values: {name: axis for axis, name in values.axes.items()}.get(
@@ -251,81 +251,79 @@ FIELDS = lab.Fields(
         ),
         hidden=True,
         help="The one setting that differs between the runs.",
-    ),
-    seeds=lab.Number(
+    )
+    seeds = lab.Number(
         "Seeds of each value",
         FIRST_SEEDS,
         *SEEDS,
         slider=True,
         hidden=True,
         help="Each value is trained this many times; more seeds give narrower intervals.",
-    ),
-    equal=lab.Segmented(
+    )
+    equal = lab.Segmented(
         "Equal for all runs",
         EQUAL,
         text=str.capitalize,
         hidden=True,
         help="All runs have the same number of steps or the same seconds of training.",
-    ),
-    seconds=lab.Number(
+    )
+    seconds = lab.Number(
         "Seconds of training",
         FIRST_SECONDS,
         float(BOUNDS["max_train_seconds"][0]),
         lambda values: float(min(BOUNDS["max_train_seconds"][1], lab.jobs.max_run_seconds())),
         1.0,
-        when=lambda values: values.equal == "seconds",
         hidden=True,
         help="Evaluation is not counted. The learning rate is constant after the warm-up.",
-    ),
-    steps=lab.Number(
+    ).optional(lambda values: values.equal == "seconds")
+    steps = lab.Number(
         "Steps",
         lambda values: min(lab.jobs.max_run_steps(), values.usual),
         1,
         lambda values: lab.jobs.max_run_steps(),
         50,
         key=lambda values: f"steps:{values.name}",
-        when=lambda values: values.equal == "steps",
         hidden=True,
         help="Training steps of each run.",
-    ),
-    measure=lab.Select(
+    ).optional(lambda values: values.equal == "steps")
+    measure = lab.Select[str](
         "Measure",
         lambda values: {name: figure_title(name, values.data) for name in values.data.measures()},
         old=lambda text, values: OLD_LABELS.get(text.partition(" ")[0], text),
         hidden=True,
         also={"width": lab.room(240)},
         help="The number that the figures and the tests compare.",
-    ),
-    over=lab.Segmented(
+    )
+    over = lab.Segmented(
         "Over",
         {"steps": "Steps", "train_seconds": "Seconds"},
         old=lambda text, values: OLD_LABELS.get(text, text),
         hidden=True,
         help="The horizontal axis: training steps or seconds of training.",
-    ),
-    first=lab.Select(
+    )
+    first = lab.Select[int](
         "This value is better",
         lambda values: dict(enumerate(values.data.names)),
         key=lambda values: f"claim:first:{len(values.data.names)}",
         hidden=True,
         help="A value of the sweep.",
-    ),
-    second=lab.Select(
+    )
+    second = lab.Select[int](
         "than this one",
         lambda values: dict(enumerate(values.data.names)),
         1,
         key=lambda values: f"claim:second:{len(values.data.names)}",
         hidden=True,
         help="A value of the sweep.",
-    ),
-    better=lab.Select(
+    )
+    better = lab.Select[str](
         "in",
         lambda values: {name: measure_name(name, values.data) for name in values.measures},
         key="claim:measure",
         hidden=True,
         help="The number that is compared at the end of training.",
-    ),
-    bound=lab.Number(
+    )
+    bound = lab.Number(
         lambda values: "by more than" + (" (points)" if values.better in SHARES else ""),
         0.0,
         0.0,
@@ -334,8 +332,7 @@ FIELDS = lab.Fields(
         key=lambda values: f"claim:bound:{values.better in SHARES}",
         hidden=True,
         help="Write it before you run the claim: the interval of the difference must lie above it.",
-    ),
-)
+    )
 
 
 @lab.shown_errors()
@@ -351,13 +348,16 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     if base is None:
         return None
     axes = {axis: name_of(axis, base.task) for axis in values_axes(base)}
-    axis, most = FIELDS.draw("axis", into=main, axes=axes).axis, lab.jobs.at_most("under_way", RUNS)
+    axis, most = (
+        Controls.draw("axis", into=main, axes=axes).axis,
+        lab.jobs.at_most("under_way", RUNS),
+    )
     with main:
         selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
     example = EXAMPLE_SWEEP.config().base
     same = (base.task, base.model) == (example.task, example.model)
     usual = example.steps if same else base.steps  # of the picture beside it
-    values = FIELDS.draw(
+    values = Controls.draw(
         "seeds", "equal", "seconds", "steps", into=settings, name=name, usual=usual
     )
     if values.steps:
@@ -382,13 +382,13 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
         starts[SAME_SWEEP] = "The sweep shown here", data.config.base, data.sweep.id
     starts |= {key: (_label(item), item.config, key) for key, item in own_runs().items()}
     labels = {key: label for key, (label, _, _) in starts.items()}
-    _, config, name = starts[FIELDS.draw("start", into=lab.HERE, starts=labels).start or "recipe"]
+    _, config, name = starts[Controls.draw("start", into=lab.HERE, starts=labels).start or "recipe"]
     if config is not None:
         return config, name
-    key = FIELDS.draw("task", into=lab.HERE).task
+    key = Controls.draw("task", into=lab.HERE).task
     try:
         task = task_of(TaskConfig.of(key))
-        kind = FIELDS.draw("kind", into=lab.HERE, task=key, kinds=list(task.recommended)).kind
+        kind = Controls.draw("kind", into=lab.HERE, task=key, kinds=list(task.recommended)).kind
         return recommended(task, kind), f"{key}:{kind}"
     except (ConfigError, ValueError) as error:
         st.error(
@@ -901,10 +901,10 @@ def _draw(data: SweepData) -> None:
             else "No run of this sweep has measured anything. Press Continue to start them again."
         )
         return
-    measure = FIELDS.draw("measure", into=lab.HERE, data=data).measure
+    measure = Controls.draw("measure", into=lab.HERE, data=data).measure
     final = st.container()
     lab.fact(fact_text(data, measure))
-    over = FIELDS.draw("over", into=lab.HERE, data=data).over
+    over = Controls.draw("over", into=lab.HERE, data=data).over
     lab.add_script(partial(script, data, measure, over))
     _figures(data, measure, over, final)
     lab.table(
@@ -1113,7 +1113,7 @@ def draw_claim(data: SweepData) -> None:
     if not measures:
         lab.caption("This sweep has no measure that two models could be compared by.")
         return
-    values = FIELDS.draw("first", "second", "better", "bound", data=data, measures=measures)
+    values = Controls.draw("first", "second", "better", "bound", data=data, measures=measures)
     bound = values.bound / 100 if values.better in SHARES else values.bound
     try:
         claim = SweepClaim(data.config, values.first, values.second, values.better, bound)

@@ -221,7 +221,7 @@ def attention_over_time(data: lab.RunData) -> lab.Values:
             )
         step = steps[-1]
         if len(steps) > 1 and not data.live:
-            step = FIELDS.draw("step", into=lab.HERE, steps=steps, run=data.run.id).step
+            step = Controls.draw("step", into=lab.HERE, steps=steps, run=data.run.id).step
         return lab.Values(step=step, example=0, head=None, weights=None, latest=True)
     last_step, last = frames[-1]
     with board:
@@ -264,18 +264,20 @@ def _choose_head(data: lab.RunData, step: int) -> lab.Values | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
     counts = lab.head_counts(data.run, step)
     row = st.popover("Head and example", icon=":material/tune:")
-    values = FIELDS.draw("example", into=row, data=data, examples=range(len(counts)))
-    values["example"] = values.example or 0
-    if not counts or not (sizes := counts[values.example]):
+    values = Controls.draw("example", into=row, data=data, examples=range(len(counts)))
+    example = values.example or 0
+    if not counts or not (sizes := counts[example]):
         return None
     first = next(iter(sizes))
-    values = FIELDS.draw("attention", into=row, **values, kinds=list(sizes))
+    values = values.draw_more("attention", into=row, kinds=list(sizes))
     kind = values.attention or first
     best = _best_head(data) if kind == first else (0, 0)
     best = best if np.less(best, sizes[kind]).all() else (0, 0)
-    values = FIELDS.draw("head", into=row, **values, kind=kind, shape=sizes[kind], best=best)
+    values = values.draw_more("head", into=row, kind=kind, shape=sizes[kind], best=best)
     layer, head = values.head or (0, 0)
-    return lab.Values(values | {"layer": layer, "head": head, "to_source": kind == first})
+    return lab.Values(
+        vars(values), example=example, layer=layer, head=head, to_source=kind == first
+    )
 
 
 def _best_head(data: lab.RunData) -> tuple[int, int]:
@@ -1064,9 +1066,8 @@ def nearest_heads(d_model: int, most: int) -> int:
     return max(heads for heads in heads_of(d_model) if heads <= most)
 
 
-FIELDS = lab.Fields(
-    "train",
-    kind=lab.Select(
+class Controls(lab.Fields, page="train"):
+    kind = lab.Select[str](
         "Model",
         lambda values: {
             kind: {
@@ -1078,16 +1079,16 @@ FIELDS = lab.Fields(
         key=lambda values: f"{values.task}:kind",
         hidden=True,
         help="The architecture that is trained. Each has settings of its own.",
-    ),
-    heads=lab.SelectSlider(
+    )
+    heads = lab.SelectSlider[int](
         "Heads",
         lambda values: heads_of(values.d_model),
         lambda values: nearest_heads(values.d_model, values.most),
         key=lambda values: f"{values.name}:heads:{values.d_model}",
         hidden=True,
         help="The number of attention heads in each layer. Only numbers that divide d_model.",
-    ),
-    size=lab.SelectSlider(
+    )
+    size = lab.SelectSlider(
         "Size",
         list(SIZES),
         "medium",
@@ -1096,31 +1097,30 @@ FIELDS = lab.Fields(
         also=lambda values: {"on_change": resize, "args": values.resized},
         help="Sets d_model, the feed-forward width, the layers and the steps together. A number that is "
         "set in All settings stays as it is.",
-    ),
-    seed=lab.Number(
+    )
+    seed = lab.Number(
         "Seed",
         0,
         0,
         2**31 - 1,
         hidden=True,
         help="Fixes the first weights, the data and its order: the same seed gives the same run.",
-    ),
-    example=lab.Select(
+    )
+    example = lab.Select[int](
         "Held-out example",
         lambda values: {at: example_label(values.data, at) for at in values.examples},
         hidden=True,
         help="An input that the model is not trained on; the map shows its attention.",
-    ),
-    attention=lab.Select(
+    )
+    attention = lab.Select(
         "Attention",
         lambda values: {kind: lab.KIND_NAMES[kind] for kind in values.kinds},
         key=lambda values: f"kind:{values.data.run.id}",
-        when=lambda values: len(values.kinds) > 1,
         hidden=True,
         help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
         "hierarchical model attends to sentences, and to the words of each.",
-    ),
-    head=lab.Select(
+    ).optional(lambda values: len(values.kinds) > 1)
+    head = lab.Select(
         "Head",
         lambda values: {
             (layer, head): head_label(layer, head, values.shape)
@@ -1129,19 +1129,17 @@ FIELDS = lab.Fields(
         },
         lambda values: values.best,
         key=lambda values: f"head:{values.data.run.id}:{values.kind}",
-        when=lambda values: values.shape != (1, 1),
         hidden=True,
         help="At first a head with much weight on the expected position.",
-    ),
-    stack=lab.Select(
+    ).optional(lambda values: values.shape != (1, 1))
+    stack = lab.Select(
         "Stack",
         lambda values: list(values.stacks),
         key=lambda values: f"stack:{values.data.run.id}",
-        when=lambda values: len(values.stacks) > 1,
         hidden=True,
         help="The layers that read the source, or those that write the target.",
-    ),
-    token=lab.Select(
+    ).optional(lambda values: len(values.stacks) > 1)
+    token = lab.Select[int](
         "Token over depth",
         lambda values: (
             {MEAN: "mean over all"} | {at: f"{at}: {name}" for at, name in enumerate(values.names)}
@@ -1150,16 +1148,16 @@ FIELDS = lab.Fields(
         key=lambda values: f"token:{values.data.run.id}:{values.stack}",
         hidden=True,
         help="Each token weighs the outputs before a sublayer by itself.",
-    ),
-    step=lab.SelectSlider(
+    )
+    step = lab.SelectSlider[int](
         "Training step",
         lambda values: values.steps,
         lambda values: values.steps[-1],
         key=lambda values: f"step:{values.run}",
         hidden=True,
         help="The training step that all figures show.",
-    ),
-    more=lab.Number(
+    )
+    more = lab.Number(
         "More steps",
         lambda values: min(values.most, max(100, values.reached)),
         1,
@@ -1168,8 +1166,7 @@ FIELDS = lab.Fields(
         key=lambda values: f"more:{values.run}",
         hidden=True,
         help="Training continues from the last saved weights.",
-    ),
-)
+    )
 
 
 def controls() -> RunConfig | None:
@@ -1255,15 +1252,15 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     if state.get(first, kinds[0]) != kinds[0] and state.get(key) == state[first]:
         state[key] = kinds[0]
     state[first] = kinds[0]
-    kind = FIELDS.draw(
+    kind = Controls.draw(
         "kind", into=cells["model"], task=task.key, kinds=kinds, input=task.input
     ).kind
     base = lab.jobs.within(recommended(task, kind))
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
     linked = any(param.startswith(f"{name}:") for param in st.query_params)
     of: dict[str, Any] = {"name": f"{task.key}:{kind}", "most": base.model.num_heads}
-    of["resized"] = name, f"{name}:size", base, sizes_of(base, FIELDS.read("size", **of).size)
-    sizes = sizes_of(base, FIELDS.draw("size", into=cells["size"], **of).size)
+    of["resized"] = name, f"{name}:size", base, sizes_of(base, Controls.read("size", **of).size)
+    sizes = sizes_of(base, Controls.draw("size", into=cells["size"], **of).size)
     usual, d_model = sizes["d_model"], f"{name}:d_model"
     lab.link_value(d_model, usual, lab.between(1, MAX_WIDTH))
     # The panel of the model: its width, and the parameters of its type
@@ -1284,7 +1281,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     _show_changes(cells["sizes"], wider + changes(values, params))
     heads = 1
     if kind not in RECURRENT or base.model.num_heads > 1:
-        heads = FIELDS.draw("heads", into=cells["heads"], **of, d_model=width).heads
+        heads = Controls.draw("heads", into=cells["heads"], **of, d_model=width).heads
         lab.note_heads(d_model, width, heads)
     # The panel of the training, in its groups
     groups = of_training(replace(base, steps=sizes["steps"]), task.form)
@@ -1309,7 +1306,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
         **lab.KEEP,
         help="The size of each update of the weights.",
     )
-    seed = FIELDS.draw("seed", into=cells["seed"]).seed
+    seed = Controls.draw("seed", into=cells["seed"]).seed
     with cells["heads"]:
         take_mechanism(name, base.model, kind, (width, heads), linked)
     attention = choose_attention(
@@ -1581,9 +1578,10 @@ def depth_figure(data: lab.RunData, moment: lab.Values) -> None:
     step = max((one for one in saved if one <= moment.step), default=saved[0])
     maps = lab.shared(trained.of_checkpoint, Checkpoint.of(data.run, step), moment.example)
     row = st.container(horizontal=True)
-    values = FIELDS.draw("stack", into=row, stacks={one.stack: one for one in maps}, data=data)
-    shown = values.stacks[values.stack or maps[0].stack]
-    token = FIELDS.draw("token", into=row, names=shown.tokens, **values).token
+    stacks = {one.stack: one for one in maps}
+    values = Controls.draw("stack", into=row, stacks=stacks, data=data)
+    shown = stacks[values.stack or maps[0].stack]
+    token = values.draw_more("token", into=row, names=shown.tokens).token
     whose = "mean over the tokens" if token == MEAN else f"token {lab.plain(shown.tokens[token])}"
     lab.attention_view(
         shown.trace(None if token == MEAN else token),
@@ -1765,7 +1763,7 @@ def _train_longer(row: DeltaGenerator, data: lab.RunData, config: RunConfig) -> 
         if reached >= most:
             st.caption(f"This run has reached {most:,} steps, the most that a run can have here.")
             return
-        more = FIELDS.draw(
+        more = Controls.draw(
             "more", into=lab.HERE, run=data.run.id, reached=reached, most=most - reached
         ).more
         st.caption(

@@ -23,10 +23,10 @@ from core.studies.transformer import (
     BATCH,
     SEEDED,
     SEEDS,
-    Controls,
     Depth,
     Measurements,
     Stream,
+    Subject,
     by_depth,
     measurements,
     writer_controls,
@@ -58,14 +58,15 @@ BLOCKS_OF = (
 
 
 heads_of = partial(heads_that_divide, max_heads=8)
-FIELDS = lab.Fields(
-    "transformer",
-    text=lab.Text(
+
+
+class Controls(lab.Fields, page="transformer"):
+    text = lab.Text(
         "Your sentence",
         text_of(WRITER),
         help="What the model reads; it says which token comes next. It knows the words of short stories.",
-    ),
-    task=lab.Select(
+    )
+    task = lab.Select(
         "Task",
         {
             entry.key: entry.name
@@ -73,8 +74,8 @@ FIELDS = lab.Fields(
             if not any(param.key == "data" for param in entry.params)
         },
         help="The data whose example goes through the model.",
-    ),
-    kind=lab.Select(
+    )
+    kind = lab.Select[str](
         "Model",
         lambda values: {
             kind: {
@@ -88,59 +89,58 @@ FIELDS = lab.Fields(
             if kind in STACKED
         },
         help="Encoder and decoder, only a decoder, or an encoder that classifies.",
-    ),
-    layers=lab.Number("Layers", 3, 1, 12, slider=True, help="How many layers are stacked."),
-    norm=lab.Select(
+    )
+    layers = lab.Number("Layers", 3, 1, 12, slider=True, help="How many layers are stacked.")
+    norm = lab.Select(
         "Norm position",
         {"post": "After (2017)", "pre": "Before (2020)"},
         help="Whether a norm comes after the sum or before the sublayer.",
-    ),
-    normalization=lab.Select(
+    )
+    normalization = lab.Select(
         "Norm",
         {"layer": "LayerNorm", "rms": "RMSNorm"},
         help="RMSNorm scales a vector without shifting its mean.",
-    ),
-    activation=lab.Select(
+    )
+    activation = lab.Select(
         "Activation",
         {"relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU"},
         help="The function between the two layers of feed-forward.",
-    ),
-    position=lab.Select(
+    )
+    position = lab.Select(
         "Position",
         {entry.key: entry.name for entry in POSITIONS},
         "sinusoidal",
         help="How the model learns the order of tokens.",
-    ),
-    d_model=lab.SelectSlider(
+    )
+    d_model = lab.SelectSlider(
         "d_model",
         (16, 32, 64, 128),
         32,
         help="The count of numbers in the vector of each token.",
         also=lab.keep_heads("transformer:d_model", lambda _: "transformer:heads", heads_of),
-    ),
-    heads=lab.Select(
+    )
+    heads = lab.Select[int](
         "Heads",
         lambda values: heads_of(values.d_model),
         2,
         help="Attentions side by side; their number divides d_model.",
-    ),
-    pattern=lab.Select(
+    )
+    pattern = lab.Select[str](
         "Layer pattern",
         lambda values: [SAME, *lab.published(values.kind, values.d_model, values.heads)],
         text=lab.pattern_label,
         help="The attentions of a published model's layers, which repeat; they bring positions "
         "of their own.",
-    ),
-    seed=lab.Number("Seed", 0, 0, 999_999, help="Another seed gives other random weights."),
-    depth=lab.Number(
+    )
+    seed = lab.Number("Seed", 0, 0, 999_999, help="Another seed gives other random weights.")
+    depth = lab.Number(
         "Depth of both models, in layers",
         12,
         2,
         12,
         slider=True,
         help="How many layers each of the two models has.",
-    ),
-)
+    )
 
 
 def run_of(name: str) -> Run | None:
@@ -162,10 +162,10 @@ def source_label(source: str) -> str:
     return LABELS.get(source, f"Trained: {run.name if run else source}")
 
 
-def _trained(row: Any, source: str) -> Controls:
+def _trained(row: Any, source: str) -> Subject:
     if source == WRITER:
         with row.cell(column_span=3):
-            text = FIELDS.draw("text", into=lab.HERE).text.strip()
+            text = Controls.draw("text", into=lab.HERE).text.strip()
             lab.note_unknown_words(text)
             return lab.shared(writer_controls, text)
     run = run_of(source)
@@ -177,11 +177,11 @@ def _trained(row: Any, source: str) -> Controls:
         lab.caption(
             f"{task.name}: {task.meaning} {task.look} Random weights, under “Another model”, build another one."
         )
-    return Controls(config.model, config.task, source, run.default_step(), folder=run.path)
+    return Subject(config.model, config.task, source, run.default_step(), folder=run.path)
 
 
-def _seeded(row: Any) -> Controls:
-    values = FIELDS.draw("task", "kind", "layers", into=row)
+def _seeded(row: Any) -> Subject:
+    values = Controls.draw("task", "kind", "layers", into=row)
     with (
         row,
         st.popover(
@@ -192,7 +192,7 @@ def _seeded(row: Any) -> Controls:
             help="Norm, activation, position, sizes and seed",
         ),
     ):
-        values = FIELDS.draw(*BLOCKS_OF, into=lab.HERE, **values)
+        values = Controls.draw(*BLOCKS_OF, into=lab.HERE, **values)
     lab.note_heads("transformer:d_model", values.d_model, values.heads)
     model = ModelConfig.transformer(
         kind=values.kind,
@@ -203,14 +203,14 @@ def _seeded(row: Any) -> Controls:
     if values.pattern != SAME:
         first, *following = lab.published(values.kind, values.d_model, values.heads)[values.pattern]
         model = replace(model, attention=first, following=tuple(following))
-    return Controls(model, TaskConfig.of(values.task), seed=values.seed)
+    return Subject(model, TaskConfig.of(values.task), seed=values.seed)
 
 
 # What the page computes as Python.
 
 
 def script(
-    controls: Controls, result: Measurements, kind: Kind, layer: int, head: int
+    controls: Subject, result: Measurements, kind: Kind, layer: int, head: int
 ) -> lab.Script:
     if controls.run == WRITER:
         model = f"""
@@ -226,7 +226,7 @@ controls = writer_controls({controls.text!r})
         model = f"""
 {imports}
 from core.models import ModelConfig
-from core.studies.transformer import Controls
+from core.studies.transformer import Subject
 from core.tasks import TaskConfig
 
 controls = {made}
@@ -234,11 +234,11 @@ controls = {made}
     else:
         model = f"""
 from core.runs.runs import open_run
-from core.studies.transformer import Controls
+from core.studies.transformer import Subject
 
 run = open_run({lab.path_code(controls.folder)})  # core.training.train(run.config()) trains it again
 config = run.config()
-controls = Controls(config.model, config.task, step={controls.step}, folder=run.path)
+controls = Subject(config.model, config.task, step={controls.step}, folder=run.path)
 """
     return lab.Script(
         (
@@ -547,7 +547,7 @@ def _model() -> None:
     lab.details("The norm before or after each sublayer", partial(_depth, controls), NORMS_PANEL)
 
 
-def _header(row: Any) -> Controls:
+def _header(row: Any) -> Subject:
     """Draw the controls, the model's own in a row; ConfigError where they are of no model."""
     first = STARTS[lab.read_start("transformer", *STARTS)]
     options = weights_on_offer()
@@ -572,7 +572,7 @@ def _header(row: Any) -> Controls:
         lab.write_start("transformer")
 
 
-def _show(controls: Controls) -> Measurements:
+def _show(controls: Subject) -> Measurements:
     new = outline(controls) if lab.reruns_alone() else None
     if new is not None:
         _diagram(new, None, controls)
@@ -583,7 +583,7 @@ def _show(controls: Controls) -> Measurements:
     return result
 
 
-def outline(controls: Controls) -> Part | None:
+def outline(controls: Subject) -> Part | None:
     """The parts of a model that is not measured yet, from a model with each unlike layer once; None where it is."""
     config = controls.config
     period = len(config.pattern)
@@ -596,7 +596,7 @@ def outline(controls: Controls) -> Part | None:
     )
 
 
-def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> None:
+def _diagram(tree: Part, result: Measurements | None, controls: Subject) -> None:
     path, pre_norm = _attention_path(result or tree), controls.config.norm == "pre"
     lab.block_diagram(
         lab.stacks_of(tree),
@@ -671,9 +671,9 @@ def _attention_path(of: Measurements | Part) -> str:
     return path
 
 
-def _depth(controls: Controls) -> None:
+def _depth(controls: Subject) -> None:
     row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
-    layers = FIELDS.draw("depth", into=row[0]).depth
+    layers = Controls.draw("depth", into=row[0]).depth
     row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
     row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
     depths: dict[str, Depth] = {

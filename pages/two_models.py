@@ -211,53 +211,53 @@ RELATED = {  # the first model to compare with
     "only-attention": "induction",
 }
 NOTE_SIGNS = 34  # of a text under a map
-FIELDS = lab.Fields(
-    "two_models",
-    mode=lab.Segmented(
+
+
+class Controls(lab.Fields, page="two_models"):
+    mode = lab.Segmented[str](
         "Compare",
         lambda values: {**MODES, "texts": values.two},
         help="One model on two inputs, two models on one text, or a model and its untrained copy.",
         also={"wrap": True},
-    ),
-    seed=lab.Number(
+    )
+    seed = lab.Number(
         "Seed of the untrained weights", 0, 0, 9999, help="Each seed gives other random weights."
-    ),
-    model=lab.Select(
+    )
+    model = lab.Select[str](
         "Model B",
         lambda values: list(values.models),
         key=lambda values: f"model:{values.ref.name}",
         hidden=True,
         old=lambda text, values: text.replace(OLD_EXAMPLE, f", {EXAMPLE}"),
         help="Also lists the models of the hub that were loaded in the field above.",
-    ),
-    picture=lab.Select(
+    )
+    picture = lab.Select[str](
         "Picture B",
         lambda values: values.pictures,
         lambda values: values.pictures[:2][-1],
         help="The picture that is compared with the one above.",
-    ),
-    text=lab.Text(
+    )
+    text = lab.Text(
         "Text B",
         lambda values: values.usual,
         key=lambda values: f"text:{values.ref.name}",
         help="Words that both texts share are aligned; the others are shown side by side.",
-    ),
-    kind=lab.Segmented(
+    )
+    kind = lab.Segmented(
         "Attention",
         lambda values: {kind: name for kind, name in lab.KINDS.items() if kind in values.kinds},
         lambda values: values.kinds[0],
         key=lambda values: f"kind:{len(values.kinds)}",
-        when=lambda values: len(values.kinds) > 1,
         help=lab.KIND_HELP,
         also={"label_visibility": "collapsed"},
-    ),
-    nearest=lab.Toggle(
+    ).optional(lambda values: len(values.kinds) > 1)
+    nearest = lab.Toggle(
         "Compare with the most similar head",
         # The heads of a fine-tuned model keep their positions.
         lambda values: not values.second.note.startswith(FINE_TUNED),
         help="Off: with the head at the same position, for a model that was trained from the other.",
-    ),
-    direction=lab.Segmented(
+    )
+    direction = lab.Segmented[patching.Direction](
         "Direction",
         {
             "denoise": "Bring back: from A into B",
@@ -266,8 +266,7 @@ FIELDS = lab.Fields(
         help="From A into B shows what is enough to bring A’s answer back; from B into A shows what A cannot do "
         "without.",
         also={"wrap": True},
-    ),
-)
+    )
 
 
 def draw_sides(
@@ -280,7 +279,7 @@ def draw_sides(
     model, ref, inputs, own = choice.model, choice.ref, choice.inputs, choice.reading
     names, notes = SIDES[mode], (model.name, "")
     if mode == "untrained":
-        seed = int(FIELDS.draw("seed", into=into).seed)
+        seed = int(Controls.draw("seed", into=into).seed)
         if (
             own.target is not None
         ):  # both decoders get the output of the trained one as their target
@@ -305,7 +304,7 @@ def draw_sides(
         lab.say_notes(other, into)
         inputs, notes = replace(inputs, target=None), (model.name, name)
     elif model.reads == "picture":
-        name = FIELDS.draw(
+        name = Controls.draw(
             "picture",
             into=into,
             pictures=list(
@@ -328,13 +327,13 @@ def draw_sides(
 
 def _second_text(ref: lab.ModelRef, first: str, into: st.delta_generator.DeltaGenerator) -> str:
     """Text B: until a person writes one, the example beside the model's own text A, else text A, to be changed."""
-    state, key = st.session_state, FIELDS.key("text", {"ref": ref})
+    state, key = st.session_state, Controls.text.key_of(Controls(ref=ref))
     example = first == model_inputs.text_of(ref.name)
     usual = SECOND.get(ref.name, SECOND[""]) if example else first
     if key in state and state[key] == state.get(FOLLOWS):
         state[key] = usual
     state[FOLLOWS] = usual
-    text = FIELDS.draw("text", into=into, ref=ref, usual=usual).text
+    text = Controls.draw("text", into=into, ref=ref, usual=usual).text
     if text == first:
         into.caption("Text B is text A so far: change a word.")
     return text
@@ -363,7 +362,7 @@ def _second_model(
         }
         | others
     )
-    name = FIELDS.draw("model", into=into, models=models, ref=ref).model
+    name = Controls.draw("model", into=into, models=models, ref=ref).model
     return name, models[name]
 
 
@@ -566,7 +565,7 @@ def section(choice: lab.ModelChoice, second: ModelInputs) -> None:
     answers: list[int | None] = [None, None]
     with lab.input_errors():
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            direction: patching.Direction = FIELDS.draw("direction", into=lab.HERE).direction
+            direction: patching.Direction = Controls.draw("direction", into=lab.HERE).direction
             if model.head != "none":
                 answers = [
                     lab.output_field(
@@ -762,7 +761,7 @@ and keys [Trockman 2023](https://arxiv.org/abs/2305.09828).""",
 def _view(choice: lab.ModelChoice) -> None:
     with lab.input_errors():
         model, (left, right) = choice.model, st.columns([1.4, 1.6], vertical_alignment="bottom")
-        mode = FIELDS.draw(
+        mode = Controls.draw(
             "mode",
             into=left,
             two={"picture": "Two pictures", "sound": "Two sounds"}.get(model.reads, MODES["texts"]),
@@ -782,12 +781,12 @@ def _view(choice: lab.ModelChoice) -> None:
                 _compared,
                 tuple((side.name, side.note) for side in sides),
                 ((choice.ref, inputs if mode == "untrained" else choice.inputs), (ref, inputs)),
-                FIELDS.draw("kind", into=lab.HERE, kinds=both).kind or both[0],
+                Controls.draw("kind", into=lab.HERE, kinds=both).kind or both[0],
             )
             comparison = compared(False)
             in_place = comparison.pair.same_shape
             if in_place and mode == "models":
-                in_place = not FIELDS.draw("nearest", into=lab.HERE, second=sides[1]).nearest
+                in_place = not Controls.draw("nearest", into=lab.HERE, second=sides[1]).nearest
         if in_place:
             comparison = compared(True)
         pair = comparison.pair

@@ -45,9 +45,8 @@ def answer_question(ref: lab.ModelRef, question: Question) -> study.Answer:
 # The controls: the sentences to compare, the word to mask or to explain, and the start of a long measurement.
 
 
-FIELDS = lab.Fields(
-    "use_model",
-    more=lab.Text(
+class Controls(lab.Fields, page="use_model"):
+    more = lab.Text(
         "Other sentences, one per line",
         "The dog was too exhausted to walk over the road.\n"
         "Because it was raining, she took an umbrella.\n"
@@ -57,8 +56,7 @@ FIELDS = lab.Fields(
         lines=True,
         help="Each is compared with the text above and with the others.",
         also={"max_chars": 6_000, "height": 150},
-    ),
-)
+    )
 
 
 def pick_word(label: str, tokens: Sequence[str], default: int, key: str) -> int:
@@ -389,7 +387,7 @@ def embed(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
                 *(pair for pair in pairs if pair[1] != choice.inputs),
             ]
         else:
-            names = study.sentences(choice.inputs.text, FIELDS.draw(into=lab.HERE).more)
+            names = study.sentences(choice.inputs.text, Controls.draw(into=lab.HERE).more)
             inputs = (choice.inputs, *map(ModelInputs, names[1:]))
             compared = list(zip(names, inputs, strict=False))  # there may be no sentence
     if len(compared) < 2:

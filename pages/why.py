@@ -27,11 +27,11 @@ from core.studies.why import (
     SCORES,
     SECONDS,
     SIZES,
-    Controls,
     Model,
     Result,
     Sentence,
     TrainedModel,
+    Trial,
     by_length,
     load,
     models,
@@ -54,47 +54,46 @@ def offered_seconds(_: Any = None) -> list[int]:
     return [seconds for seconds in SECONDS if seconds <= lab.jobs.max_run_seconds()]
 
 
-FIELDS = lab.Fields(
-    "why",
-    d_model=lab.Select(
+class Controls(lab.Fields, page="why"):
+    d_model = lab.Select(
         "Size of the vector",
         SIZES,
-        Controls.d_model,
+        Trial.d_model,
         text="{} numbers".format,
         hidden=True,
         help="How many numbers the encoder has for the sentence",
-    ),
-    longest=lab.Select(
+    )
+    longest = lab.Select(
         "Longest source",
         LONGEST,
-        Controls.longest,
+        Trial.longest,
         text="{} words".format,
         hidden=True,
         help="The longest English sentence of the training data",
-    ),
-    score=lab.Select(
+    )
+    score = lab.Select(
         "Score",
         {score: entry("score", score).name for score in SCORES},
         hidden=True,
         help="How the model with attention compares a query with a key",
-    ),
-    seconds=lab.Select(
+    )
+    seconds = lab.Select[int](
         "Training each",
         offered_seconds,
-        lambda _: min(int(Controls.seconds), offered_seconds()[-1]),
+        lambda _: min(int(Trial.seconds), offered_seconds()[-1]),
         text=training_label,
         hidden=True,
         help="Seconds of training for each of the two models, or a few steps",
-    ),
-    seed=lab.Number(
+    )
+    seed = lab.Number(
         "Seed",
         0,
         0,
         2**31 - 1,
         hidden=True,
         help="Another seed gives other random parameters and sentences",
-    ),
-    chart=lab.Select(
+    )
+    chart = lab.Select(
         "Chart",
         {
             "two": "Two models",
@@ -104,19 +103,18 @@ FIELDS = lab.Fields(
         },
         hidden=True,
         help="What the chart of the saved measurement shows",
-    ),
-)
+    )
 
 
-def controls(live_pair: Pair | None, saved: bool) -> tuple[str, Controls]:
+def controls(live_pair: Pair | None, saved: bool) -> tuple[str, Trial]:
     """What the chart of the saved measurement shows, and what the next two runs train."""
     chart = "two"
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         if saved:
-            chart = FIELDS.draw("chart", into=lab.HERE).chart
+            chart = Controls.draw("chart", into=lab.HERE).chart
         with st.popover("Settings", icon=":material/tune:", help="What the next two runs train"):
-            values = Controls(
-                **FIELDS.draw("d_model", "longest", "score", "seconds", "seed", into=lab.HERE)
+            values = Trial(
+                **Controls.draw("d_model", "longest", "score", "seconds", "seed", into=lab.HERE)
             )
         if live_pair and lab.jobs.mine(live_pair[0]):
             lab.stop_button(st, PAGE, _stop, live_pair)
@@ -134,7 +132,7 @@ def controls(live_pair: Pair | None, saved: bool) -> tuple[str, Controls]:
     return chart, values
 
 
-def _start(values: Controls) -> None:
+def _start(values: Trial) -> None:
 
     configs = [
         (
@@ -217,7 +215,7 @@ def load_comparison(pair: Pair | None) -> Comparison:
     parts = tuple(map(lab.load_run, pair))
     learned = tuple(TrainedModel.of(each.required_config, each.records) for each in parts)
     return Comparison(
-        Controls.of(parts[1].required_config),
+        Trial.of(parts[1].required_config),
         learned,
         sentence(
             {one.model: (each.run, each.records) for one, each in zip(learned, parts, strict=True)}
@@ -322,7 +320,7 @@ def names(learned: Sequence[TrainedModel]) -> dict[Model, str]:
 
 def pair_of(learned: Sequence[TrainedModel], metric: str = "sequence_accuracy") -> list[Points]:
     """A metric by length of the saved models without attention and with it."""
-    return [list(by_length(learned, model, metric).items()) for model in Controls().pair]
+    return [list(by_length(learned, model, metric).items()) for model in Trial().pair]
 
 
 def stats_text(stats: SeedStats) -> str:
@@ -351,9 +349,7 @@ def fact_text(data: Comparison, shown: bool = True) -> str:
 
 def clear_lead(learned: Sequence[TrainedModel]) -> int | None:
     """The first step from which attention leads by LEAD BLEU in all later measurements; None where it never does."""
-    without, attention = (
-        dict(over_time(learned, model, "bleu", "step")) for model in Controls().pair
-    )
+    without, attention = (dict(over_time(learned, model, "bleu", "step")) for model in Trial().pair)
     later = takewhile(
         lambda step: attention[step].mean - without[step].mean >= LEAD,
         sorted(without.keys() & attention.keys(), reverse=True),
@@ -393,7 +389,7 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
     )
 
 
-def _first_result(setting: Controls) -> str:
+def _first_result(setting: Trial) -> str:
     after = f", or after {training_label(setting.seconds)} of training"
     return f"at step {FEW}{'' if setting.seconds == FEW_STEPS else after}"
 
@@ -432,12 +428,12 @@ def conditions(data: Comparison) -> str:
         f"{labels[model]} {lab.duration(seconds)}" for model, seconds in data.seconds.items()
     )
     return (
-        f"Measured by `make bottleneck`: {task}, {steps} steps each. {scored}{_bands(data)} "
+        f"Controls by `make bottleneck`: {task}, {steps} steps each. {scored}{_bands(data)} "
         f"Processor time of a run, with measuring: {spent}; {data.machine}."
     )
 
 
-def progress(name: str, last: Record, controls: Controls) -> tuple[float, str]:
+def progress(name: str, last: Record, controls: Trial) -> tuple[float, str]:
     if controls.seconds == FEW_STEPS:
         return min(1.0, last.step / FEW), f"{name}: step {last.step} of {FEW}"
     spent = min(last.train_seconds, controls.seconds)  # the last step may end later
@@ -447,9 +443,7 @@ def progress(name: str, last: Record, controls: Controls) -> tuple[float, str]:
     return spent / controls.seconds, f"{name}: {reached}"
 
 
-def equations(
-    setting: Controls, sentence: Sentence, weights: np.ndarray, row: int
-) -> tuple[str, str]:
+def equations(setting: Trial, sentence: Sentence, weights: np.ndarray, row: int) -> tuple[str, str]:
     """The context of an output without attention and with it, its largest weights written out."""
 
     def safe(word: str) -> str:
@@ -543,7 +537,7 @@ def page() -> None:
         lab.limits_line()
         for message in filter(None, (trouble, lab.pop_flash(PAGE))):
             st.warning(message)
-        setting = saved.setting if pair is None else Controls.of(pair[1].config())
+        setting = saved.setting if pair is None else Trial.of(pair[1].config())
         if not live and (trouble or values != setting):
             what = f"the saved measurement of {saved.learned[0].points[-1].step:,} steps"
             st.caption(
@@ -819,7 +813,7 @@ def moves(learned: Sequence[TrainedModel]) -> tuple[lab.Move, ...]:
     """Other charts of the saved measurement, whose models `learned` are, and what they show of its sentences."""
     without, attention, *others = (
         by_length(learned, model, "sequence_accuracy")
-        for model in (*Controls().pair, MODELS[0], MODELS[-1])
+        for model in (*Trial().pair, MODELS[0], MODELS[-1])
     )
     larger, general = others
     bleu = [points[-1][1].mean for points in pair_of(learned, "bleu")]

@@ -16,8 +16,8 @@ import pytest
 
 from core.pretrained import finetune, load
 from dashboard import page
+from dashboard.fields.base import guarded
 from dashboard.navigation import STEPS
-from dashboard.ui.links import guarded
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE, DASHBOARD, PAGES, TESTS = ROOT / "core", ROOT / "dashboard", ROOT / "pages", ROOT / "tests"

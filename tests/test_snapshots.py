@@ -18,7 +18,7 @@ from core.attention.presets import attention_name, distinct_names
 from core.claims.catalogue import CLAIMS
 from core.claims.run import ClaimConfig
 from core.models.cards import BY_HAND, CARDS, FORMS, MODELS, ModelCard, decoding_step
-from core.studies.why import Controls
+from core.studies.why import Trial
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
 from tests.attention.drawing import ENTRIES, config_of
@@ -249,7 +249,7 @@ def test_choices_claims_and_tasks_are_what_was_saved():
                 "mechanisms": mechanisms(),
                 "tasks": recipes(),
                 "why": {
-                    "seconds": (why := Controls(64, 30, "additive", 45.0, 3)).config(why.pair[1]),
+                    "seconds": (why := Trial(64, 30, "additive", 45.0, 3)).config(why.pair[1]),
                     "few": replace(why, seconds=0).config(why.pair[0]),
                     "counted": why.counted(why.pair[1], 900),
                     "short": why.counted(why.pair[0], 9),

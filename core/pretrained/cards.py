@@ -125,7 +125,10 @@ def card_of_model(text: Any, model: Any, name: str, **about: Any) -> ModelCard:
     )
     if twice := card.parameters - sum(one.numel() for one in model.parameters()):
         shared = Extra(
-            "Used again", -twice, "weights that several layers use are counted once", False
+            "Used again",
+            -twice,
+            "weights that several layers use are counted once",
+            multiplied=False,
         )
         card = replace(card, extras=(*card.extras, shared))
     return replace(card, remark=_remark(text, card))
@@ -319,9 +322,9 @@ def _beside(model: nn.Module, stack: str, known: set[int]) -> tuple[Extra, ...]:
             place = place.removeprefix(stack.rpartition(".")[0] + ".")
             totals[_is_matrix(name, weight)][place] += weight.numel()
     return tuple(
-        Extra("Final norm", count, "before the output map", False)
+        Extra("Final norm", count, "before the output map", multiplied=False)
         if re.fullmatch(r"(final_?)?(layer_?)?norm(_f)?|ln_f", place)
-        else Extra(place, count, "a module beside the layers", matrix)
+        else Extra(place, count, "a module beside the layers", multiplied=matrix)
         for matrix, ones in totals.items()
         for place, count in ones.items()
     )
@@ -404,7 +407,7 @@ class Mixer:
         what = ", ".join(names) or "The same maps"
         extras = (
             Extra(f"{what}: matrices", matrices, reason),
-            Extra(f"{what}: vectors", every - matrices, reason, False),
+            Extra(f"{what}: vectors", every - matrices, reason, multiplied=False),
         )
         experts = _feed_forward(self.text, [self.module])
         return replace(

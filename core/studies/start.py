@@ -109,9 +109,9 @@ def order() -> dict[str, Any]:
 
 def bottleneck() -> dict[str, Any]:
     """The exact match by the length of the source without attention and with it, as Why attention measured it."""
-    from core.studies.why import Controls, by_length, load
+    from core.studies.why import Trial, by_length, load
 
-    models = zip(("one_vector", "attention"), Controls().pair, strict=True)
+    models = zip(("one_vector", "attention"), Trial().pair, strict=True)
     exact = {name: by_length(load().learned, model, "sequence_accuracy") for name, model in models}
     means = {
         name: [round(each.mean / 100, 4) for each in lengths.values()]

@@ -27,7 +27,7 @@ MAX_NEXT = 8  # of the likeliest next tokens
 
 
 @dataclass(frozen=True)
-class Controls:
+class Subject:
     """A model: of a run (its id, its folder, and the step of the checkpoint), from a seed, or the writer with a text."""
 
     config: ModelConfig
@@ -43,7 +43,7 @@ class Controls:
         return self.folder is None and not self.text
 
 
-def writer_controls(text: str) -> Controls:
+def writer_controls(text: str) -> Subject:
     """The lab's writer with a text; ValueError for a text without a token, and for one that is too long."""
     model, task = load_lab_decoder(WRITER)
     count = len(task.tokens(text))
@@ -51,7 +51,7 @@ def writer_controls(text: str) -> Controls:
         not 0 < count <= task.max_source,
         f"The text has {count} tokens; the writer reads 1 to {task.max_source}. Take a text of that length.",
     )
-    return Controls(model.config, task.config, WRITER, text=text)
+    return Subject(model.config, task.config, WRITER, text=text)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def seeded(config: ModelConfig, task: Task, seed: int) -> Model:
         return build_model(config, task.shape).eval()
 
 
-def model_of(controls: Controls) -> tuple[Model, Task]:
+def model_of(controls: Subject) -> tuple[Model, Task]:
     """The model in eval mode, and its task; ValueError when a run's weights cannot be read."""
     if controls.folder is not None:
         return Run(controls.folder).model(controls.step)
@@ -123,7 +123,7 @@ def model_of(controls: Controls) -> tuple[Model, Task]:
     return seeded(controls.config, task, controls.seed), task
 
 
-def measurements(controls: Controls) -> Measurements:
+def measurements(controls: Subject) -> Measurements:
     """One pass over a batch, forward and backward, and one more for the maps of its first example."""
     model, task = model_of(controls)
     if controls.text:  # what follows its last token is not known
@@ -241,7 +241,7 @@ def without_heads(model: Any, task: Task, example: Example) -> torch.Tensor:
 
 
 @torch.no_grad()
-def mixes_tokens(model: Model, controls: Controls) -> bool:
+def mixes_tokens(model: Model, controls: Subject) -> bool:
     """Whether changing one token changes another one's output of the last layer's feed-forward network."""
     layer: Any = [module for module in model.modules() if hasattr(module, "feed_forward")][-1]
     x = torch.randn(

@@ -62,7 +62,7 @@ class Model(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Controls:
+class Trial:
     """The vector's size, the longest source in words, the score, the seconds of training each, and the seed."""
 
     d_model: int = 128
@@ -118,7 +118,7 @@ class Controls:
         )
 
     @classmethod
-    def of(cls, config: RunConfig) -> Controls:
+    def of(cls, config: RunConfig) -> Trial:
         """The setting of the run with attention."""
         model = Model.of(config)
         seconds = FEW_STEPS if config.steps == FEW else config.max_train_seconds
@@ -279,7 +279,7 @@ def _percent(item: Bucket | Point, metric: str) -> float:
 
 SAVED = Path(__file__).with_name("data") / "why"
 STEPS, SEEDS, AT_ONCE = 900, 3, 2
-CONTROLS = Controls()
+CONTROLS = Trial()
 MODELS = (
     Model(None, 2 * CONTROLS.d_model),
     *CONTROLS.pair,
@@ -291,7 +291,7 @@ MODELS = (
 class Result:
     """The setting, the trained models, their sentence, the seconds of processor time a run, and the machine."""
 
-    setting: Controls
+    setting: Trial
     learned: tuple[TrainedModel, ...]
     sentence: Sentence | None
     seconds: Mapping[Model, float] = field(default_factory=dict)
@@ -309,7 +309,7 @@ def load() -> Result:
         tuple((int(step), frames[step].astype(np.float32)) for step in sorted(frames, key=int)),
     )
     return Result(
-        Controls(**data["setting"]),
+        Trial(**data["setting"]),
         convert(data["learned"], tuple[TrainedModel, ...]),
         sentence,
         dict(convert(data["seconds"], list[tuple[Model, float]])),
@@ -338,7 +338,7 @@ def save(result: Result, folder: Path = SAVED) -> None:
     )
 
 
-def measure(setting: Controls, steps: int, seeds: int, folder: Path) -> Result:
+def measure(setting: Trial, steps: int, seeds: int, folder: Path) -> Result:
     """Measure the models of the page again, from several seeds each, two at a time in processes of their own.
 
     One vector, Luong's dot, Luong's general and one vector of twice the size, equal otherwise. The result has quality

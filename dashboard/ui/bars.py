@@ -15,6 +15,8 @@ from typing import Any
 import streamlit as st
 
 from dashboard.draw.formats import plain
+from dashboard.fields.link import BOUND, KEEP, one_of, take_link, write_link
+from dashboard.fields.reset import BUILT, forget_page, request_reset
 from dashboard.navigation import step_of
 from dashboard.server.streamlit_internals import labels_drawn, script_run
 from dashboard.ui import panels
@@ -33,16 +35,6 @@ from dashboard.ui.lessons import (
     part_at,
     part_of,
     read_code,
-)
-from dashboard.ui.links import (
-    BOUND,
-    BUILT,
-    KEEP,
-    forget_page,
-    one_of,
-    request_reset,
-    take_link,
-    write_link,
 )
 
 CONTROLS = "lesson:controls"  # the session's key: by page, the label of each control that it drew last, by key

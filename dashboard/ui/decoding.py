@@ -1,9 +1,9 @@
 """Controls, outputs and sources of a search for tokens, which Decode and Generate share."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import streamlit as st
 from torch import Tensor
@@ -22,7 +22,7 @@ from dashboard.draw.figures import Ink
 from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import Names
-from dashboard.ui.links import Field, Fields, Number, Segmented, SelectSlider
+from dashboard.fields.base import Fields, Number, Segmented, SelectSlider
 from dashboard.ui.panels import details, draw_chart, sources as sources_panel, table, theme
 
 # The table of outputs and the equation of one step, which Decode and Generate share.
@@ -131,112 +131,97 @@ PAPERS: dict[Strategy, tuple[str, str, str, str]] = {  # name, paper, address, m
 }
 
 
-def search_fields(
-    first: str, width: int, alpha: float, samples: tuple[int, int]
-) -> dict[str, Field]:
-    """The fields of a search that begins with the strategy `first`, each of a setting by its name.
-
-    `width` is the largest, `alpha` the penalty at first; `samples` are the default and the most.
-    """
-
-    def of(strategy: str) -> dict[str, Any]:
-        return {"when": lambda values: values.strategy == strategy}
-
-    return {
-        "strategy": Segmented(
-            "Strategy",
-            list(STRATEGIES),
-            first,
-            help="Greedy takes the most likely token at each step, Beam continues several outputs at once, "
-            "Sampling draws each token at random.",
-        ),
-        "width": Number(
-            "Width",
-            4,
-            1,
-            width,
-            slider=True,
-            help="The number of partial outputs that are kept at each step.",
-            **of("Beam"),
-        ),
-        "length_penalty": Number(
-            "Length penalty α",
-            alpha,
-            0.0,
-            2.0,
-            0.1,
-            slider=True,
-            key="penalty",
-            help="0 ranks outputs by their probability, which favours short ones; larger values favour long ones.",
-            **of("Beam"),
-        ),
-        "temperature": SelectSlider(
-            "Temperature",
-            (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0),
-            1.0,
-            help="Below 1 the distribution is sharper, above 1 flatter.",
-            **of("Sampling"),
-        ),
-        "top_k": Number(
-            "Top-k",
-            0,
-            0,
-            1000,
-            help="Sample from the k most probable tokens; 0 means all.",
-            **of("Sampling"),
-        ),
-        "top_p": Number(
-            "Top-p",
-            1.0,
-            0.05,
-            1.0,
-            0.05,
-            slider=True,
-            help="Sample from the fewest tokens that together have this probability.",
-            **of("Sampling"),
-        ),
-        "samples": Number(
-            "Samples",
-            samples[0],
-            1,
-            samples[1],
-            slider=True,
-            help="The number of outputs that are sampled.",
-            **of("Sampling"),
-        ),
-        "seed": Number(
-            "Seed", 0, 0, 10_000, help="The same seed gives the same samples.", **of("Sampling")
-        ),
-        "no_repeat": Number(
-            "No n-gram twice, n",
-            0,
-            0,
-            5,
-            also={"width": 180},  # a popover is as wide as its widest part
-            help="The same n tokens in a row are not written again; 0 allows everything.",
-        ),
-    }
+def _of(strategy: str) -> Callable[[Any], bool]:
+    return lambda c: c.strategy == strategy
 
 
-def draw_search(fields: Fields, way: Any, first: Any, more: Any, **given: Any) -> SearchSettings:
+class Search(Fields):
+    """The controls of a search for tokens. A page says where they begin, and how far they go."""
+
+    FIRST: ClassVar[str]  # strategy
+    WIDEST: ClassVar[int]
+    ALPHA: ClassVar[float]  # the length penalty at first
+    SAMPLES: ClassVar[tuple[int, int]]  # at first, and the most
+
+    strategy = Segmented(
+        "Strategy",
+        list(STRATEGIES),
+        lambda c: c.FIRST,
+        help="Greedy takes the most likely token at each step, Beam continues several outputs at once, "
+        "Sampling draws each token at random.",
+    )
+    width = Number[int](
+        "Width",
+        4,
+        1,
+        lambda c: c.WIDEST,
+        slider=True,
+        help="The number of partial outputs that are kept at each step.",
+    ).optional(_of("Beam"))
+    length_penalty = Number[float](
+        "Length penalty α",
+        lambda c: c.ALPHA,
+        0.0,
+        2.0,
+        0.1,
+        slider=True,
+        key="penalty",
+        help="0 ranks outputs by their probability, which favours short ones; larger values favour long ones.",
+    ).optional(_of("Beam"))
+    temperature = SelectSlider(
+        "Temperature",
+        (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0),
+        1.0,
+        help="Below 1 the distribution is sharper, above 1 flatter.",
+    ).optional(_of("Sampling"))
+    top_k = Number(
+        "Top-k", 0, 0, 1000, help="Sample from the k most probable tokens; 0 means all."
+    ).optional(_of("Sampling"))
+    top_p = Number(
+        "Top-p",
+        1.0,
+        0.05,
+        1.0,
+        0.05,
+        slider=True,
+        help="Sample from the fewest tokens that together have this probability.",
+    ).optional(_of("Sampling"))
+    samples = Number[int](
+        "Samples",
+        lambda c: c.SAMPLES[0],
+        1,
+        lambda c: c.SAMPLES[1],
+        slider=True,
+        help="The number of outputs that are sampled.",
+    ).optional(_of("Sampling"))
+    seed = Number("Seed", 0, 0, 10_000, help="The same seed gives the same samples.").optional(
+        _of("Sampling")
+    )
+    no_repeat = Number(
+        "No n-gram twice, n",
+        0,
+        0,
+        5,
+        also={"width": 180},  # a popover is as wide as its widest part
+        help="The same n tokens in a row are not written again; 0 allows everything.",
+    )
+
+
+SETTINGS = ("length_penalty", "top_k", "top_p", "samples", "seed", "no_repeat", "longest")
+
+
+def draw_search(
+    fields: type[Search], way: Any, first: Any, more: Any, **given: Any
+) -> SearchSettings:
     """Draw the strategy, its first setting beside it, and all others in the popover `more`."""
-    values = fields.draw("strategy", into=way, **given)
-    values = fields.draw("width", "temperature", into=first, **values)
-    values = fields.draw(
-        "length_penalty",
-        "top_k",
-        "top_p",
-        "samples",
-        "seed",
-        "no_repeat",
-        "longest",
-        into=more,
-        **values,
-    )
-    return SearchSettings(
-        **{name: value for name, value in values.items() if value is not None and name not in given}
-        | {"strategy": STRATEGIES[values.strategy]}
-    )
+    controls = fields.draw("strategy", into=way, **given)
+    controls = controls.draw_more("width", "temperature", into=first).draw_more(*SETTINGS, into=more)
+    settings = {
+        name: controls[name]
+        for name in ("width", "temperature", *SETTINGS)
+        if controls[name] is not None
+    }
+    return SearchSettings(strategy=STRATEGIES[controls.strategy], **settings)
 
 
 def next_token_bars(

@@ -39,8 +39,8 @@ from dashboard.draw.picture_files import (
     why_not,
 )
 from dashboard.draw.pictures import Picture
+from dashboard.fields.link import CURRENT
 from dashboard.navigation import STEPS, step_of
-from dashboard.ui.links import CURRENT
 
 # A report: views that a reader has added from any page, in one small file on the server, found by its secret id.
 

@@ -23,17 +23,9 @@ from core.attention import (
 from core.attention.masks import COMPOSITIONS
 from core.entries import Entry, Value, complete, refuse_if
 from dashboard.draw.formats import choice_name, plain
-from dashboard.ui.links import (
-    BOUND,
-    BUILT,
-    HERE,
-    KEEP,
-    Fields,
-    config_error,
-    guarded,
-    is_text,
-    param_widget,
-)
+from dashboard.fields.base import HERE, Fields, config_error, guarded, is_text, param_widget
+from dashboard.fields.link import BOUND, KEEP
+from dashboard.fields.reset import BUILT
 from dashboard.ui.panels import details, entries_panel, paragraph, source_panel
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
@@ -606,7 +598,7 @@ T = TypeVar("T")
 
 
 def draw_equation(
-    fields: Fields,
+    fields: type[Fields],
     axis: str,
     results: Mapping[Choice, T],
     write: Callable[[T], Iterable[str]],
@@ -616,11 +608,11 @@ def draw_equation(
     The pick counts as built there.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        name = fields.draw(
-            "equation", into=HERE, choices=[choice.key for choice in results]
-        ).equation
+        name = fields.draw("equation", into=HERE, choices=[choice.key for choice in results])[
+            "equation"
+        ]
         choice = next(choice for choice in results if choice.key == name)
-        watch_built(fields.page, {axis: choice})
+        watch_built(fields.page_key, {axis: choice})
         st.markdown(
             r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in write(results[choice])),
             width="content",
@@ -628,14 +620,14 @@ def draw_equation(
 
 
 def equation_sources(
-    fields: Fields,
+    fields: type[Fields],
     axis: str,
     choices: Sequence[Choice],
     build: Callable[[Choice], object],
     code: Callable[[Choice], str],
 ) -> None:
     """The source of what the picked choice builds, its `code` for a notebook, and all entries of the axis."""
-    name = fields.read("equation", choices=[choice.key for choice in choices]).equation
+    name = fields.read("equation", choices=[choice.key for choice in choices])["equation"]
     choice = next(choice for choice in choices if choice.key == name)
     source_panel(type(build(choice)))
     st.markdown("The same in a notebook:")

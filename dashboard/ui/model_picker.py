@@ -45,15 +45,11 @@ from dashboard.draw.figures import CATEGORIES, PICKED, Spec
 from dashboard.draw.formats import byte_size, plain
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.picture_files import trace_npz
-from dashboard.navigation import step_of
-from dashboard.server.cache import cached, shared
-from dashboard.server.jobs import LimitReached, admit_upload
-from dashboard.server.visitors import MB, at_most, is_local, me
-from dashboard.ui.links import (
+from dashboard.fields.base import guarded
+from dashboard.fields.link import (
     CURRENT,
     KEEP,
     bound,
-    guarded,
     link_value,
     one_of,
     read_pair,
@@ -61,6 +57,10 @@ from dashboard.ui.links import (
     write_link,
     write_pair,
 )
+from dashboard.navigation import step_of
+from dashboard.server.cache import cached, shared
+from dashboard.server.jobs import LimitReached, admit_upload
+from dashboard.server.visitors import MB, at_most, is_local, me
 from dashboard.ui.models import (
     EMBEDDED,
     SUGGESTED,

@@ -31,20 +31,19 @@ from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown, terms_help
 from dashboard.draw.picture_files import table_html
 from dashboard.draw.pictures import ChartPicture, TablePicture
-from dashboard.navigation import following
-from dashboard.server.cache import measurements
-from dashboard.ui import export
-from dashboard.ui.links import (
+from dashboard.fields.link import (
     BOUND,
     CURRENT,
     VISITS,
     fragment,
-    is_pending,
     link_value,
     one_of,
-    request_reset,
     visited_pages,
 )
+from dashboard.fields.reset import is_pending, request_reset
+from dashboard.navigation import following
+from dashboard.server.cache import measurements
+from dashboard.ui import export
 
 # Present: the sidebar away and everything half as large again, for a room that reads from a projector.
 

@@ -23,20 +23,11 @@ from core.tasks import ALL, TASKS, TaskConfig, column_choice, column_names, make
 from core.training import PATTERNS, SAME, card_recipe, value_text
 from dashboard.draw.figures import CATEGORIES
 from dashboard.draw.formats import cut, plain
+from dashboard.fields.base import config_error, field_error, guarded, show_unreadable
+from dashboard.fields.link import KEEP, between, link_value, one_of
+from dashboard.fields.reset import BUILT, BUILT_THEN
 from dashboard.navigation import step_of
 from dashboard.server.jobs import admit_upload, at_most, where_stored
-from dashboard.ui.links import (
-    BUILT,
-    BUILT_THEN,
-    KEEP,
-    between,
-    config_error,
-    field_error,
-    guarded,
-    link_value,
-    one_of,
-    show_unreadable,
-)
 from dashboard.ui.mechanism import mechanism, pattern_from_text, pattern_to_text
 from dashboard.ui.panels import lazy_panel, theme
 

@@ -30,8 +30,8 @@ from dashboard.draw.components import Cell
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.figures import Ink, split_data
 from dashboard.draw.formats import about_duration, plain, plural
+from dashboard.fields.link import by_history
 from dashboard.server import jobs
-from dashboard.ui.links import by_history
 from dashboard.ui.panels import draw_chart, flash_errors, pop_flash, theme
 
 # The example runs that come with the lab; `make example` trains them.

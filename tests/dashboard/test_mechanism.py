@@ -17,9 +17,10 @@ from core.attention.presets import preset_of
 from core.entries import Value, complete
 from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import TERMS, explain, explain_markdown
+from dashboard.fields.base import Number, Select, Toggle, Values
+from dashboard.fields.link import as_text
 from dashboard.navigation import STEPS, following
 from dashboard.search import PICKED, collect, hits
-from dashboard.ui.links import Number, Select, Toggle, Values, as_text
 from dashboard.ui.mechanism import (
     _Reader,
     _value,
@@ -269,7 +270,7 @@ LINK: dict[str, Any] = {
 def page():
     import streamlit as st
 
-    from dashboard.ui.links import (
+    from dashboard.fields.base import (
         Fields,
         MultiSelect,
         Number,
@@ -280,28 +281,29 @@ def page():
         Toggle,
     )
 
-    fields = Fields(
-        "page",
-        sentence=Text("Sentence", "a b", span=2),
-        mask=Select("Mask", {"none": "No mask", "causal": "Causal"}),
-        reach=Number("Reach", 1, 0, 4, when=lambda values: values.mask == "causal"),
-        width=SelectSlider("d_model", [4, 8, 12], 8),
-        heads=SelectSlider(
+    class Controls(Fields, page="page"):
+        sentence = Text("Sentence", "a b", span=2)
+        mask = Select("Mask", {"none": "No mask", "causal": "Causal"})
+        reach = Number("Reach", 1, 0, 4).optional(lambda c: c.mask == "causal")
+        width = SelectSlider("d_model", [4, 8, 12], 8)
+        heads = SelectSlider[int](
             "Heads",
-            lambda values: [n for n in range(1, 9) if values.width % n == 0],
-            lambda values: values.width // 2,
-            key=lambda values: f"heads:{values.width}",
-        ),
-        length=Number("Length", lambda values: 2 * values.width, 1, 64, slider=True),
-        causal=Toggle("Causal"),
-        kinds=MultiSelect("Kinds", "abc", ["b"], max_options=2),
-        weights=Segmented("Weights", {"random": "Random", "trained": "Trained"}),
-        seed=Number("Seed", 3, 0, 9, hidden=True),
-    )
-    st.session_state["refused"] = fields.refused()
-    shown = [name for name in fields.fields if name != "seed" or not st.session_state.get("closed")]
-    values = fields.draw(*shown)
-    st.session_state["values"] = {**values, **fields.read("seed")}
+            lambda c: [n for n in range(1, 9) if c.width % n == 0],
+            lambda c: c.width // 2,
+            key=lambda c: f"heads:{c.width}",
+        )
+        length = Number[int]("Length", lambda c: 2 * c.width, 1, 64, slider=True)
+        causal = Toggle("Causal")
+        kinds = MultiSelect("Kinds", "abc", ["b"], max_options=2)
+        weights = Segmented("Weights", {"random": "Random", "trained": "Trained"})
+        seed = Number("Seed", 3, 0, 9, hidden=True)
+
+    st.session_state["refused"] = Controls.refused()
+    shown = [
+        name for name in Controls.declared if name != "seed" or not st.session_state.get("closed")
+    ]
+    values = Controls.draw(*shown)
+    st.session_state["values"] = {**values, **Controls.read("seed")}
 
 
 def open_fields(closed: bool = False, **link: Any) -> AppTest:
@@ -414,7 +416,7 @@ def test_the_pages_of_the_list_are_files_and_each_leads_on_in_a_line_that_fits_a
 def _of_runs():
     import streamlit as st
 
-    from dashboard.ui.links import forget_other_runs
+    from dashboard.fields.link import forget_other_runs
 
     forget_other_runs("train", "20261124-100000-00000b")
     st.write("drawn")

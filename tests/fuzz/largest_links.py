@@ -85,7 +85,7 @@ def links_of(
 def main(pages: list[str], alone: int, pairs: int) -> None:
     os.environ["ATTENTION_LAB_RUNS"] = tempfile.mkdtemp()
     os.environ["ATTENTION_LAB_LIMITS"] = f"server_mb={MEGABYTES}"
-    from dashboard.ui import links
+    from dashboard.fields import link as links
     from tests.fuzz.test_doors import peak, reset_peak
     from tests.pages.app import app_at
 

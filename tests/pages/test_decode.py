@@ -30,7 +30,7 @@ from dashboard.draw.page_views import RANKS, tree_spots, tree_svg
 from dashboard.ui.decoding import search_equation
 from dashboard.ui.models import EMBEDDED
 from pages import decode, generate
-from pages.generate import Controls, Search, picked_path, run, strip
+from pages.generate import Generation, Search, picked_path, run, strip
 from tests.cases import each
 from tests.pages.app import (
     Case,
@@ -333,7 +333,7 @@ def test_what_is_looked_at_is_an_output_s_step_or_the_dropped_candidate(pick, sh
 def search(**settings):
     model, chosen = tiny("gpt2"), SearchSettings(**{"longest": 6, **settings})
     started = prepare_generation(model, ModelInputs("the street"))
-    controls = Controls(EMBEDDED, ModelInputs("the street"), chosen)
+    controls = Generation(EMBEDDED, ModelInputs("the street"), chosen)
     return Search(controls, started, generate_steps(model, started, chosen))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import streamlit as st
 import torch
 from streamlit.testing.v1 import AppTest
 
@@ -191,14 +192,14 @@ def test_what_has_nothing_to_measure_is_a_fragment():
 
 @pytest.mark.parametrize("quiet, bars", [(0.5, 0), (0.0, 1)])
 def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
-    drawn, empty = list[str](), panels.st.empty
+    drawn, empty = list[str](), st.empty
 
     def bar(share: float, words: str):
         drawn.append(words)
         return empty()
 
     monkeypatch.setattr(panels, "QUIET", quiet)
-    monkeypatch.setattr(panels.st, "progress", bar)
+    monkeypatch.setattr(st, "progress", bar)
     app = measuring(quiet).run()
     assert drawn == ["1 of 9 squares"] * bars and not app.button
 

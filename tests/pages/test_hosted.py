@@ -373,13 +373,13 @@ def test_a_refusal_that_a_page_does_not_catch_is_shown_without_paths(monkeypatch
     def script() -> None:
         from core.memory import TooMuch
         from core.pretrained import PretrainedError
-        from dashboard.ui import links
+        from dashboard.fields import link
 
         def view() -> None:
             raise PretrainedError("The text needs about 2 GB.")
 
-        links.fragment(view)()
-        with links.refusals():
+        link.fragment(view)()
+        with link.refusals():
             raise TooMuch("/home/lab/secret/file is too large.")
 
     app = AppTest.from_function(script).run()

@@ -16,6 +16,7 @@ from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
 from streamlit.testing.v1 import AppTest
 
+from dashboard.fields.reset import PENDING
 from dashboard.ui.bars import teacher_markdown
 from dashboard.ui.lessons import (
     KEYS,
@@ -41,7 +42,6 @@ from dashboard.ui.lessons import (
     to_json,
 )
 from dashboard.ui.lessons.exercises import LESSONS
-from dashboard.ui.links import PENDING
 from pages import lessons
 from tests.cases import each
 from tests.pages.app import (

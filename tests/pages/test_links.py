@@ -10,8 +10,8 @@ from streamlit.testing.v1 import AppTest
 from core.attention import Choice
 from core.tasks import TaskConfig, make_task
 from core.training import recommended
-from dashboard.ui import links
-from dashboard.ui.links import BUILT, PENDING, forget_page
+from dashboard.fields import base
+from dashboard.fields.reset import BUILT, PENDING, forget_page
 from dashboard.ui.panels import SHOW
 from tests.pages.app import (
     Case,
@@ -145,7 +145,7 @@ def test_a_link_brings_what_a_closed_popover_hides(case):
 GUIDED = [
     path.stem
     for path in sorted((Path(__file__).parents[2] / "pages").glob("*.py"))
-    if "    try_this(" in path.read_text("utf-8")
+    if "    lab.try_this(" in path.read_text("utf-8")
 ]
 
 
@@ -326,7 +326,7 @@ def test_many_presses_start_what_one_starts(page):
 
 
 def test_a_change_that_comes_once_its_page_is_left_is_not_answered():
-    links._call_back("train:gone:size", pytest.fail, "its values are cleared")
+    base._call_back("train:gone:size", pytest.fail, "its values are cleared")
 
 
 def test_a_page_waits_for_memory_and_one_that_is_open_runs_on(monkeypatch):

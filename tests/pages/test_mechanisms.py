@@ -23,7 +23,7 @@ from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.figures import MIN_GAP, Ink, separate
 from dashboard.draw.formats import duration, listed, number, percent
 from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
-from dashboard.ui.links import Values
+from dashboard.fields.base import Values
 from pages import (
     masks as masks_page,
     mechanisms as mechanisms_page,

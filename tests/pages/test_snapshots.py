@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.fields.base import Field, Fields, Number, Options, Text, Toggle, Values
 from dashboard.navigation import STEPS
 from dashboard.server.cache import store
-from dashboard.ui.links import Field, Number, Options, Text, Toggle, Values
 from tests.pages.app import (
     TIMES,
     assert_script,
@@ -116,15 +116,16 @@ def states(page: str) -> Iterator[tuple[str, AppTest]]:
     """
     opened = open_page(page, OPENED.get(page, {}))
     yield "first sight", opened
-    fields = getattr(import_module(f"pages.{page}"), "FIELDS", None)
-    if fields is not None:
+    names = vars(import_module(f"pages.{page}")).values()
+    declared = [one for one in names if isinstance(one, type) and issubclass(one, Fields)]
+    for fields in declared if page != "compare" else ():  # whose link has names of its own
         # From where the link counts, on a page that once opened on other values.
-        name, start = f"{fields.page}:start", controls_of(opened)
+        name, start = f"{fields.page_key}:start", controls_of(opened)
         link = {name: opened.session_state[name]} if name in opened.session_state else {}
         link |= OPENED.get(page, {})
         before = shown(opened)
         keys = {
-            fields.key(name): one for name, one in fields.fields.items() if not callable(one.key)
+            one.key_of(fields()): one for one in fields.declared.values() if not callable(one.key)
         }
         checked = 0
         for key in [key for key in keys if key in start]:
@@ -167,7 +168,7 @@ def merged(now: list[str], saved: list[str]) -> tuple[list[str], list[str]]:
     """The lines of a page as they are now, with the saved one where both say the same, and what differs."""
     lines, differences = list[str](), list[str]()
     shapes = [[without_numbers(line) for line in side] for side in (saved, now)]
-    for kind, *at in SequenceMatcher(None, *shapes, autojunk=False).get_opcodes():
+    for kind, *at in SequenceMatcher(None, shapes[0], shapes[1], autojunk=False).get_opcodes():
         old, new = saved[at[0] : at[1]], now[at[2] : at[3]]
         if kind == "equal":
             pairs = [*zip(old, new, strict=True)]

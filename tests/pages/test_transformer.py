@@ -11,7 +11,7 @@ from core.models import ModelConfig
 from core.models.model_summary import Part
 from core.pretrained.hf_conversion import load_lab_decoder
 from core.pretrained.load import WRITER
-from core.studies.transformer import BATCH, Controls, Depth, measurements, writer_controls
+from core.studies.transformer import BATCH, Depth, Subject, measurements, writer_controls
 from core.tasks import TaskConfig, make_task
 from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
 from pages.transformer import blocks, main_steps
@@ -198,7 +198,7 @@ def test_the_picked_attention_and_head_are_in_the_link_until_another_is_picked(a
 
 def measured(config):
     task = make_task(TaskConfig.of("reverse"))
-    result = measurements(Controls(config, task.config))
+    result = measurements(Subject(config, task.config))
     return result, task.display_tokens(task.held_out(BATCH)[0])
 
 

@@ -62,8 +62,8 @@ def bars(app: AppTest) -> list[str]:
 
 def pair(state: str = "running", decoded: bool = True, last: int = 25, **setting):
     runs = [
-        create_run(study.Controls(**setting).config(model))
-        for model in study.Controls(**setting).pair
+        create_run(study.Trial(**setting).config(model))
+        for model in study.Trial(**setting).pair
     ]
     example = Prediction(("one", ";", "two"), ("eins", ";", "zwei"), ("eins", ";", "drei"))
     for place, run in enumerate(runs):
@@ -103,7 +103,7 @@ def test_the_page_opens_with_the_kept_measurement():
 
 
 def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
-    app, setting = open_page(), study.Controls(32, 20, "general", 5, 3)
+    app, setting = open_page(), study.Trial(32, 20, "general", 5, 3)
     for name in ("d_model", "longest", "score", "seconds"):
         app.selectbox(key=f"why:{name}").set_value(getattr(setting, name))
     app.number_input(key="why:seed").set_value(3).run()
@@ -192,7 +192,7 @@ def test_runs_of_a_few_steps_are_not_compared():
 
 
 def test_the_prediction_is_computed_from_the_saved_measurement():
-    question, two = why.question(SAVED), why.Controls().pair
+    question, two = why.question(SAVED), why.Trial().pair
     assert question.answer == 0
     swapped = [
         replace(one, model=two[one.model.score is None]) for one in SAVED if one.model in two
@@ -266,15 +266,15 @@ FOUR = (
 
 
 def test_both_models_are_the_same_but_for_the_attention():
-    setting = study.Controls(32, 30, "general", 5, 7)
+    setting = study.Trial(32, 30, "general", 5, 7)
     without, with_it = map(setting.config, setting.pair)
     assert without.model.attention is None and with_it.model.attention.score.key == "general"
     assert without.to_json() | {"model": None} == with_it.to_json() | {"model": None}
     limits = with_it.max_train_seconds, with_it.task["max_source"], with_it.finish_early
-    assert limits == (5, 30, False) and study.Controls.of(with_it) == setting
-    few = study.Controls(seconds=study.FEW_STEPS)  # runs of a few steps end there on any machine
+    assert limits == (5, 30, False) and study.Trial.of(with_it) == setting
+    few = study.Trial(seconds=study.FEW_STEPS)  # runs of a few steps end there on any machine
     assert {few.config(model).steps for model in few.pair} == {study.FEW}
-    assert study.Controls.of(few.config(few.pair[1])) == few
+    assert study.Trial.of(few.config(few.pair[1])) == few
 
 
 @each(
@@ -286,7 +286,7 @@ def test_both_models_are_the_same_but_for_the_attention():
     ],
 )
 def test_every_setting_on_offer_can_run(size, score, seconds):
-    setting = study.Controls(size, score=score, seconds=seconds)
+    setting = study.Trial(size, score=score, seconds=seconds)
     assert {setting.config(model).max_train_seconds for model in setting.pair} == {seconds}
 
 
@@ -319,7 +319,7 @@ def test_models_stand_in_one_order_and_the_larger_says_so():
 
 def test_the_sentence_of_the_page_is_the_numbers():
     sentence, alone = (
-        why.fact_text(why.Comparison(study.Controls(8), some, None)).replace("\u00a0", " ")
+        why.fact_text(why.Comparison(study.Trial(8), some, None)).replace("\u00a0", " ")
         for some in (FOUR, FOUR[:2])
     )
     assert sentence == (
@@ -347,12 +347,12 @@ def test_an_equation_has_the_weights_of_its_row():
     weights = np.full((3, 4), 0.1, dtype=np.float32)
     weights[1] = (0.7, 0.2, 0.06, 0.04)
     shown = study.Sentence(("two", "hundred", ";", "one"), ("zwei", "hundert"))
-    without, with_it = why.equations(study.Controls(8), shown, weights, 1)
+    without, with_it = why.equations(study.Trial(8), shown, weights, 1)
     vector = r"[\overrightarrow{h}_{3};\, \overleftarrow{h}_0] \in \mathbb{R}^{8}"
     assert vector in without and "c_{2} =" in without
     terms = (r"0.70\, h_{0}^{\text{two}}", r"0.060\, h_{2}^{\text{;}}", "0.04")
     assert all(part in with_it for part in (r"c_{1}^{\text{hundert}}", *terms)), with_it
-    assert r"c_{2}^{\text{end}}" in why.equations(study.Controls(8), shown, weights, 2)[1]
+    assert r"c_{2}^{\text{end}}" in why.equations(study.Trial(8), shown, weights, 2)[1]
 
 
 def test_the_sentence_table_counts_errors_and_escapes():
@@ -365,7 +365,7 @@ def test_the_sentence_table_counts_errors_and_escapes():
 def test_the_longest_watched_sentence_is_read_from_the_runs(tmp_path):
     runs, maps = {}, {"0:cross": np.full((1, 1, 2, 1), 1.0), "1:cross": np.full((1, 1, 3, 2), 0.5)}
     for model in (NONE, DOT):
-        run = create_run(study.Controls(8).config(model), tmp_path / str(model.score))
+        run = create_run(study.Trial(8).config(model), tmp_path / str(model.score))
         said = (
             Prediction(("a",), ("b",), ("b",)),
             Prediction(("a", "c"), ("b", "d"), (str(model.score),)),
@@ -393,7 +393,7 @@ def test_as_frames_come_the_kept_ones_stay(count, frames):
 
 def test_the_kept_measurement_is_whole():
     # Made by `make bottleneck`: the models it names, all lengths, and an alignment that is one.
-    saved, (without, with_it) = study.load(), study.Controls().pair
+    saved, (without, with_it) = study.load(), study.Trial().pair
     named = set(study.models(saved.learned))
     assert named == set(study.MODELS) == set(saved.seconds), "run make bottleneck"
     assert {(one.buckets[-1].lengths, one.held_out) for one in saved.learned} == {("51–60", 1000)}
@@ -412,7 +412,7 @@ def test_the_kept_measurement_is_whole():
 
 def test_the_experiment_in_small(tmp_path, monkeypatch):
     # Real runs, in this process: both models are measured, and what is saved is what is loaded.
-    small = study.Controls(d_model=8, longest=20)
+    small = study.Trial(d_model=8, longest=20)
     for name, value in {
         "MODELS": small.pair,
         "SAVED": tmp_path,

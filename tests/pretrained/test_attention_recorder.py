@@ -283,11 +283,11 @@ def test_a_decoder_without_a_target_reads_what_its_model_gives_it(name):
 
 
 LABELS = ["BertForTokenClassification", "GPT2ForTokenClassification", "T5ForTokenClassification"]
-SPANS = ["BertForQuestionAnswering", "BartForQuestionAnswering", "T5ForQuestionAnswering",
+QUESTIONS = ["BertForQuestionAnswering", "BartForQuestionAnswering", "T5ForQuestionAnswering",
          "XLNetForQuestionAnsweringSimple"]  # fmt: skip
 
 
-@each("name", LABELS + SPANS)
+@each("name", LABELS + QUESTIONS)
 def test_labels_of_tokens_and_parts_of_a_text_are_answers(name):
     pretrained = small(getattr(transformers, name), eos_token_id=3)
     assert wrong(pretrained) == {}
@@ -311,7 +311,8 @@ def test_labels_of_tokens_and_parts_of_a_text_are_answers(name):
     }
     best = max(parts, key=parts.__getitem__)
     for number in (0, 5, len(ids), len(parts) - 1, baseline.id):
-        assert parts[tuple(baseline.answer.span(number))] == pytest.approx(
+        start, end = baseline.answer.span(number)
+        assert parts[start, end] == pytest.approx(
             float(baseline.answer.logits[number]), rel=1e-4, abs=1e-5
         )
         shown = output_name(pretrained, baseline.answer, number)
