@@ -49,7 +49,8 @@ from core.pretrained import (
     reject_if,
 )
 
-SHARED = re.compile(r"(?P<stack>.*\.albert_layers)\.(?P<number>\d+)")  # one module for all layers
+# One module for all layers, and XLM's: each part in a list of its own, this one the last of its layer.
+LISTED = re.compile(r"(?P<stack>.*\.(albert_layers|layer_norm2))\.(?P<number>\d+)")
 TOP = 5
 CELLS = 2**23  # logits in one pass: 34 MB
 LensPart = tuple[
@@ -123,7 +124,8 @@ def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> 
 
     def hooks() -> Iterator[Any]:
         """What goes into the first of the layers, and what comes out of each, in each of its passes."""
-        yield pretrained.model.get_submodule(names[0]).register_forward_pre_hook(
+        first = names[0].replace(".layer_norm2.", ".attentions.")
+        yield pretrained.model.get_submodule(first).register_forward_pre_hook(
             lambda module, inputs, named: (
                 None if states else states.append(inputs[0] if inputs else named["hidden_states"])
             ),
@@ -208,8 +210,11 @@ def layers_of(pretrained: Pretrained) -> tuple[str, ...]:
     one numbered list. A layer that runs several times is in it once.
     """
     model, stacks = pretrained.model, dict[str, dict[str, None]]()
+    before = getattr(
+        model.config, "pre_norm", False
+    )  # Flaubert's norms are then not its layers' ends
     for name, _ in model.named_modules():
-        if match := STACK.match(name) or SHARED.fullmatch(name):
+        if match := STACK.match(name) or (None if before else LISTED.fullmatch(name)):
             stacks.setdefault(match["stack"], {})[f"{match['stack']}.{match['number']}"] = None
     reject_if(
         not stacks,
