@@ -51,6 +51,9 @@ from core.pretrained import (
 
 # One module for all layers, and XLM's: each part in a list of its own, this one the last of its layer.
 LISTED = re.compile(r"(?P<stack>.*\.(albert_layers|layer_norm2))\.(?P<number>\d+)")
+BESIDE = re.compile(
+    r".*\.ffns\.(?P<number>\d+)\."
+)  # XLM's feed-forward networks, which are in no layer either
 TOP = 5
 CELLS = 2**23  # logits in one pass: 34 MB
 LensPart = tuple[
@@ -442,7 +445,7 @@ def _hold(
         for name, module in model.named_modules():
             if adds_residual(module):
                 continue  # the stream goes through it
-            inside = STACK.match(name) is not None or name.startswith(blocks)
+            inside = bool(STACK.match(name) or BESIDE.match(name) or name.startswith(blocks))
             if "Norm" in type(module).__name__:
                 yield module.register_forward_pre_hook(partial(_gated, stream))
                 yield module.register_forward_hook(partial(_held, stream))
@@ -591,6 +594,8 @@ def _parts(
     ]
     before = [key for index, key in here if index < write.calls]
     place = next(iter([*before[-1:], *(key for _, key in here)]), None)
+    if listed := BESIDE.match(write.name):
+        place = (calls[int(listed["number"])].kind, calls[int(listed["number"])].layer)
     name = "" if place is not None or match is None else f"L{match['number']}"
     yield Part("mixer" if mixes else "feed-forward", value, place, name=name)
 

@@ -1407,6 +1407,15 @@ def test_the_lens_reads_the_states_of_the_library(model_type):
         close(one, expected[0])
 
 
+@each("model_type", ("xlm", "flaubert"))
+def test_lists_of_parts_are_the_parts_of_a_logit(model_type):
+    case = Case(built(model_type))
+    attribution(case)
+    parts = attribute_logit(case.baseline, case.baseline.id).parts
+    written = [one.key for one in parts if one.role == "feed-forward"]
+    assert written == [("self", number) for number in range(len(case.trace.maps))]
+
+
 @each("model_type", WITHOUT_WEIGHTS)
 def test_what_has_no_weights_is_read_by_the_lens_and_writes(model_type):
     pretrained = built(model_type)
