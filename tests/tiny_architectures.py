@@ -166,6 +166,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "muse_spark_audio": {"num_hidden_layers": 4}, "dots3_note_vision_encoder": {"per_layer_config": {}},
     "fun_asr_nano": {"adaptor_config": {"intermediate_size": 8}},
     "granite4_vision": {"deepstack_layer_map": [[0, 0]]}, "moonshine_streaming": {"num_key_value_heads": 4},
+    "pix2struct": {"vision_config": {"patch_embed_hidden_size": 48}},
+    "pix2struct_vision_model": {"patch_embed_hidden_size": 48},
     "pix2struct_text_model": {"initializer_range": 0.02}, "xmod": {"default_language": "en_XX"},
     **dict.fromkeys(("t5gemma2_text", "t5gemma2_decoder", "t5gemma2_encoder"), {"dropout_rate": 0.0}),
     "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 32}, "esmc": {"vocab_size": WORDS},

@@ -406,10 +406,10 @@ def read_vocabularies(pretrained: Pretrained) -> Vocabularies:
     embeddings = {
         kind: table if (scale := _scale(pretrained, parts[kind])) == 1 else table * scale
         for kind, part in parts.items()
-        if (table := _table(part.get_input_embeddings)) is not None
+        if (table := _table(part.get_input_embeddings, nn.Embedding)) is not None
     }
     unembeddings = {kind: table.T for kind, table in embeddings.items()}
-    output = _table(partial(output_embeddings, model))
+    output = _table(partial(output_embeddings, model), nn.Embedding, nn.Linear)
     if output is not None:
         last = next(
             (norm for norm, _, out in reversed(norms) if out.shape[-1] == output.shape[1]),
@@ -437,17 +437,13 @@ def head_weights(pretrained: Pretrained) -> HeadWeights:
         return HeadWeights(read_heads(pretrained), read_vocabularies(pretrained))
 
 
-def _table(getter: Callable[[], Any]) -> Float[Tensor, "V C"] | None:
-    """The rows of an embedding or of an output layer; None where there is none."""
+def _table(getter: Callable[[], Any], *kinds: type) -> Float[Tensor, "V C"] | None:
+    """The rows of an embedding or of an output layer; None where there is none of these kinds."""
     try:
         module = getter()
     except (AttributeError, NotImplementedError):  # classes without words
         return None
-    return (
-        module.weight.detach().cpu().float()
-        if isinstance(module, nn.Embedding | nn.Linear)
-        else None
-    )
+    return module.weight.detach().cpu().float() if isinstance(module, kinds) else None
 
 
 def _scale(pretrained: Pretrained, part: Any) -> float:

@@ -252,6 +252,9 @@ def hide_token(baseline: Baseline, token: int) -> Effect:
         read = baseline.target
         if read is not None and read.ids[1:] == baseline.source.ids[:-1]:  # a classifier's decoder
             batch["decoder_attention_mask"] = nn.functional.pad(mask[:, :-1], (1, 0), value=1)
+    elif "flattened_patches" in batch:
+        patches = batch["flattened_patches"] = batch["flattened_patches"].clone()
+        patches[0, token, 2:] = 0.0  # the mean of the picture, after the patch's row and column
     elif "pixel_values" not in batch or grid is None:
         raise PretrainedError(
             "Parts of a sound are not masked here: neighbouring parts contain the same sounds."

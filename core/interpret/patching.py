@@ -100,8 +100,9 @@ def _feed_forward(model: Any, block: str, calls: Sequence[AttentionCall]) -> str
 
 
 def adds_residual(module: nn.Module) -> bool:
-    """Whether a module is given the stream, too, and returns it with its own output added, as BLOOM's and MPT's are."""
-    return "residual" in inspect.signature(module.forward).parameters
+    """Whether a module returns the stream with its own output added: BLOOM's and MPT's are given it, T5's kind read it."""
+    given = "residual" in inspect.signature(module.forward).parameters
+    return given or type(module).__name__.endswith("LayerFF")
 
 
 def states_of(output: Any) -> Tensor:

@@ -38,7 +38,10 @@ Patch = tuple[
     int, str, int, int | None, Tensor
 ]  # a row of the batch; kind, layer, head (None: all); out (T, H, E)
 NO_HEADS: HeadSet = frozenset()
-CROSS = ("crossattention", "cross_attention", "encoder_attn", "encdecattention", "cross_attn")
+CROSS = (
+    *("crossattention", "cross_attention", "encoder_attn", "encdecattention", "cross_attn"),
+    "encoder_decoder_attention",
+)
 
 
 @dataclass(eq=False)

@@ -1,6 +1,7 @@
 """The types of the package: a pretrained model, its inputs, token lines, and the reading of an input."""
 
 import hashlib
+import math
 import re
 import threading
 from collections import defaultdict
@@ -455,7 +456,7 @@ def picture_line(model: Any, size: tuple[int, int]) -> Line:
 
     PretrainedError where the config names no one size of patches.
     """
-    patch = _patch_size(model.config)
+    patch = patch_size(model.config)
     if patch is None:
         raise PretrainedError(
             f"A {model.config.model_type} has no single patch size in its config, so the part of "
@@ -483,10 +484,13 @@ def picture_line(model: Any, size: tuple[int, int]) -> Line:
     )
 
 
-def _patch_size(config: Any) -> tuple[int, int] | None:
+def patch_size(config: Any) -> tuple[int, int] | None:
+    """The height and width of a model's patches, where its config names one size."""
     parts = ("vision_config", "encoder", "backbone_config")
     for part in (config, *(getattr(config, name, None) for name in parts)):
-        patch = getattr(part, "patch_size", None)
+        # Pix2Struct's has the numbers of a patch alone: side · side · 3.
+        side = math.isqrt(getattr(part, "patch_embed_hidden_size", 0) // 3)
+        patch = getattr(part, "patch_size", None) or side
         sizes = [patch, patch] if isinstance(patch, int) else patch
         if isinstance(sizes, list | tuple) and len(sizes) == 2 and min(sizes) > 0:
             return int(sizes[0]), int(sizes[1])

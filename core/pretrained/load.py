@@ -405,17 +405,22 @@ class ImageProcessor:
         """A picture (H, W) or (H, W, 3), uint8 or 0 to 1, as the model's pixel values."""
         from PIL import Image
 
-        pixels = (
-            picture
-            if picture.dtype == np.uint8
-            else (np.clip(picture, 0, 1) * 255).round().astype(np.uint8)
-        )
-        image = Image.fromarray(pixels).convert("RGB" if channels == 3 else "L")
+        image = image_of(picture, "RGB" if channels == 3 else "L")
         if image.size != self.size[::-1]:
             image = image.resize(self.size[::-1], Image.Resampling(self.resample))
         values = torch.tensor(np.asarray(image, dtype=np.float32).reshape(*self.size, channels))
         mean, std = (torch.tensor(one[:channels]) for one in (self.mean, self.std))
         return ((values * self.scale - mean) / std).permute(2, 0, 1)[None].contiguous()
+
+
+def image_of(picture: np.ndarray, mode: str) -> Any:
+    """A picture (H, W) or (H, W, 3), uint8 or 0 to 1, as Pillow's of that mode."""
+    from PIL import Image
+
+    numbers = picture
+    if picture.dtype != np.uint8:
+        numbers = (np.clip(picture, 0, 1) * 255).round().astype(np.uint8)
+    return Image.fromarray(numbers).convert(mode)
 
 
 MINILM = "all-MiniLM-L6-v2"
@@ -945,7 +950,7 @@ def _flat(names: Any) -> set[str]:
 def reads_of(model: Any) -> Reads:
     """The model's input type, by the name of its main input."""
     main = getattr(model, "main_input_name", "input_ids")  # of a few models a list
-    if main == "pixel_values":
+    if main in ("pixel_values", "flattened_patches"):
         return "picture"
     if main in ("input_features", "input_values"):
         return "sound"

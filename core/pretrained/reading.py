@@ -35,6 +35,7 @@ from core.pretrained.attention_recorder import (
 )
 from core.pretrained.base import (
     WITHOUT_WEIGHTS,
+    Array,
     Line,
     ModelInputs,
     Pretrained,
@@ -42,6 +43,7 @@ from core.pretrained.base import (
     Reading,
     Reads,
     first_line,
+    patch_size,
     picture_line,
     refuse_too_much,
     reject_if,
@@ -50,7 +52,7 @@ from core.pretrained.base import (
     text_line,
     wrap_errors,
 )
-from core.pretrained.load import maps_bytes
+from core.pretrained.load import image_of, maps_bytes
 
 # A model's own generation settings: the start token, the end tokens, forced and forbidden tokens.
 
@@ -122,6 +124,7 @@ def logit_rules(pretrained: Pretrained, prefix_length: int, max_tokens: int) -> 
 
 MAX_CHARACTERS = 20_000
 MAX_PRODUCED = 64
+PATCHES = 256  # that a picture is cut into where its model leaves it open
 TEXT_INPUTS = (
     "input_ids",
     "attention_mask",
@@ -371,6 +374,8 @@ def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, 
         f"{pretrained.name} reads videos, and this page has one picture. Take a model that "
         "reads one picture, such as ViT or DINOv2.",
     )
+    if model.main_input_name == "flattened_patches":
+        return _patches(pretrained, inputs.picture)
     channels = int(getattr(model.config, "num_channels", 3))
     pixels = pretrained.tokenizer.prepare(inputs.picture.numpy(), channels)
     batch = {"pixel_values": pixels}
@@ -381,6 +386,25 @@ def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, 
     if optional and start is not None and not model.config.is_encoder_decoder:
         batch["input_ids"] = torch.tensor([[start]])
     return batch, picture_line(model, tuple(pixels.shape[2:])), inputs.picture.note or None
+
+
+def _patches(pretrained: Pretrained, picture: Array) -> tuple[Batch, Line, str | None]:
+    """A picture as Pix2Struct reads it: in its own proportions, as patches that begin with their row and column."""
+    from transformers import Pix2StructImageProcessorPil
+
+    height, width = patch_size(pretrained.model.config) or (16, 16)
+    processor = Pix2StructImageProcessorPil(
+        max_patches=PATCHES, patch_size={"height": height, "width": width}
+    )
+    made = processor(image_of(picture.numpy(), "RGB"), return_tensors="pt")
+    patches = made["flattened_patches"][:, : int(made["attention_mask"].sum())]
+    rows, columns = (int(one) for one in patches[0, :, :2].amax(0))
+    cut = (
+        f"The picture is cut into {rows} × {columns} patches, without a question above it; the model can read more "
+        "(max_patches)."
+    )
+    line = picture_line(pretrained.model, (rows * height, columns * width))
+    return {"flattened_patches": patches}, line, " ".join(filter(None, (picture.note, cut)))
 
 
 def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:

@@ -334,7 +334,7 @@ def test_a_last_layer_that_is_not_shown_is_told(tmp_path):
         assert (f"last layer answers, that of a {name}, is not shown" in notes) != shown
 
 
-PICTURES = {"BlipForConditionalGeneration": ("[class]", "3,3"),
+PICTURES = {"BlipForConditionalGeneration": ("[class]", "3,3"), "Pix2StructVisionModel": ("0,0", "13,16"),
             "YolosForObjectDetection": ("[class]", "[detection 99]"),
             "Aimv2VisionModel": ("0,0", "3,3"), "PixioModel": ("[class 0]", "3,3")}  # fmt: skip
 
@@ -344,6 +344,30 @@ def test_the_places_of_a_picture_are_called_what_they_are(name):
     reading = read(small(getattr(transformers, name)), GIVEN)
     assert (reading.source.tokens[0], reading.source.tokens[-1]) == PICTURES[name]
     assert reading.trace.kinds == ("self",) and reading.trace.shape == (2, 4)
+
+
+def test_a_picture_is_cut_as_the_library_cuts_it():
+    # Pix2Struct's patches, padded by its own processor, give what they give without the padding.
+    pretrained = built("pix2struct")
+    batch, source, _, cut = encode(pretrained, GIVEN)
+    picture = np.uint8((GIVEN.picture.numpy() * 255).round())
+    processor = transformers.Pix2StructImageProcessorPil(
+        max_patches=256, patch_size={"height": 4, "width": 4}
+    )
+    theirs = processor(picture, return_tensors="pt")
+    with library_attention(), torch.no_grad():
+        expected = pretrained.model(**theirs, decoder_input_ids=batch["decoder_input_ids"])
+        output = pretrained.model(**batch)
+    close(output.logits, expected.logits)
+    assert source.grid == (14, 17) and "14 × 17 patches" in str(cut)
+    baseline, hidden = ask(pretrained, Question(GIVEN)), batch["flattened_patches"].clone()
+    hidden[0, 20, 2:] = 0.0
+    with library_attention(), torch.no_grad():
+        output = pretrained.model(**batch | {"flattened_patches": hidden})
+    close(
+        hide_token(baseline, 20).value,
+        float(baseline.target_value(baseline.answer_in(batch, output))),
+    )
 
 
 def test_blocks_are_the_matrix_that_they_stand_for():
@@ -619,7 +643,8 @@ def test_the_table_has_every_architecture_and_no_other_reason():
 DRAWN = [name for name, how in EXPECTED.items() if how == "drawn"]
 
 
-@each("model_type", [*DRAWN[::25], "nemotron_h_omni"])  # which saves a table of whole numbers
+# NemotronH saves a table of whole numbers.
+@each("model_type", [*DRAWN[::25], "nemotron_h_omni", "pix2struct"])
 def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is(model_type, tmp_path_factory):
     # From the folder as the library writes it, which names its class, and what prepares its inputs beside it.
     pretrained, folder = built(model_type), tmp_path_factory.mktemp("opened")
@@ -1005,7 +1030,8 @@ def test_scores_of_own_code_are_the_terms_of_its_matrices(name, changes, split, 
 
 @each(
     ("name", "norm"),
-    [("BloomForCausalLM", "post_attention_layernorm"), ("MptForCausalLM", "norm_2"), ("GPTNeoForCausalLM", "ln_2")],
+    [("BloomForCausalLM", "post_attention_layernorm"), ("MptForCausalLM", "norm_2"), ("GPTNeoForCausalLM", "ln_2"),
+     ("Pix2StructTextModel", "mlp.layer_norm")],
 )  # fmt: skip
 def test_a_feed_forward_network_is_what_it_adds(name, norm):
     # A layer's output less the network's is what the norm before the network gets.
@@ -1451,6 +1477,16 @@ def test_an_encoder_of_questions_gives_its_embedding():
     with library_attention(), torch.no_grad():
         expected = case.pretrained.model(**case.baseline.batch).pooler_output[0]
     close(case.baseline.answer.vector, torch.nn.functional.normalize(expected, dim=0))
+
+
+@each("model_type", ("flava", "tipsv2"))
+def test_the_text_of_two_towers_gives_its_embedding(model_type):
+    case = Case(built(model_type))
+    with library_attention(), torch.no_grad():
+        output = case.pretrained.model(**case.baseline.batch)
+    text = getattr(output, "text_output", None) or output.text_model_output
+    mean = text.last_hidden_state[0].mean(0)
+    close(case.baseline.answer.vector, torch.nn.functional.normalize(mean, dim=0))
 
 
 def test_what_sees_all_is_not_causal():
