@@ -124,6 +124,8 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
             "span", starts[first] + ends[last], tokens=tuple(batch["input_ids"][row].tolist())
         )
     if pretrained.head == "none":
+        for name in ("text_output", "text_model_output"):  # of FLAVA's and TIPSv2's texts
+            output = getattr(output, name, None) or output
         states: Any = getattr(output, "last_hidden_state", None)
         pooled = getattr(output, "pooler_output", None)
         if states is None and pooled is not None and pooled.ndim == 2:  # of DPR
@@ -131,8 +133,8 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
         reject_if(states is None and sees_ahead(pretrained.model), f"{pretrained.name} {AHEAD}.")
         reject_if(
             states is None or states.ndim != 3,
-            f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "
-            "token, a class or an embedding that is shown here; take a model with one of these.",
+            f"{pretrained.name} is a {type(pretrained.model).__name__}, whose answer is not shown here; take a model "
+            "whose last layer gives tokens, classes or an embedding.",
         )
         # The mean of all tokens but padding, at length 1: their sum will do. Reimers & Gurevych 2019, section 3
         mask = None if "decoder_input_ids" in batch else batch.get("attention_mask")
