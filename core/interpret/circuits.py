@@ -201,6 +201,8 @@ def _probes(model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[t
         inputs.append((states, states if other is None else options[other]))
         rows = 3 + max(one.shape[-1] for one in inputs[-1])
         changes = {name: _repeated(options.get(name), rows) for name in PER_ROW if name in options}
+        if isinstance(angles := options.get("position_embeddings"), tuple):  # of one token
+            changes["position_embeddings"] = tuple(one[..., :1, :] for one in angles)
         if other is not None:
             changes[other] = _unit_rows(rows, options[other])
         if args:

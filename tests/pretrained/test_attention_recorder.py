@@ -1049,6 +1049,24 @@ def test_a_feed_forward_network_is_what_it_adds(name, norm):
         close(states[block] - states[inner], given["x"])
 
 
+@each(("model_type", "norm"), [("dinov3_vit", "norm1"), ("moonshine", "input_layernorm")])
+def test_circuits_of_rotated_patches_are_their_matrices(model_type, norm):
+    # Their angles are of all positions, and unit vectors are read at one.
+    case = Case(built(model_type))
+    one, call = read_heads(case.pretrained)[0], case.calls[0]
+    before = case.pretrained.model.get_submodule(f"{call.name.rpartition('.')[0]}.{norm}")
+    heads = call.q.shape[1]
+    w_q, w_k, w_v = (
+        folded(
+            getattr(call.module, f"{part}_proj").weight.T.unflatten(1, (heads, -1)).movedim(1, 0),
+            before,
+        )
+        for part in "qkv"
+    )
+    close(one.w_q @ one.w_k.mT, w_q @ w_k.mT)
+    close(one.w_v @ one.w_o, w_v @ call.module.o_proj.weight.T.unflatten(0, (heads, -1)))
+
+
 # Families whose attention is not recorded, and a word of why.
 WHY = {
     "blip": "beside their encoder", "cpmant": "learned tokens", "ibert": "whole numbers", "led": "windows",
