@@ -453,6 +453,10 @@ def _parse(lines: Sequence[tuple[int, str]]) -> list[Parse]:
                 first != following or last[0] <= first,
                 f"Line {number}: the range {quote(name)} does not begin at the next word.",
             )
+            refuse_if(
+                any(first <= end for _, end, _ in joined.values()),
+                f"Line {number}: the range {quote(name)} overlaps the one before.",
+            )
             joined[first] = number, last[0], cells
             continue
         refuse_if(
@@ -536,7 +540,7 @@ def _text(
 
 
 def _misc(cells: list[str]) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in cells[9].split("|") if "=" in part)
+    return dict(part.split("=", 1) for part in cells[9].strip().split("|") if "=" in part)
 
 
 def _index(text: str, number: int, column: str, size: int) -> int:

@@ -40,9 +40,9 @@ _YEAR_LAST = re.compile(r"(\d\d?)([./-])(\d\d?)\2(\d{4})" + _TIME)
 
 def number(cell: str, comma: bool, thousands: bool = True) -> float | None:
     """The number in a cell, with a decimal comma or else a decimal point; None where it is none, or too large. With
-    `thousands` the other sign or a space may separate thousands."""
+    `thousands` the other sign or a space may separate thousands, and a minus may be one (−)."""
     if thousands:
-        cell = _SPACE.sub("", cell)
+        cell = _SPACE.sub("", cell).replace("−", "-")
     if comma:
         cell = cell.translate({ord(","): ".", ord("."): ","})
     if thousands and _THOUSANDS.fullmatch(cell):
@@ -396,11 +396,13 @@ def sheet_of(data: str, header: str, decimal: str = "auto", missing: str = "") -
     numbers = sheet.numbers(first, comma)
     named = (
         header == "yes"
-        or (  # different words, none of which occurs again in its column
+        or (  # words, none of which occurs again in its column
             header == "auto"
-            and len(set(first)) == len(first)
-            and not any(cell in MISSING or numbers[cell] is not None for cell in first)
-            and not any(row.cells[i] == cell for i, cell in enumerate(first) for row in rows[1:])
+            # pandas leaves the name of its index empty
+            and not any(cell in MISSING - {""} or numbers[cell] is not None for cell in first)
+            and not any(
+                row.cells[i] == cell != "" for i, cell in enumerate(first) for row in rows[1:]
+            )
         )
     )
     names = (
@@ -512,7 +514,7 @@ def _labelled(sheet: Sheet, target: int) -> Labelled:
     refuse_if(
         len(rows) < MIN_ROWS,
         f"The table has {len(rows)} rows with a value of {name}; at least {MIN_ROWS} are needed, "
-        "as a fifth is held out.",
+        f"as a fifth is held out. {' '.join(sheet.marks(target))}".strip(),
     )
     counts = Counter(row.cells[target] for row in rows)
     refuse_if(
@@ -523,7 +525,7 @@ def _labelled(sheet: Sheet, target: int) -> Labelled:
     refuse_if(
         len(counts) < 2,
         f"The column {name} is always {quote(next(iter(counts)))}; a class needs at least two "
-        "values.",
+        f"values. {' '.join(sheet.marks(target))}".strip(),
     )
     refuse_if(
         sum(count > 2 for count in counts.values()) < 2,
@@ -643,7 +645,8 @@ def _texts(sheet: Sheet, i: int, data: Labelled) -> Texts:
         data.notes.append(f"{line_numbers(empty).capitalize()}: no {sheet.names[i]}, left out.")
     refuse_if(
         len(filled) < MIN_ROWS,
-        f"The column {sheet.names[i]} has {len(filled)} texts; at least {MIN_ROWS} are needed.",
+        f"The column {sheet.names[i]} has {len(filled)} texts; at least {MIN_ROWS} are needed. "
+        f"{' '.join(sheet.marks(i))}".strip(),
     )
     data.notes.append(f"{sheet.names[i]} is read word by word; the other columns are left out.")
     return Texts(

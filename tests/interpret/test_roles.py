@@ -699,7 +699,8 @@ def test_contractions_are_divided_where_they_add_up_and_empty_nodes_are_skipped(
         and parse.line == 2
         and [word.span for word in parse.words] == [(0, 2), (2, 5), (6, 8), None, None]
     )
-    assert parse_conllu("\ufeff" + conllu(*DOG).replace("\n", "\r\n"))[0].text == "Dogs bark."
+    for end in ("\r\n", " \n"):
+        assert parse_conllu("\ufeff" + conllu(*DOG).replace("\n", end))[0].text == "Dogs bark."
     assert len(parse_conllu(conllu(*WORDS[:-1]))[0].words) == 200
 
 
@@ -762,6 +763,8 @@ WORDS = ["1 a X 0 root _", *(f"{n} a X 1 dep _" for n in range(2, 202))]
     ("1-9 Dogs _ _ _ _", *DOG, "Line 1: the range ends at word 9, and there are 3"),
     ("1-1 Dogs _ _ _ _", *DOG, "Line 1: the range '1-1' does not begin at the next word"),
     ("2-3 Dogs _ _ _ _", *DOG, "Line 1: the range '2-3' does not begin at the next word"),
+    ("1-2 Dogs _ _ _ _", DOG[0], "2-3 bark _ _ _ _", *DOG[1:], "Line 3: the range '2-3' overlaps the one before"),
+    ("1-2 Dogs _ _ _ _", "1-3 Dogs _ _ _ _", *DOG, "Line 2: the range '1-3' overlaps the one before"),
     ("1 Dogs NOUN ² nsubj _", "2 bark VERB 0 root _", "Line 1: its HEAD is '²'; expected a whole number"),
     ("1 Dogs NOUN 99999 nsubj _", "2 bark VERB 0 root _", "Line 1: its HEAD is 99999, and the sentence has 2"),
     ("1 Dogs NOUN 100000 nsubj _", "2 bark VERB 0 root _", "its HEAD is '100000'; expected a whole number"),

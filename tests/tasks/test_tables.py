@@ -183,7 +183,11 @@ def named(*columns, **more):
         (IDENTIFIERS, {"columns": "id"}, {"rows": ((0.0,), (1.0,), (4.0,), (9.0,))}),
         (csv_of(ROWS[:20]), {}, {"count": 20}),
         # As many classes, kinds of few rows and kinds that are chosen as there may be, and rare classes.
-        (csv_of(head="size,,name,unit,answer"), {"header": "yes"}, named("size", "column 2")),
+        *(
+            (csv_of(head="size,,name,unit,answer"), {"header": header}, named("size", "column 2"))
+            for header in ("auto", "yes")
+        ),
+        (changed(lambda i, a, *row: (f"−{a}", *row)), {}, {"rows": ((0.0, 1.0), (-0.5, 2.0))}),
         ("\n".join(f"{i * i % 97},c{i % 30}" for i in range(90)), {}, {"count": 90}),
         (changed(lambda i, a, b, *rest: (a, f"c{i % 8}", *rest), 20), {}, named("size", "colour")),
         (changed(lambda i, a, b, *rest: (a, f"c{i % 9}", *rest), 20), {}, named("size")),
@@ -282,10 +286,25 @@ DATA = "\n".join(LINES)
             {},
             "No class has three different rows",
         ),
+        *(
+            (
+                csv_of(head="size,size,name,unit,answer"),
+                {"header": header},
+                "Line 1 names two columns 'size'",
+            )
+            for header in ("auto", "yes")
+        ),
+        # What counts as an empty cell is told where it is why.
         (
-            csv_of(head="size,size,name,unit,answer"),
-            {"header": "yes"},
-            "Line 1 names two columns 'size'",
+            changed(lambda i, *row: (*row[:4], ("NA", "0", "1")[i % 3]), 27),
+            {},
+            "18 rows with a value of answer; .* answer: 'NA' counts as an empty cell",
+        ),
+        (csv_of(), {"missing": "no"}, "always 'yes'; .* answer: 'no' counts as an empty cell"),
+        (
+            changed(lambda i, *row: (*row[:2], "?" if i % 3 else row[2], *row[3:])),
+            {"text": "name"},
+            "name has 14 texts; .* name: '\\?' counts as an empty cell",
         ),
         (
             changed(lambda i, *row: ("5", "red", "", "same", row[4])),
