@@ -417,10 +417,17 @@ def image_of(picture: np.ndarray, mode: str) -> Any:
     """A picture (H, W) or (H, W, 3), uint8 or 0 to 1, as Pillow's of that mode."""
     from PIL import Image
 
-    numbers = picture
-    if picture.dtype != np.uint8:
-        numbers = (np.clip(picture, 0, 1) * 255).round().astype(np.uint8)
-    return Image.fromarray(numbers).convert(mode)
+    size, fits = picture.shape, picture.dtype == np.uint8
+    reject_if(
+        0 in size
+        or len(size) not in (2, 3)
+        or size[2:] not in ((), (3,))
+        or not (fits or picture.min() >= 0 and picture.max() <= 1),
+        f"A picture is (height, width) or (height, width, 3) of uint8 or of numbers from 0 to 1; this one has the "
+        f"shape {size} and the type {picture.dtype}.",
+    )
+    pixels = picture if fits else (picture * 255).round().astype(np.uint8)
+    return Image.fromarray(pixels).convert(mode)
 
 
 MINILM = "all-MiniLM-L6-v2"

@@ -119,8 +119,11 @@ def small(image: Image.Image) -> Array:
             box = (left, top, min(left + tile, width), min(top + tile, height))
             part = image.crop(box)
             if deep:
-                gray = np.asarray(part, np.float32).clip(0, full) * (255 / full)
+                values = np.asarray(part, np.float32)
+                gray = values.clip(0, full) * (255 / full)
                 part = Image.fromarray(gray.round().astype(np.uint8))
+                if "transparency" in image.info:
+                    part.putalpha(Image.fromarray(values != image.info["transparency"]))
             if part.has_transparency_data:
                 part = part.convert("RGBA")
                 transparent |= part.getextrema()[3][0] < 255  # type: ignore[index,operator,misc]
@@ -239,7 +242,7 @@ def decode_wav(data: bytes, rate: int) -> Array:
     )
     length = len(frames) // (width * channels)
     count = min(length, own_rate * MAX_SECONDS)
-    reject_if(not count, "The WAV has no samples; save a sound of up to 30 s.")
+    reject_if(not count * rate // own_rate, "The WAV has no samples; save a sound of up to 30 s.")
     (dtype, zero, full), mono = SAMPLES[kind, width], np.zeros(count, np.float32)
     samples = np.frombuffer(frames, "u1", count * channels * width).reshape(count, channels, width)
     for channel in range(channels):  # one at a time, for the memory

@@ -416,6 +416,11 @@ def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, st
         _extractor(pretrained),
     )
     sound, rate = inputs.sound.numpy(), extractor.sampling_rate
+    reject_if(
+        sound.ndim != 1 or sound.dtype.kind != "f" or not np.isfinite(sound).all(),
+        f"{pretrained.name} reads a sound of one channel, finite floats from −1 to 1; this one has the shape "
+        f"{sound.shape} and the type {sound.dtype}.",
+    )
     features = extractor(sound, sampling_rate=rate, return_tensors="pt")
     seconds, notes, length = len(sound) / rate, [inputs.sound.note], 0
     cuts = getattr(model, "_get_feat_extract_output_lengths", None)
@@ -430,6 +435,10 @@ def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, st
         # Cohere's model says of itself is true of waves.
         if name == "input_values":
             length = int(cuts(len(sound)))
+            reject_if(
+                length < 1,
+                f"A sound of {len(sound):,} samples is too short for {pretrained.name}; give it a longer one.",
+            )
         else:
             with pretrained.lock, torch.inference_mode():
                 encoded = model.get_encoder()(features[name].to(model.device))

@@ -295,6 +295,29 @@ def test_a_wave_is_cut_into_the_stretches_of_its_model(tmp_path):
     sound = Array.of(np.random.default_rng(1).normal(size=16_000).astype(np.float32))
     reading = read(load_folder(tmp_path, "waves"), ModelInputs(sound=sound))
     assert reading.source.tokens[:3] == ("0.00 s", "0.02 s", "0.04 s") and len(reading.source) == 49
+    for samples in (1, 60, 300):  # shorter than a stretch
+        short = ModelInputs(sound=Array.of(sound.numpy()[:samples]))
+        assert f"A sound of {samples} samples is too short for waves" in refusal(
+            lambda short=short: read(load_folder(tmp_path, "waves"), short)
+        )
+
+
+@each("numbers", [
+    np.full((4, 4), np.nan), np.full((4, 4, 3), 200.0), np.full((4, 4), -0.1), np.full((4, 4), 300),
+    np.zeros((4, 4, 4)), np.zeros((0, 4, 3), np.uint8), np.zeros((1, 3, 4, 4), np.uint8), np.zeros(4, np.uint8),
+])  # fmt: skip
+def test_an_array_that_is_no_picture_is_refused(numbers):
+    said = refusal(lambda: read(tiny("vit"), ModelInputs(picture=Array.of(numbers))))
+    assert f"the shape {numbers.shape} and the type {numbers.dtype}" in said
+
+
+@each("numbers", [
+    np.full(9_000, np.nan), np.zeros((2, 9_000)), np.zeros((9_000, 1)), np.full(9_000, 300, np.int16),
+])  # fmt: skip
+def test_an_array_that_is_no_sound_is_refused(numbers):
+    inputs = ModelInputs(sound=Array.of(numbers), target="a")
+    said = refusal(lambda: read(tiny("whisper"), inputs))
+    assert f"the shape {numbers.shape} and the type {numbers.dtype}" in said
 
 
 def test_a_picture_is_prepared_as_the_model_s_own_processor_does():
@@ -483,6 +506,7 @@ ALL = {"save_all": True, "append_images": FRAMES[1:]}
     *((saved(PALETTE, kind, transparency=1), (255,) * 3, SEEN) for kind in ("PNG", "GIF")),
     (saved(Image.new("L", (4, 3), 7), transparency=7), (255,) * 3, SEEN),
     (saved(Image.new("RGB", (4, 3), (7, 8, 9)), transparency=(7, 8, 9)), (255,) * 3, SEEN),
+    (saved(Image.fromarray(np.full((3, 4), 300, np.uint16)), transparency=300), (255,) * 3, SEEN),
     (saved(Image.new("RGBA", (4, 3), (0, 0, 0, 51))), (204,) * 3, SEEN),
     (saved(Image.new("RGBA", (4, 3), "red")), (255, 0, 0), ""),
     (saved(PALETTE), (200, 0, 0), ""),
@@ -576,6 +600,7 @@ def test_a_long_sound_says_what_is_read_of_it():
     (wav_of(np.full((4, 1), np.nan), 8_000, 32, 3), "samples that are not numbers"),
     (wav_of(np.full((4, 1), 1e300), 8_000, 64, 3), "samples that are not numbers"),
     (wav_of(np.zeros((4, 1)), 0, 16), "1 channels of 0 samples"), (wav_of(np.zeros((0, 1)), 8_000, 16), "no samples"),
+    (wav_of(np.zeros((5, 1)), 96_000, 16), "no samples"),  # less than one at the model's rate
 ])  # fmt: skip
 def test_what_is_no_sound_says_what_it_is(data, why):
     assert why in refusal(lambda: examples.decode_wav(data, 16_000))
@@ -1172,7 +1197,7 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
         np.array([[0, 51, 255], [102, 204, 153]], np.uint8), 1).numpy(),
      pytest.approx(np.array([[[[-2, -1.2, 2], [-0.4, 1.2, 0.4]]]]), abs=1e-6)),
     (lambda: load.ImageProcessor((1, 2), (0.0,) * 3, (1.0,) * 3).prepare(
-        np.array([[[1.5, -1, 0.2], [0, 1, 0.6]]]), 3)[0, :, 0].numpy(),
+        np.array([[[1.0, 0, 0.2], [0, 1, 0.6]]]), 3)[0, :, 0].numpy(),
      pytest.approx(np.array([[1, 0], [0, 1], [0.2, 0.6]]), abs=1e-6)),
     # Answers.
     *((lambda head=head, reads=reads: generation.task_of(replace(tiny("gpt2"), name="m", head=head, reads=reads)).name, name)
