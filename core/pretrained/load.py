@@ -539,7 +539,15 @@ def _load_weights(
 
     with ExitStack() as stack, seeded_rng(0):  # so that what is made up is the same at each loading
         handles = [stack.enter_context(safe_open(file, framework="pt")) for file in files]
-        stored = {key: handle.get_slice(key) for handle in handles for key in handle.keys()}  # noqa: SIM118
+        stored: dict[str, Any] = {}
+        for handle in handles:
+            for key in handle.keys():  # noqa: SIM118
+                one = handle.get_slice(key)
+                reject_if(
+                    key in stored and not torch.equal(one[...], stored[key][...]),
+                    f"{name} has {quote_name(key)} in two of its files, with different numbers. Take a complete model.",
+                )
+                stored[key] = one
         dtypes = {key: one.get_dtype() for key, one in stored.items()}
         shapes = {key: one.get_shape() for key, one in stored.items()}
         model, info = kind.from_pretrained(
@@ -576,11 +584,13 @@ def account(
     """
     unused, missing = sorted(info["unexpected_keys"]), sorted(info["missing_keys"])
     quantized = getattr(model, "hf_quantizer", None) is not None
-    narrow = any(dtype.startswith(("F8", "F4")) for dtype in dtypes.values())
+    narrow = {key.rpartition(".")[0] for key, one in dtypes.items() if one.startswith(("F8", "F4"))}
     scales = [
         key
         for key in unused
-        if SCALES.fullmatch(key) or narrow and "scale" in key.rpartition(".")[2]
+        if SCALES.fullmatch(key)
+        or narrow
+        and ("scale" in key.rpartition(".")[2] or key.rpartition(".")[0] in narrow)
     ]
     # Whole numbers belong in tables of positions, and in the masks that GPT-2 saved as attn.bias.
     tables = {
@@ -589,7 +599,7 @@ def account(
     whole = [
         key
         for key, dtype in dtypes.items()
-        if dtype[0] in "IU"
+        if dtype.startswith(("I", "U", "BOOL", "C"))  # complex numbers would lose a half
         and key not in unused
         and key.rpartition(".")[2] not in {*tables, "bias"}
         and not TABLES.fullmatch(key)

@@ -680,7 +680,13 @@ def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, numbe
     if mask is None and kind == "causal":
         allowed = torch.ones(1, *weights.shape[-2:], dtype=torch.bool).tril()
     may = None if allowed is None or bool(allowed.all()) else to_numpy(allowed)
-    return AttentionMap(kind, layer, to_numpy(weights[0]), rows.tokens, columns.tokens, may, number)
+    item = AttentionMap(kind, layer, to_numpy(weights[0]), rows.tokens, columns.tokens, may, number)
+    reject_if(
+        not np.isfinite(item.weights.sum()) and not np.isfinite(item.weights[item.visible]).all(),
+        f"{pretrained.name} computes weights that are no numbers in {item.layer_name}: its states there are too large "
+        "for 32 bits. Take another checkpoint.",
+    )
+    return item
 
 
 def allowed_of(mask: Tensor | None, keys: int) -> Bool[Tensor, "... S"] | None:

@@ -546,6 +546,9 @@ FAULTS = {
     "fp8 inverse": (lambda tensors, key: scaled(tensors, key, torch.float8_e4m3fn, "weight_scale_inv"), "quantized"),
     "fp8 own scale": (lambda tensors, key: scaled(tensors, key, torch.float8_e4m3fn, "w_scale"), "quantized weights"),
     "int8": (lambda tensors, key: scaled(tensors, key, torch.int8, "SCB"), "quantized weights"),
+    "fp8 other name": (lambda tensors, key: scaled(tensors, key, torch.float8_e4m3fn, "amax"), "quantized weights"),
+    "truth values": (lambda tensors, key: tensors | {key: tensors[key] > 0}, "quantized weights"),
+    "complex": (lambda tensors, key: tensors | {key: tensors[key] * 1j}, "quantized weights"),
     "int8 alone": (lambda tensors, key: scaled(tensors, key, torch.int8, ""), "quantized weights"),
     "sizes": (lambda tensors, key: tensors | {key: torch.ones(5, 7)}, "5 × 7 numbers, and its config.json asks for"),
     "layers": (more_layers, "weights of more parts than its config.json asks for"),
@@ -568,6 +571,31 @@ def test_every_tensor_is_accounted_for(family, tmp_path_factory):
         except PretrainedError as error:
             said = str(error)
         assert re.search(words, said), (fault, said)
+
+
+def test_a_tensor_in_two_files_is_one(tmp_path):
+    folder = save("gpt2", tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").rename(folder / "b.safetensors")
+    index = {"weight_map": {"one": "a.safetensors", "two": "b.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    key = "transformer.wpe.weight"
+    save_file({key: tensors[key]}, folder / "a.safetensors")
+    load_folder(folder, "m")
+    save_file({key: tensors[key] + 1}, folder / "a.safetensors")
+    pytest.raises(PretrainedError, load_folder, folder, "m").match(f"{key}.* in two of its files")
+
+
+@each("family", ("bert", "gpt2", "llama", "t5", "gpt_neo", "distilbert"))
+def test_maps_that_are_no_numbers_are_refused(family, tmp_path):
+    folder = save(family, tmp_path / family)
+    tensors = load_file(folder / "model.safetensors")
+    large = {key: one * 0 + 3e38 if one.ndim == 2 else one for key, one in tensors.items()}
+    save_file(large, folder / "model.safetensors", {"format": "pt"})
+    model = load_folder(folder, "m")
+    pytest.raises(PretrainedError, read, model, ModelInputs("A cat", target="it")).match(
+        "weights that are no numbers in L0"
+    )
 
 
 def test_what_a_class_ignores_in_silence_is_told(tmp_path, monkeypatch):
