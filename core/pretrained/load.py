@@ -45,6 +45,9 @@ INDEX = re.compile(r"[^/]*\.safetensors\.index(\.[\w-]+)?\.json")  # the last pa
 SHARD = re.compile(r"([^/]*)-(\d{1,9})-of-(\d{1,9})\.safetensors")
 INSIDE = re.compile(r"(?!.*\.\.)(\w[\w.-]*/)?\w[\w.-]*\.safetensors")  # of the model's own folder
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+# Settings of a LoRA with which it is more than W + scale · B A, and how one may begin without changing W.
+OTHER_LORA = ("use_dora", "use_qalora", "use_bdlora", "lora_bias", "alora_invocation_tokens")
+PLAIN_LORA = ("gaussian", "eva", "orthogonal")
 # What the library's classes of tokenizers (vocab_files_names) and processors declare; a test asks every one of them.
 AUXILIARY = re.compile(
     r"(\w*tokenizer/)?((\w+_)?config(\.\d[\d.]*)?\.json|tokenizer(\.\d[\d.]*)?\.json"
@@ -57,6 +60,7 @@ READ = re.compile(
     r".*\.(json|jinja|txt|model|spm|codes|tiktoken|tokenizer)"
 )  # what any class of the library looks for
 OTHER_WEIGHTS = re.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack|onnx|gguf|ot)")
+POINTER = b"version https://git-lfs"
 MAX_CONFIG = 1_000_000
 LIBRARY = 150_000_000  # bytes that transformers and what it imports hold
 MAX_AUXILIARY = 256_000_000  # bytes of a tokenizer, of an index
@@ -228,11 +232,10 @@ def folder_weights(folder: Path, name: str) -> list[Path]:
                 path.exists() and not path.is_file(),
                 f"{name} has {file} as something other than a regular file, so it is not opened.",
             )
-            if (
-                READ.fullmatch(file)
-                and path.exists()
-                and (size := path.stat().st_size) > MAX_AUXILIARY
-            ):
+            if not (path.exists() and READ.fullmatch(file)):
+                continue
+            refuse_pointer(path, name)
+            if (size := path.stat().st_size) > MAX_AUXILIARY:
                 raise PretrainedError(
                     f"{name} has {file} of {size:,} bytes; at most {MAX_AUXILIARY:,} are read."
                 )
@@ -242,9 +245,19 @@ def folder_weights(folder: Path, name: str) -> list[Path]:
                 not files[file].exists(),
                 f"{name} has {file} as something other than a regular file, so it is not opened.",
             )
+            refuse_pointer(files[file], name)
     except OSError as error:
         raise PretrainedError(f"The folder {folder} cannot be read: {error.strerror}.") from error
     return [files[file] for file in weights]
+
+
+def refuse_pointer(file: Path, name: str) -> None:
+    """PretrainedError for a file that Git has only the address of, as a clone without Git LFS leaves it."""
+    with file.open("rb") as opened:
+        reject_if(
+            opened.read(len(POINTER)) == POINTER,
+            f"{name} has a Git LFS pointer in place of {file.name}; run git lfs pull in its folder.",
+        )
 
 
 def read_config(file: Path, name: str) -> dict[str, Any]:
@@ -258,6 +271,7 @@ def read_config(file: Path, name: str) -> dict[str, Any]:
             (size := file.stat().st_size) > MAX_CONFIG,
             f"{name} has a config.json of {size:,} bytes; at most {MAX_CONFIG:,} are read.",
         )
+        refuse_pointer(file, name)
         return parse_config(file.read_bytes(), name)
     except OSError as error:
         raise PretrainedError(
@@ -376,7 +390,7 @@ class ImageProcessor:
                 size = (size.get("height", edge), size.get("width", edge))
             height, width = map(int, size if isinstance(size, tuple | list) else (size, size))
             reject_if(
-                not 0 < height * width <= MAX_PIXELS,
+                min(height, width) < 1 or height * width > MAX_PIXELS,
                 f"{folder.name} reads pictures of {format_count(height)} × "
                 f"{format_count(width)} pixels; at most {MAX_PIXELS // 10**6} million are "
                 "made here. Take a smaller model.",
@@ -386,7 +400,9 @@ class ImageProcessor:
                 for key, usual in (("image_mean", cls.mean), ("image_std", cls.std))
             )
             reject_if(
-                not {len(mean), len(std)} <= {1, 3} or not all(std),
+                not {len(mean), len(std)} <= {1, 3}
+                or not all(std)
+                or not np.isfinite((*mean, *std)).all(),
                 f"{file} whose image_mean and image_std are not one or three numbers each, or "
                 "in which a deviation is 0.",
             )
@@ -561,6 +577,7 @@ def _load_weights(
             ignore_mismatched_sizes=True,  # `account` refuses them in words
         )
     model.name_or_path = model.config.name_or_path = str(folder)
+    model.config.return_dict = True  # a few configs say no, and then outputs have no names
     if model.can_generate():
         written = (folder / "generation_config.json").is_file()
         model.generation_config = GenerationConfig.from_pretrained(
@@ -584,13 +601,14 @@ def account(
     """
     unused, missing = sorted(info["unexpected_keys"]), sorted(info["missing_keys"])
     quantized = getattr(model, "hf_quantizer", None) is not None
-    narrow = {key.rpartition(".")[0] for key, one in dtypes.items() if one.startswith(("F8", "F4"))}
+    narrow = any(dtype.startswith(("F8", "F4")) for dtype in dtypes.values())
     scales = [
         key
         for key in unused
         if SCALES.fullmatch(key)
         or narrow
-        and ("scale" in key.rpartition(".")[2] or key.rpartition(".")[0] in narrow)
+        and key.rpartition(".")[2] not in ("weight", "bias")
+        and not TABLES.fullmatch(key)
     ]
     # Whole numbers belong in tables of positions, and in the masks that GPT-2 saved as attn.bias.
     tables = {
@@ -710,7 +728,10 @@ def merge_adapter(model: Any, folder: Path, name: str) -> tuple[str, ...]:
         left = []
         alphas = settings.get("alpha_pattern") or {}
         kind = str(settings.get("peft_type"))
-        other = [key for key in ("use_dora", "use_qalora", "lora_bias") if settings.get(key)]
+        other = [key for key in OTHER_LORA if settings.get(key)]
+        begun = settings.get("init_lora_weights")
+        # Those that begin with parts of the weights take these out of them.
+        other += [begun] if isinstance(begun, str) and begun not in PLAIN_LORA else []
         other += [part for part in alphas if not re.fullmatch(r"[\w.]+", part)]
         reject_if(
             kind != "LORA" or other,
@@ -739,7 +760,10 @@ def merge_adapter(model: Any, folder: Path, name: str) -> tuple[str, ...]:
                 change *= alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
                 turned = "embedding" in half or is_transposed(modules[path])
                 weight.data += change.T if turned else change
-            elif f"{key[: -len(half)]}{half.replace('B', 'A')}" not in tensors:
+            elif (
+                half not in ("B.weight", "embedding_B")
+                or f"{key[: -len(half)]}{half.replace('B', 'A')}" not in tensors
+            ):
                 left.append(key)
         reject_if(
             left,
@@ -888,9 +912,10 @@ def model_class(config: Any) -> Any:
     import transformers
 
     home = import_module(type(config).__module__.replace("configuration_", "modeling_"))
-    for name in getattr(config, "architectures", None) or ():
+    names = getattr(config, "architectures", None)
+    for name in names if isinstance(names, list) else ():
         for one in (transformers, home):  # the class of a part is not in the first
-            candidate = getattr(one, name, None)
+            candidate = getattr(one, str(name), None)
             if isinstance(candidate, type) and issubclass(candidate, transformers.PreTrainedModel):
                 return candidate
     reject_if(
@@ -898,7 +923,8 @@ def model_class(config: Any) -> Any:
         f"The config.json is of the type {config.model_type}, which is a part of a model, and "
         "names no class of the library (architectures). Take a whole model.",
     )
-    return transformers.AutoModel
+    kind: Any = transformers.MODEL_MAPPING[type(config)]
+    return kind[0] if isinstance(kind, tuple) else kind
 
 
 def head_of(model: Any) -> Head:

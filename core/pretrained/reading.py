@@ -682,8 +682,10 @@ def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, numbe
     may = None if allowed is None or bool(allowed.all()) else to_numpy(allowed)
     item = AttentionMap(kind, layer, to_numpy(weights[0]), rows.tokens, columns.tokens, may, number)
     reject_if(
-        not np.isfinite(item.weights.sum()) and not np.isfinite(item.weights[item.visible]).all(),
-        f"{pretrained.name} computes weights that are no numbers in {item.layer_name}: its states there are too large "
+        # A masked row may hold NaN; the last one is never masked, and sees what a mask made of NaN hides.
+        not np.isfinite(item.weights.sum())
+        and not np.isfinite([*item.weights[:, -1].flat, *item.weights[item.visible]]).all(),
+        f"{pretrained.name} computes weights that are no numbers in {item.layer_name}, as of states that are too large "
         "for 32 bits. Take another checkpoint.",
     )
     return item

@@ -31,6 +31,7 @@ from core.pretrained import (
     PretrainedError,
     answer,
     hub,
+    load,
     load_folder,
     load_lab_model,
     read,
@@ -573,6 +574,30 @@ def test_every_tensor_is_accounted_for(family, tmp_path_factory):
         assert re.search(words, said), (fault, said)
 
 
+@each("names", (None, [], "BertModel", [5], ["NoSuch"]))
+@each("family", ("bert_encoder", "gpt2", "llama", "t5", "vit"))
+def test_a_config_without_a_class_opens_the_base_model(family, names, tmp_path_factory):
+    folder = save(family, tmp_path_factory.mktemp(family) / "model")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = config | {"architectures": names, "return_dict": False}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    model = load_folder(folder, "m")
+    kind = transformers.MODEL_MAPPING[type(model.model.config)]
+    assert type(model.model) is kind and model.head == "none"
+    if model.reads == "text":
+        assert read(model, "A cat").trace.maps
+
+
+@each("file", ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"))
+def test_a_pointer_of_git_lfs_is_named(file, tmp_path_factory):
+    folder = save("gpt2", tmp_path_factory.mktemp("pointer") / "model")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    (folder / file).write_text(pointer, encoding="utf-8")
+    pytest.raises(PretrainedError, load_folder, folder, "m").match(
+        f"a Git LFS pointer in place of {file}; run git lfs pull"
+    )
+
+
 def test_a_tensor_in_two_files_is_one(tmp_path):
     folder = save("gpt2", tmp_path / "model")
     tensors = load_file(folder / "model.safetensors")
@@ -586,7 +611,7 @@ def test_a_tensor_in_two_files_is_one(tmp_path):
     pytest.raises(PretrainedError, load_folder, folder, "m").match(f"{key}.* in two of its files")
 
 
-@each("family", ("bert", "gpt2", "llama", "t5", "gpt_neo", "distilbert"))
+@each("family", ("bert", "gpt2", "gpt_neo", "distilbert"))
 def test_maps_that_are_no_numbers_are_refused(family, tmp_path):
     folder = save(family, tmp_path / family)
     tensors = load_file(folder / "model.safetensors")
@@ -679,13 +704,33 @@ def test_an_adapter_that_cannot_be_merged_is_said(tmp_path):
     folder = save("llama", tmp_path / "model")
     for settings, layers, words in (
         ({"peft_type": "IA3"}, {}, "of the kind IA3"),
-        ({"use_dora": True}, {}, "of the kind use_dora"),
+        *(({key: True}, {}, f"of the kind {key}") for key in load.OTHER_LORA),
+        *(
+            ({"init_lora_weights": way}, {}, f"of the kind {way}")
+            for way in ("pissa", "pissa_niter_4", "olora", "corda", "loftq")
+        ),
         ({}, {"model.layers.9.mlp.up_proj": (18, 20)}, "2 tensors that it has no place for"),
         ({}, {"model.layers.1.self_attn.o_proj": (18, 48)}, "cannot be read"),
     ):
         adapter(folder, layers, **settings)
         pytest.raises(PretrainedError, load_folder, folder, "m").match(words)
-    (folder / "adapter_model.safetensors").unlink()
+    file, layer = folder / "adapter_model.safetensors", "model.layers.1.self_attn.o_proj"
+    adapter(folder, {layer: (48, 18)})
+    pair = load_file(file)
+    for name, change in (
+        ("A.default.weight", lambda key: re.sub("_([AB])", r"_\1.default", key)),
+        ("magnitude_vector", None),
+        ("B.bias", None),
+        ("C.weight", None),
+    ):
+        tensors = (
+            {change(key): one for key, one in pair.items()}
+            if change
+            else pair | {f"base_model.model.{layer}.lora_{name}": torch.ones(18)}
+        )
+        save_file(tensors, file, {"format": "pt"})
+        pytest.raises(PretrainedError, load_folder, folder, "m").match("it has no place for")
+    file.unlink()
     (folder / "adapter_model.bin").touch()
     pytest.raises(PretrainedError, load_folder, folder, "m").match("no adapter_model.safetensors")
 

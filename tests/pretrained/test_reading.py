@@ -413,6 +413,8 @@ def test_a_tokenizer_that_would_leave_out_the_beginning_leaves_out_the_end(tmp_p
         ('{"size": [2000, 2001]}', "2,000 × 2,001 pixels; at most 4 million"),
         ('{"image_mean": [1, 2]}', "not one or three numbers each"),
         ('{"image_std": [0, 1, 1]}', "in which a deviation is 0"),
+        ('{"image_std": [NaN, 1, 1]}', "not one or three numbers each"),
+        ('{"size": [-4, -4]}', "-4 × -4 pixels"),
         ("[1]", "preprocessor_config.json that cannot be read"),
     ],
 )
