@@ -74,7 +74,7 @@ LAYER = AttentionConfig()
 
 def figures(one: ModelCard) -> list[str]:
     return [
-        f"{one.parameters:,}",
+        lab.whole(one.parameters),
         lab.percent(one.active / one.parameters),
         lab.byte_size(one.token_bytes) if one.stores and one.known else "–",
         *(size_text(cache(one, length)) for length in (SHORT, LONG)),

@@ -771,7 +771,8 @@ def _of_token(controls: lab.Values, circuits: Circuits, circuit: str) -> None:
             [up, lab.signed(high), down, lab.signed(low)]
             for (up, high), (down, low) in zip(shown.most, shown.least, strict=True)
         ]
-        lab.table(columns, rows, markers=False, left=(0, 2), caption=meaning)
+        both = lab.TablePicture(meaning, ("token", columns[1]), (*shown.most, *shown.least[::-1]))
+        lab.table(columns, rows, markers=False, left=(0, 2), caption=meaning, exported=both)
 
 
 def _page_head(controls: lab.Values, circuits: Circuits) -> None:

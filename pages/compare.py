@@ -1030,13 +1030,18 @@ def row(
     """One line; parameters as more or less than the first's, `first`, except in the first line."""
     time = memory = flops = parameters = MISSING
     if measurement is not None and not measurement.skipped:
-        time = lab.duration(measurement.seconds) + "¹" * bool(cost and cost.dense)
+        time = lab.duration(measurement.seconds)
+        if cost and cost.dense:
+            time = lab.written(f"{time}¹", {", s": measurement.seconds})
         memory = lab.byte_size(measurement.bytes)
     if cost is not None:
-        flops = ("≤ " if cost.at_most else "") + lab.operations(cost.flops)
+        flops = lab.written(
+            f"{'≤ ' if cost.at_most else ''}{lab.operations(cost.flops)}", cost.flops
+        )
         more = cost.parameters - first
-        parameters = (
-            f"{'+' if more >= 0 else '−'} {abs(more):,}" if index else f"{cost.parameters:,}"
+        parameters = lab.written(
+            f"{'+' if more >= 0 else '−'} {abs(more):,}" if index else f"{cost.parameters:,}",
+            {"": cost.parameters},
         )
     entropy, distance = (
         MISSING if value is None else lab.number(value)

@@ -353,8 +353,8 @@ def _results(side: compute.ComparedRun) -> list[str]:
     config, end = side.config, side.records[-1] if side.records else None
     return [
         side.name,
-        f"{count_parameters(config.model, side.task.shape):,}" if config else MISSING,
-        f"{end.step:,}" if end else MISSING,
+        lab.whole(count_parameters(config.model, side.task.shape)) if config else MISSING,
+        lab.whole(end.step) if end else MISSING,
         lab.duration(end.train_seconds) if end else MISSING,
         *(
             MISSING if (reached := last(value)) is None else write(reached)
@@ -362,8 +362,11 @@ def _results(side: compute.ComparedRun) -> list[str]:
         ),
         MISSING
         if weight is None or even is None
-        else f"{lab.share_text(weight)} (uniform {lab.number(even)})",
-        MISSING if not speed else f"{speed:,.0f}",
+        else lab.written(
+            f"{lab.share_text(weight)} (uniform {lab.number(even)})",
+            {"": weight, ", uniform": even},
+        ),
+        MISSING if not speed else lab.written(f"{speed:,.0f}", speed),
     ]
 
 

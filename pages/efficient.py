@@ -295,7 +295,8 @@ def scaling(result: study.Result, kernel: str) -> lab.Values | None:
 
 def power(value: float) -> str:
     """T with its exponent raised: T¹·⁹⁸."""
-    return "T" + lab.number(value).translate(str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻"))
+    raised = lab.number(value).translate(str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻"))
+    return lab.written(f"T{raised}", {", exponent of T": value})
 
 
 def fact_text(result: study.Result, kernels: list[str]) -> str:
@@ -447,7 +448,7 @@ def _benchmark() -> None:
         [
             [
                 study.ENTRIES[kernel].name,
-                f"{each.point.length:,}",
+                lab.whole(each.point.length),
                 lab.duration(each.point.seconds),
                 power(each.time),
                 lab.operations(each.closed_flops),

@@ -483,7 +483,8 @@ def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) ->
 
 
 def _chance(scores: RoleScores, index: int, head: Head) -> str:
-    return f"{lab.number(scores.chance[index][head])} ± {lab.number(scores.std[index][head])}"
+    chance, std = scores.chance[index][head], scores.std[index][head]
+    return lab.written(f"{lab.number(chance)} ± {lab.number(std)}", {"": chance, ", std": std})
 
 
 def text_fact(reading: Reading, kind: Kind, example: Example | None, index: int, noun: str) -> str:
@@ -810,7 +811,10 @@ def syntax_rows(result: SyntaxResult) -> list[list[str]]:
             str(score.count),
             ", ".join(dict.fromkeys(map(result.readings.name, score.held_out[0]))),
             lab.percent((best := score.held_out_share)[0]),
-            f"{lab.percent(best[1])} to {lab.percent(best[2])}",
+            lab.written(
+                f"{lab.percent(best[1])} to {lab.percent(best[2])}",
+                {", low, %": 100 * best[1], ", high, %": 100 * best[2]},
+            ),
             _offset(score.best_offset),
             lab.percent(float(score.offset_held_out.mean())),
         ]
@@ -1098,7 +1102,8 @@ def repeats_csv(scores: RepeatScores) -> bytes:
 
 
 def _figure(scores: RepeatScores, test: int, head: Head) -> str:
-    return f"{lab.number(float(scores.score[test][head]))} ± {lab.number(float(scores.margin[test][head]))}"
+    score, margin = float(scores.score[test][head]), float(scores.margin[test][head])
+    return lab.written(f"{lab.number(score)} ± {lab.number(margin)}", {"": score, " ±": margin})
 
 
 # The views as Python.

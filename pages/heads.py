@@ -734,7 +734,7 @@ def differences(values: lab.Values, many: heads.Split) -> None:
                 [
                     str(each.heads),
                     str(values.d_model // each.heads),
-                    f"{each.parameters:,}",
+                    lab.whole(each.parameters),
                     lab.number(each.entropy),
                     lab.number(each.distance),
                     _optional(each.overlap),
@@ -865,9 +865,9 @@ def draw_cache(values: lab.Values, names: Sequence[str], caches: Sequence[heads.
             [
                 [
                     name,
-                    f"{each.config.sizes.cache:,}",
-                    f"{each.bytes:,}",
-                    f"{each.parameters:,}",
+                    lab.whole(each.config.sizes.cache),
+                    lab.whole(each.bytes),
+                    lab.whole(each.parameters),
                     _optional(each.overlap),
                 ]
                 for name, each in zip(names, caches, strict=True)
@@ -1037,10 +1037,10 @@ def overlap_square(overlap: np.ndarray, theme: lab.Theme) -> str:
 
     def cell(i: int, j: int) -> str:
         share = min(1.0, max(0.0, float(overlap[i, j])))
-        whole, fill = lab.number(overlap[i, j]), stops[round(share * (len(stops) - 1))]
+        overlapping, fill = lab.number(overlap[i, j]), stops[round(share * (len(stops) - 1))]
         return (
             f'<td style="background:{fill};color:{stops[0 if share >= 0.5 else -1]}" title="head {i} and head {j}: '
-            f'{whole}">{"" if i == j else lab.cell(whole)}</td>'
+            f'{overlapping}">{"" if i == j else lab.cell(overlapping)}</td>'
         )
 
     head = '<th scope="col"></th>' + "".join(f'<th scope="col">{j}</th>' for j in heads)

@@ -588,7 +588,7 @@ def section(controls: lab.Values) -> None:
                     words[int(lens.top[row, at, 0])],
                     lab.number(float(lens.probabilities[row, at, 0])),
                     lab.number(float(along.probabilities[row, 0])),
-                    f"{int(along.ranks[row, 0]):,}",
+                    lab.whole(int(along.ranks[row, 0])),
                     lab.number(float(lens.entropy[row, at])),
                 ]
                 for row, state in enumerate(decision.lens.names)

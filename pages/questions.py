@@ -64,7 +64,7 @@ ANSWERS = {
         (("efficient", "Measure each kernel"),),
         questions.lengths,
         {
-            "tokens": col("tokens", "{:,}".format),
+            "tokens": col("tokens", lab.whole),
             "FLOPs of W_q, W_k, W_v, W_o": col("maps", lab.operations),
             "FLOPs of q · k and weights · v": col("products", lab.operations),
             "weights, fp32": col("bytes", lab.byte_size),
@@ -84,7 +84,7 @@ ANSWERS = {
         {
             "heads": col("heads"),
             "numbers in a head": col("size"),
-            "parameters": col("parameters", "{:,}".format),
+            "parameters": col("parameters", lab.whole),
             "FLOPs at 1,024 tokens": col("FLOPs", lab.operations),
         },
         lambda rows: (
@@ -99,7 +99,7 @@ ANSWERS = {
         {
             "form": col("form"),
             "matrix": col("columns", f"{questions.D_MODEL} × {{:,}}".format),
-            f"numbers to learn at d_model = {questions.D_MODEL}": col("numbers", "{:,}".format),
+            f"numbers to learn at d_model = {questions.D_MODEL}": col("numbers", lab.whole),
         },
         lambda rows: (
             "W(x + p) equals the concatenation with W₁ = W₂ = W; the largest difference here is "
@@ -112,7 +112,7 @@ ANSWERS = {
         questions.feed_forward,
         {
             "part": col("part"),
-            "parameters": col("parameters", "{:,}".format),
+            "parameters": col("parameters", lab.whole),
             "share": col("share", lab.percent),
         },
         lambda rows: (
@@ -188,7 +188,7 @@ ANSWERS = {
         questions.one_row,
         {
             "what": col("what"),
-            "numbers": col("numbers", "{:,}".format),
+            "numbers": col("numbers", lab.whole),
             "FLOPs": col("FLOPs", lab.operations),
         },
         lambda rows: (

@@ -200,10 +200,7 @@ def _draw_view(view: lab.picture_files.ReportView, number: int, count: int = 0) 
             )
             lab.add(key, lambda: drawn)
         else:
-            rows = [
-                ["" if value is None else str(value) for value in row]
-                for row in view.rows[:MAX_SHOWN]
-            ]
+            rows = [tuple(map(lab.picture_files.cell_text, row)) for row in view.rows[:MAX_SHOWN]]
             lab.table(view.head, rows, caption=view.title, markers=False)
             if len(view.rows) > MAX_SHOWN:
                 st.caption(

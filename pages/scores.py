@@ -202,20 +202,24 @@ def rows(
         [
             entry("score", each.key).name,
             rule(each),
-            f"{each.parameters:,}",
+            lab.whole(each.parameters),
             *(
                 (
                     lab.duration(time.seconds),
-                    f"{lab.number(time.seconds / dot.seconds)} ×",
+                    lab.written(
+                        f"{lab.number(time.seconds / dot.seconds)} ×", time.seconds / dot.seconds
+                    ),
                     lab.byte_size(time.bytes),
                 )
                 if time and dot
                 else ("–",) * 3
             ),
-            f"{can.rank}",
+            str(can.rank),
             "yes" if can.symmetric else "no",
-            f"× {lab.number(can.doubling)}",
-            "no change" if not can.rotation else f"± {lab.number(can.rotation)}",
+            lab.written(f"× {lab.number(can.doubling)}", can.doubling),
+            lab.written(
+                f"± {lab.number(can.rotation)}" if can.rotation else "no change", can.rotation
+            ),
         ]
         for each, can, time in zip(scores, properties, timings, strict=True)
     ]

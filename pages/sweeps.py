@@ -533,15 +533,18 @@ def _probability(p: float) -> str:
 
 def _signed(value: float, pair: Comparison, measure: str) -> str:
     if isinf(value):
-        return "∞" if value > 0 else "−∞"
+        return lab.number(value)
     value = scaled(value, measure)
     if pair.unit == "times":
-        return f"{lab.number(value)}{lab.SPACE}×"
-    return f"{value:+.{places(measure, value, None)}f}".replace("-", "−")
+        return lab.written(f"{lab.number(value)}{lab.SPACE}×", value)
+    return lab.written(f"{value:+.{places(measure, value, None)}f}".replace("-", "−"), value)
 
 
 def _interval(pair: Comparison, measure: str) -> str:
-    return f"{_signed(pair.low, pair, measure)} to {_signed(pair.high, pair, measure)}"
+    return lab.written(
+        f"{_signed(pair.low, pair, measure)} to {_signed(pair.high, pair, measure)}",
+        {", low": scaled(pair.low, measure), ", high": scaled(pair.high, measure)},
+    )
 
 
 def pairs(data: SweepData, measure: str) -> tuple[list[str], list[list[str]]]:
@@ -550,8 +553,8 @@ def pairs(data: SweepData, measure: str) -> tuple[list[str], list[list[str]]]:
             f"{data.names[each.first]} {each.sign} {data.names[each.second]}",
             _signed(each.difference, each, measure),
             _interval(each, measure),
-            _probability(each.p).removeprefix("p = ").removeprefix("p "),
-            f"{each.count}" if each.paired else f"{each.count}, unpaired",
+            lab.written(_probability(each.p).removeprefix("p = ").removeprefix("p "), each.p),
+            lab.written(f"{each.count}{'' if each.paired else ', unpaired'}", {"": each.count}),
             "significant" if each.significant else "not significant",
         ]
         for each in sorted(data.comparisons(measure), key=lambda pair: pair.p)
@@ -663,7 +666,10 @@ def number_text(stats: SeedStats, measure: str) -> str:
     mean, ends = scaled(stats.mean, measure), [scaled(end, measure) for end in stats.interval or ()]
     digits = places(measure, mean, (ends[1] - ends[0]) / 2 if ends else None)
     interval = "–".join(f"{end:.{digits}f}" for end in ends)
-    return f"{mean:.{digits}f}{interval and f'{lab.SPACE}[{interval}]'}"
+    return lab.written(
+        f"{mean:.{digits}f}{interval and f'{lab.SPACE}[{interval}]'}",
+        {"": mean, **dict(zip((", low", ", high"), ends, strict=False))},
+    )
 
 
 def fact_text(data: SweepData, measure: str) -> str:
@@ -909,7 +915,7 @@ def _draw(data: SweepData) -> None:
     _figures(data, measure, over, final)
     lab.table(
         *table_text(data),
-        caption=f"{data.setting}: mean over seeds ± half of its 95 % confidence interval",
+        caption=f"{data.setting}: mean over seeds [its 95 % confidence interval]",
     )
     lab.caption(caption_text(data, over))
     for sentence in failures(data):

@@ -492,7 +492,17 @@ def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[lis
         [
             label,
             *(
-                " / ".join(stats_text(each[length]) for each in scores if length in each) or "–"
+                lab.written(
+                    " / ".join(stats_text(each[length]) for each in scores if length in each)
+                    or "–",
+                    {
+                        f": {metric}{name}": value
+                        for metric, each in zip(("BLEU", "exact match, %"), scores, strict=True)
+                        if length in each
+                        for name, value in (("", each[length].mean), (" ±", each[length].std))
+                        if value is not None
+                    },
+                )
                 for length in lengths
             ),
         ]

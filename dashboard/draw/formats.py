@@ -16,7 +16,7 @@ three digits before the point: kB, MB and GB are 10³, 10⁶ and 10⁹ bytes. Wh
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from decimal import ROUND_HALF_UP, Context, Decimal
 
@@ -31,12 +31,36 @@ NOISE = 1e-12  # of a weight in float: it is written as 0
 EXACT = 5e-7  # the error of a sum of float32 near 1
 
 
+class Written(str):
+    """A text with the numbers that it writes out, in full precision: a table is exported with these.
+
+    They are named by what they add to the name of their column, such as their unit: ", bytes".
+    """
+
+    numbers: Mapping[str, float]
+
+
+def written(text: str, numbers: Mapping[str, float] | float) -> Written:
+    text = Written(text)
+    named = numbers if isinstance(numbers, Mapping) else {"": float(numbers)}
+    text.numbers = {
+        part: value if isinstance(value, int) else float(value) for part, value in named.items()
+    }
+    return text
+
+
 def number(value: float) -> str:
     """Any real number: a weight, a probability, a cosine, a score, a loss."""
     if not math.isfinite(value):
-        return "not a number" if math.isnan(value) else f"{MINUS if value < 0 else ''}∞"
-    text = _unsigned(abs(float(value)))  # of numpy's float32 too
-    return f"{MINUS}{text}" if value < 0 else text
+        text = "not a number" if math.isnan(value) else f"{MINUS if value < 0 else ''}∞"
+    else:
+        text = f"{MINUS if value < 0 else ''}{_unsigned(abs(float(value)))}"  # of numpy's float32
+    return written(text, value)
+
+
+def whole(value: int) -> str:
+    """A count, with a comma between thousands."""
+    return written(f"{value:,}", {"": value})
 
 
 def rounded(value: float) -> float:
@@ -48,7 +72,7 @@ def rounded(value: float) -> float:
 
 def signed(value: float) -> str:
     """A change or a correlation: `number` with its sign, which zero has not."""
-    return f"+{number(value)}" if value > 0 else number(value)
+    return written(f"{'+' if value > 0 else ''}{number(value)}", value)
 
 
 def percent(share: float | None) -> str:
@@ -60,18 +84,20 @@ def percent(share: float | None) -> str:
         return number(value)
     size = abs(value)
     if 0 < size < 0.01:
-        return f"{'under' if value > 0 else 'over'}{SPACE}{MINUS * (value < 0)}0.01{SPACE}%"
+        text = f"{'under' if value > 0 else 'over'}{SPACE}{MINUS * (value < 0)}0.01{SPACE}%"
+        return written(text, {", %": value})
     nearly = 99.5 <= size < 100 * (1 - EXACT)
     size = min(size, 99.99) if nearly else size
     decimals = max(0, _places(size if 0 < size < 0.5 else 100 - size if nearly else 1.0))
-    return f"{MINUS if value < 0 else ''}{_rounded(size, decimals)}{SPACE}%"
+    text = f"{MINUS if value < 0 else ''}{_rounded(size, decimals)}{SPACE}%"
+    return written(text, {", %": value})
 
 
 def share_text(value: float) -> str:
     """A weight, a probability or a share of 1 in a sentence or under a map: `number`, without powers of ten."""
     if abs(value) <= NOISE:
-        return "0"
-    return f"under{SPACE}0.0001" if 0 < value < 0.0001 else number(value)
+        return written("0", value)
+    return written(f"under{SPACE}0.0001" if 0 < value < 0.0001 else number(value), value)
 
 
 def cell(text: str) -> str:
@@ -81,7 +107,7 @@ def cell(text: str) -> str:
 
 def score(value: float) -> str:
     """BLEU or chrF, 0 to 100, with the one decimal that sacrebleu prints."""
-    return _rounded(value, 1)
+    return written(_rounded(value, 1), value)
 
 
 def latex(value: float) -> str:
@@ -95,17 +121,18 @@ def latex(value: float) -> str:
 def byte_size(count: float) -> str:
     """An amount of memory or of a file: 12 bytes, 655 kB, 2.1 MB; MB = 10⁶ bytes."""
     scaled = _scaled(count, THOUSANDS)
-    return f"{scaled}B" if scaled else f"{count:.0f}{SPACE}bytes"
+    return written(f"{scaled}B" if scaled else f"{count:.0f}{SPACE}bytes", {", bytes": count})
 
 
 def operations(count: float) -> str:
     """Operations or anything else counted by the million: 126, 8.39 M, 1.21 G."""
-    return _scaled(count, THOUSANDS) or f"{count:.0f}"
+    return written(_scaled(count, THOUSANDS) or f"{count:.0f}", count)
 
 
 def duration(seconds: float) -> str:
     """A measured time: 40 µs, 21.8 ms, 1.25 s, 1,240 s."""
-    return _scaled(seconds, SECONDS) or f"{seconds / 1e-6:.2g}{SPACE}µs"
+    text = _scaled(seconds, SECONDS) or f"{seconds / 1e-6:.2g}{SPACE}µs"
+    return written(text, {", s": seconds})
 
 
 def about_duration(seconds: float) -> str:

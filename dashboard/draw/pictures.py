@@ -31,7 +31,7 @@ from dashboard.draw.figures import (
     rgb_of,
     with_names,
 )
-from dashboard.draw.formats import cut, number
+from dashboard.draw.formats import Written, cut, number
 
 if TYPE_CHECKING:
     from core.interpret.trace import AttentionTrace
@@ -575,6 +575,7 @@ FILTER = re.compile(r"datum\.(\w+) === '?([^']*)'?")  # which rows of a table a 
 
 
 NUMBER = re.compile(r"[<+−-]?\.?\d")  # how a text begins that writes a number out
+EMPTY = (None, "", "–")  # a cell without a number
 
 
 WITHOUT = re.compile(  # where what a picture is of ends in its title
@@ -712,7 +713,7 @@ class ChartPicture(Picture):
             for name, values in columns.items()
             if name not in {*marks, "name"}
             and any(isinstance(value, str) for value in values)
-            and all(NUMBER.match(str(value)) for value in values if value not in (None, "", "–"))
+            and all(NUMBER.match(str(value)) for value in values if value not in EMPTY)
         ]
         fields = [name for name in columns if name not in written and name != "place"]
         titles = dict(zip(fields, column_names(self.spec, fields), strict=True))
@@ -784,7 +785,32 @@ class TablePicture(Picture):
     rows: tuple[tuple[Any, ...], ...]
 
     def table(self) -> tuple[list[str], Rows]:
-        return list(self.head), [list(row) for row in self.rows]
+        """With the numbers of texts that write some out, each with its unit at the head; nothing for a dash.
+
+        A column whose name another one has is named after the one before it, too. One of unlike things, such as the
+        settings of a model, stays as it is written.
+        """
+        columns = dict[str, list[Any]]()
+        for at, title in enumerate(self.head):
+            cells = [row[at] for row in self.rows]
+            name = f"{self.head[at - 1]}: {title}" if self.head.count(title) > 1 else title
+            named = [cell.numbers for cell in cells if isinstance(cell, Written)]
+            parts = dict.fromkeys(part for numbers in named for part in numbers)
+            if named and parts.keys() not in [numbers.keys() for numbers in named]:
+                cells, parts = [*map(str, cells)], {}
+            for first, part in enumerate(parts or [""]):
+                whole = name.endswith(part.removeprefix(", "))
+                columns[name if whole else f"{name}{part}"] = _as_numbers(
+                    [
+                        cell.numbers.get(part)
+                        if isinstance(cell, Written)
+                        else None
+                        if parts and (first or cell in EMPTY)
+                        else cell
+                        for cell in cells
+                    ]
+                )
+        return [*columns], [list(row) for row in zip(*columns.values(), strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -831,9 +857,11 @@ def _distinct(tables: Sequence[Sequence[Spec]]) -> list[Spec]:
 
 
 def _as_numbers(values: list[Any]) -> list[Any]:
-    """A column of texts that are whole numbers, such as those of heads, as these."""
-    is_text = all(isinstance(value, str) and value.isdecimal() for value in values)
-    return [int(value) for value in values] if is_text else values
+    """A column of texts that are whole numbers, such as those of heads, as these, and of dashes, as nothing."""
+    texts = {value for value in values if value not in EMPTY}
+    if not texts or not all(isinstance(value, str) and value.isdecimal() for value in texts):
+        return values
+    return [None if value in EMPTY else int(value) for value in values]
 
 
 def column_names(spec: Spec, fields: Sequence[str]) -> list[str]:

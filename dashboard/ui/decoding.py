@@ -52,7 +52,7 @@ def outputs_table(
                 shorten(text) or "nothing",
                 number(one.logp),
                 str(len(one)),
-                f"{one.samples}" if sampled else number(one.score),
+                str(one.samples) if sampled else number(one.score),
                 *last,
             ]
             for one, text, last in shown

@@ -438,13 +438,16 @@ TABLE_STYLE = """<style>
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, left: int | Collection[int] = 1,
-          markers: bool = True, marks: Sequence[str] = (), wrap: bool = False) -> None:  # fmt: skip
+          markers: bool = True, marks: Sequence[str] = (), wrap: bool = False,
+          exported: TablePicture | None = None) -> None:  # fmt: skip
     """Rows of text under a head, their names after `marks` (HTML) or, with `markers`, the marker of their series.
 
     `left` are the columns that are aligned left, or the number of the first ones. `caption` is what a screen reader
-    hears first. All text is escaped. With `wrap` long cells have several lines.
+    hears first. All text is escaped. With `wrap` long cells have several lines. `exported` has a row for each thing
+    where a row of the page has several.
     """
-    add(f"table:{caption}", lambda: TablePicture(caption, tuple(head), tuple(map(tuple, rows))))
+    picture = exported or TablePicture(caption, tuple(head), tuple(map(tuple, rows)))
+    add(f"table:{caption}", lambda: picture)
     if markers and not marks:
         marks = [mark_html(index, theme()) for index in range(len(rows))]
     left = range(left) if isinstance(left, int) else left

@@ -58,8 +58,11 @@ from dashboard.draw.formats import (
     operations,
     percent,
     rule,
+    score,
     share_text,
     signed,
+    whole,
+    written,
 )
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import stacks_svg
@@ -563,6 +566,59 @@ def test_one_map_is_a_matrix_several_have_a_row_a_cell_and_no_text_is_a_formula(
     assert several[0] == ["map", "row", "row name", "column", "column name", "value"]
     assert len(several) == 19
     assert several[1 + 9 + 5] == ["other", "1", "<script>", "2", "שלום", "-0.0"]
+
+
+@pytest.mark.parametrize(
+    "text, numbers",
+    [
+        (number(1 / 3), {"": 1 / 3}),
+        (number(np.float32(0.5)), {"": 0.5}),
+        (number(-np.inf), {"": -np.inf}),
+        (signed(-2e-9), {"": -2e-9}),
+        (share_text(3e-5), {"": 3e-5}),
+        (share_text(1e-13), {"": 1e-13}),
+        (score(31.249), {"": 31.249}),
+        (whole(12_345), {"": 12_345}),
+        (operations(8_388_608), {"": 8_388_608}),
+        (percent(0.12345), {", %": 12.345}),
+        (percent(1e-6), {", %": 1e-4}),
+        (byte_size(655_360), {", bytes": 655_360}),
+        (duration(0.0218), {", s": 0.0218}),
+    ],
+)
+def test_a_written_number_has_all_its_digits_and_its_unit(text, numbers):
+    assert text.numbers == pytest.approx(numbers, rel=1e-12)
+    assert {type(value) for value in text.numbers.values()} <= {int, float}
+
+
+def test_a_table_of_a_page_is_exported_as_numbers_with_units():
+    head = ("run", "time", "grows as", "error, %", "grows as", "interval", "at")
+    interval = written("1 to 2", {", low": 1.0, ", high": 2.0})
+    table = TablePicture(
+        "Runs",
+        head,
+        (
+            ("a", duration(0.0218), number(1.98765), percent(1 / 3), "–", interval, "7"),
+            ("b", "–", "too short", "", number(2.0), "–", "–"),
+        ),
+    )
+    assert table.table() == (
+        ["run", "time, s", "time: grows as", "error, %", "error, %: grows as", "interval, low"]
+        + ["interval, high", "at"],
+        [
+            ["a", 0.0218, 1.98765, 100 * (1 / 3), None, 1.0, 2.0, 7],
+            ["b", None, "too short", None, 2.0, None, None, None],
+        ],
+    )
+    arrays = table.arrays()
+    np.testing.assert_array_equal(arrays["time, s"], [0.0218, np.nan])
+    assert len(arrays) == 8  # none has taken the place of another
+    settings = (("size", byte_size(2_000)), ("share", percent(0.5)), ("heads", whole(8)))
+    assert TablePicture("Models", ("setting", "a"), settings).table()[1] == [
+        ["size", "2\u00a0kB"],
+        ["share", "50\u00a0%"],
+        ["heads", "8"],
+    ]
 
 
 def test_the_table_of_a_figure_has_no_places_of_words():

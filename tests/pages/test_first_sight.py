@@ -20,7 +20,7 @@ from dashboard.draw import pictures as figure_files
 from dashboard.draw.formats import cell, number, percent
 from dashboard.draw.glossary import explain, find_terms
 from dashboard.draw.picture_files import FORMATS, NUMBERS, WIDTHS, Source, framed_svg, picture_file
-from dashboard.draw.pictures import ChartPicture, Picture
+from dashboard.draw.pictures import ChartPicture, Picture, TablePicture
 from dashboard.navigation import STEPS
 from dashboard.ui.export import REQUESTED
 from docs.site import gallery
@@ -159,6 +159,7 @@ def test_a_label_on_two_pages_means_one_thing():
 
 DRAWING = {"fill", "ink", "faint", "mark", "short", "picked", "told", "place", "x", "y", "end"}
 DRAWN = re.compile(r"#[0-9A-F]{6}|transparent|[+−-]?[\d,]*\.\d+")  # a colour, a number as text
+WRITTEN = re.compile(r"[<≤×+±−-]?\s?\d[\d,]*(\.\d+)?(e−?\d+)?(\s.*)?")  # with its unit, or another
 
 
 def assert_numbers_come_back(picture: Picture) -> None:
@@ -170,6 +171,14 @@ def assert_numbers_come_back(picture: Picture) -> None:
             cell for row in rows for cell in row if isinstance(cell, str) and DRAWN.fullmatch(cell)
         ], (picture.title, head, rows[:2])
         assert rows and len({*map(len, rows)}) == 1
+    if isinstance(picture, TablePicture) and head[0] != "setting":
+        assert len({*head}) == len(head)
+        assert not [
+            cell
+            for row in rows
+            for cell in row
+            if isinstance(cell, str) and WRITTEN.fullmatch(cell)
+        ], (picture.title, head, rows[:2])
     first, *cells = csv.reader(io.StringIO(files["CSV"].decode()))
     assert len(first) == len(head)
     assert [

@@ -38,6 +38,7 @@ NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?(?:e[−+-]?\d+)?")
 ROUNDING = re.compile(
     r"[\d.]+(?:e[−-]| ?cdot 10\^\{-)(?:[5-9]|1\d)\}?"
 )  # below 1e-4: another in each place
+MEASURED = (", s", ", bytes")  # columns of times and memory, as in TIMES
 LETTERS = str.maketrans("0123456789", "abcdefghij")  # of checksums, which are no numbers
 SHORT_TIME = re.compile(
     r"(?<=[\d?]\s)(ms|µs|min)(?![a-z])"
@@ -102,7 +103,10 @@ def view(app: AppTest) -> list[str]:
     plain = [" ".join(without_terms(text).replace("\\", "").split()) for text in texts]
     lines = [ROUNDING.sub("0", SHORT_TIME.sub("s", TIMES.sub(r"?\1", line))) for line in plain]
     for key, picture in pictures_of(app).items():
-        lines += [f"{key} {name}: {digest(array)}" for name, array in picture.arrays().items()]
+        lines += [
+            f"{key} {name}: {array.shape if name.endswith(MEASURED) else digest(array)}"
+            for name, array in picture.arrays().items()
+        ]
     scripts = app.session_state["page_pictures"].scripts
     results = script_of(app).results if scripts else {}
     return lines + [f"{name}: {digest(np.asarray(value))}" for name, value in results.items()]
