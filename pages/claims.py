@@ -553,6 +553,20 @@ def _verdicts(results: Iterable[ClaimResult | None]) -> lab.Script:
     )
 
 
+# A figure as a paper prints it, with its margin or in percent.
+PRINTED = re.compile(r"([+−]?[\d,]*\d(?:\.\d+)?)(?:\s±\s(\d+\.\d+)|\s(%))?")
+
+
+def published(text: str) -> str:
+    """The text with the numbers that it prints, if it prints nothing else."""
+    if (parts := PRINTED.fullmatch(text)) is None:
+        return text
+    mean, margin, percent_sign = parts.groups()
+    number = float(mean.replace("−", "-").replace(",", ""))
+    unit = ", %" if percent_sign else ""
+    return lab.written(text, {unit: number} | ({" ±": float(margin)} if margin else {}))
+
+
 def page() -> None:
     lab.title(
         "Claims",
@@ -655,7 +669,7 @@ def _one(claim: Claim) -> None:
         lab.chart_title(f"Published, not measured here: {one.place}")
         lab.table(
             one.columns,
-            one.rows,
+            [[*map(published, row)] for row in one.rows],
             caption=f"Published figures: {one.place}",
             left=[
                 at

@@ -859,7 +859,7 @@ def _distinct(tables: Sequence[Sequence[Spec]]) -> list[Spec]:
 def _as_numbers(values: list[Any]) -> list[Any]:
     """A column of texts that are whole numbers, such as those of heads, as these, and of dashes, as nothing."""
     texts = {value for value in values if value not in EMPTY}
-    if not texts or not all(isinstance(value, str) and value.isdecimal() for value in texts):
+    if not all(isinstance(value, str) and value.isdecimal() for value in texts):
         return values
     return [None if value in EMPTY else int(value) for value in values]
 

@@ -238,3 +238,22 @@ def test_results_in_one_figure_have_the_colours_of_their_conditions_and_interval
     rules = [layer for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
     assert {layer["encoding"]["x"]["scale"]["type"] for layer in rules} == {"log"}
     assert min(row["low"] for layer in rules for row in layer["data"]["values"]) > 0
+
+
+@pytest.mark.parametrize(
+    "text, numbers",
+    [
+        ("22.03 ± 0.08", {"": 22.03, " ±": 0.08}),
+        ("−0.15", {"": -0.15}),
+        ("5,158.07", {"": 5158.07}),
+        ("73.6 %", {", %": 73.6}),
+        ("up to 20 %", None),
+        ("0.40, 0.38", None),
+        ("", None),
+    ],
+)
+def test_a_printed_figure_is_exported_as_its_number(text, numbers):
+    assert (
+        getattr(claims.published(text), "numbers", None) == numbers
+        and claims.published(text) == text
+    )
