@@ -75,7 +75,7 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
         build=lambda *args, **params: adapt(axis, build(*args, **params), entry.key),
     )
     if axis == "score" and entry.cost is Entry.__dataclass_fields__["cost"].default:
-        made = dataclasses.replace(made, cost=partial(_score_cost, made))
+        made = dataclasses.replace(made, cost=partial(count_cost, made))
     entries = AXES[axis]
     place = entries.index(before) if before else len(entries)
 
@@ -95,7 +95,7 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
     return made
 
 
-def _score_cost(entry: Entry, config: LayerConfig, area: Area) -> Cost:
+def count_cost(entry: Entry, config: LayerConfig, area: Area) -> Cost:
     """The FLOPs of a score without a `cost`, counted while it runs without numbers; a Product's own product apart."""
     shapes = (
         (1, config.score_heads, length, config.qk_dim) for length in (area.queries, area.keys)
