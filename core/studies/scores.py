@@ -1,10 +1,10 @@
 """Scores of the same queries and keys by each rule, and what each normalizer makes of one row of scores.
 
-`make scores` saves the times of the rules.
+`make generated` saves the times of rules that have none yet, `make scores` those of all.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -149,12 +149,22 @@ def load_measurement() -> Saved[dict[str, Timing]]:
 
 
 def main() -> None:
-    """Measure every score of the axis, one thread, and save it."""
+    """Measure each score that the file lacks, one thread, and save it beside the others."""
     torch.set_num_threads(1)
-    choices = tuple(Choice(item.key) for item in AXES["score"])
-    measured = timings(choices, 0, ROUNDS, SECONDS)
-    times = {choice.key: timing for choice, timing in zip(choices, measured, strict=True)}
-    save(SAVED, Saved(times))
+    keys = [item.key for item in AXES["score"]]
+    saved = load_measurement() if SAVED.exists() else None
+    times = saved.measured if saved else {}
+    new = [key for key in keys if key not in times]
+    measured = timings(tuple(map(Choice, new)), 0, ROUNDS, SECONDS)
+    times = times | dict(zip(new, measured, strict=True))
+    now = Saved({key: times[key] for key in keys})
+    if saved and new:
+        days = {*saved.date.split(" and "), now.date}
+        others = "" if now.machine == saved.machine else f"; {', '.join(new)}: {now.machine}"
+        now = replace(now, date=" and ".join(sorted(days)), machine=saved.machine + others)
+    elif saved:
+        now = replace(saved, measured=now.measured)
+    save(SAVED, now)
 
 
 # One row of scores through a normalizer, by the built module.

@@ -3,6 +3,7 @@
 import math
 import re
 import time
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from typing import Any
@@ -620,6 +621,28 @@ def test_the_network_takes_more_memory_than_the_product():
             )
         )
     )
+
+
+def test_only_a_score_without_a_time_is_timed(monkeypatch, tmp_path):
+    saved, slow = study.load_measurement(), study.Timing(7.0, 8)
+    monkeypatch.setattr(study, "SAVED", tmp_path / "scores.json")
+    monkeypatch.setattr(study, "timings", lambda choices, *_: (slow,) * len(choices))
+    others = {key: time for key, time in saved.measured.items() if key != "general"}
+    for before, machine in (
+        (replace(saved, measured=others), saved.machine),
+        (saved, saved.machine),
+        (replace(saved, measured=others, machine="old"), "old; general: "),
+    ):
+        study.save(study.SAVED, before)
+        study.main()
+        now = study.load_measurement()
+        assert now.measured == before.measured | {"general": now.measured["general"]}
+        assert list(now.measured) == SCORES and now.machine.startswith(machine)
+        assert (now.measured["general"] == slow) == ("general" not in before.measured)
+        assert saved.date in now.date
+    study.SAVED.unlink()
+    study.main()
+    assert set(study.load_measurement().measured.values()) == {slow}
 
 
 def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(monkeypatch):
