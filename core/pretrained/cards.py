@@ -745,10 +745,10 @@ class Mixer:
         )
 
 
-def write_table() -> None:
-    """Read each config of published.json again and write its card beside it."""
+def write_table(*keys: str) -> None:
+    """Read each config of published.json again, or those of some keys, and write its card beside it."""
     rows = json.loads(TABLE.read_text(encoding="utf-8"))
-    for row in rows:
+    for row in [row for row in rows if not keys or row["key"] in keys]:
         about = {key: value for key, value in row.items() if key not in ("config", "card")}
         row["card"] = card_from_config(row["config"], **about).to_json()
     text = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
