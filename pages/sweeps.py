@@ -43,6 +43,7 @@ from core.studies.runs import (
 from core.tasks import TASKS, TaskConfig, make_task, task_entry, task_of
 from core.training import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig, recommended
 from core.training.seed_stats import Comparison, SeedStats, compare
+from core.training.settings import KINDS_WITH
 from core.training.sweeps import (
     EQUAL,
     FIELDS as SETTINGS,
@@ -92,20 +93,7 @@ USUAL_CHOICES = {  # with which a sweep of an axis begins
     "score": ("scaled_dot", "dot", "general", "cosine", "qk_norm", "additive"),
     "position": ("none", "sinusoidal", "learned", "rope", "alibi"),
 }
-ONLY = {
-    "pattern": ("decoder",),
-    "norm": STACKED,
-    "residual": STACKED,
-    "streams": STACKED,
-    "normalization": STACKED,
-    "activation": STACKED,
-    "d_ff": STACKED,
-    "num_heads": STACKED,
-    "cell": RECURRENT,
-    "bidirectional": RECURRENT,
-    "feeding": RECURRENT,
-    "pool": ("classifier",),
-}
+ONLY = {"pattern": ("decoder",), "num_heads": STACKED, **KINDS_WITH}
 
 
 @lru_cache(maxsize=256)

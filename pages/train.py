@@ -26,6 +26,7 @@ from core.entries import Param, Value
 from core.interpret.trace import head_name
 from core.memory import is_small
 from core.models import (
+    BOUNDS,
     RECURRENT,
     STACKED,
     ModelConfig,
@@ -43,12 +44,7 @@ from core.studies.decode import Checkpoint
 from core.studies.runs import expected
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
 from core.training import (
-    AUTO,
-    BOUNDS,
-    OPTIMIZERS,
     PASS,
-    PRECISIONS,
-    SCHEDULES,
     Finding,
     Prediction,
     Record,
@@ -60,6 +56,13 @@ from core.training import (
     source_weights,
     time_needed,
     train,
+)
+from core.training.settings import (
+    KINDS_WITH,
+    MODEL_SETTINGS,
+    RATE,
+    TRAINING_SETTINGS,
+    WIDTH,
 )
 
 # The sentences of the page Train, and examples as text; makes no st call.
@@ -685,267 +688,7 @@ def summary(model: ModelConfig) -> str:
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-# The parameters of a model and of its training, in groups; the values of a closed group are the session's.
-
-
-MODEL_SETTINGS = {
-    param.key: param
-    for param in (
-        Param(
-            "layers",
-            "Layers",
-            default=1,
-            low=1,
-            high=12,
-            step=1,
-            meaning="the number of encoder layers, and of decoder layers",
-        ),
-        Param(
-            "norm",
-            "Norm position",
-            default="post",
-            choices=("post", "pre"),
-            labels=("post-norm: after the residual sum", "pre-norm: before the layer"),
-            meaning="post-norm is the original (Vaswani 2017); with pre-norm deep models train more easily (Xiong 2020)",
-        ),
-        Param(
-            "residual",
-            "Between layers",
-            default="plain",
-            choices=("plain", "attention", "hyper"),
-            labels=("sum: the residual connection", "attention over depth", "hyper-connections"),
-            meaning="what a sublayer reads: the sum of all outputs before it; a sum of them with weights that it computes "
-            "for each token (Kimi 2026); or one of several sums (streams), which each token mixes (DeepSeek 2025). "
-            "The last two need pre-norm",
-        ),
-        Param(
-            "streams",
-            "Streams",
-            default=4,
-            low=1,
-            high=8,
-            step=1,
-            meaning="of hyper-connections alone: how many sums of the outputs each token carries",
-        ),
-        Param(
-            "normalization",
-            "Norm",
-            default="layer",
-            choices=("layer", "rms"),
-            labels=("LayerNorm", "RMSNorm"),
-            meaning="LayerNorm subtracts the mean, RMSNorm does not (Zhang & Sennrich 2019)",
-        ),
-        Param(
-            "activation",
-            "Activation",
-            default="relu",
-            choices=("relu", "gelu", "swiglu"),
-            labels=("ReLU", "GELU", "SwiGLU"),
-            meaning="the function between the two feed-forward layers; SwiGLU adds a gate (Shazeer 2020)",
-        ),
-        Param(
-            "d_ff",
-            "Feed-forward width",
-            default=64,
-            low=0,
-            high=4096,
-            step=16,
-            meaning="d_ff: the number of hidden units of the feed-forward network; 0 leaves it out",
-        ),
-        Param(
-            "cell",
-            "Cell",
-            default="gru",
-            choices=("gru", "lstm"),
-            labels=("GRU", "LSTM"),
-            meaning="the recurrent cell of encoder and decoder",
-        ),
-        Param(
-            "bidirectional",
-            "Bidirectional encoder",
-            default=True,
-            meaning="the encoder reads the source in both directions",
-        ),
-        Param(
-            "feeding",
-            "Input feeding",
-            default="none",
-            choices=("none", "input", "bahdanau"),
-            labels=("none", "attentional vector (Luong)", "context vector (Bahdanau)"),
-            meaning="which result of attention the decoder cell receives at the next step",
-        ),
-        Param(
-            "pool",
-            "Pooling",
-            default="first",
-            choices=("first", "mean"),
-            labels=("[CLS] token", "mean of all tokens"),
-            meaning="which vector the class is computed from",
-        ),
-        Param(
-            "dropout",
-            "Dropout",
-            default=0.0,
-            low=0.0,
-            high=0.6,
-            step=0.05,
-            meaning="the share of values set to zero during training",
-        ),
-        Param(
-            "tied",
-            "Tied embeddings",
-            default=False,
-            meaning="the target embedding and the output layer share one matrix",
-        ),
-        Param(
-            "output_bias",
-            "Output bias",
-            default=True,
-            meaning="a learned number for each token, added to its logit",
-        ),
-    )
-}
-# Only these types of models have the setting.
-KINDS_WITH = {
-    **dict.fromkeys(
-        ("norm", "residual", "streams", "normalization", "activation", "d_ff"), STACKED
-    ),
-    **dict.fromkeys(("cell", "bidirectional"), RECURRENT),
-    "feeding": tuple(kind for kind in RECURRENT if kind != "hierarchical"),
-    "pool": ("classifier",),
-    "tied": ("transformer", "decoder", "recurrent", "hybrid"),
-    "output_bias": ("transformer", "decoder"),
-}
-TRAINING_SETTINGS = {  # by group
-    "Duration": (
-        Param(
-            "steps",
-            "Maximum steps",
-            default=1000,
-            low=BOUNDS["steps"][0],
-            high=BOUNDS["steps"][1],
-            step=100,
-            meaning="the largest number of updates of the weights",
-        ),
-        Param(
-            "max_seconds",
-            "Maximum seconds",
-            default=900.0,
-            low=BOUNDS["max_seconds"][0],
-            high=BOUNDS["max_seconds"][1],
-            step=5.0,
-            meaning="the longest time of the run, evaluation included",
-        ),
-        Param(
-            "patience",
-            "Early stopping patience",
-            default=0,
-            low=BOUNDS["patience"][0],
-            high=BOUNDS["patience"][1],
-            step=5,
-            meaning="records without a smaller validation loss after which training stops; 0 never stops early",
-        ),
-        Param(
-            "keep_best",
-            "Keep the best weights",
-            default=False,
-            meaning="the final figures and the other pages use the weights with the smallest validation loss",
-        ),
-        Param(
-            "finish_early",
-            "Finish at 99 %",
-            default=True,
-            meaning="training ends after two records in a row with a validation sequence accuracy of 99 %",
-        ),
-    ),
-    "Optimization": (
-        Param(
-            "optimizer",
-            "Optimizer",
-            default="adamw",
-            choices=OPTIMIZERS,
-            labels=("AdamW", "Adam", "RMSprop", "SGD"),
-            meaning="the rule by which gradients change the weights; SGD has momentum 0.9 and needs a larger rate",
-        ),
-        Param(
-            "schedule",
-            "Learning rate schedule",
-            default="cosine",
-            choices=SCHEDULES,
-            labels=("constant", "cosine, to a tenth", "1/√step (Vaswani 2017)"),
-            meaning="how the learning rate changes after the warm-up",
-        ),
-        Param(
-            "warmup",
-            "Warm-up steps",
-            default=50,
-            low=BOUNDS["warmup"][0],
-            high=BOUNDS["warmup"][1],
-            step=10,
-            meaning="the first steps, in which the learning rate rises from 0",
-        ),
-        Param(
-            "batch_size",
-            "Batch size",
-            default=64,
-            low=BOUNDS["batch_size"][0],
-            high=BOUNDS["batch_size"][1],
-            step=8,
-            meaning="the number of examples in one update",
-        ),
-        Param(
-            "clip",
-            "Clip gradients at",
-            default=1.0,
-            low=BOUNDS["clip"][0],
-            high=BOUNDS["clip"][1],
-            step=0.1,
-            meaning="the largest allowed gradient norm; a very large number never clips",
-        ),
-        Param(
-            "weight_decay",
-            "Weight decay",
-            default=0.01,
-            low=BOUNDS["weight_decay"][0],
-            high=BOUNDS["weight_decay"][1],
-            step=0.01,
-            meaning="how strongly each step pulls the weights towards zero",
-        ),
-        Param(
-            "label_smoothing",
-            "Label smoothing",
-            default=0.0,
-            low=BOUNDS["label_smoothing"][0],
-            high=BOUNDS["label_smoothing"][1],
-            step=0.05,
-            meaning="the share of the target probability spread over all tokens (Szegedy 2016)",
-        ),
-    ),
-    "Hardware": (
-        Param(
-            "device",
-            "Device",
-            default="auto",
-            choices=devices(),
-            labels=("automatic",),
-            meaning=AUTO,
-        ),
-        Param(
-            "precision",
-            "Precision",
-            default="fp32",
-            choices=PRECISIONS,
-            labels=("float32", "bfloat16"),
-            meaning="bfloat16 is for wide models: on a CPU with AMX from a width of about 256; below, it is slower",
-        ),
-        Param(
-            "checkpointing",
-            "Gradient checkpointing",
-            default=False,
-            meaning="each layer is computed again in the backward pass: less memory, more time",
-        ),
-    ),
-}
+# The settings of a model and of its training, in groups; the values of a closed group are the session's.
 
 
 # a panel whose body runs only while it is open
@@ -1004,10 +747,14 @@ def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
         "checkpointing": base.model.kind in RECURRENT,
         "finish_early": form in ("text", "series"),
     }
-    most = {"steps": lab.jobs.max_run_steps(), "max_seconds": lab.jobs.max_run_seconds()}
+    of_server: dict[str, dict[str, Any]] = {
+        "steps": {"high": lab.jobs.max_run_steps()},
+        "max_seconds": {"high": lab.jobs.max_run_seconds()},
+        "device": {"choices": devices()},
+    }
     return {
         name: tuple(
-            replace(param, default=getattr(base, param.key), high=most.get(param.key, param.high))
+            replace(param, default=getattr(base, param.key), **of_server.get(param.key, {}))
             for param in params
             if not excluded.get(param.key)
         )
@@ -1029,7 +776,7 @@ def changes(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
 
 
 TASK = "train:task"
-MAX_HEADS_ON_OFFER, MAX_WIDTH = 16, 1024
+MAX_HEADS_ON_OFFER = 16
 MEAN = -1  # in place of a token: all of them
 WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
 RATES = (1e-5, 1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.3, 1.0)
@@ -1041,10 +788,11 @@ SIZES = {"smallest": -2, "small": -1, "medium": 0, "large": 1, "largest": 2}  # 
 def sizes_of(base: RunConfig, size: str) -> dict[str, int]:
     """What the dial of size sets: width and steps double with each stop, and there is one layer more."""
     model, power = base.model, SIZES[size]
+    widest, most_hidden, deepest = (int(BOUNDS[name][1]) for name in ("d_model", "d_ff", "layers"))
     return {
-        "d_model": max(1, min(MAX_WIDTH, int(model.d_model * 2.0**power))),
-        "d_ff": min(4096, int(model.d_ff * 2.0**power)),
-        "layers": max(1, min(12, model.layers + power)),
+        "d_model": max(1, min(widest, int(model.d_model * 2.0**power))),
+        "d_ff": min(most_hidden, int(model.d_ff * 2.0**power)),
+        "layers": max(1, min(deepest, model.layers + power)),
         "steps": max(1, min(lab.jobs.max_run_steps(), int(base.steps * 2.0**power))),
     }
 
@@ -1262,7 +1010,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     of["resized"] = name, f"{name}:size", base, sizes_of(base, Controls.read("size", **of).size)
     sizes = sizes_of(base, Controls.draw("size", into=cells["size"], **of).size)
     usual, d_model = sizes["d_model"], f"{name}:d_model"
-    lab.link_value(d_model, usual, lab.between(1, MAX_WIDTH))
+    lab.link_param(replace(WIDTH, default=usual), d_model)
     # The panel of the model: its width, and the parameters of its type
     width, params = state.get(d_model, usual), of_model(base.model, sizes)
     with lab.lazy_panel("Model settings", f"{name}:sizes", cells["sizes"]) as panel:
@@ -1274,7 +1022,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
                 key=d_model,
                 **lab.KEEP,
                 **lab.keep_heads(d_model, lambda width: f"{name}:heads:{width}", heads_of),
-                help="The length of each token's vector.",
+                help=WIDTH.help,
             )
         values = parameters_values(params, name, panel.open)
     wider = [f"d_model {width}"] if width != usual else []
@@ -1293,7 +1041,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
             training |= parameters_values(params, name, panel.open)
     every = [param for params in groups.values() for param in params]
     _show_changes(cells["training"], changes(training, every))
-    lab.link_value(f"{name}:rate", base.learning_rate, lab.between(*BOUNDS["learning_rate"], float))
+    lab.link_param(replace(RATE, default=base.learning_rate), f"{name}:rate")
     rate = cells["rate"].select_slider(
         "Learning rate",
         sorted({*RATES, base.learning_rate, state.get(f"{name}:rate", base.learning_rate)}),
@@ -1304,7 +1052,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
         ),
         key=f"{name}:rate",
         **lab.KEEP,
-        help="The size of each update of the weights.",
+        help=RATE.help,
     )
     seed = Controls.draw("seed", into=cells["seed"]).seed
     with cells["heads"]:

@@ -28,6 +28,7 @@ from core.training.config import (
     pattern_of,
     recommended,
 )
+from core.training.settings import SETTINGS
 
 # The settings that can be swept, by name; a parameter of the task is task.NAME.
 ATTENTION = {
@@ -42,36 +43,15 @@ ATTENTION = {
 PATTERNS: dict[str, ModelCard | LayerPattern] = {one.key: one for one in CARDS}
 PATTERNS |= {one.key: one for one in LAYER_PATTERNS}
 SAME = "same"  # of the setting "pattern": the first attention in every layer
-MODEL = {
-    "kind": "Model",
-    "d_model": "d_model",
-    "num_heads": "Heads",
-    "pattern": "Layer pattern",
-    "layers": "Layers",
-    "d_ff": "Feed-forward width",
-    "norm": "Norm position",
-    "residual": "Between layers",
-    "streams": "Streams",
-    "normalization": "Norm",
-    "activation": "Activation",
-    "dropout": "Dropout",
-    "tied": "Tied embeddings",
-    "output_bias": "Output bias",
-    "pool": "Pooling",
-    "cell": "Cell",
-    "bidirectional": "Bidirectional encoder",
-    "feeding": "Input feeding",
-}
-TRAINING = {
-    "learning_rate": "Learning rate",
-    "optimizer": "Optimizer",
-    "schedule": "Learning rate schedule",
-    "warmup": "Warm-up steps",
-    "batch_size": "Batch size",
-    "weight_decay": "Weight decay",
-    "label_smoothing": "Label smoothing",
-    "clip": "Clip gradients at",
-}
+_OWN = {"kind": "Model", "pattern": "Layer pattern"}  # the other names are those of the settings
+MODEL, TRAINING = (
+    {key: _OWN.get(key) or SETTINGS[key].name for key in keys.split()}
+    for keys in (
+        "kind d_model num_heads pattern layers d_ff norm residual streams normalization activation dropout tied "
+        "output_bias pool cell bidirectional feeding",
+        "learning_rate optimizer schedule warmup batch_size weight_decay label_smoothing clip",
+    )
+)
 FIELDS = {**ATTENTION, **MODEL, **TRAINING}
 Equal = Literal["steps", "seconds"]
 EQUAL = get_args(Equal)
