@@ -9,6 +9,7 @@ import streamlit as st
 import dashboard.page as lab
 from core.attention import AXES, AttentionConfig
 from core.attention.presets.base import name as choice_name
+from core.attention.text import to_text
 from core.models.cards import (
     CARDS,
     KINDS,
@@ -233,8 +234,8 @@ def link(one: ModelCard) -> dict[str, str | list[str]]:
         "source": "seeded",
         "sizes": f"{sizes.d_model}.{sizes.num_heads}.0",
         "m": [
-            lab.to_text(LAYER, sizes=False),
-            *(lab.to_text(config, sizes=False) for config in attentions),
+            to_text(LAYER, sizes=False),
+            *(to_text(config, sizes=False) for config in attentions),
         ],
     }
 

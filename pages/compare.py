@@ -27,6 +27,7 @@ from core.attention import (
 from core.attention.cost import ClosedFormCost, Measurement, closed_form_cost
 from core.attention.masks import COMPOSITIONS
 from core.attention.presets import preset_of
+from core.attention.text import from_text, to_text
 from core.entries import quote, refuse_if
 from core.interpret import trace as analysis
 from core.models.cards import CARDS, card
@@ -236,7 +237,7 @@ CONTROLS, WRITTEN = "compare:setup", "compare:written"
 def default_controls() -> study.Comparison:
     return study.Comparison(
         tuple(
-            lab.from_text(text, (study.WIDTH, study.HEADS))
+            from_text(text, (study.WIDTH, study.HEADS))
             for text in ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
         )
     )
@@ -247,7 +248,7 @@ def link_texts(controls: study.Comparison) -> dict[str, str | list[str]]:
     return {
         "source": controls.source,
         "sizes": f"{controls.d_model}.{controls.num_heads}.{controls.head}",
-        "m": [lab.to_text(config, sizes=False) for config in controls.mechanisms],
+        "m": [to_text(config, sizes=False) for config in controls.mechanisms],
         "minus": "{}.{}".format(*controls.minus),
         "seed": str(controls.seed),
         "length": str(controls.length),
@@ -298,7 +299,7 @@ def with_parameter(controls: study.Comparison, name: str, value: Any) -> study.C
             f"It has {len(texts)} mechanisms; expected {MIN_MECHANISMS} to {MAX_MECHANISMS}.",
         )
         return replace(
-            controls, mechanisms=tuple(lab.from_text(text, controls.sizes) for text in texts)
+            controls, mechanisms=tuple(from_text(text, controls.sizes) for text in texts)
         )
     if name not in NUMBERS:
         refuse_if(
@@ -561,7 +562,7 @@ def addable() -> dict[str, str]:
 def mechanism_of(option: str, sizes: tuple[int, int]) -> AttentionConfig:
     """The mechanism of an option of `addable`; ConfigError where the sizes (d_model, heads) do not fit it."""
     known = option.removeprefix("preset=")
-    return lab.from_text(option, sizes) if known == option else preset(known).config(*sizes)
+    return from_text(option, sizes) if known == option else preset(known).config(*sizes)
 
 
 def _take(name: str) -> None:

@@ -26,6 +26,7 @@ from core.attention import (
 )
 from core.attention.positions import enters, entries_of
 from core.attention.presets import preset_of
+from core.attention.text import choice_from_text, choice_text
 from core.entries import complete
 from core.seeding import seeded_layer
 from core.studies import heads as study
@@ -1369,7 +1370,7 @@ def sync_link() -> list[str]:
     errors = []
     for axis in AXES:
         name, now = key(f"{axis}:choice"), read_choice(axis)
-        read, write = partial(choice_of_link, axis), partial(lab.choice_text, axis=axis)
+        read, write = partial(choice_of_link, axis), partial(choice_text, axis=axis)
         text = st.query_params[key(axis)] if lab.is_new(key(axis)) else None
         if text is not None and (error := lab.config_error(read, text)):
             errors.append(
@@ -1391,7 +1392,7 @@ def sync_link() -> list[str]:
 
 def choice_of_link(axis: str, text: str) -> Choice:
     names = {item.name: item.key for item in AXES[axis]}  # in links of the first version
-    return lab.choice_from_text(names.get(text, text), axis)
+    return choice_from_text(names.get(text, text), axis)
 
 
 def link_errors() -> list[str]:

@@ -19,7 +19,7 @@ from core.attention import (
     heads_that_divide,
     properties as measure,
 )
-from core.attention.positions.rotary import Position
+from core.attention.base import Position
 from core.seeding import seeded_layer
 from core.studies import order as study
 from core.tokens import SENTENCE, labels, tokenize

@@ -10,6 +10,7 @@ import numpy as np
 import streamlit as st
 
 import dashboard.page as lab
+from core.attention.text import to_text
 from core.studies import start
 
 PAGE, NAMES, LIMIT = "start", "ABC", 99.0
@@ -474,7 +475,7 @@ def _doors() -> None:
         else:
             st.switch_page(
                 lab.step_of("compare").page(),
-                query_params={"m": ("score=scaled_dot", lab.to_text(typed, sizes=False))},
+                query_params={"m": ("score=scaled_dot", to_text(typed, sizes=False))},
             )
     with lessons:
         st.markdown("**I teach.**")

@@ -16,6 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import dashboard.page as lab
 from core.attention import AXES, PRESETS, ConfigError
+from core.attention.text import choice_from_text, choice_text
 from core.entries import quote, refuse_if
 from core.files import SWEEPS
 from core.models.base import RECURRENT, STACKED
@@ -112,10 +113,8 @@ def _candidates(base: RunConfig, axis: str) -> list[Any]:
     if axis in AXES:
         current = [getattr(model.attention, axis)] if model.attention is not None else []
         # A choice that is made of others has no parts yet, and cannot be read by its name alone.
-        keys = _buildable(
-            lambda key: lab.choice_from_text(key, axis), (one.key for one in AXES[axis])
-        )
-        return list(dict.fromkeys([*current, *(lab.choice_from_text(key, axis) for key in keys)]))
+        keys = _buildable(lambda key: choice_from_text(key, axis), (one.key for one in AXES[axis]))
+        return list(dict.fromkeys([*current, *(choice_from_text(key, axis) for key in keys)]))
     if axis == "attention":
         sizes = model.d_model, model.num_heads
         makers = _buildable(lambda item: item.config(*sizes), PRESETS)
@@ -158,7 +157,7 @@ def values_axes(base: RunConfig) -> tuple[str, ...]:
 
 def first(base: RunConfig, axis: str) -> list[str]:
     names, usual = offered(base, axis), USUAL_CHOICES.get(axis, ())
-    named = [value_text(axis, lab.choice_from_text(key, axis)) for key in usual]
+    named = [value_text(axis, choice_from_text(key, axis)) for key in usual]
     return [name for name in named if name in names] or list(names)[:4]
 
 
@@ -166,7 +165,7 @@ def read(base: RunConfig, axis: str, text: str) -> Any:
     """A value by its name on offer, or as typed: a number, or a choice such as local(window=3). Raises ConfigError."""
     names = offered(base, axis)
     if text in names or axis in AXES:
-        return names[text] if text in names else lab.choice_from_text(text, axis)
+        return names[text] if text in names else choice_from_text(text, axis)
     try:
         number = float(text)
     except ValueError:
@@ -398,7 +397,7 @@ def _label(item: lab.RunSummary) -> str:
 def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
     names, hint = list(offered(base, axis)), ""  # how another value is typed, where one can be
     if axis in AXES:
-        now = lab.choice_text(getattr(base.model.attention, axis), axis)
+        now = choice_text(getattr(base.model.attention, axis), axis)
         hint = f"You can type another value, such as {now}."
     elif axis in USUAL and _numbers(USUAL[axis]):
         hint = "You can type another number."

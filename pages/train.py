@@ -22,6 +22,7 @@ from core.attention import (
     preset,
 )
 from core.attention.presets import preset_of
+from core.attention.text import from_text, to_text
 from core.entries import Param, Value
 from core.interpret.trace import head_name
 from core.memory import is_small
@@ -601,8 +602,8 @@ def choose_attention(
         lab.link_value,
         key,
         usual,
-        lambda text: None if text == NONE else lab.from_text("" if text == PLAIN else text, sizes),
-        lambda config: NONE if config is None else lab.to_text(config) or PLAIN,
+        lambda text: None if text == NONE else from_text("" if text == PLAIN else text, sizes),
+        lambda config: NONE if config is None else to_text(config) or PLAIN,
     )
     link()
     config, problem = state.get(key, usual), None

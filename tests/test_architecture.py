@@ -37,7 +37,7 @@ TRAINING = (
 FORBIDDEN = {
     "core": ("streamlit", "altair", "dashboard", "pages"),
     "core.attention": (*MODELS, "core.runs"),
-    "core.attention.basics": ("core.attention",),
+    "core.attention.decoding": ("core.attention",),
     "core.models": ("core.tasks", "core.training", "core.runs"),
     "core.tasks": ("core.training", "core.runs"),
     **{f"core.training.{name}": ("core.runs",) for name in TRAINING},

@@ -21,7 +21,7 @@ from PIL import Image, ImageChops, ImageSequence
 
 from core import command_line, plugins, provenance
 from core.attention import AXES, PRESETS, Attention, AttentionConfig, ConfigError, Entry
-from core.attention.basics import Normalizer
+from core.attention.base import Normalizer
 from core.attention.cost import attention_cost
 from core.attention.normalizers import TEMPERATURE
 from core.claims.base import verdict

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.attention.basics import split_heads
+from core.attention.base import split_heads
 from tests.close import assert_close
 from tests.typecheck import checked
 

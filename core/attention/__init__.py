@@ -1,14 +1,6 @@
 """The front door: attend is the function, Attention the layer, AttentionConfig the six choices."""
 
-from core.attention.basics import (
-    Absent,
-    Cache,
-    MultiHead,
-    Normalizer,
-    ScoreBlock,
-    Softmax,
-    num_threads,
-)
+from core.attention.base import Absent, Normalizer, ScoreBlock, Steps
 from core.attention.config import (
     AXES,
     AttentionConfig,
@@ -20,9 +12,11 @@ from core.attention.config import (
     needs,
     refusals,
 )
-from core.attention.kernels.exact import OF_QUERIES, Steps, exact
+from core.attention.decoding import Cache
+from core.attention.kernels.exact import OF_QUERIES, exact
 from core.attention.kernels.softmax import why_not_fused
 from core.attention.layer import Attention, attend
+from core.attention.normalizers import Softmax
 from core.attention.presets import (
     LAYER_PATTERNS,
     PRESETS,
@@ -34,6 +28,7 @@ from core.attention.presets import (
     preset_of,
 )
 from core.attention.presets.base import Preset
+from core.attention.projections.multi_head import MultiHead
 from core.attention.register import register
 from core.entries import Choice, ConfigError, Entry, Param
 
@@ -68,7 +63,6 @@ __all__ = [
     "example_config",
     "heads_that_divide",
     "needs",
-    "num_threads",
     "preset",
     "preset_of",
     "refusals",

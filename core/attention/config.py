@@ -14,13 +14,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.basics import Normalizer, Projection, Score, ScoreBlock
+from core.attention.base import Mask, Normalizer, Position, Projection, Score, ScoreBlock
 from core.attention.kernels import KERNELS
 from core.attention.masks import MASKS, check_parts
-from core.attention.masks.patterns import Mask
 from core.attention.normalizers import NORMALIZERS
 from core.attention.positions import POSITIONS
-from core.attention.positions.rotary import Position
 from core.attention.projections import PROJECTIONS
 from core.attention.scores import SCORES
 from core.entries import (

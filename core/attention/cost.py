@@ -15,12 +15,13 @@ from torch.autograd.profiler_legacy import profile
 from torch.overrides import TorchFunctionMode
 
 from core.attention import AXES, Attention, AttentionConfig, ConfigError, entry
-from core.attention.basics import ScoreBlock, num_threads
+from core.attention.base import ScoreBlock
 from core.attention.kernels.exact import exact
 from core.attention.masks import make_mask
 from core.entries import Area, Choice, Cost
 from core.memory import admitted, room_bytes
 from core.seeding import seeded_generator, seeded_rng
+from core.threads import num_threads
 
 # The parameters, FLOPs and activation memory of an attention layer, in closed form, for one fp32 sequence.
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from core.attention.basics import ScoreBlock
+from core.attention.base import ScoreBlock
 from core.entries import ConfigError
 
 # The parts of a formula: names, functions and operators, with the types that they take and give.

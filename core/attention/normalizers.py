@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from core.attention.basics import Normalizer, ScoreBlock, Softmax, linear
+from core.attention.base import Normalizer, ScoreBlock, linear
 from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param, refuse_if
 
 # What the entries of all normalizers share: the parameter `temperature`, and the memory of their matrices.
@@ -48,6 +48,13 @@ def matrices(plain: float, masked: float) -> Callable[[LayerConfig, Area], Cost]
 def without_hidden(scores: Tensor, mask: Tensor | None) -> Tensor:
     """The scores with 0 for those that are masked: a hidden NaN or ∞ would reach a gradient, as NaN · 0 is NaN."""
     return scores if mask is None else scores.masked_fill(~mask, 0.0)
+
+
+class Softmax(Normalizer):
+    """e^(s/τ) / Σ e^(s/τ) over the visible keys."""
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        return scores.softmax(-1)
 
 
 class Softcap(Softmax):

@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.attention.positions.rotary import Polar, Position
+from core.attention.base import Position
+from core.attention.positions.rotary import Polar
 from core.attention.scores import Score
 from core.seeding import seed_layer, seeded_generator
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from core import plugins
-from core.attention.basics import Cache
+from core.attention.base import Steps
 from core.attention.config import AXES, AttentionConfig, adapt, example_config
-from core.attention.kernels.exact import Steps
+from core.attention.decoding import Cache
 from core.attention.layer import Attention
 from core.entries import (
     TRAITS,

@@ -7,20 +7,21 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.attention.basics import (
-    MAX_HIDDEN_CELLS,
-    Dot,
-    Product,
-    Score,
-    clip_rms,
-    dot_product_scale,
-)
+from core.attention.base import MAX_HIDDEN_CELLS, Product, Score, clip_rms, dot_product_scale
 from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param
 
 MIN_TAU = 0.01  # Swin V2's bound
 SMALLEST_NORM = (
     1e-6  # a vector shorter than this is taken as being of this length: zero has no direction
 )
+
+
+class Dot(Product):
+    """qᵀk; the kernel multiplies it by `scale`: 1 for "dot" (Luong 2015), 1/√D for "scaled_dot" (Vaswani 2017)."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
 
 
 class General(Product):

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from core.attention import num_threads
 from core.attention.cost import seconds
 from core.claims.base import CellResult, Claim, ClaimSettings, Number, Stop
 from core.models import Model, ModelConfig
 from core.tasks import Task, TaskConfig
+from core.threads import num_threads
 from core.training import Record, RunConfig, Session, Stopped, never_stop, prepare, train, until
 
 Cell = tuple[str, int]  # a condition and a seed

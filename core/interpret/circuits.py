@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from core.attention.basics import repeat_heads
+from core.attention.base import repeat_heads
 from core.interpret.evidence import output_matrix
 from core.interpret.lens import attribute_logit
 from core.interpret.patching import (
@@ -445,7 +445,8 @@ def _table(getter: Callable[[], Any], *kinds: type) -> Float[Tensor, "V C"] | No
         module = getter()
     except (AttributeError, NotImplementedError):  # classes without words
         return None
-    return module.weight.detach().cpu().float() if isinstance(module, kinds) else None
+    fits: Any = module if isinstance(module, kinds) else None
+    return None if fits is None else fits.weight.detach().cpu().float()
 
 
 def _scale(pretrained: Pretrained, part: Any) -> float:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from core.attention import Absent
-from core.attention.basics import repeat_heads
+from core.attention.base import repeat_heads
 from core.interpret.trace import (
     COREFERENCE,
     AttentionMap,

@@ -587,13 +587,13 @@ def _parts(
     mixes = any(re.fullmatch(rule, name) for rule, _ in MIXERS for name in around) or any(
         write.name.startswith(f"{call.name}.") for call in calls
     )
-    here = [
+    here: list[tuple[int, LayerKey]] = [
         (index, (call.kind, call.layer))
         for index, call in enumerate(calls)
         if f"{write.name}.".startswith(f"{_block(call.name)}.") and call.kind != "cross"
     ]
     before = [key for index, key in here if index < write.calls]
-    place = next(iter([*before[-1:], *(key for _, key in here)]), None)
+    place: LayerKey | None = next(iter([*before[-1:], *(key for _, key in here)]), None)
     if listed := BESIDE.match(write.name):
         place = (calls[int(listed["number"])].kind, calls[int(listed["number"])].layer)
     name = "" if place is not None or match is None else f"L{match['number']}"

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
-from core.attention.positions.rotary import Position
+from core.attention.base import Position
 from core.models.base import (
     FeatureEmbedding,
     Model,

@@ -28,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from core.attention import Absent
-from core.attention.basics import repeat_heads
+from core.attention.base import repeat_heads
 from core.interpret.trace import Kind
 from core.pretrained.base import text_config
 

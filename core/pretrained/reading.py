@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from core.attention.basics import CORES, num_threads
 from core.entries import Cost, quote
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy
 from core.models.base import hooked
@@ -53,6 +52,7 @@ from core.pretrained.base import (
     wrap_errors,
 )
 from core.pretrained.load import image_of, maps_bytes
+from core.threads import CORES, num_threads
 
 # A model's own generation settings: the start token, the end tokens, forced and forbidden tokens.
 

@@ -36,7 +36,7 @@ import psutil
 import torch
 
 from core import event_log
-from core.attention import ConfigError, num_threads
+from core.attention import ConfigError
 from core.files import clear_drafts, disk_refused, hosted, lab_path, sentence_of, without_paths
 from core.memory import give_way, total_bytes
 from core.models import ModelConfig
@@ -46,6 +46,7 @@ from core.runs.folder import RunFolder
 from core.runs.runs import CHECKPOINTS, Run
 from core.settings import limits, settings
 from core.tasks import TaskConfig
+from core.threads import num_threads
 from core.training import Best, Record, RunConfig, cap_reached, prepare, train
 
 KINDS = {"threads": int, "torch": str, "device": str, "capability": str, "libraries": str}

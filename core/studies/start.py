@@ -96,7 +96,7 @@ def order() -> dict[str, Any]:
     """The sinusoids of the first positions, and the causal mask over them."""
     import torch
 
-    from core.attention.basics import ScoreBlock
+    from core.attention.base import ScoreBlock
     from core.attention.masks.patterns import causal
     from core.attention.positions.relative import sinusoids
 

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from core.attention import Attention, num_threads
+from core.attention import Attention
 from core.models import Model, build_model, hooked
 from core.serialization import renamed
 from core.tasks import Example, Task, make_task
+from core.threads import num_threads
 from core.training.config import RunConfig, resolve_device
 from core.training.evaluate import (
     Record,

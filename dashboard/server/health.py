@@ -306,7 +306,7 @@ def begin() -> None:
     """Import what the first page needs, and return memory from then on, in a thread of its own.
 
     What these libraries hold is left out of full collections, of which each would spend 0.1 s on it. From then on PyTorch
-    computes on one thread (see core.attention.basics).
+    computes on one thread (see core.threads).
     """
     # Threads spread over eight arenas for each core, and what is free in one is of no use to a thread of another.
     set_malloc(M_ARENA_MAX=2)

@@ -215,7 +215,9 @@ def draw_search(
 ) -> SearchSettings:
     """Draw the strategy, its first setting beside it, and all others in the popover `more`."""
     controls = fields.draw("strategy", into=way, **given)
-    controls = controls.draw_more("width", "temperature", into=first).draw_more(*SETTINGS, into=more)
+    controls = controls.draw_more("width", "temperature", into=first).draw_more(
+        *SETTINGS, into=more
+    )
     settings = {
         name: controls[name]
         for name in ("width", "temperature", *SETTINGS)

@@ -16,6 +16,7 @@ from typing import Any
 import streamlit as st
 
 from core.attention import AttentionConfig, Choice, ConfigError, distinct_names
+from core.attention.text import pattern_from_text, pattern_to_text
 from core.entries import Param, Value
 from core.models import BOUNDS, LONGEST, STACKED, ModelConfig
 from core.models.cards.base import ModelCard
@@ -28,7 +29,7 @@ from dashboard.fields.link import KEEP, between, link_value, one_of
 from dashboard.fields.reset import BUILT, BUILT_THEN
 from dashboard.navigation import step_of
 from dashboard.server.jobs import admit_upload, at_most, where_stored
-from dashboard.ui.mechanism import mechanism, pattern_from_text, pattern_to_text
+from dashboard.ui.mechanism import mechanism
 from dashboard.ui.panels import lazy_panel, theme
 
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it

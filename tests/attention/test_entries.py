@@ -28,9 +28,9 @@ from core.attention import (
     entry,
     why_not_fused,
 )
-from core.attention.basics import Softmax
 from core.attention.config import example_config
 from core.attention.kernels.exact import STATELESS, why_no_state
+from core.attention.normalizers import Softmax
 from core.attention.projections.multi_head import Latent
 from core.entries import TRAITS, Trait
 from core.models.transformer import causal_config

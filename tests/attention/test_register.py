@@ -25,11 +25,13 @@ from core.attention import (
     entry,
     register,
 )
-from core.attention.basics import MultiHead, Projection, Softmax
+from core.attention.base import Projection
 from core.attention.config import needs
 from core.attention.cost import attention_cost, parameters
+from core.attention.normalizers import Softmax
 from core.attention.positions.relative import alibi_slopes
 from core.attention.projections.combined import Convolved
+from core.attention.projections.multi_head import MultiHead
 from core.attention.register import _read_in_parts
 from tests.attention.drawing import plain, read_in_parts
 from tests.cases import each

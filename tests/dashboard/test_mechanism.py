@@ -14,23 +14,14 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, preset
 from core.attention.presets import preset_of
-from core.entries import Value, complete
+from core.attention.text import from_text, to_text
 from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import TERMS, explain, explain_markdown
 from dashboard.fields.base import Number, Select, Toggle, Values
 from dashboard.fields.link import as_text
 from dashboard.navigation import STEPS, following
 from dashboard.search import PICKED, collect, hits
-from dashboard.ui.mechanism import (
-    _Reader,
-    _value,
-    choice_from_text,
-    choice_text,
-    clashes,
-    from_text,
-    repairs,
-    to_text,
-)
+from dashboard.ui.mechanism import clashes, repairs
 from dashboard.ui.panels import _as_html
 from pages.glossary import matching
 from tests.cases import each
@@ -41,7 +32,8 @@ def _page():
     import streamlit as st
 
     from core.attention import AttentionConfig
-    from dashboard.ui.mechanism import mechanism, to_text
+    from core.attention.text import to_text
+    from dashboard.ui.mechanism import mechanism
 
     config = mechanism("demo", st.session_state.get("start", AttentionConfig(16, 2)))
     st.text(to_text(config) if config else "nothing")
@@ -184,69 +176,6 @@ def test_the_editor_lists_what_does_not_go_with_the_rest_and_offers_repairs_that
     fields = {name: getattr(additive, name) for name in ("d_model", "num_heads", "dropout", *AXES)}
     error = ConfigError("no", kernel=("fused", "exact"), score="concat")
     assert repairs(fields | {"kernel": Choice("fused")}, error) == [("kernel", Choice("exact"))]
-
-
-# A mechanism survives its link exactly, whatever is in it; a broken link gives a sentence.
-
-
-def test_a_mechanism_reads_as_what_it_is():
-    assert to_text(AttentionConfig(64, 4)) == "d=64 h=4" and from_text("") == AttentionConfig()
-    config = AttentionConfig(24, 3, score=Choice("dot"))
-    assert to_text(config, sizes=False) == "score=dot"
-    assert from_text("score=dot", sizes=(24, 3)) == config
-    assert from_text("d=16 score=dot", sizes=(24, 4)).d_model == 16
-    text = "d=16 h=2 position=alibi mask=and(causal,not(local(window=3))) normalizer=softmax(temperature=0.5)"
-    mask = Choice.of("and", Choice("causal"), Choice.of("not", Choice.of("local", window=3)))
-    assert from_text(text) == AttentionConfig(
-        16, 2, position=Choice("alibi"), mask=mask, normalizer=Choice.of("softmax", temperature=0.5)
-    )
-    assert to_text(from_text(text)) == text
-    usual = {param.key: param.default for param in entry("mask", "local").params}
-    assert choice_text(Choice.of("local", **usual), "mask") == "local"
-
-
-@each("axis", AXES)
-def test_every_choice_with_every_parameter_off_its_default_survives(axis):
-    for item in AXES[axis]:
-        params: dict[str, Value] = {}
-        for param in item.params:
-            if param.choices:
-                params[param.key] = param.choices[-1]
-            elif isinstance(param.default, bool):
-                params[param.key] = not param.default
-            elif isinstance(param.default, str):
-                with suppress(ConfigError):  # a text that can be read with a space at its end
-                    params[param.key] = param.check(f"{param.default} ", "test")
-            else:
-                params[param.key] = param.high if param.high is not None else param.default
-        choice = complete(Choice.of(item.key, **params), AXES[axis], axis)
-        assert choice_from_text(choice_text(choice, axis), axis) == choice
-
-
-@given(some.text(max_size=60))
-def test_any_text_survives_as_a_value(text):
-    assert _Reader("x" + _value(text)).text[1:] == _value(text)
-    assert _Reader("k(p=" + _value(text) + ")").choice()["p"] == text
-
-
-@each(
-    ("text", "words"),
-    [
-        ("d=16 h=3", "num_heads = 3 does not divide"),
-        ("score=warp", "score = 'warp'; expected one of"),
-        ("mask=local(window=9999)", "expected 0 to 8192"),
-        ("mask=and(causal", "expected ,"),
-        ("mask=local(window='", "closing quote"),
-        ("x=1", "x: expected one of d, h"),
-        ("d=16 d=16", "d occurs twice"),
-        ("mask=" + "not(" * 20, "more than 8 deep"),
-        ("d=1e999", "too large"),
-        ("d=" + "1" * 9000, "at most 8,192 signs"),
-        ("normalizer=softmax(warmth=1)", "has no warmth"),
-    ],
-)
-def test_a_broken_text_is_said_in_words(text, words):
-    pytest.raises(ConfigError, from_text, text).match(words.replace("(", r"\("))
 
 
 # Fields: a control declared once is drawn, linked, hidden and refused by its declaration.

@@ -9,11 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
-from core.attention.basics import CORES, num_threads
 from core.interpret.evidence import Question
 from core.pretrained import ModelInputs, Reading, model_inputs, sampling_rate
 from core.pretrained.hub import model_folder
 from core.pretrained.model_inputs import read_arrays
+from core.threads import CORES, num_threads
 from dashboard.ui.models import (
     ModelRef,
     import_block,

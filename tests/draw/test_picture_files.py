@@ -11,6 +11,7 @@ import re
 import subprocess
 from base64 import b64decode
 from dataclasses import replace
+from typing import cast
 from xml.etree import ElementTree
 
 import nbformat
@@ -105,7 +106,9 @@ GRID = (2, 3)
 
 
 def test_patches_become_the_picture_they_were_cut_from():
-    whole = grids.joined_patches([[float(place)] * 4 for place in range(6)], GRID)  # six of 2 × 2 pixels
+    whole = grids.joined_patches(
+        [[float(place)] * 4 for place in range(6)], GRID
+    )  # six of 2 × 2 pixels
     assert whole.shape == (4, 6)
     assert np.allclose(whole[0], np.array([0, 0, 1, 1, 2, 2]) / 5) and np.allclose(whole[3, 4:], 1)
     from sklearn.datasets import load_digits
@@ -572,7 +575,7 @@ def test_one_map_is_a_matrix_several_have_a_row_a_cell_and_no_text_is_a_formula(
     "text, numbers",
     [
         (number(1 / 3), {"": 1 / 3}),
-        (number(np.float32(0.5)), {"": 0.5}),
+        (number(cast(float, np.float32(0.5))), {"": 0.5}),
         (number(-np.inf), {"": -np.inf}),
         (signed(-2e-9), {"": -2e-9}),
         (share_text(3e-5), {"": 3e-5}),

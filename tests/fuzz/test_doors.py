@@ -38,7 +38,7 @@ from PIL import Image
 from safetensors import numpy as safetensors
 from transformers import AutoConfig
 
-from core.attention import PRESETS
+from core.attention import PRESETS, text as codec
 from core.attention.formula import FormulaError, parse as parse_formula
 from core.claims.base import CellResult
 from core.claims.run import ClaimConfig
@@ -68,9 +68,10 @@ from core.tasks.reading import decode_text, read_rows, validate_text
 from core.training import RunConfig
 from core.training.sweeps import SweepConfig
 from dashboard.draw.pictures import size_of
+from dashboard.fields import link as links
 from dashboard.navigation import STEPS
 from dashboard.server import jobs
-from dashboard.ui import export, links, mechanism as codec
+from dashboard.ui import export
 from dashboard.ui.lessons import (
     LessonError,
     decode,

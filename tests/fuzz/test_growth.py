@@ -25,6 +25,7 @@ import pytest
 from safetensors import numpy as safetensors
 
 from core import tokens
+from core.attention import text as text_of_mechanism
 from core.attention.formula import FormulaError, parse as parse_formula
 from core.entries import ConfigError, Param
 from core.interpret.corpus import split_texts
@@ -43,7 +44,7 @@ from core.tasks.reading import decode_text, read_rows
 from core.tasks.tables import date, number, parse_table
 from core.tasks.text import Corpus, unseen
 from dashboard.draw import formats, glossary
-from dashboard.ui import bars, export, links, mechanism
+from dashboard.ui import bars, export, links
 from dashboard.ui.lessons import (
     LessonError,
     clean_name,
@@ -291,11 +292,11 @@ DOORS = (
     Door("numbers", parse_numbers),
     Door("answer", lambda text: make_question("text", "?", "a").check(text)),
     Door("right answer", lambda text: make_question("text", "?", text.replace("\n", ""))),
-    Door("mechanism", lambda text: mechanism.from_text(text, (16, 2))),
-    Door("choice", lambda text: mechanism.choice_from_text(text, "mask")),
+    Door("mechanism", lambda text: text_of_mechanism.from_text(text, (16, 2))),
+    Door("choice", lambda text: text_of_mechanism.choice_from_text(text, "mask")),
     Door(
         "formula in a choice",
-        lambda text: mechanism.choice_from_text(f"formula(formula={text}", "mask"),
+        lambda text: text_of_mechanism.choice_from_text(f"formula(formula={text}", "mask"),
     ),
     Door("score", lambda text: parse_formula(text, "score")),
     Door("matrices", lambda text: check_matrices(parse_matrices(text))),

@@ -18,14 +18,14 @@ from core.attention import (
     heads_that_divide,
     properties,
 )
-from core.attention.basics import ScoreBlock
+from core.attention.base import Position, ScoreBlock
 from core.attention.formula import MAX_NODES, MAX_TEXT, FormulaError, parse
 from core.attention.kernels.exact import slice_inputs
 from core.attention.masks import COMPOSITIONS, MASKS, build_mask, make_mask
 from core.attention.masks.patterns import drawing_of, layers_needed, parse_drawing
 from core.attention.positions import POSITIONS, enters
 from core.attention.positions.relative import Learned, Sinusoidal, sinusoids
-from core.attention.positions.rotary import Position, Rotary, yarn
+from core.attention.positions.rotary import Rotary, yarn
 from core.entries import Area
 from tests.attention.drawing import positioned
 from tests.cases import each

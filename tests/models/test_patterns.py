@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from core.attention import PRESETS, Attention, AttentionConfig, Choice, ConfigError
-from core.attention.basics import split_heads
+from core.attention.base import split_heads
 from core.attention.config import example, example_config
 from core.attention.presets import LAYER_PATTERNS, distinct_names, preset
 from core.models import (

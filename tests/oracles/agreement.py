@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.attention.basics import ScoreBlock
+from core.attention.base import ScoreBlock
 from tests.close import assert_close
 
 CLOSE = {torch.float32: (1e-4, 1e-5), torch.float64: (1e-8, 1e-10)}  # of the largest, and at least

@@ -14,7 +14,7 @@ from transformers.models.minimax_m3_vl import modeling_minimax_m3_vl as m3
 from transformers.models.qwen4_exp import modeling_qwen4_exp as qwen4
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
-from core.attention.basics import ScoreBlock
+from core.attention.base import ScoreBlock
 from core.attention.kernels import compressed
 from core.attention.kernels.compressed import Compressed
 from core.attention.masks.content import RealBlocks, rotate_first

@@ -14,7 +14,7 @@ from transformers.models.deepseek_v32 import modeling_deepseek_v32 as hf
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
-from core.attention.basics import ScoreBlock
+from core.attention.base import ScoreBlock
 from core.attention.kernels.approximate import worth_gathering
 from core.attention.masks import build_mask
 from core.attention.masks.content import (

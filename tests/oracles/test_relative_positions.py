@@ -29,7 +29,7 @@ from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2Ber
 from transformers.models.wav2vec2_conformer import modeling_wav2vec2_conformer as conformer
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
-from core.attention.basics import ScoreBlock
+from core.attention.base import ScoreBlock
 from core.attention.cost import attention_cost
 from core.attention.positions import enters, relative
 from core.attention.positions.relative import (

@@ -12,6 +12,7 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.attention.cost import Measurement, attention_cost, output_error
+from core.attention.text import from_text, pattern_from_text, pattern_to_text
 from core.models import ModelConfig, cards as sizes
 from core.models.cards import CARDS, card
 from core.models.decoding import write
@@ -22,7 +23,6 @@ from core.runs.runs import list_runs
 from core.studies import decode as cache_study, efficient
 from core.training.config import card_recipe
 from core.training.sweeps import buildable
-from dashboard.ui.mechanism import from_text, pattern_from_text, pattern_to_text
 from pages import cache as cache_page, cards, efficient as efficient_page
 from tests.cards.test_cards import UNKNOWN
 from tests.cases import each

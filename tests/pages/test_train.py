@@ -384,7 +384,7 @@ def test_the_dial_sets_what_was_not_set_by_hand(size):
 def test_the_largest_model_of_the_dial_can_be_built():
     base = recommended(make_task(TaskConfig.of("reverse")), "transformer")
     wide = replace(base, model=ModelConfig.transformer(384, 4, 12, 4096))
-    sizes = train.sizes_of(wide, "largest")
+    sizes: Any = train.sizes_of(wide, "largest")
     del sizes["steps"]
     attention = wide.model.attention.with_(d_model=sizes["d_model"])
     assert replace(wide.model, attention=attention, **sizes).d_model == 512

@@ -22,7 +22,7 @@ import transformers
 from transformers.initialization import no_init_weights
 from transformers.models.auto import modeling_auto
 
-from core.attention.basics import repeat_heads
+from core.attention.base import repeat_heads
 from core.interpret.circuits import Composer, copying_scores, read_heads, read_vocabularies
 from core.interpret.evidence import (
     Question,

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -712,7 +712,7 @@ def test_an_adapter_that_cannot_be_merged_is_said(tmp_path):
         ({}, {"model.layers.9.mlp.up_proj": (18, 20)}, "2 tensors that it has no place for"),
         ({}, {"model.layers.1.self_attn.o_proj": (18, 48)}, "cannot be read"),
     ):
-        adapter(folder, layers, **settings)
+        adapter(folder, layers, **cast(Any, settings))
         pytest.raises(PretrainedError, load_folder, folder, "m").match(words)
     file, layer = folder / "adapter_model.safetensors", "model.layers.1.self_attn.o_proj"
     adapter(folder, {layer: (48, 18)})

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.attention.basics import ScoreBlock
+from core.attention.base import ScoreBlock
 from core.attention.masks.content import LightningIndexer, indexer_loss, selection
 from core.models import ModelConfig
 from core.models.decoding import EOS

@@ -11,8 +11,8 @@ from core.pretrained.finetune import FineTuneConfig
 from core.serialization import convert, field_types
 from core.training import RunConfig
 from core.training.settings import SETTINGS
-from dashboard.ui.decoding import search_fields
-from dashboard.ui.links import Field, Number, Options
+from dashboard.fields.base import Field, Number, Options
+from dashboard.ui.decoding import Search
 
 CONFIGS: dict[
     str, tuple[type, ...]
@@ -45,11 +45,11 @@ def on_offer(field: Field) -> list[Any]:
 
 
 def test_each_end_and_option_of_a_control_is_taken_by_its_config():
-    controls = {page: import_module(f"pages.{page}").FIELDS.fields for page in CONFIGS}
+    controls = {page: import_module(f"pages.{page}").Controls.declared for page in CONFIGS}
     pairs = [(controls[page], kind) for page, kinds in CONFIGS.items() for kind in kinds]
     offered = [
         (value, kind, name)
-        for fields, kind in [*pairs, (search_fields("Greedy", 8, 1.0, (5, 20)), Sampling)]
+        for fields, kind in [*pairs, (Search.declared, Sampling)]
         for name in (fields.keys() & field_types(kind).keys()) - {"task", "kind"}
         for value in on_offer(fields[name])
     ]

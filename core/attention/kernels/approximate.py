@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock, Softmax, to_float32
+from core.attention.base import ScoreBlock, Steps, to_float32
 from core.attention.kernels.costs import features_cost, linformer_cost, nystrom_cost, summed
-from core.attention.kernels.exact import AttentionInputs, Steps, refuse_when, spans
+from core.attention.kernels.exact import AttentionInputs, refuse_when, spans
 from core.attention.kernels.implied import (
     CAUSAL_ROWS,
     CHUNK,
@@ -20,6 +20,7 @@ from core.attention.kernels.implied import (
     steps,
 )
 from core.attention.masks.content import block_means, top_cells
+from core.attention.normalizers import Softmax
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
 
 # Random features of the softmax kernel: e^(qᵀk) = E_w[φ_w(q) φ_w(k)]. Choromanski et al. 2021 (FAVOR+).

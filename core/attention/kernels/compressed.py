@@ -8,16 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from core.attention.basics import Product, ScoreBlock, split_heads, to_float32
+from core.attention.base import Product, ScoreBlock, Steps, split_heads, to_float32
 from core.attention.kernels.approximate import worth_gathering
 from core.attention.kernels.costs import summed
-from core.attention.kernels.exact import (
-    AttentionInputs,
-    Clash,
-    Steps,
-    refuse_when,
-    spans,
-)
+from core.attention.kernels.exact import AttentionInputs, Clash, refuse_when, spans
 from core.attention.kernels.implied import full_precision, plain_rows, real_keys, steps
 from core.attention.masks.content import (
     EPSILON,

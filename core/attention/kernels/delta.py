@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock, to_float32
+from core.attention.base import ScoreBlock, to_float32
 from core.attention.kernels.costs import (
     SEGMENT,
     cost_in_chunks,

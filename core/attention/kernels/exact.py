@@ -10,44 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from core.attention.basics import Absent, Cache, Normalizer, Score, ScoreBlock
-from core.attention.masks.patterns import Mask
-from core.attention.positions.rotary import Position
+from core.attention.base import Mask, Normalizer, Position, Score, ScoreBlock, Steps
 from core.entries import Choice, ConfigError, LayerConfig
-
-
-@dataclass(frozen=True)
-class Steps:
-    """Every intermediate of one attention, by name; B batch, H heads, T queries, S keys, D head size.
-
-    A kernel that never computes `raw`, `scores`, `masked` and `weights` leaves them None, and one without a layer
-    `merged`. Hs is the number of score heads, which differs from H where the projection combines heads. k and v are
-    repeated for the heads that share them, but for a step of one token that is not recorded, which keeps the G heads as
-    they are stored.
-    """
-
-    q: Float[Tensor, "B Hs T D"]  # projected and rotated
-    k: Float[Tensor, "B G S D"]
-    v: Float[Tensor, "B Gv S E"]
-    scale: float | Tensor
-    bias: Tensor | None  # broadcastable to (B, Hs, T, S)
-    mask: Tensor | None  # bool, True = may attend, broadcastable to (B, Hs, T, S)
-    out: Float[Tensor, "B H T E"]  # weights · v, plus `position_values` where there are any
-    raw: Float[Tensor, "B Hs T S"] | Absent = None  # the score of q and k, before scale and bias
-    scores: Float[Tensor, "B Hs T S"] | Absent = None  # raw · scale + bias
-    masked: Float[Tensor, "B Hs T S"] | Absent = None  # scores, −∞ where the mask is False
-    normalized: Float[Tensor, "B Hs T S"] | None = (
-        None  # after the normalizer, where weights differ
-    )
-    weights: Float[Tensor, "B H T S"] | Absent = None  # what multiplies v, before dropout
-    position_values: Float[Tensor, "B H T E"] | None = None  # what positions add to weights · v
-    merged: Float[Tensor, "B T C"] | Absent = None  # heads merged and projected; the layer's output
-    cache: Cache | Absent = None  # what the layer has stored, where it was called with a cache
-    state: Float[Tensor, "B H R P"] | None = (
-        None  # after the last key, where the kernel carries one
-    )
-    indexer_loss: Float[Tensor, ""] | None = None  # of a mask with an indexer, in training
-    implied: bool = False  # the kernel never computed these weights; they give its output
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import Product, ScoreBlock, split_heads, to_float32
+from core.attention.base import Product, ScoreBlock, Steps, split_heads, to_float32
 from core.attention.kernels.costs import (
     cost_in_chunks,
     features_cost,
@@ -21,7 +21,6 @@ from core.attention.kernels.costs import (
 from core.attention.kernels.exact import (
     AttentionInputs,
     Clash,
-    Steps,
     and_parts,
     combines_heads,
     multiplies_weights,

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from core.attention.basics import ALL, Product, ScoreBlock, to_float32
+from core.attention.base import ALL, Product, ScoreBlock, Steps, to_float32
 from core.attention.kernels.costs import (
     FLOAT,
     exact_bytes,
@@ -30,7 +30,6 @@ from core.attention.kernels.costs import (
 from core.attention.kernels.exact import (
     AttentionInputs,
     Clash,
-    Steps,
     adds_values,
     combines_heads,
     compute_scores,

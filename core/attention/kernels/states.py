@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import to_float32
+from core.attention.base import to_float32
 from core.attention.kernels.costs import (
     SEGMENT,
     cost_in_chunks,

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from core.attention.basics import ScoreBlock
+from core.attention.base import Mask, ScoreBlock
 from core.attention.masks import content, patterns
-from core.attention.masks.patterns import Combined, Inverted, Mask
+from core.attention.masks.patterns import Combined, Inverted
 from core.entries import (
     Area,
     Axis,

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock, split_heads
-from core.attention.masks.patterns import LONGEST, Mask, causal
+from core.attention.base import Mask, ScoreBlock, split_heads
+from core.attention.masks.patterns import LONGEST, causal
 from core.attention.positions.rotary import plain_frequencies, rotate_pairs, tables_of_pairs
 from core.entries import Area, Cost, Entry, LayerConfig, Param, Trait
 

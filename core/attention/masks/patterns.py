@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock, eager_cache
+from core.attention.base import Mask, ScoreBlock, eager_cache
 from core.attention.formula import parse
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, quote, refuse_if
 
@@ -30,22 +30,6 @@ LOOKBACK = Param(
 )
 MAX_DOCUMENTS = 64
 LONGEST_DOCUMENT = 100_000
-
-
-class Mask(nn.Module):
-    """Which queries may attend to which keys; it may have weights, and may read q and k."""
-
-    def forward(self, block: ScoreBlock) -> Tensor:
-        """Bool, True = may attend, broadcastable to (B, H, T, S)."""
-        raise NotImplementedError
-
-    def unchosen(self, block: ScoreBlock) -> Tensor:
-        """The mask before an indexer in it has chosen: it lets every key through up to the query."""
-        return self(block)
-
-    def weight_factor(self, block: ScoreBlock) -> Tensor | None:
-        """What multiplies the weights after the normalizer (trait "reweighs"); None for nothing."""
-        return None
 
 
 class Rule(Mask):

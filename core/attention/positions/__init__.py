@@ -8,9 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock
+from core.attention.base import Position, ScoreBlock
 from core.attention.positions import contextual, relative, rotary
-from core.attention.positions.rotary import Position
 from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, find, refuse_if
 
 # Several positions at once: rotations one after the other, biases added, then the changes of the scores.

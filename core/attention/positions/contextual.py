@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.basics import (
+from core.attention.base import (
     MAX_HIDDEN_CELLS,
+    Position,
     ScoreBlock,
     convolve,
     dot_product_scale,
@@ -20,7 +21,6 @@ from core.attention.basics import (
 )
 from core.attention.formula import Formula, parse
 from core.attention.positions.relative import bias_cost
-from core.attention.positions.rotary import Position
 from core.entries import Area, Cost, Entry, LayerConfig, Param, refuse_if
 
 # Positions that are read from the content itself: CoPE (Golovneva 2024), the forgetting gate (Lin 2025), Wall (2026).

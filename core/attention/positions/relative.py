@@ -10,7 +10,8 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from core.attention.basics import (
+from core.attention.base import (
+    Position,
     ScoreBlock,
     clip_rms,
     dot_product_scale,
@@ -18,7 +19,7 @@ from core.attention.basics import (
     linear,
     split_heads,
 )
-from core.attention.positions.rotary import BASE as ROTARY_BASE, Position, plain_frequencies
+from core.attention.positions.rotary import BASE as ROTARY_BASE, plain_frequencies
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, refuse_if
 
 # Absolute positions, added to the input: none, sinusoidal (Vaswani 2017) and learned (Gehring 2017).

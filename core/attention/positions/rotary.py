@@ -13,53 +13,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock, eager_cache
+from core.attention.base import Position, eager_cache
 from core.entries import Entry, LayerConfig, Param, quote, refuse_if
 
 # Position, the base class of all encodings, and rotary positions: q and k rotated by their positions (Su 2021).
-
-
-class Position(nn.Module):
-    """No position: x, q and k pass unchanged, nothing is added to scores or output. An encoding overrides its part."""
-
-    def add(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B T C"]:
-        """x with its positions added; `offset` is the position of x's first token."""
-        return x
-
-    def rotate(
-        self,
-        x: Float[Tensor, "B H T D"],
-        offset: int = 0,
-        length: int | None = None,
-    ) -> Float[Tensor, "B H T D"]:
-        """Queries or keys rotated by their positions; `length` is the whole sequence's, offset + T unless given."""
-        return x
-
-    def rotate_keys(
-        self, x: Float[Tensor, "B G S D"], offset: int = 0, length: int | None = None
-    ) -> Float[Tensor, "B G S D"]:
-        """Keys rotated by their positions, as queries are unless an encoding has another way for them."""
-        return self.rotate(x, offset, length)
-
-    def tables(self, block: ScoreBlock) -> tuple[Any, ...]:
-        """What `bias` reads that is the same for every block; computed once a call and passed in `block.tables`."""
-        return ()
-
-    def bias(self, block: ScoreBlock) -> Float[Tensor, ...] | None:
-        """What is added to the scores, broadcastable to (B, H, T, S), in their dtype; None for nothing."""
-        return None
-
-    def adjust(
-        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
-    ) -> Float[Tensor, "B H T S"]:
-        """The scores after scale and bias, changed in a way that is no bias (trait "adjusts")."""
-        return scores
-
-    def values(
-        self, weights: Float[Tensor, "B H T S"], block: ScoreBlock
-    ) -> Float[Tensor, "B H T E"] | None:
-        """What is added to weights · v (trait "values"); None for nothing."""
-        return None
 
 
 Scaled: TypeAlias = tuple[Float[Tensor, " half"], float]  # frequencies, and the amplitude

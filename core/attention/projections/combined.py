@@ -11,24 +11,24 @@ from einops import rearrange, repeat
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.basics import (
+from core.attention.base import (
     Extended,
     Heads,
-    MultiHead,
     Projection,
     ScoreBlock,
-    append,
     convolve,
     linear,
     merge_heads,
     repeat_heads,
     split_heads,
 )
+from core.attention.decoding import append
 from core.attention.projections.multi_head import (
     BIAS,
     HEAD_SIZE,
     MAX_KV_HEADS,
     GroupedQuery,
+    MultiHead,
     kv_sizes,
     refuse_uneven,
 )

@@ -13,17 +13,16 @@ from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.attention.basics import (
+from core.attention.base import (
     Extended,
     Heads,
-    MultiHead,
     Projection,
     StoresLess,
-    append,
     linear,
     merge_heads,
     split_heads,
 )
+from core.attention.decoding import append
 from core.attention.positions import enters
 from core.attention.positions.rotary import BASE, LAYOUT, Rotary
 from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param, refuse_if
@@ -38,6 +37,17 @@ HEAD_SIZE = Param(
     step=1,
     meaning="size D of each head; 0 is d_model divided by the number of heads",
 )
+
+
+class MultiHead(Projection):
+    """Linear maps W_q, W_k, W_v into H heads of D, C / H unless given, and W_o back. Vaswani 2017, section 3.2.2."""
+
+    def __init__(self, d_model: int, num_heads: int, bias: bool, head_dim: int = 0) -> None:
+        super().__init__()
+        self.num_heads = self.kv_heads = num_heads
+        inner = num_heads * (head_dim or d_model // num_heads)
+        self.query, self.key, self.value = (linear(d_model, inner, bias) for _ in range(3))
+        self.output = linear(inner, d_model, bias)
 
 
 class Identity(StoresLess):

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 
 from core.attention import Attention, ScoreBlock
-from core.attention.masks.patterns import Mask, causal
+from core.attention.base import Mask
+from core.attention.masks.patterns import causal
 from core.claims.base import (
     Claim,
     ClaimSettings,

@@ -191,7 +191,7 @@ def _formula_values(kind: Any, answer: str) -> str:
     """The values of a formula on seeded scores of two heads, or its truth values; LessonError where it has none."""
     import torch
 
-    from core.attention.basics import ScoreBlock
+    from core.attention.base import ScoreBlock
     from core.attention.formula import FormulaError, parse
 
     values: list[float] = []
