@@ -698,6 +698,7 @@ def known_parses(pretrained: Pretrained, parses: Sequence[Parse]) -> tuple[Parse
     reject_if(
         not pretrained.reads_text, f"{pretrained.name} reads no text, so it has no syntax to show."
     )
+    reject_if(not parses, "There are no sentences; give it those of a CoNLL-U file.")
     reject_if(
         not getattr(tokenizer_of(pretrained), "is_fast", False),
         f"The tokenizer of {pretrained.name} does not say which characters a token stands for. "
@@ -716,8 +717,12 @@ def reduce_parse(pretrained: Pretrained, parse: Parse, kind: Kind | None) -> Syn
     """One sentence, reduced to its heads' top words; None where its tokens cannot be divided into its words."""
     reading = read_parse(pretrained, parse)
     kind = kind or reading.trace.kinds[0]
+    reject_if(
+        kind not in reading.trace.kinds,
+        f"{pretrained.name} has no {kind} attention; it has {', '.join(reading.trace.kinds)}.",
+    )
     tokens, maps = word_tokens(pretrained, parse, reading, kind), reading.trace.of(kind).maps
-    if tokens is None or not maps:
+    if tokens is None:
         return None
     hidden = np.eye(len(tokens), dtype=bool) if kind == "self" else np.tri(len(tokens)).T > 0
     others = [np.where(hidden, 0, word_weights(item.weights, tokens)) for item in maps]

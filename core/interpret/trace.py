@@ -8,7 +8,6 @@ from functools import reduce
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -139,11 +138,13 @@ def head_name(number: int, head: int) -> str:
 
 
 def to_numpy(values: Any) -> np.ndarray:
-    """A tensor as a NumPy array, from any device; half precision becomes float32. Arrays stay, lists become arrays."""
+    """A tensor as a NumPy array, from any device; less than 32 bits become float32. Arrays stay, lists become arrays."""
     if not isinstance(values, Tensor):
         return np.asarray(values)
-    values = values.detach().cpu()
-    return np.asarray(values.float() if values.dtype in (torch.bfloat16, torch.float16) else values)
+    values = values.detach().cpu().to_dense()
+    return np.asarray(
+        values.float() if values.dtype.is_floating_point and values.itemsize < 4 else values
+    )
 
 
 # Measurements of attention maps: entropy, distance, overlap of heads. All on NumPy weights (H, T, S).

@@ -322,6 +322,11 @@ def tokenizer_of(pretrained: Pretrained) -> Any:
 
 def tokenized(pretrained: Pretrained, *texts: str, **how: Any) -> Any:
     """The tokenizer's encoding of texts. Truncation settings persist between calls, so it holds the lock."""
+    given = "".join((*texts, str(how.get("text", "")), str(how.get("text_target", ""))))
+    reject_if(
+        half := re.search("[\ud800-\udfff]", given),
+        f"The text holds U+{ord(half[0]) if half else 0:04X}, half of a character; write the whole one.",
+    )
     with pretrained.lock, wrap_errors(f"{pretrained.name} has a tokenizer that cannot read this"):
         encoding = tokenizer_of(pretrained)(*texts, verbose=False, **how)
     rows = math.inf

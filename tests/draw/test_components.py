@@ -442,6 +442,13 @@ def test_numbers_that_are_no_weights_are_refused_unless_masked_or_signed(number,
     pytest.raises(ValueError, show_maps, maps, "abc", "abc").match("weights holds .*not finite")
 
 
+def test_tensors_of_8_bits_and_sparse_ones_are_drawn():
+    for one in (torch.eye(3).to(torch.float8_e4m3fn), torch.eye(3).to_sparse()):
+        assert (
+            show_maps({"w": one}, "abc", "abc").svg == show_maps({"w": np.eye(3)}, "abc", "abc").svg
+        )
+
+
 @pytest.mark.parametrize(
     "kind", [torch.float32, torch.bfloat16, torch.float16, torch.float64, list]
 )

@@ -540,6 +540,18 @@ def test_minilm_has_a_duplicate_token_head_and_no_induction_head():
             "knows the words of 0 of the 179 sentences; syntax needs 10",
         ),
         (lambda: read_parses(load_lab_model("digits"), parses_of("")), "reads no text"),
+        (lambda: read_parses(tiny("bert"), ()), "no sentences; give it those"),
+        *(
+            (
+                lambda name=name, kind=kind: read_parses(tiny(name), known_and_not()[:1], kind),
+                f"has no {kind} attention; it has {own}",
+            )
+            for name, kind, own in (
+                ("bert", "causal", "self"),
+                ("gpt2", "cross", "causal"),
+                ("gpt2", "self", "causal"),
+            )
+        ),
     ],
 )
 def test_too_long_a_line_and_models_without_such_tokens_are_refused(run, words):

@@ -656,6 +656,15 @@ def test_any_text_gives_a_reading(minilm, text):
     assert reading.source.special[0] and reading.source.special[-1] and reading.cut is None
 
 
+@each(
+    "inputs",
+    [ModelInputs("a \ud83d b"), ModelInputs("a", "\udc4d"), ModelInputs("a", target="\ud83d")],
+)
+def test_half_a_character_is_named(inputs):
+    family = "t5" if inputs.target else "bert"
+    assert "half of a character; write the whole one" in refusal(lambda: read(tiny(family), inputs))
+
+
 # Attention that was computed elsewhere: what is read, what is refused in words, and that nothing else can happen.
 
 
