@@ -729,9 +729,9 @@ def merge_adapter(model: Any, folder: Path, name: str) -> tuple[str, ...]:
         alphas = settings.get("alpha_pattern") or {}
         kind = str(settings.get("peft_type"))
         other = [key for key in OTHER_LORA if settings.get(key)]
-        begun = settings.get("init_lora_weights")
+        start = settings.get("init_lora_weights")
         # Those that begin with parts of the weights take these out of them.
-        other += [begun] if isinstance(begun, str) and begun not in PLAIN_LORA else []
+        other += [start] if isinstance(start, str) and start not in PLAIN_LORA else []
         other += [part for part in alphas if not re.fullmatch(r"[\w.]+", part)]
         reject_if(
             kind != "LORA" or other,
