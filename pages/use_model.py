@@ -253,7 +253,7 @@ def _without(answer: study.Answer, head: study.Head, word: str) -> str:
     return (
         f"Without it {stays}: {_rank(answer, head)}."
         if head.before
-        else f"T{stays[1:]} without any one of the {_heads(answer)}: other heads make up for it."
+        else f"T{stays[1:]} without any one of the {_heads(answer)}: no single head decides it."
     )
 
 

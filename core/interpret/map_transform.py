@@ -316,9 +316,17 @@ class Aligned:
             some = np.linspace(0, len(rows) - 1, most).round().astype(int)
             rows, other_rows = rows[some], other_rows[some]
         one, other = one[:, rows], other[:, other_rows]
-        total = np.maximum(one.sum(-1), other.sum(-1))
+        # On the keys of one text alone, and what is more on a shared one: 0 where nothing moves, and never below it
+        outside, other_outside = (
+            np.delete(weights, at, -1).sum(-1)
+            for weights, at in ((one, columns), (other, other_columns))
+        )
         one, other = one[..., columns], other[..., other_columns]
-        return (total - np.minimum(one, other).sum(-1)).mean(1), np.abs(one - other).mean((1, 2))
+        shared = np.minimum(one, other)
+        moved = np.maximum(
+            (one - shared).sum(-1) + outside, (other - shared).sum(-1) + other_outside
+        )
+        return moved.mean(1), np.abs(one - other).mean((1, 2))
 
 
 def place_on_grid(
