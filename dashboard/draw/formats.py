@@ -41,12 +41,12 @@ class Written(str):
 
 
 def written(text: str, numbers: Mapping[str, float] | float) -> Written:
-    text = Written(text)
+    out = Written(text)
     named = numbers if isinstance(numbers, Mapping) else {"": float(numbers)}
-    text.numbers = {
+    out.numbers = {
         part: value if isinstance(value, int) else float(value) for part, value in named.items()
     }
-    return text
+    return out
 
 
 def number(value: float) -> str:
