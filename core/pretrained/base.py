@@ -503,6 +503,7 @@ LEARNED = {
     "class_embedding": "class",
     "distillation_token": "distilled",
     "register_tokens": "register",
+    "cls_register_token": "class or register",  # of RADIO, both in one table
     "detection_tokens": "detection",
 }
 

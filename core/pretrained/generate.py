@@ -92,8 +92,8 @@ class Candidate(NamedTuple):
 
 
 AHEAD = (
-    "does not generate text: its last layer sees the tokens that follow, so it does not predict them; take a language "
-    "model, such as GPT-2, or an encoder–decoder"
+    "does not generate text here: read at once, its last layer sees the tokens that follow, so it does not predict "
+    "them; take a language model, such as GPT-2, or an encoder–decoder"
 )
 
 

@@ -335,6 +335,7 @@ def test_a_last_layer_that_is_not_shown_is_told(tmp_path):
 
 
 PICTURES = {"BlipForConditionalGeneration": ("[class]", "3,3"), "Pix2StructVisionModel": ("0,0", "13,16"),
+            "RadioModel": ("[class or register 0]", "3,3"),
             "YolosForObjectDetection": ("[class]", "[detection 99]"),
             "Aimv2VisionModel": ("0,0", "3,3"), "PixioModel": ("[class 0]", "3,3")}  # fmt: skip
 
