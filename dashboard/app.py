@@ -32,6 +32,7 @@ from dashboard.fields.reset import is_pending, reset_page  # noqa: E402
 from dashboard.navigation import GROUPS, STEPS, Step, sections, step_of  # noqa: E402
 from dashboard.search import PICKED, open_picked  # noqa: E402
 from dashboard.server import jobs  # noqa: E402
+from dashboard.server.calls import recording  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
 from dashboard.ui import bars, panels  # noqa: E402
 
@@ -148,7 +149,7 @@ if is_pending():
 else:
     with health.page_run(step.key), panels.plugin_problems(), bars.lesson_around(step.key):
         if is_admitted(step):
-            with refusals():
+            with recording(), refusals():
                 page.run()
             if step.key != "quiz":  # which ends with its own, after its last question
                 bars.next_page(step.key)

@@ -15,6 +15,7 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "draw.formats",
     "draw.page_views",
     "draw.pictures",
+    "export.recorded",
     "navigation",
     "server.cache",
     "fields.base",
@@ -24,7 +25,9 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "draw.grids",
     "draw.tables",
     "ui.decoding",
-    "ui.mechanism",
+    "fields.axis",
+    "fields.cell",
+    "fields.mechanism",
     "ui.model_picker",
     "ui.models",
     "ui.run_setup",
@@ -52,15 +55,18 @@ if TYPE_CHECKING:  # the same for type checkers and editors
     from dashboard.draw.page_views import *  # type: ignore[assignment, no-redef]
     from dashboard.draw.pictures import *  # type: ignore[assignment, no-redef]
     from dashboard.draw.tables import *  # type: ignore[assignment, no-redef]
+    from dashboard.export.recorded import *  # type: ignore[assignment, no-redef]
+    from dashboard.fields.axis import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.base import *  # type: ignore[assignment, no-redef]
+    from dashboard.fields.cell import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.link import *  # type: ignore[assignment, no-redef]
+    from dashboard.fields.mechanism import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.reset import *  # type: ignore[assignment, no-redef]
     from dashboard.navigation import *  # type: ignore[assignment, no-redef]
     from dashboard.server import jobs, visitors
     from dashboard.server.cache import *  # type: ignore[assignment, no-redef]
     from dashboard.ui import bars as page_bars, export, lessons
     from dashboard.ui.decoding import *  # type: ignore[assignment, no-redef]
-    from dashboard.ui.mechanism import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.model_picker import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.models import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.panels import *  # type: ignore[assignment, no-redef]

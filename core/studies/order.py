@@ -40,6 +40,14 @@ class MaskEffect:
         """The mask as the text of a drawing."""
         return drawing_of(torch.from_numpy(self.allowed))
 
+    @property
+    def telling_cell(self) -> tuple[int, int]:
+        """The query whose weights the mask changes most, of those that see the median number of keys, and its key."""
+        keys, change = self.allowed.sum(1), np.abs(self.after - self.before).sum(1)
+        min_keys = min(max(float(np.median(keys)), 2.0), keys.max())
+        query = int(np.where(keys >= min_keys, change, -1.0).argmax())
+        return query, int(self.after[query].argmax())
+
 
 @dataclass(frozen=True, eq=False)
 class Sentence:

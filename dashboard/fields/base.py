@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, overload
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.entries import ConfigError, Param, Value
 from dashboard.draw.formats import plain
@@ -125,8 +126,12 @@ class Field(Generic[T]):
     def key_of(self, controls: "Fields") -> str:
         return f"{controls.page_key}:{_of(self.key, controls) or self.name}"
 
-    def draw(self, controls: "Fields", into: Any) -> Any:
-        """Draw the control into a grid or a container; returns its value."""
+    def state(self, value: T, controls: "Fields") -> dict[str, Any]:
+        """What the session has where the field has this value."""
+        return {self.key_of(controls): value}
+
+    def draw(self, controls: "Fields", into: Any, places: Mapping[str, Any]) -> Any:
+        """Draw the control into a grid or a container; returns its value. `places` are the others, by their names."""
         span = _of(self.span, controls)
         with into.cell(column_span=span) if span > 1 else into:
             return self.draw_widget(controls)
@@ -332,6 +337,24 @@ class MultiSelect(Options[list[T], T]):
         return all(super(MultiSelect, self).allowed(each, controls) for each in value)
 
 
+class SessionValue(Generic[T]):
+    """What a page remembers from run to run beside its controls, in this session alone."""
+
+    def __init__(self, start: T) -> None:
+        self.start = start
+
+    def __set_name__(self, owner: type["Fields"], name: str) -> None:
+        self.owner, self.name = owner, name
+
+    @property
+    def value(self) -> T:
+        return st.session_state.get(f"{self.owner.page_key}:{self.name}", self.start)
+
+    @value.setter
+    def value(self, value: T) -> None:
+        st.session_state[f"{self.owner.page_key}:{self.name}"] = value
+
+
 class Fields:
     """The controls of a page, as a class: see the head of this module. An instance has their values.
 
@@ -350,6 +373,8 @@ class Fields:
             if isinstance(one, Field)
         }
 
+    unread = False  # whether a value is the last that could be read, and not what is typed
+
     def __init__(self, **given: Any) -> None:
         vars(self).update(given)
 
@@ -364,16 +389,16 @@ class Fields:
         """Draw the fields of these names, or all; returns their values.
 
         `into` is a grid, a container or `HERE`; without it, they stand in a grid of their own. A field with a place
-        stands in the container that is given by this name: `draw(settings=panel)`. All else that is given has a value
+        stands in the container that is given by this name: `draw(settings=panel)`. All else that is given is a value
         that fields depend on, such as those of fields that were drawn before.
         """
-        places = {one.place for one in cls.declared.values()} & given.keys()
+        places = [name for name, one in given.items() if isinstance(one, DeltaGenerator)]
         containers = {"": into, **{name: given.pop(name) for name in places}}
         controls = cls(**given)
         for each in controls._seen(names):
             if (place := containers.get(each.place) or containers[""]) is None:
                 place = containers[""] = st.grid(6, min_column_width=120)
-            vars(controls)[each.name] = each.draw(controls, place)
+            vars(controls)[each.name] = each.draw(controls, place, containers)
         return controls
 
     def draw_more(self, *names: str, into: Any = None, **given: Any) -> Self:
@@ -406,6 +431,18 @@ class Fields:
                     f"The link says {name} = {plain(text[:40])}; expected {each.expected(controls)}."
                 )
         return sentences
+
+    @classmethod
+    def state(cls, **values: Any) -> dict[str, Any]:
+        """What the session has where fields have these values: for a callback, or something to try."""
+        controls = cls(**values)
+        states = [cls.declared[name].state(value, controls) for name, value in values.items()]
+        return {key: value for state in states for key, value in state.items()}
+
+    @classmethod
+    def set(cls, **values: Any) -> None:
+        """Give fields these values; for a callback, before their widgets are drawn."""
+        st.session_state.update(cls.state(**values))
 
     def _seen(self, names: Iterable[str]) -> Iterator[Field[Any]]:
         for each in [self.declared[name] for name in names or self.declared]:

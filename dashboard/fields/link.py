@@ -20,6 +20,7 @@ from core.runs.folder import RUN_ID
 from dashboard.draw.attention_view import Pair
 from dashboard.draw.formats import plain
 from dashboard.navigation import STEPS
+from dashboard.server.calls import recording
 from dashboard.server.streamlit_internals import script_run
 
 CURRENT = "page_reset:current"  # the key of the page that is drawn
@@ -152,7 +153,7 @@ def fragment(view: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(view)
     def begin(*args: Any) -> Any:
         restore_bound_values()
-        with refusals():
+        with recording(), refusals():
             return view(*args)
 
     return st.fragment(begin)

@@ -12,6 +12,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from core.memory import ByteLRUCache, total_bytes
+from dashboard.server.calls import recorded
 
 T = TypeVar("T")
 
@@ -46,15 +47,18 @@ def key_of(function: Callable[..., Any], args: tuple[Hashable, ...]) -> tuple[st
 
 
 def cached(function: Callable[..., T], *args: Hashable) -> T:
-    """function(*args), cached for every session; the result is copied."""
-    return pickle.loads(
-        store().get("copied", key_of(function, args), lambda: pickle.dumps(function(*args)))
-    )
+    """function(*args), cached for every session and recorded; the result is copied."""
+    stored = store().get("copied", key_of(function, args), lambda: pickle.dumps(function(*args)))
+    return recorded(function, args, pickle.loads(stored))
 
 
 def shared(function: Callable[..., T], *args: Hashable) -> T:
-    """function(*args), cached and shared; never change it. At most 600 MB, an eighth of memory, and 512 are kept."""
-    return store().get("results", key_of(function, args), lambda: function(*args))
+    """function(*args), cached, shared and recorded; never change it.
+
+    At most 600 MB, an eighth of memory, and 512 are kept.
+    """
+    result = store().get("results", key_of(function, args), lambda: function(*args))
+    return recorded(function, args, result)
 
 
 def model(function: Callable[..., T], *args: Hashable) -> T:

@@ -60,6 +60,7 @@ from core.pretrained.model_inputs import read_arrays
 from core.runs.runs import Run
 from dashboard.draw.components import Cell, source_of
 from dashboard.server.cache import model, remembered, shared, store
+from dashboard.server.calls import Call, recorded
 from dashboard.server.jobs import find_run
 from dashboard.server.visitors import at_most, me
 from dashboard.ui.runs import ROOT, RunView, path_code, script_path
@@ -267,7 +268,8 @@ def study_of(
 
     The results of the studies in `given`, such as the matrices of its heads, come between the two.
     """
-    return shared(_study, function, ref, given, args)
+    result = shared(_study, function, ref, given, args)
+    return recorded(function, (ref, *(Call(one, (ref,)) for one in given), *args), result)
 
 
 def _study(
@@ -278,7 +280,8 @@ def _study(
 
 def reading_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
     """The model's reading of its inputs, shared by all sessions; never change it."""
-    return upload(ref.name).reading if ref.source == "array" else shared(_read, ref, inputs)
+    reading = upload(ref.name).reading if ref.source == "array" else shared(_read, ref, inputs)
+    return recorded(read, (ref, inputs), reading)
 
 
 def lines_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
@@ -293,7 +296,8 @@ def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
 
 def baseline_of(ref: ModelRef, question: Question) -> Baseline:
     """The model's answer, with the model attached for reruns; PretrainedError as in `ask`."""
-    return replace(shared(_baseline, ref, question), pretrained=load_model(ref))
+    baseline = replace(shared(_baseline, ref, question), pretrained=load_model(ref))
+    return recorded(ask, (ref, question), baseline)
 
 
 def _baseline(ref: ModelRef, question: Question) -> Baseline:
@@ -305,7 +309,8 @@ def answer_study(
     function: Callable[..., T], ref: ModelRef, question: Question, *args: Hashable
 ) -> T:
     """function(baseline, *args) with the model's answer to a question, cached and shared; never change it."""
-    return shared(_answer_study, function, ref, question, args)
+    result = shared(_answer_study, function, ref, question, args)
+    return recorded(function, (Call(ask, (ref, question)), *args), result)
 
 
 def _answer_study(

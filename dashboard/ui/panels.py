@@ -261,8 +261,12 @@ def sources(text: str, *functions: object) -> None:
     source_panel(*functions)
 
 
-def details(label: str, draw: Callable[[], object], key: str | None = None) -> None:
-    """An expander whose content is drawn only while it is open."""
+def details(
+    label: str, draw: Callable[[], object], key: str | None = None, opened: bool = False
+) -> None:
+    """An expander whose content is drawn only while it is open, as it is at first where it is `opened`."""
+    if opened and key:
+        st.session_state.setdefault(key, True)
     panel = lazy_panel(label, key)
     if panel.open:
         with panel:

@@ -26,10 +26,10 @@ from dashboard.draw.figures import CATEGORIES
 from dashboard.draw.formats import cut, plain
 from dashboard.fields.base import config_error, field_error, guarded, show_unreadable
 from dashboard.fields.link import KEEP, between, link_value, one_of
+from dashboard.fields.mechanism import mechanism
 from dashboard.fields.reset import BUILT, BUILT_THEN
 from dashboard.navigation import step_of
 from dashboard.server.jobs import admit_upload, at_most, where_stored
-from dashboard.ui.mechanism import mechanism
 from dashboard.ui.panels import lazy_panel, theme
 
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it

@@ -19,9 +19,9 @@ from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import TERMS, explain, explain_markdown
 from dashboard.fields.base import Number, Select, Toggle, Values
 from dashboard.fields.link import as_text
+from dashboard.fields.mechanism import clashes, repairs
 from dashboard.navigation import STEPS, following
 from dashboard.search import PICKED, collect, hits
-from dashboard.ui.mechanism import clashes, repairs
 from dashboard.ui.panels import _as_html
 from pages.glossary import matching
 from tests.cases import each
@@ -33,7 +33,7 @@ def _page():
 
     from core.attention import AttentionConfig
     from core.attention.text import to_text
-    from dashboard.ui.mechanism import mechanism
+    from dashboard.fields.mechanism import mechanism
 
     config = mechanism("demo", st.session_state.get("start", AttentionConfig(16, 2)))
     st.text(to_text(config) if config else "nothing")

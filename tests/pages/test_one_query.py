@@ -28,7 +28,7 @@ from dashboard.draw.step_view import (
     top_of,
     window,
 )
-from dashboard.ui.mechanism import D_MODELS
+from dashboard.fields.mechanism import D_MODELS
 from pages import one_query
 from tests.cases import each
 from tests.pages.app import (

@@ -74,6 +74,7 @@ class Script:
             "".join(f"# {line}".rstrip() + "\n" for line in cell.text.splitlines())
             + cell.code.strip()
             for cell in self.cells
+            if cell.code
         )
         return "\n\n".join([head, *filter(None, [start]), *parts]) + "\n"
 
@@ -88,7 +89,7 @@ class Script:
             drawing = (drawings or {}).get(cell.picture)
             cells += [
                 _markdown(f"text-{number}", cell.text),
-                _code_cell(f"code-{number}", cell.code.strip()),
+                *([_code_cell(f"code-{number}", cell.code.strip())] if cell.code else []),
                 *([_code_cell(f"draw-{number}", cell.draw.strip(), drawing)] if cell.draw else []),
             ]
         return json.dumps(

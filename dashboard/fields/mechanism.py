@@ -1,7 +1,6 @@
 """An editor of any mechanism."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,19 +12,18 @@ from core.attention import (
     AttentionConfig,
     Choice,
     ConfigError,
-    Preset,
     entry,
     preset,
     preset_of,
 )
 from core.attention.masks import COMPOSITIONS
 from core.attention.text import PLAIN, choice_text
-from core.entries import Entry, Value, complete
+from core.entries import Entry, complete
 from dashboard.draw.formats import choice_name, plain
-from dashboard.fields.base import HERE, Fields, config_error, guarded, is_text, param_widget
-from dashboard.fields.link import BOUND, KEEP
+from dashboard.fields.axis import choice_state, dated, draw_choice
+from dashboard.fields.base import HERE, Fields, config_error, guarded, is_text
 from dashboard.fields.reset import BUILT
-from dashboard.ui.panels import details, entries_panel, paragraph, source_panel
+from dashboard.ui.panels import details, entries_panel, source_panel
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 
@@ -60,176 +58,6 @@ def fit_heads(d_model: str, width: int, heads: str, fits: Callable[[int], Sequen
 def note_heads(d_model: str, width: int, heads: int) -> None:
     if st.session_state.get(f"{d_model}:heads", (0, 0, 0))[1:] != (width, heads):
         st.session_state[f"{d_model}:heads"] = heads, width, heads
-
-
-def params_of(
-    item: Entry,
-    *,
-    key: str,
-    exclude: tuple[str, ...] = (),
-    base: Choice | None = None,
-    keep: dict[str, Any] = BOUND,
-) -> dict[str, Value]:
-    """Draw a widget for each of the entry's parameters except `exclude`; returns their values.
-
-    They start from the values of `base` where it is a choice of that entry; `keep` are the options by which link and
-    session hold them.
-    """
-    start = dict(base.params) if base is not None and base.key == item.key else {}
-    return {
-        param.key: param_widget(
-            replace(param, default=start.get(param.key, param.default)),
-            key=f"{key}:{item.key}:{param.key}",
-            keep=keep,
-        )
-        for param in item.params
-        if param.key not in exclude
-    }
-
-
-def params_panel(
-    axis: str, *, key: str, exclude: Callable[[str], tuple[str, ...]] = lambda name: ()
-) -> None:
-    """Draw the parameters of all entries of an axis, but those that `exclude` names of an entry."""
-    for item in AXES[axis]:
-        if any(param.key not in exclude(item.key) for param in item.params):
-            paragraph(f"**{item.name}**")
-        params_of(item, key=key, exclude=exclude(item.key))
-
-
-def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:
-    """The values that those widgets have, or will have; of a text that cannot be read, the last that could."""
-    state, values = st.session_state, {}
-    for param in item.params:
-        name = f"{key}:{item.key}:{param.key}"
-        value = state.get(name, param.default)
-        if is_text(param) and config_error(param.check, value, param.name):
-            value = state.get(f"{name}:read", param.default)
-        elif is_text(param):
-            state[f"{name}:read"] = value
-        values[param.key] = value
-    return values
-
-
-# A choice on an axis as widgets: the list of its entries, then the parts and the parameters of the picked one.
-
-
-PARTS = Choice("causal"), Choice("local")  # with which a composed mask starts
-MAX_PARTS = 3
-MAX_NESTED = 2  # parts of parts are plain masks here; deeper ones come by a link alone
-
-
-def draw_choice(
-    axis: str,
-    label: str,
-    base: Choice,
-    *,
-    key: str,
-    help: str | None,
-    keep: dict[str, Any] = KEEP,
-    without: Collection[str] = (),
-    depth: int = 0,
-) -> Choice:
-    """Draw the widgets of a choice that starts from `base`, of entries that are not in `without`; returns it."""
-    hidden = {*without, *(COMPOSITIONS if depth >= MAX_NESTED else ())}
-    if depth and axis == "position":  # only those that rotate or change scores can be joined
-        hidden |= {
-            item.key for item in AXES[axis] if item.parts or item.enters not in ("q, k", "scores")
-        }
-    hidden -= {st.session_state.get(key), base.key}
-    options = [item.key for item in AXES[axis] if item.key not in hidden]
-    name = st.selectbox(
-        label,
-        options,
-        options.index(base.key),
-        key=key,
-        help=help,
-        format_func=lambda name: entry(axis, name).name if depth else dated(entry(axis, name)),
-        **keep,
-    )
-    return Choice.of(
-        name,
-        *draw_parts(axis, name, base, key=key, keep=keep, depth=depth),
-        **params_of(entry(axis, name), key=key, base=base, keep=keep),
-    )
-
-
-def draw_parts(
-    axis: str, name: str, base: Choice, *, key: str, keep: dict[str, Any] = KEEP, depth: int = 0
-) -> list[Choice]:
-    """Draw the parts of a composed choice, for masks joined by and or by or also how many there are."""
-    count = len(part_starts(axis, name, base, key))
-    label = entry(axis, name).name
-    if axis == "mask" and name in ("and", "or"):
-        st.number_input(
-            f"{label}: parts",
-            1,
-            max(MAX_PARTS, count),
-            count,
-            key=f"{key}:{name}:parts",
-            help="How many masks are joined",
-            **keep,
-        )
-    return [
-        draw_choice(
-            axis,
-            f"{label}: part {n + 1}",
-            part,
-            key=part_key(key, name, n),
-            help="One of the choices that act together",
-            keep=keep,
-            depth=depth + 1,
-        )
-        for n, part in enumerate(part_starts(axis, name, base, key))
-    ]
-
-
-def part_starts(axis: str, name: str, base: Choice, key: str) -> tuple[Choice, ...]:
-    """What each part of a choice starts from: the parts of `base` where it is of that entry, else the entry's own."""
-    start = base.parts if base.key == name and base.parts else entry(axis, name).parts
-    if axis == "mask" and name in COMPOSITIONS:
-        start = start or PARTS[: 1 if name == "not" else 2]
-    count = st.session_state.get(f"{key}:{name}:parts", len(start))
-    return (*start, *start[-1:] * (count - len(start)))[:count]
-
-
-def part_key(key: str, name: str, number: int) -> str:
-    return f"{key}:{name}:part{number}"
-
-
-def choice_in_session(axis: str, base: Choice, *, key: str) -> Choice:
-    """The choice that those widgets have, or will have, before they are drawn."""
-    name = st.session_state.get(key, base.key)
-    return Choice.of(
-        name,
-        *(
-            choice_in_session(axis, part, key=part_key(key, name, n))
-            for n, part in enumerate(part_starts(axis, name, base, key))
-        ),
-        **params_in_session(entry(axis, name), key=key),
-    )
-
-
-def choice_state(key: str, choice: Choice) -> dict[str, Any]:
-    """The state of the widgets for a choice, with all its parts; for a link or a callback, before they are drawn."""
-    values: dict[str, Any] = {
-        key: choice.key,
-        **{f"{key}:{choice.key}:{name}": value for name, value in choice.params},
-    }
-    if choice.parts:
-        values[f"{key}:{choice.key}:parts"] = len(choice.parts)
-    for n, part in enumerate(choice.parts):
-        values |= choice_state(part_key(key, choice.key, n), part)
-    return values
-
-
-def dated(item: Entry | Preset) -> str:
-    """The name with the year of its paper, where it has one that the name does not say."""
-    return (
-        f"{item.name} · {item.year}"
-        if item.paper and str(item.year) not in item.name
-        else item.name
-    )
 
 
 AXIS_NAMES = {

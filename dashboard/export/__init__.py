@@ -1,0 +1,1 @@
+"""What leaves the dashboard: recorded calls as a script."""

@@ -1,0 +1,308 @@
+"""*As Python*: the calls that the page made, written as a script that makes them again.
+
+    effect = lab.cached(study.mask_effect, controls.mask, controls.tokens)
+    lab.as_python(effect=effect)
+
+A result is numbers among the recorded calls by identity, and so is an argument that is itself a result. The words of a
+cell are the first sentence of the function's docstring; a map that the page draws is drawn from the result that has it.
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from core.interpret.trace import to_numpy
+from dashboard.draw.components import Cell, Script, add_script, notes, source_of
+from dashboard.draw.pictures import MapsPicture, Picture
+from dashboard.server.calls import Call, recorded_calls
+
+PUBLIC = ("core.attention", "core.models", "core.tasks", "core.training", "core.pretrained")
+SHORT = 24  # characters of an argument that stands in its call, where another call has it too
+MAX_DEPTH, MAX_ITEMS = 3, 12  # of the numbers in a result: fields of fields, and items of a list
+
+
+def as_python(
+    part: str = "", draw: Mapping[str, str] | None = None, also: Sequence[Cell] = (), **results: Any
+) -> None:
+    """Note the recorded calls of these results, by the names that they get, as the page's script.
+
+    `draw` has code for pictures that are no maps, by their keys; `also` are cells written by hand, after the others.
+    A page of several fragments, each of which runs alone, notes one for each `part`.
+    """
+    add_script(
+        partial(_script, recorded_calls(), results, draw or {}, also, notes().pictures), part
+    )
+
+
+def _script(
+    calls: Sequence[Call],
+    results: Mapping[str, Any],
+    draw: Mapping[str, str],
+    also: Sequence[Cell],
+    pictures: Mapping[str, Callable[[], Picture]],
+) -> Script:
+    writer = _Writer(calls)
+    cells = [writer.cell(name, result) for name, result in results.items()]
+    parts = dict(leaf for name, result in results.items() for leaf in leaves(name, result))
+    numbers = {name: one for name, one in parts.items() if not isinstance(one, tuple)}
+    drawn = {**_maps(parts, pictures), **draw}
+    return Script((*writer.first, *_with_pictures(cells, drawn), *also), numbers)
+
+
+def _with_pictures(cells: Sequence[Cell], drawn: Mapping[str, str]) -> Iterator[Cell]:
+    """The cells, the last of them with the first picture, and a cell for each further one."""
+    first, *more = drawn.items() or [("", "")]
+    yield from cells[:-1]
+    yield Cell(cells[-1].text, cells[-1].code, first[1], first[0])
+    for picture, code in more:
+        yield Cell("The same, drawn.", "", code, picture)
+
+
+def _maps(
+    numbers: Mapping[str, Any], pictures: Mapping[str, Callable[[], Picture]]
+) -> dict[str, str]:
+    """Code that draws each picture of maps on the page, of which every map is in a result."""
+    codes = {}
+    for key, make in pictures.items():
+        picture = make()
+        if not isinstance(picture, MapsPicture):
+            continue
+        where = {one.name: _find(np.asarray(one.values), numbers) for one in picture.maps}
+        lines = {(one.rows, one.columns) for one in picture.maps}
+        if all(where.values()) and len(lines) == 1:
+            tokens = ", ".join(_find(one, numbers) or source_of(list(one)) for one in lines.pop())
+            maps = ", ".join(f"{name!r}: {place}" for name, place in where.items())
+            codes[key] = f"from core.show import show_maps\n\nshow_maps({{{maps}}}, {tokens})"
+    return codes
+
+
+def _find(value: Any, numbers: Mapping[str, Any]) -> str:
+    """The expression of the result that has these numbers, whole or as a part; "" for none."""
+    for name, one in numbers.items():
+        if isinstance(value, tuple) or isinstance(one, tuple):
+            if value == one if isinstance(value, tuple) and isinstance(one, tuple) else False:
+                return name
+        elif one.ndim >= value.ndim and one.shape[one.ndim - value.ndim :] == value.shape:
+            for index in np.ndindex(one.shape[: one.ndim - value.ndim]):
+                if np.allclose(one[index], value, rtol=1e-5, atol=1e-7, equal_nan=True):
+                    return f"{name}[{', '.join(map(str, index))}]" if index else name
+    return ""
+
+
+def leaves(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The numbers in a result, by the expressions that give them: arrays; and tuples of texts, which name rows."""
+    if isinstance(value, bool | int | float | np.generic):
+        yield name, np.asarray(value)
+    elif isinstance(value, np.ndarray) or hasattr(value, "detach"):
+        array = to_numpy(value)
+        if array.dtype.kind in "fiub":
+            yield name, array
+    elif isinstance(value, Sequence) and value and all(isinstance(one, str) for one in value):
+        if not isinstance(value, str):
+            yield name, tuple(value)
+    elif (
+        isinstance(value, Sequence) and value and all(isinstance(one, int | float) for one in value)
+    ):
+        yield name, np.asarray(value)
+    elif depth < MAX_DEPTH:
+        items: list[tuple[str, Any]] = []
+        if is_dataclass(value):
+            items = [(f"{name}.{one.name}", getattr(value, one.name)) for one in fields(value)]
+        elif isinstance(value, Mapping):
+            items = [
+                (f"{name}[{key!r}]", one)
+                for key, one in value.items()
+                if isinstance(key, str | int)
+            ]
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            items = [(f"{name}[{index}]", one) for index, one in enumerate(value)]
+        for expression, one in items[:MAX_ITEMS]:
+            yield from leaves(expression, one, depth + 1)
+
+
+@dataclass
+class _Writer:
+    """Calls as code: each result under a name, what several calls have under the name of the parameter."""
+
+    calls: Sequence[Call]
+    names: dict[int, str] = field(default_factory=dict)  # of results, by identity
+    texts: dict[str, str] = field(default_factory=dict)  # of arguments, by their source
+    first: list[Cell] = field(default_factory=list)  # of models
+    models: dict[Any, str] = field(default_factory=dict)
+
+    def cell(self, name: str, result: Any) -> Cell:
+        imports, lines, words = set[str](), list[str](), list[str]()
+        self._write(name, result, imports, lines, words)
+        block = import_module("dashboard.ui.models").import_block(imports)
+        text = " ".join(dict.fromkeys(words)) or f"The value {name}."
+        return Cell(
+            text, f"{block}\n\n" + "\n".join(lines) + f"\nprint({name!r}, {_shown(name, result)})\n"
+        )
+
+    def _write(
+        self, name: str, result: Any, imports: set[str], lines: list[str], words: list[str]
+    ) -> None:
+        call = next((one for one in self.calls if one.result is result), None)
+        if call is not None:
+            code = self._call(call, imports, lines, words)
+        elif isinstance(result, Mapping):
+            code = (
+                "{"
+                + ", ".join(
+                    f"{key!r}: {self._value(one, key if isinstance(key, str) else name, imports, lines, words)}"
+                    for key, one in result.items()
+                )
+                + "}"
+            )
+        elif isinstance(result, list | tuple):
+            parts = [self._value(one, name, imports, lines, words) for one in result]
+            code = "[" + "".join(f"\n    {part}," for part in parts) + "\n]"
+        else:
+            code = self._value(result, name, imports, lines, words)
+        lines.append(f"{name} = {code}")
+        self.names[id(result)] = name
+
+    def _call(self, call: Call, imports: set[str], lines: list[str], words: list[str]) -> str:
+        imports.add(import_of(call.function))
+        words.append(first_sentence(call.function))
+        parameters = list(inspect.signature(call.function).parameters.values())
+        written, positional = list[str](), True
+        for index, arg in enumerate(call.args):
+            parameter = parameters[min(index, len(parameters) - 1)]
+            text = self._value(arg, parameter.name, imports, lines, words)
+            if text == parameter.name and positional or parameter.kind is parameter.VAR_POSITIONAL:
+                written.append(text)
+            else:
+                positional = False
+                written.append(f"{parameter.name}={text}")
+        return f"{call.function.__name__}({', '.join(written)})"
+
+    def _value(
+        self, value: Any, name: str, imports: set[str], lines: list[str], words: list[str]
+    ) -> str:
+        """The source of an argument: a variable where it has one, or gets one."""
+        if isinstance(value, Call):
+            made = next(
+                (
+                    one
+                    for one in self.calls
+                    if one.function is value.function and one.args == value.args
+                ),
+                value,
+            )
+            if (key := id(made.result if made.result is not None else made)) in self.names:
+                return self.names[key]
+            lines.append(f"{name} = {self._call(made, imports, lines, words)}")
+            self.names[key] = name
+            return name
+        if type(value).__name__ == "ModelRef":
+            return self._model(value)
+        if not isinstance(value, str | int | float | bool | None) and id(value) in self.names:
+            return self.names[id(value)]
+        known = next(
+            (one for one in self.calls if one.result is value and one.result is not None), None
+        )
+        if known is not None and not isinstance(value, str | int | float | bool):
+            variable = self._free(name)
+            self._write(variable, value, imports, lines, words)
+            return variable
+        if type(value).__name__ == "Question" and hasattr(value, "inputs"):
+            models = import_module("dashboard.ui.models")
+            imports.add("from core.interpret.evidence import Question")
+            self._inputs(value.inputs, imports, lines)
+            return models.question_code(value)
+        if type(value).__name__ == "ModelInputs":
+            return self._inputs(value, imports, lines)
+        if callable(value):
+            imports.add(import_of(value))
+            return value.__name__
+        text = source_of(value)
+        imports.update(
+            import_of(one) for one in classes_in(value) if re.search(rf"\b{one.__name__}\b", text)
+        )
+        if text in self.texts:
+            return self.texts[text]
+        uses = sum(
+            source_of(arg) == text
+            for call in self.calls
+            for arg in call.args
+            if type(arg) is type(value)
+        )
+        if len(text) <= SHORT or uses < 2 and len(text) < 60:
+            return text
+        self.texts[text] = self._free(name)
+        lines.append(f"{self.texts[text]} = {text}")
+        return self.texts[text]
+
+    def _free(self, name: str) -> str:
+        taken = {*self.names.values(), *self.texts.values(), *self.models.values()}
+        return next(
+            one for one in (name, *(f"{name}_{n}" for n in range(2, 99))) if one not in taken
+        )
+
+    def _model(self, ref: Any) -> str:
+        if ref not in self.models:
+            models = import_module("dashboard.ui.models")
+            self.models[ref] = name = self._free("model")
+            imports, line = models.model_lines(ref, name)
+            short = ref.name.rstrip("/").rpartition("/")[2]
+            self.first.append(
+                Cell(f"The model {short}.", f"{models.import_block(imports)}\n\n{line}\n")
+            )
+        return self.models[ref]
+
+    def _inputs(self, inputs: Any, imports: set[str], lines: list[str]) -> str:
+        models = import_module("dashboard.ui.models")
+        further, made = models.inputs_lines(next(iter(self.models)), inputs)
+        if made not in self.texts:
+            imports |= further
+            self.texts[made] = self._free("inputs")
+            lines.append(f"{self.texts[made]} = {made}")
+        return self.texts[made]
+
+
+def _shown(name: str, result: Any) -> str:
+    """What a cell prints of a result: its numbers, and the shapes of its arrays."""
+    numbers = {
+        expression: one for expression, one in leaves(name, result) if not isinstance(one, tuple)
+    }
+    parts = [
+        one if value.ndim == 0 else f"{one}.shape"
+        for one, value in numbers.items()
+        if value.ndim == 0 or "[" not in one
+    ]
+    return ", ".join(parts[:4]) or f"type({name}).__name__"
+
+
+def first_sentence(function: Callable[..., Any]) -> str:
+    text = " ".join((inspect.getdoc(function) or function.__name__).split("\n\n")[0].split())
+    return re.split(r"(?<=[.:;])\s", text)[0].rstrip(":;").rstrip(".") + "."
+
+
+def import_of(thing: Any) -> str:
+    """The line that imports a function or a class, from a package that has it rather than from its module."""
+    parts = thing.__module__.split(".")
+    packages = [*PUBLIC, *(".".join(parts[:count]) for count in range(2, len(parts)))]
+    name = thing.__name__
+    has = (one for one in packages if getattr(sys.modules.get(one), name, None) is thing)
+    return f"from {next(has, thing.__module__)} import {name}"
+
+
+def classes_in(value: Any) -> Iterator[type]:
+    """The classes that the source of a value calls."""
+    if is_dataclass(value):
+        yield type(value)
+        for one in fields(value):
+            yield from classes_in(getattr(value, one.name))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from classes_in(one)
+    elif isinstance(value, Mapping):
+        yield from classes_in(list(value.values()))

@@ -1,0 +1,48 @@
+"""A cell of a picture of maps that a person pins: it is in the link, and stays while the page has such a cell."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from dashboard.draw.attention_view import Pair, Tile, multiples
+from dashboard.fields.base import Fields
+from dashboard.fields.link import read_linked, write_linked
+
+
+class CellField:
+    """A pinned cell: `pinned` before its picture is drawn, `pin` after. It has no widget."""
+
+    def __set_name__(self, owner: type[Fields], name: str) -> None:
+        self.owner, self.name = owner, name
+
+    @property
+    def key(self) -> str:
+        return f"{self.owner.page_key}:{self.name}"
+
+    @property
+    def in_link(self) -> bool:
+        return self.key in st.query_params
+
+    def pinned(self, shape: Pair, of: object = None) -> Pair | None:
+        """The link's cell, else the page's last one; none once `of`, what it is a cell of, has changed."""
+        return read_linked(self.owner.page_key, self.key, shape, of)
+
+    def pin(self, cell: Pair | None) -> Pair | None:
+        """Put a cell into the link, or none; returns it."""
+        return write_linked(self.owner.page_key, self.key, cell)
+
+
+def linked_maps(
+    field: CellField,
+    name: str,
+    tiles: Sequence[Tile],
+    *lines: Any,
+    of: object = None,
+    **options: Any,
+) -> Pair | None:
+    """Draw maps between the tokens of `lines` (rows, and columns where these differ), with the pinned cell; returns it."""
+    shape = tiles[0].weights.shape
+    pinned = field.pinned((shape[0], shape[1]), of)
+    key = f"{field.owner.page_key}:{name}"
+    return field.pin(multiples(tiles, *lines, key=key, pin=pinned, **options))
