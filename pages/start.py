@@ -467,6 +467,7 @@ def _doors() -> None:
         )
     if formula:
         from core.attention import AttentionConfig, Choice, ConfigError  # with torch
+        from core.attention.text import to_text
 
         try:
             typed = AttentionConfig(position=Choice.of("formula", formula=formula))
