@@ -7,20 +7,11 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
+from typing import Any, Literal, Protocol, TypeGuard
 
 from core import plugins
 
-if TYPE_CHECKING:
-    import core.attention.config
-
-# Param: one parameter of an entry, with its default and bounds; ConfigError, and quotes of outside values.
-
-
 Value = int | float | bool | str
-LayerConfig: TypeAlias = (
-    "core.attention.config.AttentionConfig"  # known to type checkers alone: the axes are made first
-)
 LONGEST_TEXT = 4096
 LONGEST_QUOTE = 60  # characters of an outside value that a message repeats
 
@@ -309,6 +300,59 @@ TRAITS: dict[str, dict[Trait, str]] = {  # of each axis, with what other axes ma
         "layer only": "a layer alone knows its sizes or weights, so that `attend` refuses it",
     },
 }
+
+
+class LayerConfig(Protocol):
+    """What an entry reads of the config that chose it, an AttentionConfig: sizes, choices, and what follows from both."""
+
+    @property
+    def d_model(self) -> int: ...
+
+    @property
+    def num_heads(self) -> int: ...
+
+    @property
+    def projection(self) -> Choice: ...
+
+    @property
+    def score(self) -> Choice: ...
+
+    @property
+    def position(self) -> Choice: ...
+
+    @property
+    def mask(self) -> Choice: ...
+
+    @property
+    def normalizer(self) -> Choice: ...
+
+    @property
+    def kernel(self) -> Choice: ...
+
+    @property
+    def dropout(self) -> float: ...
+
+    @property
+    def head_dim(self) -> int: ...
+
+    @property
+    def score_heads(self) -> int: ...
+
+    @property
+    def qk_dim(self) -> int: ...
+
+    @property
+    def scored_dim(self) -> int: ...
+
+    @property
+    def v_dim(self) -> int: ...
+
+    @property
+    def kv_heads(self) -> int: ...
+
+    def has(self, axis: str, trait: Trait) -> bool: ...
+
+    def with_(self, **changes: Any) -> LayerConfig: ...
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from functools import lru_cache
 
-from core.entries import ConfigError, quote
 from core.tasks.base import (
     BOS,
     EOS,
@@ -12,14 +11,13 @@ from core.tasks.base import (
     Batch,
     Example,
     Task,
-    TaskConfig,
-    TaskEntry,
     Vocabulary,
     balanced_accuracy,
     bleu,
     exact_match,
     score,
 )
+from core.tasks.config import TASKS, TaskConfig, TaskEntry, task_entry
 from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT, column_choice, column_names
 from core.tasks.recipes import Recipe
 from core.tasks.sequences import ADDITION, COPY, INDUCTION, RECALL, REVERSE, SERIES, SORT
@@ -27,43 +25,36 @@ from core.tasks.tables import ALL, IRIS
 from core.tasks.text import DOCUMENTS, REPEATS, SENTENCES, STORIES, TOPICS, TextTask
 from core.tasks.translation import DATES, DIGITS, LANGUAGE, NUMBERS, PICTURES, digits
 
-TASKS: tuple[TaskEntry, ...] = (
-    REVERSE,
-    COPY,
-    SORT,
-    RECALL,
-    INDUCTION,
-    REPEATS,
-    SENTENCES,
-    STORIES,
-    ADDITION,
-    NUMBERS,
-    DATES,
-    LANGUAGE,
-    DOCUMENTS,
-    TOPICS,
-    IRIS,
-    DIGITS,
-    PICTURES,
-    SERIES,
-    OWN_TEXT,
-    OWN_PAIRS,
-    OWN_TABLE,
+TASKS.extend(
+    (
+        REVERSE,
+        COPY,
+        SORT,
+        RECALL,
+        INDUCTION,
+        REPEATS,
+        SENTENCES,
+        STORIES,
+        ADDITION,
+        NUMBERS,
+        DATES,
+        LANGUAGE,
+        DOCUMENTS,
+        TOPICS,
+        IRIS,
+        DIGITS,
+        PICTURES,
+        SERIES,
+        OWN_TEXT,
+        OWN_PAIRS,
+        OWN_TABLE,
+    )
 )
 
 
-def task_entry(key: str) -> TaskEntry:
-    """The task of that key; ConfigError lists the keys there are."""
-    for entry in TASKS:
-        if entry.key == key:
-            return entry
-    raise ConfigError(
-        f"task = {quote(key)}; expected one of {', '.join(entry.key for entry in TASKS)}."
-    )
-
-
 def make_task(config: TaskConfig) -> Task:
-    return task_entry(config.key).build(config)
+    task: Task = task_entry(config.key).build(config)
+    return task
 
 
 @lru_cache(maxsize=8)

@@ -4,19 +4,18 @@ import math
 import string
 import zlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
-from msgspec import Meta
 
-from core.entries import ConfigError, Param, Value, filled, quote, quote_name, refuse_if
+from core.entries import refuse_if
 from core.models.base import Shape
-from core.serialization import convert
+from core.tasks.config import TaskConfig, TaskEntry
 from core.tasks.recipes import Recipes
 
 Form = Literal["pairs", "text", "label", "series"]
@@ -99,68 +98,6 @@ def pad(rows: Sequence[Sequence[int]]) -> Int[torch.Tensor, "B L"]:
 def is_held_out(item: str) -> bool:
     """Whether an item is in the held-out tenth; its checksum decides, so the split does not depend on the seed."""
     return zlib.crc32(item.encode()) % 10 == 0
-
-
-@dataclass(frozen=True)
-class TaskConfig:
-    """A task, its parameters (completed by defaults) and its seed; ConfigError for a wrong one."""
-
-    key: str = "reverse"
-    params: tuple[tuple[str, Value], ...] = ()
-    seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
-
-    def __post_init__(self) -> None:
-        from core.tasks import task_entry
-
-        convert(self.seed, TaskConfig, "seed", f"task = {quote_name(self.key)}: ")
-        entry = task_entry(self.key)
-        params = filled(entry.params, dict(self.params), f"task = {self.key}")
-        object.__setattr__(self, "params", tuple(sorted(params.items())))
-        entry.check(**params)
-
-    @classmethod
-    def of(cls, key: str, seed: int = 0, **params: Value) -> "TaskConfig":
-        return cls(key, tuple(sorted(params.items())), seed)
-
-    def __getitem__(self, name: str) -> Value:
-        return dict(self.params)[name]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"key": self.key, "params": dict(self.params), "seed": self.seed}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "TaskConfig":
-        """The config of a run, which may predate some parameters (Param.before); ConfigError where it is none."""
-        from core.tasks import task_entry
-
-        if not isinstance(data, Mapping) or not isinstance(data.get("key"), str):
-            raise ConfigError(f"A task is an object with a key; got {quote(data)}.")
-        if not isinstance(data.get("params", {}), Mapping):
-            raise ConfigError(
-                f"task = {quote_name(data['key'])}: params is an object of names and "
-                f"values; got {quote(data['params'])}."
-            )
-        params = {
-            param.key: param.before
-            for param in task_entry(data["key"]).params
-            if param.before is not None
-        }
-        params |= data.get("params", {})
-        return cls(data["key"], tuple(sorted(params.items())), data.get("seed", 0))
-
-
-@dataclass(frozen=True)
-class TaskEntry:
-    """One task in the menu; `look` says in one sentence what its attention should look like."""
-
-    key: str
-    name: str
-    _: KW_ONLY
-    meaning: str
-    look: str
-    build: "Callable[[TaskConfig], Task]"
-    params: tuple[Param, ...] = ()
-    check: Callable[..., None] = lambda **params: None
 
 
 class Task:

@@ -17,7 +17,8 @@ import torch
 from core.entries import ConfigError, Param, refuse_if
 from core.memory import with_pauses
 from core.tasks import recipes
-from core.tasks.base import Example, Task, TaskConfig, TaskEntry, Vocabulary, choose, split_sides
+from core.tasks.base import Example, Task, Vocabulary, choose, split_sides
+from core.tasks.config import TaskConfig, TaskEntry
 from core.tasks.reading import (
     MAX_SIGNS,
     Row,

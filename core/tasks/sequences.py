@@ -18,11 +18,10 @@ from core.tasks.base import (
     Form,
     RowTask,
     Task,
-    TaskConfig,
-    TaskEntry,
     Vocabulary,
     in_held_out,
 )
+from core.tasks.config import TaskConfig, TaskEntry
 
 ORDERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "copy": lambda source: source,

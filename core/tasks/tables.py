@@ -21,7 +21,8 @@ from core.entries import ConfigError, quote, refuse_if
 from core.memory import with_pauses
 from core.models.base import Shape
 from core.tasks import recipes
-from core.tasks.base import Example, LabelledTask, TaskConfig, TaskEntry
+from core.tasks.base import Example, LabelledTask
+from core.tasks.config import TaskConfig, TaskEntry
 from core.tasks.reading import MAX_COLUMNS, Row, line_numbers, read, read_rows, row_notes
 
 # An empty cell, and the usual marks for one.

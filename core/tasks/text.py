@@ -30,12 +30,11 @@ from core.tasks.base import (
     LabelledTask,
     RowTask,
     Task,
-    TaskConfig,
-    TaskEntry,
     Vocabulary,
     choose,
     is_held_out,
 )
+from core.tasks.config import TaskConfig, TaskEntry
 from core.tasks.grammar import story
 from core.tasks.tables import Texts, read_pinned
 from core.tasks.translation import cut

@@ -27,14 +27,13 @@ from core.tasks.base import (
     Example,
     LabelledTask,
     Task,
-    TaskConfig,
-    TaskEntry,
     Vocabulary,
     choose,
     is_held_out,
     pad,
     split_sides,
 )
+from core.tasks.config import TaskConfig, TaskEntry
 from core.tasks.sequences import decimal_digits
 from core.tasks.tables import sklearn_data
 
