@@ -692,7 +692,7 @@ tokens = read.names
 weights = {{name: each.weights for name, each in zip(names, maps)}}  # (T, T) of the drawn head
 {difference}""",
                 """
-from core.show import show_maps
+from dashboard.show import show_maps
 
 show_maps(weights, tokens, tokens)
 """,

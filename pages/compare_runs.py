@@ -282,7 +282,7 @@ for name, (at, layer, head) in picked.items():
     maps[name] = read.weights[layer, head]  # (T, S), the outputs on the source
 {difference}""",
                 """
-from core.show import show_maps
+from dashboard.show import show_maps
 
 show_maps(maps, read.rows, read.columns)
 """,

@@ -247,7 +247,7 @@ probabilities = steps.logp[-1].exp()  # of every token after the others
 print([(task.target_vocab.tokens[index], float(probabilities[index])) for index in probabilities.topk(3).indices])
 """,
                 """
-from core.show import show_maps
+from dashboard.show import show_maps
 
 names = [str(task.target_vocab.tokens[token]) for token in tokens]
 show_maps({"Layer 0, head 0": weights[0][0]}, names, [str(key) for key in range(weights[0].shape[-1])])

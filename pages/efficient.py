@@ -254,7 +254,7 @@ for key, each in kernels.items():
     print(key, "mean difference from the weights of exact attention", each.mean_error)
 """,
                 f"""
-from core.show import show_maps
+from dashboard.show import show_maps
 from core.tokens import labels
 
 show_maps({{key: each.weights[{head}] for key, each in kernels.items()}}, labels(tokens), labels(tokens))

@@ -900,7 +900,7 @@ rows = np.stack([*scores.values(), abs(hidden)])
 shares = rows / rows.max(-1, keepdims=True).clip(1e-30)  # of the largest
 """,
     """
-from core.show import show_maps
+from dashboard.show import show_maps
 
 show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.tokens)
 """,
@@ -960,7 +960,7 @@ flowing = {flowing[0] if flowing else None}  # maximum flow to each query
 measures = head_maps(reading.trace, item, {head[1]}, contributions, flowing)  # each (T, S)
 """,
             f"""
-from core.show import show_maps
+from dashboard.show import show_maps
 
 shown = {{name: values for name, values in measures.maps.items() if name != "gradient"}}
 show_maps(shown, item.queries, item.keys, row={query})

@@ -422,7 +422,7 @@ before, after = first.head({head.layer}, {head.head}), now.head({head.layer}, {h
 difference = after - before
 """,
                 """
-from core.show import show_maps
+from dashboard.show import show_maps
 
 show_maps({"Before training": before, "After training": after}, first.map(0).queries, first.map(0).keys)
 """,

@@ -239,7 +239,7 @@ trace = continuation.trace.of({view.kind!r})  # a row for each new token
 weights = trace.head({head[0]}, {head[1]})  # (T, S)
 """,
                 f"""
-from core.show import show
+from dashboard.show import show
 
 show(trace, layer={head[0]}, head={head[1]}, query={step})
 """,

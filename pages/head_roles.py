@@ -1266,7 +1266,7 @@ order = scores.orders[{order}]
 logits = np.nan_to_num(scores.logits[{order}][{head[0]}, {head[1]}])  # (items, items): from an item, added to each
 """,
                 """
-from core.show import show_maps
+from dashboard.show import show_maps
 
 show_maps({order.name: logits}, order.items, order.items)
 """,
@@ -1279,7 +1279,7 @@ show_maps({order.name: logits}, order.items, order.items)
 
 def map_code(head: Head, query: int | None) -> str:
     return f"""
-from core.show import show
+from dashboard.show import show
 
 show(trace, layer={head[0]}, head={head[1]}{"" if query is None else f", query={query}"})
 """

@@ -554,7 +554,7 @@ qkv = {read}({made})
                     words,
                     code,
                     f"""
-from core.show import show_maps
+from dashboard.show import show_maps
 
 show_maps({maps}, qkv.tokens, qkv.tokens)
 """,

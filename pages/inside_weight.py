@@ -129,7 +129,7 @@ one = break_down_weight(layer, head={cell.head}, query={cell.query}, key={cell.k
 print(f"q·k = {{one.dot:.3f}}, score {{one.score:.3f}}, weight {{one.weight:.3f}}")
 """,
                 f"""
-from core.show import show
+from dashboard.show import show
 
 show(trace, layer={cell.layer}, head={cell.head}, query={cell.query})
 """,

@@ -103,7 +103,7 @@ before, after = (each.weights for each in maps)  # (T, T)
 print("head", head, "largest change of a weight", abs(after - before).max())
 """,
                 f"""
-from core.show import show_maps
+from dashboard.show import show_maps
 
 show_maps({{"Scaled dot product": before, {item.name!r}: after, "Difference": after - before}}, TOKENS, TOKENS)
 """,

@@ -1036,7 +1036,7 @@ weights, out = steps.weights[0, head], steps.out[0, head]  # (T, S), and their s
 print("weights of the query", weights[query].tolist(), "output", out[query].tolist())
 """,
                 """
-from core.show import show_maps
+from dashboard.show import show_maps
 
 show_maps({"Scores": scores, "Weights": weights}, source.queries, source.keys, row=query)
 """,

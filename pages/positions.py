@@ -225,7 +225,7 @@ def called(
 
 
 SHOW_MAPS = """
-from core.show import show_maps
+from dashboard.show import show_maps
 
 show_maps({}, {}, {})
 """
@@ -538,7 +538,7 @@ DRAW_ORDERS = SHOW_MAPS.format(
     '{"In order": effect.ordered[0], "Sorted back": effect.restored[0]}', "tokens", "tokens"
 )
 DRAW_SUM = f"""
-from core.show import show_maps
+from dashboard.show import show_maps
 
 shown = words[:, :{FIRST_NUMBERS}], places[:, :{FIRST_NUMBERS}]  # of each vector
 maps = dict(zip(("Word vectors", "+ position vectors", "= what attention reads"), (*shown, sum(shown))))

@@ -179,7 +179,7 @@ def script(
 ) -> lab.Script:
     layer, index = head
     options = "".join(f", {name}={value!r}" for name, value in values.options.items())
-    show, grid = "from core.show import show", ("", "")
+    show, grid = "from dashboard.show import show", ("", "")
     draw = f"{show}\n\nshow(trace, layer={layer}, head={index}, query={row})"
     picture = "pretrained:grid"
     if values.order != "text":

@@ -80,7 +80,7 @@ choices = {lab.source_of(list(controls.choices))}
 maps = {{choice.key: score_maps(choice, tokens, {controls.dims}, {SEED}, {controls.stretch}) for choice in choices}}
 """,
                 f"""
-from core.show import show_maps
+from dashboard.show import show_maps
 from core.tokens import labels
 
 show_maps({{key: each.{shown} for key, each in maps.items()}}, labels(tokens), labels(tokens))

@@ -219,7 +219,7 @@ weights = trace.head({layer}, {head})  # (T, S)
 print("mean of the largest weight of each output word:", weights.max(-1).mean())
 """,
                 f"""
-from core.show import show
+from dashboard.show import show
 
 show(trace, layer={layer}, head={head})
 """,

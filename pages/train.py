@@ -1131,7 +1131,7 @@ rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
             "One step: the scores, and the attention of one head on a held-out example.",
             code,
             """
-from core.show import show_maps
+from dashboard.show import show_maps
 
 show_maps({f"Step {step}": weights}, rows, columns)
 """,

@@ -267,7 +267,7 @@ trace = measured.trace.of({kind!r})
 print(measured.predicted)
 """,
                 f"""
-from core.show import show
+from dashboard.show import show
 
 show(trace, layer={layer}, head={head})
 """,

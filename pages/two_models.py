@@ -473,7 +473,7 @@ second, _ = pair.on_grid(1, *head.to)
 print(head.name, "and", head.other, head.moved)
 """,
                 """
-from core.show import show_maps
+from dashboard.show import show_maps
 
 show_maps({"first": first, "second": second, "second - first": second - first}, pair.queries, pair.keys)
 """,

@@ -204,7 +204,7 @@ print("depends most on", heads[abs(changes).argmax()], changes[abs(changes).argm
         text,
         code,
         f"""
-from core.show import show
+from dashboard.show import show
 
 show(trace, layer={head.index}, head={head.head}, query={head.row})
 """,

@@ -283,7 +283,7 @@ step, weights = sentence.frames[-1]  # (T, S)
 source, target = sentence.source, [*sentence.target, "<eos>"]
 """,
                 """
-from core.show import show_maps
+from dashboard.show import show_maps
 
 show_maps({f"Step {step}": weights}, target, source)
 """,

@@ -76,7 +76,7 @@ def why_not_weights(name: str, values: np.ndarray, signed: bool = False) -> str 
         return None
     return (
         f"{name} runs from {low:.3g} to {high:.3g}; weights are 0 to 1. If these are scores, take their softmax "
-        "first; signed weights are drawn by core.show.show(trace, signed=True)."
+        "first; signed weights are drawn by show(trace, signed=True)."
     )
 
 

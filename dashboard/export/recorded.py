@@ -79,7 +79,7 @@ def _maps(
         if all(where.values()) and len(lines) == 1:
             tokens = ", ".join(_find(one, numbers) or source_of(list(one)) for one in lines.pop())
             maps = ", ".join(f"{name!r}: {place}" for name, place in where.items())
-            codes[key] = f"from core.show import show_maps\n\nshow_maps({{{maps}}}, {tokens})"
+            codes[key] = f"from dashboard.show import show_maps\n\nshow_maps({{{maps}}}, {tokens})"
     return codes
 
 

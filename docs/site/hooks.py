@@ -28,7 +28,7 @@ API = {  # the page, its title, and the modules of core that it shows
         "Traces and pictures",
         (
             "core.interpret.trace",
-            "core.show",
+            "dashboard.show",
             "core.interpret.map_transform",
             "core.interpret.trace",
         ),

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from core.interpret.trace import AttentionMap, AttentionTrace
-from core.show import show, show_maps
 from dashboard.draw import attention_view as payload, picture_files
 from dashboard.draw.attention_view import (
     MAX_FRAME_CELLS,
@@ -35,6 +34,7 @@ from dashboard.draw.attention_view import (
 from dashboard.draw.components import bundle, bundle_all
 from dashboard.draw.figures import MARKS, colour_scale, for_browser, mark_html
 from dashboard.draw.picture_files import Part, page_html, trace_html
+from dashboard.show import show, show_maps
 from tests.cases import each
 
 # What travels to the canvas is what numpy says, small enough, and what a person picks comes back.

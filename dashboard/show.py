@@ -1,6 +1,6 @@
 """Attention maps in a notebook, drawn as the pages draw them: no server runs, and the saved notebook keeps them.
 
-from core.show import show, show_maps
+from dashboard.show import show, show_maps
 show(trace)                      # all heads, and the picked one; hover, keys and zoom work
 show(trace).save("heads.html")   # the same as a file that needs no network
 show_maps({"weights": weights}, tokens, tokens)  # matrices as one still picture
@@ -9,13 +9,14 @@ show_maps({"weights": weights}, tokens, tokens)  # matrices as one still picture
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from core.interpret.trace import AttentionTrace, to_numpy, why_not_weights
+from dashboard.draw.picture_files import trace_html
+from dashboard.draw.pictures import PictureMap, maps_svg
 
 HEIGHT = 900  # px
 
@@ -52,17 +53,15 @@ def show(
     """Draw a trace (weights (H, T, S) a layer), opened at a head; `query` is the row in the accent.
 
     ValueError for a trace without maps, or with too many weights, or where a cell that is not masked is NaN, or, unless
-    `signed`, outside 0 to 1. The drawing is the dashboard's, which is installed with core; it is imported here, so that
-    core does without it.
+    `signed`, outside 0 to 1.
     """
     for item in trace.maps:
         if reason := why_not_weights(
             f"Layer {item.layer_name}", item.weights[item.visible], signed
         ):
             raise ValueError(reason)
-    draw = import_module("dashboard.draw.picture_files").trace_html
     return Shown(
-        draw(
+        trace_html(
             trace,
             title=title or f"Attention of {trace.source}",
             layer=layer,
@@ -96,7 +95,6 @@ def show_maps(
 
     All have one scale, from 0 to the largest, or around 0 where there are negative numbers. `row` is outlined.
     """
-    module = import_module("dashboard.draw.pictures")
     arrays = {name: to_numpy(values).astype(np.float64) for name, values in maps.items()}
     for name, values in arrays.items():
         if values.shape != (len(rows), len(columns)):
@@ -112,9 +110,9 @@ def show_maps(
     signed = any(bool((values < 0).any()) for values in arrays.values())
     low = -largest if signed else 0.0
     return ShownMaps(
-        module.maps_svg(
+        maps_svg(
             [
-                module.PictureMap(
+                PictureMap(
                     name, values, tuple(rows), tuple(columns), low=low, high=largest, signed=signed
                 )
                 for name, values in arrays.items()
