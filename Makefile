@@ -205,7 +205,7 @@ bottleneck: $(VENV)/.installed
 	$(BIN)/python -c "from core.studies.why import main; main()"
 
 translation: $(VENV)/.installed
-	$(BIN)/python -c "from core.studies.start import main; main()"
+	$(BIN)/python -c "from core.studies.start import main; main('dashboard/examples/example_run')"
 
 moving: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks.moving docs/lab.webp

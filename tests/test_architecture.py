@@ -158,6 +158,55 @@ def test_arrows_run_one_way():
     assert not wrong, "\n".join(sorted(wrong))
 
 
+FILES = {module(path): path for path in LAB}
+
+
+@cache
+def imported_files(name: str) -> frozenset[str]:
+    """The modules of the lab that a module imports, within a function or for type checkers too."""
+    names = set()
+    for node in nodes(FILES[name]):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            names |= {one if one in FILES else node.module for one in inside}
+    return frozenset(names & FILES.keys() - {name})
+
+
+def reached(name: str) -> set[str]:
+    """All modules that are read because this one is."""
+    seen, todo = set[str](), [name]
+    while todo:
+        new = imported_files(todo.pop()) - seen
+        seen |= new
+        todo += new
+    return seen
+
+
+OPENED_NEXT = {"core.pretrained.generate", "core.pretrained.reading"}
+OPENED_NEXT |= {"dashboard.server.health", "dashboard.server.jobs"}
+
+
+@pytest.mark.parametrize("part", [CORE, DASHBOARD, PAGES], ids=["core", "dashboard", "pages"])
+def test_files_do_not_import_each_other_in_a_circle(part):
+    circles = {name for name in map(module, sources(part)) if name in reached(name)}
+    assert circles <= OPENED_NEXT, circles
+
+
+def test_core_names_nothing_of_the_dashboard():
+    # No module by its name as a text, and no path into its folder.
+    words = re.compile(r"\bdashboard\.\w|\bdashboard/|\"dashboard\"|'dashboard'")
+    assert not [
+        f"{name(path)}:{node.lineno}: {node.value}"
+        for path in sources(CORE)
+        for node in nodes(path)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and words.search(repr(node.value))
+    ]
+
+
 @pytest.mark.parametrize("at_once, strangers", [(True, SLOW), (False, NOT_INSTALLED)])
 def test_slow_libraries_are_imported_lazily_and_what_only_the_tests_install_is_not(
     at_once, strangers

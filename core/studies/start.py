@@ -46,7 +46,6 @@ QUERY = (1.0, 2.0)
 KEYS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
 VALUES = (10.0, 20.0, 30.0)
 FILE = Path(__file__).parent / "data" / "start.json"
-DASHBOARD = FILE.parents[3] / "dashboard"
 MODEL, LAYER, HEAD = "numbers", 1, 3
 SENTENCES = {
     "five thousand three hundred and twenty one": "5,321",
@@ -54,7 +53,6 @@ SENTENCES = {
 }
 MINILM_LAYER, MINILM_HEADS = 3, 6
 POSITIONS, DIMS = 8, 8
-RUN = "example_run"
 
 
 def load() -> dict[str, Any]:
@@ -120,11 +118,11 @@ def bottleneck() -> dict[str, Any]:
     return {"lengths": list(exact["attention"]), **means}
 
 
-def parameters() -> dict[str, dict[str, int]]:
-    """The parameters of each block of the example run's encoder and decoder, from its last checkpoint."""
+def parameters(run: Path) -> dict[str, dict[str, int]]:
+    """The parameters of each block of the encoder and decoder of the run in that folder, from its last checkpoint."""
     from safetensors.torch import load_file
 
-    (file,) = (DASHBOARD / "examples" / RUN / "checkpoints").glob("*.safetensors")
+    (file,) = (run / "checkpoints").glob("*.safetensors")
     counts: dict[str, dict[str, int]] = {"encoder": Counter(), "decoder": Counter()}
     block = re.compile(r"model\.(encoder\.)?layers\.\d+\.(attention|causal|cross|feed_forward)\..*")
     for name, tensor in load_file(file).items():
@@ -133,15 +131,16 @@ def parameters() -> dict[str, dict[str, int]]:
     return counts
 
 
-def losses() -> list[list[float]]:
-    """Step and validation loss of the example run."""
+def losses(run: Path) -> list[list[float]]:
+    """Step and validation loss of the run in that folder."""
     from core.runs.runs import Run
 
-    records = Run(DASHBOARD / "examples" / RUN).records()
+    records = Run(run).records()
     return [[each.step, round(each.loss, 4)] for each in records if each.loss is not None]
 
 
-def main() -> None:
+def main(run: str) -> None:
+    """Save the numbers of the page; `run` is the folder of the example run."""
     FILE.write_text(
         json.dumps(
             {
@@ -155,8 +154,8 @@ def main() -> None:
                     "one_query": worked_weights(),
                     "heads": heads(),
                     "order": order(),
-                    "transformer": parameters(),
-                    "train": losses(),
+                    "transformer": parameters(Path(run)),
+                    "train": losses(Path(run)),
                 },
             },
             ensure_ascii=False,

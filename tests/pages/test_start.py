@@ -18,6 +18,7 @@ from core.studies.start import look_up
 from dashboard.navigation import PATH, STEPS, following
 from dashboard.ui import bars
 from dashboard.ui.panels import SHOW
+from dashboard.ui.runs import EXAMPLE_RUN
 from pages import start
 from tests.cases import each
 from tests.pages.app import (
@@ -205,8 +206,8 @@ def test_the_saved_numbers_are_those_of_core():
         "why": example.bottleneck(),
         "one_query": example.worked_weights(),
         "order": example.order(),
-        "transformer": example.parameters(),
-        "train": example.losses(),
+        "transformer": example.parameters(EXAMPLE_RUN.path),
+        "train": example.losses(EXAMPLE_RUN.path),
     }
     assert json.loads(json.dumps(fresh)) == {name: saved["thumbnails"][name] for name in fresh}
 
