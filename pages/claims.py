@@ -31,7 +31,7 @@ from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, find_group
 from core.entries import ConfigError, refuse_if
 from core.files import zip_files
-from core.runs.worker import machine
+from core.runs.machine import machine
 from core.training.seed_stats import SeedStats
 
 # Of each state its sign, the outcome in whose colour it is, how several claims are in it, and what it means.

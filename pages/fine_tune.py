@@ -30,7 +30,7 @@ from core.pretrained.finetune import (
     parse,
 )
 from core.pretrained.finetune_run import config_of, make_trainer
-from core.runs.worker import line
+from core.runs.machine import line
 from core.tasks.own import HEADER
 from core.tasks.reading import MAX_SIGNS, read
 from core.training import AUTO, Prediction, devices

@@ -16,10 +16,10 @@ from core.attention import ConfigError
 from core.files import hosted, sentence_of, zip_of
 from core.pretrained.finetune_run import result
 from core.runs import archive
+from core.runs.machine import line
 from core.runs.ray_queue import ClusterState
 from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, Run, discard, max_disk_bytes, restore
 from core.runs.store import StoreError, bring, copier
-from core.runs.worker import line
 from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES
 

@@ -10,7 +10,6 @@ import numpy as np
 import streamlit as st
 
 import dashboard.page as lab
-from core.attention.text import to_text
 from core.studies import start
 
 PAGE, NAMES, LIMIT = "start", "ABC", 99.0

@@ -38,8 +38,8 @@ from core.models import (
 )
 from core.models.model_summary import NAMES
 from core.runs.folder import Status
+from core.runs.machine import line
 from core.runs.runs import Run
-from core.runs.worker import line
 from core.studies import runs as trained
 from core.studies.decode import Checkpoint
 from core.studies.runs import expected

@@ -11,9 +11,9 @@ import pytest
 import dashboard.__main__ as command
 from core.command_line import settings
 from core.files import read_checked, read_lines, with_checksum
+from core.runs.executor import spawn_worker
 from core.runs.runs import list_runs
 from core.runs.sweeps import Sweep
-from core.runs.worker import spawn_worker
 from core.training import RunConfig
 from core.training.sweeps import SweepConfig
 from tests.cases import each, instance

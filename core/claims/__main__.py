@@ -14,7 +14,8 @@ from core.claims.base import Claim, ClaimResult, rule_lines, verdict_line
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, create
 from core.entries import ConfigError
-from core.runs.worker import machine, start_process
+from core.runs.executor import start_process
+from core.runs.machine import machine
 
 app = command_line.new_app(__doc__)
 

@@ -52,9 +52,9 @@ from core.files import (
 from core.latex import latex
 from core.provenance import lab_version
 from core.runs.folder import Status
+from core.runs.machine import record_machine
 from core.runs.runs import Run, find_run, new_id
 from core.runs.store import bring_all
-from core.runs.worker import record_machine
 from core.serialization import check_types, read
 
 CELLS = "cells.jsonl"

@@ -21,8 +21,8 @@ from core.models import Model
 from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.load import load_folder
 from core.pretrained.reading import tokenizer_of
+from core.runs.machine import line
 from core.runs.runs import Run, open_run
-from core.runs.worker import line
 from core.tasks import BOS, SPECIALS, UNK, Batch, Task, Vocabulary, make_task, task_entry
 from core.tasks.grammar import PRONOUNS, SLOT, Judged, Story, judge, story
 from core.training.evaluate import Record

@@ -36,8 +36,9 @@ from core.pretrained.finetune import (
     usual,
 )
 from core.pretrained.reading import TEXT_INPUTS, end_tokens, read
+from core.runs.machine import line, record_machine
 from core.runs.runs import Run, new_id
-from core.runs.worker import line, record_machine, work
+from core.runs.worker import work
 from core.training import Prediction, Record, cap_reached, confusion_matrix, resolve_device
 
 BATCH = 32

@@ -34,8 +34,8 @@ from core.files import (
 )
 from core.interpret.trace import Kind
 from core.models import build_model, map_tokens
+from core.runs.machine import line, valid
 from core.runs.runs import LONGEST_NAME, Run, draft_folder, new_run
-from core.runs.worker import line, valid
 from core.tasks import make_task, reading
 from core.training import BOUNDS, OPTIMIZERS, Record, RunConfig, axis_tokens, read_counters
 

@@ -15,10 +15,10 @@ from filelock import FileLock
 
 from core.entries import quote, refuse_if
 from core.files import SWEEPS, read_object, runs_folder, text_of, write_atomically
+from core.runs.executor import Worker, executor
 from core.runs.folder import ENDED, RUN_ID, UNDER_WAY
 from core.runs.runs import Run, create_run, find_run, new_id
 from core.runs.store import forget
-from core.runs.worker import Worker, executor
 from core.serialization import Count, Finite, read, renamed
 from core.training import (
     Cell,

@@ -26,10 +26,12 @@ from core import command_line
 from core.entries import refuse_if
 from core.models.cards import CARDS, card as card_of
 from core.runs import archive, sweeps
+from core.runs.executor import executor
+from core.runs.machine import line
 from core.runs.ray_queue import address
 from core.runs.runs import Run, create_run, list_runs, open_run
 from core.runs.store import take_over
-from core.runs.worker import executor, line, work
+from core.runs.worker import work
 from core.tasks import TaskConfig, make_task, task_entry
 from core.tasks.reading import put_if_long
 from core.training.config import RunConfig, card_recipe, recommended

@@ -53,7 +53,9 @@ from core.interpret.corpus import CorpusConfig
 from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create
 from core.runs import ray_queue
+from core.runs.executor import RayExecutor, executor, spawn_worker, start_process
 from core.runs.folder import Status, list_statuses, unfinished
+from core.runs.machine import gpus, number_of
 from core.runs.runs import (
     MAX_RUNS,
     Run,
@@ -66,15 +68,7 @@ from core.runs.runs import (
 )
 from core.runs.store import bring_all, take_over
 from core.runs.sweeps import Sweep
-from core.runs.worker import (
-    CONTINUE,
-    RayExecutor,
-    executor,
-    gpus,
-    number_of,
-    spawn_worker,
-    start_process,
-)
+from core.runs.worker import CONTINUE
 from core.training.config import BOUNDS, RunConfig
 from dashboard.draw.formats import byte_size
 from dashboard.server import health

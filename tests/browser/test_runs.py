@@ -15,8 +15,8 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, WebSocketRoute, expect
 
 from core.files import PEOPLE
+from core.runs.executor import start_process
 from core.runs.runs import Run, create_run, duplicate, find_run, list_runs
-from core.runs.worker import start_process
 from dashboard.ui.runs import EXAMPLE_RUNS
 from tests.browser.conftest import Server, running
 from tests.browser.helpers import (

@@ -25,10 +25,11 @@ from core.claims.run import CELLS, ClaimConfig, load_cells
 from core.interpret.corpus import STATISTICS, VALUES, CorpusConfig, load
 from core.models import ModelConfig
 from core.runs import folder, ray_driver, ray_queue
+from core.runs.executor import ClusterWorker, Executor, RayExecutor, executor
 from core.runs.folder import Changes, RunFolder, apply, list_files, pack, read_changes, unpack
 from core.runs.ray_driver import LOST
 from core.runs.runs import Run, create_run, list_runs
-from core.runs.worker import ClusterWorker, Executor, RayExecutor, executor, work
+from core.runs.worker import work
 from core.tasks import TaskConfig
 from core.tasks.reading import is_reference
 from core.training import Record

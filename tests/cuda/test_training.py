@@ -31,8 +31,9 @@ from core.pretrained import LAB_MODELS, ModelInputs, PretrainedError, answer, lo
 from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create, fine_tune
 from core.pretrained.generate import generate
+from core.runs.machine import machine
 from core.runs.runs import Run, create_run
-from core.runs.worker import machine, train_run
+from core.runs.worker import train_run
 from core.studies.efficient import Conditions, machine as machine_text, start_race
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import prepare, recommended, train

@@ -477,7 +477,7 @@ def workers(monkeypatch, tmp_path):
         return process
 
     started_with: list[str] = []
-    monkeypatch.setattr("core.runs.worker.spawn_worker", spawn)
+    monkeypatch.setattr("core.runs.executor.spawn_worker", spawn)
     yield started, started_with
     monkeypatch.setattr(jobs, "max_workers", lambda: 0)  # what still waits shall not begin
     for process in started:

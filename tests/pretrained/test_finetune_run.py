@@ -56,8 +56,8 @@ from core.pretrained.finetune_run import (
     trace_of,
 )
 from core.runs import worker
+from core.runs.machine import line, machine
 from core.runs.runs import Run, list_runs
-from core.runs.worker import line, machine
 from core.training.evaluate import Record
 from dashboard.draw.formats import plain
 from dashboard.server import jobs

@@ -51,8 +51,9 @@ from core.pretrained.generate import generate
 from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.hub import check_folder
 from core.pretrained.load import LAB_MODELS, MAX_PARTS, counts
+from core.runs.machine import line
 from core.runs.runs import create_run
-from core.runs.worker import line, work
+from core.runs.worker import work
 from core.tasks import TaskConfig, Vocabulary, make_task
 from core.training import RunConfig
 from tests.cases import each, memory_is

@@ -29,7 +29,7 @@ from core.attention.base import ScoreBlock
 from core.attention.masks.content import LightningIndexer, indexer_loss, selection
 from core.models import ModelConfig
 from core.models.decoding import EOS
-from core.runs import archive, worker
+from core.runs import archive, executor, machine, worker
 from core.runs.runs import Run, create_run, find_run
 from core.tasks import Example, TaskConfig, make_task
 from core.tasks.tables import TableTask
@@ -1039,10 +1039,10 @@ OTHER = {
 
 def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
     torch.set_num_threads(1)
-    run, here = create_run(small_run(), path=tmp_path / "run"), worker.machine("cpu")
+    run, here = create_run(small_run(), path=tmp_path / "run"), machine.machine("cpu")
     train_here(run)
     assert run.metadata()["machines"] == [here] and here["torch"] == str(torch.__version__)
-    words = worker.line([here])
+    words = machine.line([here])
     version = torch.__version__.partition("+")[0]
     assert words == f"{here['device']} ({here['capability']}), 1 thread, PyTorch {version}"
     assert words in runs_words.about_text(runs.summarize(run))
@@ -1050,7 +1050,7 @@ def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
     run.update_metadata(machines=[OTHER], config=small_run(steps=6).to_json())
     train_here(run)
     assert run.metadata()["machines"] == [OTHER, here]
-    both = worker.line(run.metadata()["machines"])
+    both = machine.line(run.metadata()["machines"])
     assert both.startswith("Another CPU (NO AVX), 4 threads, PyTorch 2.1.0; then ")
     assert archive.unpack(archive.pack(run), tmp_path / "there").metadata()["machines"] == [
         OTHER,
@@ -1063,28 +1063,28 @@ def test_it_records_its_gpu_and_how_its_libraries_are_set(monkeypatch):
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
     monkeypatch.setenv("ONEDNN_X", "x" * 300)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    libraries = worker.machine("cpu")["libraries"]
+    libraries = machine.machine("cpu")["libraries"]
     assert re.match("MKL (on|off), oneDNN off, (.*, )?MKL_CBWR=COMPATIBLE(, |$)", libraries)
     assert len(libraries) == 300
     with monkeypatch.context() as patch:  # a system that does not name its processor
         patch.setattr(Path, "read_text", lambda *_, **more: "")
         patch.setattr("platform.processor", lambda: "")
         patch.setattr("platform.machine", lambda: "abacus")
-        assert worker.machine("cpu")["device"] == "abacus"
+        assert machine.machine("cpu")["device"] == "abacus"
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA A100")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
-    assert worker.line([worker.machine("cuda")]).startswith("NVIDIA A100 (8.0), ")
+    assert machine.line([machine.machine("cuda")]).startswith("NVIDIA A100 (8.0), ")
     before = {key: value for key, value in OTHER.items() if key != "libraries"}
-    assert worker.valid([before]) == [{**OTHER, "libraries": ""}], "a run of an older version"
+    assert machine.valid([before]) == [{**OTHER, "libraries": ""}], "a run of an older version"
 
 
 @each(
     "data", [None, "x", [3], [{}], [{**OTHER, "threads": "4"}], [{**OTHER, "torch": 1}], {"a": 1}]
 )
 def test_what_is_no_machine_is_left_out(data):
-    assert worker.valid(data) == [] and worker.line(data) == ""
+    assert machine.valid(data) == [] and machine.line(data) == ""
     long: dict = {**OTHER, "device": "x" * 101, "libraries": "y" * 301}
-    assert worker.valid([long]) == [{**OTHER, "device": "x" * 100, "libraries": "y" * 300}]
+    assert machine.valid([long]) == [{**OTHER, "device": "x" * 100, "libraries": "y" * 300}]
 
 
 def test_a_cap_on_seconds_that_ended_a_run_is_named(tmp_path):
@@ -1115,22 +1115,22 @@ def test_a_cap_on_seconds_that_ended_a_run_is_named(tmp_path):
 @pytest.fixture
 def two(monkeypatch):
     """One GPU of 16 GB and one of 24 GB, of which a run has 8."""
-    monkeypatch.setattr(worker, "gpus", lambda: (16_400.0, 24_600.0))
+    monkeypatch.setattr(machine, "gpus", lambda: (16_400.0, 24_600.0))
 
 
-admit = worker.Executor().admit
+admit = executor.Executor().admit
 
 
 def test_the_gpu_with_the_most_room_comes_first_until_both_are_full(two):
     busy: list[Run] = []
     for expected in (1, 0, 1, 0, 1):
         run = create_run(small_run(device="cuda" if expected else "auto"))
-        assert admit(run, busy) and worker.number_of(run) == expected
+        assert admit(run, busy) and machine.number_of(run) == expected
         busy.append(run)
     waits, on_cpu = (create_run(small_run(device=device)) for device in ("auto", "cpu"))
-    assert not admit(waits, busy) and worker.number_of(waits) is None
-    assert admit(on_cpu, busy) and worker.number_of(on_cpu) is None
-    assert admit(waits, busy[1:]) and worker.number_of(waits) == 1, "that of the ended run"
+    assert not admit(waits, busy) and machine.number_of(waits) is None
+    assert admit(on_cpu, busy) and machine.number_of(on_cpu) is None
+    assert admit(waits, busy[1:]) and machine.number_of(waits) == 1, "that of the ended run"
 
 
 def test_a_small_gpu_takes_one_run_of_its_share_and_without_one_none_is_noted(
@@ -1140,8 +1140,8 @@ def test_a_small_gpu_takes_one_run_of_its_share_and_without_one_none_is_noted(
     before = (first.path / "run.json").read_bytes()
     assert admit(first, []) and (first.path / "run.json").read_bytes() == before
     first.update_metadata(gpu=1)  # by another machine
-    assert worker.number_of(first) is None
-    monkeypatch.setattr(worker, "gpus", lambda: (6_000.0,))
+    assert machine.number_of(first) is None
+    monkeypatch.setattr(machine, "gpus", lambda: (6_000.0,))
     assert not admit(Run(tmp_path / "gone"), []), "it was deleted"
     assert admit(first, []) and not admit(second, [first])
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "gpu_mb=3000")
@@ -1153,12 +1153,12 @@ def test_a_small_gpu_takes_one_run_of_its_share_and_without_one_none_is_noted(
     [("", 1, "1"), ("2,3", 1, "3"), ("7", 1, "1"), ("GPU-a, GPU-b", 0, "GPU-a"), ("", None, None)],
 )
 def test_a_worker_sees_its_gpu_alone(two, monkeypatch, visible, number, expected):
-    monkeypatch.setenv(worker.VISIBLE, visible)
-    assert worker.environment(number).get(worker.VISIBLE) == expected
+    monkeypatch.setenv(machine.VISIBLE, visible)
+    assert machine.environment(number).get(machine.VISIBLE) == expected
     started: list[dict[str, Any]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda words, env, **more: started.append(env | more))
-    worker.start_process(create_run(small_run(), gpu=number))
-    assert started[0].get(worker.VISIBLE) == (visible if expected is None else expected)
+    executor.start_process(create_run(small_run(), gpu=number))
+    assert started[0].get(machine.VISIBLE) == (visible if expected is None else expected)
     assert started[0]["start_new_session"] and started[0]["stdin"] == subprocess.DEVNULL
 
 
@@ -1173,7 +1173,7 @@ def test_a_run_that_waits_for_a_gpu_lets_one_on_the_cpu_go_first(two, monkeypatc
     assert given == [*runs[:5], runs[6]] and runs[5].status().state == "queued"
     runs[2].set_status("finished")
     jobs.tick()
-    assert given[-1] == runs[5] and worker.number_of(runs[5]) == 1
+    assert given[-1] == runs[5] and machine.number_of(runs[5]) == 1
 
 
 # How many runs this machine takes at once: no more than its container has cores for.
@@ -1196,16 +1196,16 @@ def test_a_container_with_fewer_cores_takes_fewer_runs(limit, cores, tmp_path, m
     file = tmp_path / "cpu.max"
     if limit:
         file.write_text(f"{limit}\n", encoding="utf-8")
-    assert worker.cores(file) == cores
-    monkeypatch.setattr(worker, "cores", lambda: cores)
-    monkeypatch.setattr(worker, "total_bytes", lambda: float("inf"))
-    assert worker.Executor().slots() == max(2, cores - 1)
+    assert machine.cores(file) == cores
+    monkeypatch.setattr(machine, "cores", lambda: cores)
+    monkeypatch.setattr(executor, "total_bytes", lambda: float("inf"))
+    assert executor.Executor().slots() == max(2, cores - 1)
 
 
 @pytest.mark.parametrize(
     ("megabytes", "slots"), [(500, 1), (1_000, 1), (1_200, 2), (1_600, 4), (9_000, 11)]
 )
 def test_a_machine_with_less_memory_takes_fewer_runs(megabytes, slots, monkeypatch):
-    monkeypatch.setattr(worker, "cores", lambda: 12)
-    monkeypatch.setattr(worker, "total_bytes", lambda: megabytes * 1e6)
-    assert worker.Executor().slots() == slots
+    monkeypatch.setattr(machine, "cores", lambda: 12)
+    monkeypatch.setattr(executor, "total_bytes", lambda: megabytes * 1e6)
+    assert executor.Executor().slots() == slots
