@@ -46,9 +46,8 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, lists: Sequenc
     `lists` are options that take several values: `--seeds 0 1 2`.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, TextIOWrapper
-        ):  # a terminal that knows no √ gets its escape, not a traceback
+        # a terminal that knows no √ gets its escape, not a traceback
+        if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace", line_buffering=True)
     try:
         words = sys.argv[1:] if arguments is None else arguments

@@ -393,9 +393,8 @@ class Axis(list[Entry]):
     """The entries of one axis, as given or in the `order` of their keys; `core.attention.register` appends others."""
 
     def __init__(self, *entries: Entry, order: str = "") -> None:
-        places = {
-            key: place for place, key in enumerate(order.split())
-        }  # keys without one come last
+        # keys without one come last
+        places = {key: place for place, key in enumerate(order.split())}
         super().__init__(sorted(entries, key=lambda entry: places.get(entry.key, len(places))))
 
 

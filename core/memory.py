@@ -128,9 +128,8 @@ class ByteLRUCache:
         self._lock = threading.RLock()
         # Of each kind and key the value and its bytes, the latest used last.
         self.entries: OrderedDict[tuple[str, Any], tuple[Any, int]] = OrderedDict()
-        self._making: WeakValueDictionary[Any, threading.Lock] = (
-            WeakValueDictionary()
-        )  # while a thread uses one
+        # while a thread uses one
+        self._making: WeakValueDictionary[Any, threading.Lock] = WeakValueDictionary()
         _caches.add(self)
 
     def get(self, kind: str, key: Any, make: Callable[[], T]) -> T:
@@ -190,7 +189,7 @@ def size_bytes(value: Any) -> int:
     return sum(map(size_bytes, parts))
 
 
-# How much there is.
+# How much memory there is, how much is held, and what is given back.
 
 
 def total_bytes() -> float:
@@ -204,12 +203,13 @@ def total_bytes() -> float:
 
 def free_bytes() -> float:
     """Bytes of memory that are free; infinite where unknown."""
+    # the system drops what it caches of files
     groups = [
         _count(group / most)
         - _count(group / used, 0.0)
         + _count(group / "memory.stat", 0.0, f"{cache} ")
         for group, most, used, cache, _ in _groups()
-    ]  # the system drops what it caches of files
+    ]
     free = min(_count("/proc/meminfo", line="MemAvailable:", unit=1024), *groups)
     if limits().server_mb:
         free = min(free, _allowed() - sum(process_bytes()))

@@ -86,9 +86,8 @@ def limits() -> Limits:
 
 def check_names() -> None:
     """ValueError for a variable of the lab that an earlier version had, and this one would not obey."""
-    moved = {
-        field.name: ("", "LIMITS") for field in fields(Limits)
-    }  # key: what is dropped, and where it stands
+    # key: what is dropped, and where it stands
+    moved = {field.name: ("", "LIMITS") for field in fields(Limits)}
     moved |= dict.fromkeys(("ray_cpus", "ray_gpu", "ray_memory_mb"), ("ray_", "RAY_WORKER"))
     for name in sorted(os.environ):
         key = name.removeprefix(PREFIX).lower()

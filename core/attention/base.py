@@ -250,16 +250,14 @@ class Steps:
     raw: Float[Tensor, "B Hs T S"] | Absent = None  # the score of q and k, before scale and bias
     scores: Float[Tensor, "B Hs T S"] | Absent = None  # raw · scale + bias
     masked: Float[Tensor, "B Hs T S"] | Absent = None  # scores, −∞ where the mask is False
-    normalized: Float[Tensor, "B Hs T S"] | None = (
-        None  # after the normalizer, where weights differ
-    )
+    # after the normalizer, where weights differ
+    normalized: Float[Tensor, "B Hs T S"] | None = None
     weights: Float[Tensor, "B H T S"] | Absent = None  # what multiplies v, before dropout
     position_values: Float[Tensor, "B H T E"] | None = None  # what positions add to weights · v
     merged: Float[Tensor, "B T C"] | Absent = None  # heads merged and projected; the layer's output
     cache: Cache | Absent = None  # what the layer has stored, where it was called with a cache
-    state: Float[Tensor, "B H R P"] | None = (
-        None  # after the last key, where the kernel carries one
-    )
+    # after the last key, where the kernel carries one
+    state: Float[Tensor, "B H R P"] | None = None
     indexer_loss: Float[Tensor, ""] | None = None  # of a mask with an indexer, in training
     implied: bool = False  # the kernel never computed these weights; they give its output
 

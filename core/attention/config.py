@@ -67,9 +67,8 @@ class AttentionConfig:
     kernel: Choice = Choice("exact")
     dropout: float = 0.0
 
-    if (
-        TYPE_CHECKING
-    ):  # a key stands for its choice with all defaults, as __post_init__ completes it
+    # a key stands for its choice with all defaults, as __post_init__ completes it
+    if TYPE_CHECKING:
 
         def __init__(
             self,
@@ -102,9 +101,8 @@ class AttentionConfig:
                 f"{axis} = {choice.key} takes no parts; got {len(choice.parts)}.",
                 axes=(axis,),
             )
-            for part in (
-                choice.walk() if axis == "mask" else (choice,)
-            ):  # a joined position asks its parts itself
+            # a joined position asks its parts itself
+            for part in choice.walk() if axis == "mask" else (choice,):
                 if refusal := entry(axis, part.key).refuse(self):
                     if isinstance(refusal, str):  # as a plug-in may say it
                         raise ConfigError(refusal, axes=(axis,))

@@ -94,10 +94,9 @@ class Attention(nn.Module):
         """With `add_positions` the layer itself adds sinusoidal or learned positions to x (a model adds them once).
 
         With `takes_kv` it has no maps for keys and values: each `step` is given those of another layer. `layer` is its
-        index in a stack. `given` are
-        modules or functions in place of the config's choices, which are then the default ones: score(q, k),
-        position(i, j) (a bias), mask(i, j) (bool), normalizer(scores, mask), or a Projection. ConfigError repeats what
-        does not fit.
+        index in a stack. `given` are modules or functions in place of the config's choices, which are then the default
+        ones: score(q, k), position(i, j) (a bias), mask(i, j) (bool), normalizer(scores, mask), or a Projection.
+        ConfigError repeats what does not fit.
         """
         super().__init__()
         self.config, self.add_positions = config, add_positions
@@ -133,9 +132,8 @@ class Attention(nn.Module):
             and config.mask.key == "causal"
             and "scores" not in enters(config.position)
         )
-        self.reads_rows = config.has(
-            "position", "other rows"
-        )  # of earlier queries, which no cache holds
+        # of earlier queries, which no cache holds
+        self.reads_rows = config.has("position", "other rows")
         self.reads_inputs = (
             self.reads_rows
             or config.has("position", "reads x")

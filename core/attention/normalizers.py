@@ -194,9 +194,8 @@ def sorted_threshold(z: Tensor, power: float) -> Tensor:
     count = torch.arange(1, z.shape[-1] + 1, dtype=z.dtype, device=z.device)
     total = largest.cumsum(-1)
     if power == 1.0:
-        return (
-            (total - 1.0).div_(count).amax(-1, keepdim=True)
-        )  # the right k has the largest (Σ z − 1) / k
+        # the right k has the largest (Σ z − 1) / k
+        return (total - 1.0).div_(count).amax(-1, keepdim=True)
     inside = total.square().sub_(count * (largest.square().cumsum(-1) - 1.0))
     roots = total.sub_(inside.clamp_(min=0.0).sqrt_()).div_(count)
     return roots.masked_fill_(roots > largest, -1.0).amax(-1, keepdim=True)
@@ -211,12 +210,10 @@ class _Entmax(torch.autograd.Function):
     def forward(scores: Tensor, power: float) -> Tensor:
         """max((α − 1)s − τ, 0)^power with power = 1/(α − 1), over the last dimension."""
         z = (scores - scores.amax(-1, keepdim=True)).contiguous()
-        z = (z if power == 1.0 else z.div_(power)).clamp_(
-            min=-1.0
-        )  # a score lower by 1 gets no weight
-        whole = (
-            torch.compiler.is_compiling() or z.device.type != "cpu"
-        )  # a graph is one for all lengths; a GPU would wait
+        # a score lower by 1 gets no weight
+        z = (z if power == 1.0 else z.div_(power)).clamp_(min=-1.0)
+        # a graph is one for all lengths; a GPU would wait
+        whole = torch.compiler.is_compiling() or z.device.type != "cpu"
         if power in (1.0, 2.0) and whole:
             return z.sub_(sorted_threshold(z, power)).clamp_(min=0.0).pow_(power)
         rows = z.view(-1, z.shape[-1])
@@ -293,9 +290,8 @@ class Softpick(Normalizer):
     def normalize(self, scores: Tensor) -> Tensor:
         highest = scores.detach().amax(-1, keepdim=True).clamp(min=0.0)
         excess = (scores - highest).exp() - (-highest).exp()  # (eˢ − 1) / e^m
-        excess = excess.masked_fill(
-            scores == torch.finfo(scores.dtype).min, 0.0
-        )  # masked: not in the sum
+        # masked: not in the sum
+        excess = excess.masked_fill(scores == torch.finfo(scores.dtype).min, 0.0)
         return excess.relu() / (excess.abs().sum(-1, keepdim=True) + EPSILON)
 
 
@@ -347,9 +343,8 @@ class Taylor(Normalizer):
 
     def normalize(self, scores: Tensor) -> Tensor:
         seen = scores.clamp(min=0.0)  # masked ones are the least number
-        return seen / seen.sum(-1, keepdim=True).clamp(
-            min=0.25
-        )  # any visible key gives a half or more
+        # any visible key gives a half or more
+        return seen / seen.sum(-1, keepdim=True).clamp(min=0.25)
 
 
 # The hardest normalizer: the largest score takes the whole row.

@@ -17,13 +17,10 @@ from core.seeding import seed_layer, seeded_generator
 # What a score can express, measured on random queries and keys: rank, symmetry, the effect of scaling and rotation.
 
 
-PROBE_DIMS, PROBE_TOKENS = (
-    8,
-    48,
-)  # of the properties: more tokens than dimensions, so that the rank shows
-PARAMETER_STD = (
-    0.5  # of the noise added to learned numbers, so that a gain of 1 does not pass for a constant
-)
+# of the properties: more tokens than dimensions, so that the rank shows
+PROBE_DIMS, PROBE_TOKENS = (8, 48)
+# of the noise added to learned numbers, so that a gain of 1 does not pass for a constant
+PARAMETER_STD = 0.5
 TOLERANCE = 1e-9  # relative, in double precision
 
 
@@ -34,9 +31,8 @@ class ScoreProperties:
     rank: int  # of the matrix of scores
     symmetric: bool  # s(a, b) = s(b, a)
     doubling: float  # median of |s(2q, k) / s(q, k)|
-    rotation: (
-        float  # mean change when q and k are rotated alike, in standard deviations of the scores
-    )
+    # mean change when q and k are rotated alike, in standard deviations of the scores
+    rotation: float
 
 
 def randomized_score(choice: Choice, seed: int) -> Score:

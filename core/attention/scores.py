@@ -11,9 +11,8 @@ from core.attention.base import MAX_HIDDEN_CELLS, Product, Score, clip_rms, dot_
 from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param
 
 MIN_TAU = 0.01  # Swin V2's bound
-SMALLEST_NORM = (
-    1e-6  # a vector shorter than this is taken as being of this length: zero has no direction
-)
+# a vector shorter than this is taken as being of this length: zero has no direction
+SMALLEST_NORM = 1e-6
 
 
 class Dot(Product):
@@ -51,10 +50,8 @@ class Additive(Score):
     def forward(
         self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]
     ) -> Float[Tensor, "B H T S"]:
-        from_query, from_key = (
-            q @ self.query.mT,
-            k @ self.key.mT,
-        )  # W₂q (B, H, T, D) and W₁k (B, H, S, D)
+        # W₂q (B, H, T, D) and W₁k (B, H, S, D)
+        from_query, from_key = (q @ self.query.mT, k @ self.key.mT)
         if torch.is_grad_enabled():
             return self.meet(from_query, from_key)
         # (B, H, rows, S, D) is what costs memory

@@ -12,10 +12,8 @@ MAX_LENGTH = 8192  # signs of one mechanism in a link
 MAX_DEPTH = 8  # masks made of masks made of masks
 SIZES = {"d": "d_model", "h": "num_heads", "dropout": "dropout"}
 PLAIN = AttentionConfig()
-NEXT, DEFAULT = (
-    ";",
-    "kernel=exact",
-)  # between the attentions of a pattern; the text of one with the default choices
+# between the attentions of a pattern; the text of one with the default choices
+NEXT, DEFAULT = (";", "kernel=exact")
 
 _WORD = re.compile(r"[A-Za-z0-9._+-]+")
 _TOKEN = re.compile(rf"\s*('(?:[^'\\]|\\.)*+'?|{_WORD.pattern}|.|$)", re.DOTALL)

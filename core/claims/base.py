@@ -122,10 +122,10 @@ def first_above(quantity: Quantity, *limits: float) -> Callable[[Results], int]:
 
 Stop = Callable[[], bool]
 ClaimSettings = Mapping[str, Value]
-Number = tuple[
-    str, float, float | None
-]  # a measure, its value, and the x where the measure is a curve
+# a measure, its value, and the x where the measure is a curve
+Number = tuple[str, float, float | None]
 MIN_SEEDS = 5  # of a verdict
+# a claim has its default
 SEEDS = Param(
     "seeds",
     "Seeds",
@@ -135,7 +135,7 @@ SEEDS = Param(
     step=1,
     meaning="how many times everything is repeated with other "
     f"random numbers; the interval is over them, a verdict needs {MIN_SEEDS}",
-)  # a claim has its default
+)
 LEARNED_SHARE = 0.8  # of the seeds, in which a model must have learned
 
 

@@ -22,13 +22,8 @@ from core.entries import Choice, ConfigError, check_fields, find, quote, refuse_
 from core.serialization import bounds, check_types
 from core.tokens import token_text
 
-STACKED = (
-    "transformer",
-    "decoder",
-    "classifier",
-    "one_token",
-    "forecaster",
-)  # layers of attention and feed-forward
+# layers of attention and feed-forward
+STACKED = ("transformer", "decoder", "classifier", "one_token", "forecaster")
 RECURRENT = ("recurrent", "hybrid", "hierarchical")  # cells, with attention beside them
 NEW_FIELDS = ("residual", "streams")  # written only where they differ from their defaults
 PATTERN_FIELDS = ("following", "decoder_attention", "cross_attention", "kv_shared_layers")
@@ -684,9 +679,8 @@ def source_embedding(config: ModelConfig, shape: Shape) -> nn.Module:
         return TokenEmbedding(shape.source, config.d_model)
     if shape.input == "features":
         return FeatureEmbedding(shape.columns, config.d_model)
-    return nn.Linear(
-        shape.source, config.d_model
-    )  # a patch or a moment is numbers: Dosovitskiy 2021, equation 1
+    # a patch or a moment is numbers: Dosovitskiy 2021, equation 1
+    return nn.Linear(shape.source, config.d_model)
 
 
 def concatenate(
@@ -701,9 +695,8 @@ def concatenate(
     if bool((lengths == size).all()):
         return both, positions
     index = torch.arange(size + length, device=first.device).expand(len(first), -1)
-    moved = torch.where(index < lengths, index, index - lengths + size).clamp(
-        max=size + length - 1
-    )  # (B, L)
+    # (B, L)
+    moved = torch.where(index < lengths, index, index - lengths + size).clamp(max=size + length - 1)
     return gather_positions(both, moved), positions
 
 

@@ -186,9 +186,8 @@ BOS, EOS, PAD = 1, 2, 0
 LONGEST = 4096
 P = ParamSpec("P")
 EndTokens = int | Collection[int]  # the end mark, or all of them, even none
-Rules = Callable[
-    [Tensor, Sequence[Sequence[int]]], Tensor
-]  # log-probabilities (B, V), the tokens of each row → (B, V)
+# log-probabilities (B, V), the tokens of each row → (B, V)
+Rules = Callable[[Tensor, Sequence[Sequence[int]]], Tensor]
 
 
 class Decoder(Protocol):
@@ -459,9 +458,8 @@ sample = last_tree(sample_steps)
 
 WIDEST = 64
 
-Penalty = Callable[
-    [int, float], float
-]  # the length of an output and α → the divisor of its log-probability
+# the length of an output and α → the divisor of its log-probability
+Penalty = Callable[[int, float], float]
 
 
 def length_power(length: int, alpha: float) -> float:

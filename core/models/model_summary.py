@@ -172,9 +172,8 @@ class ModuleRecorder(TorchDispatchMode):
         """Count a tensor that is stored for the backward pass, once, weights left out."""
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self.storages:
-            self.storages[storage.data_ptr()] = (
-                storage  # referenced, so that its address is not used again
-            )
+            # referenced, so that its address is not used again
+            self.storages[storage.data_ptr()] = storage
             self.of(self.running[-1]).bytes += storage.nbytes()
         return tensor
 
@@ -201,9 +200,8 @@ class ModuleRecorder(TorchDispatchMode):
 
 def flops(func: Any, args: Any, kwargs: Any, out: Any) -> int:
     """The flops of one operation, 0 unless it is a matrix product or a fused attention."""
-    if (
-        func._overloadpacket is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    ):  # not in torch's own list
+    # not in torch's own list
+    if func._overloadpacket is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu:
         return int(sdpa_flop_count(*(tensor.shape for tensor in args[:3])))
     count = flop_registry.get(func._overloadpacket)
     return 0 if count is None else int(count(*args, **kwargs, out_val=out))

@@ -91,9 +91,8 @@ class RecurrentSeq2Seq(Seq2Seq):
         self.output = nn.Linear(size, shape.target)
         if config.tied:
             self.output.weight = self.target.weight
-            nn.init.normal_(
-                self.target.weight, std=size**-0.5
-            )  # so that logits begin near zero, too
+            # so that logits begin near zero, too
+            nn.init.normal_(self.target.weight, std=size**-0.5)
         self.dropout = nn.Dropout(config.dropout)
 
     def encode(
@@ -113,9 +112,8 @@ class RecurrentSeq2Seq(Seq2Seq):
     def _last(self, last: Float[Tensor, "LD B D"]) -> Float[Tensor, "B L C"]:
         """The last states of both directions, concatenated; for Bahdanau tanh(W s) of the backward one."""
         layers, directions = self.config.layers, 2 if self.config.bidirectional else 1
-        split = last.reshape(layers, directions, *last.shape[1:]).permute(
-            2, 0, 1, 3
-        )  # (B, L, directions, D)
+        # (B, L, directions, D)
+        split = last.reshape(layers, directions, *last.shape[1:]).permute(2, 0, 1, 3)
         return split.flatten(2) if self.enter is None else torch.tanh(self.enter(split[:, :, -1]))
 
     def start(self, memory: EncoderOutput) -> RecurrentState:

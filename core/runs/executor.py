@@ -50,6 +50,7 @@ def spawn_worker(
         "GLIBC_TUNABLES": malloc,
     }
     with open(log or os.devnull, "ab") as out:
+        # a run outlives the server and Ctrl-C
         return subprocess.Popen(
             [sys.executable, "-m", "core.runs.worker", *arguments],
             cwd=lab_path(""),
@@ -58,7 +59,7 @@ def spawn_worker(
             stdout=out,
             stderr=out if log else None,
             start_new_session=True,
-        )  # a run outlives the server and Ctrl-C
+        )
 
 
 def start_process(run: Run) -> subprocess.Popen:
@@ -150,9 +151,8 @@ class ClusterWorker:
         self.run.request_stop()
 
 
-Worker = (
-    subprocess.Popen | ClusterWorker
-)  # the work on one run: it can be waited for and terminated
+# the work on one run: it can be waited for and terminated
+Worker = subprocess.Popen | ClusterWorker
 
 
 def executor() -> Executor:

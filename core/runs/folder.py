@@ -41,9 +41,8 @@ from core.files import (
 JOBS = ("finetune", "corpus", "claim", "config")  # what a run is, by its settings' name in run.json
 UNDER_WAY = ("queued", "starting", "running")
 ENDED = ("finished", "stopped", "paused", "failed")
-RUN_ID = re.compile(
-    r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}([0-9a-f]{32})?"
-)  # the longer one cannot be guessed
+# the longer one cannot be guessed
+RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}([0-9a-f]{32})?")
 STATUS = {"state", "message", "pid", "at"}
 DAMAGED = (
     "The file of its state was damaged. All that it saved is there; Continue takes it up again."
@@ -188,9 +187,8 @@ class RunFolder:
 
 
 OWN = ("run.json", "status.json", "stop", "lock")  # of each side
-AT_THE_END = re.compile(
-    r"trainer/|[^/]*-tuned/"
-)  # folders that are whole only once the worker has ended
+# folders that are whole only once the worker has ended
+AT_THE_END = re.compile(r"trainer/|[^/]*-tuned/")
 NAME = re.compile(r"(?:[\w-][\w.,+@-]*/)*[\w-][\w.,+@-]*")  # no hidden file, no step upwards
 
 

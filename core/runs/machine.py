@@ -57,11 +57,12 @@ def processor() -> str:
 
 def valid(data: object) -> list[dict[str, Any]]:
     """The valid machines in a run.json, oldest first."""
+    # until 0.16 no libraries were recorded
     listed = [
         {"libraries": "", **item}
         for item in (data[-MAX_MACHINES:] if isinstance(data, list) else [])
         if isinstance(item, dict)
-    ]  # until 0.16 no libraries were recorded
+    ]
     longest = dict.fromkeys(KINDS, LONGEST) | {"libraries": 3 * LONGEST}
     return [
         {name: item[name] if name == "threads" else item[name][: longest[name]] for name in KINDS}
@@ -110,9 +111,8 @@ def cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     try:
-        quota, period = map(
-            int, limit.read_text(encoding="utf-8").split()
-        )  # microseconds in as many, or "max"
+        # microseconds in as many, or "max"
+        quota, period = map(int, limit.read_text(encoding="utf-8").split())
     except (OSError, ValueError):
         return machine
     return max(1, min(machine, quota // period))

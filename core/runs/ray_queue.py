@@ -102,10 +102,8 @@ def code_version() -> str:
 
 FRESH_SECONDS = 15.0  # the driver writes the state every second or two
 SPAWN_SECONDS = 5.0  # between two attempts to start a driver
-NODES, LONGEST_NAME = (
-    5,
-    100,
-)  # nodes of a run, and characters of a name, that are read from its run.json
+# nodes of a run, and characters of a name, that are read from its run.json
+NODES, LONGEST_NAME = (5, 100)
 
 Amount = Annotated[float, Meta(ge=0, lt=1e18)]
 
@@ -296,6 +294,7 @@ class NodeWorker:
             unpack(self.home / PLUGINS, plugins)
             env["ATTENTION_LAB_PLUGINS"] = str(self.home / PLUGINS)
         with open(self.folder / "worker.log", "ab") as log:
+            # its stdin ends with this process, and so does it
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "core.runs.worker", str(self.folder), "--attended"],
                 cwd=lab_path(""),
@@ -303,7 +302,7 @@ class NodeWorker:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-            )  # its stdin ends with this process, and so does it
+            )
         return ""
 
     def changes(self, known: Mapping[str, Stamp] | None, stop: str) -> Changes:
@@ -313,9 +312,8 @@ class NodeWorker:
         file = self.folder / "stop"
         if stop and not file.exists():
             write_atomically(file, stop.encode())
-        ended = (
-            self.process.poll() is not None
-        )  # before the files are read: an ended worker's are whole
+        # before the files are read: an ended worker's are whole
+        ended = self.process.poll() is not None
         if not ended and file.exists() and time.time() - file.stat().st_mtime > STOP_SECONDS:
             self.process.kill()
         return read_changes(self.folder, self.sent if known is None else known, ended)

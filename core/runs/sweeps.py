@@ -34,6 +34,7 @@ from core.training import (
 )
 
 MAX_SWEEPS = 50
+# with their units; the first available one ranks the values
 MEASURES = {
     "sequence_accuracy": "share",
     "bleu": "score",
@@ -42,7 +43,7 @@ MEASURES = {
     "token_accuracy": "share",
     "loss": "positive",
     "expected": "share",
-}  # with their units; the first available one ranks the values
+}
 LARGEST = {"share": 1.001, "score": 100.1, "positive": 1e30}  # by unit, with room for rounding
 DIGITS = 5
 
@@ -235,9 +236,8 @@ def sweep_comparisons(
     highest = {"sequence_accuracy": 1.0, "token_accuracy": 1.0, "bleu": 100.0, "chrf": 100.0}.get(
         measure, 0.0
     )
-    return compare(
-        groups, MEASURES[measure], highest / held_out if held_out else 0.0
-    )  # the share of one held-out item
+    # the share of one held-out item
+    return compare(groups, MEASURES[measure], highest / held_out if held_out else 0.0)
 
 
 def sweeps_folder(root: Path | None = None) -> Path:

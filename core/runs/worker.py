@@ -45,9 +45,8 @@ WORK = {
     "claim": "core.claims.run:work",
     "config": "core.runs.worker:train_run",
 }
-CONTINUE = (
-    "Everything that was saved is kept; free some space, then continue the run."  # a full disk
-)
+# said where the disk is full
+CONTINUE = "Everything that was saved is kept; free some space, then continue the run."
 MEMORY_MB = 3_000
 WARM_UP = RunConfig(
     TaskConfig.of("reverse", length=6, vocab=12),
@@ -58,9 +57,10 @@ WARM_UP = RunConfig(
     held_out=4,
     num_examples=1,
 )
+# in the words of torch
 NO_MEMORY = re.compile(
     "out of memory|(can't|cannot|could not) allocate|not enough memory", re.IGNORECASE
-)  # torch
+)
 
 
 def work(
@@ -259,6 +259,5 @@ if __name__ == "__main__":
     give_way()
     code = main()
     sys.stdout.flush()
-    os._exit(
-        code
-    )  # the next run begins now: Python would hold the memory of this one for a second more
+    # the next run begins now: Python would hold the memory of this one for a second more
+    os._exit(code)

@@ -27,9 +27,8 @@ ROUNDS = 5
 POLL_INTERVAL = 0.1  # seconds between two tries while another measurement runs
 
 Pair = tuple[int, int]
-Measurements = dict[
-    tuple[AttentionConfig, int], Measurement
-]  # by mechanism at its sizes, and length
+# by mechanism at its sizes, and length
+Measurements = dict[tuple[AttentionConfig, int], Measurement]
 
 
 @dataclass(frozen=True)
@@ -86,9 +85,8 @@ class MapResult:
     mask: np.ndarray | None = None
     implied: bool = False
     error: str = ""
-    products: np.ndarray | None = (
-        None  # how query meets key, scaled; None where a kernel makes no scores
-    )
+    # how query meets key, scaled; None where a kernel makes no scores
+    products: np.ndarray | None = None
     scores: np.ndarray | None = None  # with what positions add or change
 
     @property

@@ -282,11 +282,8 @@ def two_maps(qkv: QKV, head: int, depth: int, seed: int | None = None) -> TwoMap
 # One head against several of the same size, trained to name the letters on both sides of each letter.
 
 
-LETTERS, EXAMPLE, QUERY = (
-    string.ascii_lowercase,
-    "triangles",
-    4,
-)  # of the example, its middle letter
+# of the example, its middle letter
+LETTERS, EXAMPLE, QUERY = (string.ascii_lowercase, "triangles", 4)
 TRAINED_WIDTH, STEPS, BATCH, TESTED, SEEDS = 32, 400, 64, 1000, 5
 RATES = (3e-3, 1e-2, 3e-2)
 TRAINED = SAVED.with_name("trained.json")

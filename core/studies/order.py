@@ -30,9 +30,8 @@ class MaskEffect:
     after: np.ndarray
     allowed: np.ndarray
     factor: np.ndarray | None  # of the weights, by the mask; None for none
-    needed: (
-        np.ndarray
-    )  # layers of this mask until a query receives anything of a key; 0 where no depth is enough
+    # layers of this mask until a query receives anything of a key; 0 where no depth is enough
+    needed: np.ndarray
     selection: Selection | None = None  # held against the causal mask, of a mask that reads content
 
     @property
@@ -147,9 +146,8 @@ def whole(mask: torch.Tensor | None, *shape: int) -> torch.Tensor:
     return torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
 
 
-Pattern = tuple[
-    str, str, int, int, int
-]  # name, rule, cells, layers until all pairs that can meet have met, never
+# name, rule, cells, layers until all pairs that can meet have met, never
+Pattern = tuple[str, str, int, int, int]
 
 
 def patterns(tokens: int) -> list[Pattern]:
@@ -375,9 +373,8 @@ class LinearMaps:
 
     closed: np.ndarray  # (C, C)
     fitted: np.ndarray
-    rows: tuple[
-        tuple[int, float, float, float, float], ...
-    ]  # shift; misses of closed, fitted, held out, identity
+    # shift; misses of closed, fitted, held out, identity
+    rows: tuple[tuple[int, float, float, float, float], ...]
 
 
 @torch.inference_mode()

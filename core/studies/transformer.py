@@ -100,9 +100,8 @@ class Measurements:
     loss: float
     outputs: dict[str, np.ndarray]  # of each part, (T, C) of the first example; "…+": the sums
     tokens: dict[Kind, tuple[str, ...]]  # the rows of each kind of attention
-    predicted: tuple[
-        tuple[str, float], ...
-    ]  # for each output position, the most probable token and its probability
+    # for each output position, the most probable token and its probability
+    predicted: tuple[tuple[str, float], ...]
     mixes: bool
     stream: Stream | None = None  # of a text that the writer reads
 

@@ -64,9 +64,8 @@ def default_head(answer: Answer) -> Head:
         _, layer, head = max(effects, key=lambda one: abs(effects[one].change))
         return head_at(answer, [item.layer for item in maps].index(layer), head)
     hidden, row = np.asarray(answer.baseline.source.special), _answering(answer)
-    largest = [
-        np.where(hidden, 0.0, item.weights[:, row, : len(hidden)]).max(1) for item in maps
-    ]  # (H) of each map
+    # (H) of each map
+    largest = [np.where(hidden, 0.0, item.weights[:, row, : len(hidden)]).max(1) for item in maps]
     index = max(range(len(maps)), key=lambda i: largest[i].max())
     return head_at(answer, index, int(largest[index].argmax()))
 

@@ -34,10 +34,8 @@ LONGEST = (20, 30, 40, 50, 60, 70, 80)
 FEW_STEPS = 0  # the option of SECONDS that trains for FEW steps instead, the same on a slow machine
 SECONDS = (FEW_STEPS, 5, 10, 20, 45, 90, 180)
 SCORES = ("dot", "general", "additive", "concat", "scaled_dot", "cosine")
-EVERY, DECODE_EVERY = (
-    25,
-    2,
-)  # steps between two records, and records between two translations of held-out sentences
+# steps between two records, and records between two translations of held-out sentences
+EVERY, DECODE_EVERY = (25, 2)
 FEW = EVERY * DECODE_EVERY  # steps: up to the first translation, before attention has a clear lead
 MEASURING = 3.0  # limit of a run's seconds, with measuring, as a multiple of its training: the machine may be busy
 
@@ -280,11 +278,8 @@ def _percent(item: Bucket | Point, metric: str) -> float:
 SAVED = Path(__file__).with_name("data") / "why"
 STEPS, SEEDS, AT_ONCE = 900, 3, 2
 CONTROLS = Trial()
-MODELS = (
-    Model(None, 2 * CONTROLS.d_model),
-    *CONTROLS.pair,
-    Model("general", CONTROLS.d_model),
-)  # the slowest first
+# the slowest first
+MODELS = (Model(None, 2 * CONTROLS.d_model), *CONTROLS.pair, Model("general", CONTROLS.d_model))
 
 
 @dataclass(frozen=True)

@@ -112,9 +112,8 @@ class Task:
     input = "tokens"
     separator = ""
     unit, whole = "word", "sentences"  # names of one token and of whole outputs
-    expected_name = (
-        "the expected position"  # of all that `places` names, where the target is no sequence
-    )
+    # of all that `places` names, where the target is no sequence
+    expected_name = "the expected position"
     classes: tuple[str, ...] = ()  # of a label
     sentence_end = 0  # as in core.models.Shape
     finite = False  # whether the held-out items are all there are, and so must not decide when training ends
@@ -345,9 +344,8 @@ def in_held_out(rows: Int[torch.Tensor, "N K"]) -> Bool[torch.Tensor, " N"]:
 
 
 HELD_OUT = 0.2
-FITTED = (
-    5_000_000  # items × numbers × classes that a baseline is fitted to, which takes a second or two
-)
+# items × numbers × classes that a baseline is fitted to, which takes a second or two
+FITTED = 5_000_000
 
 
 class LabelledTask(Task):

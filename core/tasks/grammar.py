@@ -150,7 +150,7 @@ class Form:
         return chosen, wrong, match.end()
 
 
-# Domains.
+# Domains: the words that may fill a slot of a form.
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def only_other(of: str) -> Domain:
     return domain
 
 
-# What a form changes.
+# What the sentence of a form changes in the state of its story.
 
 
 def effects(

@@ -167,9 +167,8 @@ def parse_pairs(data: str, header: str, unit: str, seed: int = 0) -> Pairs:
 
 
 def _pair(row: Row, unit: str) -> Example:
-    sides = [
-        tuple(map(sys.intern, split(cell, unit))) for cell in row.cells[:2]
-    ]  # each word is in memory once
+    # each word is in memory once
+    sides = [tuple(map(sys.intern, split(cell, unit))) for cell in row.cells[:2]]
     for name, side in zip(("source", "target"), sides, strict=True):
         refuse_if(
             not side, f"Line {row.line} has an empty {name}; fill it in or take the line out."

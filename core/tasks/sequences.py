@@ -142,9 +142,8 @@ class Recall(RowTask):
         )
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        keys = torch.rand(count, self.keys, generator=generator).argsort(1)[
-            :, : self.pairs
-        ]  # each at most once
+        # each at most once
+        keys = torch.rand(count, self.keys, generator=generator).argsort(1)[:, : self.pairs]
         values = torch.randint(self.keys, keys.shape, generator=generator)
         query = torch.randint(self.pairs, (count, 1), generator=generator)
         pairs = torch.stack((self.key_ids[keys], self.value_ids[values]), 2).flatten(1)
@@ -372,11 +371,8 @@ ADDITION: TaskEntry = TaskEntry(
 )
 
 
-DRIFT, NOISE, TREND = (
-    0.3,
-    0.15,
-    0.3,
-)  # standard deviations: between seasons, of a moment, of a season's slope
+# standard deviations: between seasons, of a moment, of a season's slope
+DRIFT, NOISE, TREND = (0.3, 0.15, 0.3)
 SPIKE = 4.0
 PRECISION = 1000  # steps a unit, for the hash that decides the side of the split
 
@@ -463,9 +459,8 @@ class Seasons(Task):
             )
         first = torch.cat(firsts)[:count]
         steps = DRIFT * torch.randn(count, self.seasons, self.period, generator=generator)
-        seasons = torch.cat(
-            (first[:, None], first[:, None] + steps.cumsum(1)), dim=1
-        )  # (B, seasons + 1, period)
+        # (B, seasons + 1, period)
+        seasons = torch.cat((first[:, None], first[:, None] + steps.cumsum(1)), dim=1)
         slope = TREND * torch.randn(count, 1, generator=generator)
         moments = torch.arange((self.seasons + 1) * self.period) / self.period
         values = seasons.flatten(1) + slope * moments

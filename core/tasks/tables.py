@@ -278,10 +278,8 @@ IRIS: TaskEntry = TaskEntry(
 MIN_ROWS, MAX_CLASSES, MAX_CATEGORIES = 20, 30, 40
 MAX_EXPLICIT_CATEGORIES = 1_000  # of a column that a person chose
 SAMPLE_ROWS = 500  # that decide the decimal sign where a column leaves it open
-ALL, IDENTIFIERS = (
-    "*",
-    "identifiers,",
-)  # the value of `columns` that takes identifiers, too; their reason
+# the value of `columns` that takes identifiers, too; their reason
+ALL, IDENTIFIERS = ("*", "identifiers,")
 SAMPLE_OF_ONE = 50  # rows that decide one decimal sign for the whole table
 NEARLY = 0.95  # share of numbers from which the other cells of a column are mistakes
 

@@ -42,9 +42,8 @@ from core.tasks.translation import cut
 NEWLINE = "↵"  # the token of a line end
 MAX_WORDS = 5_000
 MAX_LENGTH = 256  # tokens of a window
-MIN_WORDS = (
-    20_000  # of a text that is read in words; in a shorter one most words occur once or twice
-)
+# of a text that is read in words; in a shorter one most words occur once or twice
+MIN_WORDS = 20_000
 UNIT = Param(
     "unit",
     "Tokens",

@@ -29,10 +29,8 @@ from core.training.loop import FINAL, Session, make_optimizer, one_step
 
 BATCHES, TIMES = 8, 3  # timed batches, and repetitions of each, of which the fastest counts
 LONGEST = 2.0  # seconds, after which no batch is timed again
-DECODED = (
-    2,
-    12,
-)  # tokens of two timed decodes, to separate the cost of a token from that of the source
+# tokens of two timed decodes, to separate the cost of a token from that of the source
+DECODED = (2, 12)
 
 
 @dataclass(frozen=True)

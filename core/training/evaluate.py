@@ -194,8 +194,6 @@ def one_a_step(records: Iterable[Record]) -> list[Record]:
     return [by_step[step] for step in sorted(by_step)]
 
 
-# How they are made.
-
 T = TypeVar("T")
 BUCKET = 10  # tokens, of a range of lengths
 CONTINUED = 64  # tokens of a displayed continuation, at most
@@ -386,9 +384,8 @@ def source_maps(
         weights = frame.get(f"{number}:{kind}")
         if weights is None:
             continue
-        if (
-            kind == "sentences"
-        ):  # and the words of each: together what the class takes of every word
+        # and the words of each: together what the class takes of every word
+        if kind == "sentences":
             weights = weights @ frame[f"{number}:words"]
         rows, columns = map_tokens(config, kind, source, target)
         heads = [

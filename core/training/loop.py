@@ -313,9 +313,10 @@ def _records(
     session.started = time.perf_counter() - now.elapsed
     try:
         while True:
+            # a session that was restored at a record has it already
             due = now.step % config.record_every == 0 and (
                 not now.step or session.steps or session.interval.count
-            )  # a session that was restored at a record has it already
+            )
             if record is None and (late or now.step >= config.steps or due):
                 record = measure(session, stop)
                 if now.step:
@@ -333,9 +334,8 @@ def _records(
                     break
                 if config.finish_early and now.passes >= 2:
                     last = _final(session, record, stop)
-                    if (
-                        last.sequence_accuracy is not None and last.sequence_accuracy >= PASS
-                    ):  # a record has few items
+                    # a record has few items
+                    if last.sequence_accuracy is not None and last.sequence_accuracy >= PASS:
                         yield last
                         return
                     now.passes = 0

@@ -194,9 +194,8 @@ def line(runs: Sequence[Points], shared: bool) -> Line | None:
         x = np.linspace(0.0, min(points[-1][0] for points in runs), GRID)
     if not len(x):
         return None
-    y = np.array(
-        [np.interp(x, [a for a, _ in points], [b for _, b in points]) for points in runs]
-    )  # (runs, points)
+    # (runs, points)
+    y = np.array([np.interp(x, [a for a, _ in points], [b for _, b in points]) for points in runs])
     return Line(*(tuple(row.tolist()) for row in (x, y.mean(0), y.min(0), y.max(0))))
 
 

@@ -157,9 +157,8 @@ def inverse(matrix: Tensor, rounds: int) -> Tensor:
     return estimate
 
 
-masked_softmax = (
-    Softmax()
-)  # of the allowed cells of each row; zeros elsewhere, and in a row without any
+# of the allowed cells of each row; zeros elsewhere, and in a row without any
+masked_softmax = Softmax()
 
 
 class Nystrom:
@@ -183,9 +182,8 @@ class Nystrom:
         left, middle, right = self.factors(q, k, of_k, scale, real, inputs.block.owns_queries)
         if real is None:
             return steps(inputs, left @ (middle @ (right @ v)), lambda: left @ (middle @ right))
-        few = (
-            real.sum(-1, keepdim=True) <= self.landmarks
-        )  # a landmark a key, whatever the padding: the softmax itself
+        # a landmark a key, whatever the padding: the softmax itself
+        few = real.sum(-1, keepdim=True) <= self.landmarks
         return steps(
             inputs,
             left @ torch.where(few, of_k @ v, middle @ (right @ v)),
@@ -204,9 +202,8 @@ class Nystrom:
         """The three matrices, (B, H, T, m), (B, H, m, m), (B, H, m, S); `own` says that the queries are padded too."""
         of_q = averages(q.shape[2], min(self.landmarks, q.shape[2]), real if own else None, q)
         few_q, few_k = of_q @ q, of_k @ k
-        filled = (
-            None if real is None else of_k.any(-1).unsqueeze(-2)
-        )  # (B, 1, 1, m): fewer tokens leave some empty
+        # (B, 1, 1, m): fewer tokens leave some empty
+        filled = None if real is None else of_k.any(-1).unsqueeze(-2)
         left = masked_softmax(q @ (scale * few_k).mT, filled)
         right = masked_softmax(scale * few_q @ k.mT, real)
         middle = masked_softmax(few_q @ (scale * few_k).mT, filled)
@@ -431,9 +428,8 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
     else:
         cells = float(queries * (blocks + keys))
         ranks = rows * (keys + blocks * (3 + 7 * config.kv_heads / config.score_heads))
-        branches = rows * (
-            2.25 * blocks + keys * (4 + 0.75 / config.score_heads)
-        )  # three masks of a byte a cell
+        # three masks of a byte a cell
+        branches = rows * (2.25 * blocks + keys * (4 + 0.75 / config.score_heads))
         numbers = stored + rows * dim + max(ranks, branches)
     flops = 6.0 * queries * config.d_model + 2.0 * cells * (dim + value)
     return summed(config, area, flops, max(numbers, 2 * queries * value), prepared=gathers)

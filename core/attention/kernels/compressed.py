@@ -92,9 +92,8 @@ class Prepared:
     """What the queries of one call meet."""
 
     q: Float[Tensor, "B H T D"]  # times the score's scale
-    keys: Float[
-        Tensor, "B G N D"
-    ]  # compressed ones; G is 1 where the score makes no difference between heads
+    # compressed ones; G is 1 where the score makes no difference between heads
+    keys: Float[Tensor, "B G N D"]
     values: Float[Tensor, "B 1 N D"]
     k: Float[Tensor, "B H S D"]  # single ones
     v: Float[Tensor, "B H S D"]

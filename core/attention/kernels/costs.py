@@ -53,13 +53,10 @@ def kernel_cost(config: LayerConfig, area: Area, flops: float, peak: float) -> C
     new_k = "q, k" in enters(config.position) or config.score.key in ("qk_norm", "clipped")
     if new_k:
         held += q_bytes + k_bytes
-        temporary = k_bytes * (
-            1.5 if config.has("position", "doubles") else 1
-        )  # lengths, cosines and sines
-    if config.kv_heads not in (
-        1,
-        config.score_heads,
-    ):  # a single one serves all heads without a copy
+        # lengths, cosines and sines
+        temporary = k_bytes * (1.5 if config.has("position", "doubles") else 1)
+    # a single one serves all heads without a copy
+    if config.kv_heads not in (1, config.score_heads):
         values = config.num_heads * config.v_dim * (config.kv_heads != config.num_heads)
         held += FLOAT * area.keys * (config.score_heads * config.scored_dim + values)
         held -= k_bytes * new_k  # freed once it is repeated
@@ -95,9 +92,8 @@ def scoring_steps(config: LayerConfig, area: Area) -> list[float]:
     """Bytes held while mask, q kᵀ, scale and bias are computed."""
     scores, mask = score_bytes(config, area), mask_cost(config, area)
     score, position = axis_cost("score", config, area), axis_cost("position", config, area)
-    unscaled = (
-        scores if config.score.key == "cosine" else 0.0
-    )  # one scale a head makes a new matrix; a number does not
+    # one scale a head makes a new matrix; a number does not
+    unscaled = scores if config.score.key == "cosine" else 0.0
     steps = [
         mask.bytes,
         mask.output + score.bytes + scores,

@@ -279,9 +279,8 @@ class LogLinear(StateSpace):
 # Gated linear attention: a state in which each channel of the keys fades at a pace that every token sets.
 
 
-STRONGEST = (
-    80.0  # −log of a decay whose halves e^40 and e^−40, and scores times both, stay within fp32
-)
+# −log of a decay whose halves e^40 and e^−40, and scores times both, stay within fp32
+STRONGEST = 80.0
 GLA_CHUNK = Param(
     "chunk",
     "Chunk",
@@ -347,9 +346,8 @@ def by_halves(
 
 def right_of(weights: Tensor, size: int) -> Tensor:
     """A view of the blocks in which rows of a right half meet keys of the left one, (…, m, size, size)."""
-    blocks = weights.unflatten(-1, (-1, 2, size)).unflatten(
-        -4, (-1, 2, size)
-    )  # (…, m, 2, size, m, 2, size)
+    # (…, m, 2, size, m, 2, size)
+    blocks = weights.unflatten(-1, (-1, 2, size)).unflatten(-4, (-1, 2, size))
     return blocks[..., 1, :, :, 0, :].diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
 
 

@@ -66,9 +66,8 @@ def exact(inputs: AttentionInputs) -> Steps:
     """
     mask = inputs.joined_mask()  # (B, H, T, S), True = may attend
     raw, bias, scores = compute_scores(inputs)  # q kᵀ / √D + bias
-    normalized = inputs.normalizer.at(inputs.block)(
-        scores, mask
-    )  # softmax over the keys that the mask allows
+    # softmax over the keys that the mask allows
+    normalized = inputs.normalizer.at(inputs.block)(scores, mask)
     weights = normalized
     if inputs.mask is not None and (factor := inputs.mask.weight_factor(inputs.block)) is not None:
         weights = weights * factor

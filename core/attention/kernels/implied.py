@@ -364,14 +364,12 @@ def causal_linear_attention(
     the quadratic form.
     """
     queries = features_q.shape[2]
-    q, k, v = in_chunks(
-        features_q, features_k, F.pad(v, (0, 1), value=1.0), chunk, offset
-    )  # (B, H, n, chunk, R or E + 1)
+    # (B, H, n, chunk, R or E + 1)
+    q, k, v = in_chunks(features_q, features_k, F.pad(v, (0, 1), value=1.0), chunk, offset)
     inside = (q @ k.mT).tril() @ v
     start = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]) if past is None else past
-    states = torch.cat((start[:, :, None], k.mT @ v), 2).cumsum(
-        2
-    )  # before each chunk, and after the last
+    # before each chunk, and after the last
+    states = torch.cat((start[:, :, None], k.mT @ v), 2).cumsum(2)
     sums = inside.add_(q @ states[:, :, :-1]).flatten(2, 3)[:, :, offset : offset + queries]
     return divided(sums), states[:, :, -1].clone()
 

@@ -70,9 +70,8 @@ def fused(inputs: AttentionInputs) -> Steps:
     ready_q, ready_k = cast(Product, inputs.score).prepare(q, k)
     if isinstance(scale, Tensor):  # one number a head, which the function below does not take
         ready_q, scale = ready_q * scale, 1.0
-    narrower = max(
-        0, ready_k.shape[-1] - v.shape[-1]
-    )  # PyTorch's CPU kernel takes values of the keys' size alone
+    # PyTorch's CPU kernel takes values of the keys' size alone
+    narrower = max(0, ready_k.shape[-1] - v.shape[-1])
     out = F.scaled_dot_product_attention(
         ready_q,
         ready_k,
@@ -82,9 +81,8 @@ def fused(inputs: AttentionInputs) -> Steps:
         is_causal=is_causal,
         scale=scale / temperature,
     )[..., : v.shape[-1]]
-    if (
-        mask is not None and q.device.type != "cpu"
-    ):  # only PyTorch's CPU kernels are known to give zeros here
+    # only PyTorch's CPU kernels are known to give zeros here
+    if mask is not None and q.device.type != "cpu":
         out = out.masked_fill(~mask.any(-1, keepdim=True), 0.0)
     return Steps(q, k, v, inputs.score.scale, bias, mask, out)
 
@@ -125,9 +123,8 @@ why_not_fused = refuse_when(
 # Plans: the stretches of keys that each block of queries can see; the mask hides all others.
 
 
-Reach = tuple[
-    float, float
-]  # how many keys before and after its own position a query may see at most
+# how many keys before and after its own position a query may see at most
+Reach = tuple[float, float]
 
 
 def reach(mask: Choice) -> Reach:
@@ -150,9 +147,8 @@ BANDS: dict[str, Callable[..., Reach]] = {
 
 
 Stretch = tuple[slice, ...]
-NOTHING: Stretch = (
-    slice(0, 1),
-)  # for queries that see no key: one, which the mask hides, so that they give zeros
+# for queries that see no key: one, which the mask hides, so that they give zeros
+NOTHING: Stretch = (slice(0, 1),)
 
 
 def band(reach: Reach, queries: int, keys: int, size: int, offset: int = 0) -> list[Stretch]:
@@ -186,12 +182,8 @@ def touched_blocks(
     return plan
 
 
-GAPLESS = (
-    "none",
-    "causal",
-    "local",
-    "causal_local",
-)  # masks that show every key within their reach
+# masks that show every key within their reach
+GAPLESS = ("none", "causal", "local", "causal_local")
 
 
 def blocks_seen(config: LayerConfig, area: Area) -> list[Stretch]:
@@ -358,9 +350,8 @@ class _Chunked(torch.autograd.Function):
     def forward(ctx: Any, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, *read: Tensor) -> Tensor:
         """`read` are the position's tables, then the learned tensors."""
         out = q.new_empty(*q.shape[:3], v.shape[-1])
-        norm = to_float32(
-            q.new_empty(*q.shape[:3], 1)
-        )  # log of each row's sum: weights = e^(scores − norm)
+        # log of each row's sum: weights = e^(scores − norm)
+        norm = to_float32(q.new_empty(*q.shape[:3], 1))
         for rows in spans(q.shape[2], blocks.size):
             out[:, :, rows], norm[:, :, rows] = _rows(blocks, q[:, :, rows], k, v, rows)
         ctx.blocks = blocks
@@ -382,9 +373,8 @@ class _Chunked(torch.autograd.Function):
         blocks = replace(ctx.blocks, inputs=replace(inputs, block=block))
         inner = (q, k, v, *tables, *learned)
         grads = [torch.zeros_like(x, dtype=to_float32(x).dtype) for x in inner]
-        delta = (to_float32(grad) * out).sum(
-            -1, keepdim=True
-        )  # Σ_j w_ij ∂w_ij, of softmax's gradient
+        # Σ_j w_ij ∂w_ij, of softmax's gradient
+        delta = (to_float32(grad) * out).sum(-1, keepdim=True)
         for rows in spans(q.shape[2], blocks.size):
             of_rows = to_float32(grad[:, :, rows])
             for columns in spans(k.shape[2], blocks.size):

@@ -1,4 +1,4 @@
-"""Mask, the base class; patterns of the positions i and j, rows with a layout, sparse and typed rules; masks of masks."""
+"""Patterns of the positions i and j, rows with a layout, sparse and typed rules; masks of masks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.attention.base import Mask, ScoreBlock, eager_cache
 from core.attention.formula import parse
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, quote, refuse_if
 
-# Mask, the base class, and fixed patterns: functions of the positions i and j (padding: of the key mask).
+# Fixed patterns: functions of the positions i and j (padding: of the key mask).
 
 
 LONGEST = 512  # of a block or a stride
@@ -281,13 +281,10 @@ def global_window(block: ScoreBlock, window: int, globals: int) -> Tensor:
 def bigbird(
     scores: ScoreBlock, block: int, window: int, globals: int, random: int, seed: int
 ) -> Tensor:
-    rows, columns = (
-        scores.i // block,
-        scores.j // block,
-    )  # (T, 1), (1, S): the block of each query and key
-    blocks = torch.arange((scores.num_keys - 1) // block + 1, device=rows.device)[
-        None
-    ]  # (1, blocks of keys)
+    # (T, 1), (1, S): the block of each query and key
+    rows, columns = (scores.i // block, scores.j // block)
+    # (1, blocks of keys)
+    blocks = torch.arange((scores.num_keys - 1) // block + 1, device=rows.device)[None]
     last_column = (scores.ends - 1) // block  # of each text, (B, 1, 1) where padding follows it
     last_row = last_column if scores.owns_queries else (scores.num_queries - 1) // block
     visible = (blocks >= rows - window) & (blocks <= rows + window)
@@ -317,10 +314,8 @@ def random_cells(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: 
     at_once, parts = max(1, _MAX_CELLS // columns.shape[1]), []
     for some, open_ in zip(rows.split(at_once), free.split(at_once), strict=True):
         rank = some * _MIX[0] + columns * _MIX[1] + start
-        for shift, factor in (
-            (30, _MIX[1]),
-            (27, _MIX[2]),
-        ):  # SplitMix64's finalizer; int64 wraps around
+        # SplitMix64's finalizer; int64 wraps around
+        for shift, factor in ((30, _MIX[1]), (27, _MIX[2])):
             rank = (rank ^ (rank >> shift)) * factor
         rank = ((rank ^ (rank >> 31)) & _LARGEST).masked_fill(~open_, -1)  # an open cell's is ≥ 0
         best = rank.topk(min(count, rank.shape[1]), dim=1).indices

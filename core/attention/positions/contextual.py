@@ -26,11 +26,8 @@ from core.entries import Area, Cost, Entry, LayerConfig, Param, refuse_if
 # Positions that are read from the content itself: CoPE (Golovneva 2024), the forgetting gate (Lin 2025), Wall (2026).
 
 
-PLAIN_PRODUCTS = (
-    "dot",
-    "scaled_dot",
-    "qk_norm",
-)  # scores that are scale · q · k as a position sees them
+# scores that are scale · q · k as a position sees them
+PLAIN_PRODUCTS = ("dot", "scaled_dot", "qk_norm")
 
 
 class Cope(Position):
@@ -51,9 +48,8 @@ class Cope(Position):
         if block.key_mask is not None:
             counted = counted & block.key_mask
         gates = to_float32(scores).sigmoid().masked_fill(~counted, 0.0)
-        position = (
-            gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)
-        )  # (B, H, T, S), from j to the end
+        # (B, H, T, S), from j to the end
+        position = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)
         share = position.frac()
         products = q @ self.table.mT  # (B, H, T, places)
         return scores + (

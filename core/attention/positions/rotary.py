@@ -1,5 +1,4 @@
-"""Rotary positions (Su 2021): the base class Position, RoPE, its forms for longer texts, of grids, of some pairs,
-and of lengths and phases (PoPE)."""
+"""Rotary positions (Su 2021): RoPE, its forms for longer texts, of grids, of some pairs, and of lengths and phases (PoPE)."""
 
 from __future__ import annotations
 
@@ -15,9 +14,6 @@ from torch import Tensor, nn
 
 from core.attention.base import Position, eager_cache
 from core.entries import Entry, LayerConfig, Param, quote, refuse_if
-
-# Position, the base class of all encodings, and rotary positions: q and k rotated by their positions (Su 2021).
-
 
 Scaled: TypeAlias = tuple[Float[Tensor, " half"], float]  # frequencies, and the amplitude
 
@@ -406,10 +402,8 @@ class Polar(Position):
         self, x: Float[Tensor, "B H T D"], offset: int = 0, length: int | None = None
     ) -> Float[Tensor, "B H T E"]:
         (cos, sin), phase = self.waves(x, offset), self.phase.clamp(-2 * math.pi, 0.0)
-        cos, sin = (
-            cos * phase.cos() + sin * phase.sin(),
-            sin * phase.cos() - cos * phase.sin(),
-        )  # of the angle − δ
+        # of the angle − δ
+        cos, sin = (cos * phase.cos() + sin * phase.sin(), sin * phase.cos() - cos * phase.sin())
         lengths = F.softplus(x)
         return torch.cat((lengths * cos, lengths * sin), dim=-1)
 

@@ -45,18 +45,10 @@ def _presets_at(d_model: int, num_heads: int) -> dict[AttentionConfig, str]:
 # Choices and attentions in words: for lists, legends and the layers of a diagram.
 
 
-TELLING = (
-    "kernel",
-    "mask",
-    "position",
-    "normalizer",
-    "score",
-    "projection",
-)  # what distinguishes best, first
-ABSENT = {
-    "mask": "full",
-    "position": "no positions",
-}  # what the choice "none" is, beside attentions with another
+# what distinguishes best, first
+TELLING = ("kernel", "mask", "position", "normalizer", "score", "projection")
+# what the choice "none" is, beside attentions with another
+ABSENT = {"mask": "full", "position": "no positions"}
 
 
 def choice_name(axis: str, choice: Choice) -> str:

@@ -280,9 +280,8 @@ class Latent(StoresLess):
         self.query = linear(query_latent or d_model, num_heads * (content + rope))
         self.down, self.norm = linear(d_model, latent), PartsNorm(latent, groups)
         self.turned_key = linear(d_model, rope) if rope else None
-        self.key, self.value = (
-            linear(latent // groups, num_heads * content) for _ in range(2)
-        )  # W_uk and W_uv
+        # W_uk and W_uv
+        self.key, self.value = (linear(latent // groups, num_heads * content) for _ in range(2))
         self.output = linear(num_heads * content, d_model)
         self.turn = Rotary(rope, base, layout) if rope and layout != "none" else None
 

@@ -61,6 +61,7 @@ Head = tuple[int, int]  # layer and head
 def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> Iterator[Number]:
     """A text, which needs several earlier characters at once, and reversing, which needs one; then pruning."""
     heads = HEADS_OF[condition]
+    # the task's own recipe
     reverse = RunConfig(
         TaskConfig.of("reverse"),
         ModelConfig.transformer(32, heads, kind="decoder", position="learned"),
@@ -70,7 +71,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         warmup=50,
         record_every=50,
         decode_every=8,
-    )  # the task's own recipe
+    )
     learning = [
         known(record.token_accuracy)
         for record in trained(reverse, seed, stop).records

@@ -42,10 +42,8 @@ from core.tasks import Batch, Task, TaskConfig, make_task
 SIZE, BATCH, RATE, WORDS = 32, 64, 5e-3, 60
 TRIALS = 20  # permutations of a word's weights
 CLOSE = 0.01  # the same output: a total variation distance of at most this, as for classification in the paper
-SEARCH, PULL = (
-    300,
-    100.0,
-)  # steps of the search for other weights; weight of leaving the same output
+# steps of the search for other weights; weight of leaving the same output
+SEARCH, PULL = (300, 100.0)
 CONTEXT, ALONE = "GRU and attention", "letters and attention"
 UNIFORM, GUIDED = "letters, uniform weights", "letters, weights of the GRU"
 ACCURACY = "Accuracy"
@@ -90,9 +88,8 @@ class Reader(torch.nn.Module):
         return self.classify(states, self.weights(states, mask))
 
 
-WeightsOf = Callable[
-    [Reader, torch.Tensor, Batch], torch.Tensor
-]  # a reader, its states and a batch to weights (B, S)
+# a reader, its states and a batch to weights (B, S)
+WeightsOf = Callable[[Reader, torch.Tensor, Batch], torch.Tensor]
 
 
 def own_weights(reader: Reader, states: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -204,9 +201,8 @@ def by_permutation(reader: Reader, batch: Batch, seed: int) -> float:
     weights = own_weights(reader, states, batch)
     whole, changes = reader.classify(states, weights).softmax(1), []
     for _ in range(TRIALS):
-        order = (
-            torch.rand(weights.shape, generator=draw).masked_fill(~mask, torch.inf).argsort(1)
-        )  # padding stays last
+        # padding stays last
+        order = torch.rand(weights.shape, generator=draw).masked_fill(~mask, torch.inf).argsort(1)
         changes.append(
             distance(reader.classify(states, weights.gather(1, order)).softmax(1), whole)
         )

@@ -403,9 +403,8 @@ def attention(result: Trained) -> torch.Tensor:
     task = result.task
     batch = task.collate(task.held_out(1_000))
     output = result.model(batch.source, batch.source_mask, batch.target_in, record=True)
-    layers = output.source_attention or [
-        steps.weights for steps in output.maps["self"]
-    ]  # a row's token sees itself
+    # a row's token sees itself
+    layers = output.source_attention or [steps.weights for steps in output.maps["self"]]
     weights: torch.Tensor = layers[-1][:, :, 0]
     return weights / weights.sum(-1, keepdim=True)
 

@@ -64,12 +64,13 @@ KINDS: tuple[Kind, ...] = (
     "none",
     "unknown",
 )
+# mask → its parameter, and keys seen = factor · parameter + 1
 WINDOWS = {
     "causal_local": ("lookback", 1, 1),
     "local": ("window", 2, 1),
     "chunked": ("size", 1, 0),
     "lightning": ("keys", 1, 0),
-}  # mask → its parameter, and keys seen = factor · parameter + 1
+}
 BLOCKS = ("hca", "csa")  # kernels whose keys stand for blocks, beside a window
 
 
@@ -276,9 +277,8 @@ class ModelCard:
     head: bool = True
     stores: bool = True
     remark: str = ""
-    published: str = (
-        ""  # its parameters in billions, as its authors print them; empty where none were looked up
-    )
+    # its parameters in billions, as its authors print them; empty where none were looked up
+    published: str = ""
 
     @property
     def layers(self) -> tuple[AttentionLayer, ...]:
