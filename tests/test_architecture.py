@@ -185,7 +185,6 @@ def reached(name: str) -> set[str]:
 
 
 OPENED_NEXT = {"core.pretrained.generate", "core.pretrained.reading"}
-OPENED_NEXT |= {"dashboard.server.health", "dashboard.server.jobs"}
 
 
 @pytest.mark.parametrize("part", [CORE, DASHBOARD, PAGES], ids=["core", "dashboard", "pages"])

@@ -35,16 +35,8 @@ from core.provenance import lab_version
 from core.runs.folder import ENDED, UNDER_WAY
 from dashboard.draw.formats import byte_size, plain
 from dashboard.server import cache
+from dashboard.server.counters import counts
 from dashboard.server.streamlit_internals import Family, script_run
-
-_counts: Counter[str] = Counter()
-_lock = threading.Lock()
-
-
-def add_count(name: str, amount: float = 1) -> None:
-    with _lock:
-        _counts[name] += amount  # type: ignore[assignment]  # seconds
-
 
 PATH = "/health"
 MIN_DISK = 100_000_000  # bytes; a few runs, or one small model
@@ -162,19 +154,19 @@ FAMILIES: dict[str, Family] = {
         "counter",
         "seconds",
         "How long all runs that began had waited.",
-        lambda: _counts["queue_wait_seconds"],
+        lambda: counts["queue_wait_seconds"],
     ),
     "lab_worker_starts": (
         "counter",
         "",
         "Worker processes that were started.",
-        lambda: _counts["worker_starts"],
+        lambda: counts["worker_starts"],
     ),
     "lab_worker_failures": (
         "counter",
         "",
         "Worker processes that ended with an error or a signal.",
-        lambda: _counts["worker_failures"],
+        lambda: counts["worker_failures"],
     ),
     "lab_memory_pss_bytes": (
         "gauge",

@@ -71,8 +71,8 @@ from core.runs.sweeps import Sweep
 from core.runs.worker import CONTINUE
 from core.training.config import BOUNDS, RunConfig
 from dashboard.draw.formats import byte_size
-from dashboard.server import health
 from dashboard.server.cache import recent
+from dashboard.server.counters import add_count
 from dashboard.server.visitors import (
     ID,
     MB,
@@ -521,7 +521,7 @@ def warm_up(live: bool = False) -> IO[bytes] | None:
                 spare = cast(IO[bytes], process.stdin)
                 process.stdin = None  # else the process, which lasts, would hold it
                 _spares[spare] = process
-                health.add_count("worker_starts")
+                add_count("worker_starts")
             return spare
     return None
 
@@ -670,7 +670,7 @@ def _tick() -> bool:
                 _kills[run] = (
                     memory.out_of_memory_kills()
                 )  # its end for want of memory is known by it
-                health.add_count("queue_wait_seconds", waited)
+                add_count("queue_wait_seconds", waited)
                 _give(run)
         return bool(busy or waits)
 
@@ -733,7 +733,7 @@ def _give(run: Run) -> None:
                 process = None
         if process is None:
             process = start_process(run)
-            health.add_count("worker_starts")
+            add_count("worker_starts")
     threading.Thread(
         target=_wait_for, args=(process, run, started), name=f"wait for {run.id}", daemon=True
     ).start()
@@ -743,7 +743,7 @@ def _wait_for(process: subprocess.Popen, run: Run, started: float) -> None:
     """Wait for a worker to end, then start the next run; `started` is when it was given this one."""
     _next = warm_up(live=not queue()[0])  # kept for a run that waits
     process.wait()
-    health.add_count("worker_failures", process.returncode != 0)
+    add_count("worker_failures", process.returncode != 0)
     status = run.status()
     log("run", state=status.state, seconds=round(time.time() - started))
     if status.state == "starting" and status.at == started and not run.alive():

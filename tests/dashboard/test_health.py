@@ -105,7 +105,7 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text_and_all_c
     monkeypatch,
 ):
     runs(queued=2, running=1, finished=3)
-    monkeypatch.setattr(health, "_counts", Counter({"worker_starts": 5, "queue_wait_seconds": 7.9}))
+    monkeypatch.setattr(health, "counts", Counter({"worker_starts": 5, "queue_wait_seconds": 7.9}))
     manager = StatsManager()
     manager.register_provider(metrics_provider(health.FAMILIES))
     lines = _stats_to_text(manager.get_stats()).splitlines()
@@ -124,7 +124,7 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text_and_all_c
     text = (Path(__file__).resolve().parents[2] / "dashboard" / "server" / "jobs.py").read_text(
         encoding="utf-8"
     )
-    assert set(re.findall(r'health\.add_count\("(\w+)"', text)) == {
+    assert set(re.findall(r'add_count\("(\w+)"', text)) == {
         name.removeprefix("lab_")
         for name, family in health.FAMILIES.items()
         if family[0] == "counter"
