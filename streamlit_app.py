@@ -24,12 +24,12 @@ from dashboard.server.visitors import HTTPGuard, base_path  # noqa: E402
 async def lifespan(_: st.App) -> AsyncIterator[None]:
     """What surrounds the life of the server."""
     # Caches want a runtime. Two threads that import parts of core at one time meet modules that are half imported.
-    from dashboard.server import jobs
+    from dashboard.server import queue
 
     health.unify_log()
     register_metrics(health.FAMILIES)
     # Start the runs that an earlier server left waiting, and find those of its workers, before anybody comes.
-    threading.Thread(target=jobs.tick, daemon=True, name="queue").start()
+    threading.Thread(target=queue.tick, daemon=True, name="queue").start()
     log("start")
     yield
     log("end")

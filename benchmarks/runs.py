@@ -23,7 +23,7 @@ from core.runs.runs import list_runs
 from core.runs.store import Copier, Store, store
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
-from dashboard.server import jobs
+from dashboard.server import queue
 from dashboard.ui.runs import load_board, summarize, summary_of
 
 COUNT, BUDGET = 10_000, 0.5  # runs, seconds
@@ -90,9 +90,9 @@ def rows() -> list[Row]:
             _row("list of all runs", _board, _summaries),
             _row("search in all runs", lambda: load_board("reverse seed 7", ()), _summaries),
             _row("the runs that wait or train", lambda: unfinished(runs_folder()), _statuses),
-            _row("the order of the queue", jobs.queue, _statuses),
+            _row("the order of the queue", queue.queue, _statuses),
         ]
-        for run in jobs.queue()[0]:
+        for run in queue.queue()[0]:
             run.set_status("stopped")  # else the page would start them
         return [
             *lists,

@@ -31,7 +31,7 @@ from dashboard.fields.link import (  # noqa: E402
 from dashboard.fields.reset import is_pending, reset_page  # noqa: E402
 from dashboard.navigation import GROUPS, STEPS, Step, sections, step_of  # noqa: E402
 from dashboard.search import PICKED, open_picked  # noqa: E402
-from dashboard.server import jobs  # noqa: E402
+from dashboard.server import queue  # noqa: E402
 from dashboard.server.calls import recording  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
 from dashboard.ui import bars, panels  # noqa: E402
@@ -136,7 +136,7 @@ note_arrival(step.key)
 note_visit()
 if st.session_state[ARRIVED]:
     panels.close_notices()
-    st.session_state.pop(jobs.SPARE, None)
+    st.session_state.pop(queue.SPARE, None)
 remember_visit(step.key)
 panels.apply_look()
 if not st.context.is_embedded:

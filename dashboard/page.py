@@ -33,13 +33,14 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "ui.run_setup",
     "ui.runs",
 )
-WHOLE = {  # that are in it as modules: lab.jobs
+WHOLE = {  # that are in it as modules: lab.queue
     "export": "ui.export",
     "glossary": "draw.glossary",
-    "jobs": "server.jobs",
     "lessons": "ui.lessons",
+    "limits": "server.limits",
     "page_bars": "ui.bars",
     "picture_files": "draw.picture_files",
+    "queue": "server.queue",
     "step_view": "draw.step_view",
     "visitors": "server.visitors",
 }
@@ -63,7 +64,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors
     from dashboard.fields.mechanism import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.reset import *  # type: ignore[assignment, no-redef]
     from dashboard.navigation import *  # type: ignore[assignment, no-redef]
-    from dashboard.server import jobs, visitors
+    from dashboard.server import limits, queue, visitors
     from dashboard.server.cache import *  # type: ignore[assignment, no-redef]
     from dashboard.ui import bars as page_bars, export, lessons
     from dashboard.ui.decoding import *  # type: ignore[assignment, no-redef]

@@ -292,7 +292,7 @@ def read_config(model: str) -> None:
     try:
         text, called = pasted, "The pasted config"
         if file is not None:
-            lab.jobs.admit_upload(file)
+            lab.limits.admit_upload(file)
             text, called = file.getvalue().decode("utf-8-sig", "replace"), file.name
         elif repo and not pasted:
             called, revision = parse(repo)
@@ -301,7 +301,7 @@ def read_config(model: str) -> None:
         with st.spinner("Building the model without its weights"):
             state[key("read")], state[TEXT] = (parse_card(text, called), model), text
         state.pop(WRONG, None)
-    except (PretrainedError, lab.jobs.LimitReached) as error:
+    except (PretrainedError, lab.limits.LimitReached) as error:
         state[WRONG] = str(error)
     state[FRESH] = turn + 1
     st.rerun()

@@ -769,7 +769,7 @@ def _run(claim: Claim, result: claim_runs.Shipped | None, own: Group | None) -> 
     lab.start_run(
         PAGE,
         config,
-        lab.jobs.measure_claim,
+        lab.queue.measure_claim,
         _select,
         ConfigError,
         run_of=lambda group: group.runs[0],

@@ -413,7 +413,7 @@ def page() -> None:
     # with the runs of other people of a public copy, whose ids the link has
     others = set(_linked_ids()) - {item.run.id for item in summaries}
     summaries += [
-        lab.summarize(run) for run in map(lab.jobs.find_run, sorted(others)) if run is not None
+        lab.summarize(run) for run in map(lab.limits.find_run, sorted(others)) if run is not None
     ]
     runs, message = runs_to_compare(summaries)
     if message:

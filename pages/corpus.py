@@ -76,7 +76,7 @@ def find_measurement(config: CorpusConfig, run_id: object) -> Run | None:
     ended = [
         run for run in reversed(list_runs(corpora_folder())) if run.status().state == "finished"
     ]
-    runs = [lab.jobs.find_run(run_id, CORPORA), *map(Run, sorted(SAVED.iterdir())), *ended]
+    runs = [lab.limits.find_run(run_id, CORPORA), *map(Run, sorted(SAVED.iterdir())), *ended]
     return next((run for run in runs if run is not None and fits(run, config)), None)
 
 
@@ -888,7 +888,7 @@ def _view() -> None:
 def _measurement(controls: lab.Values) -> Measurement | None:
     def run_id(text: str) -> str:
         refuse_if(
-            lab.jobs.find_run(text, CORPORA) is None,
+            lab.limits.find_run(text, CORPORA) is None,
             f"{text[:40]!r} is no measurement on this machine",
         )
         return text
@@ -898,7 +898,7 @@ def _measurement(controls: lab.Values) -> Measurement | None:
     lab.start_run(
         "corpus",
         config,
-        lab.jobs.measure,
+        lab.queue.measure,
         lambda run: st.session_state.update({RUN: run.id}),
         ConfigError,
         PretrainedError,
@@ -930,7 +930,7 @@ def _measurement(controls: lab.Values) -> Measurement | None:
     if measurement.status.state != "finished":
         # Stop or Continue, and how far the measurement is
         buttons, column = st.columns([1, 3.4], vertical_alignment="center")
-        if not lab.jobs.mine(run):
+        if not lab.limits.mine(run):
             lab.anothers_note(run)
         elif measurement.live:
             lab.stop_button(buttons, "corpus", lab.end_run, run)

@@ -487,13 +487,13 @@ def page() -> None:
     lab.read_tuned_link()
     task, config = controls()
     data = lab.load_fine_tune(lab.current_tuned_run(task))
-    st.session_state[lab.jobs.SPARE] = lab.jobs.warm_up(data.live)
+    st.session_state[lab.queue.SPARE] = lab.queue.warm_up(data.live)
     lab.forget_other_runs("fine_tune", data.run.id)
     # Draw the buttons of the run, and its progress; `config` is what Fine-tune would start
     lab.start_run(
         PAGE,
         config,
-        lab.jobs.fine_tune,
+        lab.queue.fine_tune,
         lambda run: lab.select_tuned_run(run, config_of(run).task),
         ConfigError,
         PretrainedError,

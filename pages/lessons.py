@@ -179,8 +179,8 @@ def uploaded(label: str, types: Sequence[str], name: str, help: str) -> str:
     if file is None:
         return ""
     try:
-        lab.jobs.admit_upload(file)
-    except lab.jobs.LimitReached as error:
+        lab.limits.admit_upload(file)
+    except lab.limits.LimitReached as error:
         st.warning(lab.plain(str(error)))
         return ""
     return file.getvalue().decode("utf-8-sig", "replace")
@@ -382,11 +382,11 @@ def hand_out_short(lesson: lab.lessons.Lesson) -> None:
         help="Stores the lesson on this server, for everybody who has the link. A changed lesson has another link.",
     ):
         try:
-            lab.jobs.check_disk(len(lab.lessons.to_json(lesson)))
+            lab.limits.check_disk(len(lab.lessons.to_json(lesson)))
             lab.lessons.store(lesson)
             place.empty()
             known = lesson
-        except (lab.jobs.LimitReached, OSError) as error:
+        except (lab.limits.LimitReached, OSError) as error:
             st.warning(lab.plain(sentence_of(error)))
     if known == lesson:
         link = address(lesson.id)

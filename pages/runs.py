@@ -58,10 +58,10 @@ class Controls(lab.Fields, page="runs"):
     steps = lab.Number[int](
         "To step",
         lambda values: min(
-            lab.jobs.max_run_steps(), max(values.config.steps, 2 * values.step, values.step + 100)
+            lab.limits.max_run_steps(), max(values.config.steps, 2 * values.step, values.step + 100)
         ),
         lambda values: values.step + 1,
-        lambda values: lab.jobs.max_run_steps(),
+        lambda values: lab.limits.max_run_steps(),
         key=lambda values: f"fork:{values.run}:steps:{values.step}",
         hidden=True,
         help="The last training step of the fork.",
@@ -168,7 +168,7 @@ def _more(first: lab.RunSummary, selected: Sequence[lab.RunSummary]) -> None:
 
     @_saying_errors
     def rename() -> None:
-        if lab.jobs.mine(first.run):
+        if lab.limits.mine(first.run):
             first.run.update_metadata(name=st.session_state[key].strip()[:LONGEST_NAME] or None)
 
     st.text_input(
@@ -196,7 +196,7 @@ def _more(first: lab.RunSummary, selected: Sequence[lab.RunSummary]) -> None:
     if not first.trouble:
         lab.details("TensorBoard and Hugging Face", partial(_other_formats, first), "runs:formats")
     items = [
-        item for item in selected if not (item.example or item.live) and lab.jobs.mine(item.run)
+        item for item in selected if not (item.example or item.live) and lab.limits.mine(item.run)
     ]
     reason = "An example cannot be deleted." if first.example else "Stop the run first."
     st.button(
@@ -244,13 +244,13 @@ def _fork(item: lab.RunSummary) -> None:
                     optimizer=values.optimizer,
                     **lab.longer(item.config, values.steps, 2 * item.train_seconds),
                 )
-                run = lab.jobs.fork(
+                run = lab.queue.fork(
                     item.run,
                     values.step,
                     now,
                     f"{item.plain_name}, from step {values.step:,}"[:LONGEST_NAME],
                 )
-            except (lab.jobs.QueueFull, OSError, ValueError) as error:
+            except (lab.limits.QueueFull, OSError, ValueError) as error:
                 st.error(lab.plain(sentence_of(error)))
                 return
             st.switch_page(lab.step_of("train").page(), query_params={"run": run.id})
@@ -308,7 +308,7 @@ def hf_problem(item: lab.RunSummary) -> str:
 
 @_saying_errors
 def _discard(items: Sequence[lab.RunSummary]) -> None:
-    for run in filter(lab.jobs.mine, (item.run for item in items)):
+    for run in filter(lab.limits.mine, (item.run for item in items)):
         discard(run)
     st.session_state[DELETED] = [(item.run.id, item.name) for item in items]
     select([])
@@ -332,9 +332,9 @@ def upload(cell: st.delta_generator.DeltaGenerator) -> None:
         help="Add a run from a zip file.",
     ):
         count = st.session_state.setdefault(UPLOADS, 0)
-        zipped = lab.jobs.at_most("upload_megabytes", archive.MAX_ZIPPED // lab.jobs.MB)
-        unpacked = lab.jobs.MB * lab.jobs.at_most(
-            "unpacked_megabytes", archive.MAX_UNPACKED // lab.jobs.MB
+        zipped = lab.visitors.at_most("upload_megabytes", archive.MAX_ZIPPED // lab.visitors.MB)
+        unpacked = lab.visitors.MB * lab.visitors.at_most(
+            "unpacked_megabytes", archive.MAX_UNPACKED // lab.visitors.MB
         )
         file = st.file_uploader(
             "Zip file of a run",
@@ -344,14 +344,14 @@ def upload(cell: st.delta_generator.DeltaGenerator) -> None:
             max_upload_size=zipped,
         )
         st.caption(
-            f"At most {lab.byte_size(zipped * lab.jobs.MB)}, {lab.byte_size(unpacked)} unpacked. Every file "
+            f"At most {lab.byte_size(zipped * lab.visitors.MB)}, {lab.byte_size(unpacked)} unpacked. Every file "
             "is checked before it is read. Nothing in it is executed."
         )
         if file is None:
             return
         try:
-            lab.jobs.admit_upload(file)
-            lab.jobs.make_room(unpacked)
+            lab.limits.admit_upload(file)
+            lab.limits.make_room(unpacked)
             select([archive.unpack(file, max_bytes=unpacked).id])
         except (ValueError, OSError) as error:
             st.error(lab.plain(sentence_of(error)))
@@ -418,8 +418,8 @@ def space_text(board: lab.Board) -> str:
     own = f"{lab.plural(board.own, 'run')} of your own" if board.own else "No runs of your own yet"
     return (
         f"{own}, {lab.byte_size(board.bytes)} of "
-        f"{lab.byte_size(lab.jobs.at_most('megabytes', max_disk_bytes() // lab.jobs.MB) * lab.jobs.MB)}. "
-        f"At most {lab.jobs.at_most('runs', MAX_RUNS):,} are "
+        f"{lab.byte_size(lab.visitors.at_most('megabytes', max_disk_bytes() // lab.visitors.MB) * lab.visitors.MB)}. "
+        f"At most {lab.visitors.at_most('runs', MAX_RUNS):,} are "
         "stored; at the limit, the oldest unnamed runs are deleted. A deleted run can be restored for "
         f"{GRACE / 3600:.0f} hour."
     )
@@ -455,7 +455,7 @@ def about_text(item: lab.RunSummary) -> str:
         count and f"weights saved at {count} step{'s' if count != 1 else ''}",
         item.parent and f"forked from {item.parent}",
         machine and f"trained on {machine}",
-        lab.jobs.node_text(metadata),
+        lab.queue.node_text(metadata),
         lab.byte_size(item.bytes),
     )
     return " · ".join(str(part).rstrip(".") for part in parts if part) + "."
@@ -487,7 +487,7 @@ def page() -> None:
     draw_store()
     if hosted():
         # Draw the rule by which things are forgotten, and the button
-        now = lab.jobs.limits()
+        now = lab.visitors.limits()
         known = (
             "A cookie with a random number knows this browser again"
             if lab.visitors.cookie()
@@ -495,9 +495,9 @@ def page() -> None:
         )
         lab.paragraph(
             "This is a public copy of the lab. Nobody else sees your runs, except where you give them a link: then "
-            f"they can look at that run and copy it. You have {lab.byte_size(now['megabytes'] * lab.jobs.MB)} for "
-            f"runs, reports and "
-            f"data, and {now['uploads']} uploads an hour of at most {lab.byte_size(now['upload_megabytes'] * lab.jobs.MB)}. "
+            f"they can look at that run and copy it. You have {lab.byte_size(now['megabytes'] * lab.visitors.MB)} for "
+            f"runs, reports and data, and {now['uploads']} uploads an hour of at most "
+            f"{lab.byte_size(now['upload_megabytes'] * lab.visitors.MB)}. "
             f"All is deleted {now['hours']} h after your last visit and your last run: download what you want to keep. "
             f"{known}."
         )
@@ -569,7 +569,7 @@ def _board(query: str, board: lab.Board) -> None:
         st.caption(
             f"The list is being read again: a search does not find {board.unread:,} of the older runs yet."
         )
-    if (cluster := lab.jobs.cluster_state()) is not None:
+    if (cluster := lab.queue.cluster_state()) is not None:
         st.caption(cluster_text(cluster))
 
 
@@ -607,7 +607,7 @@ def _curves(item: lab.RunSummary) -> None:
 
 
 def _delete() -> None:
-    lab.jobs.delete_mine()
+    lab.queue.delete_mine()
     select([])
 
 

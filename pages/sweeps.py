@@ -258,16 +258,16 @@ class Controls(lab.Fields, page="sweeps"):
         "Seconds of training",
         FIRST_SECONDS,
         float(BOUNDS["max_train_seconds"][0]),
-        lambda values: float(min(BOUNDS["max_train_seconds"][1], lab.jobs.max_run_seconds())),
+        lambda values: float(min(BOUNDS["max_train_seconds"][1], lab.limits.max_run_seconds())),
         1.0,
         hidden=True,
         help="Evaluation is not counted. The learning rate is constant after the warm-up.",
     ).optional(lambda values: values.equal == "seconds")
     steps = lab.Number(
         "Steps",
-        lambda values: min(lab.jobs.max_run_steps(), values.usual),
+        lambda values: min(lab.limits.max_run_steps(), values.usual),
         1,
-        lambda values: lab.jobs.max_run_steps(),
+        lambda values: lab.limits.max_run_steps(),
         50,
         key=lambda values: f"steps:{values.name}",
         hidden=True,
@@ -337,7 +337,7 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     axes = {axis: name_of(axis, base.task) for axis in values_axes(base)}
     axis, most = (
         Controls.draw("axis", into=main, axes=axes).axis,
-        lab.jobs.at_most("under_way", RUNS),
+        lab.visitors.at_most("under_way", RUNS),
     )
     with main:
         selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
@@ -359,7 +359,7 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     settings.caption(
         f"All other settings are those of the base. No run ends early. At most {most} runs."
     )
-    st.caption(f"{len(config.cells)} runs, {lab.jobs.max_workers()} at a time")
+    st.caption(f"{len(config.cells)} runs, {lab.queue.max_workers()} at a time")
     return config
 
 
@@ -421,7 +421,7 @@ def linked(sweep_id: object) -> Sweep | None:
     """The sweep of a link, of the person who asks or of one who gave them the link; None where there is none."""
     bring_all([sweep_id], SWEEPS)
     sweep = next(
-        (sweep for home in lab.jobs.homes_of(sweep_id) if (sweep := find_sweep(sweep_id, home))),
+        (sweep for home in lab.limits.homes_of(sweep_id) if (sweep := find_sweep(sweep_id, home))),
         None,
     )
     if sweep is not None:
@@ -806,7 +806,7 @@ def page() -> None:
         "Which values of a setting differ by more than chance? Each is trained from several random seeds.",
     )
     sweep = linked_sweep()
-    data, own = load_sweep(sweep), lab.jobs.mine(sweep)
+    data, own = load_sweep(sweep), lab.limits.mine(sweep)
     readable = data if isinstance(data, SweepData) else None
     left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # first, as the values on offer are models that are built
@@ -847,7 +847,7 @@ def page() -> None:
                         PAGE,
                         "The sweep could not continue: ",
                         partial(resume, sweep),
-                        lab.jobs.QueueFull,
+                        lab.limits.QueueFull,
                         OSError,
                         label=f"Continue ({missing} runs left)",
                         primary=False,
@@ -865,7 +865,7 @@ def page() -> None:
         "sweeps:source",
     )
     # when all is drawn, which a worker's imports would hold up
-    st.session_state[lab.jobs.SPARE] = lab.jobs.warm_up()
+    st.session_state[lab.queue.SPARE] = lab.queue.warm_up()
 
 
 def _is_live(data: SweepData | str) -> bool:
@@ -990,7 +990,7 @@ def _runs(data: SweepData) -> None:
 
 def draw_progress(data: SweepData) -> None:
     if data.live:
-        st.progress(*progress(data, lab.jobs.max_workers()))
+        st.progress(*progress(data, lab.queue.max_workers()))
         return
     count = len(data.config.cells)
     st.caption(
@@ -1041,7 +1041,7 @@ def _page_label(sweep_id: str) -> str:
 
 
 def _delete(sweep: Sweep) -> None:
-    if not lab.jobs.mine(sweep):
+    if not lab.limits.mine(sweep):
         return
     with suppress(ConfigError):  # a damaged file names no runs that could be stopped
         stop(sweep)
@@ -1058,7 +1058,7 @@ def start(config: SweepConfig) -> Sweep:
     sweep = create_sweep(config)
     try:
         _queue(sweep, config, config.cells)
-    except lab.jobs.QueueFull:
+    except lab.limits.QueueFull:
         delete_sweep(sweep)
         raise
     return sweep
@@ -1069,28 +1069,28 @@ def resume(sweep: Sweep) -> None:
 
     Raises QueueFull, NotYours.
     """
-    lab.jobs.check_owner(sweep)
+    lab.limits.check_owner(sweep)
     outcomes, runs, missing = sweep.outcomes(), sweep.runs(), sweep.missing()
     ended = ("stopped", "paused")
     paused = [cell for cell in missing if cell in runs and outcomes[cell].state in ended]
     for cell in paused:
-        lab.jobs.resume(runs[cell])
+        lab.queue.resume(runs[cell])
     if lost := [cell for cell in missing if cell not in paused]:
         _queue(sweep, sweep.config(), lost)
 
 
 def _queue(sweep: Sweep, config: SweepConfig, cells: Sequence[Cell_of_sweeps]) -> None:
     of = [(config.run(*cell), {"sweep": {"id": sweep.id, "value": cell[0]}}) for cell in cells]
-    sweep.add_runs(dict(zip(cells, lab.jobs.start_all(of), strict=True)))
+    sweep.add_runs(dict(zip(cells, lab.queue.start_all(of), strict=True)))
 
 
 def stop(sweep: Sweep) -> None:
     """Stop all runs of a sweep, the waiting ones first, so that none of them takes a free worker. Raises NotYours."""
-    lab.jobs.check_owner(sweep)
+    lab.limits.check_owner(sweep)
     states = {run: run.status().state for run in sweep.runs().values()}
     live = [run for run, state in states.items() if state in ("queued", "starting", "running")]
     for run in sorted(live, key=lambda run: states[run] != "queued"):
-        lab.jobs.stop(run)
+        lab.queue.stop(run)
 
 
 # Make a claim of a sweep: which value is better than which, by how much, as a file that works as a plug-in.

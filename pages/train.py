@@ -749,8 +749,8 @@ def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
         "finish_early": form in ("text", "series"),
     }
     of_server: dict[str, dict[str, Any]] = {
-        "steps": {"high": lab.jobs.max_run_steps()},
-        "max_seconds": {"high": lab.jobs.max_run_seconds()},
+        "steps": {"high": lab.limits.max_run_steps()},
+        "max_seconds": {"high": lab.limits.max_run_seconds()},
         "device": {"choices": devices()},
     }
     return {
@@ -794,7 +794,7 @@ def sizes_of(base: RunConfig, size: str) -> dict[str, int]:
         "d_model": max(1, min(widest, int(model.d_model * 2.0**power))),
         "d_ff": min(most_hidden, int(model.d_ff * 2.0**power)),
         "layers": max(1, min(deepest, model.layers + power)),
-        "steps": max(1, min(lab.jobs.max_run_steps(), int(base.steps * 2.0**power))),
+        "steps": max(1, min(lab.limits.max_run_steps(), int(base.steps * 2.0**power))),
     }
 
 
@@ -958,7 +958,7 @@ def controls() -> RunConfig | None:
 
 
 def adopt(config: RunConfig) -> None:
-    config = lab.jobs.within(config)
+    config = lab.limits.within(config)
     task, model = config.task, config.model
     name = f"train:{task.key}:{model.kind}"
     groups = of_training(config, "pairs").values()
@@ -1004,7 +1004,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     kind = Controls.draw(
         "kind", into=cells["model"], task=task.key, kinds=kinds, input=task.input
     ).kind
-    base = lab.jobs.within(recommended(task, kind))
+    base = lab.limits.within(recommended(task, kind))
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
     linked = any(param.startswith(f"{name}:") for param in st.query_params)
     of: dict[str, Any] = {"name": f"{task.key}:{kind}", "most": base.model.num_heads}
@@ -1158,7 +1158,7 @@ def page() -> None:
     )
     run, state = lab.linked_run(), st.session_state
     data = lab.load_run(run)
-    state[lab.jobs.SPARE] = lab.jobs.warm_up(data.live)
+    state[lab.queue.SPARE] = lab.queue.warm_up(data.live)
     if run != lab.EXAMPLE_RUN and state.get(lab.SETTINGS_OF) != run.id:
         # a run that a link has just brought, once; not the session's own
         state[lab.SETTINGS_OF] = run.id
@@ -1235,7 +1235,7 @@ def _figures(data: lab.RunData, state: str = "") -> None:
             "This run ended before its first measurement. Press Train to start another."
             if not data.live
             else "Setting up this run."
-            if lab.jobs.place(data.run) is None
+            if lab.queue.place(data.run) is None
             else "This run waits for a free worker."
         )
         whose = "the example run" if last in lab.EXAMPLE_RUNS else "the run that was shown before"
@@ -1447,7 +1447,7 @@ def examples(data: lab.RunData, record: Record, ink: lab.Ink) -> None:
 def run_bar(data: lab.RunData, config: RunConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Train would start."""
     run = data.run
-    lab.start_run(PAGE, config, lab.jobs.start, lab.select_run, ends=run if data.live else None)
+    lab.start_run(PAGE, config, lab.queue.start, lab.select_run, ends=run if data.live else None)
     row = st.container(horizontal=True, gap="small")
     state = lab.run_buttons(
         row,
@@ -1463,7 +1463,7 @@ def run_bar(data: lab.RunData, config: RunConfig | None) -> None:
         },
     )
     ended = data.config if state == "ended" else None
-    if ended and not data.is_example and lab.jobs.mine(run) and run.checkpoint_steps():
+    if ended and not data.is_example and lab.limits.mine(run) and run.checkpoint_steps():
         _train_longer(row, data, ended)
     if lab.anothers_note(run) and data.config is not None:
         st.button(
@@ -1507,7 +1507,7 @@ def _train_longer(row: DeltaGenerator, data: lab.RunData, config: RunConfig) -> 
     )
     if not panel.open:
         return
-    reached, most = data.run.checkpoint_steps()[-1], lab.jobs.max_run_steps()
+    reached, most = data.run.checkpoint_steps()[-1], lab.limits.max_run_steps()
     with panel:
         if reached >= most:
             st.caption(f"This run has reached {most:,} steps, the most that a run can have here.")
@@ -1533,7 +1533,7 @@ def _copy(run: Run) -> None:
         PAGE,
         "The run could not be copied: ",
         lambda: lab.select_run(lab.copy_run(run, run.name)),
-        lab.jobs.LimitReached,
+        lab.limits.LimitReached,
         OSError,
     )
 

@@ -51,7 +51,7 @@ Pair = tuple[Run, Run]
 
 
 def offered_seconds(_: Any = None) -> list[int]:
-    return [seconds for seconds in SECONDS if seconds <= lab.jobs.max_run_seconds()]
+    return [seconds for seconds in SECONDS if seconds <= lab.limits.max_run_seconds()]
 
 
 class Controls(lab.Fields, page="why"):
@@ -116,7 +116,7 @@ def controls(live_pair: Pair | None, saved: bool) -> tuple[str, Trial]:
             values = Trial(
                 **Controls.draw("d_model", "longest", "score", "seconds", "seed", into=lab.HERE)
             )
-        if live_pair and lab.jobs.mine(live_pair[0]):
+        if live_pair and lab.limits.mine(live_pair[0]):
             lab.stop_button(st, PAGE, _stop, live_pair)
         else:
             lab.start_button(
@@ -143,14 +143,14 @@ def _start(values: Trial) -> None:
     ]
 
     def start() -> None:
-        st.query_params[RUNS] = ".".join(run.id for run in lab.jobs.start_all(configs))
+        st.query_params[RUNS] = ".".join(run.id for run in lab.queue.start_all(configs))
 
-    lab.flash_errors(PAGE, "The runs could not be started: ", start, lab.jobs.QueueFull, OSError)
+    lab.flash_errors(PAGE, "The runs could not be started: ", start, lab.limits.QueueFull, OSError)
 
 
 def _stop(pair: Pair) -> None:
-    for run in filter(lab.jobs.mine, pair):
-        lab.jobs.stop(run)
+    for run in filter(lab.limits.mine, pair):
+        lab.queue.stop(run)
 
 
 def linked_pair() -> tuple[Pair | None, str]:
@@ -168,7 +168,7 @@ def linked_pair() -> tuple[Pair | None, str]:
 
 
 def _pair(text: str) -> Pair | None:
-    runs = [lab.jobs.find_run(name) for name in text.split(".")]
+    runs = [lab.limits.find_run(name) for name in text.split(".")]
     try:
         configs = [run.config() for run in runs if run]
     except (ConfigError, TypeError, ValueError, KeyError):
@@ -565,7 +565,7 @@ def page() -> None:
         )
     if st.session_state.setdefault("why:seen", False):
         # not on the first run, which has enough to load
-        st.session_state[lab.jobs.SPARE] = lab.jobs.warm_up(live)
+        st.session_state[lab.queue.SPARE] = lab.queue.warm_up(live)
     st.session_state["why:seen"] = True
     lab.poll(data, partial(_training, shown), live, "why:training")
     lab.details("Papers, equations and the code of the model", _sources, "why:sources")

@@ -271,7 +271,7 @@ def test_caches_stand_in_one_module():
 
 def test_pages_see_the_folder_of_one_person():
     # Of a public copy: what looks into the folders of all people stands in server, and asks whose page it is.
-    of_all = {"core.files.server_folder", "core.files.PEOPLE", "jobs.folders", "jobs.homes"}
+    of_all = {"core.files.server_folder", "core.files.PEOPLE", "limits.folders", "limits.homes"}
     assert not {
         f"{name(path)} uses {one}"
         for path in (*sources(DASHBOARD), *sources(PAGES))
@@ -283,7 +283,7 @@ def test_pages_see_the_folder_of_one_person():
 
 
 def test_what_changes_a_run_asks_whose_it_is():
-    # Each function of a page that calls one of these asks `jobs.mine` first, or has just made it.
+    # Each function of a page that calls one of these asks `limits.mine` first, or has just made it.
     changes = (
         "discard",
         "update_metadata",
@@ -303,7 +303,7 @@ def test_what_changes_a_run_asks_whose_it_is():
             and getattr(node.func, "attr", getattr(node.func, "id", "")) in changes
             for node in ast.walk(function)
         )
-        and not re.search(r"\bjobs\.mine\b|\bcreate_sweep\b", ast.unparse(function))
+        and not re.search(r"\blimits\.mine\b|\bcreate_sweep\b", ast.unparse(function))
     }
 
 

@@ -81,9 +81,9 @@ def health() -> Health:
 
 
 def _health(folder: Path) -> Health:
-    from dashboard.server import jobs
+    from dashboard.server import limits
 
-    statuses = jobs.statuses()
+    statuses = limits.statuses()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     refused = ""
     try:
@@ -107,7 +107,7 @@ def route(base: str) -> Route:
     def answer(
         _: Request,
     ) -> JSONResponse:  # no coroutine: Starlette runs it in a thread, as it reads files
-        from dashboard.server import jobs
+        from dashboard.server import queue
 
         now = health()
         problem = now.problem()
@@ -116,7 +116,7 @@ def route(base: str) -> Route:
                 "status": "unable" if problem else "ok",
                 **({"problem": problem} if problem else {}),
                 "version": lab_version(),
-                "workers": {"busy": now.busy, "most": jobs.max_workers()},
+                "workers": {"busy": now.busy, "most": queue.max_workers()},
                 "queue": now.states["queued"],
                 "disk_free_mb": round(now.disk_free / 1e6),
                 **(

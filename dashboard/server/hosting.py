@@ -40,7 +40,7 @@ def begin_hosting() -> None:
         if "streamlit_app" not in sys.modules:  # which makes the cookie, the guard and the routes
             st.error(NO_SERVER)
             st.stop()
-        from dashboard.server.jobs import watch
+        from dashboard.server.limits import watch
 
         # Streamlit holds each session to the person of the header that the guard writes at every connection: a browser
         # that lost its connection asks for its session by the session's id, which is no secret of one person.

@@ -128,7 +128,7 @@ def save(report: Report) -> None:
             f"With this view the report would take {byte_size(len(data))}; it holds at most "
             f"{byte_size(MAX_BYTES)}. Remove a view on the page Report, or start a new one."
         )
-    from dashboard.server.jobs import check_disk  # with torch, which Start does not need
+    from dashboard.server.limits import check_disk  # with torch, which Start does not need
 
     check_disk(len(data))
     if not _path(report.id).exists():

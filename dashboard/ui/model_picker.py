@@ -59,7 +59,7 @@ from dashboard.fields.link import (
 )
 from dashboard.navigation import step_of
 from dashboard.server.cache import cached, shared
-from dashboard.server.jobs import LimitReached, admit_upload
+from dashboard.server.limits import LimitReached, admit_upload
 from dashboard.server.visitors import MB, at_most, is_local, me
 from dashboard.ui.models import (
     EMBEDDED,

@@ -61,7 +61,7 @@ from core.runs.runs import Run
 from dashboard.draw.components import Cell, source_of
 from dashboard.server.cache import model, remembered, shared, store
 from dashboard.server.calls import Call, recorded
-from dashboard.server.jobs import find_run
+from dashboard.server.limits import find_run
 from dashboard.server.visitors import at_most, me
 from dashboard.ui.runs import ROOT, RunView, path_code, script_path
 

@@ -29,7 +29,8 @@ from dashboard.fields.link import KEEP, between, link_value, one_of
 from dashboard.fields.mechanism import mechanism
 from dashboard.fields.reset import BUILT, BUILT_THEN
 from dashboard.navigation import step_of
-from dashboard.server.jobs import admit_upload, at_most, where_stored
+from dashboard.server.limits import admit_upload, where_stored
+from dashboard.server.visitors import at_most
 from dashboard.ui.panels import lazy_panel, theme
 
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it

@@ -31,7 +31,7 @@ from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.figures import Ink, split_data
 from dashboard.draw.formats import about_duration, plain, plural
 from dashboard.fields.link import by_history
-from dashboard.server import jobs
+from dashboard.server import limits, queue, visitors
 from dashboard.ui.panels import draw_chart, flash_errors, pop_flash, theme
 
 # The example runs that come with the lab; `make example` trains them.
@@ -44,7 +44,7 @@ EXAMPLES = {run.id: run for run in EXAMPLE_RUNS}
 
 
 def find_any_run(name: object) -> Run | None:
-    return EXAMPLES.get(str(name)) or jobs.find_run(name)
+    return EXAMPLES.get(str(name)) or limits.find_run(name)
 
 
 def path_code(path: Path) -> str:
@@ -61,7 +61,7 @@ def script_path(path: Path) -> str:
     unpacked, another one whole."""
     if _is_of_lab(path):
         return path.relative_to(ROOT).as_posix()
-    return jobs.below_home(path).as_posix()
+    return limits.below_home(path).as_posix()
 
 
 # Names of models and of runs.
@@ -117,9 +117,9 @@ def model_label(config: ModelConfig) -> str:
 
 def copy_run(run: Run, name: str) -> Run:
     """A copy among the runs of the person who asks. LimitReached, and ConfigError for a run that cannot be read."""
-    jobs.make_room(folder_bytes(run.path), source=run)
+    limits.make_room(folder_bytes(run.path), source=run)
     copied = duplicate(run, name)
-    if not jobs.mine(run):
+    if not limits.mine(run):
         copied.update_metadata(parent=None)  # its id would open another run of that person
     return copied
 
@@ -601,7 +601,7 @@ def run_buttons(
     """
     run, status = data.run, data.status
     state: RunState = "paused" if status.state == "paused" else "ended" if status.ended else "live"
-    state = state if jobs.mine(run) else "ended"
+    state = state if limits.mine(run) else "ended"
     if state == "live":
         stop_button(row, page, end_run, run)
         row.button(
@@ -618,7 +618,7 @@ def run_buttons(
         start_button(
             row, start, key=start_key, disabled=config is None, on_click=press, args=(page,)
         )
-        if jobs.mine(run) and (status.state == "failed" or status.message == DAMAGED):
+        if limits.mine(run) and (status.state == "failed" or status.message == DAMAGED):
             continue_button(row, page, proceed, run, primary=False)
     if state in restart_help:
         row.button(
@@ -635,7 +635,7 @@ def run_buttons(
 
 def anothers_note(run: Run) -> bool:
     """Say of a run of another person what one may do with it; whether it is one."""
-    another = bool(jobs.owner(run)) and not jobs.mine(run)
+    another = bool(limits.owner(run)) and not limits.mine(run)
     if another:
         st.caption(
             "This run belongs to another person. You can look at it and export it, but not change it."
@@ -719,7 +719,7 @@ def start_run(
         page,
         "The run could not be started: ",
         lambda: started.append(start(config)),
-        jobs.QueueFull,
+        limits.QueueFull,
         OSError,
         *errors,
     ):
@@ -732,14 +732,14 @@ def start_run(
 
 def end_run(run: Run, how: str = "stop") -> None:
     """Stop or pause a run, and wait a moment for its end; that of another person of a public copy goes on."""
-    if jobs.mine(run):
-        jobs.stop(run, how)
+    if limits.mine(run):
+        queue.stop(run, how)
         wait(lambda: run.status().ended)
 
 
 def longer(config: RunConfig, steps: int, more_seconds: float) -> dict[str, Any]:
     """The changes with which a run goes on to `steps`, and without an early end, which it may have passed already."""
-    seconds = min(jobs.max_run_seconds(), config.max_seconds + more_seconds)
+    seconds = min(limits.max_run_seconds(), config.max_seconds + more_seconds)
     return {"steps": int(steps), "max_seconds": float(seconds), "finish_early": False}
 
 
@@ -748,8 +748,8 @@ def continue_run(page: str, run: Run, **changes: Any) -> bool:
     done = flash_errors(
         page,
         "The run could not continue: ",
-        lambda: jobs.resume(run, **changes),
-        jobs.QueueFull,
+        lambda: queue.resume(run, **changes),
+        limits.QueueFull,
         ConfigError,
         OSError,
     )
@@ -761,7 +761,7 @@ def continue_run(page: str, run: Run, **changes: Any) -> bool:
 def limits_line(steps: bool = True) -> None:
     """On a public copy: what a run may take, before it is started; one without `steps` continues in a next turn."""
     if hosted():
-        now = jobs.limits()
+        now = visitors.limits()
         limit = (
             f"a run may take {now['steps']:,} steps and {now['seconds']} s"
             if steps
@@ -805,14 +805,14 @@ def show_progress(
     """How far a run is: `ending` in Markdown once it has ended, its place in the queue, or a progress bar."""
     if status.ended:
         (st.error if status.state == "failed" else st.caption)(ending)
-    elif place := jobs.place(run):
+    elif place := queue.place(run):
         seconds = (
             "" if place.seconds is None else f", starts in about {about_duration(place.seconds)}"
         )
         st.progress(0.0, f"{name}: number {place.number} in the queue{seconds}")
     else:
         st.progress(*progress())
-    if not status.ended and (where := status.message or jobs.node_text(run.metadata())):
+    if not status.ended and (where := status.message or queue.node_text(run.metadata())):
         st.caption(plain(f"{where[:1].upper()}{where[1:].rstrip('.')}."))
 
 
@@ -851,7 +851,7 @@ def poll(
 
     def refresh() -> None:
         if live:
-            jobs.tick(fresh=POLL_INTERVAL / 2)
+            queue.tick(fresh=POLL_INTERVAL / 2)
         data = load()
         if live and not still_live(data):
             st.rerun()

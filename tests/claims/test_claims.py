@@ -65,7 +65,7 @@ from core.tasks import Batch, TaskConfig, make_task
 from core.training import Bucket, Record, RunConfig, Session, prepare
 from core.training.seed_stats import LEVEL, UNITS
 from core.training.sweeps import SweepConfig
-from dashboard.server import jobs
+from dashboard.server import queue
 from tests.cases import instance, snapshot, wait_for
 from tests.pages.app import open_at, page_text, query_value
 from tests.training.small import small_run
@@ -428,8 +428,8 @@ def test_plug_ins_claims_are_measured_from_the_page_and_by_the_command(
     ):
         (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
     monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(tmp_path))
-    monkeypatch.setattr(jobs, "warm_up", lambda *_, **__: None)  # nobody waits for a spare worker
-    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+    monkeypatch.setattr(queue, "warm_up", lambda *_, **__: None)  # nobody waits for a spare worker
+    monkeypatch.setattr(queue, "max_workers", lambda: 1)
     monkeypatch.setitem(AXES, "score", Axis(*AXES["score"]))
     for name in ("a_score", "zebra", sweep.key, "diluted"):
         runpy.run_path(str(tmp_path / f"{name}.py"))

@@ -34,7 +34,7 @@ from core.tasks import TaskConfig
 from core.tasks.reading import is_reference
 from core.training import Record
 from core.training.loop import FINAL
-from dashboard.server import jobs
+from dashboard.server import queue
 from pages.runs import cluster_text
 from tests.cases import PATIENCE, wait_for
 from tests.close import assert_close
@@ -266,14 +266,14 @@ def test_a_worker_ends_with_who_holds_its_input():
 def no_bridge(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_RAY", "192.0.2.1:6379")
     monkeypatch.setattr(ray_queue, "ensure_driver", lambda: None)
-    monkeypatch.setattr(jobs, "_watch", lambda folder: None)
+    monkeypatch.setattr(queue, "_watch", lambda folder: None)
 
 
 def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, monkeypatch):
     for address, kind in (("  ", Executor), ("auto", RayExecutor)):
         monkeypatch.setenv("ATTENTION_LAB_RAY", address)
         assert type(executor()) is kind
-    runs = jobs.start_all([(small_run(seed=seed), {}) for seed in range(5)])
+    runs = queue.start_all([(small_run(seed=seed), {}) for seed in range(5)])
 
     def states() -> set[str]:
         return {run.status().state for run in runs}
@@ -281,22 +281,22 @@ def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, 
     assert states() == {"queued"} and ray_queue.entries() == [] and RayExecutor().slots() == 1
     ray_queue.save_state(ray_queue.ClusterState(True, "", ("a",), (6.0, 0.0, 0.0)))
     monkeypatch.setenv("ATTENTION_LAB_RAY_WORKER", "cpus=3")
-    jobs.tick()
+    queue.tick()
     assert {entry.path for entry in ray_queue.entries()} == {run.path for run in runs}, (
         "all of them: the queue is Ray's"
     )
-    assert states() == {"starting"} and jobs.max_workers() == 2 and RayExecutor().room(2) > 2
+    assert states() == {"starting"} and queue.max_workers() == 2 and RayExecutor().room(2) > 2
     with monkeypatch.context() as patch:
         patch.setenv("ATTENTION_LAB_HOSTED", "1")
         rooms = [kind().room(free) for kind in (Executor, RayExecutor) for free in (-1, 2)]
         assert rooms == [0, 2, 0, 2], "a public copy's own queue is fair"
-    jobs.tick()
+    queue.tick()
     assert states() == {"starting"}, "a run without a driver is not lost"
 
 
 def test_a_lost_cluster_queues_its_runs_once(no_bridge, monkeypatch):
     ray_queue.save_state(ray_queue.ClusterState(True, has=(2.0, 0.0, 0.0)))
-    running, ended = jobs.start_all([(small_run(seed=seed), {}) for seed in range(2)])
+    running, ended = queue.start_all([(small_run(seed=seed), {}) for seed in range(2)])
     running.set_status("running")
     ended.set_status("finished", "Finished after 4 steps.")
     monkeypatch.setenv("ATTENTION_LAB_RAY", "127.0.0.1:1")
@@ -304,7 +304,7 @@ def test_a_lost_cluster_queues_its_runs_once(no_bridge, monkeypatch):
         ray_driver.connect()
     ray_driver.lose(str(error.value))
     assert running.status().message == str(error.value) and ended.status().state == "finished"
-    jobs.tick()
+    queue.tick()
     state = ray_queue.load_state()
     assert running.status().state == "queued" and not state.reachable
     assert state.message == str(error.value)
@@ -392,11 +392,11 @@ def test_runs_shows_what_is_free_and_where_a_run_was(cluster, monkeypatch):
     assert_says(app, free, "on node red, then blue")
     ray_queue.save_state(ray_queue.ClusterState(message="Nobody answers."))
     assert_says(app.run(), "Nobody answers")
-    assert jobs.node_text({}) == jobs.node_text({"nodes": "a"}) == ""
-    assert jobs.node_text({"nodes": ["a", "a", "b", 3, "a"]}) == "on node a, then b, then a"
-    assert len(jobs.node_text({"nodes": ["x" * 1_000]})) < 120
+    assert queue.node_text({}) == queue.node_text({"nodes": "a"}) == ""
+    assert queue.node_text({"nodes": ["a", "a", "b", 3, "a"]}) == "on node a, then b, then a"
+    assert len(queue.node_text({"nodes": ["x" * 1_000]})) < 120
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    assert jobs.cluster_state() is None and jobs.node_text({"nodes": ["red"]}) == "", (
+    assert queue.cluster_state() is None and queue.node_text({"nodes": ["red"]}) == "", (
         "a public copy names no node"
     )
 
@@ -544,7 +544,7 @@ def test_a_stop_while_a_run_waits_ends_its_actor(played):
             "The node red has another version of the lab or of PyTorch",
         ),
         (NO_LAB, "failed", "Every node needs the lab and its packages."),
-        # jobs says what is saved, as of any worker that died
+        # the queue says what is saved, as of any worker that died
         (Changes((), (), {}, {}, {"state": "running"}, True), "running", ""),
     ],
     ids=["other code", "no lab", "no last word"],
@@ -669,14 +669,14 @@ def runs(tmp_path_factory):
 def lab(nodes, runs, monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(runs))
     monkeypatch.setenv("ATTENTION_LAB_RAY", nodes.address)
-    monkeypatch.setattr(jobs, "WATCH_SECONDS", 0.1)
+    monkeypatch.setattr(queue, "WATCH_SECONDS", 0.1)
     yield nodes
     left = [run for run in list_runs() if not run.status().ended]
     for run in left:
-        jobs.stop(run)
+        queue.stop(run)
     wait_for(lambda: ended(*left))
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "elsewhere"))  # which ends the watcher
-    if (watcher := jobs._watcher) is not None:
+    if (watcher := queue._watcher) is not None:
         watcher.join()
 
 
@@ -694,11 +694,11 @@ def ended(*runs: Run) -> bool:
 
 @SAME_LAST_BIT
 def test_a_claim_and_a_corpus_are_measured_on_both_nodes(lab, b, tmp_path, monkeypatch):
-    wait_for(lambda: jobs.max_workers() == 2)
-    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
-    (last,) = jobs.measure_claim(ClaimConfig("concatenation", {"seeds": 2, "steps": 50})).runs
+    wait_for(lambda: queue.max_workers() == 2)
+    monkeypatch.setattr(queue, "max_workers", lambda: 1)
+    (last,) = queue.measure_claim(ClaimConfig("concatenation", {"seeds": 2, "steps": 50})).runs
     texts = "the old man\nthe king and the queen"
-    corpus = jobs.measure(CorpusConfig("lab:induction", "texts", texts, kind="causal"))
+    corpus = queue.measure(CorpusConfig("lab:induction", "texts", texts, kind="causal"))
     wait_for(lambda: ended(last, corpus))
     assert [run.status().message for run in (last, corpus)] == [
         "Measured 6 parts.",
@@ -729,7 +729,9 @@ def test_a_lost_node_a_pause_and_a_killed_driver_change_no_number_and_a_lost_hea
     model = ModelConfig.transformer(8, 2, 1, 16, kind="decoder", position="learned")
     config = small_run(task=task, model=model, steps=200, record_every=10, held_out=4)
     slow.touch()
-    runs = jobs.start_all([(replace(config, seed=seed), {"sweep": {"id": "s"}}) for seed in (0, 1)])
+    runs = queue.start_all(
+        [(replace(config, seed=seed), {"sweep": {"id": "s"}}) for seed in (0, 1)]
+    )
     wait_for(lambda: all(run.checkpoint_steps()[1:] for run in runs))
     other, lost = sorted(runs, key=lambda run: run.metadata()["nodes"])
     lab.remove_node(b, allow_graceful=False)
@@ -739,7 +741,7 @@ def test_a_lost_node_a_pause_and_a_killed_driver_change_no_number_and_a_lost_hea
         lambda: (state := ray_queue.load_state()).nodes == ("a",) and state.free[:2] == (0, 0.75)
     )
     assert lost.alive() and other.alive()
-    jobs.stop(other, "pause")
+    queue.stop(other, "pause")
     wait_for(lambda: ended(other), other.frame_steps)
     paused = other.checkpoint_steps()[-1]
     assert paused > 0 and other.status().message == f"Paused at step {paused}."
@@ -754,15 +756,15 @@ def test_a_lost_node_a_pause_and_a_killed_driver_change_no_number_and_a_lost_hea
     wait_for(lambda: ended(lost), lost.frame_steps)
     assert lost.status().state == "finished" and lost.metadata()["nodes"] == ["b", "a"]
     slow.touch()
-    jobs.resume(other)
+    queue.resume(other)
     wait_for(lambda: other.frame_steps()[-1] > paused and other.status().state == "running")
     lab.head_node.kill_gcs_server()
     wait_for(lambda: other.status().state == "queued")
     assert other.status().message == LOST and other.metadata()["nodes"] == ["a", "a"]
-    jobs.tick()
+    queue.tick()
     assert other.status().state == "queued" and ray_queue.holds(other)
-    assert jobs.place(other).number == 1
-    jobs.stop(other)
+    assert queue.place(other).number == 1
+    queue.stop(other)
     assert other.status().state == "stopped"
     for run in runs:
         here = create_run(run.config(), path=tmp_path / f"here{run.config().seed}")

@@ -34,7 +34,7 @@ from core.pretrained import ModelInputs
 from core.provenance import lab_version
 from core.runs import worker
 from core.runs.runs import create_run
-from dashboard.server import cache, health, jobs, streamlit_internals, visitors
+from dashboard.server import cache, health, limits, queue, streamlit_internals, visitors
 from dashboard.server.streamlit_internals import metrics_provider
 from dashboard.server.visitors import UNKNOWN_NAME, HTTPGuard
 from dashboard.ui.models import EMBEDDED, baseline_of, load_model
@@ -49,7 +49,7 @@ def _folder(monkeypatch, tmp_path):
     """A folder of its own, in which a queued run stays queued; every look is a fresh one."""
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(health, "FRESH", -1.0)
-    monkeypatch.setattr(jobs, "max_workers", lambda: 3)
+    monkeypatch.setattr(queue, "max_workers", lambda: 3)
 
 
 def probe(base: str = "") -> tuple[int, dict]:
@@ -97,7 +97,7 @@ def test_runs_that_no_worker_takes_are_a_503_and_a_busy_queue_is_not(monkeypatch
 def test_many_probes_read_the_folders_once(monkeypatch):
     monkeypatch.setattr(health, "FRESH", 60.0)
     cache._recent.clear()
-    monkeypatch.setattr(jobs, "statuses", statuses := Mock(return_value=[]))
+    monkeypatch.setattr(limits, "statuses", statuses := Mock(return_value=[]))
     assert [probe()[0] for _ in range(5)] == [200] * 5 and statuses.call_count == 1
 
 
@@ -121,7 +121,7 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text_and_all_c
     assert {line.split()[2] for line in lines if line.startswith("# TYPE")} == {*health.FAMILIES}
     line_of = re.compile(r'#.*|[a-z_]+(\{[a-z]+="[a-z]+"\})? \d+')
     assert [line for line in lines if not line_of.fullmatch(line)] == []
-    text = (Path(__file__).resolve().parents[2] / "dashboard" / "server" / "jobs.py").read_text(
+    text = (Path(__file__).resolve().parents[2] / "dashboard" / "server" / "queue.py").read_text(
         encoding="utf-8"
     )
     assert set(re.findall(r'add_count\("(\w+)"', text)) == {
@@ -384,10 +384,10 @@ def test_a_result_that_is_kept_does_not_hold_its_model():
 
 
 def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
-    monkeypatch.setattr(jobs, "spawn_worker", lambda *_, **__: pytest.fail("no spare worker here"))
-    monkeypatch.setattr(jobs, "_spares", WeakKeyDictionary())
+    monkeypatch.setattr(queue, "spawn_worker", lambda *_, **__: pytest.fail("no spare worker here"))
+    monkeypatch.setattr(queue, "_spares", WeakKeyDictionary())
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=1000")
-    jobs.warm_up()
+    queue.warm_up()
     assert memory.total_bytes() <= 1e9 and memory.free_bytes() < 1e9 - 50e6, (
         "this process holds some of it"
     )
@@ -403,14 +403,14 @@ def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
 def test_a_spare_worker_waits_as_long_as_somebody_could_give_it_a_run(monkeypatch):
     started = [subprocess.Popen(["cat"], stdin=subprocess.PIPE) for _ in range(2)]
     left = iter(started[:])
-    monkeypatch.setattr(jobs, "spawn_worker", lambda *_, **__: next(left))
-    monkeypatch.setattr(jobs, "_spares", WeakKeyDictionary())
-    assert jobs.warm_up(live=True) is None
-    one, other = jobs.warm_up(), jobs.warm_up()
-    assert one is other and list(jobs._spares.values()) == started[:1]
+    monkeypatch.setattr(queue, "spawn_worker", lambda *_, **__: next(left))
+    monkeypatch.setattr(queue, "_spares", WeakKeyDictionary())
+    assert queue.warm_up(live=True) is None
+    one, other = queue.warm_up(), queue.warm_up()
+    assert one is other and list(queue._spares.values()) == started[:1]
     started[0].kill()
     started[0].wait()
-    assert (last := jobs.warm_up()) is not one and jobs.warm_up() is last
+    assert (last := queue.warm_up()) is not one and queue.warm_up() is last
     del last
     assert started[1].wait(PATIENCE) == 0, "nobody holds it: its input has ended"
     one.close()

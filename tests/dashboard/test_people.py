@@ -26,7 +26,7 @@ from core.runs.sweeps import create_sweep, list_sweeps
 from core.runs.worker import work
 from core.training import Record
 from core.training.sweeps import SweepConfig
-from dashboard.server import cache, hosting, jobs, visitors
+from dashboard.server import cache, hosting, limits, queue, visitors
 from dashboard.ui import export
 from dashboard.ui.export import Report, new_id as new_report_id, save
 from dashboard.ui.runs import copy_run, path_code
@@ -57,11 +57,11 @@ def set_at(run: Run, state: str, at: float) -> None:
 def who(monkeypatch):
     """A public copy on which nothing trains, and a context in which a person asks."""
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    monkeypatch.setattr(jobs, "_give", lambda run: None)
+    monkeypatch.setattr(queue, "_give", lambda run: None)
     monkeypatch.setattr(visitors, "_visits", {})
-    monkeypatch.setattr(jobs, "_uploads", [])
+    monkeypatch.setattr(limits, "_uploads", [])
     asks = [""]
-    for module in (jobs, visitors):
+    for module in (limits, visitors):
         monkeypatch.setattr(module, "me", lambda: asks[0])
     monkeypatch.setattr("core.files._person", [lambda: asks[0]])
 
@@ -83,9 +83,9 @@ def test_each_person_has_what_they_made_and_nothing_else(who):
     with who(BEN):
         assert not list_runs() and not list_sweeps() and not list(runs_folder().glob("*"))
         assert find_run(hers.id) is None and export.read_report(report.id) is None
-        assert jobs.find_run(hers.id) == hers and linked(sweep.id) == sweep, "by their links"
-        assert not jobs.mine(hers) and not jobs.mine(sweep)
-    assert jobs.owner(hers) == ANNA and not list_runs(), "the server itself has none"
+        assert limits.find_run(hers.id) == hers and linked(sweep.id) == sweep, "by their links"
+        assert not limits.mine(hers) and not limits.mine(sweep)
+    assert limits.owner(hers) == ANNA and not list_runs(), "the server itself has none"
 
 
 def test_ids_of_a_public_copy_cannot_be_guessed_and_others_stay_as_they_are(who, monkeypatch):
@@ -94,27 +94,29 @@ def test_ids_of_a_public_copy_cannot_be_guessed_and_others_stay_as_they_are(who,
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
     assert RUN_ID.fullmatch(short := new_id()) and len(short) == 22
     with who(ANNA):
-        create_run(small_run(), path=server_folder() / jobs.PEOPLE / ANNA / short)
+        create_run(small_run(), path=server_folder() / limits.PEOPLE / ANNA / short)
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     with who(BEN):
-        assert jobs.find_run(short) is None, "an id of 22 characters opens nothing of anybody else"
+        assert limits.find_run(short) is None, (
+            "an id of 22 characters opens nothing of anybody else"
+        )
 
 
 def test_nobody_changes_the_run_of_another_and_a_copy_is_ones_own_and_names_no_other_run(who):
     hers = run_of(who(ANNA))
     hers.update_metadata(parent={"run": new_id(), "step": 2})
     for change in (
-        jobs.stop,
-        lambda run: jobs.stop(run, "pause"),
-        jobs.resume,
-        lambda run: jobs.resume(run, steps=9),
+        queue.stop,
+        lambda run: queue.stop(run, "pause"),
+        queue.resume,
+        lambda run: queue.resume(run, steps=9),
     ):
-        with who(BEN), pytest.raises(jobs.NotYours, match="belongs to another person"):
+        with who(BEN), pytest.raises(limits.NotYours, match="belongs to another person"):
             change(hers)
     assert hers.status().state == "queued" and not hers.stop_request()
     with who(BEN):
         copy = copy_run(ended(hers), "mine now")
-        assert list_runs() == [copy] and jobs.mine(copy) and "parent" not in copy.metadata()
+        assert list_runs() == [copy] and limits.mine(copy) and "parent" not in copy.metadata()
         discard(copy)
     with who(ANNA):
         assert list_runs() == [hers]
@@ -122,11 +124,11 @@ def test_nobody_changes_the_run_of_another_and_a_copy_is_ones_own_and_names_no_o
 
 def test_all_of_a_person_is_deleted_on_request(who):
     with who(ANNA):
-        runs = [jobs.start(small_run(seed=seed)) for seed in range(3)]
+        runs = [queue.start(small_run(seed=seed)) for seed in range(3)]
         (corpora_folder() / "x").mkdir(parents=True)
     with who(BEN):
-        his = jobs.start(small_run())
-        jobs.delete_mine()
+        his = queue.start(small_run())
+        queue.delete_mine()
         assert not his.path.exists() and not runs_folder().exists()
     assert all(run.exists() for run in runs) and [*visitors._visits] == [ANNA]
 
@@ -134,12 +136,12 @@ def test_all_of_a_person_is_deleted_on_request(who):
 def test_who_was_not_here_for_a_day_is_forgotten_and_a_visit_keeps_what_was_made(who, monkeypatch):
     old, waits = ended(run_of(who(ANNA))), run_of(who(BEN))
     day = time.time() - 25 * 3600
-    for folder in jobs.folders():
+    for folder in limits.folders():
         os.utime(folder, (day, day))
-    jobs.delete_old()
+    limits.delete_old()
     assert old.path.exists(), "it ended just now"
     set_at(old, "finished", day)
-    jobs.delete_old()
+    limits.delete_old()
     assert not old.path.parent.exists() and waits.exists(), "what waits is still to come"
     with who(ANNA):
         ended(create_run(small_run()))
@@ -225,7 +227,7 @@ def test_a_public_copy_loads_no_plug_in_and_closes_what_strangers_need_not_have(
     monkeypatch.setattr(config, "set_option", options.__setitem__)
     hosting.begin_hosting.__wrapped__()
     assert options["server.maxUploadSize"] == 5 and options["client.showErrorDetails"] == "none"
-    assert threading.Thread.call_args.kwargs["target"] is jobs.watch
+    assert threading.Thread.call_args.kwargs["target"] is limits.watch
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
     assert plugin_folder() == tmp_path
 
@@ -275,32 +277,34 @@ def test_the_limit_of_open_files_is_raised_to_what_the_system_allows(
 def test_limits_are_said_and_hold(who, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "under_way=2")
     with who(ANNA):
-        assert jobs.start(small_run()).config().max_seconds == 120, (
+        assert queue.start(small_run()).config().max_seconds == 120, (
             "a longer time becomes the limit"
         )
-        pytest.raises(jobs.LimitReached, jobs.start, small_run(steps=2_001)).match(
+        pytest.raises(limits.LimitReached, queue.start, small_run(steps=2_001)).match(
             "2,000 and take 120 s"
         )
-        jobs.start(small_run(steps=20_000, max_train_seconds=5.0))  # its seconds of training end it
-        pytest.raises(jobs.LimitReached, jobs.start, small_run()).match(
+        queue.start(
+            small_run(steps=20_000, max_train_seconds=5.0)
+        )  # its seconds of training end it
+        pytest.raises(limits.LimitReached, queue.start, small_run()).match(
             "2 of your runs wait or train.*over the 2"
         )
         assert len(list_runs()) == 2
     with who(BEN):
-        run = ended(jobs.start(small_run()))
+        run = ended(queue.start(small_run()))
         run.append(Record(4, loss=1.0, elapsed=121.0))
-        pytest.raises(jobs.LimitReached, jobs.resume, run, steps=10).match("has had the 120 s")
+        pytest.raises(limits.LimitReached, queue.resume, run, steps=10).match("has had the 120 s")
 
 
 def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "address_under_way=2")
     for number in range(2):
         with who(f"{number:032x}", "10.0.0.1"):
-            jobs.start(small_run())
-    with who(ANNA, "10.0.0.1"), pytest.raises(jobs.LimitReached, match="from your network"):
-        jobs.start(small_run())
+            queue.start(small_run())
+    with who(ANNA, "10.0.0.1"), pytest.raises(limits.LimitReached, match="from your network"):
+        queue.start(small_run())
     with who(ANNA, "10.0.0.2"):
-        jobs.start(small_run())
+        queue.start(small_run())
 
 
 def test_the_oldest_runs_go_only_ones_own_and_never_for_their_copy(who, monkeypatch):
@@ -308,7 +312,7 @@ def test_the_oldest_runs_go_only_ones_own_and_never_for_their_copy(who, monkeypa
     first, second = (ended(run_of(who(ANNA), seed=seed)) for seed in range(2))
     with who(BEN):
         his = [ended(create_run(small_run(seed=seed))) for seed in range(2)]
-        last = jobs.start(small_run())
+        last = queue.start(small_run())
         assert list_runs() == [his[1], last]
     with who(ANNA):
         assert list_runs() == [first, second]
@@ -319,47 +323,49 @@ def test_the_oldest_runs_go_only_ones_own_and_never_for_their_copy(who, monkeypa
 def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypatch):
     # Two runs, neither of which is too large alone; and whatever comes next is counted before it is stored.
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "megabytes=5")
-    monkeypatch.setattr(jobs, "max_workers", lambda: 2)
+    monkeypatch.setattr(queue, "max_workers", lambda: 2)
     with who(ANNA):
-        runs = jobs.start_all([(small_run(seed=seed), {}) for seed in range(2)])
+        runs = queue.start_all([(small_run(seed=seed), {}) for seed in range(2)])
         with runs[0].lock(), runs[1].lock():
             for run in runs:
                 run.set_status("running", pid=os.getpid())
                 (run.path / "frames" / "0").write_bytes(bytes(2_000_000))
-            jobs.tick()
+            queue.tick()
             assert not any(run.stop_request() for run in runs)
-            jobs.check_disk(900_000)
+            limits.check_disk(900_000)
             for ask in (
-                lambda: jobs.check_disk(1_000_000),
-                lambda: jobs.make_room(1_000_000),
-                lambda: jobs.admit_upload(SimpleNamespace(file_id="1", size=1_000_000)),
+                lambda: limits.check_disk(1_000_000),
+                lambda: limits.make_room(1_000_000),
+                lambda: limits.admit_upload(SimpleNamespace(file_id="1", size=1_000_000)),
             ):
-                pytest.raises(jobs.LimitReached, ask).match(
+                pytest.raises(limits.LimitReached, ask).match(
                     r"with this, and here a person has 5\sMB"
                 )
             (runs[0].path / "frames" / "1").write_bytes(bytes(1_500_000))
-            jobs.tick()
+            queue.tick()
             assert [run.stop_request() for run in runs] == ["pause", "pause"]
         runs[0].set_status("paused")
-        pytest.raises(jobs.LimitReached, jobs.resume, runs[0]).match(
+        pytest.raises(limits.LimitReached, queue.resume, runs[0]).match(
             r"5\.\d*\sMB, and here a person has 5\sMB. Delete some"
         )
 
 
 def test_uploads_are_counted_once_each_by_person_and_address(who, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "uploads=2 address_uploads=3")
-    monkeypatch.setattr(jobs.st, "session_state", {})
+    monkeypatch.setattr(limits.st, "session_state", {})
     files = [SimpleNamespace(file_id=str(number), size=10) for number in range(5)]
     with who(ANNA, "10.0.0.1"):
         for file in (files[0], files[0], files[1]):
-            jobs.admit_upload(file)
-        pytest.raises(jobs.LimitReached, jobs.admit_upload, files[2]).match("2 files in an hour")
+            limits.admit_upload(file)
+        pytest.raises(limits.LimitReached, limits.admit_upload, files[2]).match(
+            "2 files in an hour"
+        )
         pytest.raises(
-            jobs.LimitReached, jobs.admit_upload, SimpleNamespace(file_id="9", size=6_000_000)
+            limits.LimitReached, limits.admit_upload, SimpleNamespace(file_id="9", size=6_000_000)
         ).match(r"6\sMB; here a file may have 5\sMB")
     with who(BEN, "10.0.0.1"):
-        jobs.admit_upload(files[3])
-        pytest.raises(jobs.LimitReached, jobs.admit_upload, files[4]).match("from your network")
+        limits.admit_upload(files[3])
+        pytest.raises(limits.LimitReached, limits.admit_upload, files[4]).match("from your network")
 
 
 def test_people_take_turns(who):
@@ -369,13 +375,13 @@ def test_people_take_turns(who):
     first, second = (run_of(who(BEN), seed=seed) for seed in range(2))
     for at, run in enumerate([*swept, first, second]):
         set_at(run, "queued", at + 1)
-    assert jobs.queue()[0] == [swept[0], first, swept[1], second, swept[2]]
+    assert queue.queue()[0] == [swept[0], first, swept[1], second, swept[2]]
     swept[0].set_status("running")  # who has a worker already comes after others
-    assert jobs.queue()[0] == [first, swept[1], second, swept[2]]
+    assert queue.queue()[0] == [first, swept[1], second, swept[2]]
 
 
 def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
-    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+    monkeypatch.setattr(queue, "max_workers", lambda: 1)
     busy, waits, last = (
         run_of(who(person), steps=100, max_seconds=50.0, seed=seed)
         for seed, person in enumerate((ANNA, ANNA, BEN))
@@ -383,32 +389,32 @@ def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
     busy.append(Record(20, loss=1.0, elapsed=2.0))
     for at, run in enumerate((busy, waits, last)):
         set_at(run, "queued" if at else "running", at)
-    assert jobs.place(busy) is None
-    assert jobs.place(last) == (1, pytest.approx(8.0)), "80 steps at a tenth of a second"
-    assert jobs.place(waits) == (2, pytest.approx(18.0)), "and a whole run of the same pace"
-    after = [jobs.places([waits, last], [], workers)[last] for workers in (1, 2)]
+    assert queue.place(busy) is None
+    assert queue.place(last) == (1, pytest.approx(8.0)), "80 steps at a tenth of a second"
+    assert queue.place(waits) == (2, pytest.approx(18.0)), "and a whole run of the same pace"
+    after = [queue.places([waits, last], [], workers)[last] for workers in (1, 2)]
     assert after == [(2, 50.0), (2, 0.0)], "without a pace, what it may take"
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
     waits = create_run(small_run(max_seconds=3_000.0))
-    left = [place.seconds for place in jobs.places([waits, last], [], 1).values()]
+    left = [place.seconds for place in queue.places([waits, last], [], 1).values()]
     assert left == [0.0, None], "nothing tells how long it takes"
 
 
 def test_the_queue_is_read_once_however_many_poll(monkeypatch):
-    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+    monkeypatch.setattr(queue, "max_workers", lambda: 1)
     runs = [create_run(small_run(seed=seed)) for seed in range(3)]
-    monkeypatch.setattr(jobs, "queue", queue := Mock(wraps=jobs.queue))
+    monkeypatch.setattr(queue, "queue", read := Mock(wraps=queue.queue))
     for _ in range(5):
         assert place_numbers(*runs) == [1, 2, 3]
     later = create_run(small_run(seed=4))  # which was not there yet is looked for
-    assert jobs.place(later).number == 4 and queue.call_count == 2
-    monkeypatch.setattr(jobs, "FRESH_SECONDS", 0.0)
+    assert queue.place(later).number == 4 and read.call_count == 2
+    monkeypatch.setattr(queue, "FRESH_SECONDS", 0.0)
     runs[0].set_status("running")
     assert place_numbers(*runs, later) == [None, 1, 2, 3]
-    monkeypatch.setattr(jobs, "_tick", tick := Mock(return_value=False))
+    monkeypatch.setattr(queue, "_tick", tick := Mock(return_value=False))
     cache._recent.clear()
     for fresh, looks in ((60.0, 1), (60.0, 1), (0.0, 2)):  # what was just queued does not wait
-        jobs.tick(fresh)
+        queue.tick(fresh)
         assert tick.call_count == looks
 
 
@@ -416,17 +422,17 @@ def test_a_turn_has_an_end(who, monkeypatch):
     run = run_of(who(ANNA))
     with run.lock():
         run.set_status("running", pid=None)
-        jobs._tick()
+        queue._tick()
         assert not run.stop_request()
         set_at(run, "running", time.time() - 151)
-        jobs._tick()
+        queue._tick()
         assert run.stop_request() == "pause"
 
 
 def test_elsewhere_nothing_is_bounded_and_the_documentation_has_every_limit_and_model():
     most = small_run(steps=100_000, max_seconds=86_400.0)
-    assert jobs.admit_config(most) == most and jobs.max_run_steps() == 100_000
-    assert runs_folder() == server_folder() and jobs.mine(Run(server_folder()))
+    assert limits.admit_config(most) == most and limits.max_run_steps() == 100_000
+    assert runs_folder() == server_folder() and limits.mine(Run(server_folder()))
     text = (ROOT / "docs" / "deploy.md").read_text("utf-8")
     rows = [
         f"| `{name}` | {value:,} | {meaning} |"
@@ -464,9 +470,9 @@ with FileLock(folder / "lock"):
 @pytest.fixture
 def workers(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
-    monkeypatch.setattr(jobs, "warm_up", lambda *_, **__: None)
-    monkeypatch.setattr(jobs, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(queue, "max_workers", lambda: 1)
+    monkeypatch.setattr(queue, "warm_up", lambda *_, **__: None)
+    monkeypatch.setattr(queue, "WATCH_SECONDS", 0.05)
     started = []
 
     def spawn(arguments, stdin=None, log=None, gpu=None):
@@ -479,44 +485,44 @@ def workers(monkeypatch, tmp_path):
     started_with: list[str] = []
     monkeypatch.setattr("core.runs.executor.spawn_worker", spawn)
     yield started, started_with
-    monkeypatch.setattr(jobs, "max_workers", lambda: 0)  # what still waits shall not begin
+    monkeypatch.setattr(queue, "max_workers", lambda: 0)  # what still waits shall not begin
     for process in started:
         process.kill()
         process.wait()
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "elsewhere"))  # which ends the watcher
     for thread in threading.enumerate():
-        if thread.name.startswith("wait for ") or thread is jobs._watcher:
+        if thread.name.startswith("wait for ") or thread is queue._watcher:
             thread.join()  # or it would look after the next test's runs
 
 
 def place_numbers(*runs) -> list[int | None]:
-    return [place and place.number for place in map(jobs.place, runs)]
+    return [place and place.number for place in map(queue.place, runs)]
 
 
 def ended_at_tick(run) -> bool:
-    jobs.tick()
+    queue.tick()
     return run.status().ended
 
 
 def test_a_run_starts_and_the_next_waits_its_turn(workers):
-    first, second, third = (jobs.start(small_run(seed=i)) for i in range(3))
+    first, second, third = (queue.start(small_run(seed=i)) for i in range(3))
     wait_for(lambda: first.status().state == "running")
     assert place_numbers(first, second, third) == [None, 1, 2]
-    jobs.stop(second)
+    queue.stop(second)
     assert second.status().state == "stopped" and place_numbers(third) == [1]
-    jobs.stop(first)
+    queue.stop(first)
     wait_for(lambda: third.status().state == "running")  # the next begins by itself
     assert first.status().state == "stopped"
-    jobs.stop(third)
+    queue.stop(third)
     wait_for(lambda: third.status().ended)
 
 
 def test_a_deaf_worker_is_ended(workers, monkeypatch):
     workers[1].append("deaf")
-    monkeypatch.setattr(jobs, "STOP_SECONDS", 0.1)
-    run = jobs.start(small_run())
+    monkeypatch.setattr(queue, "STOP_SECONDS", 0.1)
+    run = queue.start(small_run())
     wait_for(lambda: run.status().state == "running")
-    jobs.stop(run)
+    queue.stop(run)
     wait_for(lambda: ended_at_tick(run))
     assert run.status().state == "stopped"
 
@@ -525,7 +531,7 @@ def test_a_deaf_worker_is_ended(workers, monkeypatch):
 def test_a_worker_that_died_is_named_and_whether_memory_ran_out(workers, monkeypatch, ran_out):
     kills = [7]
     monkeypatch.setattr("core.memory.out_of_memory_kills", lambda: kills[0])
-    run = jobs.start(small_run())
+    run = queue.start(small_run())
     wait_for(lambda: run.status().state == "running")
     kills[0] += ran_out
     workers[0][0].kill()
@@ -542,24 +548,24 @@ def test_a_restarted_server_finds_its_runs(workers):
     (lost.path / "status.json").write_text(
         '{"state": "starting", "at": 1}', encoding="utf-8"
     )  # long ago
-    jobs.tick()
+    queue.tick()
     assert dead.status().state == "failed" and lost.status().state == "failed"
     wait_for(lambda: waits.status().state == "running")
 
 
 def test_a_run_that_is_waited_for_goes_before_a_sweep(workers):
-    first, *swept = jobs.start_all([(small_run(seed=i), {"sweep": {"id": "s"}}) for i in range(3)])
+    first, *swept = queue.start_all([(small_run(seed=i), {"sweep": {"id": "s"}}) for i in range(3)])
     wait_for(lambda: first.status().state == "running")
-    urgent = jobs.start(small_run(seed=9))
+    urgent = queue.start(small_run(seed=9))
     assert place_numbers(urgent, *swept) == [1, 2, 3]
-    jobs.stop(first)
+    queue.stop(first)
     wait_for(lambda: urgent.status().state == "running")
     assert {r.status().state for r in swept} == {"queued"}
 
 
 def test_a_worker_that_dies_before_its_first_word_gives_its_place_away(workers):
     workers[1].append("stillborn")
-    run = jobs.start(small_run())
+    run = queue.start(small_run())
     wait_for(lambda: run.status().ended)  # long before START_SECONDS, and though no page looks
     assert run.status().state == "failed" and "nothing was measured" in run.status().message
 
@@ -570,30 +576,30 @@ def test_the_queue_moves_on_when_a_worker_of_an_earlier_server_ends(workers):
     earlier.set_status("starting")
     workers[0].append(subprocess.Popen([sys.executable, "-c", OBEYS, str(earlier.path)], cwd=ROOT))
     wait_for(earlier.alive)
-    jobs.tick()  # what the first page does that is opened
+    queue.tick()  # what the first page does that is opened
     assert waits.status().state == "queued"
     earlier.request_stop()
     wait_for(lambda: waits.status().state == "running")
-    jobs.stop(waits)
+    queue.stop(waits)
     wait_for(lambda: waits.status().ended)
 
 
 # Looks at the queue once it is told to, and long enough that another sees the same, but for the folder's lock.
 SERVER = """
 import sys, time
-from dashboard.server import jobs
-queue = jobs.queue
+from dashboard.server import queue
+read = queue.queue
 
 def look():
-    seen = queue()
+    seen = read()
     time.sleep(0.3)
     return seen
 
-jobs.queue, jobs.max_workers, jobs.warm_up = look, lambda: 2, lambda *_, **__: None
-jobs._give = lambda run: print(run.id)
+queue.queue, queue.max_workers, queue.warm_up = look, lambda: 2, lambda *_, **__: None
+queue._give = lambda run: print(run.id)
 print("ready", flush=True)
 sys.stdin.readline()
-jobs.tick()
+queue.tick()
 """
 
 
@@ -612,11 +618,14 @@ def test_two_servers_give_a_run_to_one_worker(workers):
 
 
 def test_the_queue_has_an_end_and_several_runs_are_all_taken_or_none(workers, monkeypatch):
-    monkeypatch.setattr(jobs, "QUEUE", 1)
-    jobs.start(small_run())
-    jobs.start(small_run())
-    for start in (lambda: jobs.start(small_run()), lambda: jobs.start_all([(small_run(), {})] * 4)):
-        pytest.raises(jobs.QueueFull, start).match("stop")
+    monkeypatch.setattr(queue, "QUEUE", 1)
+    queue.start(small_run())
+    queue.start(small_run())
+    for start in (
+        lambda: queue.start(small_run()),
+        lambda: queue.start_all([(small_run(), {})] * 4),
+    ):
+        pytest.raises(limits.QueueFull, start).match("stop")
     assert len(list_runs()) == 2
 
 
@@ -626,7 +635,7 @@ def test_a_worker_that_ends_late_does_not_fail_the_one_that_went_on(workers):
     late = subprocess.Popen([sys.executable, "-c", ""])
     given = run.status().at
     run.set_status("starting")  # paused, and given to another worker, before the first one has left
-    jobs._wait_for(late, run, given)
+    queue._wait_for(late, run, given)
     assert run.status().state == "starting"
-    jobs._wait_for(late, run, run.status().at)
+    queue._wait_for(late, run, run.status().at)
     assert run.status().state == "failed"

@@ -42,7 +42,7 @@ from core.runs.worker import work
 from core.tasks import reading
 from core.training.loop import train
 from dashboard.navigation import STEPS
-from dashboard.server import health, jobs
+from dashboard.server import health, queue
 from dashboard.ui.export import read_report
 from tests.browser.conftest import running
 from tests.cases import PATIENCE, wait_for
@@ -271,10 +271,10 @@ def set_clock(monkeypatch, by: float) -> None:
 @pytest.mark.parametrize("by", [-HOUR, HOUR])
 def test_a_clock_that_jumps_gives_no_place_to_a_run_that_never_began(by, run, monkeypatch):
     run.set_status("starting")
-    assert jobs._still_busy(run)
+    assert queue._still_busy(run)
     with monkeypatch.context() as patch:
         set_clock(patch, by)
-        assert not jobs._still_busy(run) and run.status().state == "failed"
+        assert not queue._still_busy(run) and run.status().state == "failed"
     assert work(run.path) == "finished", "its worker was only slow"
 
 
@@ -412,8 +412,8 @@ WORKER_FULL = "is full. Everything that was saved is kept; free some space, then
 @pytest.fixture(autouse=True)
 def given(monkeypatch) -> list[Run]:
     runs: list[Run] = []
-    monkeypatch.setattr(jobs, "warm_up", lambda *_, **__: None)
-    monkeypatch.setattr(jobs, "_give", runs.append)
+    monkeypatch.setattr(queue, "warm_up", lambda *_, **__: None)
+    monkeypatch.setattr(queue, "_give", runs.append)
     return runs
 
 
@@ -501,10 +501,10 @@ def test_a_worker_killed_on_a_full_disk_says_so_also_once_there_is_room(tmp_path
         fill(disk, 0)
         with monkeypatch.context() as patch:  # a disk on which no byte is changed in its place
             patch.setattr(Run, "set_status", Mock(side_effect=OSError(errno.ENOSPC, "")))
-            jobs.tick()
+            queue.tick()
             assert run.status().state == "running"
         (disk / BALLAST).unlink()
-        jobs.tick()  # as a page does a second later
+        queue.tick()  # as a page does a second later
         app = open_at("train", run=run.id)
         assert run.status().message.endswith(WORKER_FULL) and WORKER_FULL in page_text(app)
         press(app, "continue")
@@ -532,7 +532,7 @@ def test_a_run_that_waits_while_the_disk_fills_is_begun_or_waits_on(
             "without a file of its state there is no room to begin it"
         )
         (disk / BALLAST).unlink()
-        jobs.tick()
+        queue.tick()
         assert run.status().state == "starting" and given == [run]
 
     on_small_disk(tmp_path, SIZE, body)

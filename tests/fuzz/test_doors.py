@@ -70,7 +70,7 @@ from core.training.sweeps import SweepConfig
 from dashboard.draw.pictures import size_of
 from dashboard.fields import link as links
 from dashboard.navigation import STEPS
-from dashboard.server import jobs
+from dashboard.server import queue
 from dashboard.ui import export
 from dashboard.ui.lessons import (
     LessonError,
@@ -1274,8 +1274,8 @@ CASES = int(os.environ.get("ATTENTION_LAB_FUZZ") or 0)  # of a door
 def test_a_door_takes_a_case_or_refuses_it_in_words(door: Door, tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "lab"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    monkeypatch.setattr(jobs, "warm_up", lambda *_, **__: None)  # no worker is started for a page
-    monkeypatch.setattr(jobs, "_give", lambda run: None)
+    monkeypatch.setattr(queue, "warm_up", lambda *_, **__: None)  # no worker is started for a page
+    monkeypatch.setattr(queue, "_give", lambda run: None)
     seconds: list[float] = []  # of each case
 
     @hypothesis.settings(

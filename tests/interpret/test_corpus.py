@@ -59,7 +59,7 @@ from core.pretrained import (
 )
 from core.runs import worker
 from core.runs.runs import Run, list_runs
-from dashboard.server import jobs
+from dashboard.server import queue
 from tests.tiny_models import SENTENCE, given, save, tiny
 from tests.training.small import run_command
 
@@ -308,18 +308,18 @@ def test_a_killed_worker_continues_without_a_text_twice(tmp_path, whole, monkeyp
 
 def test_two_sessions_measure_apart_and_a_worker_that_died_is_reported(monkeypatch):
     # Outside the list of runs, and with what it left.
-    monkeypatch.setattr(jobs, "max_workers", lambda: 0)
-    first, second = jobs.measure(CONFIG), jobs.measure(CONFIG)
+    monkeypatch.setattr(queue, "max_workers", lambda: 0)
+    first, second = queue.measure(CONFIG), queue.measure(CONFIG)
     assert (
         first.id != second.id
         and not list_runs()
-        and [one.id for one in jobs.queue()[0]] == [first.id, second.id]
+        and [one.id for one in queue.queue()[0]] == [first.id, second.id]
     )
-    jobs.stop(first)
-    assert first.status().state == "stopped" and jobs.place(second).number == 1
+    queue.stop(first)
+    assert first.status().state == "stopped" and queue.place(second).number == 1
     work(second, after(3))
     second.set_status("running", pid=999_999)
-    jobs.tick()
+    queue.tick()
     assert (second.status().state, second.status().message) == (
         "failed",
         "The worker ended without a message; everything up to text 3 is saved.",

@@ -10,8 +10,8 @@ pytest.register_assert_rewrite("tests.pages.app")
 @pytest.fixture(autouse=True)
 def _no_workers_and_no_models(monkeypatch):
     """No worker is started nor waited for, and nothing is in the cache of the Hub."""
-    monkeypatch.setattr("dashboard.server.jobs.warm_up", lambda *_, **__: None)
-    monkeypatch.setattr("dashboard.server.jobs._give", lambda run: None)
+    monkeypatch.setattr("dashboard.server.queue.warm_up", lambda *_, **__: None)
+    monkeypatch.setattr("dashboard.server.queue._give", lambda run: None)
     monkeypatch.setattr("dashboard.ui.runs.PATIENCE", 0.0)
     monkeypatch.setenv("HF_HOME", os.environ["ATTENTION_LAB_RUNS"] + "-hub")
 

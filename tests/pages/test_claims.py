@@ -18,7 +18,7 @@ from core.claims.entries.cost import EXACT, LONG_CACHE as CACHE
 from core.claims.entries.scores import GRADIENT, UNSCALED
 from core.claims.run import CELLS, find_group, ship
 from core.entries import Param
-from dashboard.server import jobs
+from dashboard.server import queue
 from pages import claims
 from tests.cases import instance
 from tests.claims.test_claims import TINY, World, results, scaling as world
@@ -114,8 +114,8 @@ def test_a_drawn_line_is_compared_with_the_measured_one(with_a_line):
 
 
 def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monkeypatch):
-    monkeypatch.setattr(jobs, "max_workers", lambda: 2)
-    monkeypatch.setattr(jobs, "_watch", lambda folder: None)
+    monkeypatch.setattr(queue, "max_workers", lambda: 2)
+    monkeypatch.setattr(queue, "_watch", lambda folder: None)
     app = open_claims(claim=CLAIM.key)
     assert_case(
         app, Case(do=[("slider", "claims:scaling:seeds", 2), ("button", "claims:start", None)])

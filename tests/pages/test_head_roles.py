@@ -37,7 +37,7 @@ from core.pretrained import ModelInputs, load_lab_model, load_minilm
 from core.runs.runs import Run, list_runs
 from core.tasks import reading
 from dashboard.draw import grids as charts
-from dashboard.server import jobs
+from dashboard.server import queue
 from pages import corpus, head_roles as page
 from tests.pages.app import (
     Case,
@@ -250,7 +250,7 @@ OWN_LINK = {
 
 @pytest.fixture
 def no_workers(monkeypatch):
-    monkeypatch.setattr(jobs, "max_workers", lambda: 0)
+    monkeypatch.setattr(queue, "max_workers", lambda: 0)
 
 
 test_what_corpus_says = page_cases(
@@ -285,7 +285,7 @@ def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
     for one in (app, open_at("corpus", **OWN_LINK, **{"corpus:run": run.id})):
         assert "number 1 in the queue" in one.get("progress")[0].proto.text
     assert_says(open_at("corpus", **OWN_LINK), "These texts were not measured with this model yet.")
-    jobs.stop(run)
+    queue.stop(run)
 
 
 def test_a_stopped_measurement_shows_what_it_has_goes_on_and_is_found_by_its_texts(no_workers):

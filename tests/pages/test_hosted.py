@@ -29,7 +29,7 @@ from core.runs.runs import Run, create_run, new_id
 from core.runs.sweeps import Sweep, create_sweep
 from core.training import Record, prepare
 from core.training.sweeps import SweepConfig
-from dashboard.server import health, hosting, jobs, visitors
+from dashboard.server import health, hosting, queue, visitors
 from dashboard.server.visitors import HTTPGuard, known_path
 from dashboard.ui import export
 from dashboard.ui.models import folder_name
@@ -415,10 +415,10 @@ def test_names_and_contents_of_files(page, suffix, link, lines, capfd):
 
 def test_the_end_of_a_run(lines, capfd, monkeypatch):
     for name in ("warm_up", "tick"):
-        monkeypatch.setattr(jobs, name, lambda *_, **__: None)
+        monkeypatch.setattr(queue, name, lambda *_, **__: None)
     run = create_run(small_run(), name=SECRET)
     run.set_status("finished", SECRET)
-    jobs._wait_for(subprocess.Popen([sys.executable, "-c", ""]), run, time.time() - 7)
+    queue._wait_for(subprocess.Popen([sys.executable, "-c", ""]), run, time.time() - 7)
     assert_silent(lines, capfd)
     assert re.search(
         r"\brun\b.*finished.*\b([7-9]|\d\d)\b", lines[-1]

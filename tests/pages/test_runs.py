@@ -39,7 +39,7 @@ from core.training.seed_stats import Line, SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.draw import curves as draw_sweeps
 from dashboard.draw.figures import CATEGORIES
-from dashboard.server import jobs
+from dashboard.server import limits, queue
 from dashboard.ui.runs import (
     EXAMPLE_RUNS,
     find_any_run,
@@ -218,7 +218,7 @@ def test_a_run_of_another_server_is_fetched_and_its_link_opens_it_but_one_that_t
     open_at("train", run=first.id)
     assert {run.id for run in list_runs()} == {first.id, second.id}, "a link opens it, too"
     copied = instance(find_run(first.id), Run)
-    pytest.raises(OSError, jobs.resume, copied).match("red trains this run")
+    pytest.raises(OSError, queue.resume, copied).match("red trains this run")
     assert copied.status().state == "paused"
 
 
@@ -454,8 +454,8 @@ def test_latest_takes_the_last_measured():
 
 @pytest.fixture(autouse=True)
 def no_workers(monkeypatch):
-    monkeypatch.setattr(jobs, "_watch", lambda folder: None)
-    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+    monkeypatch.setattr(queue, "_watch", lambda folder: None)
+    monkeypatch.setattr(queue, "max_workers", lambda: 1)
 
 
 open_sweeps = partial(open_at, "sweeps")
@@ -625,8 +625,8 @@ def test_runs_wait_in_order_stop_leaves_none_waiting_and_continue_begins_where_i
     sweeps.resume(sweep)  # a failed run begins anew in a folder of its own
     assert sweep.runs()[1, 0] != others[0]
     assert sweep.outcomes()[1, 0].state in ("starting", "queued")
-    monkeypatch.setattr(jobs, "QUEUE", 3)
-    pytest.raises(jobs.QueueFull, sweeps.start, sweep_config())
+    monkeypatch.setattr(queue, "QUEUE", 3)
+    pytest.raises(limits.QueueFull, sweeps.start, sweep_config())
     assert len(list_runs()) == 5 and list_sweeps() == [sweep], "no room leaves nothing behind"
 
 

@@ -23,7 +23,7 @@ from core.training import Prediction, Record, loop, recommended
 from dashboard.draw.figures import Ink, shade, text_on
 from dashboard.draw.formats import number, percent
 from dashboard.draw.tables import DocumentWeights, sentence_weights
-from dashboard.server import jobs
+from dashboard.server import queue
 from dashboard.ui import run_setup
 from dashboard.ui.models import FINE_TUNED as TUNED
 from dashboard.ui.runs import EXAMPLE_RUN, load_run, summarize
@@ -193,7 +193,7 @@ test_what_it_says = page_cases(
 
 
 def test_a_run_that_waits_says_its_place_and_the_time(monkeypatch):
-    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+    monkeypatch.setattr(queue, "max_workers", lambda: 1)
     runs = [half_way(), *(create_run(small_run(max_seconds=50.0)) for _ in range(2))]
     with runs[0].lock():
         app = open_train(runs[2].id)

@@ -16,7 +16,7 @@ from core.runs.runs import create_run, list_runs
 from core.studies import why as study
 from core.tasks import TaskConfig
 from core.training import Bucket, Prediction, Record
-from dashboard.server import jobs
+from dashboard.server import queue
 from dashboard.ui.panels import SHOW
 from pages import why
 from tests.cases import each
@@ -62,8 +62,7 @@ def bars(app: AppTest) -> list[str]:
 
 def pair(state: str = "running", decoded: bool = True, last: int = 25, **setting):
     runs = [
-        create_run(study.Trial(**setting).config(model))
-        for model in study.Trial(**setting).pair
+        create_run(study.Trial(**setting).config(model)) for model in study.Trial(**setting).pair
     ]
     example = Prediction(("one", ";", "two"), ("eins", ";", "zwei"), ("eins", ";", "drei"))
     for place, run in enumerate(runs):
@@ -120,7 +119,7 @@ def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
 
 def test_two_running_models_stand_side_by_side(monkeypatch):
     # It would find that nobody holds these folders.
-    monkeypatch.setattr(jobs, "tick", lambda **how: None)
+    monkeypatch.setattr(queue, "tick", lambda **how: None)
     app = open_page(pair()[1])
     assert_says(
         app,
@@ -174,7 +173,7 @@ def test_a_failed_run_is_told():
 
 def test_a_full_queue_is_said_and_one_run_twice_is_no_pair(monkeypatch):
     assert_says(open_page(".".join([pair()[0][1].id] * 2)), "are no such pair")
-    monkeypatch.setattr(jobs, "QUEUE", 1)
+    monkeypatch.setattr(queue, "QUEUE", 1)
     app = open_page()
     assert_case(app, Case(do=[("button", "why:run", None)], says=["could not be started"]))
     assert len(list_runs()) == 2

@@ -60,7 +60,7 @@ from core.runs.machine import line, machine
 from core.runs.runs import Run, list_runs
 from core.training.evaluate import Record
 from dashboard.draw.formats import plain
-from dashboard.server import jobs
+from dashboard.server import queue
 from dashboard.ui.runs import summarize
 from pages.fine_tune import conditions
 from pages.runs import about_text as about_run
@@ -131,8 +131,8 @@ COLOURS = "text,label\n" + "\n".join(
 def page(monkeypatch):
     """Opens the Fine-tune page with what the session holds, in a lab of its own without workers."""
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    monkeypatch.setattr(jobs, "warm_up", lambda *_, **__: None)
-    monkeypatch.setattr(jobs, "_give", lambda run: None)
+    monkeypatch.setattr(queue, "warm_up", lambda *_, **__: None)
+    monkeypatch.setattr(queue, "_give", lambda run: None)
 
     def open_page(model: str = "", **state):
         app = app_at("fine_tune")
@@ -386,8 +386,8 @@ def test_a_model_that_went_away_is_said(config, tmp_path, worker_here):
 
 
 def test_a_worker_learns_what_was_queued(config, monkeypatch, worker_here):
-    monkeypatch.setattr(jobs, "max_workers", lambda: 0)
-    run = jobs.fine_tune(replace(config, epochs=2), name="colours")
+    monkeypatch.setattr(queue, "max_workers", lambda: 0)
+    run = queue.fine_tune(replace(config, epochs=2), name="colours")
     assert worker.main([str(run.path)]) == 0, run.status().message
     assert run.name == "colours" and run.records()[-1].step == 10 and run.records()[-1].final
     assert result(run) is not None and run.status().message.startswith("Finished after 10 steps")

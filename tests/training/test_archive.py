@@ -62,7 +62,7 @@ from core.tasks import TASKS, make_task
 from core.training import Prediction, Record, prepare, recommended, train
 from core.training.__main__ import main
 from core.training.sweeps import SweepConfig
-from dashboard.server import jobs
+from dashboard.server import limits
 from dashboard.ui import export
 from pages import sweeps
 from tests.cases import each, instance
@@ -764,7 +764,7 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(stores,
     assert [row.id for row in blue.elsewhere()] == [run.id], "Runs lists runs alone"
     assert blue.newest()[sweep.id].at == pytest.approx(sweep.path.stat().st_mtime)
     assert list(map(files, claim_run.find_group(claim.id).runs)) == list(map(files, claim.runs))
-    found = jobs.find_run(corpus.id, CORPORA)
+    found = limits.find_run(corpus.id, CORPORA)
     assert files(found) == files(corpus) and corpora.load(found).texts == 1
     linked = sweeps.linked(sweep.id)
     assert linked.data() == sweep.data() and [

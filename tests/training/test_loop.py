@@ -35,7 +35,7 @@ from core.tasks import Example, TaskConfig, make_task
 from core.tasks.tables import TableTask
 from core.training import Prediction, Record, RunConfig, evaluate, loop, prepare, recommended, train
 from core.training.__main__ import progress
-from dashboard.server import jobs
+from dashboard.server import queue
 from dashboard.ui import runs
 from pages import runs as runs_words, train as train_words
 from tests.cases import descend, each, instance, wait_for
@@ -1164,15 +1164,15 @@ def test_a_worker_sees_its_gpu_alone(two, monkeypatch, visible, number, expected
 
 def test_a_run_that_waits_for_a_gpu_lets_one_on_the_cpu_go_first(two, monkeypatch):
     given: list[Run] = []
-    monkeypatch.setattr(jobs, "max_workers", lambda: 9)
-    monkeypatch.setattr(jobs, "_watch", lambda folder: None)
-    monkeypatch.setattr(jobs, "_give", given.append)
-    runs = jobs.start_all(
+    monkeypatch.setattr(queue, "max_workers", lambda: 9)
+    monkeypatch.setattr(queue, "_watch", lambda folder: None)
+    monkeypatch.setattr(queue, "_give", given.append)
+    runs = queue.start_all(
         [(small_run(seed=seed, device="auto" if seed < 6 else "cpu"), {}) for seed in range(7)]
     )
     assert given == [*runs[:5], runs[6]] and runs[5].status().state == "queued"
     runs[2].set_status("finished")
-    jobs.tick()
+    queue.tick()
     assert given[-1] == runs[5] and machine.number_of(runs[5]) == 1
 
 
