@@ -953,7 +953,7 @@ for token, values in answers.items():
             f"One head on the same tokens by each measure: {', '.join(measures.maps)}.",
             f"""
 from core.interpret.evidence import {contributions.partition("(")[0]}, flow_map, head_maps
-{"from core.pretrained.reading import with_sink" if controls.reading.sinks else ""}
+{"from core.pretrained.maps import with_sink" if controls.reading.sinks else ""}
 contributions = {contributions}
 item = {"with_sink(reading.trace)" if controls.reading.sinks else "reading.trace"}.maps[{head[0]}]
 flowing = {flowing[0] if flowing else None}  # maximum flow to each query

@@ -20,15 +20,14 @@ from core.pretrained.generate import (
     answer_of,
     cosines,
     decode_text,
-    embedding,
     mask_word,
     maskable_words,
     most_similar,
     task_of,
-    token_labels,
     top_candidates,
 )
 from core.pretrained.hub import is_allowed
+from core.pretrained.reading import embedding, token_labels
 from core.studies import use_model as study
 
 PAGE = "use_model"
@@ -82,7 +81,10 @@ def embed_script(
     answer: study.Answer,
     head: study.Head,
 ) -> lab.Script:
-    imports = {"from core.pretrained.generate import cosines, embedding"}
+    imports = {
+        "from core.pretrained.generate import cosines",
+        "from core.pretrained.reading import embedding",
+    }
     others = "*map(ModelInputs, names[1:])"
     if choice.inputs.picture is not None:
         parts = [lab.inputs_lines(choice.ref, inputs) for _, inputs in compared[1:]]

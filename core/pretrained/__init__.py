@@ -24,9 +24,16 @@ from core.pretrained.base import (
     reject_if,
     wrap_errors,
 )
+from core.pretrained.forward import (
+    Batch,
+    encode_source,
+    forward,
+    sampling_rate,
+    tokenized,
+    tokenizer_of,
+)
 from core.pretrained.generate import (
     Answer,
-    answer,
     answer_of,
     check_output,
     display_names,
@@ -50,23 +57,8 @@ from core.pretrained.load import (
     untrained,
     verify,
 )
-from core.pretrained.reading import (
-    Batch,
-    LayerQKV,
-    allowed_of,
-    encode,
-    encode_source,
-    forward,
-    layer_qkv,
-    read,
-    read_ids,
-    read_lines,
-    sampling_rate,
-    sink_line,
-    tokenized,
-    tokenizer_of,
-    with_sink,
-)
+from core.pretrained.maps import allowed_of, sink_line, with_sink
+from core.pretrained.reading import LayerQKV, answer, encode, layer_qkv, read, read_ids, read_lines
 
 __all__ = [
     "Answer",

@@ -18,9 +18,9 @@ from torch import Tensor
 from core import command_line
 from core.files import seconds_of, zip_of
 from core.models import Model
+from core.pretrained.forward import tokenizer_of
 from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.load import load_folder
-from core.pretrained.reading import tokenizer_of
 from core.runs.machine import line
 from core.runs.runs import Run, open_run
 from core.tasks import BOS, SPECIALS, UNK, Batch, Task, Vocabulary, make_task, task_entry

@@ -35,7 +35,8 @@ from core.pretrained.finetune import (
     resolve,
     usual,
 )
-from core.pretrained.reading import TEXT_INPUTS, end_tokens, read
+from core.pretrained.forward import TEXT_INPUTS, end_tokens
+from core.pretrained.reading import read
 from core.runs.machine import line, record_machine
 from core.runs.runs import Run, new_id
 from core.runs.worker import work

@@ -1,4 +1,4 @@
-"""What a model answers: a token, a class, an embedding, or a text that the lab's own decoding algorithms generate."""
+"""An answer of a model, a token, a class or an embedding, in words; and a text that the lab's own algorithms generate."""
 
 import inspect
 import re
@@ -13,7 +13,7 @@ from torch import Tensor
 from core.attention import Absent
 from core.interpret.trace import AttentionTrace
 from core.models.decoding import Prompt, SearchSettings, Tree, length_power, no_repeat, search_steps
-from core.pretrained.attention_recorder import NO_HEADS, HeadSet, to_device
+from core.pretrained.attention_recorder import to_device
 from core.pretrained.base import (
     STARTS_WORD,
     Head,
@@ -30,23 +30,19 @@ from core.pretrained.base import (
     text_line,
     wrap_errors,
 )
-from core.pretrained.load import sees_ahead
-from core.pretrained.reading import (
+from core.pretrained.forward import (
     READS,
     Batch,
-    encode,
     encode_source,
     end_tokens,
     forward,
-    has_sinks,
     logit_rules,
-    maps_of,
-    note_of,
     target_ids,
     tokenized,
     tokenizer_of,
-    with_sink,
 )
+from core.pretrained.load import sees_ahead
+from core.pretrained.maps import has_sinks, maps_of, note_of, with_sink
 from core.tokens import bare_piece, join_pieces
 
 AnswerKind = Literal["next", "mask", "class", "span", "embedding"]
@@ -95,21 +91,6 @@ AHEAD = (
     "does not generate text here: read at once, its last layer sees the tokens that follow, so it does not predict "
     "them; take a language model, such as GPT-2, or an encoder–decoder"
 )
-
-
-def answer(
-    pretrained: Pretrained,
-    inputs: ModelInputs,
-    off: HeadSet = NO_HEADS,
-    position: int | None = None,
-) -> Answer:
-    """The model's answer to its inputs at `position`: by default the last or the masked one, for a label the first word.
-
-    PretrainedError when a masked language model gets no mask.
-    """
-    batch, *_ = encode(pretrained, inputs)
-    output, _ = forward(pretrained, batch, off=off)
-    return answer_of(pretrained, batch, output, position)
 
 
 def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, position: int | None = None,
@@ -186,16 +167,6 @@ def display_names(pretrained: Pretrained, answer: Answer, ids: Sequence[int]) ->
             for first, last in map(answer.span, ids)
         )
     return display_tokens(tokenizer_of(pretrained), ids)
-
-
-def token_labels(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Candidate, ...]:
-    """The likeliest label of each token that a model of labels reads."""
-    output, _ = forward(pretrained, encode(pretrained, inputs)[0])
-    best = output.logits[0].softmax(-1).max(-1)
-    ids = best.indices.tolist()
-    return tuple(
-        map(Candidate, ids, display_names(pretrained, Answer("class"), ids), best.values.tolist())
-    )
 
 
 def maskable_words(line: Line) -> dict[int, str]:
@@ -470,14 +441,6 @@ def task_of(pretrained: Pretrained) -> ModelTask:
     heard = {"classify": ("Classify a sound", "assigns a sound to a class")}
     name, does = heard.get(str(key), ("Transcribe speech", "writes the text of a sound"))
     return replace(task, name=name, does=does) if reads == "sound" else task
-
-
-def embedding(pretrained: Pretrained, inputs: ModelInputs) -> Float[Tensor, " C"]:
-    """The embedding of an input, of length 1; PretrainedError for a model that gives none."""
-    vector = answer(pretrained, inputs).vector
-    if vector is None:
-        raise PretrainedError(f"{pretrained.name} gives no embedding; all-MiniLM-L6-v2 does.")
-    return vector
 
 
 def cosines(vectors: Sequence[Float[Tensor, " C"]]) -> Float[Tensor, "N N"]:

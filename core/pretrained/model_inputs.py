@@ -35,7 +35,7 @@ from core.pretrained.base import (
     spelled_line,
     wrap_errors,
 )
-from core.pretrained.reading import KINDS
+from core.pretrained.maps import KINDS
 from core.tasks import TaskConfig, digits, make_task
 from core.tasks.tables import sklearn_data
 

@@ -18,7 +18,7 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 Optimizer = Literal["adamw", "adam", "rmsprop", "sgd"]
 Schedule = Literal["constant", "cosine", "inverse_sqrt"]
 Precision = Literal["fp32", "bf16"]
-DEVICES, OPTIMIZERS, SCHEDULES, PRECISIONS = map(get_args, (Device, Optimizer, Schedule, Precision))
+OPTIMIZERS, SCHEDULES = get_args(Optimizer), get_args(Schedule)
 Seed = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 FRAMES = 50  # records along a recommended run
 LONG = 24  # tokens; decoding longer outputs takes longer than the steps between two records

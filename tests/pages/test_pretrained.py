@@ -24,7 +24,8 @@ from core.interpret.map_transform import (
 )
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.pretrained import Array, Line, ModelInputs, PretrainedError, load_lab_model
-from core.pretrained.generate import Candidate, answer
+from core.pretrained.generate import Candidate
+from core.pretrained.reading import answer
 from core.studies import use_model as study
 from dashboard.draw.figures import LIGHT_INK
 from dashboard.draw.formats import distinct

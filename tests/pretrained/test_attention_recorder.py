@@ -69,10 +69,10 @@ from core.pretrained.generate import (
     output_name,
     prepare_generation,
     score_continuation,
-    token_labels,
 )
 from core.pretrained.load import prepare_model, refuse_config
-from core.pretrained.reading import unblocked
+from core.pretrained.maps import unblocked
+from core.pretrained.reading import token_labels
 from tests.cases import each
 from tests.tiny_architectures import (
     ARCHITECTURES,

@@ -53,15 +53,14 @@ from core.pretrained import (
     verify,
 )
 from core.pretrained.base import picture_line, text_line
+from core.pretrained.forward import end_tokens, not_taken, sampling_rate, start_token
 from core.pretrained.generate import (
     MODEL_TASKS,
     Answer,
-    answer,
     answer_of,
     cosines,
     decode_text,
     display_names,
-    embedding,
     generate,
     generate_steps,
     mask_word,
@@ -74,17 +73,9 @@ from core.pretrained.generate import (
     top_candidates,
 )
 from core.pretrained.load import ImageProcessor, max_tokens_of, untrained
+from core.pretrained.maps import SINK, sink_line, with_sink
 from core.pretrained.model_inputs import read_arrays
-from core.pretrained.reading import (
-    SINK,
-    end_tokens,
-    not_taken,
-    read_ids,
-    sampling_rate,
-    sink_line,
-    start_token,
-    with_sink,
-)
+from core.pretrained.reading import answer, embedding, read_ids
 from core.studies import heads, use_model
 from core.tasks import TaskConfig, make_task, own as own_data, reading as table_reading, tables
 from dashboard.draw.picture_files import trace_npz
