@@ -93,9 +93,8 @@ class HeadMatrices:
         return "causal" if self.kind == "causal" else "self"
 
 
-NormCalls = list[
-    tuple[Any, Tensor, Tensor]
-]  # each norm of a pass in order, what went in and what came out
+# each norm of a pass in order, what went in and what came out
+NormCalls = list[tuple[Any, Tensor, Tensor]]
 
 
 def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
@@ -353,9 +352,8 @@ class Vocabularies:
     """
 
     embeddings: dict[Kind, Float[Tensor, "V C"]]
-    unembeddings: dict[
-        Kind, Float[Tensor, "W U"]
-    ]  # W is 2C where a model reads its two streams together
+    # W is 2C where a model reads its two streams together
+    unembeddings: dict[Kind, Float[Tensor, "W U"]]
     by_embedding: frozenset[Kind]
     _between: dict[tuple[Kind, Kind], Float[Tensor, "C X"]] = field(
         default_factory=dict, repr=False

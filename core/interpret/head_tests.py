@@ -147,9 +147,8 @@ def random_lines(pretrained: Pretrained) -> list[list[int]]:
         f"{pretrained.name} reads no text, so it has no tokens to repeat.",
     )
     pieces = ordinary_tokens(tokenizer_of(pretrained))
-    length = min(
-        LENGTH, len(pieces), (pretrained.max_tokens - 4) // 2
-    )  # beside four special tokens
+    # beside four special tokens
+    length = min(LENGTH, len(pieces), (pretrained.max_tokens - 4) // 2)
     reject_if(
         length < MIN_TOKENS,
         f"{pretrained.name} has too few tokens for this test: it needs {MIN_TOKENS} different "

@@ -51,14 +51,12 @@ from core.pretrained import (
 
 # One module for all layers, and XLM's: each part in a list of its own, this one the last of its layer.
 LISTED = re.compile(r"(?P<stack>.*\.(albert_layers|layer_norm2))\.(?P<number>\d+)")
-BESIDE = re.compile(
-    r".*\.ffns\.(?P<number>\d+)\."
-)  # XLM's feed-forward networks, which are in no layer either
+# XLM's feed-forward networks, which are in no layer either
+BESIDE = re.compile(r".*\.ffns\.(?P<number>\d+)\.")
 TOP = 5
 CELLS = 2**23  # logits in one pass: 34 MB
-LensPart = tuple[
-    Tensor, Tensor, Tensor
-]  # of the lens of some states, one after another: top, probabilities and entropy
+# of the lens of some states, one after another: top, probabilities and entropy
+LensPart = tuple[Tensor, Tensor, Tensor]
 CLOSE = 1e-3  # of a probability, of the logit or of its largest part: what rounding may leave
 
 
@@ -213,9 +211,8 @@ def layers_of(pretrained: Pretrained) -> tuple[str, ...]:
     one numbered list. A layer that runs several times is in it once.
     """
     model, stacks = pretrained.model, dict[str, dict[str, None]]()
-    before = getattr(
-        model.config, "pre_norm", False
-    )  # Flaubert's norms are then not its layers' ends
+    # Flaubert's norms are then not its layers' ends
+    before = getattr(model.config, "pre_norm", False)
     for name, _ in model.named_modules():
         if match := STACK.match(name) or (None if before else LISTED.fullmatch(name)):
             stacks.setdefault(match["stack"], {})[f"{match['stack']}.{match['number']}"] = None

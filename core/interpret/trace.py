@@ -15,10 +15,8 @@ Kind = Literal["self", "causal", "cross", "words", "sentences"]
 Head = tuple[int, int]  # the indices of its layer and of itself
 LayerKey = tuple[Kind, int]  # its kind, and its index among those of the kind
 STREAMS = {"self": "encoder", "causal": "decoder", "cross": "cross"}
-COREFERENCE = (
-    3,
-    1,
-)  # the head of the embedded model that links a pronoun to its noun, as "it" to "animal"
+# the head of the embedded model that links a pronoun to its noun, as "it" to "animal"
+COREFERENCE = (3, 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,9 +34,8 @@ from core.pretrained.base import text_config
 
 EAGER = "eager"
 HeadSet = frozenset[tuple[str, int, int | None]]
-Patch = tuple[
-    int, str, int, int | None, Tensor
-]  # a row of the batch; kind, layer, head (None: all); out (T, H, E)
+# a row of the batch; kind, layer, head (None: all); out (T, H, E)
+Patch = tuple[int, str, int, int | None, Tensor]
 NO_HEADS: HeadSet = frozenset()
 CROSS = (
     *("crossattention", "cross_attention", "encoder_attn", "encdecattention", "cross_attn"),
@@ -407,9 +406,8 @@ def recorded_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, a
     names, name = _eager_name(module.__class__)
     out, weights = names[name](module, query, key, value, attention_mask, **options)
     recorder = _RECORDER.get()
-    if (
-        recorder is None or "AttentionResidual" in type(module).__name__
-    ):  # between depths, not tokens
+    # between depths, not tokens
+    if recorder is None or "AttentionResidual" in type(module).__name__:
         return out, weights
     return recorder.record(module, query, key, value, attention_mask, out, weights, options)
 

@@ -264,9 +264,8 @@ def table(rows: Sequence[tuple[str, Any]]) -> str:
 
 CLOSE = 1e-4  # most that logits may differ; sums taken in another order differ by about 1e-6
 CHECK_EXAMPLES = 16
-REACHED = (
-    "step loss token_accuracy sequence_accuracy bleu chrf cut held_out".split()
-)  # of the last record
+# of the last record
+REACHED = "step loss token_accuracy sequence_accuracy bleu chrf cut held_out".split()
 
 
 def export(run: Run, folder: Path, step: int | None = None, license: str = LICENSE) -> Path:

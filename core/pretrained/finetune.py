@@ -256,10 +256,8 @@ def parse(task: str, data: str, seed: int = 0, header: str = "auto", answers: st
 
 
 MAX_UNKNOWN = 0.5  # share of the rows' tokens
-WEIGHTS = {
-    "classify": 2,
-    "pairs": 5,
-}  # memory of training in bytes of weights, with gradients and their moments
+# memory of training in bytes of weights, with gradients and their moments
+WEIGHTS = {"classify": 2, "pairs": 5}
 HELP = {
     "classify": "Labels need a model that reads text, such as BERT, RoBERTa, ModernBERT, GPT-2 or Llama.",
     "pairs": "Pairs need an encoder–decoder that reads and writes text, such as T5, BART or Marian.",
@@ -339,9 +337,8 @@ def check_family(family: str, name: str, task: str) -> None:
 
 def load_tokenizer(model: str, task: str) -> Any:
     """The tokenizer beside a model's weights; PretrainedError when none can be read."""
-    transformers = import_module(
-        "transformers"
-    )  # as in core.pretrained.load: threads import it at once
+    # as in core.pretrained.load: threads import it at once
+    transformers = import_module("transformers")
     none = f"{name_of(model)} has no readable tokenizer, so it cannot read the rows"
     with wrap_errors(none):
         tokenizer = transformers.AutoTokenizer.from_pretrained(check_model(model, task), **SAFE)

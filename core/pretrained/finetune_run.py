@@ -435,9 +435,8 @@ def make_trainer(loop: FineTuneLoop) -> Any:
         remove_unused_columns=False,
         dataloader_pin_memory=False,
     )
-    args._n_gpu = min(
-        args.n_gpu, 1
-    )  # with more, the Trainer multiplies the batch size by the number of GPUs
+    # with more, the Trainer multiplies the batch size by the number of GPUs
+    args._n_gpu = min(args.n_gpu, 1)
 
     def collate(pairs: list[Any]) -> dict[str, Any]:
         answers = targets(learner, pairs) if config.task == "pairs" else classes(learner, pairs)

@@ -45,11 +45,8 @@ from core.threads import CORES, num_threads
 
 MAX_CHARACTERS = 20_000
 PATCHES = 256  # that a picture is cut into where its model leaves it open
-TEXT_INPUTS = (
-    "input_ids",
-    "attention_mask",
-    "token_type_ids",
-)  # of a tokenizer's, what models read
+# of a tokenizer's, what models read
+TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 Batch = dict[str, Tensor]
 
@@ -358,20 +355,13 @@ INPUTS: dict[str, str] = {
     "task_inputs": "a task in words", "table_ids": "a table",
     "point_coords": "points", "input_points": "points",
 }  # fmt: skip
-OTHER_FORM = {
-    "spatial_shapes",
-    "grid_thw",
-    "image_grid_thw",
-    "pixel_position_ids",
-}  # beside patches, not a picture
+# beside patches, not a picture
+OTHER_FORM = {"spatial_shapes", "grid_thw", "image_grid_thw", "pixel_position_ids"}
 LACKS = re.compile(
     r"NoneType|specif|provid|missing|required|is None|cannot be `None`|not-None|must be given"
 )
-STATES = (
-    "inputs_embeds",
-    "hidden_states",
-    "encoder_hidden_states",
-)  # what most models can be given, and none needs
+# what most models can be given, and none needs
+STATES = ("inputs_embeds", "hidden_states", "encoder_hidden_states")
 READS: dict[Reads, tuple[str, str]] = {  # what a model reads, and which do
     "text": ("a text", "BERT or GPT-2"),
     "pair": ("a text and its target", "T5 or BART"),

@@ -23,9 +23,8 @@ from core.training.config import RunConfig
 Weights = dict[str, Tensor]
 IMPOSSIBLE_LOGIT = -1e4  # of a word that the model lacks; finite, so that no sum becomes NaN
 ATTENTION = ("projection", "score", "position", "mask", "normalizer")
-CARRIED = frozenset(
-    {("grouped_query", "kv_heads"), ("learned", "max_len"), ("rope", "base")}
-)  # what classes have
+# what classes have
+CARRIED = frozenset({("grouped_query", "kv_heads"), ("learned", "max_len"), ("rope", "base")})
 _HEADS = ("multi_head", "grouped_query", "multi_query")
 USUAL = {"score": ("scaled_dot",), "normalizer": ("softmax",)}
 # The parts of a layer here, and what they are called in a layer of each class; {} is a projection.

@@ -56,9 +56,8 @@ AUXILIARY = re.compile(
     r"|vocab\.txt|merges\.txt|dict\.txt|bpe\.codes|[\w.]+\.(spm|model(\.v\d+)?|tiktoken)|prophetnet\.tokenizer"
     r"|chat_template\.jinja|additional_chat_templates/[\w-]+\.jinja)"
 )
-READ = re.compile(
-    r".*\.(json|jinja|txt|model|spm|codes|tiktoken|tokenizer)"
-)  # what any class of the library looks for
+# what any class of the library looks for
+READ = re.compile(r".*\.(json|jinja|txt|model|spm|codes|tiktoken|tokenizer)")
 OTHER_WEIGHTS = re.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack|onnx|gguf|ot)")
 POINTER = b"version https://git-lfs"
 MAX_CONFIG = 1_000_000
@@ -449,13 +448,11 @@ def image_of(picture: np.ndarray, mode: str) -> Any:
 MINILM = "all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MAX_TOKENS, LONGEST = 512, 1024
-MAPS_BYTES = (
-    256 << 20
-)  # of all maps of a text longer than MAX_TOKENS: 682 tokens in GPT-2's 144 heads
+# of all maps of a text longer than MAX_TOKENS: 682 tokens in GPT-2's 144 heads
+MAPS_BYTES = 256 << 20
 LAB_MODELS, WRITER = Path(__file__).parent / "lab_models", "writer"
-warnings.filterwarnings(
-    "ignore", "Initializing zero-element tensors"
-)  # of a model without feed-forward networks
+# of a model without feed-forward networks
+warnings.filterwarnings("ignore", "Initializing zero-element tensors")
 VOCABULARY = re.compile(
     r"tokenizer\.json|vocab(-src)?\.(json|txt)|bpe\.codes|\S+\.(model|spm|tiktoken)|tekken\.json"
 )
@@ -1008,9 +1005,8 @@ def _reader(folder: Path, model: Any) -> Any:
     if reads == "picture" and not model.config.is_encoder_decoder:
         return ImageProcessor.of(folder)
     kind: Any = transformers.AutoTokenizer
-    if (
-        reads == "sound"
-    ):  # a model that writes no text has no tokenizer beside what prepares its sound
+    # a model that writes no text has no tokenizer beside what prepares its sound
+    if reads == "sound":
         writes = any(
             (folder / name).exists()
             for name in ("tokenizer.json", "vocab.json", "tokenizer_config.json")

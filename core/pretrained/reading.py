@@ -93,9 +93,8 @@ def _reading(
 ) -> Reading:
     output, recorder = forward(pretrained, batch)
     produced = None
-    if (
-        target is not None
-    ):  # shifted by one and closed by the end token: what each position predicts
+    # shifted by one and closed by the end token: what each position predicts
+    if target is not None:
         tokenizer = tokenizer_of(pretrained)
         end = target.ids[0] if tokenizer.eos_token_id is None else tokenizer.eos_token_id
         line = text_line(tokenizer, [*target.ids[1:], end])
