@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cache, cached_property
 from itertools import accumulate, islice, takewhile
 from pathlib import Path
@@ -117,6 +117,7 @@ class Measure:
 
     key: str
     name: str
+    _: KW_ONLY
     meaning: str
     unit: str
     rows: Callable[[Float[np.ndarray, "H T S"], Text], Float[np.ndarray, "H T"]] | None
@@ -128,72 +129,72 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         "entropy",
         "Entropy",
-        "how evenly weights are spread",
-        "nats",
-        lambda weights, text: trace.entropy(weights),
-        None,
-        CLARK,
+        meaning="how evenly weights are spread",
+        unit="nats",
+        rows=lambda weights, text: trace.entropy(weights),
+        role=None,
+        source=CLARK,
     ),
     Measure(
         "distance",
         "Distance",
-        "tokens between query and key",
-        "tokens",
-        lambda weights, text: (weights * np.abs(text.distance)).sum(-1),
-        None,
-        "[Vig and Belinkov 2019](https://arxiv.org/abs/1906.04284)",
+        meaning="tokens between query and key",
+        unit="tokens",
+        rows=lambda weights, text: (weights * np.abs(text.distance)).sum(-1),
+        role=None,
+        source="[Vig and Belinkov 2019](https://arxiv.org/abs/1906.04284)",
     ),
     Measure(
         "sink",
         "Sink share",
-        "the weight on the first token and on special tokens",
-        "weight",
+        meaning="the weight on the first token and on special tokens",
+        unit="weight",
         # What the ordinary keys leave of a row, that of a learned sink, too
-        lambda weights, text: (
+        rows=lambda weights, text: (
             1 - weights[..., 1:][..., ~np.array(text.line.special[1:], dtype=bool)].sum(-1)
         ).clip(0, 1),
-        None,
-        XIAO,
+        role=None,
+        source=XIAO,
     ),
     *(
         Measure(
             role.key,
             role.name,
-            role.meaning,
-            "weight" if role.targets else "share of keys",
-            None,
-            role,
-            role.source,
+            meaning=role.meaning,
+            unit="weight" if role.targets else "share of keys",
+            rows=None,
+            role=role,
+            source=role.source,
         )
         for role in ROLES
     ),
     Measure(
         ABLATION,
         "Ablation effect",
-        "how the answer changes when the head is switched off",
-        "change of the answer",
-        None,
-        None,
-        MICHEL,
+        meaning="how the answer changes when the head is switched off",
+        unit="change of the answer",
+        rows=None,
+        role=None,
+        source=MICHEL,
     ),
     Measure(
         ABLATION_LOGIT,
         "Ablation effect on the logit",
-        "how the logit of the answer changes when the head is switched off",
-        "change of the logit",
-        None,
-        None,
-        MICHEL,
+        meaning="how the logit of the answer changes when the head is switched off",
+        unit="change of the logit",
+        rows=None,
+        role=None,
+        source=MICHEL,
     ),
 )
 COPYING = Measure(
     "copying",
     "OV copying",
-    "whether attending to a token raises its own logit, by the weights alone",
-    "Σλ/Σ|λ|",
-    None,
-    None,
-    "[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)",
+    meaning="whether attending to a token raises its own logit, by the weights alone",
+    unit="Σλ/Σ|λ|",
+    rows=None,
+    role=None,
+    source="[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)",
 )
 AXES = (*MEASURES, COPYING)
 INDEX = {measure.key: index for index, measure in enumerate(MEASURES)}

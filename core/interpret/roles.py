@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, cached_property, reduce
 from operator import add
 from typing import Any
@@ -240,6 +240,7 @@ class Role:
 
     key: str
     name: str
+    _: KW_ONLY
     mark: str
     targets: Rule | None
     attends_to: str
@@ -264,22 +265,73 @@ XIAO = "[Xiao et al. 2024](https://arxiv.org/abs/2309.17453)"
 OLSSON = "[Olsson et al. 2022](https://arxiv.org/abs/2209.11895)"
 
 ROLES: tuple[Role, ...] = (
-    Role("previous", "Previous token", "prev", at_distance(-1), "the token before", VOITA),
-    Role("next", "Next token", "next", at_distance(1), "the token after", VOITA),
-    Role("first", "First token", "1st", first, "the first token", XIAO),
-    Role("self", "Itself", "self", at_distance(0), "the token itself", CLARK),
-    Role("delimiter", "Delimiter", "del", delimiter, "punctuation and end marks", CLARK),
-    Role("same", "Same word", "same", same_word, "the same word elsewhere", CLARK),
-    Role("rare", "Rare word", "rare", rare_word, "the sentence's rarest word", VOITA),
+    Role(
+        "previous",
+        "Previous token",
+        mark="prev",
+        targets=at_distance(-1),
+        attends_to="the token before",
+        source=VOITA,
+    ),
+    Role(
+        "next",
+        "Next token",
+        mark="next",
+        targets=at_distance(1),
+        attends_to="the token after",
+        source=VOITA,
+    ),
+    Role(
+        "first", "First token", mark="1st", targets=first, attends_to="the first token", source=XIAO
+    ),
+    Role(
+        "self",
+        "Itself",
+        mark="self",
+        targets=at_distance(0),
+        attends_to="the token itself",
+        source=CLARK,
+    ),
+    Role(
+        "delimiter",
+        "Delimiter",
+        mark="del",
+        targets=delimiter,
+        attends_to="punctuation and end marks",
+        source=CLARK,
+    ),
+    Role(
+        "same",
+        "Same word",
+        mark="same",
+        targets=same_word,
+        attends_to="the same word elsewhere",
+        source=CLARK,
+    ),
+    Role(
+        "rare",
+        "Rare word",
+        mark="rare",
+        targets=rare_word,
+        attends_to="the sentence's rarest word",
+        source=VOITA,
+    ),
     Role(
         "induction",
         "Induction",
-        "ind",
-        induction,
-        "the token that followed the same token before, where the text repeats",
-        OLSSON,
+        mark="ind",
+        targets=induction,
+        attends_to="the token that followed the same token before, where the text repeats",
+        source=OLSSON,
     ),
-    Role("broad", "Broad", "broad", None, "all keys that it may attend to, evenly", CLARK),
+    Role(
+        "broad",
+        "Broad",
+        mark="broad",
+        targets=None,
+        attends_to="all keys that it may attend to, evenly",
+        source=CLARK,
+    ),
 )
 ACTS = np.asarray([role.acts for role in ROLES])
 

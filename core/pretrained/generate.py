@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
 
 import torch
@@ -335,6 +335,7 @@ class ModelTask:
 
     key: TaskKey
     name: str
+    _: KW_ONLY
     does: str
     needs: str
     lab_model: str
@@ -346,74 +347,74 @@ MODEL_TASKS = (
     ModelTask(
         "embed",
         "Compare sentences",
-        "gives each text one vector, so that texts can be compared",
-        "an encoder without a last layer",
-        "all-MiniLM-L6-v2",
-        "sentence-transformers/all-mpnet-base-v2",
-        438,
+        does="gives each text one vector, so that texts can be compared",
+        needs="an encoder without a last layer",
+        lab_model="all-MiniLM-L6-v2",
+        hub="sentence-transformers/all-mpnet-base-v2",
+        megabytes=438,
     ),
     ModelTask(
         "fill",
         "Fill a mask",
-        "predicts the missing word",
-        "a last layer for masked words",
-        "",
-        "google-bert/bert-base-uncased",
-        440,
+        does="predicts the missing word",
+        needs="a last layer for masked words",
+        lab_model="",
+        hub="google-bert/bert-base-uncased",
+        megabytes=440,
     ),
     ModelTask(
         "classify",
         "Classify a text",
-        "assigns a text to a class",
-        "a last layer for classes",
-        "",
-        "distilbert/distilbert-base-uncased-finetuned-sst-2-english",
-        268,
+        does="assigns a text to a class",
+        needs="a last layer for classes",
+        lab_model="",
+        hub="distilbert/distilbert-base-uncased-finetuned-sst-2-english",
+        megabytes=268,
     ),
     ModelTask(
         "label",
         "Label tokens",
-        "assigns each token to a class",
-        "a last layer for the classes of tokens",
-        "",
-        "dslim/bert-base-NER",
-        433,
+        does="assigns each token to a class",
+        needs="a last layer for the classes of tokens",
+        lab_model="",
+        hub="dslim/bert-base-NER",
+        megabytes=433,
     ),
     ModelTask(
         "span",
         "Answer a question",
-        "finds the part of a text (Sentence B) that answers a question",
-        "a last layer for the start and the end of an answer",
-        "",
-        "distilbert/distilbert-base-cased-distilled-squad",
-        261,
+        does="finds the part of a text (Sentence B) that answers a question",
+        needs="a last layer for the start and the end of an answer",
+        lab_model="",
+        hub="distilbert/distilbert-base-cased-distilled-squad",
+        megabytes=261,
     ),
     ModelTask(
         "next",
         "Continue a text",
-        "predicts the next token",
-        "a last layer for next tokens",
-        "induction",
-        "distilbert/distilgpt2",
-        353,
+        does="predicts the next token",
+        needs="a last layer for next tokens",
+        lab_model="induction",
+        hub="distilbert/distilgpt2",
+        megabytes=353,
     ),
     ModelTask(
         "translate",
         "Translate",
-        "reads one sequence and writes another",
-        "an encoder and a decoder",
-        "numbers",
-        "google-t5/t5-small",
-        242,
+        does="reads one sequence and writes another",
+        needs="an encoder and a decoder",
+        lab_model="numbers",
+        hub="google-t5/t5-small",
+        megabytes=242,
     ),
     ModelTask(
         "picture",
         "Classify a picture",
-        "assigns a picture to a class",
-        "patches and a last layer for classes",
-        "digits",
-        "google/vit-base-patch16-224",
-        346,
+        does="assigns a picture to a class",
+        needs="patches and a last layer for classes",
+        lab_model="digits",
+        hub="google/vit-base-patch16-224",
+        megabytes=346,
     ),
 )
 
