@@ -251,8 +251,10 @@ def _view(chosen: lab.ModelChoice) -> Callable[[], None] | None:
     """Draw the controls and all that they change, which reruns alone; returns what measures the roles, if unknown."""
     controls = draw_controls(chosen.reading)
     request = chosen.ref, chosen.inputs, controls.kind
-    # Measuring them would delay the figures
-    roles = lab.roles_of(*request) if lab.roles_are_cached(*request) else None
+    # Measuring them would delay the figures; the session has them where the cache has no room
+    of, roles = st.session_state.get("pretrained:roles", (None, None))
+    if of != request:
+        roles = lab.roles_of(*request) if lab.roles_are_cached(*request) else None
     view, skeleton = _figures(chosen, controls, roles)
     lab.fact(all_heads_fact(view))
     lab.caption(conditions(chosen.reading, view, controls))
@@ -272,7 +274,7 @@ def _view(chosen: lab.ModelChoice) -> Callable[[], None] | None:
 
     def measure() -> None:
         with skeleton, st.spinner("Measuring the roles of the heads, only the first time"):
-            lab.roles_of(*request)
+            st.session_state["pretrained:roles"] = request, lab.roles_of(*request)
             st.rerun()
 
     if lab.reruns_alone():  # nothing else is left to draw

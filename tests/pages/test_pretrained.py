@@ -30,7 +30,7 @@ from core.studies import use_model as study
 from dashboard.draw.figures import LIGHT_INK
 from dashboard.draw.formats import distinct
 from dashboard.draw.grids import bars
-from dashboard.ui.models import ModelRef, reading_of
+from dashboard.ui.models import ModelRef, reading_of, roles_of
 from pages import use_model
 from pages.pretrained import all_heads_fact, called, head_fact, patches_of, pins_fact, rivals_text
 from tests.cases import each
@@ -234,6 +234,21 @@ def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
     assert kinds.options == ["Encoder", "Decoder", "Cross"] and kinds.value == "cross"
     link = {"inside:model": "numbers", "two_models:kind:3": "Decoder"}
     assert open_at("two_models", **link).button_group[1].value == "causal"
+
+
+def test_roles_are_measured_once_where_no_cache_has_room(monkeypatch):
+    measured = []
+
+    def measure(*request):
+        assert len(measured) < 2, "the page runs again and again"
+        measured.append(request)
+        return roles_of(*request)
+
+    monkeypatch.setattr("dashboard.page.roles_are_cached", lambda *_: False)
+    monkeypatch.setattr("dashboard.page.roles_of", measure)
+    app = open_at("pretrained")
+    app.run()
+    assert len(measured) == 1 and not page_text(app).count("Measuring the roles")
 
 
 def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts(monkeypatch):
