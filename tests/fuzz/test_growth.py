@@ -44,7 +44,8 @@ from core.tasks.reading import decode_text, read_rows
 from core.tasks.tables import date, number, parse_table
 from core.tasks.text import Corpus, unseen
 from dashboard.draw import formats, glossary
-from dashboard.ui import bars, export, links
+from dashboard.fields import link as links
+from dashboard.ui import bars, export
 from dashboard.ui.lessons import (
     LessonError,
     clean_name,
