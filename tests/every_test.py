@@ -134,6 +134,11 @@ def pytest_collection(session):
         return (yield)
 
 
+def pytest_collection_modifyitems(items):
+    """What takes long or waits begins before the others: as the last one it would leave a core without work."""
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
 def pytest_collection_finish():
     """What was imported stays: no garbage collection goes through it again."""
     gc.freeze()

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted((ROOT / "docs").glob("add-a-*.md"))
 BLOCK = re.compile(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -68,6 +70,7 @@ def add(folder: Path, kind: str, title: str, block: str) -> str:
     return name
 
 
+@pytest.mark.first
 def test_the_examples_of_the_documents_run_in_a_copy(tmp_path):
     for part in ("core", "dashboard", "pages", "tests", "docs"):
         skipped = shutil.ignore_patterns("node_modules", "*.webp")

@@ -14,6 +14,8 @@ from pathlib import Path
 from re import _constants as codes, _parser as parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 METHODS = {"search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
 CALLED = re.compile(rf"re\.(compile|{'|'.join(METHODS)})")
@@ -245,6 +247,7 @@ def slow_text(expression: Expression) -> str:
     return ""
 
 
+@pytest.mark.first
 def test_expressions_take_time_in_proportion():
     found, unknown = expressions()
     assert len(found) > 100 and not unknown, "\n".join(unknown)

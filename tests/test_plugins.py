@@ -102,6 +102,7 @@ def loaded(tmp_path_factory):
     return dict(zip(folders, map(json.loads, done.stdout.splitlines()), strict=True)), done.stderr
 
 
+@pytest.mark.first
 def test_a_broken_file_is_named_with_its_line_and_the_others_are_loaded(loaded):
     (keys, _, problems), said = loaded[0]["broken"], loaded[1]
     starts = [
@@ -185,6 +186,7 @@ from core.training import RunConfig, train
 """
 
 
+@pytest.mark.first
 def test_a_plug_in_meets_whole_modules_whichever_is_imported_first(tmp_path):
     # Every package of core, and every module that is a command, as the first import of its process.
     (tmp_path / "uses_all.py").write_text(USES_ALL, encoding="utf-8")
@@ -196,7 +198,8 @@ def test_a_plug_in_meets_whole_modules_whichever_is_imported_first(tmp_path):
         *("core.runs.worker", "core.files", "core.entries", "core.interpret.trace"),
     ]
     code = """
-import importlib, os, sys, torch
+import importlib, os, sys
+import einops, jaxtyping, msgspec, psutil, safetensors, torch, typer
 
 for name in sys.argv[1:]:
     if (child := os.fork()) == 0:

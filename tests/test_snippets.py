@@ -190,6 +190,7 @@ def test_there_is_a_guide_for_each_kind_of_reader():
     assert {path.stem for path in (DOCS / "guides").glob("*.md")} == set(GUIDES)
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("guide", GUIDES)  # two of them train for ten seconds
 def test_its_code_prints_what_its_comments_say(
     guide, tmp_path, monkeypatch, capsys, without_new_entries

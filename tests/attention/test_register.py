@@ -434,6 +434,7 @@ def listed() -> dict[str, dict[str, bool]]:
     }
 
 
+@pytest.mark.first
 def test_every_choice_is_traced_or_listed_with_its_reason():
     names = {f"{axis}-{item.key}" for axis, entries in AXES.items() for item in entries}
     table = listed()

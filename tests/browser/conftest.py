@@ -199,11 +199,6 @@ def clear(page: Page) -> None:
     page.goto("about:blank")
 
 
-def pytest_collection_modifyitems(items):
-    """The longest test comes first: as the last one it would leave a core without work."""
-    items.sort(key=lambda item: "test_the_site_reads" not in item.name)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield

@@ -46,6 +46,7 @@ def build(folder: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.first
 def test_the_site_reads_on_any_screen_alone(tmp_path, browser):
     # One test, since two browsers would build the site twice.
     build(tmp_path)

@@ -692,6 +692,7 @@ def ended(*runs: Run) -> bool:
     return all(run.status().ended and not run.alive() for run in runs)
 
 
+@pytest.mark.first
 @SAME_LAST_BIT
 def test_a_claim_and_a_corpus_are_measured_on_both_nodes(lab, b, tmp_path, monkeypatch):
     wait_for(lambda: queue.max_workers() == 2)
@@ -718,6 +719,7 @@ def test_a_claim_and_a_corpus_are_measured_on_both_nodes(lab, b, tmp_path, monke
     assert_close(vars(load(corpus).roles), vars(load(measured).roles), 0, 0)
 
 
+@pytest.mark.first
 @SAME_LAST_BIT
 def test_a_lost_node_a_pause_and_a_killed_driver_change_no_number_and_a_lost_head_queues(
     lab, b, tmp_path

@@ -139,6 +139,7 @@ def uploaded_bytes(server: RunningServer) -> float:
     return sum(value for name, value in server.metrics().items() if "UploadedFileManager" in name)
 
 
+@pytest.mark.first
 def test_uploads_of_one_page_and_of_one_address_stay_bounded(copy):
     with open_page(copy) as first, open_page(copy) as second:
         pages = [session_of(first), session_of(second)]
@@ -308,6 +309,7 @@ def test_a_proxy_that_is_named_is_believed_and_nobody_else(copy):
             )
 
 
+@pytest.mark.first
 def test_no_header_is_believed_until_a_proxy_is_named(monkeypatch):
     monkeypatch.delenv("FORWARDED_ALLOW_IPS", raising=False)
     settings = {

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("half", [0, 1])
 def test_the_largest_numbers_of_a_link_fit_into_1_gb(half):
     counts = ("500", "200") if MANY else ("1", "0")

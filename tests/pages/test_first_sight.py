@@ -228,6 +228,7 @@ def test_the_composition_of_every_pair_is_a_table():
     assert len(pairs) == len(rows) and {kind for kind, *_ in pairs} == {"Q", "K", "V"}
 
 
+@pytest.mark.first
 @each("page", [step.key for step in STEPS])
 def test_every_picture_of_a_page_comes_back_from_every_file(page, monkeypatch):
     # The first of each kind from PDF, too; the first of all from PNG, and as cairo draws it.

@@ -33,6 +33,7 @@ def __getattr__(name):
 """
 
 
+@pytest.mark.first
 def test_every_family_runs_on_the_cpu_beside_kernels(tmp_path):
     for name in PACKAGES:
         (tmp_path / f"{name}.py").write_text(PACKAGE, encoding="utf-8")
