@@ -305,6 +305,8 @@ TRAITS: dict[str, dict[Trait, str]] = {  # of each axis, with what other axes ma
 class LayerConfig(Protocol):
     """What an entry reads of the config that chose it, an AttentionConfig: sizes, choices, and what follows from both."""
 
+    def __hash__(self) -> int: ...
+
     @property
     def d_model(self) -> int: ...
 

@@ -237,7 +237,7 @@ def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
 
 
 def test_roles_are_measured_once_where_no_cache_has_room(monkeypatch):
-    measured = []
+    measured = list[tuple]()
 
     def measure(*request):
         assert len(measured) < 2, "the page runs again and again"
