@@ -33,11 +33,13 @@ from dashboard.navigation import GROUPS, STEPS, Step, sections, step_of  # noqa:
 from dashboard.search import PICKED, open_picked  # noqa: E402
 from dashboard.server import queue  # noqa: E402
 from dashboard.server.calls import recording  # noqa: E402
+from dashboard.server.session import SessionValue  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
 from dashboard.ui import bars, panels  # noqa: E402
 
-PAGE_LIST, PRESSED = "page_list", "page_list:request"
-REFUSED = "page:refused"  # whether the page waits for memory
+PAGE_LIST = "page_list"
+PRESSED = SessionValue[str | None](None, "page_list:request")
+REFUSED = SessionValue(False, "page:refused")  # whether the page waits for memory
 PAGE, NEW_PAGE = 15_000_000, 60_000_000  # bytes of a page, and of the first to open it; measured
 
 
@@ -49,7 +51,7 @@ def page_list(current: Step) -> None:
     Streamlit's own list is drawn again by React with every batch of elements that arrives: for many pages that takes
     longer than the elements. This one is a single element, with which the code of all components comes.
     """
-    if page := st.session_state.pop(PRESSED, None):
+    if page := PRESSED.pop():
         st.switch_page(step_of(page).page(), query_params={})
     groups = [
         {
@@ -93,7 +95,7 @@ def section_row(current: Step) -> None:
 def open_pressed() -> None:
     page = st.session_state[PAGE_LIST].get("page")
     if page in [step.key for step in STEPS]:
-        st.session_state[PRESSED] = page
+        PRESSED.value = page
 
 
 def note_picked() -> None:
@@ -102,17 +104,17 @@ def note_picked() -> None:
 
 def is_admitted(step: Step) -> bool:
     """Whether there is memory to open the page; says so where there is none. One that is open runs on."""
-    if st.session_state[ARRIVED] or st.session_state.get(REFUSED):
+    if st.session_state[ARRIVED] or REFUSED.value:
         new = f"pages.{step.key}" not in sys.modules
         remedy = "The pages that are open go on: try again in a minute."
         why = memory.why_too_much(Cost(bytes=NEW_PAGE if new else PAGE), "This page", remedy)
-        st.session_state[REFUSED] = bool(why)
+        REFUSED.value = bool(why)
         if why:
             log("page_refused", page=step.key)
             st.title(step.title)
             st.error(why)
             st.button("Try again", key="page:again")
-    return not st.session_state[REFUSED]
+    return not REFUSED.value
 
 
 def load_first_model() -> None:

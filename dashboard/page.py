@@ -15,13 +15,14 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "draw.formats",
     "draw.page_views",
     "draw.pictures",
-    "export.recorded",
     "navigation",
     "server.cache",
+    "server.session",
     "fields.base",
     "fields.link",
     "fields.reset",
     "ui.panels",
+    "export.recorded",
     "draw.grids",
     "draw.tables",
     "ui.decoding",
@@ -66,6 +67,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors
     from dashboard.navigation import *  # type: ignore[assignment, no-redef]
     from dashboard.server import limits, queue, visitors
     from dashboard.server.cache import *  # type: ignore[assignment, no-redef]
+    from dashboard.server.session import *  # type: ignore[assignment, no-redef]
     from dashboard.ui import bars as page_bars, export, lessons
     from dashboard.ui.decoding import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.model_picker import *  # type: ignore[assignment, no-redef]

@@ -337,24 +337,6 @@ class MultiSelect(Options[list[T], T]):
         return all(super(MultiSelect, self).allowed(each, controls) for each in value)
 
 
-class SessionValue(Generic[T]):
-    """What a page remembers from run to run beside its controls, in this session alone."""
-
-    def __init__(self, start: T) -> None:
-        self.start = start
-
-    def __set_name__(self, owner: type["Fields"], name: str) -> None:
-        self.owner, self.name = owner, name
-
-    @property
-    def value(self) -> T:
-        return st.session_state.get(f"{self.owner.page_key}:{self.name}", self.start)
-
-    @value.setter
-    def value(self, value: T) -> None:
-        st.session_state[f"{self.owner.page_key}:{self.name}"] = value
-
-
 class Fields:
     """The controls of a page, as a class: see the head of this module. An instance has their values.
 

@@ -18,6 +18,7 @@ from dashboard.draw.formats import plain
 from dashboard.fields.link import BOUND, KEEP, one_of, take_link, write_link
 from dashboard.fields.reset import BUILT, forget_page, request_reset
 from dashboard.navigation import step_of
+from dashboard.server.session import SessionValue
 from dashboard.server.streamlit_internals import labels_drawn, script_run
 from dashboard.ui import panels
 from dashboard.ui.lessons import (
@@ -37,14 +38,16 @@ from dashboard.ui.lessons import (
     read_code,
 )
 
-CONTROLS = "lesson:controls"  # the session's key: by page, the label of each control that it drew last, by key
-DRAFT = "lesson:draft"  # the session's key of the pages that the draft is about
+CONTROLS = SessionValue[dict[str, dict[str, str]]](
+    {}, "lesson:controls"
+)  # by page, the label of each control, by key
+DRAFT = SessionValue[tuple[str, ...]]((), "lesson:draft")  # the pages that the draft is about
 PART, MAKE = "lessons:part", "Make a lesson"  # the draft's place in the link of Lessons
 
 
 def controls_of(page: str) -> dict[str, str] | None:
     """The label of each control of a page, by key; two with the same label also say their key. None: not opened yet."""
-    labels: dict[str, str] | None = st.session_state.get(CONTROLS, {}).get(page)
+    labels = CONTROLS.value.get(page)
     return labels and {
         key: label if list(labels.values()).count(label) == 1 else f"{label} ({key})"
         for key, label in labels.items()
@@ -52,12 +55,12 @@ def controls_of(page: str) -> dict[str, str] | None:
 
 
 def note_draft(*pages: str) -> None:
-    st.session_state[DRAFT] = pages
+    DRAFT.value = pages
 
 
 def draft_bar(page: str) -> None:
     with st.container():  # also when it is empty, so that nothing below moves to another place
-        if page not in st.session_state.get(DRAFT, ()):
+        if page not in DRAFT.value:
             return
         _way_back(
             "lesson:drafted",
@@ -141,7 +144,7 @@ def ask(lesson: Lesson, at: int) -> None:
                 "Check", key=f"{key}:check", on_click=_check, args=(lesson, index, key)
             )
         right, tries = results[index].right, results[index].tries
-        if error := st.session_state.get(f"{key}:error"):
+        if error := _error(key).value:
             st.markdown(f":orange[{plain(error)}]")
         elif right:
             st.markdown(f":green[**Right**], after {tries} {'try' if tries == 1 else 'tries'}.")
@@ -174,33 +177,41 @@ def _check(lesson: Lesson, index: int, key: str) -> None:
     """Check an answer and note the try; one that cannot be read, or comes after the right one, is no try."""
     results = _results(lesson)
     before = results[index]
-    st.session_state.pop(f"{key}:error", None)
+    _error(key).pop()
     question, answer = lesson.all_questions[index], str(st.session_state.get(key) or "")
     try:
         right = question.check(answer)
         if before.right and not right:
             raise LessonError("This answer is not right; your right one counts.")
     except LessonError as error:
-        st.session_state[f"{key}:error"] = str(error)
+        _error(key).value = str(error)
         return
     if not before.right:
         pick = 0 if right or question.type != "choice" else 1 << question.options.index(answer)
         results[index] = Result(right, before.tries + 1, before.wrong | pick)
-        st.session_state[f"lesson:{lesson.id}:results"] = results
+        _stored(lesson).value = results
+
+
+def _error(key: str) -> SessionValue[str]:
+    return SessionValue("", f"{key}:error")
+
+
+def _stored(lesson: Lesson) -> SessionValue[list[Result]]:
+    return SessionValue([], f"lesson:{lesson.id}:results")
 
 
 def _results(lesson: Lesson) -> list[Result]:
-    key = f"lesson:{lesson.id}:results"
-    if key not in st.session_state:
+    stored = _stored(lesson)
+    if not stored.value:
         results = [Result(False, 0)] * len(lesson.all_questions)
         with suppress(LessonError):
             code = read_code(st.query_params.get(CODE, ""))
             if code.lesson == lesson.id and not code.name and len(code.results) == len(results):
                 results = list(code.results)
-        st.session_state[key] = results
-    elif any(result.tries for result in st.session_state[key]):
-        write_short(CODE, _code(lesson, st.session_state[key]))
-    return list(st.session_state[key])
+        stored.value = results
+    elif any(result.tries for result in stored.value):
+        write_short(CODE, _code(lesson, stored.value))
+    return list(stored.value)
 
 
 def _code(lesson: Lesson, results: Sequence[Result], name: str = "") -> str:
@@ -213,7 +224,7 @@ def write_short(name: str, text: str) -> None:
 
 
 LINK = "lesson"  # its parameter of the link
-ACTIVE = "lesson:active"  # the session's key of the lesson, as in the link
+ACTIVE = SessionValue[str | None](None, "lesson:active")  # the lesson, as in the link
 
 # On a wide window the text and the questions stand beside the page, as the list of pages does otherwise; the questions
 # stay while the page scrolls. On a phone the text stands above the page, the questions below.
@@ -228,7 +239,7 @@ BESIDE = """@media (min-width: 1100px) {
 def lesson_around(page: str) -> Iterator[None]:
     text = _current(page)
     lesson = None if text is None else part_of(text)
-    st.session_state[panels.LEFT_OUT] = None if lesson is None else lesson.hide_guide
+    panels.LEFT_OUT.value = None if lesson is None else lesson.hide_guide
     draft_bar(page)
     with labels_drawn() as labels:
         if text is None:
@@ -236,11 +247,12 @@ def lesson_around(page: str) -> Iterator[None]:
         else:
             with _beside(text, page):
                 yield
-    st.session_state.setdefault(CONTROLS, {})[page] = {
+    drawn = {
         key: label
         for key, label in labels.items()
         if not key.startswith(("lesson:", "tour:")) and not key.endswith(":predict")
     }
+    CONTROLS.value = {**CONTROLS.value, page: drawn}
     if lesson is not None and (context := script_run()) is not None:
         keys = context.shared.widget_user_keys_this_run.snapshot()
         if missing := [name for name in lesson.hide if name not in keys]:
@@ -290,7 +302,7 @@ def _step(label: str, text: str, at: int, page: str) -> None:
     text = f"{text.partition('.')[0]}.{at + 1}"
     if part_of(text).page != page:
         start_lesson(text)
-    st.session_state[ACTIVE] = text
+    ACTIVE.value = text
     request_reset()
     st.rerun()
 
@@ -299,13 +311,12 @@ def begin_again(page: str) -> Mapping[str, Any]:
     """Forget what was said of answers; returns the parameters with which the page's lesson begins, none without one."""
     for key in filter(re.compile("lesson:.*:error").fullmatch, map(str, list(st.session_state))):
         del st.session_state[key]
-    return (
-        _query(st.session_state[ACTIVE]) if in_lesson(page) and ACTIVE in st.session_state else {}
-    )
+    text = ACTIVE.value
+    return _query(text) if in_lesson(page) and text is not None else {}
 
 
 def in_lesson(page: str) -> bool:
-    text = st.query_params.get(LINK, st.session_state.get(ACTIVE))
+    text = st.query_params.get(LINK, ACTIVE.value)
     with suppress(LessonError):
         return text is not None and part_of(text).page == page
     return False
@@ -314,7 +325,7 @@ def in_lesson(page: str) -> bool:
 def start_lesson(text: str) -> None:
     """Open the page of a lesson, which is written as in a link, with its controls set."""
     lesson = part_of(text)
-    st.session_state[ACTIVE] = text
+    ACTIVE.value = text
     forget_page(lesson.page, lesson.parameters)
     st.switch_page(step_of(lesson.page).page(), query_params=_query(text))
 
@@ -326,7 +337,7 @@ def _query(text: str) -> dict[str, Any]:
 def _current(page: str) -> str | None:
     """The lesson of the link or the session, as in a link, where it is about this page; a link of another opens its page."""
     linked = LINK in st.query_params
-    text = st.query_params[LINK] if linked else st.session_state.get(ACTIVE)
+    text = st.query_params[LINK] if linked else ACTIVE.value
     if text is None:
         return None
     try:
@@ -354,12 +365,12 @@ def _current(page: str) -> str | None:
         return None
     if not linked:
         write_short(LINK, text)
-    st.session_state[ACTIVE] = text
+    ACTIVE.value = text
     return text
 
 
 def _end() -> None:
-    st.session_state.pop(ACTIVE, None)
+    ACTIVE.pop()
     for name in (LINK, CODE):
         st.query_params.pop(name, None)
 
@@ -368,8 +379,9 @@ TOUR_SENTENCE = "The cat chased a mouse"
 TOUR_LINK = "tour"  # the stop in the link
 OVER = "tour:over"  # the session's key: whether the tour has led to the quiz
 RECAP = "quiz:recap"  # the session's key of the panel that says what each stop showed; open after the tour
-TOUR_AT = "tour:at"  # the session key of the stop; None or absent while no tour runs
-TOUR_BEFORE = "tour:before"  # the session's values of the stop's page before the tour set them; absent where it set none
+TOUR_AT = SessionValue(-1, "tour:at")  # the stop; -1 while no tour runs
+# the session's values of the stop's page before the tour set them; None where it set none
+TOUR_BEFORE = SessionValue[dict[str, Any] | None](None, "tour:before")
 
 # Task and buttons share a line; on a phone, where the page is long, the bar is low, its buttons are icons (their names are
 # still heard), and it stays at the bottom of the window.
@@ -444,8 +456,8 @@ STOPS = (
 
 def tour_runs() -> bool:
     """Whether the session is on the tour, also after a reload: the link holds the stop."""
-    take_link(TOUR_AT, one_of(range(len(STOPS))), name=TOUR_LINK)
-    return st.session_state.get(TOUR_AT) is not None
+    take_link(TOUR_AT.key, one_of(range(len(STOPS))), name=TOUR_LINK)
+    return TOUR_AT.value >= 0
 
 
 def open_stop(index: int) -> None:
@@ -456,20 +468,20 @@ def open_stop(index: int) -> None:
         st.switch_page(step_of("quiz").page(), query_params={})
     _put_back()
     stop = STOPS[index]
-    st.session_state[TOUR_AT] = index
-    st.session_state[TOUR_BEFORE] = forget_page(stop.page, stop.query)
+    TOUR_AT.value = index
+    TOUR_BEFORE.value = forget_page(stop.page, stop.query)
     st.switch_page(step_of(stop.page).page(), query_params=dict(stop.query))
 
 
 def tour_bar(page: str) -> None:
     if not tour_runs():
         return
-    at, last = st.session_state[TOUR_AT], len(STOPS) - 1
+    at, last = TOUR_AT.value, len(STOPS) - 1
     # the page may also be opened by the sidebar or the Back button
     here = next((index for index, stop in enumerate(STOPS) if stop.page == page), at)
     if here != at:
         _put_back()
-    at = st.session_state[TOUR_AT] = here
+    at = TOUR_AT.value = here
     write_link(TOUR_LINK, str(at))
     sentence = (
         STOPS[at].sentence
@@ -510,8 +522,8 @@ def tour_bar(page: str) -> None:
 
 def next_page(page: str) -> None:
     """The link to the next page; on a stop of the tour to the next stop, with its controls set."""
-    at = st.session_state.get(TOUR_AT)
-    if at is None or STOPS[at].page != page:
+    at = TOUR_AT.value
+    if at < 0 or STOPS[at].page != page:
         panels.next_page(page)
         return
     step = step_of(STOPS[at + 1].page if at + 1 < len(STOPS) else "quiz")
@@ -523,18 +535,18 @@ def next_page(page: str) -> None:
 
 def _put_back() -> None:
     """Forget the controls that the stop which is left has set; the page gets those that it had before the tour."""
-    before = st.session_state.pop(TOUR_BEFORE, None)
+    before = TOUR_BEFORE.pop()
     if before is not None:
-        stop = STOPS[st.session_state[TOUR_AT]]
+        stop = STOPS[TOUR_AT.value]
         forget_page(stop.page, stop.query)
         st.session_state.update(before)
 
 
 def _tour_end(staying: str = "") -> None:
     """End the tour; the page on which the reader stays keeps the tour's controls if the reader had set none there."""
-    if STOPS[st.session_state[TOUR_AT]].page != staying:
+    if STOPS[TOUR_AT.value].page != staying:
         _put_back()
-    elif (before := st.session_state.pop(TOUR_BEFORE, {})).keys() - {BUILT}:
+    elif (before := TOUR_BEFORE.pop() or {}).keys() - {BUILT}:
         request_reset(before)
-    st.session_state.pop(TOUR_AT, None)
+    TOUR_AT.pop()
     write_link(TOUR_LINK, None)

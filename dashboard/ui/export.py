@@ -41,11 +41,13 @@ from dashboard.draw.picture_files import (
 from dashboard.draw.pictures import Picture
 from dashboard.fields.link import CURRENT
 from dashboard.navigation import STEPS, step_of
+from dashboard.server.session import SessionValue
 
 # A report: views that a reader has added from any page, in one small file on the server, found by its secret id.
 
 
-REPORT = "report"  # its name in the session and in the link
+REPORT = "report"  # its name in the link
+NAME = SessionValue[str | None](None, REPORT)  # its id
 COOKIE = "attention_lab_report"
 ID = re.compile(r"[0-9a-f]{16}")
 MAX_BYTES, MAX_VIEWS = 8_000_000, 50  # of one report
@@ -82,16 +84,16 @@ new_id = partial(secrets.token_hex, 8)
 
 def current_report() -> Report | None:
     """The report of this session or of this browser; None before anything was added."""
-    name = st.session_state.get(REPORT)
+    name = NAME.value
     report = read_report(str(st.context.cookies.get(COOKIE, "")) if name is None else name)
     if report and name is None:
-        st.session_state[REPORT] = report.id
+        NAME.value = report.id
     return report
 
 
 def report_cookie() -> list[str]:
     """The browser's cookie for the report of this session, empty after New report; none where it stays as it is."""
-    name = st.session_state.get(REPORT)
+    name = NAME.value
     return [] if name is None else [f"{COOKIE}={name}"]
 
 
@@ -137,7 +139,7 @@ def save(report: Report) -> None:
         )[: 1 - MAX_REPORTS]:
             path.unlink(missing_ok=True)
     write_atomically(_path(report.id), data)
-    st.session_state[REPORT] = report.id
+    NAME.value = report.id
 
 
 def _path(name: str) -> Path:
@@ -273,11 +275,11 @@ STYLE = """<style>
 </style>"""
 
 
-REQUESTED = "export:requested"
+REQUESTED = SessionValue(False, "export:requested")
 
 
 def request() -> None:
-    st.session_state[REQUESTED] = True
+    REQUESTED.value = True
 
 
 def begin_before_title() -> None:
@@ -285,12 +287,12 @@ def begin_before_title() -> None:
 
     Where the dialog was asked for they stay, since it also lists what is drawn below the title.
     """
-    if REQUESTED not in st.session_state:
+    if not REQUESTED.value:
         begin()
 
 
 def show_where_requested(page: str) -> None:
-    if st.session_state.pop(REQUESTED, False):
+    if REQUESTED.pop():
         _dialog(page)
 
 

@@ -43,13 +43,16 @@ from dashboard.fields.link import (
 from dashboard.fields.reset import is_pending, request_reset
 from dashboard.navigation import following
 from dashboard.server.cache import measurements
+from dashboard.server.session import SessionValue
 from dashboard.ui import export
 
 # Present: the sidebar away and everything half as large again, for a room that reads from a projector.
 
 
-PRESENT = "present"  # its name in the session and in the link
-DRAWN = "presentation:drawn"  # the mode and the browser's theme in the last run of the whole app
+PRESENT = "present"  # its name in the link
+IS_PRESENT = SessionValue(False, PRESENT)
+# the mode and the browser's theme in the last run of the whole app
+DRAWN = SessionValue[Any](None, "presentation:drawn")
 SCALE, WIDE_SCALE = 1.5, 2  # of 1,280 px: 1,920 and, from WIDE on, 2,560
 WIDE = 2400
 # Streamlit measures in rem; the components and the HTML of our own in pixels. Vega reads the pointer in pixels of the
@@ -65,7 +68,11 @@ STYLE = f"""<style>
 
 
 def presenting() -> bool:
-    return bool(st.session_state.get(PRESENT))
+    return IS_PRESENT.value
+
+
+def _turn_presentation() -> None:
+    IS_PRESENT.value = not presenting()
 
 
 def _look() -> tuple[bool, str | None]:
@@ -80,7 +87,7 @@ def room(width: int) -> int:
 def apply_look() -> None:
     """Take the mode from the link, write it there, and draw its style; on each run of each page."""
     link_value(PRESENT, False, one_of([True, False]))
-    st.session_state[DRAWN] = _look()
+    DRAWN.value = _look()
     if presenting():
         st.html(STYLE)
 
@@ -118,11 +125,11 @@ def draw_chart(
 
 
 # The session's key of whether the lesson round the page that is drawn hides its questions and moves; None: no lesson.
-LEFT_OUT = "lesson:left_out"
+LEFT_OUT = SessionValue[bool | None](None, "lesson:left_out")
 
 
 def guide_is_hidden() -> bool:
-    return bool(st.session_state.get(LEFT_OUT))
+    return bool(LEFT_OUT.value)
 
 
 # A wide equation scrolls in its own box and fades where it goes on; 4 px hold what a last italic letter leans out.
@@ -158,7 +165,7 @@ def title(
     `copy_link` names what the link holds.
     """
     # The mode or the theme may change after the app was drawn: a fragment that hears of it reruns alone.
-    if is_pending() or _look() != st.session_state.get(DRAWN, _look()):
+    if is_pending() or _look() != (DRAWN.value or _look()):
         st.rerun(scope="app")
     page = st.session_state.get(CURRENT)
     if page is None:
@@ -179,7 +186,7 @@ def title(
                     key=f"{page}:actions",
                     presenting=presenting(),
                     theme=theme(),
-                    on_present=lambda: st.session_state.update({PRESENT: not presenting()}),
+                    on_present=_turn_presentation,
                     on_export=export.request,
                     on_reset=request_reset,
                     cookies=[*export.report_cookie(), f"{VISITS}={'.'.join(visited_pages())}"],
@@ -291,7 +298,7 @@ def placeholder(text: str, height: int = 420) -> None:
 
 
 def next_page(key: str) -> None:
-    if st.session_state.get(LEFT_OUT) is None:
+    if LEFT_OUT.value is None:
         step = following(key)
         st.page_link(step.page(), label=f"Next: {step.invite}", icon=":material/arrow_forward:")
 
@@ -472,7 +479,7 @@ UNASKED = 60.0  # the same where little can be shown before all is measured
 QUIET = 0.5  # seconds without a sign of the work
 SHOW_EVERY = 0.15
 TIMED = 3  # measurements from which the rest is foreseen: the first one also wakes the model up
-MEASURED = "progress:measured"  # whether the last run had something to measure
+MEASURED = SessionValue(False, "progress:measured")  # whether the last run had something to measure
 
 Item = TypeVar("Item", bound=Hashable)
 Value = TypeVar("Value")
@@ -484,7 +491,7 @@ def fragment_unless_measuring(draw: Callable[[], object]) -> None:
 
     A press in a fragment does not interrupt it: one that comes upon something to measure runs the whole app again.
     """
-    if st.session_state.pop(MEASURED, False):
+    if MEASURED.pop():
         with st.container():  # as a fragment has one, so that each element keeps its place
             draw()
     else:
@@ -517,7 +524,7 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
     # always, so that what comes after it keeps its place, and the keyboard's focus
     slot = st.empty()
     if left and state["going"] is not False:
-        st.session_state[MEASURED] = True
+        MEASURED.value = True
         if _in_fragment.get():
             st.rerun(scope="app")
     bar: st.delta_generator.DeltaGenerator | None = None
@@ -573,11 +580,11 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
 
 
 def flash(page: str, message: str) -> None:
-    st.session_state[f"{page}:trouble"] = message
+    SessionValue("", f"{page}:trouble").value = message
 
 
 def pop_flash(page: str) -> str:
-    return str(st.session_state.pop(f"{page}:trouble", ""))
+    return SessionValue("", f"{page}:trouble").pop()
 
 
 def flash_errors(

@@ -263,7 +263,7 @@ def test_the_dialog_lists_the_same_after_the_page_has_run_again(page):
     app = open_at(page)
     titles = [picture.title for picture in pictures_of(app).values()]
     app.run()
-    set_state(app, REQUESTED)
+    set_state(app, REQUESTED.key)
     assert any(code.value.startswith("# Attention Lab") for code in app.code)
     if titles:
         assert app.selectbox(key="export:picture").options == titles
