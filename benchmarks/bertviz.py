@@ -133,9 +133,8 @@ class Ours:
         self.page.goto(f"{url}/pretrained?inside:model={folder}")
         self.page.locator(".av[data-ready='1']").nth(1).wait_for(timeout=PATIENCE)
         wait_ready(self.page, PATIENCE)
-        self.page.wait_for_timeout(
-            3000
-        )  # the roles of a model are measured once, after its first picture
+        # the roles of a model are measured once, after its first picture
+        self.page.wait_for_timeout(3000)
         wait_ready(self.page, PATIENCE)
 
     def _count(self, payload: Any) -> None:

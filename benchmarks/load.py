@@ -46,10 +46,8 @@ SECONDS = 60.0  # of a level
 GIVEN_BACK = 180.0  # seconds in which what sessions held has to be free again
 LEARNER_OF = 6  # one of so many sessions trains
 CLASS, ARRIVAL = 30, 60.0  # readers, and seconds in which they come
-IN_TIME, GOAL = (
-    1.0,
-    0.95,
-)  # seconds in which a move is answered, and the share of moves of which that is asked
+# seconds in which a move is answered, and the share of moves of which that is asked
+IN_TIME, GOAL = (1.0, 0.95)
 SCALING, BEFORE = (
     Path(__file__).resolve().parents[1] / "docs" / "scaling.md",
     "### Servers beside each other\n",

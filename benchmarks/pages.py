@@ -64,9 +64,8 @@ class Moved:
     query: str = ""
     inside: tuple[str, ...] = ()  # the panels and popovers to open first
     drawn: str = DRAWN
-    onward: int = field(
-        default=1, init=False
-    )  # the direction in which it moves: 1, or 0 where it turned at its end
+    # the direction in which it moves: 1, or 0 where it turned at its end
+    onward: int = field(default=1, init=False)
 
     @property
     def path(self) -> str:

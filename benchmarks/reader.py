@@ -72,10 +72,8 @@ class Reader:
         self._cached: dict[str, Delta] = {}  # elements that the server refers to by hash alone
         self._request: _Request | None = None
         self._page, self._query = "", ""
-        self._shown, self._hash = (
-            "",
-            "",
-        )  # the page that the server runs: its path, and its name in the protocol
+        # the page that the server runs: its path, and its name in the protocol
+        self._shown, self._hash = ("", "")
         self._current = ""  # the run whose elements arrive
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._clear()

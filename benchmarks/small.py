@@ -92,9 +92,8 @@ def main() -> None:
     seconds = parser.parse_args().seconds
     with control_group(LIMIT) as group:
         home = group.parent
-        (group / "cgroup.procs").write_text(
-            str(os.getpid()), encoding="utf-8"
-        )  # what it starts comes with it
+        # what it starts comes with it
+        (group / "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
         with running_server({"ATTENTION_LAB_HOSTED": "1"}) as server:
             (home / "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
             times = asyncio.run(hold(server, group, seconds))

@@ -156,9 +156,8 @@ def rows(count: int = 7, times: int = 1, device: str = CPU) -> list[Row]:
     usual = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.device(
-            device
-        ):  # not around the steps, whose optimizer would then wait for the GPU
+        # not around the steps, whose optimizer would then wait for the GPU
+        with torch.device(device):
             steps = {
                 name: {who: trainer(model) for who, model in made.items()}
                 for name, made in contenders().items()

@@ -8,9 +8,8 @@ import os
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["PYTHONIOENCODING"] = "utf-8"  # what they print, as these tests read it
-os.environ.setdefault(
-    "OMP_NUM_THREADS", "1"
-)  # tests run side by side, and so do their subprocesses
+# tests run side by side, and so do their subprocesses
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_configure(config):

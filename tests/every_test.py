@@ -26,9 +26,8 @@ from tests.cases import PATIENCE
 from tests.weather import noise
 
 if os.environ.get("ATTENTION_LAB_WEATHER"):
-    locale.setlocale(
-        locale.LC_ALL, ""
-    )  # as any library may: numbers are read and written by C with it
+    # as any library may: numbers are read and written by C with it
+    locale.setlocale(locale.LC_ALL, "")
 if os.environ.get("ATTENTION_LAB_NOISE"):
     noise.install()
 
@@ -91,15 +90,13 @@ def _alone(_labs, monkeypatch):
 
     The last record of a run measures 1,000 held-out items elsewhere: that takes a second.
     """
-    torch.default_generator.manual_seed(
-        86
-    )  # torch.manual_seed would note the call for a GPU, with its whole stack
+    # torch.manual_seed would note the call for a GPU, with its whole stack
+    torch.default_generator.manual_seed(86)
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     monkeypatch.setattr("core.training.loop.FINAL", 20)
     monkeypatch.setenv("ATTENTION_LAB_RUNS", next(_labs))
-    monkeypatch.delenv(
-        "PYTHONWARNDEFAULTENCODING", raising=False
-    )  # what a process says is read here, its warnings too
+    # what a process says is read here, its warnings too
+    monkeypatch.delenv("PYTHONWARNDEFAULTENCODING", raising=False)
 
 
 @pytest.fixture

@@ -26,14 +26,8 @@ PYTHON = (CORE, DASHBOARD, PAGES, TESTS, ROOT / "benchmarks", ROOT / "docs")
 
 # What a part must not import.
 MODELS = ("core.models", "core.tasks", "core.training", "core.models.decoding", "core.pretrained")
-TRAINING = (
-    "config",
-    "diagnosis",
-    "evaluate",
-    "loop",
-    "seed_stats",
-    "sweeps",
-)  # no command
+# no command
+TRAINING = ("config", "diagnosis", "evaluate", "loop", "seed_stats", "sweeps")
 FORBIDDEN = {
     "core": ("streamlit", "altair", "dashboard", "pages"),
     "core.attention": (*MODELS, "core.runs"),
@@ -67,15 +61,8 @@ SLOW = (
     "huggingface_hub",
     "sentencepiece",
 )
-NOT_INSTALLED = (
-    "sacrebleu",
-    "babel",
-    "torchvision",
-    "onnx",
-    "networkx",
-    "pytest",
-    "hypothesis",
-)  # but for the tests
+# but for the tests
+NOT_INSTALLED = ("sacrebleu", "babel", "torchvision", "onnx", "networkx", "pytest", "hypothesis")
 PRETRAINED_PAGES = (
     "inside_weight",
     "pretrained",

@@ -32,9 +32,8 @@ MIN_BLOCK = 16  # blocks of one are ten thousands, and as many calls to wait for
 LEAVES = [entry for entry in AXES["mask"] if entry.key not in COMPOSITIONS]
 
 
-SAME_COST = (
-    "short_conv"  # from projected heads on, which is what costs begin with, it is multi_head
-)
+# from projected heads on, which is what costs begin with, it is multi_head
+SAME_COST = "short_conv"
 
 
 def pick(rng: random.Random, entries: Iterable[Entry]) -> Entry:

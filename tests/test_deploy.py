@@ -120,9 +120,8 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
         != 0
     )
     lines = log.read_text(encoding="utf-8").splitlines()
-    welcome = [line.startswith("{") for line in lines].index(
-        True
-    )  # Streamlit's, before it loads the app
+    # Streamlit's, before it loads the app
+    welcome = [line.startswith("{") for line in lines].index(True)
     events = [json.loads(line)["event"] for line in lines[welcome:]]
     assert {"start", "request", "end"} <= set(events) and not [
         line for line in lines if secret in line
@@ -140,12 +139,8 @@ def test_the_servers_of_tests_and_benchmarks_differ_from_make_runs_in_their_addr
         for name in listed.split()
         if name.endswith((".py", ".yml", ".yaml", "Makefile", ".sh", "browser"))
     }
-    allowed = {
-        "--server.port",
-        "--server.address",
-        "--server.headless",
-        "--server.allowedHosts",
-    }  # of the examples
+    # of the examples
+    allowed = {"--server.port", "--server.address", "--server.headless", "--server.allowedHosts"}
     assert {name: options - allowed for name, options in given.items() if options - allowed} == {}
     assert "--server.port" in given["tests/browser/conftest.py"]
     settings = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))

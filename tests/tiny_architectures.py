@@ -213,9 +213,8 @@ def shrunk(kind: type[PreTrainedConfig], special: dict[str, Any] | None = None) 
             and (small := _small(name, value)) != value
         ):
             sizes[name] = small
-    sizes |= deepcopy(
-        {**SPECIAL.get(kind.model_type, {}), **(special or {})}
-    )  # configs change what they are given
+    # configs change what they are given
+    sizes |= deepcopy({**SPECIAL.get(kind.model_type, {}), **(special or {})})
     usual = default(kind)
     for name, part in parts.items():
         own = getattr(usual, name, None)

@@ -73,9 +73,8 @@ def checked(function: Callable) -> Callable:
     passed: set = set()
 
     @functools.cache
-    def hints() -> tuple[
-        dict[str, Any], list[tuple[int, str]]
-    ]:  # at the first call, when its module is whole
+    # at the first call, when its module is whole
+    def hints() -> tuple[dict[str, Any], list[tuple[int, str]]]:
         """The hints with shapes, and the places of the arguments that have one."""
         evaluated = {
             name: _evaluate(hint, function.__globals__)
@@ -124,9 +123,8 @@ def _decorate(item: Any) -> Any:
 class Loader(_import_hook._JaxtypingLoader):
     """jaxtyping's loader with a cache of its own, whoever asks for the code: runpy asks for it past `exec_module`."""
 
-    exec_module = (
-        SourceFileLoader.exec_module
-    )  # jaxtyping's changes the cache of all modules meanwhile
+    # jaxtyping's changes the cache of all modules meanwhile
+    exec_module = SourceFileLoader.exec_module
 
     @staticmethod
     def _checked_path(path: str) -> str:

@@ -46,9 +46,8 @@ def compiles(model):
     given = inputs(2, 9)
     torch._dynamo.reset()
     result = torch.compile(model, fullgraph=True, backend="eager")(*given)
-    torch._dynamo.allow_in_graph(
-        einops.rearrange
-    )  # traced once with the rest, since it takes half the time
+    # traced once with the rest, since it takes half the time
+    torch._dynamo.allow_in_graph(einops.rearrange)
     return given, result
 
 
@@ -113,9 +112,8 @@ def together(names):
     while left:
         chosen: dict[str, Choice] = {}
         taken: list[list[str]] = []
-        for axis in sorted(
-            AXES, key=("kernel", "position").__contains__, reverse=True
-        ):  # what goes with least first
+        # what goes with least first
+        for axis in sorted(AXES, key=("kernel", "position").__contains__, reverse=True):
             for choice, keys in candidates(axis, [key for other, key in left if other == axis]):
                 try:
                     config = AttentionConfig(C, 4, **chosen | {axis: choice})

@@ -72,9 +72,8 @@ def value_of(param):
     if isinstance(param.default, bool):
         return st.booleans()
     if isinstance(param.default, int):
-        low = (
-            max(int(param.low), S) if param.key == "max_len" else int(param.low)
-        )  # a table must reach the inputs' end
+        # a table must reach the inputs' end
+        low = max(int(param.low), S) if param.key == "max_len" else int(param.low)
         return st.integers(low, max(low, min(int(param.high), 64)))
     return st.floats(max(param.low, 0.05), min(param.high, 1e4))
 

@@ -255,14 +255,8 @@ def test_another_process_reads_a_layer_of_every_mask(tmp_path):
 # What must hold whatever is chosen: drawn at random from the entries themselves, so that a new entry is tested too.
 
 EXACT = Choice("exact")
-CHOOSING = (
-    "gla",
-    "kda",
-    "gdn2",
-    "rwkv7",
-    "hgrn2",
-    "rwkv6",
-)  # kernels whose decays choose the products
+# kernels whose decays choose the products
+CHOOSING = ("gla", "kda", "gdn2", "rwkv7", "hgrn2", "rwkv6")
 
 
 @given(configs())
@@ -333,9 +327,8 @@ def test_kernels_of_the_same_weights_agree_with_exact(key, data):
     torch.testing.assert_close(fast.merged, exact.merged, rtol=1e-4, atol=2e-5)
     fast.merged.square().sum().backward()
     exact.merged.square().sum().backward()
-    largest = max(
-        1.0, y.grad.abs().max().item()
-    )  # a temperature near zero makes gradients that are hundreds large
+    # a temperature near zero makes gradients that are hundreds large
+    largest = max(1.0, y.grad.abs().max().item())
     torch.testing.assert_close(x.grad, y.grad, rtol=1e-3, atol=2e-4 * largest)
 
 
@@ -371,9 +364,8 @@ TEXTS, LENGTH, WIDTH, HEADS = 2, 11, 24, 3
 STATES = [item.key for item in AXES["kernel"] if "state" in item.traits]
 
 
-LEFT = torch.arange(LENGTH) >= torch.tensor(
-    [[0], [3]]
-)  # the second text begins after three of padding
+# the second text begins after three of padding
+LEFT = torch.arange(LENGTH) >= torch.tensor([[0], [3]])
 
 
 @each(("padded", "record"), [(False, False), (True, False), (True, True)])

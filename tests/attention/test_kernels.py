@@ -257,9 +257,8 @@ def test_the_random_directions_are_orthogonal_and_as_long_as_gaussian_ones():
     drawn = orthogonal_gaussian(4000, 8, seed=1)
     squares = drawn[:8] @ drawn[:8].T
     torch.testing.assert_close(squares, squares.diagonal().diag(), rtol=0, atol=1e-5)
-    assert drawn.square().sum(1).mean() == pytest.approx(
-        8, rel=0.05
-    )  # χ² with 8 degrees of freedom: mean 8, spread 4
+    # χ² with 8 degrees of freedom: mean 8, spread 4
+    assert drawn.square().sum(1).mean() == pytest.approx(8, rel=0.05)
     assert drawn.square().sum(1).std() == pytest.approx(4, rel=0.1)
     assert torch.equal(drawn, orthogonal_gaussian(4000, 8, seed=1))
 
@@ -371,9 +370,8 @@ def test_chunked_never_holds_a_matrix(backward):
                 out = layer.kernel(layer.kernel_inputs(*heads)).out
                 return torch.autograd.grad(out.sum(), heads) if backward else out
 
-        linear = (
-            2 * length * 16 * FLOAT * (7 if backward else 1.1)
-        )  # out, its gradient, and three of them twice
+        # out, its gradient, and three of them twice
+        linear = 2 * length * 16 * FLOAT * (7 if backward else 1.1)
         beyond.append(peak_bytes(work) - linear)
     assert beyond[1] < 1.5 * beyond[0] and beyond[1] < 2 * 1024 * 1024 * FLOAT / 4
 

@@ -282,18 +282,16 @@ def test_a_double_layer_computes_nothing_in_single(axis, key):
             lines |= singles(config.with_(mask=mask))
         except ConfigError as refusal:
             assert "mask = causal" in str(refusal)
-    assert (
-        all("relative.py" in line for line in lines) if key == "t5" else not lines
-    )  # T5's buckets are whole numbers
+    # T5's buckets are whole numbers
+    assert all("relative.py" in line for line in lines) if key == "t5" else not lines
     assert [name for name, x in precise_layer(config).named_buffers() if x.is_floating_point()] == (
+        # the gradient of hard is the softmax's
         ["kernel.directions"] if key == "performer" else []
     ), "a table in a buffer is rounded when the layer is"
 
 
 @each("scale", [1.0, 2.0, 4.0])
-@each(
-    ("axis", "key"), [pair for pair in ENTRIES if pair[1] != "hard"]
-)  # the gradient of hard is the softmax's
+@each(("axis", "key"), [pair for pair in ENTRIES if pair[1] != "hard"])
 def test_the_gradient_is_that_of_the_output(axis, key, scale):
     # Along a random direction of x and of all weights, by central differences in fp64.
     layer = precise_layer(drawing.config_of(axis, key), torch.float64)
@@ -374,10 +372,8 @@ def test_scores_near_ten_thousand_have_finite_gradients(key, gate):
 
 VISIBLE = 9
 SIZES = [10, 33, 130]  # across chunks, blocks and landmarks
-BY_LENGTH = {
-    "ntk_rope",
-    "long_rope",
-}  # the angles are those of the longest text, its padding included
+# the angles are those of the longest text, its padding included
+BY_LENGTH = {"ntk_rope", "long_rope"}
 
 
 @each("cross", [False, True])

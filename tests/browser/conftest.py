@@ -157,9 +157,10 @@ def page(
         tabs[server.url] = context.new_page()
     page = tabs[server.url]
     page.set_viewport_size({"width": width, "height": 900})
+    # what moves is drawn sixty times a second
     page.emulate_media(
         color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce"
-    )  # what moves is drawn sixty times a second
+    )
     blocked: list[str] = []
 
     def note(message: ConsoleMessage) -> None:
@@ -177,9 +178,8 @@ def page(
         raise
     finally:
         failed = getattr(request.node, "failed", False)
-        if (
-            failed or "ATTENTION_LAB_SHOTS" in os.environ
-        ):  # for a person to look at: one takes up to a second
+        # for a person to look at: one takes up to a second
+        if failed or "ATTENTION_LAB_SHOTS" in os.environ:
             save_screenshot(page, request.node.name)
         if failed:
             tabs.pop(server.url).context.close()

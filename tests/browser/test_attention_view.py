@@ -258,9 +258,8 @@ def test_a_patch_under_the_pointer_is_a_query(open_view, page):
     view, head = open_view("picture"), weights(1, 2, 17)[0, 0]
     x, y, wide, high = map(float, data(view)["picture"].split(","))
     box = box_of(view.locator("canvas.over"))
-    page.mouse.move(
-        box["x"] + x + 0.6 * wide, box["y"] + y + 0.3 * high
-    )  # row 1, column 2 of 4 × 4
+    # row 1, column 2 of 4 × 4
+    page.mouse.move(box["x"] + x + 0.6 * wide, box["y"] + y + 0.3 * high)
     row = 1 + 4 + 2
     expect(view).to_have_attribute("data-hover", f"{row},{head[row].argmax()}")
 
@@ -522,9 +521,8 @@ def test_maps_follow_a_slider_before_the_server_answers_and_a_late_answer_undoes
         "drawn without the server"
     )
     page.wait_for_function("() => window.held.length >= 2")
-    page.evaluate(
-        "() => window.held.splice(0, 1)[0]()"
-    )  # the answer to 15 comes while the slider stands at 20
+    # the answer to 15 comes while the slider stands at 20
+    page.evaluate("() => window.held.splice(0, 1)[0]()")
     page.wait_for_timeout(600)
     assert values(shown) == pytest.approx([MAPS[4, 10, 2], MAPS[0, 10, 2]], abs=1e-4)
     page.evaluate(LET_GO)

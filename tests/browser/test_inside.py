@@ -120,9 +120,8 @@ def open_heads(page: Page, query: str = "") -> tuple[Locator, Locator]:
     open_page(page, f"pretrained{query}")
     views = page.locator(".av[data-ready='1']")
     expect(views).to_have_count(2, timeout=60_000)
-    expect(page.get_by_test_id("stSkeleton")).to_have_count(
-        0, timeout=60_000
-    )  # roles are measured after the picture
+    # roles are measured after the picture
+    expect(page.get_by_test_id("stSkeleton")).to_have_count(0, timeout=60_000)
     return views.nth(0), views.nth(1)
 
 
@@ -439,9 +438,8 @@ def test_links_carry_the_model_and_the_text(page, place):
 
 
 def test_links_carry_the_question(page):
-    asked = (
-        "evidence:output:induction=dark&inside:contrast:induction=young"  # an older link's, today's
-    )
+    # an older link's, today's
+    asked = "evidence:output:induction=dark&inside:contrast:induction=young"
     open_page(page, f"lens?{SHARED}&at=3&lens:view=Who+wrote+it&{asked}")
     for key in ("evidence", "lens"):
         follow(page, key)

@@ -103,9 +103,8 @@ def test_cells_are_drawn_by_a_click_a_drag_keys_and_a_typed_rule_and_the_numbers
 def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
     open_page(page, "normalizers", ".nb .figure")
     page.emulate_media(color_scheme="dark")
-    expect(page.locator(".nb").first).to_have_attribute(
-        "style", re.compile("#269AD2")
-    )  # with nothing pressed
+    # with nothing pressed
+    expect(page.locator(".nb").first).to_have_attribute("style", re.compile("#269AD2"))
     enter(page.get_by_role("textbox", name="Scores of one query"), "4, x, 0")
     page.locator("summary", has_text=f"All {len(NORMALIZERS)} normalizers").click()
     expect(

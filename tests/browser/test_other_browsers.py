@@ -72,9 +72,8 @@ def test_pages_are_drawn_and_a_map_answers_keys_and_clicks(other, server):
         other.wait(f"document.title === {name!r} && {READY}")
         assert other.run(EXCEPTION) == ""
         assert other.run("document.documentElement.scrollWidth <= innerWidth + 1")
-    other.wait(
-        f'!!{VIEW}?.querySelector("canvas.base")?.width'
-    )  # it is drawn after the page is ready
+    # it is drawn after the page is ready
+    other.wait(f'!!{VIEW}?.querySelector("canvas.base")?.width')
     assert other.run(COLORS) > 20
     other.run(f'void {VIEW}.querySelector(".stage").focus()')
     other.press("Home", "ArrowDown", "ArrowRight", "ArrowRight")

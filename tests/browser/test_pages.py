@@ -124,9 +124,8 @@ def open_link(page: Page, url: str) -> dict[str, str]:
     """Open a link in a new session; returns the values of the controls."""
     page.goto("about:blank")
     open_page(page, url)
-    expect(page.locator("[data-testid=stMain] [data-testid=stSkeleton]")).to_have_count(
-        0
-    )  # parts that load later
+    # parts that load later
+    expect(page.locator("[data-testid=stMain] [data-testid=stSkeleton]")).to_have_count(0)
     page.wait_for_function(SHOWN, polling=100)
     return page.evaluate(READ)
 
@@ -230,9 +229,8 @@ def test_the_sidebar_leads_to_every_page_which_fits_its_screen_and_is_whole_in_i
     places = [sections(step.key) for step in STEPS if step.listed and sections(step.key)[0] == step]
     expect(links).to_have_count(len(places))
     for number, (path, name) in list(enumerate(NAMES.items()))[part::PARTS]:
-        if (
-            "model=" in page.url
-        ):  # the model of the last link stays, and the next page may have no picture of it
+        # the model of the last link stays, and the next page may have no picture of it
+        if "model=" in page.url:
             open_page(page, "")
         steps = sections(STEPS[number].key)
         if steps in places:
@@ -286,9 +284,8 @@ def shifts_within(page, key: str) -> list[dict]:
     moved = page.evaluate(
         "document.querySelector('h1').style.marginTop = '200px', performance.now()"
     )
-    page.wait_for_function(
-        "(moved) => window.__shifts.some(({ at }) => at >= moved)", arg=moved
-    )  # after all others
+    # after all others
+    page.wait_for_function("(moved) => window.__shifts.some(({ at }) => at >= moved)", arg=moved)
     return [
         shift
         for shift in page.evaluate("window.__shifts")

@@ -42,9 +42,8 @@ def test_the_picked_word_shows_its_strongest_arrow_and_the_sidebar_the_path_and_
     expect(board.locator("circle.later")).to_have_count(len(item["target"]))
     pages = page.get_by_role("navigation", name="Pages")
     expect(pages.locator("a:visible")).to_have_count(8)
-    expect(pages.locator("summary")).to_have_count(
-        5
-    )  # the path and four groups: twelve to choose from
+    # the path and four groups: twelve to choose from
+    expect(pages.locator("summary")).to_have_count(5)
     pages.get_by_text("Mechanisms", exact=True).click()
     pages.get_by_role("link", name="All mechanisms").click()
     click(page.get_by_role("link", name="Scores"), "Scores")  # a section of that place
@@ -186,9 +185,8 @@ def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
     wait_ready(page)
     expect(page.get_by_test_id("stSidebar")).to_be_hidden()
     assert page.evaluate("getComputedStyle(document.documentElement).fontSize") == "24px"
-    assert (
-        box_of(page.locator(".st-key-masks-actions"))["height"] == 42
-    )  # 1.5 times the buttons' 28
+    # 1.5 times the buttons' 28
+    assert box_of(page.locator(".st-key-masks-actions"))["height"] == 42
     x, y, wide, high = (1.5 * float(part) for part in board.get_attribute("data-map").split(","))
     board.locator(".over").click(position={"x": x + 0.5 * wide, "y": y + 7.5 * high})
     expect(board).not_to_have_attribute("data-cells", before)
@@ -202,9 +200,8 @@ def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
     open_page(page, "train?present=true")
     expect(page.get_by_role("button", name="All settings")).to_be_visible()
     settings = page.locator("[data-testid=stMain] [data-testid=stPopoverButton]")
-    assert settings.evaluate_all(
-        "buttons => buttons.every(button => button.clientHeight < 100)"
-    )  # of one line
+    # of one line
+    assert settings.evaluate_all("buttons => buttons.every(button => button.clientHeight < 100)")
     assert box_of(page.locator(".st-key-train-task"))["width"] >= 380
 
 
@@ -331,9 +328,8 @@ def test_a_part_opens_a_row_draws_its_maps_and_the_diagram_walks_on(page: Page):
     expect(drawing.locator("[data-path='layers.0.cross']")).to_have_count(0)
     block.click()
     expect(drawing.locator(".panel h2")).to_have_text("Cross-attention")
-    expect(drawing.locator(".panel canvas")).to_have_count(
-        3
-    )  # the vectors, and a map of each of two heads
+    # the vectors, and a map of each of two heads
+    expect(drawing.locator(".panel canvas")).to_have_count(3)
     expect(page.get_by_text("Cross-attention, every layer and head", exact=True)).to_be_visible()
     drawing.get_by_role("button", name="Every step").click()
     drawing.get_by_role("button", name="Next").click()

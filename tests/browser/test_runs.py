@@ -209,9 +209,8 @@ def the_run(page: Page, server) -> Run:
 
 
 def test_reverse_is_learned_followed_on_runs_and_found_again(page, server):
-    open_page(
-        page, "train?train:reverse:length=5&train:reverse:vocab=12", PICTURE
-    )  # learned sooner than ten letters of 26
+    # learned sooner than ten letters of 26
+    open_page(page, "train?train:reverse:length=5&train:reverse:vocab=12", PICTURE)
     click(page.get_by_role("button", name="All settings"))
     page.locator(".st-key-train-reverse-length").get_by_role("slider").press("ArrowLeft")
     page.keyboard.press("Escape")
@@ -226,9 +225,8 @@ def test_reverse_is_learned_followed_on_runs_and_found_again(page, server):
     last = run.records()[-1]
     assert run.config().task["length"] == 4
     assert last.final and last.sequence_accuracy >= 0.99
-    heads = run.frame(last.step)["0:cross"][
-        0
-    ]  # (H, T, S); the four letters' rows come before that of the end mark
+    # (H, T, S); the four letters' rows come before that of the end mark
+    heads = run.frame(last.step)["0:cross"][0]
     assert max(sum(weights[t, 3 - t] for t in range(4)) / 4 for weights in heads) > 0.6, (
         "the anti-diagonal holds far more than uniform attention would give it"
     )

@@ -97,9 +97,8 @@ def assert_links_lead_somewhere(site: Path) -> None:
         for link in re.findall(r'href="(?!https?:|/)([^"]*)"', text):
             target, _, name = unescape(link).partition("#")
             file = (path.parent / target).resolve() if target else path
-            jump = name and not name.startswith(
-                "__"
-            )  # "__" begins the names that the theme's script makes
+            # "__" begins the names that the theme's script makes
+            jump = name and not name.startswith("__")
             if not file.exists() or (jump and unquote(name) not in names.get(file, set())):
                 wrong.add(f"{path.relative_to(site)}: {link}")
     assert len(pages) > 40 and not wrong, sorted(wrong)

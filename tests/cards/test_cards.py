@@ -229,9 +229,8 @@ def test_patterns_are_those_that_the_models_repeat():
         middle = len(repeated) // 2 // one.pattern * one.pattern
         usual = repeated[middle:][: one.pattern]
         wrong = [here != usual[at % one.pattern] for at, here in enumerate(repeated)]
-        assert (
-            sum(wrong) <= len(repeated) / 10 or one.key == "t5"
-        )  # whose first layer alone has the table
+        # whose first layer alone has the table
+        assert sum(wrong) <= len(repeated) / 10 or one.key == "t5"
 
 
 # Published totals that count parts which the cards leave out, or that the published files themselves do not have: each
@@ -256,9 +255,8 @@ def test_cards_have_what_the_published_configs_say():
     picked = card("minimax_m3").layers[3]
     assert [picked.config.mask[one] for one in ("size", "blocks", "dim")] == [128, 16, 128]
     assert not picked.extras and picked.config.position["share"] == 0.5
-    assert picked.stored(10) == 10 * (
-        2 * 4 * 128 + 128
-    )  # keys and values of 4 heads, one of the indexer
+    # keys and values of 4 heads, one of the indexer
+    assert picked.stored(10) == 10 * (2 * 4 * 128 + 128)
     # Of 16 blocks the last is the query's own, as far as it goes; each of the 4 index heads meets each key.
     assert [picked.keys(length) for length in (700, 2**14, 2**14 + 5)] == [700, 2048, 15 * 128 + 5]
     assert picked.flops(2**14) == 2 * 64 * 2 * 128 * 2048 + 2 * 4 * 128 * 2**14

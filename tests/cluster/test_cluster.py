@@ -618,13 +618,14 @@ register_optimizer_step_post_hook(
     lambda *_: os.path.exists(os.environ['SLOW']) and time.sleep(0.1 if next(steps) < 25 else 0.5)
 )
 """
+# a GPU in name alone
 NODE = {
     "num_gpus": 1,
     "object_store_memory": 80_000_000,
     "include_dashboard": False,
     "include_log_monitor": False,
     "no_monitor": True,
-}  # a GPU in name alone
+}
 
 
 @pytest.fixture(scope="module")
@@ -638,9 +639,8 @@ def nodes(tmp_path_factory):
             patch.setenv(name, value)
         home = tempfile.mkdtemp(prefix="ray-")  # pytest's own is too long for the name of a socket
         patch.setenv("RAY_TMPDIR", home)
-        os.mkdir(
-            os.path.join(home, "ray")
-        )  # the cluster's address is written there, before Ray makes the folder
+        # the cluster's address is written there, before Ray makes the folder
+        os.mkdir(os.path.join(home, "ray"))
         try:
             cluster = RayCluster(
                 initialize_head=True, head_node_args={"node_name": "a", "temp_dir": home, **NODE}

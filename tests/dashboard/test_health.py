@@ -162,9 +162,8 @@ def test_weights_are_the_bytes_of_what_is_held():
         == memory.size_bytes(torch.zeros(3, 5))
         == 60
     )
-    assert (
-        memory.size_bytes(torch.nn.BatchNorm1d(7)) == 4 * 7 * 4 + 8
-    )  # two parameters, two running figures, and a count of 8 bytes
+    # two parameters, two running figures, and a count of 8 bytes
+    assert memory.size_bytes(torch.nn.BatchNorm1d(7)) == 4 * 7 * 4 + 8
     assert (
         memory.size_bytes(Pair(np.zeros(2, np.int16), ({"a": torch.zeros(2)}, "abc", 1.5, None)))
         == 4 + 8 + 3

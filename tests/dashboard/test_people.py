@@ -283,9 +283,8 @@ def test_limits_are_said_and_hold(who, monkeypatch):
         pytest.raises(limits.LimitReached, queue.start, small_run(steps=2_001)).match(
             "2,000 and take 120 s"
         )
-        queue.start(
-            small_run(steps=20_000, max_train_seconds=5.0)
-        )  # its seconds of training end it
+        # its seconds of training end it
+        queue.start(small_run(steps=20_000, max_train_seconds=5.0))
         pytest.raises(limits.LimitReached, queue.start, small_run()).match(
             "2 of your runs wait or train.*over the 2"
         )
@@ -545,9 +544,8 @@ def test_a_restarted_server_finds_its_runs(workers):
     dead, lost, waits = (create_run(small_run(seed=i)) for i in range(3))
     dead.set_status("running", pid=1)  # alive as a number, yet no worker of ours
     lost.set_status("starting")
-    (lost.path / "status.json").write_text(
-        '{"state": "starting", "at": 1}', encoding="utf-8"
-    )  # long ago
+    # long ago
+    (lost.path / "status.json").write_text('{"state": "starting", "at": 1}', encoding="utf-8")
     queue.tick()
     assert dead.status().state == "failed" and lost.status().state == "failed"
     wait_for(lambda: waits.status().state == "running")

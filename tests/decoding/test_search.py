@@ -311,9 +311,8 @@ def t5():
     ).eval()
     model.lm_head = torch.nn.Linear(8, VOCAB)
     torch.nn.init.normal_(model.lm_head.weight, std=1.5)
-    with (
-        torch.no_grad()
-    ):  # the start mark is never said, or generate would count its first one as said
+    # the start mark is never said, or generate would count its first one as said
+    with torch.no_grad():
         model.lm_head.bias.copy_(torch.where(torch.arange(VOCAB) == START, -1e3, 0.0))
     return model
 

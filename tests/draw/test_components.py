@@ -348,10 +348,11 @@ def test_each_component_is_one_script_and_all_are_one_expression_with_each_modul
 
 def test_the_palette_stands_in_python_alone():
     script = "".join(file.read_text(encoding="utf-8") for file in COMPONENTS.glob("*/*.js"))
+    # white and black on any color
     assert set(re.findall(r"#[0-9a-fA-F]{6}\b", script)) == {
         "#FFFFFF",
         "#000000",
-    }  # white and black on any color
+    }
 
 
 def trace(layers: int, heads: int, rows: int, columns: int, mask: bool = False) -> AttentionTrace:

@@ -106,9 +106,8 @@ GRID = (2, 3)
 
 
 def test_patches_become_the_picture_they_were_cut_from():
-    whole = grids.joined_patches(
-        [[float(place)] * 4 for place in range(6)], GRID
-    )  # six of 2 × 2 pixels
+    # six of 2 × 2 pixels
+    whole = grids.joined_patches([[float(place)] * 4 for place in range(6)], GRID)
     assert whole.shape == (4, 6)
     assert np.allclose(whole[0], np.array([0, 0, 1, 1, 2, 2]) / 5) and np.allclose(whole[3, 4:], 1)
     from sklearn.datasets import load_digits
@@ -643,9 +642,8 @@ def test_the_band_of_a_curve_is_in_its_rows():
         Curve("a", [(1, 1e-30), (2, 0.5)], band=[(1e-31, 2e-30), (0.4, 0.6)]),
         Curve("b", [(1, 0.1), (2, 0.2)]),
     ]
-    chart = line_chart(
-        "Loss", "step", curves, LIGHT_INK, log=True
-    )  # which draws 1e-30 at its floor
+    # which draws 1e-30 at its floor
+    chart = line_chart("Loss", "step", curves, LIGHT_INK, log=True)
     assert ChartPicture("Loss", chart).table() == (
         ["name", "step", "Loss", "low", "high"],
         [

@@ -346,10 +346,8 @@ def test_a_restarted_server_starts_what_waits_before_anybody_comes(mode, tmp_pat
 
 
 # A disk of some hundred kilobytes, which really is full: a tmpfs that one process of its own has mounted.
-NEW_MOUNTS, NEW_USERS = (
-    0x00020000,
-    0x10000000,
-)  # of unshare(2): with users of its own, nobody need be root
+# of unshare(2): with users of its own, nobody need be root
+NEW_MOUNTS, NEW_USERS = (0x00020000, 0x10000000)
 PAGE = 4096  # bytes: what a file takes on a tmpfs is whole pages
 READ_ONLY, REMOUNT = 1, 32  # of mount(2)
 BALLAST = "ballast"

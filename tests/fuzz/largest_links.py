@@ -50,11 +50,8 @@ def numbers_of(
         for widget in app.get(kind):
             options = [str(option) for option in widget.options]
             if widget.key and options and options[-1].replace(".", "").isdigit():
-                texts_of[widget.key] = [
-                    options[-1],
-                    "512",
-                    "64",
-                ]  # with another number more may fit
+                # with another number more may fit
+                texts_of[widget.key] = [options[-1], "512", "64"]
     for kind in ("text_input", "text_area"):
         for widget in app.get(kind):
             if widget.key and " " in str(widget.value):

@@ -98,9 +98,8 @@ from tests.training.small import parts, small_run, trained
 
 
 LONGEST = 5.0  # seconds of the processor for one case
-MAX_MEMORY = (
-    1_000_000_000  # bytes by which the peak of a door's cases may exceed what the process had
-)
+# bytes by which the peak of a door's cases may exceed what the process had
+MAX_MEMORY = 1_000_000_000
 ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = {
     "subprocess.Popen",
@@ -182,6 +181,7 @@ class Audit:
             if not isinstance(path, int) and not self.inside(path, writes):
                 self.faults.append(f"{'writes' if writes else 'reads'} {path!r}")
         elif event in CHANGES:
+            # the folder that a relative path begins in
             at = next(
                 (
                     f"/proc/self/fd/{part}"
@@ -189,7 +189,7 @@ class Audit:
                     if isinstance(part, int) and part >= 0 and event in {"os.remove", "os.rmdir"}
                 ),
                 "",
-            )  # the folder that a relative path begins in
+            )
             paths = [
                 os.path.join(at, os.fsdecode(part))
                 for part in args
@@ -212,9 +212,8 @@ class Audit:
 
     def inside(self, path: Any, writes: bool) -> bool:
         whole = os.path.realpath(os.fsdecode(path))
-        own = (
-            whole == "/dev/null" or "__pycache__" in whole or "torchinductor" in whole
-        )  # of Python and of torch
+        # of Python and of torch
+        own = whole == "/dev/null" or "__pycache__" in whole or "torchinductor" in whole
         return own or whole.startswith((self.folder,) if writes else self.readable)
 
 
@@ -1461,9 +1460,8 @@ def test_half_a_character_is_refused_wherever_text_comes_in_also_in_the_config_o
         with pytest.raises(error) as refused:
             enter()
         str(refused.value).encode()
-    assert (
-        make_question("text", "?", "a").check(f"a{LONE}") is True
-    )  # punctuation, which does not count
+    # punctuation, which does not count
+    assert make_question("text", "?", "a").check(f"a{LONE}") is True
     save("t5", tmp_path)
     path = tmp_path / "config.json"
     path.write_text(

@@ -886,9 +886,8 @@ def test_a_head_that_follows_a_relation_is_better_than_any_offset():
 def test_the_head_is_picked_on_one_half_of_the_sentences_and_measured_on_the_other():
     readings = with_tops([[-1] * 10, [-1] * 10])
     sentences = []
-    for index, one in enumerate(
-        readings.sentences
-    ):  # head 0 is right in even sentences, head 1 in odd ones
+    # head 0 is right in even sentences, head 1 in odd ones
+    for index, one in enumerate(readings.sentences):
         top = one.top.copy()
         top[0, index % 2, 4] = 5
         sentences.append(ParsedReading(one.parse, one.tokens, top))
@@ -899,9 +898,8 @@ def test_the_head_is_picked_on_one_half_of_the_sentences_and_measured_on_the_oth
 
 
 def test_a_decoder_is_asked_only_for_words_before():
-    assert (
-        score_relation(with_tops([[-1] * 10], "causal"), RELATIONS[3]) is None
-    )  # nouns follow their adjectives
+    # nouns follow their adjectives
+    assert score_relation(with_tops([[-1] * 10], "causal"), RELATIONS[3]) is None
     score = score_relation(with_tops([[-1] * 10], "causal"), RELATIONS[3], reverse=True)
     assert score.offsets.tolist() == [-1] and score.count == 12
     few, enough = (

@@ -154,10 +154,8 @@ def test_what_holds_for_any_attention(size, depth, seed):
     assert (most >= shares - 1e-6).all() and (most <= 1 + 1e-6).all()
 
 
-KEYS, TOKENS = (
-    (7, 8, 9, 8),
-    (8, 5, 9),
-)  # the first step can look back at 8, the second at nothing, the third at 9
+# the first step can look back at 8, the second at nothing, the third at 9
+KEYS, TOKENS = ((7, 8, 9, 8), (8, 5, 9))
 
 
 def item(layer=0, fill=None, kind="causal"):

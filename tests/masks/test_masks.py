@@ -411,9 +411,8 @@ def python(text, i, j, h, score):
         "S": float(S),
         "score": score,
     }
-    value = eval(
-        text, {"__builtins__": {}}, PYTHON | names
-    )  # the oracle alone: the lab itself has no eval
+    # the oracle alone: the lab itself has no eval
+    value = eval(text, {"__builtins__": {}}, PYTHON | names)
     if isinstance(value, complex):
         raise ValueError("Python makes this complex")
     return value

@@ -122,13 +122,8 @@ CASES = {
 }
 
 
-NORMS = {
-    "none": "post",
-    "sinusoidal": "pre",
-    "learned": "post",
-    "rope": "pre",
-    "alibi": "post",
-}  # and the norm
+# and the norm
+NORMS = {"none": "post", "sinusoidal": "pre", "learned": "post", "rope": "pre", "alibi": "post"}
 CONFIGS = {
     **{
         f"transformer-{p}-{n}": ModelConfig.transformer(12, 3, 2, norm=n, position=p)
@@ -190,9 +185,8 @@ CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 def test_padding_changes_nothing(case):
     model, source, mask, target = case.made()
     together = model(source, mask, target).logits
-    if (
-        case.shape.input == "features"
-    ):  # every row has every column; one that is missing may hold anything
+    # every row has every column; one that is missing may hold anything
+    if case.shape.input == "features":
         torch.testing.assert_close(
             model(torch.where(mask, source, torch.tensor([5.0, -1.0, 2.0, 1e6])), mask).logits,
             together,
@@ -236,9 +230,8 @@ def test_recording_changes_nothing_and_keeps_every_map_and_what_each_output_sees
             assert steps.weights.shape == (B, config.num_heads, rows, columns)
             if kind == "cross":
                 assert not steps.weights.masked_select(~mask[:, None, None]).any()
-            if (
-                kind == "cross" and config.attention.mask.key != "local_p"
-            ):  # whose Gaussian takes from the sum
+            # whose Gaussian takes from the sum
+            if kind == "cross" and config.attention.mask.key != "local_p":
                 torch.testing.assert_close(
                     steps.weights.sum(-1), torch.ones(B, config.num_heads, rows)
                 )
@@ -248,9 +241,8 @@ def test_recording_changes_nothing_and_keeps_every_map_and_what_each_output_sees
     outputs = recorded.logits.shape[1] if case.shape.output != "label" else 1
     for attention in recorded.source_attention:
         assert attention.shape == (B, config.num_heads, outputs, source.shape[1])
-        if not (
-            case.shape.output == "tokens" and target is None
-        ):  # a text's padding looks too, and is never asked
+        # a text's padding looks too, and is never asked
+        if not (case.shape.output == "tokens" and target is None):
             assert attention.masked_select(~mask[:, None, None]).abs().sum() == 0
         assert attention.sum(-1).max() <= 1 + 1e-5 and attention.sum() > 0.1
     if recorded.visible is not None:

@@ -421,9 +421,8 @@ def test_every_choice_trains_in_a_stack(axis, key, kind):
         "classifier": Shape(VOCAB, 3, 12, output="label"),
         "forecaster": Shape(1, 4, 12, "series", "values"),
     }[kind]
-    pool: Any = (
-        "mean" if kind == "classifier" else "first"
-    )  # a causal mask would keep the first from seeing any other
+    # a causal mask would keep the first from seeing any other
+    pool: Any = "mean" if kind == "classifier" else "first"
     config = ModelConfig(kind, ANY_C, attention.num_heads, attention, d_ff=16, pool=pool)
     source, mask, target = batch()
     source = torch.randn(*mask.shape, 1) if kind == "forecaster" else source
@@ -465,10 +464,11 @@ def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key, trained):
 )
 def test_every_mask_position_and_normalizer_trains_in_the_hybrid(axis, key, feeding):
     config = attention_of(axis, key)
+    # its cell's own
     learns(
         ModelConfig("hybrid", ANY_C, config.num_heads, config, cell="lstm", feeding=feeding),
         words=3,
-    )  # its cell's own
+    )
 
 
 @each("mask", ["local_m", "local_p"])

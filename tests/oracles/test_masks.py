@@ -205,9 +205,8 @@ def test_bigbird_is_the_window_the_ends_and_as_many_random_blocks(training):
     added = build_mask(Choice.of("bigbird", block=block, random=random), length, length)[
         ::block, ::block
     ].sum(1)
-    one_head = seen[::block, ::block].sum(1) - ours[::block, ::block].sum(
-        1
-    )  # both heads' random blocks together
+    # both heads' random blocks together
+    one_head = seen[::block, ::block].sum(1) - ours[::block, ::block].sum(1)
     rows = slice(2, blocks - 2)
     assert (
         (added - ours[::block, ::block].sum(1))[rows].eq(random).all()

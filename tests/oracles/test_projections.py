@@ -709,7 +709,6 @@ def test_compressed_heads_by_hand():
     expected = F.normalize(torch.tensor([[2.0, 1.0], [11.0, 14.0]]), dim=-1) * 2**0.5
     assert_close(q[0, 0], expected)
     assert_close(k[0, 0], 3 * expected)
-    assert v.tolist() == [
-        [[[1.0, 0.0], [2.0, 0.0]]]
-    ]  # the second number is that of the token before
+    # the second number is that of the token before
+    assert v.tolist() == [[[[1.0, 0.0], [2.0, 0.0]]]]
     assert p(x, x[:, :0])[1].shape[2] == 0

@@ -674,9 +674,8 @@ def names_in(layer, kind):
     p, rows = layer.projection, GROUPS * SIZE
     bias = layer.position.parts[0] if kind == "full" else layer.position
     taps = dict(zip("kv", p.taps.split(rows, dim=1), strict=True))
-    flipped = {
-        one: tap.flip(0).T[:, None] for one, tap in taps.items()
-    }  # theirs begins with the oldest
+    # theirs begins with the oldest
+    flipped = {one: tap.flip(0).T[:, None] for one, tap in taps.items()}
     if kind == "first":
         return {
             **by_name(layer),

@@ -542,10 +542,8 @@ def test_hard_is_x_transformers():
 def test_every_normalizer_stands_beside_an_oracle():
     source = Path(__file__).read_text("utf-8")
     named = {item.key for item in AXES["normalizer"] if f'"{item.key}"' in source}
-    assert {item.key for item in AXES["normalizer"]} - named <= {
-        "softmax",
-        "query_sink",
-    }  # test_relative_positions.py has the latter
+    # test_relative_positions.py has the latter
+    assert {item.key for item in AXES["normalizer"]} - named <= {"softmax", "query_sink"}
 
 
 # The normalizers of 2020 to 2025 against a second writing of each paper's equation, row by row, and x_transformers.

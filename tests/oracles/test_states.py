@@ -98,9 +98,8 @@ def loop(key, q, k, v, *own):
         run = fla("generalized_delta_rule/dplr", "dplr_recurrence")
         out, state = run(q * D**0.5, gain * k, v, (-erased).float(), rate * erased, decay)
         return out[:, :, :length], state
-    if (
-        key == "rwkv6"
-    ):  # here the bonus may differ from token to token; the layer's is theirs, below
+    # here the bonus may differ from token to token; the layer's is theirs, below
+    if key == "rwkv6":
         run, none = fla("rwkv6", "naive_recurrent_rwkv6", "recurrent_naive"), torch.zeros(H, D)
         out, state = run(q, k, v, gates[0], none, 1.0, output_final_state=True)
         return (out + (q * gates[1] * k).sum(-1, keepdim=True) * v)[:, :, :length], state
@@ -109,9 +108,8 @@ def loop(key, q, k, v, *own):
         run = fla("gdn2", "naive_recurrent_gdn2")
         ones = torch.ones_like(v)
         out, state = run(q, k, v, *gates, ones, scale=1.0, output_final_state=True)
-    elif (
-        key == "comba"
-    ):  # its naive_recurrent_comba decays before it erases, unlike the paper and the kernel in use
+    elif key == "comba":
+        # its naive_recurrent_comba decays before it erases, unlike the paper and the kernel in use
         decay, write, erase, correct = gates
         run, shared = fla("comba", "naive_chunk_comba"), (decay.squeeze(-1), write.squeeze(-1))
         out, state = run(q - correct * k, k, v, erase * k, *shared, 8, 1.0, output_final_state=True)

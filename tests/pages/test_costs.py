@@ -185,9 +185,8 @@ def test_distances_are_those_of_the_outputs():
 def test_implied_weights_are_those_of_the_layer():
     tokens = ("a", "b", "c", "d")
     same = efficient.implied(Choice.of("nystrom", landmarks=8), tokens, False)
-    assert (
-        same.mean_error < 1e-6 and abs(same.weights.sum(-1) - 1).max() < 1e-6
-    )  # a landmark per token: the softmax
+    # a landmark per token: the softmax
+    assert same.mean_error < 1e-6 and abs(same.weights.sum(-1) - 1).max() < 1e-6
     few = efficient.implied(Choice.of("nystrom", landmarks=2), tokens, False)
     assert few.weights.max() < 1
     weights = efficient.weights_of(AttentionConfig(64, 4, kernel="exact"), tokens)

@@ -53,14 +53,8 @@ CONTROLS = (*INPUTS, "button", "download_button", "metric")
 # No sentence: code, LaTeX, addresses, and what a fact quotes in bold or in the accent.
 SILENT = re.compile(r"<(b|span)\b.*?</\1>|```.*?```|`[^`]*`|\$[^$]*\$|\]\([^)]*\)|\\", re.DOTALL)
 SOURCE = Source("Page", "2026-11-23", {}, {})
-WITHOUT = (
-    "cards",
-    "claims",
-    "glossary",
-    "lessons",
-    "questions",
-    "quiz",
-)  # pages of words, strips and links
+# pages of words, strips and links
+WITHOUT = ("cards", "claims", "glossary", "lessons", "questions", "quiz")
 # A label that several pages explain in different words, and the one thing that all of them mean by it.
 SHARED_LABELS = {
     "Block": "how many tokens a kernel computes at once",
@@ -92,9 +86,8 @@ def texts(block: Block) -> list[tuple[str, str]]:
         if isinstance(node, Block):
             panel = getattr(node.proto, node.type, node.proto)
             found += [(getattr(panel, "label", ""), getattr(panel, "help", "")), *texts(node)]
-        elif node.type in SENTENCES and not str(node.value).startswith(
-            "# "
-        ):  # the name of the page
+        elif node.type in SENTENCES and not str(node.value).startswith("# "):
+            # the name of the page
             found.append((str(node.value), getattr(node.proto, "help", "")))
         elif node.type == "html" and node.proto.body.startswith("<p"):  # a fact
             found.append((node.proto.body, ""))
@@ -250,15 +243,14 @@ def test_every_picture_of_a_page_comes_back_from_every_file(page, monkeypatch):
             if type(picture) not in kinds:
                 assert_pdf_has(svg, words)
             kinds.add(type(picture))
+    # the first three draw before the title
     assert (kinds or page in WITHOUT) and gallery.PICTURES.get(page) in {None, *pictures}
 
 
 # The Export dialog lists the pictures and the script of the page, also after the page has run again.
 
 
-@pytest.mark.parametrize(
-    "page", ["heads", "positions", "compare", "masks", "claims"]
-)  # the first three draw before the title
+@pytest.mark.parametrize("page", ["heads", "positions", "compare", "masks", "claims"])
 def test_the_dialog_lists_the_same_after_the_page_has_run_again(page):
     app = open_at(page)
     titles = [picture.title for picture in pictures_of(app).values()]
@@ -288,18 +280,13 @@ PAGES = {
     "use_model": "digits",
     "pretrained": "induction",
 }
-OWN_DECIMALS = {
-    "inside_weight",
-    "mechanisms",
-    "normalizers",
-    "one_query",
-    "sweeps",
-    "why",
-}  # still to be converted
+# still to be converted
+OWN_DECIMALS = {"inside_weight", "mechanisms", "normalizers", "one_query", "sweeps", "why"}
+# amounts have their own formatters
 DECIMAL = re.compile(
     r"(?<![\w.,])([+−]?)(\d[\d,]*\.\d+|\.\d+|\d+e−\d+)(?![\w.])"
     r"(?!\u00a0(?:[mµ]?s|[kMGT]B?)\b)"
-)  # amounts have their own formatters
+)
 PERCENT = re.compile(r"[\d.,]+\s?%")
 FORMAT = re.compile(r"\.[1-9]\d*~?[feg]|%")
 UNIT = re.compile(r"\s?([kMG]i?B|[mµ]s)\b")

@@ -43,9 +43,8 @@ from tests.training.small import small_run
 def browser(monkeypatch):
     """A browser whose cookie is that of a person; what is done in `browser("anna")` is hers."""
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    monkeypatch.setattr(
-        hosting, "begin_hosting", lambda: None
-    )  # it would hide the errors of later tests
+    # it would hide the errors of later tests
+    monkeypatch.setattr(hosting, "begin_hosting", lambda: None)
     monkeypatch.setattr(visitors, "_visits", {})
     cookies: dict[str, str] = {}
     monkeypatch.setattr("streamlit.runtime.context.ContextProxy.cookies", cookies)
@@ -420,9 +419,8 @@ def test_the_end_of_a_run(lines, capfd, monkeypatch):
     run.set_status("finished", SECRET)
     queue._wait_for(subprocess.Popen([sys.executable, "-c", ""]), run, time.time() - 7)
     assert_silent(lines, capfd)
-    assert re.search(
-        r"\brun\b.*finished.*\b([7-9]|\d\d)\b", lines[-1]
-    )  # a busy machine waits longer
+    # a busy machine waits longer
+    assert re.search(r"\brun\b.*finished.*\b([7-9]|\d\d)\b", lines[-1])
     assert run.id not in lines[-1]
 
 

@@ -632,9 +632,8 @@ def test_a_gaussian_after_the_softmax_is_shown_as_a_factor_and_its_row_sum_said(
     config = AttentionConfig(16, 4, mask=Choice.of("local_m", window=2, gaussian=True))
     r = reading(config)
     np.testing.assert_allclose(r.normalized[0].sum(-1), 1, atol=1e-6)
-    np.testing.assert_allclose(
-        r.weights[4, 3] / r.normalized[0][4, 3], math.exp(-0.5), rtol=1e-5
-    )  # σ = D/2 = 1
+    # σ = D/2 = 1
+    np.testing.assert_allclose(r.weights[4, 3] / r.normalized[0][4, 3], math.exp(-0.5), rtol=1e-5)
     assert rf"0.61 \cdot {latex(r.normalized[0][4, 3])}" in "".join(equation_of(r, config, 5, 3))
     ends = f"Its row sums to {number(r.sum)}; before the mask’s factor it was 1.00."
     assert ends in sentence_of(r, config)

@@ -394,9 +394,8 @@ def test_measure_and_step_are_told_and_others_can_be_chosen_whatever_was_in_the_
 
 
 def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
-    both = np.zeros(
-        (1, 2, 13, 13), np.float32
-    )  # six letters, the start mark and six letters in one line
+    # six letters, the start mark and six letters in one line
+    both = np.zeros((1, 2, 13, 13), np.float32)
     both[:, :, 6:, :6] = np.arange(42, dtype=np.float32).reshape(7, 6) / 50
     model = ModelConfig.transformer(8, 2, 1, 16, kind="decoder", position="learned")
     decoder = compared("one line", kinds={"causal": both}, model=model)

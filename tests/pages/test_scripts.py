@@ -73,9 +73,8 @@ def test_the_notebook_of_a_page_computes_what_it_shows(page, kernel, tmp_path):
     )
     drawn = [cell for cell in script.cells if cell.draw]
     assert all(cell.picture in pictures for cell in drawn) and (drawn or not pictures)
-    still = {
-        key: one for key, one in pictures.items() if not isinstance(one, ChartPicture)
-    }  # charts take a process
+    # charts take a process
+    still = {key: one for key, one in pictures.items() if not isinstance(one, ChartPicture)}
     text = notebook_file(script, Source("Page", "2026-11-23", {}, {}), still).decode()
     computed = execute(text, list(script.results), kernel, tmp_path / "results.npz")
     assert_results(computed, script)

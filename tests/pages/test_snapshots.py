@@ -35,34 +35,25 @@ from tests.pages.script_links import LINKS
 
 SAVED = Path(__file__).with_name("snapshots")
 NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?(?:e[−+-]?\d+)?")
-ROUNDING = re.compile(
-    r"[\d.]+(?:e[−-]| ?cdot 10\^\{-)(?:[5-9]|1\d)\}?"
-)  # below 1e-4: another in each place
+# below 1e-4: another in each place
+ROUNDING = re.compile(r"[\d.]+(?:e[−-]| ?cdot 10\^\{-)(?:[5-9]|1\d)\}?")
 MEASURED = (", s", ", bytes")  # columns of times and memory, as in TIMES
 LETTERS = str.maketrans("0123456789", "abcdefghij")  # of checksums, which are no numbers
-SHORT_TIME = re.compile(
-    r"(?<=[\d?]\s)(ms|µs|min)(?![a-z])"
-)  # read as s: a busy machine takes longer
-TOLERANCE = (
-    2e-3  # of a number, beside one and a half of its last digit: another processor's arithmetic
-)
+# read as s: a busy machine takes longer
+SHORT_TIME = re.compile(r"(?<=[\d?]\s)(ms|µs|min)(?![a-z])")
+# of a number, beside one and a half of its last digit: another processor's arithmetic
+TOLERANCE = 2e-3
 
 TIES = ("corpus:view=Typical",)  # whose rows are picked by differences in the last bits
-FOR_A_RUN = (
-    "efficient",
-    "sweeps",
-    "train",
-    "why",
-)  # pages whose controls are those of the next run
+# pages whose controls are those of the next run
+FOR_A_RUN = ("efficient", "sweeps", "train", "why")
 STILL = (
     "cache:form",  # which moves the sentence for other models than the first
     "decode:no_repeat",  # the first outputs repeat nothing: the time alone would differ
     "generate:no_repeat",
 )
-OPENED = {
-    "transformer": {"run": "seeded"},
-    "quiz": {"quiz:seed": "0"},
-}  # the links of pages that open without their fields
+# the links of pages that open without their fields
+OPENED = {"transformer": {"run": "seeded"}, "quiz": {"quiz:seed": "0"}}
 
 
 def another(field: Field, value: Any) -> tuple[str, Any] | None:
@@ -186,10 +177,8 @@ def merged(now: list[str], saved: list[str]) -> tuple[list[str], list[str]]:
     return lines, differences
 
 
-HEADING, MORE = (
-    "== ",
-    "\n    ",
-)  # before the name of a state, and before each further sentence of a text
+# before the name of a state, and before each further sentence of a text
+HEADING, MORE = ("== ", "\n    ")
 
 
 def to_text(views: dict[str, list[str]]) -> str:

@@ -406,21 +406,12 @@ TABLE = Path(__file__).with_name("architectures.json")
 EXPECTED = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
 LARGEST = 8_000_000  # numbers: what the rules have not made small is not built
 RETURNED = ("encoder_attentions", "attentions", "decoder_attentions", "cross_attentions")
-PACKED = (
-    "longformer",
-    "led",
-    "longt5",
-)  # their own maps are bands and blocks: tests/pretrained/test_reading.py
-SINK_AFTER = (
-    "granite_swa",
-    "granitemoe_swa",
-)  # return the weights before a sink takes its share of the output
-SILENT = (
-    "blt_patcher",
-    "flava",
-    "tipsv2",
-    "shieldgemma2",
-)  # return none by themselves; their layers are watched all the same
+# their own maps are bands and blocks: tests/pretrained/test_reading.py
+PACKED = ("longformer", "led", "longt5")
+# return the weights before a sink takes its share of the output
+SINK_AFTER = ("granite_swa", "granitemoe_swa")
+# return none by themselves; their layers are watched all the same
+SILENT = ("blt_patcher", "flava", "tipsv2", "shieldgemma2")
 # What limits the keys in their configs limits those of a part that is not drawn, of other layers, or of longer texts.
 UNLIMITED = (
     "csm",
@@ -539,9 +530,8 @@ def outcome(model_type, analyse=lambda pretrained: None):
     elif model_type not in PACKED:
         expected = [one for one in expected if one.ndim == 4]
         if reading.note and "have no attention" in reading.note and len(expected) > len(maps):
-            expected = [
-                expected[item.number] for item in maps
-            ]  # a linear layer's product stands there as well
+            # a linear layer's product stands there as well
+            expected = [expected[item.number] for item in maps]
         assert len(maps) == len(expected)
         for item, weights in zip(maps, expected, strict=True):
             theirs = weights[0].float().numpy()
@@ -555,9 +545,8 @@ def outcome(model_type, analyse=lambda pretrained: None):
             else:
                 np.testing.assert_array_equal(item.weights, theirs)
     analyse(pretrained)
-    if (
-        pretrained.head in ("next", "seq2seq") and model_type != "vibevoice"
-    ):  # its generate needs another package
+    # its generate needs another package
+    if pretrained.head in ("next", "seq2seq") and model_type != "vibevoice":
         check_generation(pretrained, model_type)
     return "drawn"
 
@@ -591,9 +580,8 @@ def check_generation(pretrained, model_type):
         logits, state, _ = decoder.step(memory, state, torch.tensor([token]))
         steps.append(logits)
     expected = torch.cat(theirs.logits)
-    both: Any = tuple(
-        torch.cat([one, one]) for one in memory
-    )  # as beams: a row that goes on from another
+    # as beams: a row that goes on from another
+    both: Any = tuple(torch.cat([one, one]) for one in memory)
     state = decoder.start(memory)
     state = replace(state, ids=torch.cat([state.ids, state.ids]))
     for index, token in enumerate((before[-1], *tokens[:-1])):
@@ -1446,9 +1434,10 @@ def test_the_lens_reads_the_states_of_the_library(model_type):
     states = getattr(output, "decoder_hidden_states", None) or output.hidden_states
     assert case.pretrained.head == "masked" or model_type in ("fsmt", "dory")
     assert len(found) == len(states) or model_type == "dory"  # of passes theirs are the last
+    # the last may come after a norm
     for one, expected in zip(
         found[:-1][: 5 if model_type == "dory" else None], states, strict=False
-    ):  # the last may come after a norm
+    ):
         close(one, expected[0])
 
 

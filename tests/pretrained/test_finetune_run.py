@@ -421,9 +421,8 @@ def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(
         assert args.use_cpu == (kind == "cpu") and args.disable_tqdm
     assert (args.weight_decay, args.warmup_steps) == (0.01, 60 // 10)
     assert not args.remove_unused_columns and not args.dataloader_pin_memory
-    pytest.raises(FloatingPointError, loop.learned, math.nan).match(
-        "take a smaller learning rate"
-    )  # a loss that is no number ends it
+    # a loss that is no number ends it
+    pytest.raises(FloatingPointError, loop.learned, math.nan).match("take a smaller learning rate")
 
 
 # Encoders, decoders and encoder–decoders of the usual families go on learning and come out as folders of their own.

@@ -134,9 +134,8 @@ def test_a_family_is_read_and_drawn_as_it_is(family):
     for item in trace.maps:
         np.testing.assert_array_equal(item.weights > 0, item.visible)
         assert item.kind != "causal" or not item.visible[:, 0, 1:].any()
-        far = (
-            item.mask is not None and not item.mask[0, -1, 0]
-        )  # a window is masked beyond its edge
+        # a window is masked beyond its edge
+        far = item.mask is not None and not item.mask[0, -1, 0]
         assert family not in WINDOWS or far == (item.layer in WINDOWS[family])
 
 
@@ -797,13 +796,11 @@ def theirs(family, started, **more):
     }
     if options["num_beams"] == 1:
         del options["early_stopping"]
-    if (
-        family == "whisper"
-    ):  # its own generate cuts the sound into pieces; this is the one that all others have
+    # its own generate cuts the sound into pieces; this is the one that all others have
+    if family == "whisper":
         return transformers.GenerationMixin.generate(plain(family), **started.batch, **options)
-    if (
-        family == "t5"
-    ):  # its cache is made for as many layers as the encoder has, which here are fewer
+    # its cache is made for as many layers as the encoder has, which here are fewer
+    if family == "t5":
         options["use_cache"] = False
     if started.batch is not None:
         return plain(family).generate(**started.batch, **options)

@@ -658,9 +658,10 @@ def test_held_out_numbers_are_learned_in_no_language():
 
 def test_an_example_is_what_num2words_says_and_a_batch_holds_its_class():
     task = make_task(SMALL)
+    # quick ones
     spoken = {
         LANGUAGES[code]: {num2words(n, lang=code) for n in range(10_000)} for code in ("es", "it")
-    }  # quick ones
+    }
     for example in task.held_out(60):
         name = example.target[0]
         assert name in task.classes and "".join(example.source) in spoken.get(
@@ -902,10 +903,11 @@ def test_both_kinds_come_by_default_and_fit():
 
 def turn(words):
     """The step after which most of a line's words come again, and the share that does."""
+    # 4 to 12 words of a passage, 0 to 6 between
     shares = {
         step: sum(a == b for a, b in zip(words, words[step:], strict=False)) / (len(words) - step)
         for step in range(4, 19)
-    }  # 4 to 12 words of a passage, 0 to 6 between
+    }
     return max(shares.items(), key=lambda item: item[1])
 
 
@@ -1267,9 +1269,8 @@ def test_confusion_and_balanced_accuracy_are_those_of_scikit_learn(pairs):
         torch.nn.functional.one_hot(torch.tensor(predicted), 5).float(), torch.tensor(right)
     ).tolist()
     assert counts == confusion_matrix(right, predicted, labels=range(5)).tolist()
-    there = sorted(
-        set(right)
-    )  # balanced_accuracy_score is this mean, but warns of classes that are only predicted
+    # balanced_accuracy_score is this mean, but warns of classes that are only predicted
+    there = sorted(set(right))
     assert balanced_accuracy(counts) == pytest.approx(
         recall_score(right, predicted, labels=there, average="macro")
     )
@@ -1301,10 +1302,8 @@ def test_every_story_is_accepted(seed):
     ("text", "wrong"),
     [
         (f"{WENT} Mary gave the drink to John, and John thanked Mary.", ()),
-        (
-            f"{WENT} John gave the drink to Mary, and Mary thanked John.",
-            ("A",),
-        ),  # he has it no more
+        # he has it no more
+        (f"{WENT} John gave the drink to Mary, and Mary thanked John.", ("A",)),
         ("When Mary and John went to the shop, John gave a drink to John.", ("A",)),
         (f"{WENT} Mary put the drink into the jar. She was glad.", ()),
         (f"{WENT} Mary put the drink into the jar. He was glad.", ("A",)),

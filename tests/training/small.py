@@ -94,9 +94,8 @@ def trained(root: Path, **changes) -> Run:
         create_run(config, root, name="tiny", parent={"run": "other", "step": 2}),
         prepare(config),
     )
-    for _, record in zip(
-        range(3), train(config, session), strict=False
-    ):  # the final one takes a second
+    # the final one takes a second
+    for _, record in zip(range(3), train(config, session), strict=False):
         run.append(record)
         run.save_checkpoint(session, config)
     run.set_status("finished", "Finished.")

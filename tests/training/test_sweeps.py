@@ -437,9 +437,8 @@ FRUIT = "size;colour;kind\n" + "\n".join(
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv(
-        "ATTENTION_LAB_LIMITS", "memory_mb=100000"
-    )  # the tests' own process holds more than a worker would
+    # the tests' own process holds more than a worker would
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "memory_mb=100000")
     return tmp_path
 
 
@@ -932,10 +931,8 @@ def test_a_spread_and_its_interval_by_hand():
     assert spread.mean == 5.0 and spread.std == pytest.approx(13**0.5)  # (9 + 1 + 16) / 2
     assert seed_stats([1.0, 3.0]).std == pytest.approx(2**0.5)
     assert seed_stats([0.5, 0.25], "share").in_percent() == SeedStats((50.0, 25.0), "score")
-    for values, half in (
-        ([1.0, 2.0, 3.0], 4.303 / 3**0.5),
-        ([1.0, 3.0], 12.706),
-    ):  # Student's table
+    # Student's table
+    for values, half in (([1.0, 2.0, 3.0], 4.303 / 3**0.5), ([1.0, 3.0], 12.706)):
         ends = 2 - half, 2 + half
         assert seed_stats(values).interval == pytest.approx(ends, rel=1e-3)
     assert seed_stats([3.0]).interval is seed_stats([3.0]).std is seed_stats([None, None]) is None

@@ -34,10 +34,8 @@ def basic(_folder: Path) -> dict[str, str]:
 
 def other(folder: Path) -> dict[str, str]:
     """Vectors of 256 bits, MKL's slowest way, four threads, numbers with commas, and next year."""
-    language, clock = (
-        folder / "de_DE.UTF-8",
-        folder.with_name("later.so"),
-    )  # LD_PRELOAD takes no path with a space
+    # LD_PRELOAD takes no path with a space
+    language, clock = (folder / "de_DE.UTF-8", folder.with_name("later.so"))
     run("localedef", "-f", "UTF-8", "-i", "de_DE", str(language))
     run(
         "cc",
