@@ -28,6 +28,7 @@ PYTHON = (CORE, DASHBOARD, PAGES, TESTS, ROOT / "benchmarks", ROOT / "docs")
 MODELS = ("core.models", "core.tasks", "core.training", "core.models.decoding", "core.pretrained")
 # no command
 TRAINING = ("config", "diagnosis", "evaluate", "loop", "seed_stats", "sweeps")
+ASKING = ("dashboard.fields", "dashboard.ui")
 FORBIDDEN = {
     "core": ("streamlit", "altair", "dashboard", "pages"),
     "core.attention": (*MODELS, "core.runs"),
@@ -39,10 +40,11 @@ FORBIDDEN = {
         f"core.runs.{name}": (*MODELS, "core.attention")
         for name in ("folder", "ray_driver", "ray_queue")
     },
-    "dashboard": ("pages",),
+    "dashboard": ("pages", "dashboard.page"),
     "dashboard.ui.lessons": ("dashboard.draw", "dashboard.server"),
-    "dashboard.draw": ("dashboard.ui",),
-    "dashboard.server": ("dashboard.ui",),
+    "dashboard.export": ASKING,
+    "dashboard.server": (*ASKING, "dashboard.export"),
+    "dashboard.draw": (*ASKING, "dashboard.export", "dashboard.server"),
     "pages": ("pages",),
 }
 SLOW = (
