@@ -1109,10 +1109,20 @@ class Case:
         return ask(self.pretrained, Question(self.inputs, against=against))
 
     @cached_property
+    def batch(self):
+        return encode(self.pretrained, self.inputs)[0]
+
+    @cached_property
     def calls(self):
-        return forward(self.pretrained, encode(self.pretrained, self.inputs)[0], with_qkv=True)[
-            1
-        ].calls
+        return forward(self.pretrained, self.batch, with_qkv=True)[1].calls
+
+    @cached_property
+    def layers(self):
+        return layer_attentions(self.pretrained, self.inputs).values()
+
+    @cached_property
+    def first_off(self):
+        return ablate_heads(self.baseline, self.first()).value
 
     @cached_property
     def contributions(self):
@@ -1134,15 +1144,13 @@ def rotation(case):
         if isinstance(angles := named.get("position_embeddings"), tuple) and len(angles) == 2:
             inputs.setdefault(module, []).append((values, named))
 
-    batch, model = encode(case.pretrained, case.inputs)[0], case.pretrained.model
-    modules = {call.module for call in case.calls}
+    model, modules = case.pretrained.model, {call.module for call in case.calls}
     forward(
         case.pretrained,
-        batch,
+        case.batch,
         hooks=hooked(one.register_forward_pre_hook(note, with_kwargs=True) for one in modules),
     )
-    layers = layer_attentions(case.pretrained, case.inputs).values()
-    for layer, call in zip(layers, case.calls, strict=True):
+    for layer, call in zip(case.layers, case.calls, strict=True):
         if call.module not in inputs or hasattr(call.module, "lambda_init"):
             continue
         values, named = inputs[call.module].pop(0)
@@ -1168,9 +1176,7 @@ def rotation(case):
 
 def breakdown(case):
     # Scores by q·k, the model's scale, bias, cap and mask give the weights that were recorded.
-    for layer, item in zip(
-        layer_attentions(case.pretrained, case.inputs).values(), case.calls, strict=True
-    ):
+    for layer, item in zip(case.layers, case.calls, strict=True):
         if "lambda_init" not in vars(item.module) and item.q.shape[-2:] == layer.q.shape[-2:]:
             head, query = item.weights.shape[1] - 1, item.weights.shape[2] - 1
             close(break_down_weight(layer, head, query, 0).weights, item.weights[0, head, query])
@@ -1188,7 +1194,7 @@ def written(case):
     }
     forward(
         case.pretrained,
-        encode(case.pretrained, case.inputs)[0],
+        case.batch,
         hooks=hooked(module.register_forward_hook(note) for module in modules),
     )
     measured = case.contributions
@@ -1231,9 +1237,9 @@ def tokens(case):
 def off(case):
     # A head off is the model without its part of what goes into W_O.
     call = case.calls[0] if case.pretrained.recordable else None
-    effect = ablate_heads(case.baseline, case.first())
+    value = case.first_off
     if call is None or call.output is None:
-        assert np.isfinite(effect.value)
+        assert np.isfinite(value)
         return
     runs = count()
 
@@ -1247,10 +1253,8 @@ def off(case):
         case.baseline.batch,
         hooks=hooked([call.output.register_forward_pre_hook(without)]),
     )
-    close(
-        effect.value,
-        float(case.baseline.target_value(case.baseline.answer_in(case.baseline.batch, output))),
-    )
+    answer = case.baseline.answer_in(case.baseline.batch, output)
+    close(value, float(case.baseline.target_value(answer)))
 
 
 def even(case):
@@ -1260,10 +1264,10 @@ def even(case):
 
 def patch(case):
     # A head's own output changes nothing, and another's, or none, is what a head off gives.
-    baseline, effect = case.baseline, ablate_heads(case.baseline, case.first())
+    baseline = case.baseline
     call = next(one for one in case.calls if (one.kind, one.layer) == (case.trace.maps[0].kind, 0))
     out = call.replaceable[0]
-    for values, value in ((out, baseline.value), (torch.zeros_like(out), effect.value)):
+    for values, value in ((out, baseline.value), (torch.zeros_like(out), case.first_off)):
         output, _ = forward(
             case.pretrained, baseline.batch, patches=[(0, call.kind, call.layer, 0, values)]
         )
@@ -1274,10 +1278,8 @@ def rows(case):
     # Of a batch a change in one row is what it does alone, also where there are as many rows as tokens.
     call, batch = case.calls[-1], case.baseline.batch
     patch = (call.kind, call.layer, 0, torch.zeros_like(call.replaceable[0]))
-    alone = [
-        case.baseline.answer_in(batch, forward(case.pretrained, batch, patches=patches)[0])
-        for patches in ((), [(0, *patch)])
-    ]
+    output, _ = forward(case.pretrained, batch, patches=[(0, *patch)])
+    alone = case.baseline.answer, case.baseline.answer_in(batch, output)
     for size in {3, call.weights.shape[2] if case.pretrained.reads == "picture" else 3}:
         many = {name: one.expand(size, *one.shape[1:]) for name, one in batch.items()}
         try:
@@ -1357,7 +1359,7 @@ def circuits(case):
 
 def embeddings(case):
     # Between two tokens the input of the first layer differs as their embeddings do, unless a norm comes first.
-    batch = encode(case.pretrained, case.inputs)[0]
+    batch = case.batch
     if (
         not case.pretrained.reads_text
         or "input_ids" not in batch
