@@ -29,7 +29,7 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "fields.axis",
     "fields.cell",
     "fields.mechanism",
-    "ui.model_picker",
+    "fields.model",
     "ui.models",
     "ui.run_setup",
     "ui.runs",
@@ -63,6 +63,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors
     from dashboard.fields.cell import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.link import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.mechanism import *  # type: ignore[assignment, no-redef]
+    from dashboard.fields.model import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.reset import *  # type: ignore[assignment, no-redef]
     from dashboard.navigation import *  # type: ignore[assignment, no-redef]
     from dashboard.server import limits, queue, visitors
@@ -70,7 +71,6 @@ if TYPE_CHECKING:  # the same for type checkers and editors
     from dashboard.server.session import *  # type: ignore[assignment, no-redef]
     from dashboard.ui import bars as page_bars, export, lessons
     from dashboard.ui.decoding import *  # type: ignore[assignment, no-redef]
-    from dashboard.ui.model_picker import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.models import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.panels import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.run_setup import *  # type: ignore[assignment, no-redef]

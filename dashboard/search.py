@@ -135,7 +135,7 @@ def collect() -> list[Hit]:
     from core.studies.questions import ANSWERS
     from core.tasks import TASKS
     from dashboard.draw.glossary import TERMS
-    from dashboard.ui.model_picker import OTHER
+    from dashboard.fields.model import OTHER
     from dashboard.ui.models import ABOUT
 
     return [

@@ -14,8 +14,8 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import PretrainedError
 from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays
 from dashboard.fields.link import CURRENT
+from dashboard.fields.model import OTHER, example_arrays, full_name
 from dashboard.server.visitors import is_local
-from dashboard.ui.model_picker import OTHER, example_arrays, full_name
 from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, downloads, stored_bytes
 from tests.cases import wait_for
 from tests.pages.app import set_state
@@ -27,7 +27,7 @@ def chooser() -> None:
     """The chooser alone, and what it chose in one line; what it needs is in the session."""
     import streamlit as st
 
-    from dashboard.ui.model_picker import choose_model
+    from dashboard.fields.model import choose_model
     from dashboard.ui.models import EMBEDDED
 
     usual = st.session_state.get("usual", EMBEDDED)

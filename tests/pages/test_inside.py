@@ -15,8 +15,8 @@ from core.pretrained.model_inputs import picture
 from core.tasks import digits, task_of
 from core.tasks.tables import iris
 from core.tasks.text import topics
+from dashboard.fields.model import choose_head, current_head_of
 from dashboard.server.cache import store
-from dashboard.ui.model_picker import choose_head, current_head_of
 from dashboard.ui.models import EMBEDDED, ModelRef
 from pages import inside_weight as weight
 from pages.head_roles import HEAD, ROLE
