@@ -61,6 +61,11 @@ def shared(function: Callable[..., T], *args: Hashable) -> T:
     return recorded(function, args, result)
 
 
+def computed(function: Callable[..., T], *args: Any) -> T:
+    """function(*args), recorded: for what takes no time, or has results as arguments, which are no keys of a cache."""
+    return recorded(function, args, function(*args))
+
+
 def model(function: Callable[..., T], *args: Hashable) -> T:
     """A loaded model, shared; never change it. At most 1.6 GB, a third of memory, and 8 are kept."""
     return store().get("models", key_of(function, args), lambda: function(*args))
