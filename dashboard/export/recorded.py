@@ -5,6 +5,7 @@
 
 A result is numbers among the recorded calls by identity, and so is an argument that is itself a result. The words of a
 cell are the first sentence of the function's docstring; a map that the page draws is drawn from the result that has it.
+A part of a result, such as reading.trace, is written as such.
 """
 
 import inspect
@@ -37,7 +38,7 @@ def as_python(
     A page of several fragments, each of which runs alone, notes one for each `part`.
     """
     add_script(
-        partial(_script, recorded_calls(), results, draw or {}, also, notes().pictures), part
+        partial(_script, recorded_calls()[::-1], results, draw or {}, also, notes().pictures), part
     )
 
 
@@ -52,7 +53,9 @@ def _script(
     cells = [writer.cell(name, result) for name, result in results.items()]
     parts = dict(leaf for name, result in results.items() for leaf in leaves(name, result))
     numbers = {name: one for name, one in parts.items() if not isinstance(one, tuple)}
-    drawn = {**_maps(parts, pictures), **draw}
+    by_hand = {*draw, *(cell.picture for cell in also)}
+    maps = {key: make for key, make in pictures.items() if key not in by_hand}
+    drawn = {**_maps(parts, maps), **draw}
     return Script((*writer.first, *_with_pictures(cells, drawn), *also), numbers)
 
 
@@ -127,11 +130,44 @@ def leaves(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
             yield from leaves(expression, one, depth + 1)
 
 
+def is_result(value: Any) -> bool:
+    """Whether a value is one that only a call makes, and no source can spell."""
+    is_object = is_dataclass(value) and type(value).__eq__ is object.__eq__
+    return isinstance(value, np.ndarray) or hasattr(value, "detach") or is_object
+
+
+def same_call(one: Call, other: Call) -> bool:
+    return (
+        one.function is other.function
+        and len(one.args) == len(other.args)
+        and all(
+            a is b or not is_result(a) and not is_result(b) and bool(a == b)
+            for a, b in zip(one.args, other.args, strict=True)
+        )
+    )
+
+
+def parts_of(value: Any, depth: int = 2) -> Iterator[tuple[str, Any]]:
+    """The fields and the items of a value, and of these, each with what follows the value's name."""
+    items: list[tuple[str, Any]] = []
+    if is_dataclass(value):
+        items = [(f".{one.name}", getattr(value, one.name)) for one in fields(value)]
+    elif isinstance(value, Mapping):
+        items = [(f"[{key!r}]", one) for key, one in value.items()]
+    elif isinstance(value, list | tuple):
+        items = [(f"[{index}]", one) for index, one in enumerate(value)]
+    for suffix, one in items:
+        yield suffix, one
+        if depth > 1:
+            yield from ((suffix + more, part) for more, part in parts_of(one, depth - 1))
+
+
 @dataclass
 class _Writer:
     """Calls as code: each result under a name, what several calls have under the name of the parameter."""
 
-    calls: Sequence[Call]
+    calls: Sequence[Call]  # the last first: of two with one result, that which says most
+    written: list[tuple[Call, str]] = field(default_factory=list)  # and the names of their results
     names: dict[int, str] = field(default_factory=dict)  # of results, by identity
     texts: dict[str, str] = field(default_factory=dict)  # of arguments, by their source
     first: list[Cell] = field(default_factory=list)  # of models
@@ -149,9 +185,19 @@ class _Writer:
     def _write(
         self, name: str, result: Any, imports: set[str], lines: list[str], words: list[str]
     ) -> None:
-        call = next((one for one in self.calls if one.result is result), None)
-        if call is not None:
+        call, known = self._call_of(result), self.names.get(id(result), "")
+        if call is not None and not known:
+            known = next((name for one, name in self.written if same_call(one, call)), "")
+        if known:
+            code = known
+        elif call is not None and getattr(call.args[0], "source", "") == "array":
+            self.first.append(import_module("dashboard.ui.models").model_cell(call.args[0]))
+            code = "reading"
+        elif call is not None:
             code = self._call(call, imports, lines, words)
+            self.written.append((call, name))
+        elif part := self._part(result, imports, lines, words):
+            code = part
         elif isinstance(result, Mapping):
             code = (
                 "{"
@@ -166,18 +212,56 @@ class _Writer:
             code = "[" + "".join(f"\n    {part}," for part in parts) + "\n]"
         else:
             code = self._value(result, name, imports, lines, words)
-        lines.append(f"{name} = {code}")
+        if code != name:
+            lines.append(f"{name} = {code}")
         self.names[id(result)] = name
+
+    def _call_of(self, result: Any) -> Call | None:
+        """The call that made a result: not one that only hands it on."""
+        if result is None or isinstance(result, str | int | float | bool):
+            return None
+        return next(
+            (
+                one
+                for one in self.calls
+                if one.result is result and not any(arg is result for arg in one.args)
+            ),
+            None,
+        )
+
+    def _part(self, value: Any, imports: set[str], lines: list[str], words: list[str]) -> str:
+        """The expression of a part of a recorded result; "" for what is none."""
+        if value is None or isinstance(value, str | int | float | bool):
+            return ""
+        for call in self.calls:
+            if any(arg is value for arg in call.args) or call.result is value:
+                continue
+            for suffix, part in parts_of(call.result):
+                if part is value and self._call_of(call.result) is not None:
+                    if id(call.result) not in self.names:
+                        variable = type(call.result).__name__.lower()
+                        self._write(self._free(variable), call.result, imports, lines, words)
+                    return self.names[id(call.result)] + suffix
+        return ""
 
     def _call(self, call: Call, imports: set[str], lines: list[str], words: list[str]) -> str:
         imports.add(import_of(call.function))
         words.append(first_sentence(call.function))
         parameters = list(inspect.signature(call.function).parameters.values())
         written, positional = list[str](), True
+        takes_more = any(one.kind is one.VAR_POSITIONAL for one in parameters)
         for index, arg in enumerate(call.args):
             parameter = parameters[min(index, len(parameters) - 1)]
+            if not takes_more and type(arg) is type(parameter.default) and arg == parameter.default:
+                positional = False
+                continue
             text = self._value(arg, parameter.name, imports, lines, words)
-            if text == parameter.name and positional or parameter.kind is parameter.VAR_POSITIONAL:
+            is_first = index == 0 and text.isidentifier()  # what the function is of
+            if (
+                positional
+                and (is_first or text == parameter.name)
+                or parameter.kind is parameter.VAR_POSITIONAL
+            ):
                 written.append(text)
             else:
                 positional = False
@@ -189,30 +273,22 @@ class _Writer:
     ) -> str:
         """The source of an argument: a variable where it has one, or gets one."""
         if isinstance(value, Call):
-            made = next(
-                (
-                    one
-                    for one in self.calls
-                    if one.function is value.function and one.args == value.args
-                ),
-                value,
-            )
-            if (key := id(made.result if made.result is not None else made)) in self.names:
-                return self.names[key]
-            lines.append(f"{name} = {self._call(made, imports, lines, words)}")
-            self.names[key] = name
-            return name
+            made = next((one for one in self.calls if same_call(one, value)), value)
+            if known := next((name for one, name in self.written if same_call(one, made)), ""):
+                return known
+            variable = self._free(name)
+            lines.append(f"{variable} = {self._call(made, imports, lines, words)}")
+            self.written.append((made, variable))
+            return variable
         if type(value).__name__ == "ModelRef":
             return self._model(value)
         if not isinstance(value, str | int | float | bool | None) and id(value) in self.names:
             return self.names[id(value)]
-        known = next(
-            (one for one in self.calls if one.result is value and one.result is not None), None
-        )
-        if known is not None and not isinstance(value, str | int | float | bool):
-            variable = self._free(name)
-            self._write(variable, value, imports, lines, words)
-            return variable
+        if self._call_of(value) is not None:
+            self._write(self._free(name), value, imports, lines, words)
+            return self.names[id(value)]
+        if is_result(value) and (part := self._part(value, imports, lines, words)):
+            return part
         if type(value).__name__ == "Question" and hasattr(value, "inputs"):
             models = import_module("dashboard.ui.models")
             imports.add("from core.interpret.evidence import Question")
@@ -243,6 +319,7 @@ class _Writer:
 
     def _free(self, name: str) -> str:
         taken = {*self.names.values(), *self.texts.values(), *self.models.values()}
+        taken |= {name for _, name in self.written}
         return next(
             one for one in (name, *(f"{name}_{n}" for n in range(2, 99))) if one not in taken
         )

@@ -286,12 +286,26 @@ def reading_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
 
 def lines_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
     """What the model reads, for one without attention."""
-    return shared(_study, read_lines, ref, (), (inputs,))
+    return study_of(read_lines, ref, inputs)
 
 
 def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
     with wrap_errors(f"{ref.name} cannot read this"):
         return read(load_model(ref), inputs)
+
+
+def reading_study(
+    function: Callable[..., T], ref: ModelRef, inputs: ModelInputs, *args: Hashable
+) -> T:
+    """function(reading, *args) with the model's reading of its inputs, cached and shared; never change it."""
+    result = shared(_reading_study, function, ref, inputs, args)
+    return recorded(function, (Call(read, (ref, inputs)), *args), result)
+
+
+def _reading_study(
+    function: Callable[..., T], ref: ModelRef, inputs: ModelInputs, args: tuple[Hashable, ...]
+) -> T:
+    return function(reading_of(ref, inputs), *args)
 
 
 def baseline_of(ref: ModelRef, question: Question) -> Baseline:
