@@ -19,12 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from core.attention import AttentionConfig, Choice
 from core.interpret.trace import to_numpy
 from dashboard.draw.components import Cell, Script, add_script, notes, source_of
 from dashboard.draw.pictures import MapsPicture, Picture
 from dashboard.server.calls import Call, recorded_calls
 
 PUBLIC = ("core.attention", "core.models", "core.tasks", "core.training", "core.pretrained")
+LISTED = str | int | float | Choice | AttentionConfig  # an argument that differs from call to call
 SHORT = 24  # characters of an argument that stands in its call, where another call has it too
 MAX_DEPTH, MAX_ITEMS = 3, 12  # of the numbers in a result: fields of fields, and items of a list
 
@@ -126,7 +128,7 @@ def leaves(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
             ]
         elif isinstance(value, Sequence) and not isinstance(value, str):
             items = [(f"{name}[{index}]", one) for index, one in enumerate(value)]
-        for expression, one in items[:MAX_ITEMS]:
+        for expression, one in items[: MAX_ITEMS if depth else None]:
             yield from leaves(expression, one, depth + 1)
 
 
@@ -172,15 +174,19 @@ class _Writer:
     texts: dict[str, str] = field(default_factory=dict)  # of arguments, by their source
     first: list[Cell] = field(default_factory=list)  # of models
     models: dict[Any, str] = field(default_factory=dict)
+    loops: dict[str, tuple[str, str]] = field(default_factory=dict)  # of lists: item, items
 
     def cell(self, name: str, result: Any) -> Cell:
         imports, lines, words = set[str](), list[str](), list[str]()
         self._write(name, result, imports, lines, words)
         block = import_module("dashboard.ui.models").import_block(imports)
         text = " ".join(dict.fromkeys(words)) or f"The value {name}."
-        return Cell(
-            text, f"{block}\n\n" + "\n".join(lines) + f"\nprint({name!r}, {_shown(name, result)})\n"
-        )
+        shown = f"print({name!r}, {_shown(name, result)})"
+        if name in self.loops:
+            item, items = self.loops[name]
+            parts = _shown("each", result[0])
+            shown = f"for {item}, each in zip({items}, {name}):\n    print({item}, {parts})"
+        return Cell(text, f"{block}\n\n" + "\n".join(lines) + f"\n{shown}\n")
 
     def _write(
         self, name: str, result: Any, imports: set[str], lines: list[str], words: list[str]
@@ -196,6 +202,8 @@ class _Writer:
         elif call is not None:
             code = self._call(call, imports, lines, words)
             self.written.append((call, name))
+        elif each := self._calls(name, result, imports, lines, words):
+            code = each
         elif part := self._part(result, imports, lines, words):
             code = part
         elif isinstance(result, Mapping):
@@ -244,7 +252,43 @@ class _Writer:
                     return self.names[id(call.result)] + suffix
         return ""
 
-    def _call(self, call: Call, imports: set[str], lines: list[str], words: list[str]) -> str:
+    def _calls(
+        self, name: str, results: Any, imports: set[str], lines: list[str], words: list[str]
+    ) -> str:
+        """A list of results of calls that differ in one argument alone, as one call for each; "" for another value."""
+        made = [self._call_of(one) for one in results] if isinstance(results, list) else []
+        calls = [call for call in made if call is not None]
+        if (
+            len(calls) < max(2, len(made))
+            or len({(one.function, len(one.args)) for one in calls}) > 1
+        ):
+            return ""
+        columns = list(zip(*(call.args for call in calls), strict=True))
+        varied = [n for n, args in enumerate(columns) if any(arg != args[0] for arg in args)]
+        if len(varied) != 1 or not all(isinstance(arg, LISTED) for arg in columns[varied[0]]):
+            return ""
+        (at,) = varied
+        item, code = (
+            list(inspect.signature(calls[0].function).parameters)[at],
+            source_of([*columns[at]]),
+        )
+        if code not in self.texts:
+            imports.update(import_of(one) for one in classes_in([*columns[at]]))
+            self.texts[code] = self._free(f"{item}s")
+            lines.append(f"{self.texts[code]} = {code}")
+        self.loops[name] = item, self.texts[code]
+        call = self._call(calls[0], imports, lines, words, {at: item})
+        return f"[{call} for {item} in {self.texts[code]}]"
+
+    def _call(
+        self,
+        call: Call,
+        imports: set[str],
+        lines: list[str],
+        words: list[str],
+        items: Mapping[int, str] = {},
+    ) -> str:
+        """The call; `items` are the variables of arguments, by their places."""
         imports.add(import_of(call.function))
         words.append(first_sentence(call.function))
         parameters = list(inspect.signature(call.function).parameters.values())
@@ -252,10 +296,15 @@ class _Writer:
         takes_more = any(one.kind is one.VAR_POSITIONAL for one in parameters)
         for index, arg in enumerate(call.args):
             parameter = parameters[min(index, len(parameters) - 1)]
-            if not takes_more and type(arg) is type(parameter.default) and arg == parameter.default:
+            if (
+                index not in items
+                and not takes_more
+                and type(arg) is type(parameter.default)
+                and arg == parameter.default
+            ):
                 positional = False
                 continue
-            text = self._value(arg, parameter.name, imports, lines, words)
+            text = items.get(index) or self._value(arg, parameter.name, imports, lines, words)
             is_first = index == 0 and text.isidentifier()  # what the function is of
             if (
                 positional
