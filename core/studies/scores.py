@@ -4,6 +4,7 @@
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -72,6 +73,17 @@ def score_maps(
         None if factors is None else tuple(f.reshape(size, size, -1).numpy() for f in factors),
         sum(weight.numel() for weight in layer.score.parameters()),
     )
+
+
+def favourite(maps: Sequence[ScoreMaps], query: int) -> int:
+    """The key on which most scores put most of the query's weight."""
+    tops = [int(each.weights[query].argmax()) for each in maps]
+    return max(set(tops), key=tops.count)
+
+
+def most_different_query(maps: Sequence[ScoreMaps]) -> int:
+    """The query whose weights differ most from score to score."""
+    return int(np.ptp(np.stack([each.weights for each in maps]), axis=0).sum(1).argmax())
 
 
 def failure(

@@ -11,6 +11,7 @@ from core.attention.masks import COMPOSITIONS
 from core.attention.presets.base import Preset
 from core.entries import Entry, Value
 from dashboard.fields.base import (
+    Field,
     Fields,
     Options,
     config_error,
@@ -75,6 +76,50 @@ class ChoiceField(Options[Choice, str]):
     def read(self, controls: Fields) -> Choice:
         item = entry(self.axis, super().read(controls))
         return Choice.of(item.key, **params_in_session(item, key=self.key_of(controls)))
+
+
+@dataclass(frozen=True)
+class ParamsField(Field[tuple[Choice, ...]]):
+    """The parameters of all entries of an axis; the value is a Choice of each entry.
+
+    `own` names, by an entry's parameters, fields of the page that have their values.
+    """
+
+    axis: str = field(kw_only=True)
+    own: Callable[[str], Mapping[str, str]] = field(default=lambda key: {}, kw_only=True)
+
+    def draw_widget(self, controls: Fields) -> tuple[Choice, ...]:
+        self.widget(controls, None, {})
+        return self.read(controls)
+
+    def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> None:
+        for item in AXES[self.axis]:
+            own = self.own(item.key)
+            if any(param.key not in own for param in item.params):
+                paragraph(f"**{item.name}**")
+            params_of(item, key=self.key_of(controls), exclude=tuple(own))
+
+    def read(self, controls: Fields) -> tuple[Choice, ...]:
+        key = self.key_of(controls)
+        return tuple(
+            Choice.of(
+                item.key,
+                **params_in_session(item, key=key)
+                | {param: controls[name] for param, name in self.own(item.key).items()},
+            )
+            for item in AXES[self.axis]
+        )
+
+    def state(self, value: tuple[Choice, ...], controls: Fields) -> dict[str, Any]:
+        key, state = self.key_of(controls), dict[str, Any]()
+        for choice in value:
+            own = self.own(choice.key)
+            for name, one in choice.params:
+                if name in own:
+                    state |= controls.declared[own[name]].state(one, controls)
+                else:
+                    state[f"{key}:{choice.key}:{name}"] = one
+        return state
 
 
 # The widgets of a choice that may have parts, and of parameters, for pages and panels that draw them one by one.

@@ -270,9 +270,7 @@ def draw_equation(
     The pick counts as built there.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        name = fields.draw("equation", into=HERE, choices=[choice.key for choice in results])[
-            "equation"
-        ]
+        name = fields.draw("equation", into=HERE, choices=list(results))["equation"]
         choice = next(choice for choice in results if choice.key == name)
         watch_built(fields.page_key, {axis: choice})
         st.markdown(
@@ -289,7 +287,7 @@ def equation_sources(
     code: Callable[[Choice], str],
 ) -> None:
     """The source of what the picked choice builds, its `code` for a notebook, and all entries of the axis."""
-    name = fields.read("equation", choices=[choice.key for choice in choices])["equation"]
+    name = fields.read("equation", choices=choices)["equation"]
     choice = next(choice for choice in choices if choice.key == name)
     source_panel(type(build(choice)))
     st.markdown("The same in a notebook:")

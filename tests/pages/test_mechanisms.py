@@ -20,6 +20,7 @@ from core.studies import compare, efficient, order as computed, scores as study
 from core.tasks import TaskConfig, make_task
 from core.tokens import SENTENCE
 from core.training import recommended
+from dashboard.draw import scores as draw_scores
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.figures import MIN_GAP, Ink, separate
 from dashboard.draw.formats import duration, listed, number, percent
@@ -30,7 +31,6 @@ from pages import (
     mechanisms as mechanisms_page,
     normalizers as normalizers_page,
     positions as positions_page,
-    scores,
 )
 from pages.positions import GUIDE_CONFIG, IDEAS
 from tests.cases import each
@@ -565,7 +565,7 @@ def test_the_equation_adds_up_to_the_score_that_is_drawn_and_the_snippet_runs(ke
         )
     np.testing.assert_allclose(result.weights.sum(-1), 1, rtol=1e-5)
     space: dict[str, Any] = {}
-    exec(scores.snippet(Choice.of(key), 8), space)  # noqa: S102
+    exec(draw_scores.snippet(Choice.of(key), 8), space)  # noqa: S102
     assert space["steps"].weights.shape == (1, 1, 6, 6)
 
 
@@ -577,7 +577,7 @@ def test_all_scores_meet_the_same_queries_and_keys():
     for one in result:
         np.testing.assert_array_equal(one.q, result[0].q)
         np.testing.assert_allclose(one.weights[:, 0], one.weights[:, 4], rtol=1e-5)
-    assert 0 <= scores.most_different_query(result) < len(TOKENS)
+    assert 0 <= study.most_different_query(result) < len(TOKENS)
 
 
 @each(
@@ -660,10 +660,10 @@ def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_doe
 
 def test_the_fact_counts_who_agrees():
     maps = [study.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in SCORES]
-    column = scores.favourite(maps, 1)
+    column = study.favourite(maps, 1)
     agree = sum(int(one.weights[1].argmax()) == column for one in maps)
     words = f"{agree} of {len(maps)} scores put most weight on {TOKENS[column]}"
-    assert words in scores.fact_text(maps, TOKENS, 1, 1.0)
+    assert words in draw_scores.fact_text(maps, TOKENS, 1, 1.0)
 
 
 # The page Normalizers, driven without a browser: typed scores, every control, and numbers that the modules made.
