@@ -252,7 +252,7 @@ def tensors(scores: Scores, factor: float) -> tuple[Tensor, Tensor]:
 
 
 def normalize_row(choice: Choice, scores: Scores, factor: float) -> RowWeights:
-    """The row through one normalizer, with its gradients."""
+    """The same scores through one normalizer in double precision, and how many of them have a gradient."""
     normalizer = normalizer_of(choice)
     values, mask = tensors(scores, factor)
     values.requires_grad_()
@@ -277,10 +277,11 @@ def normalize_row(choice: Choice, scores: Scores, factor: float) -> RowWeights:
 
 
 @torch.inference_mode()
-def sweep(
-    choice: Choice, scores: Scores, factor: float, index: int
-) -> tuple[tuple[float, float], ...]:
-    """The weight of one key as its score runs from −6 to 6, or as far as its own lies, while the others stay."""
+def sweep(choice: Choice, scores: Scores, factor: float, index: int) -> np.ndarray:
+    """The weight of one key as its score runs from −6 to 6, or as far as its own lies, while the others stay.
+
+    The rows (SWEEP, 2) are scores and weights.
+    """
     values, mask = tensors(scores, factor)
     end = max(NEAR, float(values[0, 0, 0, index].abs().ceil()))
     places = np.linspace(-end, end, SWEEP)
@@ -289,4 +290,4 @@ def sweep(
     mask = mask.clone()
     mask[..., index] = True
     weights = normalizer_of(choice)(rows, mask.expand(1, 1, SWEEP, -1))[0, 0, :, index]
-    return tuple(zip(places.tolist(), weights.tolist(), strict=True))
+    return np.stack([places, weights.numpy()], 1)

@@ -400,7 +400,7 @@ def _shown(name: str, result: Any) -> str:
         expression: one for expression, one in leaves(name, result) if not isinstance(one, tuple)
     }
     parts = [
-        one if value.ndim == 0 else f"{one}.shape"
+        one if value.ndim == 0 or value.ndim == 1 and value.size <= MAX_ITEMS else f"{one}.shape"
         for one, value in numbers.items()
         if value.ndim == 0 or "[" not in one
     ]

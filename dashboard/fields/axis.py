@@ -155,16 +155,6 @@ def params_of(
     }
 
 
-def params_panel(
-    axis: str, *, key: str, exclude: Callable[[str], tuple[str, ...]] = lambda name: ()
-) -> None:
-    """Draw the parameters of all entries of an axis, but those that `exclude` names of an entry."""
-    for item in AXES[axis]:
-        if any(param.key not in exclude(item.key) for param in item.params):
-            paragraph(f"**{item.name}**")
-        params_of(item, key=key, exclude=exclude(item.key))
-
-
 def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:
     """The values that those widgets have, or will have; of a text that cannot be read, the last that could."""
     state, values = st.session_state, {}

@@ -20,12 +20,11 @@ from core.studies import compare, efficient, order as computed, scores as study
 from core.tasks import TaskConfig, make_task
 from core.tokens import SENTENCE
 from core.training import recommended
-from dashboard.draw import scores as draw_scores
+from dashboard.draw import normalizers as draw_normalizers, scores as draw_scores
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.figures import MIN_GAP, Ink, separate
 from dashboard.draw.formats import duration, listed, number, percent
 from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
-from dashboard.fields.base import Values
 from pages import (
     masks as masks_page,
     mechanisms as mechanisms_page,
@@ -751,7 +750,7 @@ def test_what_is_drawn_is_what_the_module_and_the_snippet_compute(key):
     assert row.unassigned == pytest.approx(max(0.0, 1 - row.weights.sum()), abs=1e-9)
     assert row.zeros == int((row.weights[[0, 2, 3]] == 0).sum())
     space = dict[str, Any]()
-    exec(normalizers_page.snippet(Choice(key), (2.0, None, -1.0, 6.0)), space)  # noqa: S102
+    exec(draw_normalizers.snippet(Choice(key), (2.0, None, -1.0, 6.0)), space)  # noqa: S102
     weights = space["weights"].detach()[0, 0, 0].numpy()
     np.testing.assert_allclose(weights, row.weights, rtol=1e-5, atol=1e-7)
 
@@ -786,15 +785,15 @@ def test_the_numbers_in_the_equation_make_the_weight_and_the_curve_passes_throug
     row = study.normalize_row(Choice(key), scores, 1.0)
     assert dict(study.sweep(Choice(key), scores, 1.0, 0))[1.0] == pytest.approx(row.weights[0])
     # Another one than these shows its equation and its result.
-    if isinstance(row.normalizer, normalizers_page.WRITTEN) and key != "hard":
+    if isinstance(row.normalizer, draw_normalizers.WRITTEN) and key != "hard":
         for j in map(int, np.flatnonzero(row.weights)):
-            line = normalizers_page.numbers(row, j)
+            line = draw_normalizers.numbers(row, j)
             assert evaluated(line) == pytest.approx(row.weights[j], abs=0.02), line
 
 
 def drawn(scores, names, picked, key="softmax"):
     row = study.normalize_row(Choice.of(key), scores, 1.0)
-    return normalizers_page.weights_tile(row, Values(scores=scores, names=names, picked=picked))
+    return draw_normalizers.weights_tile(row, scores, names, picked)
 
 
 def test_of_equal_weights_the_picked_and_the_first_have_numbers():
@@ -804,7 +803,7 @@ def test_of_equal_weights_the_picked_and_the_first_have_numbers():
 def test_names_are_escaped_and_weights_are_the_height_of_bars():
     tile = drawn((0.0, None), ("<i>", "y"), 0, "softmax_one")
     assert "<i>:" not in tile and "&lt;i&gt;" in tile
-    assert "height:50.0%" in tile and "masked" in tile and normalizers_page.NO_KEY in tile
+    assert "height:50.0%" in tile and "masked" in tile and draw_normalizers.NO_KEY in tile
 
 
 def test_the_example_is_a_real_row():
