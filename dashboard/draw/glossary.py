@@ -567,3 +567,24 @@ def find_terms(text: str) -> list[Term]:
 
 def terms_help(label: str) -> str | None:
     return "  \n".join(f"**{term.name}**: {term.text}" for term in find_terms(label)) or None
+
+
+def matching(typed: str) -> list[Term]:
+    """The terms that contain a text, by name: first the one of that name, then those whose name contains it.
+
+    A hyphen is read as a space.
+    """
+    text = typed.strip().lower().replace("-", " ")
+    names = {term: term.name.lower().replace("-", " ") for term in TERMS}
+    return sorted(
+        (term for term in TERMS if text in f"{term.name} {term.text}".lower().replace("-", " ")),
+        key=lambda term: (names[term] != text, text not in names[term], names[term].lstrip("[")),
+    )
+
+
+# The formula of attention with the words for its parts
+FORMULA = (
+    r"\underbrace{\text{softmax}\Big(\frac{\overbrace{q\,k^\top}^{\text{query and key: a score}}}"
+    r"{\sqrt{D}\;\text{(head size)}}\Big)}_{\text{attention weights}}\;"
+    r"\underbrace{v}_{\text{values}}"
+)

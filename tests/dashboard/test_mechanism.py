@@ -16,14 +16,13 @@ from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, 
 from core.attention.presets import preset_of
 from core.attention.text import from_text, to_text
 from dashboard.draw.formats import plain, spoken
-from dashboard.draw.glossary import TERMS, explain, explain_markdown
+from dashboard.draw.glossary import TERMS, explain, explain_markdown, matching
 from dashboard.fields.base import Number, Select, Toggle, Values
 from dashboard.fields.link import as_text
 from dashboard.fields.mechanism import clashes, repairs
 from dashboard.navigation import STEPS, following
 from dashboard.search import PICKED, collect, hits
 from dashboard.ui.panels import _as_html
-from pages.glossary import matching
 from tests.cases import each
 from tests.pages.app import open_at
 
