@@ -1,6 +1,6 @@
 """Pages in other states than at first sight, by the whole names of their links."""
 
-from pages.questions import ANSWERS
+from dashboard.draw.questions import ANSWERS
 
 TYPED = """Say "no" \\ ''' \"\"\" é世 {x}"""
 LINKS: list[tuple[str, dict[str, str]]] = [

@@ -15,12 +15,12 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.draw.glossary import TERMS
 from dashboard.draw.picture_files import ReportView, report_pdf
+from dashboard.draw.questions import ANSWERS
 from dashboard.navigation import STEPS
 from dashboard.ui import export
 from dashboard.ui.export import Report, new_id, read_report, save
 from dashboard.ui.runs import EXAMPLE_RUNS
 from pages import report
-from pages.questions import ANSWERS
 from tests.draw.test_components import data_of
 from tests.pages.app import (
     Case,
