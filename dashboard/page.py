@@ -16,6 +16,7 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "draw.page_views",
     "draw.pictures",
     "navigation",
+    "server.calls",
     "server.cache",
     "server.session",
     "fields.base",
@@ -30,6 +31,7 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "fields.cell",
     "fields.mechanism",
     "fields.model",
+    "fields.run",
     "ui.models",
     "ui.run_setup",
     "ui.runs",
@@ -65,9 +67,11 @@ if TYPE_CHECKING:  # the same for type checkers and editors
     from dashboard.fields.mechanism import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.model import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.reset import *  # type: ignore[assignment, no-redef]
+    from dashboard.fields.run import *  # type: ignore[assignment, no-redef]
     from dashboard.navigation import *  # type: ignore[assignment, no-redef]
     from dashboard.server import limits, queue, visitors
     from dashboard.server.cache import *  # type: ignore[assignment, no-redef]
+    from dashboard.server.calls import *  # type: ignore[assignment, no-redef]
     from dashboard.server.session import *  # type: ignore[assignment, no-redef]
     from dashboard.ui import bars as page_bars, export, lessons
     from dashboard.ui.decoding import *  # type: ignore[assignment, no-redef]

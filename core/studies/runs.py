@@ -36,6 +36,7 @@ from core.training import (
     axis_tokens,
     best_head,
     name_of,
+    one_a_step,
     source_maps,
     value_text,
     watched_examples,
@@ -74,6 +75,18 @@ class ComparedRun:
     def watched(self) -> tuple[Example, ...]:
         """The held-out examples that it records."""
         return watched_examples(self.required_config.task, self.required_config.num_examples)
+
+
+def compared_runs(runs: Mapping[str, Run]) -> list[ComparedRun]:
+    """The runs by their names, as their folders have them: settings, records, and the steps with maps."""
+    sides = []
+    for index, (name, run) in enumerate(runs.items()):
+        records = tuple(one_a_step(run.records()))
+        measured = {record.step for record in records}
+        steps = tuple(step for step in run.frame_steps() if step in measured)
+        live = not run.status().ended
+        sides.append(ComparedRun(index, name, run, run.config(), records, steps, live))
+    return sides
 
 
 def expected(record: Record) -> float | None:
@@ -125,6 +138,17 @@ def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
         for measure in MEASURES
         if any(measure.value(record) is not None for side in sides for record in side.records)
     ]
+
+
+def curves_of(sides: Sequence[ComparedRun], measure: str) -> dict[str, Float[np.ndarray, "N 3"]]:
+    """One measure of each run at every step, by its name: step, seconds of training, and value (NaN: not measured)."""
+    value = next(one.value for one in MEASURES if one.key == measure)
+    return {
+        side.name: np.array(
+            [(record.step, record.train_seconds, value(record)) for record in side.records], float
+        ).reshape(-1, 3)
+        for side in sides
+    }
 
 
 def split_by_task(sides: Sequence[ComparedRun]) -> tuple[list[ComparedRun], list[ComparedRun]]:
@@ -202,6 +226,11 @@ def maps_at(
         else:
             maps.others.append(side)
     return maps
+
+
+def difference_of(maps: Maps, first: int, second: int) -> Float[np.ndarray, "T S"]:
+    """The weights of one map minus those of another."""
+    return maps.maps[first].weights - maps.maps[second].weights
 
 
 @lru_cache(maxsize=4)

@@ -21,6 +21,7 @@ import numpy as np
 
 from core.attention import AttentionConfig, Choice
 from core.interpret.trace import to_numpy
+from core.runs.runs import Run
 from dashboard.draw.components import Cell, Script, add_script, notes, source_of
 from dashboard.draw.pictures import MapsPicture, Picture
 from dashboard.server.calls import Call, recorded_calls
@@ -118,8 +119,9 @@ def leaves(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
         yield name, np.asarray(value)
     elif depth < MAX_DEPTH:
         items: list[tuple[str, Any]] = []
-        if is_dataclass(value):
-            items = [(f"{name}.{one.name}", getattr(value, one.name)) for one in fields(value)]
+        if is_dataclass(value) or hasattr(value, "_fields"):
+            parts = [one.name for one in fields(value)] if is_dataclass(value) else value._fields
+            items = [(f"{name}.{one}", getattr(value, one)) for one in parts]
         elif isinstance(value, Mapping):
             items = [
                 (f"{name}[{key!r}]", one)
@@ -331,6 +333,15 @@ class _Writer:
             return variable
         if type(value).__name__ == "ModelRef":
             return self._model(value)
+        if isinstance(value, Run):
+            imports.add("from core.runs.runs import open_run")
+            return f"open_run({import_module('dashboard.ui.runs').path_code(value.path)})"
+        if isinstance(value, Mapping) and any(isinstance(one, Run) for one in value.values()):
+            runs = [
+                f"    {one!r}: {self._value(run, name, imports, lines, words)},\n"
+                for one, run in value.items()
+            ]
+            return "{\n" + "".join(runs) + "}"
         if not isinstance(value, str | int | float | bool | None) and id(value) in self.names:
             return self.names[id(value)]
         if self._call_of(value) is not None:

@@ -60,16 +60,17 @@ def _of(value: Any, controls: Any) -> Any:
 class Field(Generic[T]):
     """What every control has.
 
-    `key` is its name in the session and the link, its field's by default; `place` is where `draw` draws it; `span` is
-    the count of columns of the grid; `hidden` is for a control in a popover or below, whose value stays in the link
-    while the control is out of sight; `also` are further arguments of Streamlit's widget. `of` is what the value belongs
-    to, such as a model: with another one it starts again.
+    `key` is its name in the session and the link, its field's by default; a hidden one may have another in the `link`.
+    `place` is where `draw` draws it; `span` is the count of columns of the grid; `hidden` is for a control in a popover or
+    below, whose value stays in the link while the control is out of sight; `also` are further arguments of Streamlit's
+    widget. `of` is what the value belongs to, such as a model: with another one it starts again.
     """
 
     label: str | Of
     _: KW_ONLY
     help: str | Of | None = None
     key: str | Of | None = None
+    link: str | None = None
     place: str = ""
     span: int | Of = 1
     hidden: bool = False
@@ -139,7 +140,7 @@ class Field(Generic[T]):
     def draw_widget(self, controls: "Fields") -> Any:
         key, start = self.key_of(controls), self.start(controls)
         if self.hidden:
-            link_value(key, start, partial(self.value_of, controls=controls))
+            link_value(key, start, partial(self.value_of, controls=controls), name=self.link)
         state, held, other = st.session_state, st.session_state.get(key), False
         if self.of is not None:
             of = self.of(controls)
@@ -160,7 +161,7 @@ class Field(Generic[T]):
         """The value in the session, or where it starts: without drawing."""
         key, start = self.key_of(controls), self.start(controls)
         if self.hidden:
-            link_value(key, start, partial(self.value_of, controls=controls))
+            link_value(key, start, partial(self.value_of, controls=controls), name=self.link)
         value = st.session_state.get(key)
         return start if value is None or not self.allowed(value, controls) else value
 
@@ -418,7 +419,11 @@ class Fields:
     def state(cls, **values: Any) -> dict[str, Any]:
         """What the session has where fields have these values: for a callback, or something to try."""
         controls = cls(**values)
-        states = [cls.declared[name].state(value, controls) for name, value in values.items()]
+        states = [
+            cls.declared[name].state(value, controls)
+            for name, value in values.items()
+            if name in cls.declared  # else what a field depends on
+        ]
         return {key: value for state in states for key, value in state.items()}
 
     @classmethod

@@ -32,13 +32,14 @@ from dashboard.draw.figures import Ink, split_data
 from dashboard.draw.formats import about_duration, plain, plural
 from dashboard.fields.link import by_history
 from dashboard.server import limits, queue, visitors
+from dashboard.server.calls import recording
 from dashboard.ui.panels import draw_chart, flash_errors, pop_flash, theme
 
 # The example runs that come with the lab; `make example` trains them.
 
 
 EXAMPLE_FOLDER = Path(__file__).parents[1] / "examples"
-ROOT = EXAMPLE_FOLDER.parents[2]
+ROOT = EXAMPLE_FOLDER.parents[1]
 EXAMPLE_RUNS = (Run(EXAMPLE_FOLDER / "example_run"), Run(EXAMPLE_FOLDER / "example_recurrent"))
 EXAMPLES = {run.id: run for run in EXAMPLE_RUNS}
 
@@ -852,10 +853,11 @@ def poll(
     def refresh() -> None:
         if live:
             queue.tick(fresh=POLL_INTERVAL / 2)
-        data = load()
-        if live and not still_live(data):
-            st.rerun()
-        render(data)
+        with recording():
+            data = load()
+            if live and not still_live(data):
+                st.rerun()
+            render(data)
 
     st.fragment(refresh, run_every=interval if live else None, key=key)()
 

@@ -37,7 +37,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import Prediction, Record, recommended
 from core.training.seed_stats import Line, SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
-from dashboard.draw import curves as draw_sweeps
+from dashboard.draw import compare_runs as draw_compared, curves as draw_sweeps
 from dashboard.draw.figures import CATEGORIES
 from dashboard.server import limits, queue
 from dashboard.ui.runs import (
@@ -50,7 +50,7 @@ from dashboard.ui.runs import (
     summarize,
     summary_of,
 )
-from pages import compare_runs, runs, sweeps
+from pages import runs, sweeps
 from pages.compare_runs import names, runs_to_compare, sides
 from tests.cases import each, instance
 from tests.pages.app import (
@@ -62,6 +62,7 @@ from tests.pages.app import (
     page_cases,
     page_text,
     query_value,
+    script_of,
     set_control,
     set_state,
 )
@@ -393,6 +394,11 @@ def test_measure_and_step_are_told_and_others_can_be_chosen_whatever_was_in_the_
     assert_case(app, Case(do=third, says=["for c"], query={"runs": ",".join(runs)}))
 
 
+def test_a_script_finds_the_examples_wherever_the_lab_is():
+    text = script_of(open_at("compare_runs")).text("")
+    assert "open_run(lab_path('dashboard/examples/example_run'))" in text
+
+
 def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
     # six letters, the start mark and six letters in one line
     both = np.zeros((1, 2, 13, 13), np.float32)
@@ -417,7 +423,7 @@ def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
 def test_settings_that_differ_are_named_once():
     recurrent = compared("b", learning_rate=1e-2, model=ModelConfig.recurrent(8, "additive"))
     runs = [compared("a"), recurrent]
-    rows, equal = compare_runs.differences(sides(list(map(summarize, runs))))
+    rows, equal = draw_compared.differences(sides(list(map(summarize, runs))))
     values = {row[0]: row[1:] for row in rows}
     differ = {
         "learning_rate": ["0.003", "0.01"],
@@ -425,7 +431,7 @@ def test_settings_that_differ_are_named_once():
         "attention.score": ["scaled_dot", "additive"],
     }
     assert {name: values[name] for name in differ} == differ
-    names = set().union(*(compare_runs.settings(run.config().to_json()) for run in runs))
+    names = set().union(*(draw_compared.settings(run.config().to_json()) for run in runs))
     assert "attention.num_heads" not in values and equal == len(names) - len(rows) - 3
 
 
