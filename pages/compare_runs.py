@@ -153,7 +153,7 @@ def page() -> None:
     )
 
 
-def runs_to_compare(summaries: Sequence[lab.RunSummary]) -> tuple[list[lab.RunSummary], str]:
+def runs_to_compare(summaries: Sequence[study.RunSummary]) -> tuple[list[study.RunSummary], str]:
     """The two to four runs of the link, else of the session, else the examples; and a warning about the link."""
     by_id = {item.run.id: item for item in summaries}
     ids, most = Controls.runs.ids, len(LABELS)
@@ -161,11 +161,11 @@ def runs_to_compare(summaries: Sequence[lab.RunSummary]) -> tuple[list[lab.RunSu
     warning = draw.warning(len(ids) - len(runs), len(runs), most)
     while len(runs) < 2:
         examples = (by_id[run.id] for run in lab.EXAMPLE_RUNS if by_id[run.id] not in runs)
-        runs.append((ids and runs and lab.rival(runs[0], summaries)) or next(examples))
+        runs.append((ids and runs and study.rival(runs[0], summaries)) or next(examples))
     return runs[:most], warning
 
 
-def choose_runs(runs: Sequence[lab.RunSummary], summaries: Sequence[lab.RunSummary]) -> None:
+def choose_runs(runs: Sequence[study.RunSummary], summaries: Sequence[study.RunSummary]) -> None:
     """Draw a list for each of the compared runs, of which the third and the fourth may stay empty."""
     names: dict[str | None, str] = {
         item.run.id: item.name for item in summaries if not item.trouble
@@ -179,7 +179,7 @@ def choose_runs(runs: Sequence[lab.RunSummary], summaries: Sequence[lab.RunSumma
         Controls.draw("run", into=row, index=index, names=names, disabled=index > len(runs))
 
 
-def names(summaries: Sequence[lab.RunSummary]) -> list[str]:
+def names(summaries: Sequence[study.RunSummary]) -> list[str]:
     """Names short enough to stand beside a curve, all different, without a task that all have in common."""
     names, tasks = list[str](), {item.task for item in summaries}
     for item in summaries:
@@ -192,7 +192,7 @@ def names(summaries: Sequence[lab.RunSummary]) -> list[str]:
     return names
 
 
-def sides(summaries: Sequence[lab.RunSummary]) -> list[study.ComparedRun]:
+def sides(summaries: Sequence[study.RunSummary]) -> list[study.ComparedRun]:
     runs = dict(zip(names(summaries), (item.run for item in summaries), strict=True))
     return lab.recorded(
         study.compared_runs,

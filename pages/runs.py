@@ -1,7 +1,6 @@
 """Runs: everything that was trained here, to find, name, fork, compare, take away and bring in."""
 
 import zlib
-from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,25 +16,28 @@ from core.files import hosted, sentence_of, zip_of
 from core.pretrained.finetune_run import result
 from core.runs import archive
 from core.runs.machine import line
-from core.runs.ray_queue import ClusterState
-from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, Run, discard, max_disk_bytes, restore
+from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, discard, max_disk_bytes, restore
 from core.runs.store import StoreError, bring, copier
+from core.studies.runs import RunSummary
 from core.tasks import make_task
-from core.training.config import OPTIMIZERS, SCHEDULES
+from core.training import OPTIMIZERS, SCHEDULES
+from dashboard.draw import runs as draw
 
 # The controls of Runs: the search, and the selected runs, which are in the link.
 
 
-SELECTED = "run"  # the query parameter; several ids are separated by commas
 MAX_SELECTED = 20
 PAGE, ROWS = "runs:page", 50  # rows of the list at once
 
 
-def of_fork(name: str) -> Callable[[lab.Values], str]:
-    return lambda values: f"fork:{values.run}:{name}"
+def of_fork(name: str) -> Callable[[Any], str]:
+    return lambda c: f"fork:{c.item.run.id}:{name}"
 
 
 class Controls(lab.Fields, page="runs"):
+    selected = lab.RunsField("run")
+    deleted = lab.SessionValue[list[tuple[str, str]]]([])  # the ids and names of runs to restore
+    uploads = lab.SessionValue(0)  # the number of the uploader: each file has another, empty one
     search = lab.Text(
         "Search",
         also={
@@ -49,7 +51,7 @@ class Controls(lab.Fields, page="runs"):
     )
     step = lab.Select[int](
         "From step",
-        lambda values: values.saved[::-1],
+        lambda c: c.item.checkpoint_steps[::-1],
         text="{:,}".format,
         key=of_fork("step"),
         hidden=True,
@@ -57,21 +59,21 @@ class Controls(lab.Fields, page="runs"):
     )
     steps = lab.Number[int](
         "To step",
-        lambda values: min(
-            lab.limits.max_run_steps(), max(values.config.steps, 2 * values.step, values.step + 100)
+        lambda c: min(
+            lab.limits.max_run_steps(), max(c.item.config.steps, 2 * c.step, c.step + 100)
         ),
-        lambda values: values.step + 1,
-        lambda values: lab.limits.max_run_steps(),
-        key=lambda values: f"fork:{values.run}:steps:{values.step}",
+        lambda c: c.step + 1,
+        lambda c: lab.limits.max_run_steps(),
+        key=lambda c: f"fork:{c.item.run.id}:steps:{c.step}",
         hidden=True,
         help="The last training step of the fork.",
     )
     rate = lab.SelectSlider[float](
         "Learning rate",
-        lambda values: sorted(
-            {1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2, values.config.learning_rate}
+        lambda c: sorted(
+            {1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2, c.item.config.learning_rate}
         ),
-        lambda values: values.config.learning_rate,
+        lambda c: c.item.config.learning_rate,
         text="{:g}".format,
         key=of_fork("rate"),
         hidden=True,
@@ -80,7 +82,7 @@ class Controls(lab.Fields, page="runs"):
     schedule = lab.Select(
         "Learning rate schedule",
         SCHEDULES,
-        lambda values: values.config.schedule,
+        lambda c: c.item.config.schedule,
         key=of_fork("schedule"),
         hidden=True,
         help="How the learning rate changes after the warm-up.",
@@ -88,15 +90,39 @@ class Controls(lab.Fields, page="runs"):
     optimizer = lab.Select(
         "Optimizer",
         OPTIMIZERS,
-        lambda values: values.config.optimizer,
+        lambda c: c.item.config.optimizer,
         key=of_fork("optimizer"),
         hidden=True,
         help="The rule by which gradients change the weights.",
     )
+    name = lab.Text(
+        "Name",
+        lambda c: c.item.name if c.item.named else "",
+        key=lambda c: f"name:{c.item.run.id}",
+        of=lambda c: c.item.name,
+        also=lambda c: {
+            "bind": None,
+            "max_chars": LONGEST_NAME,
+            "on_change": rename,
+            "args": (c.item,),
+            "placeholder": c.item.name,
+            "disabled": c.item.example,
+        },
+        help=lambda c: (
+            "An example cannot be renamed." if c.item.example else "Named runs are deleted last."
+        ),
+    )
+    stored = lab.Select[str](
+        "Run in the store",
+        lambda c: c.rows,
+        key="stored:run",
+        also={"bind": None},
+        help="The newest come first.",
+    )
 
 
 def select(ids: Sequence[str]) -> None:
-    lab.write_link(SELECTED, ",".join(ids[:MAX_SELECTED]) or None)
+    Controls.selected.write(ids[:MAX_SELECTED])
 
 
 def _saying_errors(act: Callable[..., object]) -> Callable[..., Any]:
@@ -106,16 +132,22 @@ def _saying_errors(act: Callable[..., object]) -> Callable[..., Any]:
     )
 
 
+@_saying_errors
+def rename(item: RunSummary) -> None:
+    if lab.limits.mine(item.run):
+        name = Controls.read("name", item=item).name
+        item.run.update_metadata(name=name.strip()[:LONGEST_NAME] or None)
+
+
 # The actions on runs: name, open, compare, fork, duplicate, download, delete and upload.
 
 
 FINE_TUNED = (
     "This is a fine-tuned pretrained model. Open it on Fine-tune; the model is in the run's folder."
 )
-DELETED, UPLOADS = "runs:deleted", "runs:uploads"
 
 
-def actions(selected: Sequence[lab.RunSummary]) -> None:
+def actions(selected: Sequence[RunSummary]) -> None:
     first, count = selected[0], len(selected)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         step = lab.step_of("train" if first.tuned is None else "fine_tune")
@@ -162,25 +194,9 @@ def actions(selected: Sequence[lab.RunSummary]) -> None:
         st.error(lab.plain(message))
 
 
-def _more(first: lab.RunSummary, selected: Sequence[lab.RunSummary]) -> None:
+def _more(first: RunSummary, selected: Sequence[RunSummary]) -> None:
     """What is done seldom: the name of the first selected run, its copy and formats, and the end of all selected."""
-    key = f"runs:name:{first.run.id}"
-
-    @_saying_errors
-    def rename() -> None:
-        if lab.limits.mine(first.run):
-            first.run.update_metadata(name=st.session_state[key].strip()[:LONGEST_NAME] or None)
-
-    st.text_input(
-        "Name",
-        first.name if first.named else "",
-        key=key,
-        max_chars=LONGEST_NAME,
-        on_change=lab.guarded(key, rename),
-        placeholder=first.name,
-        disabled=first.example,
-        help="An example cannot be renamed." if first.example else "Named runs are deleted last.",
-    )
+    Controls.draw("name", into=lab.HERE, item=first)
     st.button(
         "Duplicate",
         icon=":material/content_copy:",
@@ -210,7 +226,7 @@ def _more(first: lab.RunSummary, selected: Sequence[lab.RunSummary]) -> None:
     )
 
 
-def _fork(item: lab.RunSummary) -> None:
+def _fork(item: RunSummary) -> None:
     missing = (
         "Train a new run from a saved step of this one"
         if item.checkpoint_steps
@@ -231,24 +247,22 @@ def _fork(item: lab.RunSummary) -> None:
             "The new run copies this one up to a saved step and continues training from there with these "
             "settings."
         )
-        given = {"run": item.run.id, "config": item.config, "saved": item.checkpoint_steps}
-        values = Controls.draw(
-            "step", "steps", "rate", "schedule", "optimizer", into=lab.HERE, **given
-        )
+        fields = "step", "steps", "rate", "schedule", "optimizer"
+        controls = Controls.draw(*fields, into=lab.HERE, item=item)
         if st.button("Fork and train", icon=":material/play_arrow:", key="runs:fork:go"):
             try:
                 now = replace(
                     item.config,
-                    learning_rate=values.rate,
-                    schedule=values.schedule,
-                    optimizer=values.optimizer,
-                    **lab.longer(item.config, values.steps, 2 * item.train_seconds),
+                    learning_rate=controls.rate,
+                    schedule=controls.schedule,
+                    optimizer=controls.optimizer,
+                    **lab.longer(item.config, controls.steps, 2 * item.train_seconds),
                 )
                 run = lab.queue.fork(
                     item.run,
-                    values.step,
+                    controls.step,
                     now,
-                    f"{item.plain_name}, from step {values.step:,}"[:LONGEST_NAME],
+                    f"{item.plain_name}, from step {controls.step:,}"[:LONGEST_NAME],
                 )
             except (lab.limits.QueueFull, OSError, ValueError) as error:
                 st.error(lab.plain(sentence_of(error)))
@@ -256,7 +270,7 @@ def _fork(item: lab.RunSummary) -> None:
             st.switch_page(lab.step_of("train").page(), query_params={"run": run.id})
 
 
-def _other_formats(item: lab.RunSummary) -> None:
+def _other_formats(item: RunSummary) -> None:
     from core.pretrained.export import export_zip
 
     reason = hf_problem(item)
@@ -290,7 +304,7 @@ def _other_formats(item: lab.RunSummary) -> None:
         st.caption(lab.plain(reason))
 
 
-def hf_problem(item: lab.RunSummary) -> str:
+def hf_problem(item: RunSummary) -> str:
     """Why no class of transformers can take the run's model; empty where one can."""
     from core.pretrained.base import PretrainedError
     from core.pretrained.hf_conversion import conversion_of
@@ -307,17 +321,17 @@ def hf_problem(item: lab.RunSummary) -> str:
 
 
 @_saying_errors
-def _discard(items: Sequence[lab.RunSummary]) -> None:
+def _discard(items: Sequence[RunSummary]) -> None:
     for run in filter(lab.limits.mine, (item.run for item in items)):
         discard(run)
-    st.session_state[DELETED] = [(item.run.id, item.name) for item in items]
+    Controls.deleted.value = [(item.run.id, item.name) for item in items]
     select([])
 
 
 @_saying_errors
 def _restore(deleted: Sequence[tuple[str, str]]) -> None:
     restored = [run_id for run_id, _ in deleted if restore(run_id) is not None]
-    st.session_state.pop(DELETED)
+    Controls.deleted.value = []
     select(restored)
     if len(restored) < len(deleted):
         lab.flash("runs", "Not every deleted run could be restored: its disk space was needed.")
@@ -331,7 +345,6 @@ def upload(cell: st.delta_generator.DeltaGenerator) -> None:
         width="stretch",
         help="Add a run from a zip file.",
     ):
-        count = st.session_state.setdefault(UPLOADS, 0)
         zipped = lab.visitors.at_most("upload_megabytes", archive.MAX_ZIPPED // lab.visitors.MB)
         unpacked = lab.visitors.MB * lab.visitors.at_most(
             "unpacked_megabytes", archive.MAX_UNPACKED // lab.visitors.MB
@@ -339,7 +352,7 @@ def upload(cell: st.delta_generator.DeltaGenerator) -> None:
         file = st.file_uploader(
             "Zip file of a run",
             "zip",
-            key=f"runs:upload:{count}",
+            key=f"runs:upload:{Controls.uploads.value}",
             help="A file made by Download.",
             max_upload_size=zipped,
         )
@@ -356,61 +369,8 @@ def upload(cell: st.delta_generator.DeltaGenerator) -> None:
         except (ValueError, OSError) as error:
             st.error(lab.plain(sentence_of(error)))
             return
-    st.session_state[UPLOADS] = count + 1  # an empty field again
+    Controls.uploads.value += 1
     st.rerun()
-
-
-# What the page computes as Python.
-
-
-def script(run: Run) -> lab.Script:
-    cell = lab.records_cell(
-        run,
-        "loss train_loss sequence_accuracy token_accuracy error",
-        "The records of one run: a row for each step at which it was measured.",
-        "runs:loss",
-        more="# for record in core.training.train(run.config()): print(record.step, record.loss)  # trains it again\n",
-    )
-    return lab.Script((cell,))
-
-
-def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
-    if trouble:
-        return f"{trouble} Training goes on here, and what is new is copied once the store answers."
-    late = f"{waiting} wait{'s' if waiting == 1 else ''} to be copied"
-    more = f" {elsewhere:,} more run{' is' if elsewhere == 1 else 's are'} only there."
-    return (
-        f"Runs, measurements, sweeps and reports are copied to the store {label}; "
-        f"{late if waiting else 'all are copied'}.{more if elsewhere else ''}"
-    )
-
-
-def result_text(item: lab.RunSummary) -> str:
-    if item.last is None:
-        return (
-            "no measurement yet"
-            if item.loss is None
-            else f"a validation loss of {lab.number(item.loss)}"
-        )
-    if item.last.error is not None:
-        return f"{lab.percent(item.last.error)} of the error of repeating the last season"
-    scores = {"BLEU": item.last.bleu, "chrF": item.last.chrf}
-    measured = (f"{name} {value:.0f}" for name, value in scores.items() if value is not None)
-    return ", ".join([f"{lab.percent(item.last.sequence_accuracy or 0.0)} accuracy", *measured])
-
-
-def fact_text(selected: Sequence[lab.RunSummary], items: Sequence[lab.RunSummary]) -> str:
-    first = selected[0]
-    text = (
-        f":primary[**{lab.plain(first.name)}**] has **{lab.plain(result_text(first))}** after {first.steps:,} steps, "
-        f"{lab.duration(first.train_seconds)} of training"
-    )
-    if other := lab.rival(first, selected[1:] or items):
-        text += (
-            f"; **{lab.plain(other.name)}** has {lab.plain(result_text(other))} after {other.steps:,} steps, "
-            f"{lab.duration(other.train_seconds)}"
-        )
-    return f"{text}."
 
 
 def space_text(board: lab.Board) -> str:
@@ -425,33 +385,11 @@ def space_text(board: lab.Board) -> str:
     )
 
 
-def state(item: lab.RunSummary) -> str:
-    name, planned = lab.STATES.get(item.status.state, item.status.state), item.planned_steps
-    return (
-        f"{name}, {lab.percent(item.steps / planned)}"
-        if item.live and planned and item.steps
-        else name
-    )
-
-
-def cluster_text(state: ClusterState) -> str:
-    if not state.reachable:
-        return lab.plain(state.message)
-    (cpus, gpus, memory), (free_cpus, free_gpus, free_memory) = state.has, state.free
-    gpu_text = f", {free_gpus:g} of {gpus:g} GPUs" if gpus else ""
-    end = "s" if len(state.nodes) != 1 else ""
-    return (
-        f"Runs train on a Ray cluster of {len(state.nodes)} machine{end} (node{end} "
-        f"{lab.plain(', '.join(state.nodes))}). Free: {free_cpus:g} of {cpus:g} CPUs{gpu_text}, "
-        f"{lab.byte_size(free_memory)} of {lab.byte_size(memory)} of memory."
-    )
-
-
-def about_text(item: lab.RunSummary) -> str:
+def about_text(item: RunSummary) -> str:
     count, metadata = len(item.checkpoint_steps), item.run.metadata()
     machine = line(metadata.get("machines"))
     parts = (
-        item.status.message or state(item),
+        item.status.message or draw.state_text(item),
         count and f"weights saved at {count} step{'s' if count != 1 else ''}",
         item.parent and f"forked from {item.parent}",
         machine and f"trained on {machine}",
@@ -473,8 +411,7 @@ def page() -> None:
     upload(upload_cell)
 
     def load() -> lab.Board:
-        ids = [run_id for run_id in st.query_params.get(SELECTED, "").split(",") if run_id]
-        return lab.load_board(query, tuple(ids[:MAX_SELECTED]))
+        return lab.load_board(query, Controls.selected.ids[:MAX_SELECTED])
 
     first = [load()]  # which the first drawing takes
     lab.poll(
@@ -525,7 +462,7 @@ def page() -> None:
 
 
 def _board(query: str, board: lab.Board) -> None:
-    if deleted := st.session_state.get(DELETED):
+    if deleted := Controls.deleted.value:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.caption(
                 f"Deleted {lab.plain(deleted[0][1]) if len(deleted) == 1 else f'{len(deleted)} runs'}."
@@ -556,7 +493,7 @@ def _board(query: str, board: lab.Board) -> None:
             st.error(lab.plain(first.trouble))
         elif lab.records_of(first.run):
             _curves(first)
-            lab.fact(fact_text(selected, board.others))
+            lab.fact(draw.fact_text(selected, board.others))
         else:
             st.caption("This run has no measurements yet.")
         lab.caption(lab.plain(about_text(first)))
@@ -570,11 +507,11 @@ def _board(query: str, board: lab.Board) -> None:
             f"The list is being read again: a search does not find {board.unread:,} of the older runs yet."
         )
     if (cluster := lab.queue.cluster_state()) is not None:
-        st.caption(cluster_text(cluster))
+        st.caption(draw.cluster_text(cluster))
 
 
-def _curves(item: lab.RunSummary) -> None:
-    lab.add_script(partial(script, item.run))
+def _curves(item: RunSummary) -> None:
+    lab.as_python(table=lab.records_table(item.run), draw={"runs:loss": lab.DRAW_LOSSES})
     records = lab.records_of(item.run)
     last = max(records[-1].step, item.planned_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")
@@ -614,40 +551,7 @@ def _delete() -> None:
 # The list of runs: a row each, with a small curve of its validation loss; a click selects a row.
 
 
-def names(items: Sequence[lab.RunSummary]) -> list[str]:
-    """The name of each run; of several with one name, with the settings in which they differ."""
-    settings = [settings_of(item) for item in items]
-    values: dict[tuple[str, str], set[float | None]] = defaultdict(set)  # by name and setting
-    for item, own in zip(items, settings, strict=True):
-        for key in SETTINGS:
-            values[item.name, key].add(own.get(key))
-    labels = [
-        item.name
-        + "".join(f" · {key} {own[key]:g}" for key in own if len(values[item.name, key]) > 1)
-        for item, own in zip(items, settings, strict=True)
-    ]
-    counts, numbered = Counter[str](), list[str]()
-    for label in reversed(labels):  # the oldest has no number
-        counts[label] += 1
-        numbered.append(label + f" ({counts[label]})" * (counts[label] > 1))
-    return numbered[::-1]
-
-
-SETTINGS = ("seed", "d_model", "layers", "steps", "learning rate")
-
-
-def settings_of(item: lab.RunSummary) -> dict[str, float]:
-    """The settings that a name may say; none of a run without a config."""
-    if not (config := item.config):
-        return {}
-    model = config.model
-    sizes = config.seed, model.d_model, model.layers, config.steps, config.learning_rate
-    return dict(zip(SETTINGS, sizes, strict=True))
-
-
-def run_list(
-    items: Sequence[lab.RunSummary], selected: Sequence[lab.RunSummary], total: int
-) -> None:
+def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total: int) -> None:
     ids, column = [item.run.id for item in items], st.column_config
     # Another widget for every list: it selects row numbers, which mean other runs in another list.
     key = f"runs:list:{zlib.crc32(','.join(ids).encode()):x}"
@@ -657,7 +561,7 @@ def run_list(
 
     frame = pd.DataFrame(
         {
-            "name": names(items),
+            "name": draw.names_of(items),
             "sequence_accuracy": [
                 None if item.last is None else item.last.sequence_accuracy for item in items
             ],
@@ -665,7 +569,7 @@ def run_list(
             "curve": [list(item.curve) for item in items],
             "steps": [item.steps for item in items],
             "train_seconds": [item.train_seconds for item in items],
-            "state": [state(item) for item in items],
+            "state": [draw.state_text(item) for item in items],
             "created": [
                 datetime.fromtimestamp(item.created, UTC) if item.created else None
                 for item in items
@@ -714,7 +618,7 @@ def run_list(
             "created": column.DatetimeColumn("created", format="distance", width=96),
             "size": column.NumberColumn("size", width=60),
         },
-        alt=f"{total:,} runs, the newest first; the first here is {items[0].name}: {result_text(items[0])}",
+        alt=f"{total:,} runs, the newest first; the first here is {items[0].name}: {draw.result_text(items[0])}",
     )
 
 
@@ -727,9 +631,9 @@ def draw_store() -> None:
             return
         rows = now.elsewhere()
     except StoreError as error:
-        st.caption(lab.plain(store("", 0, 0, str(error))))
+        st.caption(lab.plain(draw.store_text("", 0, 0, str(error))))
         return
-    st.caption(lab.plain(store(now.place.label, now.waiting, len(rows), now.trouble)))
+    st.caption(lab.plain(draw.store_text(now.place.label, now.waiting, len(rows), now.trouble)))
     if not rows:
         return
     popover = st.popover(
@@ -752,13 +656,7 @@ def draw_store() -> None:
             select([name])
 
         with popover:
-            name = st.selectbox(
-                "Run in the store",
-                list(texts),
-                key="runs:stored:run",
-                format_func=texts.__getitem__,
-                help="The newest come first.",
-            )
+            name = Controls.draw("stored", into=lab.HERE, rows=texts).stored
             st.button(
                 "Fetch",
                 icon=":material/download:",

@@ -38,6 +38,7 @@ from core.runs.sweeps import (
 from core.serialization import OLD_NAMES as OLD_FIELDS
 from core.studies.runs import (
     EXAMPLE_SWEEP,
+    RunSummary,
     SweepData,
     load_sweep,
 )
@@ -384,12 +385,12 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
         return None, ""
 
 
-def own_runs() -> dict[str, lab.RunSummary]:
+def own_runs() -> dict[str, RunSummary]:
     items = (item for item in map(lab.summarize, reversed(list_runs())) if item.config)
     return {item.run.id: item for item in islice((one for one in items if not one.sweep), 20)}
 
 
-def _label(item: lab.RunSummary) -> str:
+def _label(item: RunSummary) -> str:
     day, clock = item.run.id.split("-")[:2]
     return f"{item.name} · {day[6:]}.{day[4:6]}., {clock[:2]}:{clock[2:4]}"
 

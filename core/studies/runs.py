@@ -23,6 +23,8 @@ from core.models import (
     hooked,
     map_tokens,
 )
+from core.pretrained.finetune import FineTuneConfig
+from core.runs.folder import Status
 from core.runs.runs import Run
 from core.runs.sweeps import MEASURES as SWEEP_MEASURES, Outcome, Sweep, sweep_comparisons
 from core.studies.decode import Checkpoint
@@ -239,6 +241,89 @@ def maps_over_time(
 ) -> list[list[RunMap]]:
     """The maps of `maps_at` at each of the `steps`."""
     return [maps_at(sides, step, example, heads).maps for step in steps(sides)]
+
+
+EXAMPLE = " (example)"  # after the name of a run that comes with the lab
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run in a line; `trouble` is the error where its config cannot be read."""
+
+    run: Run
+    name: str
+    named: bool
+    config: RunConfig | None  # None for a fine-tuning run, too
+    task: str
+    status: Status
+    created: float
+    steps: int
+    train_seconds: float
+    loss: float | None
+    curve: tuple[float, ...]  # held-out loss
+    last: Record | None  # the latest in which the model ran free
+    checkpoint_steps: tuple[int, ...]  # at which weights are saved
+    bytes: int
+    parent: str = ""
+    sweep: str = ""
+    trouble: str = ""
+    tuned: FineTuneConfig | None = None
+    planned_steps: int = 0
+    example: bool = False  # whether it comes with the lab
+
+    @property
+    def plain_name(self) -> str:
+        return self.name.removesuffix(EXAMPLE)
+
+    @property
+    def live(self) -> bool:
+        return not self.status.ended
+
+
+def rival(item: RunSummary, items: Sequence[RunSummary]) -> RunSummary | None:
+    """The best of the runs of the same task with another config."""
+    if item.config is None or item.last is None:
+        return None
+    same = [
+        other
+        for other in items
+        if other.config is not None
+        and other.config.task == item.config.task
+        and other.config != item.config
+        and other.last is not None
+    ]
+    return max(same, key=lambda other: (score_of(other), -other.train_seconds), default=None)
+
+
+def score_of(item: RunSummary) -> float:
+    """How well a run has learned, by its last free-running measurement: the larger, the better."""
+    assert item.last is not None
+    return -item.last.error if item.last.error is not None else item.last.sequence_accuracy or 0.0
+
+
+COLUMNS = (
+    "step",
+    "loss",
+    "train_loss",
+    "sequence_accuracy",
+    "token_accuracy",
+    "error",
+    "gradient",
+    "rate",
+)
+
+
+def records_table(run: Run) -> dict[str, np.ndarray]:
+    """The records of a run by columns, one row a step (`core.training.train(run.config())` trains it again)."""
+    return table_of(one_a_step(run.records()))
+
+
+def table_of(records: Sequence[Record]) -> dict[str, np.ndarray]:
+    """Those of COLUMNS that any record has, NaN where it was not measured."""
+    columns = {name: [getattr(record, name) for record in records] for name in COLUMNS}
+    return {
+        name: np.array(column, float) for name, column in columns.items() if set(column) != {None}
+    }
 
 
 EXAMPLE_SWEEP = Sweep(Path(__file__).parent / "data" / "sweeps.json")

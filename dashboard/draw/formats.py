@@ -322,3 +322,14 @@ def choice_name(axis: str, choice: Choice) -> str:
 def lower_name(name: str) -> str:
     """A name in the middle of a sentence: ALiBi, RoPE and Vaswani 2017 keep their letters."""
     return name.lower() if name == name.capitalize() else name
+
+
+STATES = {  # of a run, in words
+    "queued": "waiting",
+    "starting": "starting",
+    "running": "running",
+    "paused": "paused",
+    "stopped": "stopped",
+    "finished": "finished",
+    "failed": "failed",
+}

@@ -415,7 +415,8 @@ def _shown(name: str, result: Any) -> str:
         for one, value in numbers.items()
         if value.ndim == 0 or "[" not in one
     ]
-    return ", ".join(parts[:4]) or f"type({name}).__name__"
+    shapes = [f"{one}.shape" for one in numbers]
+    return ", ".join((parts or shapes)[:4]) or f"type({name}).__name__"
 
 
 def first_sentence(function: Callable[..., Any]) -> str:

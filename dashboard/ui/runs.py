@@ -24,15 +24,17 @@ from core.pretrained.finetune import FineTuneConfig, name_of as pretrained_name
 from core.pretrained.finetune_run import about, config_of
 from core.runs.folder import DAMAGED, Details, Status, open_index, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs
+from core.studies import runs as study
+from core.studies.runs import EXAMPLE, RunSummary, score_of
 from core.tasks import Example, Task, TaskConfig, task_entry, task_of
 from core.training import KINDS, Record, RunConfig, axis_tokens, one_a_step, watched_examples
 from dashboard.draw.components import Cell
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.figures import Ink, split_data
-from dashboard.draw.formats import about_duration, plain, plural
+from dashboard.draw.formats import STATES, about_duration, plain, plural
 from dashboard.fields.link import by_history
 from dashboard.server import limits, queue, visitors
-from dashboard.server.calls import recording
+from dashboard.server.calls import recorded, recording
 from dashboard.ui.panels import draw_chart, flash_errors, pop_flash, theme
 
 # The example runs that come with the lab; `make example` trains them.
@@ -68,16 +70,6 @@ def script_path(path: Path) -> str:
 # Names of models and of runs.
 
 
-EXAMPLE = " (example)"
-STATES = {
-    "queued": "waiting",
-    "starting": "starting",
-    "running": "running",
-    "paused": "paused",
-    "stopped": "stopped",
-    "finished": "finished",
-    "failed": "failed",
-}
 MODEL_NAMES = {
     "transformer": "Transformer, encoder–decoder",
     "decoder": "Transformer, decoder only",
@@ -248,7 +240,23 @@ def load_run(run: Run) -> RunData:
     return RunData.read(run, Run.config, lambda config: task_of(config.task))
 
 
+def records_table(run: Run) -> dict[str, np.ndarray]:
+    """The run's table of records, recorded for the page's script."""
+    table = study.table_of(one_a_step(records_of(run)))
+    return recorded(study.records_table, (run,), table)
+
+
 DRAW_LOSSES = """
+import altair as alt
+import pandas as pd
+
+losses = pd.DataFrame({name: table[name] for name in ("step", "loss", "train_loss") if name in table})
+alt.Chart(losses).transform_fold(["loss", "train_loss"]).mark_line(point=True).encode(
+    x="step:Q", y="value:Q", color="key:N")
+"""
+
+
+DRAW_TABLE = """
 import altair as alt
 
 alt.Chart(table.reset_index()).transform_fold(["loss", "train_loss"]).mark_line(point=True).encode(
@@ -283,50 +291,13 @@ print(table.tail())
         f"table[{name!r}].to_numpy(float)": np.array(columns[name], dtype=float)
         for name in measured
     }
-    return Cell(text, code, DRAW_LOSSES, picture, results)
+    return Cell(text, code, DRAW_TABLE, picture, results)
 
 
 # One line on each run, read again only when its folder has changed.
 
 
 CURVE = 40  # points of a small curve
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """One run in a line; `trouble` is the error where its config cannot be read."""
-
-    run: Run
-    name: str
-    named: bool
-    config: RunConfig | None  # None for a fine-tuning run, too
-    task: str
-    status: Status
-    created: float
-    steps: int
-    train_seconds: float
-    loss: float | None
-    curve: tuple[float, ...]  # held-out loss
-    last: Record | None  # the latest in which the model ran free
-    checkpoint_steps: tuple[int, ...]  # at which weights are saved
-    bytes: int
-    parent: str = ""
-    sweep: str = ""
-    trouble: str = ""
-    tuned: FineTuneConfig | None = None
-    planned_steps: int = 0
-
-    @property
-    def example(self) -> bool:
-        return self.run in EXAMPLE_RUNS
-
-    @property
-    def plain_name(self) -> str:
-        return self.name.removesuffix(EXAMPLE)
-
-    @property
-    def live(self) -> bool:
-        return not self.status.ended
 
 
 def summarize(run: Run) -> RunSummary:
@@ -370,6 +341,7 @@ def _read(run: Run, _stamp: str) -> RunSummary:
         status=run.status(),
         tuned=tuned,
         planned_steps=planned,
+        example=run in EXAMPLE_RUNS,
         created=seconds_of(metadata.get("created")),
         steps=records[-1].step if records else 0,
         train_seconds=records[-1].train_seconds if records else 0.0,
@@ -394,7 +366,7 @@ def details_of(run: Run) -> Details:
         " ".join(words).casefold(),
         _digest(config.task.to_json()),
         _digest(config.to_json()),
-        None if item.last is None else _score(item),
+        None if item.last is None else score_of(item),
         item.train_seconds,
         bool(item.curve),
     )
@@ -406,26 +378,6 @@ def _digest(data: object) -> str:
 
 def list_summaries() -> list[RunSummary]:
     return [summarize(run) for run in (*reversed(list_runs(latest=LISTED)), *EXAMPLE_RUNS)]
-
-
-def rival(item: RunSummary, items: Sequence[RunSummary]) -> RunSummary | None:
-    """The best of the runs of the same task with another config."""
-    if item.config is None or item.last is None:
-        return None
-    same = [
-        other
-        for other in items
-        if other.config is not None
-        and other.config.task == item.config.task
-        and other.config != item.config
-        and other.last is not None
-    ]
-    return max(same, key=lambda other: (_score(other), -other.train_seconds), default=None)
-
-
-def _score(item: RunSummary) -> float:
-    assert item.last is not None
-    return -item.last.error if item.last.error is not None else item.last.sequence_accuracy or 0.0
 
 
 # The search in the list of runs.

@@ -34,8 +34,8 @@ from core.tasks import TaskConfig
 from core.tasks.reading import is_reference
 from core.training import Record
 from core.training.loop import FINAL
+from dashboard.draw.runs import cluster_text
 from dashboard.server import queue
-from pages.runs import cluster_text
 from tests.cases import PATIENCE, wait_for
 from tests.close import assert_close
 from tests.pages.app import assert_says, open_at, page_text

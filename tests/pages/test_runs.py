@@ -31,13 +31,14 @@ from core.studies.runs import (
     latest,
     load_sweep,
     maps_at,
+    rival,
     source_at,
 )
 from core.tasks import TaskConfig, make_task
 from core.training import Prediction, Record, recommended
 from core.training.seed_stats import Line, SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
-from dashboard.draw import compare_runs as draw_compared, curves as draw_sweeps
+from dashboard.draw import compare_runs as draw_compared, curves as draw_sweeps, runs as draw_runs
 from dashboard.draw.figures import CATEGORIES
 from dashboard.server import limits, queue
 from dashboard.ui.runs import (
@@ -46,7 +47,6 @@ from dashboard.ui.runs import (
     list_summaries,
     load_board,
     longer,
-    rival,
     summarize,
     summary_of,
 )
@@ -182,7 +182,7 @@ def test_a_run_whose_settings_are_broken_stands_in_the_list_and_a_link_to_none_s
     assert_says(app, "not on this machine")
     assert len(listed(app)) == 3 and "cannot be read" in item.trouble
     assert (item.created, item.name) == (0, "unreadable")
-    assert runs.about_text(item) and runs.result_text(item) and runs.state(item)
+    assert runs.about_text(item) and draw_runs.result_text(item) and draw_runs.state_text(item)
 
 
 # The Runs page with a store: what it says of it, and a run of another server that is opened.
@@ -296,7 +296,7 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     made("same settings", 1.0)
     made("worse", 0.25, seed=1)
     made("better", 0.75, seed=2)
-    fact = runs.fact_text([summarize(made("first", 0.5, trained=3.0))], list_summaries())
+    fact = draw_runs.fact_text([summarize(made("first", 0.5, trained=3.0))], list_summaries())
     assert "**50\u00a0% accuracy** after 4 steps, 3\u00a0s" in fact
     assert "**better** has 75" in fact
     alone = summarize(made("alone", task=TaskConfig.of("copy", length=5)))
