@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import streamlit as st
 
-from dashboard.fields.base import SessionValue
 from dashboard.fields.link import write_link
+from dashboard.server.session import SessionValue
 
 
 class RunsField(SessionValue[str]):
