@@ -198,7 +198,7 @@ class _Writer:
             known = next((name for one, name in self.written if same_call(one, call)), "")
         if known:
             code = known
-        elif call is not None and getattr(call.args[0], "source", "") == "array":
+        elif call is not None and call.args and getattr(call.args[0], "source", "") == "array":
             self.first.append(import_module("dashboard.ui.models").model_cell(call.args[0]))
             code = "reading"
         elif call is not None:
