@@ -132,8 +132,21 @@ def pytest_collection(session):
 
 
 def pytest_collection_modifyitems(items):
-    """What takes long or waits begins before the others: as the last one it would leave a core without work."""
-    items.sort(key=lambda item: item.get_closest_marker("first") is None)
+    """What takes long or waits begins before the others: as the last one it would leave a core without work.
+
+    Of workers, each of which begins with an equal part of the list, each gets its share of that.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    first = [item for item in items if item.get_closest_marker("first")]
+    others = [item for item in items if not item.get_closest_marker("first")]
+    count, items[:] = len(items), []
+    for worker in range(workers):
+        end = count * (worker + 1) // workers  # of this worker's part
+        items += first[worker::workers]
+        room = max(0, end - len(items))
+        items += others[:room]
+        del others[:room]
+    items += others
 
 
 def pytest_collection_finish():
