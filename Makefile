@@ -103,9 +103,10 @@ test: $(VENV)/.installed-dev $(VENV)/.installed-node
 beside: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(BESIDE) --ignore=tests/browser
 
-# A browser, a server and Streamlit share two cores: what fails once runs again, and is listed as RERUN.
+# A browser, a server and Streamlit share two cores: what fails once runs again, and is listed as RERUN. Each worker has
+# a server and a browser of its own to start; the tests beside them fill their waits.
 in-browser: browser $(VENV)/.installed-node
-	$(BIN)/python -m pytest -n 3 --dist worksteal --reruns 1 tests/browser
+	$(BIN)/python -m pytest -n 2 --dist worksteal --reruns 1 tests/browser
 
 # At every build Material for MkDocs would tell that it gets no more than fixes, until May 2027.
 docs: $(VENV)/.installed-dev $(VENV)/.installed-node
