@@ -1,7 +1,4 @@
-"""Mechanisms on the same tokens: the map of each, or why there is none, what they share, and what each costs.
-
-And one mechanism beside the plain one, in the head that it changes most.
-"""
+"""Mechanisms on the same tokens: the map of each, or why there is none, what they share, and what each costs."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
@@ -266,35 +263,3 @@ def measure_costs(
             yield progress.fraction
     finally:
         ONE_AT_A_TIME.release()
-
-
-# One mechanism beside the plain one, on a sentence of its own.
-
-
-TOKENS = labels(tokenize("The animal didn't cross the street because it was too tired .").tokens)
-SEED, PADDING = 126, 3
-BASELINE = AttentionConfig(16, 4)
-MIN_CHANGE = 5e-4  # a smaller one is not drawn
-
-
-def steps_of(config: AttentionConfig) -> Steps:
-    """The steps of the seeded layer on TOKENS; under a padding mask its last ones are padding."""
-    real = torch.arange(len(TOKENS)) < len(TOKENS) - PADDING * ("padding" in str(config.mask))
-    with torch.inference_mode():
-        return seeded_layer(config, SEED)(embed(TOKENS, config.d_model, SEED), key_mask=real[None])
-
-
-def beside_baseline(config: AttentionConfig) -> tuple[int, MapResult, MapResult]:
-    """The head with the largest change of a weight, and its map under BASELINE and under a config of that size."""
-    both = steps_of(BASELINE), steps_of(config)
-    head = int((both[0].weights - both[1].weights).abs().amax((0, 2, 3)).argmax())
-    return head, head_map(both[0], head), head_map(both[1], head)
-
-
-def most_changed(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
-    """The cell with the largest change of weight; where none changes, the largest weight."""
-    change = np.abs(after - before)
-    row, column = np.unravel_index(
-        (change if change.max() > MIN_CHANGE else after).argmax(), change.shape
-    )
-    return int(row), int(column)

@@ -9,7 +9,7 @@ import streamlit as st
 from core.attention import AXES, Choice, entry
 from core.attention.masks import COMPOSITIONS
 from core.attention.presets.base import Preset
-from core.entries import Entry, Value
+from core.entries import Entry, Param, Value
 from dashboard.fields.base import (
     Field,
     Fields,
@@ -29,12 +29,18 @@ class ChoiceField(Options[Choice, str]):
     """A choice on an axis, of the entries that are `options`, with its parameters; the value is the Choice.
 
     `params` is the place of a parameter, by its entry's key and whether it is typed; `after` follows each parameter's
-    name. Of a typed parameter that cannot be read the last text counts that could, and `unread` of the controls is true.
+    name. Of a typed parameter that cannot be read the last text counts that could, and `unread` of the controls is true;
+    where the field may be `refused` it counts itself, and the config that takes it says why not.
     """
 
     axis: str = field(kw_only=True)
     params: Callable[[str, bool], str] = field(default=lambda key, typed: "", kw_only=True)
     after: str = field(default="", kw_only=True)
+    refused: bool = field(default=False, kw_only=True)
+    text_columns: int = field(default=TEXT_COLUMNS, kw_only=True)  # of a typed parameter
+
+    def place_of(self, controls: Any, item: Entry, param: Param) -> str:
+        return self.params(item.key, is_text(param))
 
     def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
         texts = self.texts(controls)
@@ -54,19 +60,19 @@ class ChoiceField(Options[Choice, str]):
         item, key = entry(self.axis, super().draw(controls, into, places)), self.key_of(controls)
         drawn, grids = {}, dict[str, Any]()
         for param in item.params:
-            place, typed = self.params(item.key, is_text(param)), is_text(param)
+            place = self.place_of(controls, item, param)
             if place not in grids:
                 given: Any = places[place] if place else into
                 grids[place] = (
                     given if hasattr(type(given), "cell") else given.grid(6, min_column_width=120)
                 )
             # one cell each, so that an error is drawn under its field
-            with grids[place].cell(column_span=TEXT_COLUMNS if typed else 1):
+            with grids[place].cell(column_span=self.text_columns if is_text(param) else 1):
                 drawn[param.key] = param_widget(
                     replace(param, name=param.name + self.after),
                     key=f"{key}:{item.key}:{param.key}",
                 )
-        values = params_in_session(item, key=key)
+        values = drawn if self.refused else params_in_session(item, key=key)
         controls.unread |= values != drawn
         return Choice.of(item.key, **values)
 

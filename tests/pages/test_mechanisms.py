@@ -12,15 +12,19 @@ import numpy as np
 import pytest
 import torch
 
-from core.attention import AXES, AttentionConfig, Choice, entry
+from core.attention import AXES, AttentionConfig, Choice, entry, example_config
 from core.attention.masks import COMPOSITIONS, build_mask
 from core.attention.properties import Pair, score_properties
 from core.seeding import seeded_layer
-from core.studies import compare, efficient, order as computed, scores as study
+from core.studies import efficient, mechanisms as beside, order as computed, scores as study
 from core.tasks import TaskConfig, make_task
 from core.tokens import SENTENCE
 from core.training import recommended
-from dashboard.draw import normalizers as draw_normalizers, scores as draw_scores
+from dashboard.draw import (
+    mechanisms as draw_mechanisms,
+    normalizers as draw_normalizers,
+    scores as draw_scores,
+)
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.figures import MIN_GAP, Ink, separate
 from dashboard.draw.formats import duration, listed, number, percent
@@ -828,22 +832,22 @@ def test_hard_has_one_gradient_which_the_caption_and_the_table_tell():
 
 @each(("axis", "item"), [(axis, item) for axis, entries in AXES.items() for item in entries])
 def test_every_choice_can_be_drawn_and_said(axis, item):
-    _, first, second = compare.beside_baseline(mechanisms_page.config_of(axis, item.key, {}))
-    before, after, mask = first.weights, second.weights, second.mask
-    assert after.shape == before.shape and np.isfinite(after).all()
+    effect = beside.beside_baseline(example_config(axis, item.key, 16, 4))
+    after, mask = effect.result.weights, effect.result.mask
+    assert after.shape == effect.baseline.weights.shape and np.isfinite(after).all()
     assert mask is None or not after[~mask].any()
-    row, column = compare.most_changed(before, after)
-    sentence = mechanisms_page.entry_sentence(item, before, after, row, column)
+    row, column = effect.telling_cell
+    sentence = draw_mechanisms.fact_text(item, effect, row, column)
     assert f"**{number(after[row, column])}**" in sentence
     assert item.name in sentence.replace("\\", "")
 
 
 @pytest.mark.parametrize(("axis", "key", "hidden"), [("mask", "padding", 3), ("score", "dot", 0)])
 def test_the_head_and_the_cell_are_those_of_the_largest_change(axis, key, hidden):
-    config = mechanisms_page.config_of(axis, key, {})
-    plain, steps = map(compare.steps_of, (compare.BASELINE, config))
-    before, after = (each.weights for each in compare.beside_baseline(config)[1:])
-    assert np.abs(after - before)[compare.most_changed(before, after)] == float(
+    config = example_config(axis, key, 16, 4)
+    plain, steps = map(beside.steps_of, (beside.BASELINE, config))
+    effect = beside.beside_baseline(config)
+    assert np.abs(effect.difference)[effect.telling_cell] == float(
         (steps.weights - plain.weights).abs().max()
     )
     assert int((steps.weights[0, 0].sum(0) == 0).sum()) == hidden
