@@ -182,7 +182,7 @@ scores: $(VENV)/.installed
 	$(BIN)/python -c "from core.studies.scores import main; main()"
 
 cache: $(VENV)/.installed
-	$(BIN)/python -c "from core.studies.decode import main; main()"
+	$(BIN)/python -c "from core.studies.cache import main; main()"
 
 heads: $(VENV)/.installed
 	$(BIN)/python -c "from core.studies.heads import main; main()"

@@ -20,7 +20,7 @@ from core.pretrained import PretrainedError
 from core.pretrained.cards import card_from_config
 from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
 from core.runs.runs import list_runs
-from core.studies import decode as cache_study, efficient
+from core.studies import cache as cache_study, efficient
 from core.training.config import card_recipe
 from core.training.sweeps import buildable
 from pages import cache as cache_page, cards, efficient as efficient_page
