@@ -5,7 +5,7 @@ from functools import partial
 import streamlit as st
 
 import dashboard.page as lab
-from dashboard.draw.questions import ANSWERS
+from dashboard.draw import questions as draw
 
 TABLE = "import pandas as pd\n\npd.DataFrame(rows)"  # the table in a notebook
 
@@ -13,7 +13,7 @@ TABLE = "import pandas as pd\n\npd.DataFrame(rows)"  # the table in a notebook
 class Controls(lab.Fields, page="questions"):
     question = lab.Select(
         "Question",
-        {key: answer.question for key, answer in ANSWERS.items()},
+        {key: answer.question for key, answer in draw.ANSWERS.items()},
         help="What learners ask about attention.",
         also={"width": 540},
     )
@@ -26,7 +26,7 @@ def page() -> None:
 
 @lab.fragment
 def explore() -> None:
-    selected = ANSWERS[Controls.draw(into=lab.HERE).question]
+    selected = draw.ANSWERS[Controls.draw(into=lab.HERE).question]
     lab.paragraph(selected.text)
     if selected.study is not None:
         rows = lab.cached(selected.study)
