@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from core.attention import AttentionConfig, Choice
-from core.interpret.trace import to_numpy
 from core.runs.runs import Run
 from dashboard.draw.components import Cell, Script, add_script, notes, source_of
 from dashboard.draw.pictures import MapsPicture, Picture
@@ -29,7 +28,7 @@ from dashboard.server.calls import Call, recorded_calls
 PUBLIC = ("core.attention", "core.models", "core.tasks", "core.training", "core.pretrained")
 LISTED = str | int | float | Choice | AttentionConfig  # an argument that differs from call to call
 SHORT = 24  # characters of an argument that stands in its call, where another call has it too
-MAX_DEPTH, MAX_ITEMS = 3, 12  # of the numbers in a result: fields of fields, and items of a list
+MAX_DEPTH, MAX_ITEMS = 4, 12  # of the numbers in a result: fields of fields, and items of a list
 
 
 def as_python(
@@ -54,7 +53,11 @@ def _script(
 ) -> Script:
     writer = _Writer(calls)
     cells = [writer.cell(name, result) for name, result in results.items()]
-    parts = dict(leaf for name, result in results.items() for leaf in leaves(name, result))
+    parts = {
+        expression: np.asarray(one) if isinstance(one, list) else one
+        for name, result in results.items()
+        for expression, one in leaves(name, result)
+    }
     numbers = {name: one for name, one in parts.items() if not isinstance(one, tuple)}
     by_hand = {*draw, *(cell.picture for cell in also)}
     maps = {key: make for key, make in pictures.items() if key not in by_hand}
@@ -103,7 +106,9 @@ def _find(value: Any, numbers: Mapping[str, Any]) -> str:
 
 
 def leaves(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """The numbers in a result, by the expressions that give them: arrays; and tuples of texts, which name rows."""
+    """The numbers in a result, by the expressions that give them: arrays and lists; and texts that name rows."""
+    from core.interpret.trace import to_numpy  # with torch, which Start does not need
+
     if isinstance(value, bool | int | float | np.generic):
         yield name, np.asarray(value)
     elif isinstance(value, np.ndarray) or hasattr(value, "detach"):
@@ -116,7 +121,9 @@ def leaves(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
     elif (
         isinstance(value, Sequence) and value and all(isinstance(one, int | float) for one in value)
     ):
-        yield name, np.asarray(value)
+        yield name, list(value)
+    elif isinstance(value, Sequence) and any(one is None for one in value):
+        return  # numbers with gaps
     elif depth < MAX_DEPTH:
         items: list[tuple[str, Any]] = []
         if is_dataclass(value) or hasattr(value, "_fields"):
@@ -292,7 +299,6 @@ class _Writer:
     ) -> str:
         """The call; `items` are the variables of arguments, by their places."""
         imports.add(import_of(call.function))
-        words.append(first_sentence(call.function))
         parameters = list(inspect.signature(call.function).parameters.values())
         written, positional = list[str](), True
         takes_more = any(one.kind is one.VAR_POSITIONAL for one in parameters)
@@ -307,16 +313,16 @@ class _Writer:
                 positional = False
                 continue
             text = items.get(index) or self._value(arg, parameter.name, imports, lines, words)
-            is_first = index == 0 and text.isidentifier()  # what the function is of
             if (
                 positional
-                and (is_first or text == parameter.name)
+                and (index == 0 or text == parameter.name)
                 or parameter.kind is parameter.VAR_POSITIONAL
             ):
                 written.append(text)
             else:
                 positional = False
                 written.append(f"{parameter.name}={text}")
+        words.append(first_sentence(call.function))
         return f"{call.function.__name__}({', '.join(written)})"
 
     def _value(
@@ -407,16 +413,13 @@ class _Writer:
 
 def _shown(name: str, result: Any) -> str:
     """What a cell prints of a result: its numbers, and the shapes of its arrays."""
-    numbers = {
-        expression: one for expression, one in leaves(name, result) if not isinstance(one, tuple)
-    }
     parts = [
-        one if value.ndim == 0 or value.ndim == 1 and value.size <= MAX_ITEMS else f"{one}.shape"
-        for one, value in numbers.items()
-        if value.ndim == 0 or "[" not in one
+        f"{one}.shape" if isinstance(value, np.ndarray) and value.ndim else one
+        for one, value in leaves(name, result)
+        if not isinstance(value, tuple)
     ]
-    shapes = [f"{one}.shape" for one in numbers]
-    return ", ".join((parts or shapes)[:4]) or f"type({name}).__name__"
+    whole = [part for part in parts if "[" not in part]
+    return ", ".join((whole or parts)[:4]) or f"type({name}).__name__"
 
 
 def first_sentence(function: Callable[..., Any]) -> str:
