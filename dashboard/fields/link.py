@@ -21,6 +21,7 @@ from dashboard.draw.attention_view import Pair
 from dashboard.draw.formats import plain
 from dashboard.navigation import STEPS
 from dashboard.server.calls import recording
+from dashboard.server.session import SessionValue, T
 from dashboard.server.streamlit_internals import script_run
 
 CURRENT = "page_reset:current"  # the key of the page that is drawn
@@ -63,6 +64,28 @@ def link_value(
     take_link(key, read, name=name)
     value = st.session_state.get(key, default)
     write_link(name or key, None if value == default and not always else (write or as_text)(value))
+
+
+class LinkedValue(SessionValue[T]):
+    """A SessionValue that is in the link too, by the name `link` or else its key. It has no widget."""
+
+    def __init__(self, start: T, link: str = "") -> None:
+        super().__init__(start)
+        self.link = link
+
+    @property
+    def in_link(self) -> bool:
+        return (self.link or self.key) in st.query_params
+
+    def linked(self, read: Reader, start: T | None = None, *, always: bool = False) -> T:
+        """The value of a new link, else the session's, which is written into the link; see `link_value`."""
+        first = self.start if start is None else start
+        link_value(self.key, first, read, name=self.link or None, always=always)
+        return st.session_state.get(self.key, first)
+
+    def set(self, value: T) -> None:
+        """Give it this value; for a callback."""
+        self.value = value
 
 
 def take_link(key: str, read: Reader, *, name: str | None = None) -> None:
