@@ -8,11 +8,13 @@ import datetime
 import json
 import re
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 
-class Lookup(NamedTuple):
+@dataclass(frozen=True)
+class Lookup:
     """A query among keys with values: the products q · k, the scores q · k / √D, the weights, the output, and the
     index of the equal key or None."""
 
@@ -26,7 +28,7 @@ class Lookup(NamedTuple):
 def look_up(
     query: tuple[float, ...], keys: tuple[tuple[float, ...], ...], values: tuple[float, ...]
 ) -> Lookup:
-    """Both look-ups of one query (D,) among keys (S, D) with values (S,); the soft one by core.attention.attend."""
+    """One query (D,) looks up keys (S, D) with values (S,): softly, by core.attention.attend, and as a dictionary does."""
     import torch  # here and below at run time: the first page is drawn before torch is loaded
 
     from core.attention import attend
