@@ -8,11 +8,17 @@ import streamlit as st
 import dashboard.page as lab
 from core.studies.questions import Drawn, left_out, quiz
 
-key = "quiz:{}".format  # a widget's key, which is also its name in the link
-SEED, ANSWERS, AT, WITHOUT = key("seed"), key("answers"), key("at"), key("without")
+key = "quiz:{}".format  # of a widget
 COUNT, OPTIONS, MAX_SEED, WIDTH = 8, 4, 999, 900
 MAX_SHORT = 10  # characters of options of which a phone shows two in a row, also with a sign
 NEXT = ("compare", "pretrained", "train")  # the pages that are offered after eight right answers
+
+
+class Controls(lab.Fields, page="quiz"):
+    seed = lab.LinkedValue(0)
+    answers = lab.LinkedValue("")  # the picked option of each answered question, a digit each
+    at = lab.LinkedValue(0)  # the question that is shown; COUNT for the result
+    without = lab.LinkedValue(COUNT)  # the question that is left out
 
 
 def given(text: str) -> str:
@@ -23,7 +29,7 @@ def given(text: str) -> str:
 
 
 def page() -> None:
-    over = "The tour is over. " if st.session_state.get(lab.page_bars.OVER) else ""
+    over = "The tour is over. " if lab.page_bars.OVER.value else ""
     lab.title("Quiz", f"{over}Eight questions about the path, with new numbers each time.")
     answer_questions()
 
@@ -34,18 +40,17 @@ def new_seed() -> int:
 
 @lab.fragment
 def answer_questions() -> None:
-    state = st.session_state
-    # A link with answers and no seed was written when the first seed was always 0.
-    state.setdefault(SEED, 0 if ANSWERS in st.query_params else new_seed())
-    lab.link_value(SEED, state[SEED], lab.between(0, MAX_SEED, int), always=True)
-    lab.link_value(ANSWERS, "", given)
-    lab.link_value(AT, 0, lab.between(0, COUNT, int))
-    seed, answers = state[SEED], state.setdefault(ANSWERS, "")
-    at = min(state.setdefault(AT, 0), len(answers))  # one opens once those before it are answered
+    if not Controls.seed.is_set:
+        # A link with answers and no seed was written when the first seed was always 0.
+        Controls.seed.value = 0 if Controls.answers.in_link else new_seed()
+    seed = Controls.seed.linked(lab.between(0, MAX_SEED, int), Controls.seed.value, always=True)
+    answers = Controls.answers.linked(given)
+    at = Controls.at.linked(lab.between(0, COUNT, int))
+    at = min(at, len(answers))  # one opens once those before it are answered
     if not answers:
-        state[WITHOUT] = left_out(lab.visited_pages())
-    lab.link_value(WITHOUT, COUNT, lab.between(0, COUNT, int))
-    drawn = lab.cached(quiz, seed, state.setdefault(WITHOUT, COUNT))
+        Controls.without.value = left_out(lab.visited_pages())
+    without = Controls.without.linked(lab.between(0, COUNT, int))
+    drawn = lab.cached(quiz, seed, without)
     # side by side on a wide screen
     with st.container(horizontal=True, gap="large"):
         with st.container(width=lab.room(WIDTH)):
@@ -139,7 +144,7 @@ def marked(question: Drawn, option: int, own: int | None) -> str:
 
 
 def begin(seed: int, answers: str, at: int) -> None:
-    st.session_state.update({SEED: seed, ANSWERS: answers, AT: at})
+    Controls.seed.value, Controls.answers.value, Controls.at.value = seed, answers, at
 
 
 def wrong_answers(drawn: tuple[Drawn, ...], answers: str) -> list[Drawn]:

@@ -377,7 +377,7 @@ def _end() -> None:
 
 TOUR_SENTENCE = "The cat chased a mouse"
 TOUR_LINK = "tour"  # the stop in the link
-OVER = "tour:over"  # the session's key: whether the tour has led to the quiz
+OVER = SessionValue(False, "tour:over")  # whether the tour has led to the quiz
 RECAP = "quiz:recap"  # the session's key of the panel that says what each stop showed; open after the tour
 TOUR_AT = SessionValue(-1, "tour:at")  # the stop; -1 while no tour runs
 # the session's values of the stop's page before the tour set them; None where it set none
@@ -464,7 +464,7 @@ def open_stop(index: int) -> None:
     """Open a stop with its controls set, and all others of its page as they are at first; after the last one, the quiz."""
     if index == len(STOPS):
         _tour_end()
-        st.session_state.update({RECAP: True, OVER: True})
+        st.session_state[RECAP] = OVER.value = True
         st.switch_page(step_of("quiz").page(), query_params={})
     _put_back()
     stop = STOPS[index]

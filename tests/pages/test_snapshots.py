@@ -112,7 +112,8 @@ def states(page: str) -> Iterator[tuple[str, AppTest]]:
     opened = open_page(page, OPENED.get(page, {}))
     yield "first sight", opened
     names = vars(import_module(f"pages.{page}")).values()
-    declared = [one for one in names if isinstance(one, type) and issubclass(one, Fields)]
+    classes = [one for one in names if isinstance(one, type) and issubclass(one, Fields)]
+    declared = [one for one in classes if one.declared]
     for fields in declared if page != "compare" else ():  # whose link has names of its own
         # From where the link counts, on a page that once opened on other values.
         name, start = f"{fields.page_key}:start", controls_of(opened)
