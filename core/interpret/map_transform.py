@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -373,20 +373,32 @@ class TraceView:
         return rows, columns
 
 
-def view_of(reading: Reading, kind: Kind, **options: Any) -> TraceView:
-    """The reading's maps of one kind, with a learned sink's column, its tokens merged and hidden by `token_transform`."""
+def view_of(
+    reading: Reading,
+    kind: Kind,
+    words: bool = False,
+    special: bool = False,
+    sinks: bool = False,
+    sentences: Sentences = "all",
+) -> TraceView:
+    """The reading's maps of one kind, its tokens merged and hidden as `token_transform` does.
+
+    A learned sink has a column of its own.
+    """
     own = reading.trace.kinds == (kind,)
     trace, (rows, columns) = reading.trace if own else reading.trace.of(kind), reading.lines(kind)
     if reading.sinks:
         trace, columns = with_sink(trace), sink_line(columns)
-    transform = token_transform(trace, rows, columns, **options)
+    transform = token_transform(
+        trace, rows, columns, words=words, special=special, sinks=sinks, sentences=sentences
+    )
     if transform.changes(trace.maps[0]):
         trace = transform_trace(trace, transform)
     return TraceView(trace, transform, rows, columns)
 
 
 def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | None) -> TraceView:
-    """The same, the picked layer's map sorted; `pin` is the cell by whose row and column it is sorted."""
+    """The same view with the map of the picked layer sorted; `pin` is the cell by whose row and column it is sorted."""
     if order == "text":
         return view
     item, maps = view.trace.map(layer), list(view.trace.maps)

@@ -30,9 +30,16 @@ from core.studies import use_model as study
 from dashboard.draw.figures import LIGHT_INK
 from dashboard.draw.formats import distinct
 from dashboard.draw.grids import bars
+from dashboard.draw.pretrained import (
+    all_heads_fact,
+    called,
+    head_fact,
+    patches_of,
+    pins_fact,
+    rivals_text,
+)
 from dashboard.ui.models import ModelRef, reading_of, roles_of
 from pages import use_model
-from pages.pretrained import all_heads_fact, called, head_fact, patches_of, pins_fact, rivals_text
 from tests.cases import each
 from tests.pages.app import (
     Case,

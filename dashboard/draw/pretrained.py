@@ -1,0 +1,151 @@
+"""Pretrained models: the sentences of one row, of all heads and of the conditions, and the picture under a map."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from core.interpret.map_transform import Sentences, TraceView, even, single_tokens
+from core.interpret.trace import (
+    AttentionMap,
+    AttentionTrace,
+    breadth,
+    entropy,
+    previous_token,
+    strongest,
+)
+from core.pretrained import ModelInputs, Reading
+from dashboard.draw.attention_view import Patches
+from dashboard.draw.formats import number, plain, share_text
+
+SENTENCES: dict[Sentences, str] = {
+    "all": "All",
+    "ab": "A → B",
+    "ba": "B → A",
+    "aa": "within A",
+    "bb": "within B",
+}
+
+
+def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
+    """The picture and its patches, where all of these are tokens of the map, in order."""
+    grid, (rows, columns) = view.rows.grid, (view.transform.rows, view.transform.columns)
+    if grid is None or inputs.picture is None or len(rows) != len(columns):
+        return None
+    patches = single_tokens(len(view.rows))[-grid[0] * grid[1] :]
+    first = len(rows) - len(patches)
+    if not rows[first:] == columns[first:] == patches:
+        return None
+    return Patches(inputs.picture.numpy(), *grid, first=first)
+
+
+def called(tokens: tuple[str, ...], index: int) -> str:
+    return plain(
+        tokens[index] if tokens.count(tokens[index]) == 1 else f"{tokens[index]} ({index})"
+    )
+
+
+def head_fact(
+    trace: AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None
+) -> str:
+    item = trace.map(layer)
+    weights, keys = item.weights[head, row], item.keys
+    order = [int(j) for j in np.argsort(-weights, kind="stable")]
+    first = order[0] if pinned is None else pinned
+    also = "".join(
+        f" and {share_text(weights[j])} on {called(keys, j)}"
+        for j in [j for j in order if j != first][:1]
+    )
+    return (
+        f"In head **{trace.name((layer, head))}**, :primary[**{called(item.queries, row)}**] puts "
+        f"**{share_text(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
+        f"uniform attention would give each key {number(even(item, row, head))}."
+    )
+
+
+def rivals_text(
+    trace: AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None
+) -> str:
+    """How many other heads put as much weight on the cell of `head_fact`, and which puts most."""
+    weights = trace.map(layer).weights[head, row]
+    first = int(weights.argmax()) if pinned is None else pinned
+    others = [
+        (float(other.weights[h, row, first]), index, h)
+        for index, other in enumerate(trace.maps)
+        for h in range(len(other.weights))
+        if (index, h) != (layer, head)
+    ]
+    if not others:
+        return "The model has no other head."
+    value, *best = max(others)
+    best_head, count = f"{trace.name((best[0], best[1]))} with {number(value)}", len(others)
+    stronger = sum(other >= float(weights[first]) for other, *_ in others)
+    if weights[first] < 0.005:
+        return f"The head with the largest weight there is {best_head}."
+    if stronger:
+        return (
+            f"{stronger} of {count} other head{'s' * (count != 1)} put{'s' * (stronger == 1)} at least as much there; "
+            f"the largest is {best_head}."
+        )
+    return f"None of the other {count} heads puts as much there; the next largest is {best_head}."
+
+
+def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) -> str:
+    if len(pins) < 2:
+        return ""
+    text = "; ".join(
+        f"{called(item.queries, i)} → {called(item.keys, j)} **{share_text(item.weights[head, i, j])}**"
+        for i, j in reversed(pins[:-1])
+    )
+    return f"Also pinned: {text}."
+
+
+def all_heads_fact(view: TraceView) -> str:
+    """The head with most weight on the previous token, or, without an order, the sharpest one."""
+    item = view.trace.map(0)
+    if item.kind != "cross" and view.rows.grid is None and len(item.queries) == len(item.keys) >= 3:
+        layer, head, value = strongest(view.trace, previous_token)
+        share = float(np.mean([even(item, row) for row in range(1, len(item.queries))]))
+        return (
+            f"Of all heads, {view.trace.name((layer, head))} attends most to the previous token, with "
+            f"{share_text(value)} of its weight; uniform attention would give it {share_text(share)}."
+        )
+    if len(item.keys) < 2:
+        return "With a single key, every weight is 1."
+    layer, head, value = strongest(view.trace, lambda weights: 1 - breadth(weights))
+    count = float(np.exp(entropy(view.trace.map(layer).weights[head : head + 1]).mean()))
+    return (
+        f"Of all heads, {view.trace.name((layer, head))} is the most focused: its rows use about "
+        f"{number(count)} of {len(item.keys)} keys (e^entropy); uniform attention uses all."
+    )
+
+
+def conditions(reading: Reading, view: TraceView, options: Mapping[str, Any]) -> str:
+    """Of what the maps are, and what `options`, those of `view_of`, changed in them."""
+    counts = view.rows.count
+    if view.rows is not view.columns:
+        counts = f"rows: {counts}; columns: {view.columns.count}"
+    hidden = len(view.columns) - sum(map(len, view.transform.columns))
+    sinks = "Sinks are hidden." if hidden else "No key is a sink here."
+    sentences = SENTENCES[options.get("sentences", "all")]
+    parts = (
+        (True, f"{plain(reading.trace.source)}, {counts}."),
+        (
+            "words" in options,
+            "Pieces of a word are merged: summed over keys, averaged over queries.",
+        ),
+        ("sentences" in options, f"Sentences: {sentences} only."),
+        ("sinks" in options, sinks),
+        ("special" in options, "Special tokens are hidden."),
+        (
+            view.hides,
+            "Each row is divided by what is left of it, so the weights shown are larger than the model's own.",
+        ),
+        (reading.note, plain(reading.note or "")),
+        (
+            view.rows.grid,
+            "A patch is named by its row and its column, from 0: 2,1 is in row 2, column 1.",
+        ),
+        (True, "A weight shows where a head attends, not what the head does with the value there."),
+    )
+    return " ".join(sentence for holds, sentence in parts if holds)
