@@ -19,6 +19,7 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "server.calls",
     "server.cache",
     "server.session",
+    "server.calls",
     "fields.base",
     "fields.link",
     "fields.reset",

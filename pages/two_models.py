@@ -18,68 +18,7 @@ from core.pretrained import ModelInputs, model_inputs, reject_if
 from core.pretrained.finetune import name_of
 from core.pretrained.finetune_run import config_of, result
 from core.runs.runs import LISTED, Run, list_runs
-
-# Sentences and figures of the page.
-
-
-SIDES = {
-    "texts": ("Text A", "Text B"),
-    "models": ("Model A", "Model B"),
-    "untrained": ("Trained", "Untrained"),
-}
-MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
-
-
-def fact_text(comparison: difference.Comparison, head: difference.HeadChange) -> str:
-    pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
-    names = [f"{side.name[0].lower()}{side.name[1:]}" for side in sides]
-    if sides[0].name == "Trained":
-        names = [f"the {name} model" for name in names]
-    changed = [lab.plain(name) for name in pair.keys if " / " in name] * names[0].startswith("text")
-    out = (
-        f"The texts differ in **{', '.join(changed[:3])}{' …' * (len(changed) > 3)}**. "
-        if changed
-        else ""
-    )
-    median = float(np.median([item.moved for item in heads]))
-    out += (
-        f"From {names[0]} to {names[1]}, head **{head.name}** (layer {head.number}, head {head.head}) moves "
-        f"**{lab.number(head.moved)}** of its weight to other tokens; the median head {lab.number(median)}."
-        if comparison.in_place
-        else f"Head **{head.name}** of A is most like head **{head.other}** of B: they put "
-        f"**{lab.number(1 - head.moved)}** of their weight on the same tokens; the median head {lab.number(1 - median)}."
-    )
-    if (cell := difference.most_different_cell(pair, head)) is None:
-        return out
-    first, second = (lab.share_text(weights[cell]) for weights, _ in difference.maps_of(pair, head))
-    return (
-        f"{out} In it, :primary[**{lab.plain(pair.queries[cell[0]])}**] puts **{first}** of its weight on "
-        f"“{lab.plain(pair.keys[cell[1]])}” in {names[0]} and **{second}** in {names[1]}."
-    )
-
-
-def conditions(comparison: difference.Comparison, mode: str) -> str:
-    pair, sides = comparison.pair, comparison.sides
-    shared, rows = sum(None not in both for both in pair.rows), len(pair.rows)
-    holds = {
-        lab.plain(
-            f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
-        ): True,
-        f"{shared} of {rows} rows are in both and are compared": True,
-        "the models split words differently, so pieces are merged into words: summed over keys, "
-        "averaged over queries": comparison.merged,
-        "words that differ are paired by position": any(
-            " / " in name and difference.NOTHING not in name for name in (*pair.queries, *pair.keys)
-        ),
-        "a token that is absent on one side is hatched there": shared < rows,
-    }
-    more = {
-        " The position of a head means nothing across two models, so each head of A is compared with the most "
-        "similar head of B.": not comparison.in_place,
-        " Untrained weights are drawn as the model's family draws them before training.": mode
-        == "untrained",
-    }
-    return "; ".join(filter(holds.get, holds)) + "." + "".join(filter(more.get, more))
+from dashboard.draw import two_models as draw
 
 
 def _texts(model: str, language: str, first: str, second: str) -> dict[str, str]:
@@ -155,43 +94,10 @@ PAIRS = (
 )
 
 
-def patched(
-    pair: patching.TextPair,
-    direction: patching.Direction,
-    effects: Mapping[patching.LayerKey, patching.LayerEffect],
-    best: Sequence[tuple[patching.LayerKey, int, float]],
-    names: Mapping[patching.LayerKey, str],
-    agree: float | None,
-) -> str:
-    quantity = (
-        "The cosine with the embedding of text A"
-        if pair.clean.id is None
-        else f"The logit of **{lab.plain(str(pair.clean.word))}** minus that of **{lab.plain(str(pair.clean.other))}**"
-    )
-    key, head, value = best[0]
-    back = direction == "denoise"
-    whole = (max if back else min)(effects, key=lambda one: effects[one].attention)
-    one, every = (
-        lab.percent(each if back else 1 - each) for each in (value, effects[whole].attention)
-    )
-    agrees = (
-        ""
-        if agree is None
-        else f" Estimates from one gradient correlate with the heads’ effects by {lab.number(agree)}."
-    )
-    return (
-        f"{quantity} is **{lab.signed(pair.clean.value)}** for text A and **{lab.signed(pair.corrupted.value)}** for text B. "
-        f"{'From A into B' if back else 'From B into A'}, head **{names[key]}·H{head}** "
-        f"{'brings back' if back else 'takes away'} **{one}** of the difference, and all heads of {names[whole]} "
-        f"together **{every}**.{agrees}"
-    )
-
-
 # The controls: what is compared, the second side, the kind of attention, how heads are paired, and the head.
 
 
 HEAD = "two_models:head"
-FOLLOWS = "two_models:follows"  # the text B that was not written by a person
 OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
 SECOND = {
     "writer": "When Mary and John went to the shop, Mary gave a book to",
@@ -210,13 +116,20 @@ RELATED = {  # the first model to compare with
     "induction": "only-attention",
     "only-attention": "induction",
 }
-NOTE_SIGNS = 34  # of a text under a map
 
 
 class Controls(lab.Fields, page="two_models"):
+    two: str  # of texts, pictures or sounds
+    ref: lab.ModelRef
+    models: dict[str, lab.ModelRef]
+    pictures: list[str]
+    usual: str
+    kinds: list[Kind]
+    second: draw.Side
+
     mode = lab.Segmented[str](
         "Compare",
-        lambda values: {**MODES, "texts": values.two},
+        lambda c: {**draw.MODES, "texts": c.two},
         help="One model on two inputs, two models on one text, or a model and its untrained copy.",
         also={"wrap": True},
     )
@@ -225,36 +138,36 @@ class Controls(lab.Fields, page="two_models"):
     )
     model = lab.Select[str](
         "Model B",
-        lambda values: list(values.models),
-        key=lambda values: f"model:{values.ref.name}",
+        lambda c: list(c.models),
+        key=lambda c: f"model:{c.ref.name}",
         hidden=True,
         old=lambda text, values: text.replace(OLD_EXAMPLE, f", {EXAMPLE}"),
         help="Also lists the models of the hub that were loaded in the field above.",
     )
     picture = lab.Select[str](
         "Picture B",
-        lambda values: values.pictures,
-        lambda values: values.pictures[:2][-1],
+        lambda c: c.pictures,
+        lambda c: c.pictures[:2][-1],
         help="The picture that is compared with the one above.",
     )
     text = lab.Text(
         "Text B",
-        lambda values: values.usual,
-        key=lambda values: f"text:{values.ref.name}",
+        lambda c: c.usual,
+        key=lambda c: f"text:{c.ref.name}",
         help="Words that both texts share are aligned; the others are shown side by side.",
     )
     kind = lab.Segmented(
         "Attention",
-        lambda values: {kind: name for kind, name in lab.KINDS.items() if kind in values.kinds},
-        lambda values: values.kinds[0],
-        key=lambda values: f"kind:{len(values.kinds)}",
+        lambda c: {kind: name for kind, name in lab.KINDS.items() if kind in c.kinds},
+        lambda c: c.kinds[0],
+        key=lambda c: f"kind:{len(c.kinds)}",
         help=lab.KIND_HELP,
         also={"label_visibility": "collapsed"},
-    ).optional(lambda values: len(values.kinds) > 1)
+    ).optional(lambda c: len(c.kinds) > 1)
     nearest = lab.Toggle(
         "Compare with the most similar head",
         # The heads of a fine-tuned model keep their positions.
-        lambda values: not values.second.note.startswith(FINE_TUNED),
+        lambda c: not c.second.note.startswith(FINE_TUNED),
         help="Off: with the head at the same position, for a model that was trained from the other.",
     )
     direction = lab.Segmented[patching.Direction](
@@ -267,27 +180,28 @@ class Controls(lab.Fields, page="two_models"):
         "without.",
         also={"wrap": True},
     )
+    pin = lab.CellField("pin")
+    follows = lab.SessionValue("")  # the text B that was not written by a person
+
+
+Read = tuple[lab.ModelRef, ModelInputs]
 
 
 def draw_sides(
     choice: lab.ModelChoice, mode: str, into: st.delta_generator.DeltaGenerator
-) -> tuple[lab.ModelRef, ModelInputs, tuple[difference.Side, difference.Side]]:
-    """Draw the control of the second side; returns its model, its inputs, and what both sides read.
+) -> tuple[Read, Read, tuple[draw.Side, draw.Side]]:
+    """Draw the control of the second side; returns the models and inputs of both, and what they read.
 
     PretrainedError where this model cannot be compared so.
     """
-    model, ref, inputs, own = choice.model, choice.ref, choice.inputs, choice.reading
-    names, notes = SIDES[mode], (model.name, "")
+    model, ref, inputs, own = choice.model, choice.ref, choice.inputs, choice.inputs
+    names, notes = draw.SIDES[mode], (model.name, "")
     if mode == "untrained":
         seed = int(Controls.draw("seed", into=into).seed)
-        if (
-            own.target is not None
-        ):  # both decoders get the output of the trained one as their target
-            inputs = replace(
-                inputs,
-                target=str(model.tokenizer.decode(list(own.target.ids), skip_special_tokens=True)),
-            )
-            own = lab.reading_of(ref, inputs)
+        # both decoders get the output of the trained one as their target
+        if (target := choice.reading.target) is not None:
+            written = str(model.tokenizer.decode(list(target.ids), skip_special_tokens=True))
+            own = inputs = replace(inputs, target=written)
         ref, notes = replace(ref, seed=seed), (model.name, f"seed {seed}")
     elif mode == "models":
         reject_if(
@@ -319,20 +233,22 @@ def draw_sides(
             f"{ref.name} reads sound; compare it trained and untrained.",
         )
         text = _second_text(ref, inputs.text, into)
-        notes = shorten(inputs.text), shorten(text)
+        notes = draw.shorten(inputs.text), draw.shorten(text)
         inputs = replace(inputs, text=text, target=None)
-    first, second = map(difference.Side, names, notes, (own, lab.reading_of(ref, inputs)))
-    return ref, inputs, (first, second)
+    both = (choice.ref, own), (ref, inputs)
+    first, second = map(draw.Side, names, notes, (lab.reading_of(*each) for each in both))
+    return *both, (first, second)
 
 
 def _second_text(ref: lab.ModelRef, first: str, into: st.delta_generator.DeltaGenerator) -> str:
     """Text B: until a person writes one, the example beside the model's own text A, else text A, to be changed."""
-    state, key = st.session_state, Controls.text.key_of(Controls(ref=ref))
+    key = Controls.text.key_of(Controls(ref=ref))
     example = first == model_inputs.text_of(ref.name)
     usual = SECOND.get(ref.name, SECOND[""]) if example else first
-    if key in state and state[key] == state.get(FOLLOWS):
-        state[key] = usual
-    state[FOLLOWS] = usual
+    # not in the session, it comes from the link
+    if key in st.session_state and st.session_state[key] == Controls.follows.value:
+        st.session_state[key] = usual
+    Controls.follows.value = usual
     text = Controls.draw("text", into=into, ref=ref, usual=usual).text
     if text == first:
         into.caption("Text B is text A so far: change a word.")
@@ -377,184 +293,13 @@ def _fine_tuned(run: Run) -> tuple[lab.ModelRef, str, lab.ModelRef] | None:
     return None
 
 
-def shorten(text: str) -> str:
-    """The end of a text, where two texts mostly differ."""
-    return text if len(text) <= NOTE_SIGNS else f"…{text[1 - NOTE_SIGNS :]}"
-
-
-# What the page computes as Python.
-
-
-MERGE = """from core.interpret.map_transform import transform_trace
-from core.interpret.map_transform import token_transform
-
-
-def of_words(reading, kind):
-    trace = reading.trace.of(kind)  # pieces of a word are merged, since two models share only words
-    return transform_trace(trace, token_transform(trace, *reading.lines(kind), words=True))
-
-"""
-
-
-def script(
-    choice: lab.ModelChoice,
-    mode: str,
-    ref: lab.ModelRef,
-    inputs: ModelInputs,
-    comparison: difference.Comparison,
-    head: difference.HeadChange,
-) -> lab.Script:
-    pair, own = comparison.pair, inputs if mode == "untrained" else choice.inputs
-    if mode == "untrained":
-        imports, name, made = {"from core.pretrained.load import untrained"}, "random", "inputs"
-        load = f"random = untrained(model, seed={ref.seed})\n"
-    else:
-        imports, made = lab.inputs_lines(ref, inputs)
-        name, load = "model", ""
-        if mode == "models":
-            name = "second_model"
-            more, line = lab.model_lines(ref, name)
-            imports, load = imports | more, f"{line}\n"
-    merge, read = "", "{}.trace.of({!r})"
-    if comparison.merged:
-        merge, read = (
-            MERGE,
-            "of_words({}, {!r})",
-        )
-    one, two = (
-        read.format(name, trace.map(0).kind)
-        for name, trace in (("reading", pair.first), ("other", pair.second))
-    )
-    partner = (
-        "changes(in_place=True)  # each beside the head of the same position"
-        if comparison.in_place
-        else "changes(in_place=False)  # each beside the most similar head"
-    )
-    first, last = (weights for weights, _ in difference.maps_of(pair, head))
-    return lab.Script(
-        (
-            lab.model_cell(choice.ref, own),
-            lab.Cell(
-                {
-                    "texts": "The same model on the other input.",
-                    "models": "The other model on the same text.",
-                    "untrained": "The same model with random weights.",
-                }[mode],
-                f"{lab.import_block(imports)}\n\n{load}other = read({name}, {made})",
-            ),
-            lab.Cell(
-                "The tokens of both aligned, and how far every head moved, beside its partner.",
-                f"""
-import numpy as np
-
-from core.interpret.map_transform import Aligned
-{merge}
-one, two = {one}, {two}
-pair = Aligned.of(one, two)
-heads = pair.{partner}
-moved = np.array([each.moved for each in heads])  # share of the weight on other tokens
-print("most apart:", max(heads, key=lambda each: each.moved).name, "median:", np.median(moved))
-""",
-                """
-import altair as alt
-import pandas as pd
-
-cells = pd.DataFrame([{"layer": each.number, "head": each.head, "moved": each.moved} for each in heads])
-alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:O", color="moved:Q")
-""",
-                "two_models:grid",
-            ),
-            lab.Cell(
-                "One head in both, and their difference.",
-                f"""
-head = next(each for each in heads if (each.layer, each.head) == {(head.layer, head.head)})
-first, _ = pair.on_grid(0, head.layer, head.head)  # (T, S) on the aligned tokens
-second, _ = pair.on_grid(1, *head.to)
-print(head.name, "and", head.other, head.moved)
-""",
-                """
-from dashboard.show import show_maps
-
-show_maps({"first": first, "second": second, "second - first": second - first}, pair.queries, pair.keys)
-""",
-                f"two_models:maps:{comparison.kind}",
-            ),
-        ),
-        {
-            "moved": np.array([one.moved for one in comparison.heads]),
-            "[each.difference for each in heads]": np.array(
-                [one.difference for one in comparison.heads]
-            ),
-            "first": first,
-            "second": last,
-            "second - first": last - first,
-            "head.moved": np.array(head.moved),
-        },
-    )
-
-
-def patch_script(
-    choice: lab.ModelChoice,
-    second: ModelInputs,
-    answers: Sequence[int | None],
-    direction: patching.Direction,
-    effects: Mapping[patching.LayerKey, patching.LayerEffect],
-    estimates: Mapping[patching.LayerKey, np.ndarray],
-) -> lab.Script:
-    imports, made = lab.inputs_lines(choice.ref, second)
-    for name, value in zip(("output", "contrast"), answers, strict=True):
-        made += "" if value is None else f", {name}={value}"
-    names = ("estimate_heads", "pair_of", "patch_source", "ranked")
-    every = effects.values()
-    results = {
-        "[share for *_, share in best]": np.array(
-            [one[-1] for one in patching.ranked(effects, direction)]
-        ),
-        **{
-            f"np.concatenate([one.{name} for one in effects.values()])": np.concatenate(
-                [getattr(one, name) for one in every]
-            )
-            for name in ("heads", "residual")
-        },
-        "[one.attention for one in effects.values()]": np.array([one.attention for one in every]),
-    }
-    if estimates:
-        results["np.concatenate(list(estimates.values()))"] = np.concatenate(
-            list(estimates.values())
-        )
-    return lab.Script(
-        (
-            lab.Cell(
-                "Each part of one text's run, put into the other's: 0 is the answer to the second text, 1 that to the "
-                "first.",
-                f"""
-{lab.import_block(imports | {f"from core.interpret.patching import {name}" for name in names})}
-
-texts = pair_of(model, inputs, {made})
-source = patch_source(texts, {direction!r})
-effects = {{key: source.effect(key) for key in source.calls}}  # by (kind, layer)
-estimates = estimate_heads(source)  # of heads, to first order
-best = ranked(effects, {direction!r})  # (kind, layer), head, share
-print(*best[:6], sep="\\n")
-""",
-                """
-import altair as alt
-import pandas as pd
-
-cells = pd.DataFrame([{"layer": str(key), "head": index, "share": share} for key, index, share in best])
-alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:N", color="share:Q")
-""",
-                "two_models:patch:heads",
-            ),
-        ),
-        results,
-    )
-
-
 # The section on patching: which part of one text's run, put into the other's, brings the answer back.
 
 
-def section(choice: lab.ModelChoice, second: ModelInputs) -> None:
+def section(
+    choice: lab.ModelChoice, second: ModelInputs
+) -> tuple[patching.PatchSource | None, list[lab.Cell]]:
+    """Draw the section; returns the patched run and the cell of its effects, none where there are none."""
     st.markdown("## Which part carries the difference?")
     lab.caption(
         "One part of the model’s run on one text is put into its run on the other. 0 is the answer to text B, 1 that "
@@ -563,6 +308,7 @@ def section(choice: lab.ModelChoice, second: ModelInputs) -> None:
     )
     model, ref = choice.model, choice.ref
     answers: list[int | None] = [None, None]
+    texts, cells = None, list[lab.Cell]()
     with lab.input_errors():
         with st.container(horizontal=True, vertical_alignment="bottom"):
             direction: patching.Direction = Controls.draw("direction", into=lab.HERE).direction
@@ -577,17 +323,13 @@ def section(choice: lab.ModelChoice, second: ModelInputs) -> None:
                     for side, inputs in (("A", choice.inputs), ("B", second))
                 ]
         about = ref, choice.inputs, second, tuple(answers), direction
-        source = patching.with_model(lab.study_of(patching.patch_texts, *about), model)
+        studied = lab.study_of(patching.patch_texts, *about)
+        source = patching.with_model(studied, model)
         effects = lab.measure_with_progress(
             "two_models:patch", about, tuple(source.names), source.effect, "layers"
         )
         if effects:
-            lab.add_script(
-                partial(
-                    patch_script, choice, second, answers, direction, effects, source.estimates
-                ),
-                "patching",
-            )
+            texts, cells = studied, [draw.effects_cell(source, direction, effects)]
             with lab.picture("two_models"):
                 _draw_effects(ref, source, effects, direction)
             if choice.reading.note:  # such as which layers hold no attention
@@ -605,6 +347,7 @@ def section(choice: lab.ModelChoice, second: ModelInputs) -> None:
         ),
         "two_models:patching",
     )
+    return texts, cells
 
 
 def _draw_effects(
@@ -616,7 +359,7 @@ def _draw_effects(
     pair, estimates = source.pair, source.estimates
     names = {key: source.names[key] for key in effects}
     best = patching.ranked(effects, direction)
-    heads, states = list[Recovered](), list[Recovered]()
+    heads, states = list[draw.Recovered](), list[draw.Recovered]()
     for key, effect in effects.items():
         layer = names[key]
         heads += [(layer, f"{at}", one, f"{layer}·H{at}") for at, one in enumerate(effect.heads)]
@@ -634,7 +377,11 @@ def _draw_effects(
         lab.choose_head(ref, kind, (layer, head))
         lab.write_pair("head", (layer, head))
 
-    lab.fact(patched(pair, direction, effects, best, names, patching.agreement(effects, estimates)))
+    lab.fact(
+        draw.patched_text(
+            pair, direction, effects, best, names, patching.agreement(effects, estimates)
+        )
+    )
     left, right = st.columns(2, gap="medium")
     inner = [column for _, column, *_ in heads if column == "FF"][:1]
     with left:
@@ -690,14 +437,11 @@ def _draw_effects(
     )
 
 
-Recovered = tuple[str, str, float, str]  # layer, column, what the part recovers, and its name
-
-
 def _grid(
     key: str,
     alt: str,
     pick: Callable[[str, int], object] | None,
-    cells: Sequence[Recovered],
+    cells: Sequence[draw.Recovered],
     columns: Sequence[str],
     picked: tuple[str, str],
     part: str,
@@ -761,12 +505,11 @@ and keys [Trockman 2023](https://arxiv.org/abs/2305.09828).""",
 def _view(choice: lab.ModelChoice) -> None:
     with lab.input_errors():
         model, (left, right) = choice.model, st.columns([1.4, 1.6], vertical_alignment="bottom")
-        mode = Controls.draw(
-            "mode",
-            into=left,
-            two={"picture": "Two pictures", "sound": "Two sounds"}.get(model.reads, MODES["texts"]),
-        ).mode
-        ref, inputs, sides = draw_sides(choice, mode, right)
+        two = {"picture": "Two pictures", "sound": "Two sounds"}.get(
+            model.reads, draw.MODES["texts"]
+        )
+        mode = Controls.draw("mode", into=left, two=two).mode
+        first, second, sides = draw_sides(choice, mode, right)
         if sides[1].reading.cut and sides[1].reading.cut != choice.reading.cut:
             st.warning(lab.plain(sides[1].reading.cut), icon=":material/content_cut:")
         for side in sides:
@@ -775,14 +518,9 @@ def _view(choice: lab.ModelChoice) -> None:
         with st.container(
             horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"
         ):
-            both = difference.kinds(*sides)
-            compared = partial(
-                lab.shared,
-                _compared,
-                tuple((side.name, side.note) for side in sides),
-                ((choice.ref, inputs if mode == "untrained" else choice.inputs), (ref, inputs)),
-                Controls.draw("kind", into=lab.HERE, kinds=both).kind or both[0],
-            )
+            both = difference.kinds(*(side.reading for side in sides))
+            kind = Controls.draw("kind", into=lab.HERE, kinds=both).kind or both[0]
+            compared = partial(compare, first, second, kind, mode == "models")
             comparison = compared(False)
             in_place = comparison.pair.same_shape
             if in_place and mode == "models":
@@ -799,35 +537,41 @@ def _view(choice: lab.ModelChoice) -> None:
             next(iter(by_pair)),
         )
         head = by_pair[picked]
-        lab.add_script(partial(script, choice, mode, ref, inputs, comparison, head))
-        _heads_apart(comparison, head)
-        pin = lab.read_linked(
-            "two_models",
-            "pin",
+        _heads_apart(sides, comparison, head)
+        pin = Controls.pin.pinned(
             (len(pair.queries), len(pair.keys)),
-            (choice.ref, choice.inputs, mode, ref, inputs, comparison.kind),
+            (choice.ref, choice.inputs, mode, *second, comparison.kind),
         )
-        with _maps(comparison, head, pin):
-            st.caption(conditions(comparison, mode))
+        with _maps(sides, comparison, head, pin):
+            st.caption(draw.conditions(sides, comparison, mode))
+        texts, cells = None, [draw.heads_cell(comparison), draw.head_cell(comparison, head)]
         if mode == "texts" and model.reads_text:
-            section(choice, replace(choice.inputs, text=inputs.text))
+            texts, more = section(choice, replace(choice.inputs, text=second[1].text))
+            cells += more
+        results: dict[str, Any] = {"reading": sides[0].reading, "other": sides[1].reading}
+        results["comparison"] = comparison
+        if texts is not None:
+            results["texts"] = texts
+        lab.as_python(**results, also=cells)
 
 
-def _compared(
-    names: Sequence[tuple[str, str]],
-    read: Sequence[tuple[lab.ModelRef, ModelInputs]],
-    kind: Kind,
-    in_place: bool,
+def compare(
+    first: Read, second: Read, kind: Kind, of_two_models: bool, in_place: bool
 ) -> difference.Comparison:
-    """Both sides, by name and note, and by model and inputs."""
-    first, second = (
-        difference.Side(*name, lab.reading_of(*one)) for name, one in zip(names, read, strict=True)
-    )
-    pair, merged = difference.align_sides((first, second), kind)
-    return difference.Comparison((first, second), pair, merged, in_place)
+    """The comparison of two readings, cached by what they are of, and recorded."""
+    args = kind, of_two_models, in_place
+    result = lab.shared(_compared, first, second, *args)
+    readings = lab.reading_of(*first), lab.reading_of(*second)
+    return lab.recorded(difference.compare, (*readings, *args), result)
 
 
-def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange) -> None:
+def _compared(first: Read, second: Read, *args: Any) -> difference.Comparison:
+    return difference.compare(lab.reading_of(*first), lab.reading_of(*second), *args)
+
+
+def _heads_apart(
+    sides: Sequence[draw.Side], comparison: difference.Comparison, head: difference.HeadChange
+) -> None:
     heads = comparison.heads
     left, right = st.columns([0.38, 0.62], gap="medium")  # a phone shows the finding first
     numbers = {f"L{item.number}": item.layer for item in heads}
@@ -837,7 +581,7 @@ def _heads_apart(comparison: difference.Comparison, head: difference.HeadChange)
     largest = max(shown.values())
 
     with left:
-        lab.fact(fact_text(comparison, head))
+        lab.fact(draw.fact_text(sides, comparison, head))
         with st.container(horizontal=True):
             _figures(comparison)
     with right:
@@ -897,10 +641,13 @@ def _figures(comparison: difference.Comparison) -> None:
 
 
 def _maps(
-    comparison: difference.Comparison, head: difference.HeadChange, pin: lab.Pair | None
+    sides: Sequence[draw.Side],
+    comparison: difference.Comparison,
+    head: difference.HeadChange,
+    pin: lab.Pair | None,
 ) -> st.delta_generator.DeltaGenerator:
     """Draw both maps, and the second minus the first where both have a token; returns the room beside that."""
-    pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
+    pair, heads = comparison.pair, comparison.heads
 
     def tiles(head: difference.HeadChange) -> list[lab.Tile]:
         maps, names = difference.maps_of(pair, head), (head.name, head.other)
@@ -942,9 +689,7 @@ def _maps(
     both = np.logical_and(*(allowed for _, allowed in difference.maps_of(pair, head)))
     mask = None if both.all() else both
     with left:
-        lab.write_linked(
-            "two_models",
-            "pin",
+        Controls.pin.pin(
             lab.difference_map(
                 lab.Tile(second.name, "", second.weights, mask),
                 lab.Tile(first.name, "", first.weights, mask),

@@ -462,22 +462,12 @@ MAX_CELLS = 512 * 512 * 2  # of a pair of maps that is still drawn cell by cell
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
-    """One of the two sides: its name, a note on it, and its reading."""
-
-    name: str
-    note: str
-    reading: Reading
-
-
-@dataclass(frozen=True, eq=False)
 class Comparison:
-    """Both sides, their aligned traces, and every head with its partner, the largest difference first.
+    """The aligned traces of two readings, and every head with its partner, the largest difference first.
 
     `merged`: pieces were merged into words. `in_place`: the partner is the head of the same position, else the nearest.
     """
 
-    sides: tuple[Side, Side]
     pair: Aligned
     merged: bool
     in_place: bool
@@ -496,26 +486,28 @@ class Comparison:
         return [largest_change(self.pair, head)[0] for head in self.heads]
 
 
-def kinds(first: Side, second: Side) -> list[Kind]:
+def kinds(first: Reading, second: Reading) -> list[Kind]:
     """The kinds of attention that both have; where they share none, the first of the first one."""
-    one, other = first.reading.trace.kinds, second.reading.trace.kinds
+    one, other = first.trace.kinds, second.trace.kinds
     order: tuple[Kind, ...] = ("cross", "self", "causal")
     return [kind for kind in order if kind in one and kind in other] or list(one[:1])
 
 
-def align_sides(sides: tuple[Side, Side], kind: Kind) -> tuple[Aligned, bool]:
-    """Both traces of a kind aligned, and whether pieces were merged into words (two models share only words).
+def compare(
+    first: Reading, second: Reading, kind: Kind, of_two_models: bool, in_place: bool
+) -> Comparison:
+    """The tokens of two readings aligned, and every head beside its partner in the other one.
 
-    PretrainedError when the texts are too long.
+    Pieces are merged into words where two models split them differently. The partner is the head of the same position
+    (`in_place`), else the most similar one. PretrainedError when the texts are too long.
     """
-    first, second = sides
-    second_kind = kind if kind in second.reading.trace.kinds else second.reading.trace.kinds[0]
-    one, two = first.reading.trace.of(kind), second.reading.trace.of(second_kind)
-    merged = first.name == "Model A" and one.map(0).keys != two.map(0).keys
+    second_kind = kind if kind in second.trace.kinds else second.trace.kinds[0]
+    one, two = first.trace.of(kind), second.trace.of(second_kind)
+    merged = of_two_models and one.map(0).keys != two.map(0).keys
     if merged:
         one, two = (
-            transform_trace(trace, token_transform(trace, *side.reading.lines(of), words=True))
-            for trace, side, of in ((one, first, kind), (two, second, second_kind))
+            transform_trace(trace, token_transform(trace, *reading.lines(of), words=True))
+            for trace, reading, of in ((one, first, kind), (two, second, second_kind))
         )
     pair = Aligned.of(one, two)
     reject_if(
@@ -523,7 +515,7 @@ def align_sides(sides: tuple[Side, Side], kind: Kind) -> tuple[Aligned, bool]:
         f"Side by side these texts have {len(pair.rows):,} × {len(pair.columns):,} "
         "cells; at most 512 × 1,024 are drawn. Use shorter texts.",
     )
-    return pair, merged
+    return Comparison(pair, merged, in_place)
 
 
 def maps_of(pair: Aligned, head: HeadChange) -> tuple[tuple[np.ndarray, np.ndarray], ...]:

@@ -11,14 +11,20 @@ from dashboard.fields.link import read_linked, write_linked
 
 
 class CellField:
-    """A pinned cell: `pinned` before its picture is drawn, `pin` after. It has no widget."""
+    """A pinned cell: `pinned` before its picture is drawn, `pin` after. It has no widget.
+
+    `link` is its name in the link, by default the page's and the field's.
+    """
+
+    def __init__(self, link: str = "") -> None:
+        self.link = link
 
     def __set_name__(self, owner: type[Fields], name: str) -> None:
         self.owner, self.name = owner, name
 
     @property
     def key(self) -> str:
-        return f"{self.owner.page_key}:{self.name}"
+        return self.link or f"{self.owner.page_key}:{self.name}"
 
     @property
     def in_link(self) -> bool:

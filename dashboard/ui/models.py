@@ -369,7 +369,7 @@ reading = read_arrays(file.read_bytes(), file.name{more})
 
 
 def model_lines(ref: ModelRef, name: str = "model") -> Lines:
-    """The imports of a model, and the line that loads it by that name."""
+    """The imports of a model, and the lines that load it by that name."""
     folder = folder_of(ref.name)
     call = {
         "embedded": "load_minilm()",
@@ -377,9 +377,14 @@ def model_lines(ref: ModelRef, name: str = "model") -> Lines:
         "hub": f"hub.open_model({ref.name!r}, {ref.revision or 'main'!r})  # downloads it where it is missing",
         "folder": f"load_folder(Path({path_code(folder)}), {folder.name!r})",
     }[ref.source]
-    return {f"from core.pretrained import {re.split('[.(]', call)[0]}"} | (
-        {"from pathlib import Path"} if ref.source == "folder" else set()
-    ), f"{name} = {call}"
+    imports = {f"from core.pretrained import {re.split('[.(]', call)[0]}"}
+    if ref.source == "folder":
+        imports |= {"from pathlib import Path"}
+    line = f"{name} = {call}"
+    if ref.seed is not None:
+        imports |= {"from core.pretrained.load import untrained"}
+        line += f"\n{name} = untrained({name}, seed={ref.seed})"
+    return imports, line
 
 
 def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:

@@ -1,0 +1,213 @@
+"""Two texts, two models: its sentences of numbers, and its script beside the recorded calls."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.interpret import map_transform as difference, patching
+from core.pretrained import Reading
+from dashboard.draw.components import Cell
+from dashboard.draw.formats import number, percent, plain, share_text, signed
+
+SIDES = {
+    "texts": ("Text A", "Text B"),
+    "models": ("Model A", "Model B"),
+    "untrained": ("Trained", "Untrained"),
+}
+MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
+NOTE_SIGNS = 34  # of a text under a map
+Recovered = tuple[str, str, float, str]  # layer, column, what the part recovers, and its name
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of the two sides: its name, a note on it, and its reading."""
+
+    name: str
+    note: str
+    reading: Reading
+
+
+def fact_text(
+    sides: Sequence[Side], comparison: difference.Comparison, head: difference.HeadChange
+) -> str:
+    pair, heads = comparison.pair, comparison.heads
+    names = [f"{side.name[0].lower()}{side.name[1:]}" for side in sides]
+    if sides[0].name == "Trained":
+        names = [f"the {name} model" for name in names]
+    out, changed = "", [plain(name) for name in pair.keys if " / " in name]
+    if changed and names[0].startswith("text"):
+        more = " …" if len(changed) > 3 else ""
+        out = f"The texts differ in **{', '.join(changed[:3])}{more}**. "
+    median = float(np.median([item.moved for item in heads]))
+    out += (
+        f"From {names[0]} to {names[1]}, head **{head.name}** (layer {head.number}, head {head.head}) moves "
+        f"**{number(head.moved)}** of its weight to other tokens; the median head {number(median)}."
+        if comparison.in_place
+        else f"Head **{head.name}** of A is most like head **{head.other}** of B: they put "
+        f"**{number(1 - head.moved)}** of their weight on the same tokens; the median head {number(1 - median)}."
+    )
+    if (cell := difference.most_different_cell(pair, head)) is None:
+        return out
+    first, second = (share_text(weights[cell]) for weights, _ in difference.maps_of(pair, head))
+    return (
+        f"{out} In it, :primary[**{plain(pair.queries[cell[0]])}**] puts **{first}** of its weight on "
+        f"“{plain(pair.keys[cell[1]])}” in {names[0]} and **{second}** in {names[1]}."
+    )
+
+
+def conditions(sides: Sequence[Side], comparison: difference.Comparison, mode: str) -> str:
+    pair = comparison.pair
+    shared, rows = sum(None not in both for both in pair.rows), len(pair.rows)
+    holds = {
+        plain(
+            f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
+        ): True,
+        f"{shared} of {rows} rows are in both and are compared": True,
+        "the models split words differently, so pieces are merged into words: summed over keys, "
+        "averaged over queries": comparison.merged,
+        "words that differ are paired by position": any(
+            " / " in name and difference.NOTHING not in name for name in (*pair.queries, *pair.keys)
+        ),
+        "a token that is absent on one side is hatched there": shared < rows,
+    }
+    more = {
+        " The position of a head means nothing across two models, so each head of A is compared with the most "
+        "similar head of B.": not comparison.in_place,
+        " Untrained weights are drawn as the model's family draws them before training.": mode
+        == "untrained",
+    }
+    return "; ".join(filter(holds.get, holds)) + "." + "".join(filter(more.get, more))
+
+
+def patched_text(
+    pair: patching.TextPair,
+    direction: patching.Direction,
+    effects: Mapping[patching.LayerKey, patching.LayerEffect],
+    best: Sequence[tuple[patching.LayerKey, int, float]],
+    names: Mapping[patching.LayerKey, str],
+    agree: float | None,
+) -> str:
+    quantity = (
+        "The cosine with the embedding of text A"
+        if pair.clean.id is None
+        else f"The logit of **{plain(str(pair.clean.word))}** minus that of **{plain(str(pair.clean.other))}**"
+    )
+    key, head, value = best[0]
+    back = direction == "denoise"
+    whole = (max if back else min)(effects, key=lambda one: effects[one].attention)
+    one, every = (percent(each if back else 1 - each) for each in (value, effects[whole].attention))
+    agrees = (
+        ""
+        if agree is None
+        else f" Estimates from one gradient correlate with the heads’ effects by {number(agree)}."
+    )
+    way = "From A into B" if back else "From B into A"
+    does = "brings back" if back else "takes away"
+    return (
+        f"{quantity} is **{signed(pair.clean.value)}** for text A and **{signed(pair.corrupted.value)}** for text B. "
+        f"{way}, head **{names[key]}·H{head}** {does} **{one}** of the difference, and all heads of {names[whole]} "
+        f"together **{every}**.{agrees}"
+    )
+
+
+def shorten(text: str) -> str:
+    """The end of a text, where two texts mostly differ."""
+    return text if len(text) <= NOTE_SIGNS else f"…{text[1 - NOTE_SIGNS :]}"
+
+
+def heads_cell(comparison: difference.Comparison) -> Cell:
+    heads = comparison.heads
+    return Cell(
+        "How far every head moved from its partner: the share of its weight on other tokens.",
+        """
+import numpy as np
+
+heads = comparison.heads
+moved = np.array([each.moved for each in heads])
+print("most apart:", max(heads, key=lambda each: each.moved).name, "median:", np.median(moved))
+""",
+        """
+import altair as alt
+import pandas as pd
+
+cells = pd.DataFrame([{"layer": each.number, "head": each.head, "moved": each.moved} for each in heads])
+alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:O", color="moved:Q")
+""",
+        "two_models:grid",
+        {
+            "moved": [one.moved for one in heads],
+            "[each.difference for each in heads]": [one.difference for one in heads],
+        },
+    )
+
+
+def head_cell(comparison: difference.Comparison, head: difference.HeadChange) -> Cell:
+    (first, _), (second, _) = difference.maps_of(comparison.pair, head)
+    return Cell(
+        "One head in both, and their difference, on the aligned tokens.",
+        f"""
+pair = comparison.pair
+head = next(each for each in heads if (each.layer, each.head) == {(head.layer, head.head)})
+first, _ = pair.on_grid(0, head.layer, head.head)  # (T, S)
+second, _ = pair.on_grid(1, *head.to)
+print(head.name, "and", head.other, head.moved)
+""",
+        """
+from dashboard.show import show_maps
+
+show_maps({"first": first, "second": second, "second - first": second - first}, pair.queries, pair.keys)
+""",
+        f"two_models:maps:{comparison.kind}",
+        {
+            "first": first,
+            "second": second,
+            "second - first": second - first,
+            "head.moved": head.moved,
+        },
+    )
+
+
+def effects_cell(
+    source: patching.PatchSource,
+    direction: patching.Direction,
+    effects: Mapping[patching.LayerKey, patching.LayerEffect],
+) -> Cell:
+    every = effects.values()
+    return Cell(
+        "What each part recovers: 0 is the answer to the second text, 1 that to the first.",
+        f"""
+import numpy as np
+
+from core.interpret.patching import ranked, with_model
+
+source = with_model(texts, model)
+effects = {{key: source.effect(key) for key in source.calls}}  # by (kind, layer)
+best = ranked(effects, {direction!r})  # (kind, layer), head, share
+print(*best[:6], sep="\\n")
+""",
+        """
+import altair as alt
+import pandas as pd
+
+cells = pd.DataFrame([{"layer": str(key), "head": index, "share": share} for key, index, share in best])
+alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:N", color="share:Q")
+""",
+        "two_models:patch:heads",
+        {
+            "[share for *_, share in best]": [
+                share for *_, share in patching.ranked(effects, direction)
+            ],
+            "np.concatenate([one.heads for one in effects.values()])": np.concatenate(
+                [one.heads for one in every]
+            ),
+            "np.concatenate([one.residual for one in effects.values()])": np.concatenate(
+                [one.residual for one in every]
+            ),
+            "[one.attention for one in effects.values()]": [one.attention for one in every],
+            "np.concatenate([[], *source.estimates.values()])": np.concatenate(
+                [[], *source.estimates.values()]
+            ),
+        },
+    )
