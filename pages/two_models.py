@@ -544,7 +544,7 @@ def _view(choice: lab.ModelChoice) -> None:
         )
         with _maps(sides, comparison, head, pin):
             st.caption(draw.conditions(sides, comparison, mode))
-        texts, cells = None, [draw.heads_cell(comparison), draw.head_cell(comparison, head)]
+        texts, cells = None, draw.cells(comparison, head)
         if mode == "texts" and model.reads_text:
             texts, more = section(choice, replace(choice.inputs, text=second[1].text))
             cells += more

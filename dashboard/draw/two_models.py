@@ -117,9 +117,11 @@ def shorten(text: str) -> str:
     return text if len(text) <= NOTE_SIGNS else f"…{text[1 - NOTE_SIGNS :]}"
 
 
-def heads_cell(comparison: difference.Comparison) -> Cell:
+def cells(comparison: difference.Comparison, head: difference.HeadChange) -> list[Cell]:
+    """Every head beside its partner, and one of them in both, after the recorded `comparison`."""
     heads = comparison.heads
-    return Cell(
+    (first, _), (second, _) = difference.maps_of(comparison.pair, head)
+    every = Cell(
         "How far every head moved from its partner: the share of its weight on other tokens.",
         """
 import numpy as np
@@ -141,11 +143,7 @@ alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:O", color="moved:Q")
             "[each.difference for each in heads]": [one.difference for one in heads],
         },
     )
-
-
-def head_cell(comparison: difference.Comparison, head: difference.HeadChange) -> Cell:
-    (first, _), (second, _) = difference.maps_of(comparison.pair, head)
-    return Cell(
+    one = Cell(
         "One head in both, and their difference, on the aligned tokens.",
         f"""
 pair = comparison.pair
@@ -167,6 +165,7 @@ show_maps({"first": first, "second": second, "second - first": second - first}, 
             "head.moved": head.moved,
         },
     )
+    return [every, one]
 
 
 def effects_cell(
