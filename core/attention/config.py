@@ -260,10 +260,10 @@ class ByFunction(nn.Module):
             raise
         except Exception as error:
             raise ConfigError(f"{self.owner} failed. {describe(error)}") from error
-        refuse_if(
-            not isinstance(result, Tensor),
-            f"{self.owner} returned {quote(result)}; expected a tensor {expected}.",
-        )
+        if not isinstance(result, Tensor):  # refuse_if would write out each tensor that fits
+            raise ConfigError(
+                f"{self.owner} returned {quote(result)}; expected a tensor {expected}."
+            )
         fits = result.shape == shape
         if broadcast:
             with suppress(RuntimeError):

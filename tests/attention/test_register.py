@@ -434,6 +434,12 @@ def listed() -> dict[str, dict[str, bool]]:
     }
 
 
+def test_a_tensor_that_fits_is_not_written_out(monkeypatch):
+    layer = Attention(AttentionConfig(12, 3), score=lambda q, k: q @ k.mT)
+    monkeypatch.setattr("core.attention.config.quote", lambda value: pytest.fail("It is written."))
+    assert layer(torch.randn(2, 5, 12)).weights.shape == (2, 3, 5, 5)
+
+
 @pytest.mark.first
 def test_every_choice_is_traced_or_listed_with_its_reason():
     names = {f"{axis}-{item.key}" for axis, entries in AXES.items() for item in entries}
