@@ -178,7 +178,7 @@ measured: $(VENV)/.installed
 	$(BIN)/python -c "from core.studies.efficient import main; main()"
 
 scores: $(VENV)/.installed
-	rm core/studies/data/scores.json  # what it lacks is measured
+	rm -f core/studies/data/scores.json  # what it lacks is measured
 	$(BIN)/python -c "from core.studies.scores import main; main()"
 
 cache: $(VENV)/.installed
