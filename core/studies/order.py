@@ -191,17 +191,23 @@ def batch(mask: Choice, head: int) -> list[Sentence]:
 
 TABLE_POSITIONS = 512  # on which a linear map is fitted, all but the last share of them
 HELD_OUT = 1 / 8
+ROUNDING = 1e-5  # a smaller difference of two weights or scores is none
 GUIDE_SHIFT = 5  # positions, of the question
 SHIFTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32)
 
 
 @dataclass(frozen=True, eq=False)
 class ShuffleEffect:
-    """The same words in two orders: weights (H, T, T) in order and restored to it, and each word's change of output."""
+    """The same words in two orders: weights (H, T, T) in order and restored to it, and each word's change of output.
 
+    Where `restored` differs by rounding alone it is as `ordered`.
+    """
+
+    names: tuple[str, ...]
     order: tuple[int, ...]
     ordered: np.ndarray
     restored: np.ndarray
+    difference: np.ndarray
     change: np.ndarray  # (T,), as a share of the word's output
     largest: float  # over all numbers of all outputs
     baseline_change: np.ndarray  # (T,), and `baseline`: the same without positions
@@ -212,7 +218,10 @@ class ShuffleEffect:
 def shuffle_effect(
     config: AttentionConfig, tokens: tuple[str, ...], seed: int, times: int
 ) -> ShuffleEffect:
-    """Attend to the words in order and shuffled, and restore the order of the shuffled outputs and weights."""
+    """How much each word's output changes in another order, as a share of its length.
+
+    Outputs and weights of the shuffled words are restored to their order.
+    """
     x, order = embed(tokens, config.d_model, seed), shuffle(len(tokens), seed, times)
     back = order.argsort()
 
@@ -230,14 +239,20 @@ def shuffle_effect(
     ordered, shuffled, change, largest = both(config)
     _, _, baseline_change, baseline = both(config.with_(position=Choice("none")))
     return ShuffleEffect(
+        tokens,
         tuple(order.tolist()),
-        ordered.weights[0].numpy(),
-        shuffled.weights[0][:, back][:, :, back].numpy(),
+        *_compared(ordered.weights[0], shuffled.weights[0][:, back][:, :, back]),
         change,
         largest,
         baseline_change,
         baseline,
     )
+
+
+def _compared(before: Tensor, after: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Both, the second as the first where they differ by rounding alone, and the second minus the first."""
+    after = torch.where((after - before).abs() < ROUNDING, before, after)
+    return before.numpy(), after.numpy(), (after - before).numpy()
 
 
 def shuffle(count: int, seed: int, times: int) -> Tensor:
@@ -246,17 +261,24 @@ def shuffle(count: int, seed: int, times: int) -> Tensor:
     return order.roll(1) if torch.equal(order, torch.arange(count)) else order
 
 
-def added_vectors(
-    config: AttentionConfig, tokens: tuple[str, ...], seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The vector of each word and of its position, (T, C) each, whose sum is what attention reads."""
-    return embed(tokens, config.d_model, seed)[0].numpy(), table_of(
-        config, seed, len(tokens)
-    ).detach().numpy()
+@dataclass(frozen=True, eq=False)
+class Input:
+    """The vector of each word and of its position, and their sum, (T, C) each."""
+
+    words: np.ndarray
+    places: np.ndarray
+    total: np.ndarray
+
+
+def added_vectors(config: AttentionConfig, tokens: tuple[str, ...], seed: int) -> Input:
+    """What attention reads, the vector of each word plus that of its position."""
+    words = embed(tokens, config.d_model, seed)[0].numpy()
+    places = table_of(config, seed, len(tokens)).detach().numpy()
+    return Input(words, places, words + places)
 
 
 def table_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
-    """What is added at each position, (T, C); at most as many positions as the encoding's table has."""
+    """What is added at each position; at most as many as the encoding's table has, (T, C)."""
     return properties.additive_table(
         seeded_layer(config, seed).position,
         min(positions, int(dict(config.position.params).get("max_len", positions))),
@@ -264,11 +286,40 @@ def table_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
     )
 
 
-def rotations_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
-    """The rotation of a query or key at each position, (T, D, D); of one by rows and columns, those of the first row."""
-    return properties.rotation_matrices(
+@dataclass(frozen=True, eq=False)
+class Added:
+    """What is added at each position, (T, C), and how alike positions are by distance, (T, 3): see `by_distance`."""
+
+    table: np.ndarray
+    by_distance: np.ndarray
+
+
+def added_table(config: AttentionConfig, seed: int, positions: int) -> Added:
+    """What is added at each position, and the cosine of the vectors of two positions by their distance."""
+    table = table_of(config, seed, positions)
+    return Added(table.numpy(), by_distance(properties.cosines(table).numpy()))
+
+
+@dataclass(frozen=True, eq=False)
+class Rotations:
+    """The pairs of dimensions that rotate together, and the mean score of a vector and itself, rotated, by distance."""
+
+    pairs: tuple[properties.Pair, ...]
+    wavelengths: np.ndarray  # of the pairs: positions for each full turn
+    by_distance: np.ndarray  # (T, 3): see `by_distance`
+
+
+def rotations_of(config: AttentionConfig, seed: int, positions: int) -> Rotations:
+    """The rotation of a query or key at each position, and the mean score of a vector and itself, rotated.
+
+    Of a rotation by rows and columns, that of the first row.
+    """
+    matrices = properties.rotation_matrices(
         seeded_layer(config, seed).position, positions, config.qk_dim
     )[: row_length(config)]
+    pairs = properties.rotation_pairs(matrices)
+    alike = by_distance(properties.alignment(matrices).numpy())
+    return Rotations(pairs, np.array([pair.wavelength for pair in pairs]), alike)
 
 
 def row_length(config: AttentionConfig) -> int | None:
@@ -296,24 +347,24 @@ def unscaled(config: AttentionConfig) -> AttentionConfig | None:
     )
 
 
-@torch.inference_mode()
-def score_changes(config: AttentionConfig, seed: int, positions: int) -> np.ndarray:
-    """What the encoding changes each score by, (H, T, T), on as many random words as there are positions."""
-    steps = _steps_of_words(config, seed, positions)
-    return (steps.scores - steps.raw * steps.scale)[0].numpy()
+@dataclass(frozen=True, eq=False)
+class ScoreChanges:
+    """What the encoding changes each score by, (H, T, T), and that by the distance of the key, (H, 2·T − 1, 3)."""
+
+    changes: np.ndarray
+    by_distance: np.ndarray  # from the farthest key before to the farthest after
+    std: float  # of the scores without it
 
 
 @torch.inference_mode()
-def score_std(config: AttentionConfig, seed: int, positions: int) -> float:
-    """The standard deviation of the scores before the encoding changes them, on the same random words."""
-    steps = _steps_of_words(config, seed, positions)
-    return float((steps.raw * steps.scale).std())
-
-
-def _steps_of_words(config: AttentionConfig, seed: int, positions: int) -> Steps:
-    return seeded_layer(config, seed)(
-        embed(tuple(f"word {index}" for index in range(positions)), config.d_model, seed)
-    )
+def score_changes(config: AttentionConfig, seed: int, positions: int) -> ScoreChanges:
+    """What the encoding changes each score by, on as many random words as there are positions."""
+    words = tuple(f"word {index}" for index in range(positions))
+    steps = seeded_layer(config, seed)(embed(words, config.d_model, seed))
+    plain = steps.raw * steps.scale
+    changes = (steps.scores - plain)[0].numpy()
+    distances = np.stack([by_distance(change, 1 - positions) for change in changes])
+    return ScoreChanges(changes, distances, float(plain.std()))
 
 
 def latex_of(config: AttentionConfig, seed: int) -> str:
@@ -331,32 +382,36 @@ def latex_of(config: AttentionConfig, seed: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ShiftEffect:
-    """Scores of the same words at the start and `shift` positions later, (H, T, T), and the change with sinusoids."""
+    """Scores of the same words at the start and `shift` positions later, (H, T, T), and the change with sinusoids.
 
+    Where `later` differs by rounding alone it is as `first`.
+    """
+
+    names: tuple[str, ...]
     first: np.ndarray
     later: np.ndarray
-    sinusoidal: float  # the largest difference with sinusoids added instead
-
-    @property
-    def largest(self) -> float:
-        return float(np.abs(self.later - self.first).max())
+    difference: np.ndarray
+    largest: float  # of all differences, rounding included
+    sinusoidal: float  # the same with sinusoids added instead
 
 
 @torch.inference_mode()
 def shift_effect(
     config: AttentionConfig, tokens: tuple[str, ...], seed: int, shift: int
 ) -> ShiftEffect:
-    """Score the words alone, and after `shift` others that do not change their own vectors."""
+    """The scores of the words at the start, and after other words, which do not change their vectors."""
     before = tuple(f"before {index}" for index in range(shift))
 
-    def both(config: AttentionConfig) -> tuple[np.ndarray, np.ndarray]:
+    def both(config: AttentionConfig) -> tuple[Tensor, Tensor, float]:
         layer = seeded_layer(config, seed)
         words = (embed(each, config.d_model, seed) for each in (tokens, (*before, *tokens)))
-        first, later = (layer(x).scores[0].numpy() for x in words)
-        return first, later[:, shift:, shift:]
+        first, later = (layer(x).scores[0] for x in words)
+        later = later[:, shift:, shift:]
+        return first, later, float((later - first).abs().max())
 
-    first, later = both(config.with_(position=Choice("sinusoidal")))
-    return ShiftEffect(*both(config), float(np.abs(later - first).max()))
+    first, later, largest = both(config)
+    sinusoidal = both(config.with_(position=Choice("sinusoidal")))[-1]
+    return ShiftEffect(tokens, *_compared(first, later), largest, sinusoidal)
 
 
 def shift_changes(config: AttentionConfig, tokens: tuple[str, ...], seed: int) -> dict[str, float]:
@@ -373,13 +428,18 @@ class LinearMaps:
 
     closed: np.ndarray  # (C, C)
     fitted: np.ndarray
-    # shift; misses of closed, fitted, held out, identity
+    # at this shift, as shares of the length: of closed, of fitted, of fitted where it is held out, of no map
+    misses: tuple[float, float, float, float]
+    # other shifts, with these four
     rows: tuple[tuple[int, float, float, float, float], ...]
 
 
 @torch.inference_mode()
 def linear_maps(config: AttentionConfig, seed: int, shift: int) -> LinearMaps:
-    """Fit on the first positions of the table, and measure on those and on its last ones, which are held out."""
+    """P(i + k) as a linear map of P(i), the rotation in closed form and a least-squares fit.
+
+    Fitted on the first positions of the table, measured on those and on its last ones, which are held out.
+    """
     table = table_of(config, seed, TABLE_POSITIONS)
     fitted = len(table) - max(1, int(len(table) * HELD_OUT))
     maps = {
@@ -392,19 +452,18 @@ def linear_maps(config: AttentionConfig, seed: int, shift: int) -> LinearMaps:
             f"The table has {len(table)} positions, of which {len(table) - fitted} are held out: too "
             f"few for a shift of {shift}; take a longer table or a smaller shift."
         )
+    rows = {
+        k: (
+            properties.shift_error(closed, table, k),
+            properties.shift_error(fit, table[:fitted], k),
+            properties.shift_error(fit, table[fitted:], k),
+            properties.shift_error(torch.eye(config.d_model), table, k),
+        )
+        for k, (closed, fit) in maps.items()
+    }
     return LinearMaps(
         maps[shift][0].numpy(),
         maps[shift][1].numpy(),
-        tuple(
-            (
-                (
-                    k,
-                    properties.shift_error(closed, table, k),
-                    properties.shift_error(fit, table[:fitted], k),
-                    properties.shift_error(fit, table[fitted:], k),
-                    properties.shift_error(torch.eye(config.d_model), table, k),
-                )
-                for k, (closed, fit) in maps.items()
-            )
-        ),
+        rows[shift],
+        tuple((k, *misses) for k, misses in rows.items()),
     )

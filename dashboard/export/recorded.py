@@ -36,7 +36,7 @@ def as_python(
 ) -> None:
     """Note the recorded calls of these results, by the names that they get, as the page's script.
 
-    `draw` has code for pictures that are no maps, by their keys; `also` are cells written by hand, after the others.
+    `draw` has code for pictures that are no maps, by their keys, also of some that may not be drawn; `also` are cells written by hand, after the others.
     A page of several fragments, each of which runs alone, notes one for each `part`.
     """
     add_script(
@@ -61,7 +61,7 @@ def _script(
     numbers = {name: one for name, one in parts.items() if not isinstance(one, tuple)}
     by_hand = {*draw, *(cell.picture for cell in also)}
     maps = {key: make for key, make in pictures.items() if key not in by_hand}
-    drawn = {**_maps(parts, maps), **draw}
+    drawn = _maps(parts, maps) | {key: code for key, code in draw.items() if key in pictures}
     return Script((*writer.first, *_with_pictures(cells, drawn), *also), numbers)
 
 
@@ -366,11 +366,11 @@ class _Writer:
             imports.add(import_of(value))
             return value.__name__
         text = source_of(value)
+        if text in self.texts:
+            return self.texts[text]
         imports.update(
             import_of(one) for one in classes_in(value) if re.search(rf"\b{one.__name__}\b", text)
         )
-        if text in self.texts:
-            return self.texts[text]
         uses = sum(
             source_of(arg) == text
             for call in self.calls

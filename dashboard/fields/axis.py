@@ -30,13 +30,15 @@ class ChoiceField(Options[Choice, str]):
 
     `params` is the place of a parameter, by its entry's key and whether it is typed; `after` follows each parameter's
     name. Of a typed parameter that cannot be read the last text counts that could, and `unread` of the controls is true;
-    where the field may be `refused` it counts itself, and the config that takes it says why not.
+    where the field may be `refused` it counts itself, and the config that takes it says why not. With `parts`, those of
+    an entry that is composed of others are controls, too.
     """
 
     axis: str = field(kw_only=True)
     params: Callable[[str, bool], str] = field(default=lambda key, typed: "", kw_only=True)
     after: str = field(default="", kw_only=True)
     refused: bool = field(default=False, kw_only=True)
+    parts: bool = field(default=False, kw_only=True)
     text_columns: int = field(default=TEXT_COLUMNS, kw_only=True)  # of a typed parameter
 
     def place_of(self, controls: Any, item: Entry, param: Param) -> str:
@@ -58,7 +60,10 @@ class ChoiceField(Options[Choice, str]):
 
     def draw(self, controls: Fields, into: Any, places: Mapping[str, Any]) -> Choice:
         item, key = entry(self.axis, super().draw(controls, into, places)), self.key_of(controls)
-        drawn, grids = {}, dict[str, Any]()
+        drawn, grids, parts = dict[str, Value](), dict[str, Any](), list[Choice]()
+        if self.parts:
+            with into:
+                parts = draw_parts(self.axis, item.key, Choice(item.key), key=key, keep=BOUND)
         for param in item.params:
             place = self.place_of(controls, item, param)
             if place not in grids:
@@ -74,13 +79,15 @@ class ChoiceField(Options[Choice, str]):
                 )
         values = drawn if self.refused else params_in_session(item, key=key)
         controls.unread |= values != drawn
-        return Choice.of(item.key, **values)
+        return Choice.of(item.key, *parts, **values)
 
     def state(self, value: Choice, controls: Fields) -> dict[str, Any]:
         return choice_state(self.key_of(controls), value)
 
     def read(self, controls: Fields) -> Choice:
         item = entry(self.axis, super().read(controls))
+        if self.parts:
+            return choice_in_session(self.axis, Choice(item.key), key=self.key_of(controls))
         return Choice.of(item.key, **params_in_session(item, key=self.key_of(controls)))
 
 

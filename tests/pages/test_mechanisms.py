@@ -456,7 +456,7 @@ def test_shuffling_changes_nothing_without_positions_and_something_with_any():
 
 
 def test_the_change_of_scores_is_alibis_bias():
-    result = computed.score_changes(AttentionConfig(16, 2, position="alibi"), 126, 9)
+    result = computed.score_changes(AttentionConfig(16, 2, position="alibi"), 126, 9).changes
     distance = np.abs(np.subtract.outer(np.arange(9), np.arange(9)))
     np.testing.assert_allclose(result, -np.stack((distance / 16, distance / 256)), atol=1e-5)
 
@@ -520,10 +520,10 @@ def test_dials_show_the_fastest_and_the_slowest_pair():
 @each("key", ["sinusoidal", "learned"])
 def test_what_attention_reads_is_the_sum_of_word_and_position(key):
     config = AttentionConfig(16, 2, position=Choice(key))
-    words, places = computed.added_vectors(config, WORDS, 126)
-    x = torch.from_numpy(words)[None]
+    read = computed.added_vectors(config, WORDS, 126)
+    x = torch.from_numpy(read.words)[None]
     added = seeded_layer(config, 126).position.add(x)[0].detach().numpy()
-    assert np.allclose(added, words + places, atol=1e-6) and np.abs(places).max() > 0
+    assert np.allclose(added, read.total, atol=1e-6) and np.abs(read.places).max() > 0
 
 
 def test_positions_measures_the_two_that_are_chosen():
