@@ -363,6 +363,7 @@ def exponent(lengths: Sequence[float], values: Sequence[float]) -> float:
 LENGTH = 512  # tokens at which outputs are compared
 
 
+@lru_cache(256)
 def output_error(config: AttentionConfig, seed: int) -> float:
     """|out − exact| / |exact| over all numbers of the output, on random q, k, v of LENGTH tokens; exact in float64.
 

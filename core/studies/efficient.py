@@ -19,7 +19,17 @@ import torch
 from torch import Tensor
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry
-from core.attention.cost import CPU, CUDA, Limits, Measurement, Progress, race
+from core.attention.cost import (
+    CPU,
+    CUDA,
+    Limits,
+    Measurement,
+    Progress,
+    attention_cost,
+    exponent,
+    output_error,
+    race,
+)
 from core.entries import complete
 from core.seeding import seeded_layer
 from core.tokens import embed
@@ -168,6 +178,47 @@ class Result:
         return [next(point for point in skipped if point.name == name) for name in names]
 
 
+def measure(conditions: Conditions) -> Result:
+    """The time of a call and its peak memory by the number of tokens, measured here."""
+    points = [point for report in start_race(conditions) for point in report.points]
+    return Result(conditions, tuple(points), machine(conditions.device))
+
+
+LAST = 3  # lengths that an exponent is fitted to: short ones are overhead
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One kernel by the number of tokens: what was measured, and FLOPs and bytes in closed form."""
+
+    kernel: str
+    lengths: tuple[int, ...]
+    seconds: tuple[float, ...]
+    bytes: tuple[int, ...]
+    closed_flops: tuple[float, ...]
+    closed_bytes: tuple[float, ...]
+    error: float  # of its output, beside exact's
+
+    def power(self, values: tuple[float, ...]) -> float:
+        """The exponent with which these grow over the last lengths; ValueError before there are two."""
+        return exponent(self.lengths[-LAST:], values[-LAST:])
+
+
+def growth_of(result: Result, kernel: str) -> Growth:
+    """Time and memory of a kernel as measured, FLOPs and memory in closed form, and the error of its output."""
+    points, config = result.of(kernel), result.conditions.config(kernel)
+    costs = [attention_cost(config, point.length, point.length) for point in points]
+    return Growth(
+        kernel,
+        tuple(point.length for point in points),
+        tuple(point.seconds for point in points),
+        tuple(point.bytes for point in points),
+        tuple(cost.flops for cost in costs),
+        tuple(cost.bytes for cost in costs),
+        output_error(config, SEED),
+    )
+
+
 @dataclass(frozen=True)
 class Implied:
     """The weights (H, T, T) of one kernel on the sentence, and their error."""
@@ -178,7 +229,7 @@ class Implied:
 
 
 def implied(choice: Choice, tokens: tuple[str, ...], causal: bool) -> Implied:
-    """The weights of a kernel on these tokens, with the same seeded projections for every kernel."""
+    """The weights that give a kernel's outputs, of one layer with the same seeded weights for every kernel."""
     config = AttentionConfig(D_MODEL, HEADS, mask="causal" if causal else "none", kernel=choice)
     weights, exact_weights = (
         weights_of(config, tokens),
@@ -219,7 +270,7 @@ def save(path: Path, measured: Any) -> None:
 
 
 def load_result() -> Result:
-    """All kernels, no mask, forward, as `make measured` wrote them."""
+    """What `make measured` measured: all kernels, no mask, forward."""
     return msgspec.json.decode(SAVED.read_bytes(), type=Result)
 
 

@@ -23,7 +23,8 @@ from core.runs.runs import list_runs
 from core.studies import cache as cache_study, efficient
 from core.training.config import card_recipe
 from core.training.sweeps import buildable
-from pages import cache as cache_page, cards, efficient as efficient_page
+from dashboard.draw import efficient as efficient_draw
+from pages import cache as cache_page, cards
 from tests.cards.test_cards import UNKNOWN
 from tests.cases import each
 from tests.pages.app import (
@@ -66,7 +67,7 @@ def test_a_race_is_measured_here_with_its_parameters_and_shown(monkeypatch):
     at = put_kernel(at, "number_input", "params:chunked:block", 32)
     assert "were measured before" in captions(at)
     at.button(key="efficient:measure").click().run()
-    assert "efficient:race" not in at.session_state
+    assert at.session_state["efficient:race"] is None
     result = at.session_state["efficient:result"]
     kernels = Choice("fused"), Choice.of("chunked", block=32)
     assert result.conditions.kernels == kernels
@@ -117,7 +118,7 @@ def test_an_error_in_a_race_is_said_and_ends_it(monkeypatch):
     fails = map(Mock(side_effect=RuntimeError("no memory")), [1])
     monkeypatch.setattr(efficient, "race", lambda *how, **limits: fails)
     at = open_speed().button(key="efficient:measure").click().run()
-    assert at.error[0].value == "no memory" and "efficient:race" not in at.session_state
+    assert at.error[0].value == "no memory" and at.session_state["efficient:race"] is None
 
 
 def test_a_result_survives_json():
@@ -146,12 +147,12 @@ def test_from_which_length_a_kernel_is_faster_than_fused(seconds, length, text):
     conditions = efficient.Conditions.of(["fused", "linear"], 1024)
     result = efficient.Result(conditions, tuple(points), "here")
     assert result.faster_from("linear") == length
-    assert efficient_page.faster_text(result, "linear") == text
+    assert efficient_draw.faster_text(result, "linear") == text
     alone = efficient.Result(conditions, tuple(points[3:]), "here")
     assert (
-        alone.faster_from("linear") is None and efficient_page.faster_text(alone, "linear") == "–"
+        alone.faster_from("linear") is None and efficient_draw.faster_text(alone, "linear") == "–"
     )
-    assert efficient_page.faster_text(result, "fused") == "–"
+    assert efficient_draw.faster_text(result, "fused") == "–"
 
 
 def test_slopes_and_the_sentence_come_from_the_points():
@@ -160,16 +161,19 @@ def test_slopes_and_the_sentence_come_from_the_points():
     result = efficient.Result(
         efficient.Conditions.of(["exact", "linear"], 512), tuple(points), "here"
     )
-    exact, linear = (efficient_page.scaling(result, kernel) for kernel in ("exact", "linear"))
-    assert (exact.time, exact.memory, exact.flops) == pytest.approx((2, 2, 2), abs=0.01)
-    assert (linear.time, linear.memory, linear.flops) == pytest.approx((1, 1, 1), abs=0.01)
-    sentence = efficient_page.fact_text(result, ["exact", "linear"])
+    growths = [efficient.growth_of(result, kernel) for kernel in ("exact", "linear")]
+    powers = [
+        [one.power(values) for values in (one.seconds, one.bytes, one.closed_flops)]
+        for one in growths
+    ]
+    assert powers == [pytest.approx([2] * 3, abs=0.01), pytest.approx([1] * 3, abs=0.01)]
+    sentence = efficient_draw.fact_text(growths)
     assert (
         sentence
         == "At 512 tokens, linear takes **512\u00a0µs**, exact **262\u00a0ms**. Twice the text has "
         "four times the pairs of tokens: exact, which stores them, takes 4.00 times as long, linear 2.00."
     )
-    assert efficient_page.power(1.98) == "T¹·⁹⁸"
+    assert efficient_draw.power(1.98) == "T¹·⁹⁸"
 
 
 def test_distances_are_those_of_the_outputs():
