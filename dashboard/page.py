@@ -18,6 +18,7 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "navigation",
     "server.calls",
     "server.cache",
+    "server.calls",
     "server.session",
     "server.calls",
     "fields.base",
