@@ -67,6 +67,7 @@ from core.tasks import TaskConfig, make_task, own
 from core.tasks.reading import decode_text, read_rows, validate_text
 from core.training import RunConfig
 from core.training.sweeps import SweepConfig
+from dashboard.draw import cards as draw_cards
 from dashboard.draw.pictures import size_of
 from dashboard.fields import link as links
 from dashboard.navigation import STEPS
@@ -84,7 +85,7 @@ from dashboard.ui.lessons import (
     to_json,
 )
 from dashboard.ui.runs import summarize
-from pages import cards, report as report_compute, sweeps
+from pages import report as report_compute, sweeps
 from pages.compare import default_controls, from_query, link_texts, to_query
 from tests.cases import each, instance
 from tests.damage import PIECES, damaged, damaged_bytes, damaged_text
@@ -1119,9 +1120,9 @@ def config_json(rng: random.Random) -> str:
 def model_card(text: str, _: Path) -> None:
     one = parse_card(text, "fuzz")
     json.dumps(one.to_json())
-    figures, words = cards.figures(one), (cards.fact_text(one), cards.note(one))
-    assert all(figures) and all(words) and cards.strip(one, "light", large=True)
-    assert cards.differences(one, card("gpt2")) is not None
+    figures, words = draw_cards.figures(one), (draw_cards.fact_text(one), draw_cards.note(one))
+    assert all(figures) and all(words) and draw_cards.strip(one, "light", large=True)
+    assert draw_cards.differences(one, card("gpt2")) is not None
 
 
 ROWS = st.text(alphabet='ab1.,;|\t\n\r" \x00é', max_size=120)

@@ -23,13 +23,14 @@ from core.runs.runs import list_runs
 from core.studies import cache as cache_study, efficient
 from core.training.config import card_recipe
 from core.training.sweeps import buildable
-from dashboard.draw import efficient as efficient_draw
+from dashboard.draw import cards as draw_cards, efficient as efficient_draw
 from pages import cache as cache_page, cards
 from tests.cards.test_cards import UNKNOWN
 from tests.cases import each
 from tests.pages.app import (
     Case,
     assert_case,
+    assert_script,
     captions,
     open_at,
     page_cases,
@@ -445,7 +446,7 @@ def test_every_card_opens_with_its_numbers_and_the_parts_add_up():
         assert ("from memory" in one.source) == ("from memory" in words)
         assert ("nothing is stored" in words) == (not one.stores)
         assert all(f"{count} layers" in words or count == 1 for count in one.distinct.values())
-        rows = cards.part_rows(one)
+        rows = draw_cards.part_rows(one)
         assert sum(int(row[1].replace(",", "")) for row in rows) == one.parameters
 
 
@@ -457,6 +458,7 @@ def test_a_config_is_pasted_and_another_model_chosen_again():
     words = page_text(page)
     assert "## The pasted config" in words and "Read from the config that you gave" in words
     assert "What differs from Gemma 2 2B" in words and not page.error
+    assert_script(page)
     words = page_text(set_control("cards:", page, "selectbox", "model", "llama2"))
     assert "## Llama 2 7B" in words and "## The pasted config" not in words
 
@@ -480,15 +482,15 @@ def test_a_config_that_is_none_is_refused_in_a_sentence(monkeypatch):
 
 def test_what_differs_between_two_models():
     one, other = card("olmo2"), card("olmo3")
-    rows = {name: (mine, theirs) for name, mine, theirs in cards.differences(one, other)}
+    rows = {name: (mine, theirs) for name, mine, theirs in draw_cards.differences(one, other)}
     assert rows["attentions"] == ("32 × full", "24 × window of 4,096; 8 × full")
-    assert "width" not in rows and "layers" not in rows and cards.differences(one, one) == []
-    assert cards.figures(card_from_config(UNKNOWN, "mine"))[2:] == ["–"] * 4
+    assert "width" not in rows and "layers" not in rows and draw_cards.differences(one, one) == []
+    assert draw_cards.figures(card_from_config(UNKNOWN, "mine"))[2:] == ["–"] * 4
 
 
 def test_a_cache_beyond_the_positions_is_not_shown():
-    assert cards.figures(card("gpt2"))[3:5] == ["–", "–"]
-    assert cards.figures(card("llama2"))[4] == "68.7\u00a0GB"
+    assert draw_cards.figures(card("gpt2"))[3:5] == ["–", "–"]
+    assert draw_cards.figures(card("llama2"))[4] == "68.7\u00a0GB"
 
 
 @each("key", ["gemma3", "llama4", "kimi_linear", "deepseek_v32", "t5"])

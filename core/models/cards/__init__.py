@@ -267,7 +267,7 @@ CARDS = tuple(sorted((*BY_HAND, *_READ), key=lambda one: one.year))
 
 
 def card(key: str) -> ModelCard:
-    """The card of that key; KeyError lists the keys there are."""
+    """The card of a published model; KeyError lists the keys there are."""
     known = {one.key: one for one in CARDS}
     if key not in known:
         raise KeyError(f"{key} is no model card; expected one of {', '.join(known)}.")
@@ -291,10 +291,41 @@ def curve(one: ModelCard) -> list[tuple[int, int]]:
     return [(length, size) for length in LENGTHS if (size := cache(one, length)) is not None]
 
 
-def curves(keys: tuple[str, ...]) -> dict[str, list[tuple[int, int]]]:
-    """By name of a model that stores something, its curve."""
-    known = [card(key) for key in dict.fromkeys(keys)]
-    return {one.name: points for one in known if (points := curve(one))}
+def curves(one: ModelCard, beside: tuple[str, ...]) -> dict[str, list[tuple[int, int]]]:
+    """Bytes of the cache of one sequence by its length, of a model and of those beside it that store something."""
+    models = [one, *map(card, beside)]
+    return {each.name: points for each in models if (points := curve(each))}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a model has and costs, in numbers of 2 bytes; None for what is not stored, not known, or has no positions."""
+
+    parameters: int
+    active: int  # those that a token uses
+    token_bytes: int | None  # that a token adds until windows are full
+    short: int | None  # bytes at SHORT tokens
+    long: int | None  # bytes at LONG tokens
+    read: int  # tokens that a token attends to where FLOPs are given: SHORT, or the longest text
+    flops: int | None  # of such a token
+    length: int  # LONG tokens, or the longest text
+    size: int | None  # bytes at that length
+
+
+def figures(one: ModelCard) -> Figures:
+    """The parameters of a model, the bytes of its cache, and the FLOPs of a token."""
+    read, length = (min(most, one.longest or most) for most in (SHORT, LONG))
+    return Figures(
+        one.parameters,
+        one.active,
+        one.token_bytes if one.stores and one.known else None,
+        cache(one, SHORT),
+        cache(one, LONG),
+        read,
+        one.flops(read) if one.known else None,
+        length,
+        cache(one, length),
+    )
 
 
 LATENT, ROTARY, WINDOW, GROUPS = 512, 64, 4096, 8
