@@ -1,20 +1,18 @@
 """Fine-tune: train a pretrained model on a reader's rows, and compare its attention before and after."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import streamlit as st
 
 import dashboard.page as lab
 from core.entries import ConfigError, Param
 from core.interpret.map_transform import HeadChange, changes
-from core.interpret.trace import AttentionTrace
+from core.interpret.trace import Head
 from core.pretrained import PretrainedError, reject_if
 from core.pretrained.finetune import (
     BOUNDS,
@@ -23,154 +21,51 @@ from core.pretrained.finetune import (
     TASKS,
     USUAL,
     FineTuneConfig,
-    Rows,
     check_model,
-    name_of,
     own_rows,
     parse,
 )
 from core.pretrained.finetune_run import config_of, make_trainer
 from core.runs.machine import line
+from core.runs.runs import Run
 from core.tasks.own import HEADER
 from core.tasks.reading import MAX_SIGNS, read
-from core.training import AUTO, Prediction, devices
+from core.training import AUTO, devices
+from dashboard.draw import fine_tune as draw
 
-# One sentence before training and at a step: its maps of one type, and how far each head moved.
-
-
-@dataclass(frozen=True)
-class BeforeAfter:
-    """The maps of one type before training and at a step, and the heads, the one that moved most first.
-
-    They are of the `sentence`-th watched one, or, with None, what both models make of the `text`.
-    """
-
-    text: str
-    sentence: int | None
-    step: int
-    last: bool
-    first: AttentionTrace
-    now: AttentionTrace
-    heads: list[HeadChange]
-
-    def tiles(self, head: HeadChange) -> list[lab.Tile]:
-        first, now = (trace.map(head.layer) for trace in (self.first, self.now))
-        return [
-            lab.Tile("Before training", "step 0", first.weights[head.head], first.mask, 0),
-            lab.Tile(
-                "After training" if self.last else "During training",
-                f"step {self.step:,}",
-                now.weights[head.head],
-                now.mask,
-                1,
-            ),
-        ]
+# The controls of the next run: task, model, rows and settings; the frozen `Controls` is core's FineTuneConfig.
 
 
-# The sentences and tables of the page Fine-tune; makes no st call.
-
-
+LINK = "run"  # the link's word for the run
+EXAMPLE = "could you tell me why nobody answers the phone"
+USUAL_MODEL = {
+    "classify": lab.EMBEDDED,
+    "pairs": lab.ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB)),
+}
+SETTINGS = ("epochs", "layers", "learning_rate", "batch_size", "seed", "device")
+READING = ("header", "answers")
+LINES = {"classify": "One text and its label", "pairs": "A source and its target"}
 OURS = {
     "classify": "120 messages that are a question, a request, praise or a complaint",
     "pairs": "400 numbers in English words and the same numbers in digits",
 }
 
 
-def gained(both: BeforeAfter, head: HeadChange) -> str:
-    """The cell (query, key) of a head that gained most, and how far the head moved."""
-    now = both.now.map(head.layer)
-    before, weights = (tile.weights for tile in both.tiles(head))
-    row, column = map(int, np.unravel_index((weights - before).argmax(), weights.shape))
-    return (
-        f"In head **{head.name}**, :primary[**{lab.plain(now.queries[row])}**] now puts "
-        f"**{lab.share_text(weights[row, column])}** of its weight on **{lab.plain(now.keys[column])}**, "
-        f"{lab.number(before[row, column])} before; {lab.number(head.moved)} of the head's weight has moved to other tokens."
-    )
+def usual(name: str) -> Callable[[Any], Any]:
+    return lambda c: USUAL[c.task][name]
 
 
-def conditions(config: FineTuneConfig, about: dict, rows: Rows, machine: str = "") -> str:
-    """The conditions of the numbers; `machine` is where the run trained, if that is known."""
-    labels, new, cut = config.task == "classify", about.get("new_words"), about.get("truncated")
-    own = (
-        "its classification head is new"
-        if about.get("new_head")
-        else "its own head has the same labels"
-    )
-    words = ", ".join(map(lab.plain, (new or ())[:10])) + (", …" if len(new or ()) > 10 else "")
-    parts = (
-        f"{lab.plain(name_of(config.model))}, {about.get('learns', 0):,} of {about.get('weights', 0):,} weights train",
-        f"{len(rows.learned):,} training rows, {len(rows.held_out):,} held out",
-        f"seed {config.seed}",
-        machine and f"trained on {lab.plain(machine)}",
-        own if labels and "new_head" in about else "",
-        new
-        and f"{len(new)} words were not in its vocabulary ({words}); their vectors start near the mean of the others",
-        rows.repeated and f"{rows.repeated} repeated rows are used once",
-        cut and f"{cut:,} rows are cut at {about.get('max_tokens', 0):,} tokens",
-    )
-    fixed = "Only the classification head is trained, so no attention changes. "
-    forcing = " The decoder reads the correct target (teacher forcing), so the rows of a map stay the same."
-    return (
-        f"{fixed * (labels and config.layers == 0)}{'; '.join(part for part in parts if part)}."
-        f"{forcing * (config.task == 'pairs')} A change is not yet a reason: to test whether a head "
-        "matters, switch it off on the page Why this answer."
-    )
-
-
-def table(
-    before: Sequence[Prediction], now: Sequence[Prediction], columns: Sequence[str], ink: lab.Ink
-) -> str:
-    def output(prediction: Prediction) -> str:
-        text = escape(" ".join(prediction.predicted)) or "nothing"
-        return (
-            text
-            if prediction.right
-            else f'<span style="color:{ink.quiet};text-decoration:line-through">{text}</span>'
-        )
-
-    return lab.html_table(
-        columns,
-        [
-            (
-                escape(" ".join(last.source)),
-                escape(" ".join(last.target)),
-                output(first),
-                output(last),
-            )
-            for first, last in zip(before, now, strict=False)
-        ],
-        ink.hairline,
-        ("",) * len(columns),
-    )
-
-
-# The controls of the next run: task, model, rows and settings; the frozen `Controls` is core's FineTuneConfig.
-
-
-SENTENCE = "fine_tune:sentence"
-EXAMPLE = "could you tell me why nobody answers the phone"
-USUAL_MODEL = {
-    "classify": lab.EMBEDDED,
-    "pairs": lab.ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB)),
-}
-READING = ("header", "answers")
-LINES = {"classify": "One text and its label", "pairs": "A source and its target"}
-
-
-def usual(name: str) -> Callable[[lab.Values], Any]:
-    return lambda values: USUAL[values.task][name]
-
-
-def of_task(name: str) -> Callable[[lab.Values], str]:
-    return lambda values: f"{name}:{values.task}"
+def of_task(name: str) -> Callable[[Any], str]:
+    return lambda c: f"{name}:{c.task}"
 
 
 class Controls(lab.Fields, page="fine_tune"):
+    last = lab.SessionValue[dict[str, str]]({})  # by task, the id of the run that was shown last
     task = lab.Select(
         "Task",
         {"classify": "Labels of texts", "pairs": "Pairs of sequences"},
         # the link's run is of another task
-        also={"on_change": lambda: st.query_params.pop(lab.TUNED_LINK, None)},
+        also={"on_change": lambda: st.query_params.pop(LINK, None)},
         help="What the model learns from each row.",
     )
     epochs = lab.Number(
@@ -192,7 +87,7 @@ class Controls(lab.Fields, page="fine_tune"):
         help="Counted from the last layer. With 0, only the classification head is trained and no attention "
         "changes. Embeddings are not trained. A classifier with the same labels keeps its head; any other "
         "model gets a new one.",
-    ).optional(lambda values: values.task == "classify")
+    ).optional(lambda c: c.task == "classify")
     learning_rate = lab.SelectSlider(
         "Learning rate",
         (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2),
@@ -226,7 +121,7 @@ class Controls(lab.Fields, page="fine_tune"):
         # more than automatic and the CPU
         hidden=True,
         help=f"{AUTO[0].upper()}{AUTO[1:]}.",
-    ).optional(lambda values: len(devices()) > 2)
+    ).optional(lambda c: len(devices()) > 2)
     header = lab.Select(
         "First line",
         dict(zip(HEADER.choices, HEADER.labels, strict=True)),
@@ -243,33 +138,102 @@ class Controls(lab.Fields, page="fine_tune"):
     )
     source = lab.Select[str](
         "Source",
-        lambda values: values.watched,
-        key=lambda values: f"source:{values.run}",
+        lambda c: c.data.watched,
+        key=lambda c: f"source:{c.data.run.id}",
         hidden=True,
         help="The held-out source whose attention is shown.",
     )
     step = lab.SelectSlider[int](
         "Training step",
-        lambda values: values.steps,
-        lambda values: values.steps[-1],
+        lambda c: c.data.steps,
+        lambda c: c.data.steps[-1],
         text="{:,}".format,
-        key=lambda values: values.slider,
+        key=lambda c: f"step:{c.data.run.id}:{len(c.data.steps) if c.data.live else 'all'}",
         hidden=True,
         help="The training step that all figures show.",
     )
     kind = lab.Segmented(
         "Attention",
-        lambda values: {kind: name for kind, name in lab.KINDS.items() if kind in values.kinds},
-        lambda values: next(kind for kind in ("cross", "self", "causal") if kind in values.kinds),
+        lambda c: {kind: name for kind, name in lab.KINDS.items() if kind in c.kinds},
+        lambda c: next(kind for kind in ("cross", "self", "causal") if kind in c.kinds),
         hidden=True,
         also={"label_visibility": "collapsed"},
-    ).optional(lambda values: len(values.kinds) > 1)
+    ).optional(lambda c: len(c.kinds) > 1)
+    sentence = lab.Select[str](
+        "Sentence (select or type)",
+        lambda c: list(dict.fromkeys([*c.watched, c.typed_before])),
+        EXAMPLE,
+        typed=True,
+        hidden=True,
+        help="The next run records its attention.",
+    )
+    follow = lab.Toggle(
+        "Follow the latest step",
+        True,
+        also={"bind": None, "persist_state": None},
+        help="The maps show the newest step while the run trains.",
+    )
+    picked = lab.SessionValue[Head | None](None)  # the head that a person has picked
+    drawn_head = lab.SessionValue[Head | None](None)  # the one that the page has selected
+    head = lab.Select[Head](
+        "Head (largest change first)",
+        lambda c: {(one.layer, one.head): one.name for one in c.heads},
+        also=lambda c: {
+            "bind": None,
+            "persist_state": None,
+            "on_change": pick_head,
+            "args": (c.heads,),
+        },
+        help="Layer and head, both from 0.",
+    )
+
+
+def pick_head(heads: list[HeadChange]) -> None:
+    picked = Controls.read("head", heads=heads).head
+    if picked != Controls.drawn_head.value:
+        Controls.picked.value = picked
+
+
+def typed_sentence() -> str:
+    return Controls.read("sentence", watched=[], typed_before=EXAMPLE).sentence
+
+
+# The fine-tuning run that the page shows: the link's, the session's last of that task, or an example.
+
+
+def read_link() -> None:
+    """Select the task of the link's run, before its control is drawn; warns where the run is missing."""
+    run_id = st.query_params.get(LINK)
+    run = lab.limits.find_run(run_id) if run_id else None
+    task = run.metadata().get("finetune", {}).get("task") if run is not None else None
+    if run is not None and task in TASKS:
+        if Controls.last.value.get(task) != run.id:
+            Controls.set(task=task)
+        Controls.last.value = {**Controls.last.value, task: run.id}
+    elif run_id:
+        st.warning(
+            "The fine-tuned run in the link is not on this machine, or was deleted. Below is the example run."
+        )
+
+
+def current_run(task: str) -> Run:
+    return lab.limits.find_run(Controls.last.value.get(task)) or lab.FINE_TUNED[task]
+
+
+def select_run(run: Run) -> None:
+    st.query_params[LINK] = run.id
+    Controls.last.value = {**Controls.last.value, config_of(run).task: run.id}
+    Controls.set(follow=True)
+
+
+def select_example(task: str) -> None:
+    st.query_params.pop(LINK, None)
+    Controls.last.value = {key: one for key, one in Controls.last.value.items() if key != task}
 
 
 def controls() -> tuple[str, FineTuneConfig | None]:
     """Draw the row of controls; the task, and the config, or None with the reason on the page."""
-    lab.link_value(SENTENCE, EXAMPLE, str)
-    st.session_state.setdefault(SENTENCE, EXAMPLE)
+    sentence = typed_sentence()
     row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
     task = Controls.draw("task", into=row[0]).task
     name = lab.model_box(row[1], USUAL_MODEL[task])
@@ -284,14 +248,12 @@ def controls() -> tuple[str, FineTuneConfig | None]:
         help="Duration, learning rate and seed of the next run.",
     )
     with panel:  # while it is closed, the settings of the session
-        read_fields = partial(Controls.draw, into=lab.HERE) if panel.open else Controls.read
-        fields = "epochs layers learning_rate batch_size seed device".split()
-        values = read_fields(*fields, task=task)
-    settings = {field: values[field] for field in fields if values[field] is not None} | reading
+        values = read_or_draw(*SETTINGS, opened=bool(panel.open), task=task)
+    settings = {name: values[name] for name in SETTINGS if values[name] is not None} | reading
     try:
         model = _model(name, task)
         parse(task, data, settings["seed"], **reading)
-        example = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
+        example = sentence if task == "classify" else ""
         if model:
             return task, FineTuneConfig(
                 task=task,  # type: ignore[arg-type]
@@ -314,6 +276,13 @@ def controls() -> tuple[str, FineTuneConfig | None]:
         ):  # there it stands under the field
             lab.field_error(error)
     return task, None
+
+
+def read_or_draw(*names: str, opened: bool, **given: Any) -> Controls:
+    """The values of these fields: of their widgets where the panel is open, else of the session."""
+    if not opened:
+        return Controls.read(*names, **given)
+    return Controls.draw(*names, into=lab.HERE, **given)
 
 
 def _model(name: str, task: str) -> str | None:
@@ -359,7 +328,7 @@ def _rows(task: str) -> tuple[str, dict[str, Any]]:
             f"{'each label’s rows' if task == 'classify' else 'the rows'} is held out, rounded down to a whole number, "
             f"and at most {MAX_HELD_OUT} rows are measured. The lab's rows: {OURS[task]}."
         )
-        values = Controls.draw(*READING, task=task, into=lab.HERE)
+        values = read_or_draw(*READING, opened=True, task=task)
         reading = {name: values[name] for name in READING}
         rows = _text(
             lab.data_widget(
@@ -398,53 +367,41 @@ def _text(value: str) -> str:
 # What the page computes as Python.
 
 
-def script(data: lab.FineTuneData, both: BeforeAfter | None, head: HeadChange | None) -> lab.Script:
-    task = data.config.task if data.config else "classify"
-    cell = lab.records_cell(
-        data.run,
-        "loss train_loss sequence_accuracy",
-        "The losses and the validation accuracy of a fine-tuning run at each step that was measured.",
-        "fine_tune:loss",
-        imports="from core.pretrained.finetune_run import about, config_of\n",
-        more=f"config = config_of(run)  # `attention-lab finetune {task} RUN_DIR` trains\n",
-    )
-    cells = [cell]
-    if both is not None and head is not None:
-        kind = both.now.kinds[0]
-        before, after = (tile.weights for tile in both.tiles(head))
-        cells.append(
-            lab.Cell(
-                "One head before training and after it, and the heads whose attention changed most.",
-                _traces(data, both, kind)
-                + f"""heads = changes(first, now)  # the largest change first
+def maps_cell(data: lab.FineTuneData, both: draw.BeforeAfter, head: HeadChange) -> lab.Cell:
+    kind = both.now.kinds[0]
+    before, after = (tile.weights for tile in both.tiles(head))
+    return lab.Cell(
+        "One head before training and after it, and the heads whose attention changed most.",
+        _traces(data, both, kind)
+        + f"""heads = changes(first, now)  # the largest change first
 print([(change.name, round(change.moved, 3)) for change in heads[:5]])
 before, after = first.head({head.layer}, {head.head}), now.head({head.layer}, {head.head})  # (T, S)
 difference = after - before
 """,
-                """
+        """
 from dashboard.show import show_maps
 
 show_maps({"Before training": before, "After training": after}, first.map(0).queries, first.map(0).keys)
 """,
-                f"fine_tune:maps:{kind}",
-                {
-                    "before": before,
-                    "after": after,
-                    "difference": after - before,
-                    "[change.moved for change in heads]": [change.moved for change in both.heads],
-                },
-            )
-        )
-    return lab.Script(tuple(cells))
+        f"fine_tune:maps:{kind}",
+        {
+            "before": before,
+            "after": after,
+            "difference": after - before,
+            "[change.moved for change in heads]": [change.moved for change in both.heads],
+        },
+    )
 
 
-def _traces(data: lab.FineTuneData, both: BeforeAfter, kind: str) -> str:
+def _traces(data: lab.FineTuneData, both: draw.BeforeAfter, kind: str) -> str:
     """The traces `first` and `now`: from the run's folder, or read by both models."""
     if both.sentence is not None:
         return f"""
 from core.interpret.map_transform import changes
-from core.pretrained.finetune_run import trace_of
+from core.pretrained.finetune_run import about, trace_of
+from core.runs.runs import open_run
 
+run = open_run({lab.path_code(data.run.path)})
 sentence = about(run)["sentences"][{both.sentence}]
 print(sentence["text"])
 first, now = (trace_of(run.frame(step), {both.sentence}, sentence, f"step {{step}}").of({kind!r})
@@ -476,17 +433,16 @@ first, now = (read(one, ModelInputs({both.text!r})).trace.of({kind!r}) for one i
 PAGE = "fine_tune"
 
 HIGH = 280
-LINK = "fine_tune:pin"
-HEAD, SET, PICK = "fine_tune:head", "fine_tune:head-set", "fine_tune:head-picked"
+PIN = "fine_tune:pin"
 
 
 def page() -> None:
     lab.title(
         "Fine-tune", "Fine-tuning trains a pretrained model on your rows and changes its attention."
     )
-    lab.read_tuned_link()
+    read_link()
     task, config = controls()
-    data = lab.load_fine_tune(lab.current_tuned_run(task))
+    data = lab.load_fine_tune(current_run(task))
     st.session_state[lab.queue.SPARE] = lab.queue.warm_up(data.live)
     lab.forget_other_runs("fine_tune", data.run.id)
     # Draw the buttons of the run, and its progress; `config` is what Fine-tune would start
@@ -494,7 +450,7 @@ def page() -> None:
         PAGE,
         config,
         lab.queue.fine_tune,
-        lambda run: lab.select_tuned_run(run, config_of(run).task),
+        select_run,
         ConfigError,
         PretrainedError,
     )
@@ -542,7 +498,7 @@ def _figures(data: lab.FineTuneData) -> None:
         st.button(
             "Show the example run",
             key="fine_tune:kept-instead",
-            on_click=lab.select_tuned_example,
+            on_click=select_example,
             args=("classify",),
         )
     elif not data.records or data.config is None:
@@ -561,53 +517,38 @@ def _draw(data: lab.FineTuneData, config: FineTuneConfig) -> None:
     both, head = before_and_after(data, config, row[0])
     step = both.step if both else records[-1].step
     now, start, labels = data.at(step), records[0].sequence_accuracy, config.task == "classify"
-    lab.add_script(partial(script, data, both, head))
-    name = "accuracy" if labels else "sequence accuracy"
-    beaten, word, majority = start or 0.0, "before training", ""
-    if labels:
-        label, beaten = rows.majority
-        word = "majority class"
-        majority = (
-            f"; the majority class, “{lab.plain(label)}”"
-            f"{f' (one of {rows.ties} equally frequent labels)' if rows.ties > 1 else ''}, reaches {lab.percent(beaten)}"
-        )
-    draw = partial(
+    lab.as_python(
+        table=lab.records_table(data.run),  # `attention-lab finetune TASK RUN_DIR` trains one
+        draw={"fine_tune:loss": lab.DRAW_LOSSES},
+        also=[maps_cell(data, both, head)] if both and head else [],
+    )
+    beaten, word = (rows.majority[1], "majority class") if labels else (start, "before training")
+    draw_curves = partial(
         lab.draw_curves,
         last_x=max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1),
         step=step,
         height=150,
     )
     losses, accuracies = curves.columns(2, gap="medium")
-    draw(
+    draw_curves(
         losses,
         "Loss",
         lab.loss_curves(records),
         key="fine_tune:loss",
         alt="Validation and training loss over fine-tuning",
     )
-    draw(
+    draw_curves(
         accuracies,
         "Validation accuracy",
-        [
-            lab.Curve(name, lab.points(records, "sequence_accuracy", 100)),
-            lab.Curve("balanced accuracy", lab.balanced_points(records)),
-            lab.Curve("token accuracy", lab.points(records, "token_accuracy", 100)),
-        ],
+        draw.accuracies(records, config.task),
         high=100,
         percent=True,
-        guess=(100 * beaten, f"{word}: {lab.percent(beaten if labels else start)}"),
+        guess=(100 * (beaten or 0.0), f"{word}: {lab.percent(beaten)}"),
         key="fine_tune:right",
         alt="Validation accuracy over fine-tuning",
     )
-    # The scores at a step, compared with those before training and of the majority class
-    balanced = f". Balanced accuracy is **{lab.percent(now.balanced)}**"
-    cut = f" {now.cut or 0:,} outputs were cut at the length of the longest target, before an end token."
     with row[1]:
-        lab.fact(
-            f"At step {now.step:,}, {name} is **{lab.percent(now.sequence_accuracy)}** on {now.held_out} held-out "
-            f"{'texts' if labels else 'sources'}; before training it was {lab.percent(start)}"
-            f"{'' if now.balanced is None else balanced}{majority}.{cut if now.cut else ''}"
-        )
+        lab.fact(draw.score_text(now, start, rows, config.task))
     left, right = st.columns(2, gap="medium")
     if both is not None and head is not None:
         item, (before, after) = both.now.map(head.layer), both.tiles(head)
@@ -618,19 +559,19 @@ def _draw(data: lab.FineTuneData, config: FineTuneConfig) -> None:
                 item.queries,
                 item.keys,
                 key=f"fine_tune:apart:{item.kind}",
-                link=LINK,
+                link=PIN,
                 height=HIGH,
                 fact=f"Change of the weights of head {head.name} until step {both.step:,}",
             )
     with right:
         if both and head and head.moved >= 0.005:  # else it did not move
-            lab.fact(gained(both, head))
+            lab.fact(draw.gained(both, head))
         lab.caption(
-            conditions(config, data.about, rows, line(data.run.metadata().get("machines"))),
+            draw.conditions(config, data.about, rows, line(data.run.metadata().get("machines"))),
         )
     lab.chart_title("Held-out rows and predictions")
     st.html(
-        table(
+        draw.table(
             records[0].examples,
             now.examples,
             (*TASKS[config.task], "before", f"step {step:,}"),
@@ -659,45 +600,28 @@ def _draw(data: lab.FineTuneData, config: FineTuneConfig) -> None:
 
 def before_and_after(
     data: lab.FineTuneData, config: FineTuneConfig, timeline: Any
-) -> tuple[BeforeAfter | None, HeadChange | None]:
+) -> tuple[draw.BeforeAfter | None, HeadChange | None]:
     """Draw one head of one sentence before training and at the step of the `timeline`; returns both and the head."""
-    maps, state = st.container(), st.session_state
+    maps = st.container()
     row = st.columns([1.6, 1], vertical_alignment="bottom")
     if config.task == "pairs":
-        text = Controls.draw("source", into=row[0], watched=data.watched, run=data.run.id).source
+        text = Controls.draw("source", into=row[0], data=data).source
     else:  # any that is typed, too
-        text = row[0].selectbox(
-            "Sentence (select or type)",
-            list(dict.fromkeys([*data.watched, str(state[SENTENCE])])),
-            key=SENTENCE,
-            accept_new_options=True,
-            persist_state="session",
-            help="The next run records its attention.",
-        )
-    both = _readings(data, str(text or ""), maps, timeline)
+        given = {"watched": data.watched, "typed_before": typed_sentence()}
+        text = Controls.draw("sentence", into=row[0], **given).sentence
+    both = _readings(data, text or "", maps, timeline)
     if both is None:
         return None, None
     # The list of heads, the one that moved most first, which is selected until a person picks another
     heads = {(item.layer, item.head): item for item in both.heads}
-    lab.link_value(PICK, None, lab.one_of(heads), name=HEAD)
-    selected = state.get(PICK)
-    state[HEAD] = state[SET] = selected if selected in heads else next(iter(heads))
-    head = heads[state[HEAD]]
-
-    def pick() -> None:
-        if state[HEAD] != state.get(SET):
-            state[PICK] = state[HEAD]
-
-    row[1].selectbox(
-        "Head (largest change first)",
-        list(heads),
-        format_func=lambda index: heads[index].name,
-        key=HEAD,
-        on_change=lab.guarded(HEAD, pick),
-        help="Layer and head, both from 0.",
-    )
-    item, slider, frames = both.now.map(head.layer), _slider(data), None
-    if both.sentence is not None and slider in state:
+    lab.link_value(Controls.picked.key, None, lab.one_of(heads), name="fine_tune:head")
+    picked = Controls.picked.value
+    Controls.drawn_head.value = shown = picked if picked in heads else next(iter(heads))
+    Controls.set(head=shown, heads=both.heads)
+    head = heads[Controls.draw("head", into=row[1], heads=both.heads).head]
+    item, frames = both.now.map(head.layer), None
+    slider = Controls.step.key_of(Controls(data=data))
+    if both.sentence is not None and slider in st.session_state:
         # the two maps at each step of the slider, which the browser draws at once
         moments = [
             replace(
@@ -718,7 +642,7 @@ def before_and_after(
             item.keys,
             key=f"fine_tune:maps:{item.kind}",
             reads=lab.READS[item.kind],
-            link=LINK,
+            link=PIN,
             height=HIGH,
             fact=f"Head {head.name} before training and at step {both.step:,}",
             frames=frames,
@@ -726,7 +650,9 @@ def before_and_after(
     return both, head
 
 
-def _readings(data: lab.FineTuneData, text: str, maps: Any, timeline: Any) -> BeforeAfter | None:
+def _readings(
+    data: lab.FineTuneData, text: str, maps: Any, timeline: Any
+) -> draw.BeforeAfter | None:
     """The maps of one type at step 0 and at the selected one; of a sentence that was not watched, before and after."""
     watched, steps, index = data.watched, data.steps, None
     if text not in watched and data.model is None and watched:
@@ -738,21 +664,9 @@ def _readings(data: lab.FineTuneData, text: str, maps: Any, timeline: Any) -> Be
     if text in watched and steps:
         index, step = watched.index(text), steps[-1]
         # a slider over the saved steps; of a live run the last step until the toggle is off
-        follows = data.live and timeline.toggle(
-            "Follow the latest step",
-            True,
-            key=lab.TUNED_FOLLOW,
-            help="The maps show the newest step while the run trains.",
-        )
+        follows = data.live and Controls.draw("follow", into=timeline).follow
         if not follows and len(steps) > 1:
-            step = int(
-                Controls.draw(
-                    "step",
-                    into=timeline,
-                    steps=steps,
-                    slider=_slider(data).removeprefix("fine_tune:"),
-                ).step
-            )
+            step = Controls.draw("step", into=timeline, data=data).step
         first, now = data.trace(steps[0], index), data.trace(step, index)
     else:
         try:
@@ -770,11 +684,9 @@ def _readings(data: lab.FineTuneData, text: str, maps: Any, timeline: Any) -> Be
         (first, now), step = traces, data.records[-1].step
     kind = Controls.draw("kind", into=maps, kinds=now.kinds).kind or now.kinds[0]
     first, now = first.of(kind), now.of(kind)
-    return BeforeAfter(text, index, step, _is_last(data, step), first, now, changes(first, now))
-
-
-def _slider(data: lab.FineTuneData) -> str:
-    return f"fine_tune:step:{data.run.id}:{len(data.steps) if data.live else 'all'}"
+    return draw.BeforeAfter(
+        text, index, step, _is_last(data, step), first, now, changes(first, now)
+    )
 
 
 def _is_last(data: lab.FineTuneData, step: int) -> bool:

@@ -222,13 +222,15 @@ class Toggle(Field[bool]):
 class Options(Field[V], Generic[V, T]):
     """One of some values: a dict from values to their texts, or the values, which `text` writes.
 
-    The first is the default if none is named. `old` makes the text of an older link one of today's.
+    The first is the default if none is named. `old` makes the text of an older link one of today's. With `typed`, a text
+    that is not among them can be typed.
     """
 
     options: Mapping[T, str] | Iterable[T] | Of = field(kw_only=False)
     default: Any = field(default=None, kw_only=False)
     text: Callable[[Any], str] | None = None
     old: Callable[[str, Any], str] = lambda text, controls: text
+    typed: bool | Of = False
 
     def texts(self, controls: Any) -> dict[Any, str]:
         options = _of(self.options, controls)
@@ -245,6 +247,8 @@ class Options(Field[V], Generic[V, T]):
     def value_of(self, text: str, controls: Any) -> Any:
         # Streamlit writes what the list shows into the link, `link_value` the value.
         texts = self.texts(controls)
+        if _of(self.typed, controls):
+            return text
         shown = {name: option for option, name in texts.items()}
         return shown[text] if text in shown else one_of(texts)(self.old(text, controls))
 
@@ -252,7 +256,7 @@ class Options(Field[V], Generic[V, T]):
         return f"one of {', '.join(self.texts(controls).values())}"
 
     def allowed(self, value: Any, controls: Any) -> bool:
-        return value in self.texts(controls)
+        return bool(_of(self.typed, controls)) or value in self.texts(controls)
 
     def text_of(self, value: Any, controls: Any) -> str | list[str]:
         texts = self.texts(controls)
@@ -268,11 +272,13 @@ class Select(Options[T, T]):
     def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
         texts = self.texts(controls)
         draw: Any = st.radio if self.radio else st.selectbox
+        if _of(self.typed, controls):
+            shared["accept_new_options"] = True
         return draw(
             _of(self.label, controls),
             list(texts),
-            None if start is None else list(texts).index(start),  # nothing is on offer
-            format_func=texts.__getitem__,
+            list(texts).index(start) if start in texts else None,  # nothing is on offer
+            format_func=lambda value: texts.get(value, value),
             **shared,
         )
 
@@ -326,8 +332,9 @@ class MultiSelect(Options[list[T], T]):
             _of(self.label, controls),
             list(texts),
             start,
-            format_func=texts.__getitem__,
+            format_func=lambda value: texts.get(value, value),
             max_selections=self.max_options,
+            accept_new_options=bool(_of(self.typed, controls)),
             **shared,
         )
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import streamlit as st
 
 from core.files import hosted, runs_folder, sentence_of
 from core.interpret.evidence import Baseline, Question, ask
@@ -54,7 +53,7 @@ from core.pretrained import (
     untrained,
     wrap_errors,
 )
-from core.pretrained.finetune import LAB, MINILM as BASE, TASKS, FineTuneConfig, Rows, parse
+from core.pretrained.finetune import LAB, MINILM as BASE, FineTuneConfig, Rows, parse
 from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.pretrained.model_inputs import read_arrays
 from core.runs.runs import Run
@@ -449,15 +448,13 @@ def import_block(imports: set[str]) -> str:
     return "\n\n".join("\n".join(group) for group in groups if group)
 
 
-# The fine-tuning run that the page shows: the link's, the session's last of that task, or an example.
+# Fine-tuning runs: the examples, and what the folder of one holds.
 
 
 FINE_TUNED = {
     "classify": Run(EXAMPLES / "examples" / "fine_tune" / "messages"),
     "pairs": Run(EXAMPLES / "examples" / "fine_tune" / "numbers"),
 }
-TUNED_TASK, TUNED_LAST, TUNED_FOLLOW = "fine_tune:task", "fine_tune:last", "fine_tune:follow"
-TUNED_LINK = "run"  # the link's word
 
 
 class FineTuneData(RunView[FineTuneConfig]):
@@ -529,36 +526,6 @@ def load_fine_tune(run: Run) -> FineTuneData:
     return FineTuneData.read(
         run, config_of, lambda config: parse(config.task, config.data, config.seed)
     )
-
-
-def read_tuned_link() -> None:
-    """Select the task of the link's run, before its control is drawn; warns where the run is missing."""
-    state, run_id = st.session_state, st.query_params.get(TUNED_LINK)
-    run = find_run(run_id) if run_id else None
-    task = run.metadata().get("finetune", {}).get("task") if run is not None else None
-    if run is not None and task in TASKS:
-        if state.setdefault(TUNED_LAST, {}).get(task) != run.id or TUNED_TASK not in state:
-            state[TUNED_TASK] = task
-        state[TUNED_LAST][task] = run.id
-    elif run_id:
-        st.warning(
-            "The fine-tuned run in the link is not on this machine, or was deleted. Below is the example run."
-        )
-
-
-def current_tuned_run(task: str) -> Run:
-    return find_run(st.session_state.get(TUNED_LAST, {}).get(task)) or FINE_TUNED[task]
-
-
-def select_tuned_run(run: Run, task: str) -> None:
-    st.query_params[TUNED_LINK] = run.id
-    st.session_state.setdefault(TUNED_LAST, {})[task] = run.id
-    st.session_state.pop(TUNED_FOLLOW, None)
-
-
-def select_tuned_example(task: str) -> None:
-    st.query_params.pop(TUNED_LINK, None)
-    st.session_state.get(TUNED_LAST, {}).pop(task, None)
 
 
 def base_model(model: str) -> ModelRef:

@@ -73,6 +73,10 @@ def another(field: Field, value: Any) -> tuple[str, Any] | None:
     return (f"{value} 1", f"{value} 1") if isinstance(field, Text) else None
 
 
+def takes_any_text(field: Field) -> bool:
+    return isinstance(field, Text) or bool(getattr(field, "typed", False))
+
+
 def digest(values: np.ndarray) -> str:
     """The shape of an array, and sums that a changed number, sign or order changes; of words, their checksum."""
     if values.dtype.kind not in "fiub":
@@ -135,7 +139,7 @@ def states(page: str) -> Iterator[tuple[str, AppTest]]:
                 if (state := f"{key}={other[0]}") not in TIES:
                     yield state, app
         assert checked or page == "compare_runs", "all of whose controls depend on its runs"
-        bad = {key: "?!" for key in keys if key in start and not isinstance(keys[key], Text)}
+        bad = {key: "?!" for key in keys if key in start and not takes_any_text(keys[key])}
         app = open_page(page, link | bad)
         assert not app.error and controls_of(app) == start
     for at, link in enumerate(link for name, link in LINKS if name == page):

@@ -59,10 +59,10 @@ from core.runs import worker
 from core.runs.machine import line, machine
 from core.runs.runs import Run, list_runs
 from core.training.evaluate import Record
+from dashboard.draw.fine_tune import conditions
 from dashboard.draw.formats import plain
 from dashboard.server import queue
 from dashboard.ui.runs import summarize
-from pages.fine_tune import conditions
 from pages.runs import about_text as about_run
 from tests.cases import each, instance, memory_is
 from tests.damage import flip
