@@ -1,16 +1,12 @@
 """Sweeps: vary one setting, train each value from several seeds, and test the differences."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
-from math import isinf
-from statistics import fmean
 from typing import Any
 
-import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -19,15 +15,13 @@ from core.attention import AXES, PRESETS, ConfigError
 from core.attention.text import choice_from_text, choice_text
 from core.entries import quote, refuse_if
 from core.files import SWEEPS
-from core.models.base import RECURRENT, STACKED
+from core.models.base import STACKED
 from core.models.cards import CARDS
 from core.runs.runs import list_runs
 from core.runs.store import bring_all
 from core.runs.sweeps import (
     CLAIMED,
-    LOWER_IS_BETTER,
     MEASURES,
-    Outcome,
     Sweep,
     SweepClaim,
     create_sweep,
@@ -36,6 +30,7 @@ from core.runs.sweeps import (
     list_sweeps,
 )
 from core.serialization import OLD_NAMES as OLD_FIELDS
+from core.studies import runs as study
 from core.studies.runs import (
     EXAMPLE_SWEEP,
     RunSummary,
@@ -44,7 +39,7 @@ from core.studies.runs import (
 )
 from core.tasks import TASKS, TaskConfig, make_task, task_entry, task_of
 from core.training import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig, recommended
-from core.training.seed_stats import Comparison, SeedStats, compare
+from core.training.seed_stats import compare
 from core.training.settings import KINDS_WITH
 from core.training.sweeps import (
     EQUAL,
@@ -53,13 +48,14 @@ from core.training.sweeps import (
     SAME,
     SEEDS,
     VALUES,
-    Cell as Cell_of_sweeps,
+    Cell,
     SweepConfig,
     buildable,
     name_of,
     value_text,
     vary,
 )
+from dashboard.draw import sweeps as draw
 
 # The settings of a run that can be swept, and the values on offer: only those with which the run can be built.
 
@@ -204,19 +200,25 @@ OLD_LABELS = OLD_FIELDS["record"] | {
     "Steps": "steps",
     "Seconds": "train_seconds",
 }
-LAST = "sweeps:last"
 FIRST_SEEDS, FIRST_SECONDS = 5, 5.0  # as many seeds as the example has
-SHARES = ("sequence_accuracy", "token_accuracy")  # shown in percent
 
 
 class Controls(lab.Fields, page="sweeps"):
+    last = lab.SessionValue[str | None]("")  # the id of the sweep on the page, None for the example
+    shown = lab.Select[str](
+        "Sweep",
+        lambda c: ["", *(sweep.id for sweep in c.sweeps)],
+        text=lambda sweep_id: sweep_label(sweep_id),
+        also={"bind": None, "persist_state": None, "on_change": lambda: show_selected()},
+        help="The sweep whose results are shown.",
+    )
     start = lab.Select(
         "Base",
-        lambda values: values.starts,
+        lambda c: c.starts,
         key="from",
         hidden=True,
         help="Where all other settings come from.",
-    ).optional(lambda values: len(values.starts) > 1)
+    ).optional(lambda c: len(c.starts) > 1)
     task = lab.Select(
         "Task",
         {entry.key: entry.name for entry in TASKS},
@@ -225,20 +227,29 @@ class Controls(lab.Fields, page="sweeps"):
     )
     kind = lab.Select[str](
         "Model",
-        lambda values: values.kinds,
+        lambda c: c.kinds,
         text=lambda kind: lab.MODEL_NAMES.get(kind, kind),
-        key=lambda values: f"kind:{values.task}",
+        key=lambda c: f"kind:{c.task}",
         hidden=True,
         help="The architecture that is trained.",
     )
     axis = lab.Select[str](
         "Vary",
-        lambda values: values.axes,
-        old=lambda text, values: {name: axis for axis, name in values.axes.items()}.get(
+        lambda c: c.axes,
+        old=lambda text, c: {name: axis for axis, name in c.axes.items()}.get(
             text, OLD_NAMES.get(text, text)
         ),
         hidden=True,
         help="The one setting that differs between the runs.",
+    )
+    values = lab.MultiSelect[str](
+        "Values",
+        lambda c: list(offered(c.base, c.axis)),
+        lambda c: first(c.base, c.axis),
+        key=lambda c: f"values:{c.name}:{c.axis}",
+        typed=lambda c: bool(c.hint),
+        max_options=VALUES[1],
+        help=lambda c: c.hint or "The values that are trained.",
     )
     seeds = lab.Number(
         "Seeds of each value",
@@ -259,65 +270,65 @@ class Controls(lab.Fields, page="sweeps"):
         "Seconds of training",
         FIRST_SECONDS,
         float(BOUNDS["max_train_seconds"][0]),
-        lambda values: float(min(BOUNDS["max_train_seconds"][1], lab.limits.max_run_seconds())),
+        lambda c: float(min(BOUNDS["max_train_seconds"][1], lab.limits.max_run_seconds())),
         1.0,
         hidden=True,
         help="Evaluation is not counted. The learning rate is constant after the warm-up.",
-    ).optional(lambda values: values.equal == "seconds")
+    ).optional(lambda c: c.equal == "seconds")
     steps = lab.Number(
         "Steps",
-        lambda values: min(lab.limits.max_run_steps(), values.usual),
+        lambda c: min(lab.limits.max_run_steps(), c.usual),
         1,
-        lambda values: lab.limits.max_run_steps(),
+        lambda c: lab.limits.max_run_steps(),
         50,
-        key=lambda values: f"steps:{values.name}",
+        key=lambda c: f"steps:{c.name}",
         hidden=True,
         help="Training steps of each run.",
-    ).optional(lambda values: values.equal == "steps")
+    ).optional(lambda c: c.equal == "steps")
     measure = lab.Select[str](
         "Measure",
-        lambda values: {name: figure_title(name, values.data) for name in values.data.measures()},
-        old=lambda text, values: OLD_LABELS.get(text.partition(" ")[0], text),
+        lambda c: {name: draw.figure_title(name, c.data) for name in c.data.measures()},
+        old=lambda text, c: OLD_LABELS.get(text.partition(" ")[0], text),
         hidden=True,
-        also={"width": lab.room(240)},
+        also=lambda c: {"width": lab.room(240)},
         help="The number that the figures and the tests compare.",
     )
     over = lab.Segmented(
         "Over",
         {"steps": "Steps", "train_seconds": "Seconds"},
-        old=lambda text, values: OLD_LABELS.get(text, text),
+        old=lambda text, c: OLD_LABELS.get(text, text),
         hidden=True,
         help="The horizontal axis: training steps or seconds of training.",
     )
     first = lab.Select[int](
         "This value is better",
-        lambda values: dict(enumerate(values.data.names)),
-        key=lambda values: f"claim:first:{len(values.data.names)}",
+        lambda c: dict(enumerate(c.data.names)),
+        key=lambda c: f"claim:first:{len(c.data.names)}",
         hidden=True,
         help="A value of the sweep.",
     )
     second = lab.Select[int](
         "than this one",
-        lambda values: dict(enumerate(values.data.names)),
+        lambda c: dict(enumerate(c.data.names)),
         1,
-        key=lambda values: f"claim:second:{len(values.data.names)}",
+        key=lambda c: f"claim:second:{len(c.data.names)}",
         hidden=True,
         help="A value of the sweep.",
     )
     better = lab.Select[str](
         "in",
-        lambda values: {name: measure_name(name, values.data) for name in values.measures},
+        lambda c: {name: draw.measure_name(name, c.data) for name in c.measures},
         key="claim:measure",
         hidden=True,
         help="The number that is compared at the end of training.",
     )
     bound = lab.Number(
-        lambda values: "by more than" + (" (points)" if values.better in SHARES else ""),
+        lambda c: "by more than" + (" (points)" if c.better in draw.SHARES else ""),
         0.0,
         0.0,
         1e9,
         0.01,
-        key=lambda values: f"claim:bound:{values.better in SHARES}",
+        key=lambda c: f"claim:bound:{c.better in draw.SHARES}",
         hidden=True,
         help="Write it before you run the claim: the interval of the difference must lie above it.",
     )
@@ -341,7 +352,7 @@ def controls(data: SweepData | None) -> SweepConfig | None:
         lab.visitors.at_most("under_way", RUNS),
     )
     with main:
-        selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
+        selected = _values(base, axis, name)
     example = EXAMPLE_SWEEP.config().base
     same = (base.task, base.model) == (example.task, example.model)
     usual = example.steps if same else base.steps  # of the picture beside it
@@ -395,8 +406,8 @@ def _label(item: RunSummary) -> str:
     return f"{item.name} · {day[6:]}.{day[4:6]}., {clock[:2]}:{clock[2:4]}"
 
 
-def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
-    names, hint = list(offered(base, axis)), ""  # how another value is typed, where one can be
+def _values(base: RunConfig, axis: str, name: str) -> list[Any]:
+    hint = ""  # how another value is typed, where one can be
     if axis in AXES:
         now = choice_text(getattr(base.model.attention, axis), axis)
         hint = f"You can type another value, such as {now}."
@@ -404,16 +415,8 @@ def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
         hint = "You can type another number."
     # The popover's label stays the same: it is part of its identity, and another popover would be closed.
     with st.popover("Values", width="stretch", icon=":material/checklist:"):
-        selected = st.multiselect(
-            "Values",
-            names,
-            first(base, axis),
-            key=key,
-            max_selections=VALUES[1],
-            help=hint or "The values that are trained.",
-            accept_new_options=bool(hint),
-            **lab.BOUND,
-        )
+        given = {"base": base, "axis": axis, "name": name, "hint": hint}
+        selected = Controls.draw("values", into=lab.HERE, **given).values
     lab.caption(f"{len(selected)} values: {', '.join(map(lab.plain, selected))}")
     return [read(base, axis, name) for name in selected]
 
@@ -432,339 +435,58 @@ def linked(sweep_id: object) -> Sweep | None:
 
 def linked_sweep() -> Sweep:
     """The sweep of the link, else the session's last or a running one; warns of a link to none."""
-    state, sweep_id = st.session_state, st.query_params.get("sweep")
+    sweep_id, last = st.query_params.get("sweep"), Controls.last.value
     if sweep_id is None and lab.by_history():
-        state[LAST] = None  # the reader went back to the example
+        last = None  # the reader went back to the example
     if sweep_id is not None:
         sweep = linked(sweep_id)
-    elif LAST in state:
-        sweep = linked(state[LAST])
+    elif last != "":
+        sweep = linked(last)
     else:  # a new session shows the newest live sweep
         sweep = next((one for one in list_sweeps()[::-1] if _is_live(load_sweep(one))), None)
     if sweep is not None:
-        st.query_params["sweep"] = state[LAST] = sweep.id
+        st.query_params["sweep"] = last = sweep.id
     elif sweep_id is not None:
-        state[LAST] = None
+        last = None
         st.warning(
             "The sweep in the link is not on this machine or was deleted. Below is the example."
         )
+    Controls.last.value = last
     return sweep or EXAMPLE_SWEEP
 
 
 def select_sweep(sweep: Sweep) -> None:
     """Make this the page's sweep, in the link too; of the example that no running sweep replaces it."""
-    st.session_state[LAST] = None if sweep == EXAMPLE_SWEEP else sweep.id
-    lab.write_link("sweep", st.session_state[LAST])
+    Controls.last.value = None if sweep == EXAMPLE_SWEEP else sweep.id
+    lab.write_link("sweep", Controls.last.value)
+
+
+def show_selected() -> None:
+    sweep_id = Controls.read("shown", sweeps=list_sweeps()).shown
+    select_sweep(find_sweep(sweep_id) or EXAMPLE_SWEEP)
 
 
 # Numbers of a sweep and its tested differences as text.
 
 
-TOP = {**dict.fromkeys((*SHARES, "bleu", "chrf"), 100.0), "expected": 1.0}
-TENTHS = (*SHARES, "bleu", "chrf", "train_seconds")  # in which runs differ
-
-
-def scaled(value: float, measure: str) -> float:
-    return 100 * value if measure in SHARES else value
-
-
-def places(measure: str, mean: float, width: float | None) -> int:
-    """Decimal places that a number of this size and uncertainty can carry."""
-    if measure in TENTHS:
-        return 1 if width is None or width < 9.95 else 0
-    return 3 if abs(mean) < 0.1 or (width is not None and width < 0.01) else 2
-
-
-def plain_number(value: float, measure: str) -> str:
-    """One value, of a share in percent: a loss or a weight by the rule of all pages, the others to the tenth."""
-    return lab.score(value) if measure in TENTHS else lab.number(value)
-
-
-def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
-    """Which values the best differs from, by the tests of all pairs; `ranked` are the values' indices, best first."""
-    tests, best = data.comparisons(measure), ranked[0]
-    of_best = [each if each.first == best else each.swapped() for each in tests]
-    pairs = {pair.second: pair for pair in of_best if pair.first == best}
-    if not pairs:
-        return ""
-    equal = "which does not prove that they are equal"
-    if len(data.config.values) == 2:
-        (pair,) = pairs.values()
-        return (
-            f"The {'ratio' if pair.unit == 'times' else 'difference'} of "
-            f"{_signed(pair.difference, pair, measure)} (95{lab.SPACE}% interval {_interval(pair, measure)}, "
-            f"{_probability(pair.p)}) is {'significant' if pair.significant else f'not significant, {equal}'}."
-        )
-    ahead, level = (
-        [
-            data.names[value]
-            for value in ranked
-            if value in pairs and pairs[value].significant == significant
-        ]
-        for significant in (True, False)
-    )
-    differs = f"**{data.names[best]}** differs significantly from {_join(ahead)}"
-    if not level:
-        return f"{differs}."
-    if not ahead:
-        return f"Tested over all {len(tests)} pairs, no other value differs significantly, {equal}."
-    return f"{differs}; no difference from {_join(level)} is significant, {equal}."
-
-
-def _join(names: list[str]) -> str:
-    return ", ".join([*names[:-2], " and ".join(names[-2:])])
-
-
-def _probability(p: float) -> str:
-    return "p < .001" if p < 0.001 else f"p = {p:.3f}".replace("0.", ".") if p < 0.9995 else "p = 1"
-
-
-def _signed(value: float, pair: Comparison, measure: str) -> str:
-    if isinf(value):
-        return lab.number(value)
-    value = scaled(value, measure)
-    if pair.unit == "times":
-        return lab.written(f"{lab.number(value)}{lab.SPACE}×", value)
-    return lab.written(f"{value:+.{places(measure, value, None)}f}".replace("-", "−"), value)
-
-
-def _interval(pair: Comparison, measure: str) -> str:
-    return lab.written(
-        f"{_signed(pair.low, pair, measure)} to {_signed(pair.high, pair, measure)}",
-        {", low": scaled(pair.low, measure), ", high": scaled(pair.high, measure)},
-    )
-
-
-def pairs(data: SweepData, measure: str) -> tuple[list[str], list[list[str]]]:
-    rows = [
-        [
-            f"{data.names[each.first]} {each.sign} {data.names[each.second]}",
-            _signed(each.difference, each, measure),
-            _interval(each, measure),
-            lab.written(_probability(each.p).removeprefix("p = ").removeprefix("p "), each.p),
-            lab.written(f"{each.count}{'' if each.paired else ', unpaired'}", {"": each.count}),
-            "significant" if each.significant else "not significant",
-        ]
-        for each in sorted(data.comparisons(measure), key=lambda pair: pair.p)
-    ]
-    ratio = any(each.unit == "times" for each in data.comparisons(measure))
-    return ["pair", "ratio" if ratio else "difference", "95 % interval", "p", "n", "at 5 %"], rows
-
-
-# What the page computes as Python.
+# How a notebook draws the two pictures.
 
 
 DRAW_SEEDS = """
 import altair as alt
 import pandas as pd
 
-rows = [(name, value) for name, each in stats.items() for value in each.values]
-alt.Chart(pd.DataFrame(rows, columns=["value", measure])).mark_tick().encode(x=measure, y="value")
+rows = [(name, value) for name, each in numbers.seeds.items() for value in each]
+alt.Chart(pd.DataFrame(rows, columns=["value", "measure"])).mark_tick().encode(x="measure", y="value")
 """
 DRAW_LINES = """
-rows = [(name, *point) for name, mean in lines.items() for point in zip(mean.x, mean.mean)]
-alt.Chart(pd.DataFrame(rows, columns=["value", over, measure])).mark_line().encode(x=over, y=measure, color="value")
+import altair as alt
+import pandas as pd
+
+rows = [(name, *point) for name, mean in numbers.lines.items() for point in zip(mean.x, mean.mean)]
+alt.Chart(pd.DataFrame(rows, columns=["value", "over", "measure"])).mark_line().encode(
+    x="over", y="measure", color="value")
 """
-
-
-def script(data: SweepData, measure: str, over: str) -> lab.Script:
-    code = f"""
-from pathlib import Path
-
-from core.runs.sweeps import Sweep
-from core.studies.runs import load_sweep
-
-data = load_sweep(Sweep(Path({lab.path_code(data.sweep.path)})))  # `python -m core.training sweep` trains one
-measure, over = {measure!r}, {over!r}
-stats = {{data.names[value]: each for value, each in data.stats(measure).items()}}
-for name, each in stats.items():
-    print(name, "mean", each.mean, "95 % interval", each.interval, "seeds", each.values)
-tests = data.comparisons(measure)  # paired by seed, corrected for all pairs (Bonferroni)
-for test in tests:
-    print(f"{{data.names[test.first]}} {{test.sign}} {{data.names[test.second]}}: {{test.difference:.3g}} "
-          f"[{{test.low:.3g}}, {{test.high:.3g}}], p = {{test.p:.2g}}")
-"""
-    stats = data.stats(measure).values()
-    lines = {
-        value: line
-        for value, line in data.lines(measure, over).items()
-        if any(one.state == "finished" for one in data.outcomes_of(value))
-    }
-    results = {
-        "[each.mean for each in stats.values()]": np.array([each.mean for each in stats]),
-        "[value for each in stats.values() for value in each.values]": np.array(
-            [value for each in stats for value in each.values]
-        ),
-        **{
-            f"lines[{data.names[value]!r}].mean": np.array(each.mean)
-            for value, each in lines.items()
-        },
-    }
-    if not data.live:
-        results["[test.p for test in tests]"] = np.array(
-            [test.p for test in data.comparisons(measure)]
-        )
-    return lab.Script(
-        (
-            lab.Cell(
-                "The final number of every seed, the mean of each value with its 95 % interval, and the tests of all "
-                "pairs.",
-                code,
-                DRAW_SEEDS if stats else "",
-                "sweeps:seeds",
-            ),
-            lab.Cell(
-                "The mean over the seeds during training.",
-                "lines = {data.names[value]: line for value, line in data.lines(measure, over).items()}\n",
-                DRAW_LINES if lines else "",
-                "sweeps:lines",
-            ),
-        ),
-        results,
-    )
-
-
-# The texts of the page Sweeps: names, numbers with intervals, the fact and the caption; makes no st call.
-
-
-def measure_name(measure: str, data: SweepData) -> str:
-    task = data.task()
-    return {
-        "sequence_accuracy": "accuracy" if task.form == "label" else "sequence accuracy",
-        "token_accuracy": f"{task.unit} accuracy",
-        "bleu": "BLEU",
-        "chrf": "chrF",
-        "loss": "validation loss",
-        "error": "error",
-        "expected": "expected weight",
-        "train_seconds": "seconds",
-    }[measure]
-
-
-def figure_title(measure: str, data: SweepData) -> str:
-    name = measure_name(measure, data) + (", %" if measure in SHARES else "")
-    return {
-        "error": "Error, relative to repeating the last season",
-        "expected": "Weight on the expected position",
-    }.get(measure, name[0].upper() + name[1:])
-
-
-def number_text(stats: SeedStats, measure: str) -> str:
-    """99.4 [98.7–99.7], the mean and its 95 % interval, with as many places as that can carry."""
-    mean, ends = scaled(stats.mean, measure), [scaled(end, measure) for end in stats.interval or ()]
-    digits = places(measure, mean, (ends[1] - ends[0]) / 2 if ends else None)
-    interval = "–".join(f"{end:.{digits}f}" for end in ends)
-    return lab.written(
-        f"{mean:.{digits}f}{interval and f'{lab.SPACE}[{interval}]'}",
-        {"": mean, **dict(zip((", low", ", high"), ends, strict=False))},
-    )
-
-
-def fact_text(data: SweepData, measure: str) -> str:
-    stats = data.stats(measure)
-    if len(stats) < 2 or min(len(s.values) for s in stats.values()) < 2:
-        return (
-            f"**{data.finished}** of {len(data.config.cells)} runs have finished. Values are compared when each "
-            "has two finished seeds."
-        )
-    ranked = sorted(stats, key=lambda value: stats[value].mean)
-    ranked = ranked if measure in LOWER_IS_BETTER else ranked[::-1]
-    unit = {
-        "error": " of the error of repeating the last season",
-        "expected": " of the weight on the expected position",
-    }.get(measure, f"{f'{lab.SPACE}%' if measure in SHARES else ''} {measure_name(measure, data)}")
-    best, worst = (
-        f"**{data.names[value]}** reaches **{number_text(stats[value], measure)}**"
-        for value in (ranked[0], ranked[-1])
-    )
-    live = "Differences are tested when all runs have ended."
-    tested = live if data.live else verdict(data, measure, ranked)
-    return f"{best}{unit}, {worst}. {tested}".strip()
-
-
-def caption_text(data: SweepData, over: str) -> str:
-    config, model = data.config, data.config.base.model
-    held = max((outcome.held_out for outcome in data.outcomes.values()), default=0)
-    equal = {
-        "steps": f"{config.base.steps:,} steps",
-        "seconds": f"{config.seconds:g}{lab.SPACE}s of training",
-    }
-    sizes = f", {lab.plural(model.num_heads, 'head')}, {lab.plural(model.layers, 'layer')}"
-    parts = [
-        f"{data.task().name}, {model.kind}, d_model {model.d_model}"
-        f"{'' if model.kind in RECURRENT else sizes}",
-        f"{equal[config.equal]} per run, {lab.plural(len(config.seeds), 'seed')} per value",
-        *[f"{held:,} held-out items at the end"] * bool(held),
-    ]
-    end = " Over seconds, a line ends where the first of its seeds ends."
-    return (
-        f"{' · '.join(parts)}. Lines are means over seeds; bands reach from the lowest seed to the highest. At the top, "
-        f"each mark is one seed and the bar, as the bracket in the text, is the 95 % confidence interval of the "
-        f"mean (Student's t on a scale that keeps it within the bounds of the measure).{end * (over == 'train_seconds')}"
-    )
-
-
-def table_text(data: SweepData) -> tuple[list[str], list[list[str]]]:
-    measures, total = data.measures(), len(data.config.seeds)
-    if "sequence_accuracy" in measures:
-        measures = [measure for measure in measures if measure != "token_accuracy"]
-    stats = {measure: data.stats(measure) for measure in (*measures, "train_seconds")}
-    head = [
-        data.setting.lower() if data.setting.istitle() else data.setting,
-        *(measure_name(m, data) + (" %" if m in SHARES else "") for m in stats),
-        "seeds",
-    ]
-    rows = []
-    for value, name in enumerate(data.names):
-        states = Counter(outcome.state for outcome in data.outcomes_of(value))
-        seeds = f"{states['finished']}{'' if states['finished'] >= total else f' of {total}'}"
-        cells = (
-            number_text(each[value], measure) if value in each else "–"
-            for measure, each in stats.items()
-        )
-        failed = f", {states['failed']} failed" if states["failed"] else ""
-        rows.append([name, *cells, seeds + failed])
-    return head, rows
-
-
-def failures(data: SweepData) -> list[str]:
-    return [
-        f"{data.names[value]}, seed {seed}: {outcome.message}"
-        for (value, seed), outcome in sorted(data.outcomes.items())
-        if outcome.state == "failed"
-    ]
-
-
-def run_line(data: SweepData, cell: Cell_of_sweeps, outcome: Outcome) -> str:
-    measure = (data.measures() or ["loss"])[0]
-    result = outcome.message or outcome.state
-    if (last := outcome.last(measure)) is not None:
-        shown = plain_number(scaled(last, measure), measure)
-        result = (
-            f"{measure_name(measure, data)} {shown}{f'{lab.SPACE}%' if measure in SHARES else ''}"
-        )
-    return f"{data.names[cell[0]]}, seed {cell[1]}: {result}"
-
-
-def progress(data: SweepData, workers: int) -> tuple[float, str]:
-    """How far the sweep is, 0 to 1, and a line with the time left by the mean time of the finished runs."""
-    count, outcomes = len(data.config.cells), data.outcomes.values()
-    done = sum(_share(outcome, data.config) for outcome in outcomes)
-    line = (
-        f"{sum(outcome.ended for outcome in outcomes)} of {count} runs done, "
-        f"{sum(o.state in ('starting', 'running') for o in outcomes)} training"
-    )
-    if took := [outcome.elapsed for outcome in outcomes if outcome.state == "finished"]:
-        line += f", about {lab.about_duration((count - done) * fmean(took) / workers)} left"
-    return min(1.0, done / count), line
-
-
-def _share(outcome: Outcome, config: SweepConfig) -> float:
-    by_steps = config.equal == "steps"
-    done = outcome.steps if by_steps else outcome.train_seconds
-    if outcome.ended or not done:
-        return float(outcome.ended)
-    return min(1.0, done[-1] / (config.base.steps if by_steps else config.seconds))
 
 
 def numbers_csv(data: SweepData) -> bytes:
@@ -877,7 +599,7 @@ def _poll(
     sweep: Sweep, data: SweepData | str, render: Callable[[SweepData], None], key: str
 ) -> None:
     lab.poll(
-        lambda: load_sweep(sweep),
+        lambda: lab.recorded(load_sweep, (sweep,), load_sweep(sweep)),
         lambda now: st.error(lab.plain(now)) if isinstance(now, str) else render(now),
         _is_live(data),
         key,
@@ -897,29 +619,35 @@ def _draw(data: SweepData) -> None:
         return
     measure = Controls.draw("measure", into=lab.HERE, data=data).measure
     final = st.container()
-    lab.fact(fact_text(data, measure))
+    lab.fact(draw.fact_text(data, measure))
     over = Controls.draw("over", into=lab.HERE, data=data).over
-    lab.add_script(partial(script, data, measure, over))
+    numbers = lab.recorded(
+        study.sweep_numbers, (data, measure, over), study.sweep_numbers(data, measure, over)
+    )
+    drawn = {"sweeps:seeds": DRAW_SEEDS} if numbers.seeds else {}
+    if numbers.lines:
+        drawn["sweeps:lines"] = DRAW_LINES
+    lab.as_python(numbers=numbers, draw=drawn)
     _figures(data, measure, over, final)
     lab.table(
-        *table_text(data),
+        *draw.table_text(data),
         caption=f"{data.setting}: mean over seeds [its 95 % confidence interval]",
     )
-    lab.caption(caption_text(data, over))
-    for sentence in failures(data):
+    lab.caption(draw.caption_text(data, over))
+    for sentence in draw.failures(data):
         st.warning(lab.plain(sentence))
     lab.details("Differences of all pairs", partial(_differences, data, measure), "sweeps:pairs")
 
 
 def _differences(data: SweepData, measure: str) -> None:
-    head, rows = pairs(data, measure)
+    head, rows = draw.pairs(data, measure)
     if not rows:
         st.caption("The tests need two finished seeds of two values, after all runs have ended.")
         return
     lab.table(
         head,
         rows,
-        caption=f"{figure_title(measure, data)}: differences of every pair of values",
+        caption=f"{draw.figure_title(measure, data)}: differences of every pair of values",
         markers=False,
     )
     st.caption(
@@ -934,14 +662,17 @@ def _figures(data: SweepData, measure: str, over: str, final: DeltaGenerator) ->
     means, ends = data.lines(measure, over), data.stats(measure)
     if not means:
         return
-    if measure in SHARES:
+    if measure in draw.SHARES:
         means = {value: line.in_percent() for value, line in means.items()}
         ends = {value: stats.in_percent() for value, stats in ends.items()}
     extremes = [v for line in means.values() for v in (*line.low, *line.high)]
-    if measure not in TOP:
+    if measure not in draw.TOP:
         extremes += [stats.interval[1] for stats in ends.values() if stats.interval]
-    scale, name = lab.Scale.around(extremes, TOP.get(measure)), figure_title(measure, data)
-    write, config = partial(plain_number, measure=measure), data.config
+    scale, name = (
+        lab.Scale.around(extremes, draw.TOP.get(measure)),
+        draw.figure_title(measure, data),
+    )
+    write, config = partial(draw.plain_number, measure=measure), data.config
     reached = max(line.x[-1] for line in means.values()) or 1.0
     # as far as each run goes, where that is equal over this axis
     last = {
@@ -982,7 +713,7 @@ def _runs(data: SweepData) -> None:
         on_click="ignore",
     )
     for cell, outcome in sorted(data.outcomes.items()):
-        line = lab.plain(run_line(data, cell, outcome))
+        line = lab.plain(draw.run_line(data, cell, outcome))
         if cell in folders:
             st.page_link(train, label=line, query_params={"run": folders[cell].id})
         else:
@@ -991,7 +722,7 @@ def _runs(data: SweepData) -> None:
 
 def draw_progress(data: SweepData) -> None:
     if data.live:
-        st.progress(*progress(data, lab.queue.max_workers()))
+        st.progress(*draw.progress(data, lab.queue.max_workers()))
         return
     count = len(data.config.cells)
     st.caption(
@@ -1008,20 +739,8 @@ def picker() -> None:
     if not sweeps:
         return
     current = find_sweep(st.query_params.get("sweep"))
-    st.session_state["sweeps:shown"] = (
-        current.id if current in sweeps and current is not None else ""
-    )
-    st.selectbox(
-        "Sweep",
-        ["", *(sweep.id for sweep in sweeps)],
-        format_func=_page_label,
-        key="sweeps:shown",
-        help="The sweep whose results are shown.",
-        on_change=lab.guarded(
-            "sweeps:shown",
-            lambda: select_sweep(find_sweep(st.session_state["sweeps:shown"]) or EXAMPLE_SWEEP),
-        ),
-    )
+    Controls.set(shown=current.id if current is not None and current in sweeps else "")
+    Controls.draw("shown", into=lab.HERE, sweeps=sweeps)
     if current is not None:
         st.button(
             "Delete this sweep",
@@ -1033,7 +752,7 @@ def picker() -> None:
         )
 
 
-def _page_label(sweep_id: str) -> str:
+def sweep_label(sweep_id: str) -> str:
     data = load_sweep(find_sweep(sweep_id) or EXAMPLE_SWEEP)
     if isinstance(data, str):
         return sweep_id
@@ -1080,7 +799,7 @@ def resume(sweep: Sweep) -> None:
         _queue(sweep, sweep.config(), lost)
 
 
-def _queue(sweep: Sweep, config: SweepConfig, cells: Sequence[Cell_of_sweeps]) -> None:
+def _queue(sweep: Sweep, config: SweepConfig, cells: Sequence[Cell]) -> None:
     of = [(config.run(*cell), {"sweep": {"id": sweep.id, "value": cell[0]}}) for cell in cells]
     sweep.add_runs(dict(zip(cells, lab.queue.start_all(of), strict=True)))
 
@@ -1108,7 +827,7 @@ def draw_claim(data: SweepData) -> None:
         lab.caption("This sweep has no measure that two models could be compared by.")
         return
     values = Controls.draw("first", "second", "better", "bound", data=data, measures=measures)
-    bound = values.bound / 100 if values.better in SHARES else values.bound
+    bound = values.bound / 100 if values.better in draw.SHARES else values.bound
     try:
         claim = SweepClaim(data.config, values.first, values.second, values.better, bound)
     except ConfigError as error:

@@ -407,7 +407,7 @@ class SweepData:
 
 
 def load_sweep(sweep: Sweep) -> SweepData | str:
-    """Read a sweep's file and its runs; the error as text when it cannot be read."""
+    """Read a sweep's file and its runs (`attention-lab sweep` trains one); the error as text when it cannot be read."""
     try:
         config = sweep.config()
         cells = set(config.cells)
@@ -416,6 +416,34 @@ def load_sweep(sweep: Sweep) -> SweepData | str:
         )
     except ConfigError as error:
         return f"This sweep's file cannot be read: {error}"
+
+
+@dataclass(frozen=True)
+class SweepNumbers:
+    """One measure of a sweep by the names of its values: of every seed, the means, and the means over training.
+
+    `differences` and `p` are of the `pairs`, tested by seed and corrected together (Bonferroni).
+    """
+
+    seeds: dict[str, tuple[float, ...]]
+    means: dict[str, float]
+    lines: dict[str, Line]
+    pairs: tuple[str, ...]
+    differences: tuple[float, ...]
+    p: tuple[float, ...]
+
+
+def sweep_numbers(data: SweepData, measure: str, over: str) -> SweepNumbers:
+    """The final number of every seed, the mean of each value, the tests of all pairs, and the means over training."""
+    names, stats, tests = data.names, data.stats(measure), data.comparisons(measure)
+    return SweepNumbers(
+        {names[value]: each.values for value, each in stats.items()},
+        {names[value]: each.mean for value, each in stats.items()},
+        {names[value]: each for value, each in data.lines(measure, over).items()},
+        tuple(f"{names[one.first]} {one.sign} {names[one.second]}" for one in tests),
+        tuple(one.difference for one in tests),
+        tuple(one.p for one in tests),
+    )
 
 
 PARTS = {

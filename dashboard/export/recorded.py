@@ -21,6 +21,7 @@ import numpy as np
 
 from core.attention import AttentionConfig, Choice
 from core.runs.runs import Run
+from core.runs.sweeps import Sweep
 from dashboard.draw.components import Cell, Script, add_script, notes, source_of
 from dashboard.draw.pictures import MapsPicture, Picture
 from dashboard.server.calls import Call, recorded_calls
@@ -342,6 +343,9 @@ class _Writer:
         if isinstance(value, Run):
             imports.add("from core.runs.runs import open_run")
             return f"open_run({import_module('dashboard.ui.runs').path_code(value.path)})"
+        if isinstance(value, Sweep):
+            imports |= {import_of(Sweep), "from pathlib import Path"}
+            return f"Sweep(Path({import_module('dashboard.ui.runs').path_code(value.path)}))"
         if isinstance(value, Mapping) and any(isinstance(one, Run) for one in value.values()):
             runs = [
                 f"    {one!r}: {self._value(run, name, imports, lines, words)},\n"

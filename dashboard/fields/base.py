@@ -260,7 +260,9 @@ class Options(Field[V], Generic[V, T]):
 
     def text_of(self, value: Any, controls: Any) -> str | list[str]:
         texts = self.texts(controls)
-        return [texts[each] for each in value] if isinstance(value, list) else texts[value]
+        if isinstance(value, list):
+            return [texts.get(each, each) for each in value]
+        return texts.get(value, value)
 
 
 @dataclass(frozen=True)

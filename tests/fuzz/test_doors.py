@@ -67,7 +67,7 @@ from core.tasks import TaskConfig, make_task, own
 from core.tasks.reading import decode_text, read_rows, validate_text
 from core.training import RunConfig
 from core.training.sweeps import SweepConfig
-from dashboard.draw import cards as draw_cards
+from dashboard.draw import cards as draw_cards, sweeps as sweep_words
 from dashboard.draw.pictures import size_of
 from dashboard.fields import link as links
 from dashboard.navigation import STEPS
@@ -776,14 +776,17 @@ def sweep_file(rng: random.Random, folder: Path) -> None:
         assert len(shown.encode()) and len(shown) <= LONGEST_MESSAGE
     else:
         for measure in shown.measures():
-            words = sweeps.fact_text(shown, measure), sweeps.caption_text(shown, "train_seconds")
+            words = (
+                sweep_words.fact_text(shown, measure),
+                sweep_words.caption_text(shown, "train_seconds"),
+            )
             assert "".join(words).encode()
-            sweeps.pairs(shown, measure)
+            sweep_words.pairs(shown, measure)
             sweep_comparisons(shown.config, shown.outcomes, measure)
             shown.lines(measure, "train_seconds"), shown.lines(measure, "steps")
-        sweeps.table_text(shown), sweeps.failures(shown), sweeps.progress(shown, 2)
+        sweep_words.table_text(shown), sweep_words.failures(shown), sweep_words.progress(shown, 2)
         sweeps.numbers_csv(shown)
-        [sweeps.run_line(shown, cell, outcome) for cell, outcome in shown.outcomes.items()]
+        [sweep_words.run_line(shown, cell, outcome) for cell, outcome in shown.outcomes.items()]
         sweep.missing()
     try:
         sweeps.stop(sweep)

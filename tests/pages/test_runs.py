@@ -38,7 +38,12 @@ from core.tasks import TaskConfig, make_task
 from core.training import Prediction, Record, recommended
 from core.training.seed_stats import Line, SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
-from dashboard.draw import compare_runs as draw_compared, curves as draw_sweeps, runs as draw_runs
+from dashboard.draw import (
+    compare_runs as draw_compared,
+    curves as draw_sweeps,
+    runs as draw_runs,
+    sweeps as sweep_words,
+)
 from dashboard.draw.figures import CATEGORIES
 from dashboard.server import limits, queue
 from dashboard.ui.runs import (
@@ -711,10 +716,10 @@ def test_the_fact_tests_the_best_against_the_worst_and_never_calls_values_equal(
     exact, changes, says
 ):
     shown = shown_with(exact, **changes)
-    sentence = sweeps.fact_text(shown, "sequence_accuracy")
+    sentence = sweep_words.fact_text(shown, "sequence_accuracy")
     assert [one for one in says if one not in sentence] == []
     assert ("p < .001" in sentence) == (ttest_rel(*exact[:2]).pvalue < 0.001)
-    rows = sweeps.pairs(shown, "sequence_accuracy")[1]
+    rows = sweep_words.pairs(shown, "sequence_accuracy")[1]
     assert len(rows) == len(exact) * (len(exact) - 1) / 2
     assert not changes or (rows[0][0], rows[0][-1]) == ("Dot product − Cosine", "significant")
 
@@ -724,12 +729,12 @@ def test_nothing_is_tested_while_runs_go_on_or_on_one_seed_and_a_smaller_loss_is
     shown.outcomes[0, 3] = replace(shown.outcomes[0, 3], state="running")
     going = replace(shown, sweep=Sweep(Path("one.json")))
     assert going.live and going.comparisons("sequence_accuracy") == []
-    assert "tested when all runs have ended" in sweeps.fact_text(going, "sequence_accuracy")
+    assert "tested when all runs have ended" in sweep_words.fact_text(going, "sequence_accuracy")
     shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
     for cell in ((0, 1), (1, 1)):
         shown.outcomes[cell] = replace(shown.outcomes[cell], state="running")
-    assert "**2** of 4 runs have finished" in sweeps.fact_text(shown, "sequence_accuracy")
-    assert sweeps.fact_text(
+    assert "**2** of 4 runs have finished" in sweep_words.fact_text(shown, "sequence_accuracy")
+    assert sweep_words.fact_text(
         shown_with([[0.9, 0.8], [0.1, 0.2]], measure="loss"), "loss"
     ).startswith("**General**")
 
@@ -737,18 +742,18 @@ def test_nothing_is_tested_while_runs_go_on_or_on_one_seed_and_a_smaller_loss_is
 def test_the_table_and_the_progress_count_what_finished_and_what_failed():
     shown, message = shown_with([[0.5, 0.7], [0.1, 0.2]]), "The loss is no longer a number."
     shown.outcomes[1, 1] = Outcome("failed", message)
-    assert sweeps.table_text(shown) == (
+    assert sweep_words.table_text(shown) == (
         ["score", "sequence accuracy %", "seconds", "seeds"],
         [
             ["Dot product", "60\u00a0[1–100]", "2.0\u00a0[2.0–2.0]", "2"],
             ["General", "10.0", "2.0", "1 of 2, 1 failed"],
         ],
     )
-    assert sweeps.failures(shown) == [f"General, seed 1: {message}"]
+    assert sweep_words.failures(shown) == [f"General, seed 1: {message}"]
     shown.outcomes[1, 1] = HALF
     shown.outcomes[1, 0] = Outcome("queued")
     left = "2 of 4 runs done, 1 training, about 4\u00a0s left"  # 1.5 runs of 3 s
-    assert sweeps.progress(shown, 1) == (0.625, left)
+    assert sweep_words.progress(shown, 1) == (0.625, left)
 
 
 def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():

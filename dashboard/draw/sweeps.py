@@ -1,0 +1,253 @@
+"""Sweeps: its numbers as text, the verdict of their tests, its table and its sentences."""
+
+from collections import Counter
+from math import isinf
+from statistics import fmean
+
+from core.models.base import RECURRENT
+from core.runs.sweeps import (
+    LOWER_IS_BETTER,
+    Outcome,
+)
+from core.studies.runs import (
+    SweepData,
+)
+from core.training.seed_stats import Comparison, SeedStats
+from core.training.sweeps import (
+    Cell,
+    SweepConfig,
+)
+from dashboard.draw.formats import SPACE, about_duration, number, plural, score, written
+
+SHARES = ("sequence_accuracy", "token_accuracy")  # shown in percent
+
+
+TOP = {**dict.fromkeys((*SHARES, "bleu", "chrf"), 100.0), "expected": 1.0}
+
+
+TENTHS = (*SHARES, "bleu", "chrf", "train_seconds")  # in which runs differ
+
+
+def scaled(value: float, measure: str) -> float:
+    return 100 * value if measure in SHARES else value
+
+
+def places(measure: str, mean: float, width: float | None) -> int:
+    """Decimal places that a number of this size and uncertainty can carry."""
+    if measure in TENTHS:
+        return 1 if width is None or width < 9.95 else 0
+    return 3 if abs(mean) < 0.1 or (width is not None and width < 0.01) else 2
+
+
+def plain_number(value: float, measure: str) -> str:
+    """One value, of a share in percent: a loss or a weight by the rule of all pages, the others to the tenth."""
+    return score(value) if measure in TENTHS else number(value)
+
+
+def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
+    """Which values the best differs from, by the tests of all pairs; `ranked` are the values' indices, best first."""
+    tests, best = data.comparisons(measure), ranked[0]
+    of_best = [each if each.first == best else each.swapped() for each in tests]
+    pairs = {pair.second: pair for pair in of_best if pair.first == best}
+    if not pairs:
+        return ""
+    equal = "which does not prove that they are equal"
+    if len(data.config.values) == 2:
+        (pair,) = pairs.values()
+        return (
+            f"The {'ratio' if pair.unit == 'times' else 'difference'} of "
+            f"{_signed(pair.difference, pair, measure)} (95{SPACE}% interval {_interval(pair, measure)}, "
+            f"{_probability(pair.p)}) is {'significant' if pair.significant else f'not significant, {equal}'}."
+        )
+    ahead, level = (
+        [
+            data.names[value]
+            for value in ranked
+            if value in pairs and pairs[value].significant == significant
+        ]
+        for significant in (True, False)
+    )
+    differs = f"**{data.names[best]}** differs significantly from {_join(ahead)}"
+    if not level:
+        return f"{differs}."
+    if not ahead:
+        return f"Tested over all {len(tests)} pairs, no other value differs significantly, {equal}."
+    return f"{differs}; no difference from {_join(level)} is significant, {equal}."
+
+
+def _join(names: list[str]) -> str:
+    return ", ".join([*names[:-2], " and ".join(names[-2:])])
+
+
+def _probability(p: float) -> str:
+    return "p < .001" if p < 0.001 else f"p = {p:.3f}".replace("0.", ".") if p < 0.9995 else "p = 1"
+
+
+def _signed(value: float, pair: Comparison, measure: str) -> str:
+    if isinf(value):
+        return number(value)
+    value = scaled(value, measure)
+    if pair.unit == "times":
+        return written(f"{number(value)}{SPACE}×", value)
+    return written(f"{value:+.{places(measure, value, None)}f}".replace("-", "−"), value)
+
+
+def _interval(pair: Comparison, measure: str) -> str:
+    return written(
+        f"{_signed(pair.low, pair, measure)} to {_signed(pair.high, pair, measure)}",
+        {", low": scaled(pair.low, measure), ", high": scaled(pair.high, measure)},
+    )
+
+
+def pairs(data: SweepData, measure: str) -> tuple[list[str], list[list[str]]]:
+    rows = [
+        [
+            f"{data.names[each.first]} {each.sign} {data.names[each.second]}",
+            _signed(each.difference, each, measure),
+            _interval(each, measure),
+            written(_probability(each.p).removeprefix("p = ").removeprefix("p "), each.p),
+            written(f"{each.count}{'' if each.paired else ', unpaired'}", {"": each.count}),
+            "significant" if each.significant else "not significant",
+        ]
+        for each in sorted(data.comparisons(measure), key=lambda pair: pair.p)
+    ]
+    ratio = any(each.unit == "times" for each in data.comparisons(measure))
+    return ["pair", "ratio" if ratio else "difference", "95 % interval", "p", "n", "at 5 %"], rows
+
+
+def measure_name(measure: str, data: SweepData) -> str:
+    task = data.task()
+    return {
+        "sequence_accuracy": "accuracy" if task.form == "label" else "sequence accuracy",
+        "token_accuracy": f"{task.unit} accuracy",
+        "bleu": "BLEU",
+        "chrf": "chrF",
+        "loss": "validation loss",
+        "error": "error",
+        "expected": "expected weight",
+        "train_seconds": "seconds",
+    }[measure]
+
+
+def figure_title(measure: str, data: SweepData) -> str:
+    name = measure_name(measure, data) + (", %" if measure in SHARES else "")
+    return {
+        "error": "Error, relative to repeating the last season",
+        "expected": "Weight on the expected position",
+    }.get(measure, name[0].upper() + name[1:])
+
+
+def number_text(stats: SeedStats, measure: str) -> str:
+    """99.4 [98.7–99.7], the mean and its 95 % interval, with as many places as that can carry."""
+    mean, ends = scaled(stats.mean, measure), [scaled(end, measure) for end in stats.interval or ()]
+    digits = places(measure, mean, (ends[1] - ends[0]) / 2 if ends else None)
+    interval = "–".join(f"{end:.{digits}f}" for end in ends)
+    return written(
+        f"{mean:.{digits}f}{interval and f'{SPACE}[{interval}]'}",
+        {"": mean, **dict(zip((", low", ", high"), ends, strict=False))},
+    )
+
+
+def fact_text(data: SweepData, measure: str) -> str:
+    stats = data.stats(measure)
+    if len(stats) < 2 or min(len(s.values) for s in stats.values()) < 2:
+        return (
+            f"**{data.finished}** of {len(data.config.cells)} runs have finished. Values are compared when each "
+            "has two finished seeds."
+        )
+    ranked = sorted(stats, key=lambda value: stats[value].mean)
+    ranked = ranked if measure in LOWER_IS_BETTER else ranked[::-1]
+    unit = {
+        "error": " of the error of repeating the last season",
+        "expected": " of the weight on the expected position",
+    }.get(measure, f"{f'{SPACE}%' if measure in SHARES else ''} {measure_name(measure, data)}")
+    best, worst = (
+        f"**{data.names[value]}** reaches **{number_text(stats[value], measure)}**"
+        for value in (ranked[0], ranked[-1])
+    )
+    live = "Differences are tested when all runs have ended."
+    tested = live if data.live else verdict(data, measure, ranked)
+    return f"{best}{unit}, {worst}. {tested}".strip()
+
+
+def caption_text(data: SweepData, over: str) -> str:
+    config, model = data.config, data.config.base.model
+    held = max((outcome.held_out for outcome in data.outcomes.values()), default=0)
+    equal = {
+        "steps": f"{config.base.steps:,} steps",
+        "seconds": f"{config.seconds:g}{SPACE}s of training",
+    }
+    sizes = f", {plural(model.num_heads, 'head')}, {plural(model.layers, 'layer')}"
+    parts = [
+        f"{data.task().name}, {model.kind}, d_model {model.d_model}"
+        f"{'' if model.kind in RECURRENT else sizes}",
+        f"{equal[config.equal]} per run, {plural(len(config.seeds), 'seed')} per value",
+        *[f"{held:,} held-out items at the end"] * bool(held),
+    ]
+    end = " Over seconds, a line ends where the first of its seeds ends."
+    return (
+        f"{' · '.join(parts)}. Lines are means over seeds; bands reach from the lowest seed to the highest. At the top, "
+        f"each mark is one seed and the bar, as the bracket in the text, is the 95 % confidence interval of the "
+        f"mean (Student's t on a scale that keeps it within the bounds of the measure).{end * (over == 'train_seconds')}"
+    )
+
+
+def table_text(data: SweepData) -> tuple[list[str], list[list[str]]]:
+    measures, total = data.measures(), len(data.config.seeds)
+    if "sequence_accuracy" in measures:
+        measures = [measure for measure in measures if measure != "token_accuracy"]
+    stats = {measure: data.stats(measure) for measure in (*measures, "train_seconds")}
+    head = [
+        data.setting.lower() if data.setting.istitle() else data.setting,
+        *(measure_name(m, data) + (" %" if m in SHARES else "") for m in stats),
+        "seeds",
+    ]
+    rows = []
+    for value, name in enumerate(data.names):
+        states = Counter(outcome.state for outcome in data.outcomes_of(value))
+        seeds = f"{states['finished']}{'' if states['finished'] >= total else f' of {total}'}"
+        cells = (
+            number_text(each[value], measure) if value in each else "–"
+            for measure, each in stats.items()
+        )
+        failed = f", {states['failed']} failed" if states["failed"] else ""
+        rows.append([name, *cells, seeds + failed])
+    return head, rows
+
+
+def failures(data: SweepData) -> list[str]:
+    return [
+        f"{data.names[value]}, seed {seed}: {outcome.message}"
+        for (value, seed), outcome in sorted(data.outcomes.items())
+        if outcome.state == "failed"
+    ]
+
+
+def run_line(data: SweepData, cell: Cell, outcome: Outcome) -> str:
+    measure = (data.measures() or ["loss"])[0]
+    result = outcome.message or outcome.state
+    if (last := outcome.last(measure)) is not None:
+        shown = plain_number(scaled(last, measure), measure)
+        result = f"{measure_name(measure, data)} {shown}{f'{SPACE}%' if measure in SHARES else ''}"
+    return f"{data.names[cell[0]]}, seed {cell[1]}: {result}"
+
+
+def progress(data: SweepData, workers: int) -> tuple[float, str]:
+    """How far the sweep is, 0 to 1, and a line with the time left by the mean time of the finished runs."""
+    count, outcomes = len(data.config.cells), data.outcomes.values()
+    done = sum(_share(outcome, data.config) for outcome in outcomes)
+    line = (
+        f"{sum(outcome.ended for outcome in outcomes)} of {count} runs done, "
+        f"{sum(o.state in ('starting', 'running') for o in outcomes)} training"
+    )
+    if took := [outcome.elapsed for outcome in outcomes if outcome.state == "finished"]:
+        line += f", about {about_duration((count - done) * fmean(took) / workers)} left"
+    return min(1.0, done / count), line
+
+
+def _share(outcome: Outcome, config: SweepConfig) -> float:
+    by_steps = config.equal == "steps"
+    done = outcome.steps if by_steps else outcome.train_seconds
+    if outcome.ended or not done:
+        return float(outcome.ended)
+    return min(1.0, done[-1] / (config.base.steps if by_steps else config.seconds))
