@@ -282,9 +282,9 @@ def as_python(
     view: map_transform.TraceView, ranked: map_transform.TraceView, head: lab.Pair, row: int
 ) -> None:
     layer, index = head
-    results, trace = dict[str, Any](view=view), "view.trace"
+    results, trace = dict[str, Any](trace=view.trace), "trace"
     if ranked is not view:
-        results["ranked"], trace = ranked, "ranked.trace"
+        results["ordered"], trace = ranked.trace, "ordered"
     one = f"show({trace}, layer={layer}, head={index}, query={row})"
     story = f"""
 name, item = {trace}.name(({layer}, {index})), {trace}.map({layer})
@@ -297,7 +297,7 @@ for key in (-row).argsort()[:3]:
         **results,
         most=most,
         draw={
-            "pretrained:grid": f"from dashboard.show import show\n\nshow(view.trace, layer={layer}, head={index})"
+            "pretrained:grid": f"from dashboard.show import show\n\nshow(trace, layer={layer}, head={index})"
         },
         also=[
             lab.Cell(

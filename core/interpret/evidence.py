@@ -500,7 +500,8 @@ class WeightBreakdown:
     """Every intermediate value of one weight; rows run over all keys.
 
     `products` are q·k by dimension, `dot` their sum. `scores` are the input of the softmax, −inf where masked;
-    `weights`, computed from them, equal the model's to 1e-6. `value` is the key's v, `out` the head's output.
+    `weights`, computed from them, equal the model's to 1e-6; `weight` is that of the key. `value` is the key's v,
+    `contribution` what the weight adds to the head's output, α·v, and `out` that output.
     """
 
     q: Vector
@@ -514,23 +515,16 @@ class WeightBreakdown:
     allowed: bool
     scores: Row
     weights: Row
+    weight: float
     sink: float | None
     value: Float[np.ndarray, " E"]
+    contribution: Float[np.ndarray, " E"]
     out: Float[np.ndarray, " E"]
     unrotated_q: Vector | None
     unrotated_k: Vector | None
     rotated_q: Vector | None
     rotated_k: Vector | None
     key: int
-
-    @property
-    def weight(self) -> float:
-        return float(self.weights[self.key])
-
-    @property
-    def contribution(self) -> Float[np.ndarray, " E"]:
-        """The weight's contribution to the head's output: α·v."""
-        return self.value * self.weights[self.key]
 
 
 def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> dict[LayerKey, LayerAttention]:
@@ -582,8 +576,9 @@ def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) ->
         to_numpy(q), to_numpy(keys[key]), to_numpy(products), float(products.sum()), layer.scale,
         None if bias is None else float(bias[key]),
         None if layer.softcap is None else float(layer.softcap * torch.tanh(biased[key] / layer.softcap)),
-        float(scores[key]), bool(allowed[key]), to_numpy(scores), to_numpy(weights),
-        None if sink is None else float(sink), to_numpy(values[key]), to_numpy(weights @ values),
+        float(scores[key]), bool(allowed[key]), to_numpy(scores), to_numpy(weights), float(weights[key]),
+        None if sink is None else float(sink), to_numpy(values[key]), to_numpy(values[key] * weights[key]),
+        to_numpy(weights @ values),
         before_q, before_k, after_q, after_k, key)  # fmt: skip
 
 

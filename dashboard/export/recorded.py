@@ -29,7 +29,7 @@ from dashboard.server.calls import Call, recorded_calls
 PUBLIC = ("core.attention", "core.models", "core.tasks", "core.training", "core.pretrained")
 LISTED = str | int | float | Choice | AttentionConfig  # an argument that differs from call to call
 SHORT = 24  # characters of an argument that stands in its call, where another call has it too
-MAX_DEPTH, MAX_ITEMS = 4, 12  # of the numbers in a result: fields of fields, and items of a list
+MAX_DEPTH, MAX_ITEMS = 3, 12  # of the numbers in a result: fields of fields, and items of a list
 
 
 def as_python(
@@ -138,7 +138,7 @@ def leaves(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
             ]
         elif isinstance(value, Sequence) and not isinstance(value, str):
             items = [(f"{name}[{index}]", one) for index, one in enumerate(value)]
-        for expression, one in items[: MAX_ITEMS if depth else None]:
+        for expression, one in items[: None if is_dataclass(value) or not depth else MAX_ITEMS]:
             yield from leaves(expression, one, depth + 1)
 
 
@@ -257,7 +257,10 @@ class _Writer:
             for suffix, part in parts_of(call.result):
                 if part is value and self._call_of(call.result) is not None:
                     if id(call.result) not in self.names:
-                        variable = type(call.result).__name__.lower()
+                        variable = call.function.__name__.rpartition("_")[2]
+                        if is_dataclass(call.result):
+                            variable = re.findall("[A-Z][a-z]*", type(call.result).__name__)[-1]
+                            variable = variable.lower()
                         self._write(self._free(variable), call.result, imports, lines, words)
                     return self.names[id(call.result)] + suffix
         return ""

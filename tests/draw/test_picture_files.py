@@ -66,6 +66,7 @@ from dashboard.draw.formats import (
     written,
 )
 from dashboard.draw.grids import bars
+from dashboard.draw.inside_weight import row
 from dashboard.draw.page_views import stacks_svg
 from dashboard.draw.picture_files import (
     POINTS,
@@ -94,7 +95,6 @@ from dashboard.draw.pictures import (
     outlined,
 )
 from pages.evidence import before_after
-from pages.inside_weight import row
 from pages.lens import part_bars
 from tests.cases import each
 from tests.draw.test_components import data_of

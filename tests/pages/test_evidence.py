@@ -23,6 +23,7 @@ from core.interpret.evidence import (
     telling_cell,
 )
 from core.pretrained import ModelInputs, load_lab_model
+from dashboard.draw import inside_weight as inside_draw
 from dashboard.draw.grids import short
 from dashboard.server.cache import store
 from dashboard.ui import panels
@@ -248,7 +249,7 @@ def test_what_is_carried_adds_up_to_the_head_s_output():
     layer = layer_attentions(load_model(ModelRef("lab", "induction")), given)["causal", 1]
     all_of = [break_down_weight(layer, 3, 9, key) for key in range(layer.k.shape[1])]
     np.testing.assert_allclose(sum(one.contribution for one in all_of), all_of[0].out, atol=1e-5)
-    facts = [inside_weight.carried_fact(one, "a", "b").replace("−", "-") for one in all_of]
+    facts = [inside_draw.carried_fact(one, "a", "b").replace("−", "-") for one in all_of]
     assert sum(
         float(re.search(r"contributes \*\*(?:under\s|over\s)?(-?[\d.]+)\s%", one)[1])
         for one in facts
@@ -264,7 +265,7 @@ def test_the_telling_cell_is_between_words_far_apart():
 
 
 def test_masked_keys_have_no_bar_and_are_named():
-    spec = inside_weight.row(
+    spec = inside_draw.row(
         ("it's", "b\\", "c"), np.array([0.25, 0.75, -np.inf]), 1, "dark", "weight", 0.5
     )
     bars, hidden, rule = (one["data"]["values"] for one in spec["layer"])

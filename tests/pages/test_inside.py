@@ -18,7 +18,6 @@ from core.tasks.text import topics
 from dashboard.fields.model import choose_head, current_head_of
 from dashboard.server.cache import store
 from dashboard.ui.models import EMBEDDED, ModelRef
-from pages import inside_weight as weight
 from pages.head_roles import HEAD, ROLE
 from tests.pages.app import (
     Case,
@@ -530,7 +529,7 @@ test_a_head_that_was_picked_goes_from_page_to_page = visit_cases(
             ("pretrained", Case(says=["L1·H2</b>"])),
             ("pretrained", Case({"head": "0.2"})),
             ("inside_weight", Case(says=["L0·H2</b>"], query={"head": "0.2"})),
-            ("", Case(do=[("selectbox", weight.HEAD, "L0·H1")])),
+            ("", Case(do=[("selectbox", "inside_weight:head", "L0·H1")])),
             *(
                 (page, Case(says=["L0·H1</b>"]))
                 for page in ("evidence", "two_models", "pretrained")
@@ -551,7 +550,7 @@ test_a_head_that_was_picked_goes_from_page_to_page = visit_cases(
 
 # For each page of Look inside with heads, its field of a head; pages on a corpus or on weights alone read no text.
 HEAD_FIELDS = {
-    "inside_weight": weight.HEAD,
+    "inside_weight": "inside_weight:head",
     "head_roles": HEAD,
     "circuits": "circuits:head",
     "corpus": "corpus:head",
