@@ -36,7 +36,7 @@ from core.interpret.roles import (
 from core.pretrained import ModelInputs, load_lab_model, load_minilm
 from core.runs.runs import Run, list_runs
 from core.tasks import reading
-from dashboard.draw import grids as charts
+from dashboard.draw import grids as charts, head_roles as draw
 from dashboard.server import queue
 from pages import corpus, head_roles as page
 from tests.pages.app import (
@@ -131,18 +131,18 @@ test_what_it_says = page_cases(
 
 
 def test_lines_are_read_once_each_and_what_is_left_out_is_said():
-    assert page.read_sentences("a b\n\n  a   b \nc") == (("a b", "c"), None)
-    taken, trouble = page.read_sentences(
-        "\n".join([*map(str, range(page.MAX_SENTENCES + 5)), "x" * (page.MAX_LETTERS + 1)])
+    assert draw.read_sentences("a b\n\n  a   b \nc") == (("a b", "c"), None)
+    taken, trouble = draw.read_sentences(
+        "\n".join([*map(str, range(draw.MAX_SENTENCES + 5)), "x" * (draw.MAX_LETTERS + 1)])
     )
-    assert len(taken) == page.MAX_SENTENCES
+    assert len(taken) == draw.MAX_SENTENCES
     assert "first 60" in trouble and "1 of the lines" in trouble
 
 
 def test_the_csv_holds_every_head_in_every_role_that_could_be_measured():
     model = load_lab_model("induction")
     scores = score_roles(read_all(model, role_inputs(model)), "causal")
-    rows = csv_rows(page.roles_csv(scores))
+    rows = csv_rows(draw.roles_csv(scores))
     by_head = {(int(one["layer"]), int(one["head"]), one["role"]): one for one in rows}
     able = [role.key for role, count in zip(ROLES, scores.rows, strict=True) if count]
     assert set(by_head) == {(*head, key) for head in scores.heads for key in able}
@@ -165,7 +165,7 @@ def test_a_head_that_is_nearly_even_has_no_role():
         numbers=(0,),
     )
     even.score[:-1] = 0.1
-    fact = page.role_fact(
+    fact = draw.role_fact(
         even, (0, 0), len(ROLES) - 1, RoleInputs((ModelInputs("a"),), "example sentences")
     )
     assert "its weights are nearly even" in fact and "1 example sentence;" in fact
@@ -198,7 +198,7 @@ def test_the_csv_of_syntax_has_every_relation_in_both_directions_and_what_is_wro
     readings = read_parses(load_minilm(), parses_of("")[:40])
     result = SyntaxResult(readings, tuple(score_relation(readings, *choice) for choice in CHOICES))
     score = result.scores[result.names.index("Verb → object")]
-    values = csv_rows(page.syntax_csv(result))
+    values = csv_rows(draw.syntax_csv(result))
     key = {"layer": "3", "head": "1", "relation": "object", "direction": "forward"}
     [one] = [row for row in values if key.items() <= row.items()]
     assert len({row["relation"] + row["direction"] for row in values}) * 72 == len(values)
@@ -230,7 +230,7 @@ def test_a_file_of_one_s_own_waits_for_a_press_and_is_measured(tmp_path, monkeyp
 def test_the_csv_of_the_standard_tests_has_every_test():
     scores = score_repeats(load_minilm())
     assert TESTS[default_test(scores)].key == "duplicate"
-    rows = csv_rows(page.repeats_csv(scores))
+    rows = csv_rows(draw.repeats_csv(scores))
     assert len(rows) == 72 * len(TESTS) and rows[72 + 2 * 12 + 9]["score"].startswith("0.61")
 
 
