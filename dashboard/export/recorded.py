@@ -37,8 +37,8 @@ def as_python(
 ) -> None:
     """Note the recorded calls of these results, by the names that they get, as the page's script.
 
-    `draw` has code for pictures that are no maps, by their keys, also of some that may not be drawn; `also` are cells written by hand, after the others.
-    A page of several fragments, each of which runs alone, notes one for each `part`.
+    `draw` has code for pictures that are no maps, by their keys, also of some that may not be drawn; `also` are cells
+    written by hand, after the others. A page of several fragments, each of which runs alone, notes one for each `part`.
     """
     add_script(
         partial(_script, recorded_calls()[::-1], results, draw or {}, also, notes().pictures), part

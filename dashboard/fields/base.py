@@ -259,7 +259,7 @@ class Options(Field[V], Generic[V, T]):
         return bool(_of(self.typed, controls)) or value in self.texts(controls)
 
     def text_of(self, value: Any, controls: Any) -> str | list[str]:
-        texts = self.texts(controls)
+        texts: dict[Any, Any] = self.texts(controls)
         if isinstance(value, list):
             return [texts.get(each, each) for each in value]
         return texts.get(value, value)
