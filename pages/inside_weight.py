@@ -174,8 +174,8 @@ def explore(chosen: lab.ModelChoice) -> None:
         st.latex(line, width="content")
     own = float(item.weights[cell.head, cell.query, cell.key])
     note = reading.note if one.sink is None else None  # it has a sentence of its own
-    said = draw.conditions(reading.trace.source, cell, layer, one, own)
-    st.caption(f"{said} {note}" if note else said)
+    text = draw.conditions(reading.trace.source, cell, layer, one, own)
+    st.caption(f"{text} {note}" if note else text)
     lab.details("Where these numbers come from", partial(sources, layer))
 
 

@@ -318,8 +318,8 @@ def rotations_of(config: AttentionConfig, seed: int, positions: int) -> Rotation
         seeded_layer(config, seed).position, positions, config.qk_dim
     )[: row_length(config)]
     pairs = properties.rotation_pairs(matrices)
-    alike = by_distance(properties.alignment(matrices).numpy())
-    return Rotations(pairs, np.array([pair.wavelength for pair in pairs]), alike)
+    similarity = by_distance(properties.alignment(matrices).numpy())
+    return Rotations(pairs, np.array([pair.wavelength for pair in pairs]), similarity)
 
 
 def row_length(config: AttentionConfig) -> int | None:

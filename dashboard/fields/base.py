@@ -261,7 +261,7 @@ class Options(Field[V], Generic[V, T]):
     def text_of(self, value: Any, controls: Any) -> str | list[str]:
         texts: dict[Any, Any] = self.texts(controls)
         if isinstance(value, list):
-            return [texts.get(each, each) for each in value]
+            return [str(texts.get(each, each)) for each in value]
         return texts.get(value, value)
 
 
