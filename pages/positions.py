@@ -457,10 +457,10 @@ def rotation_distance(controls: Controls) -> draw.Equation:
         "Similarity against distance",
         "Score of a unit vector and itself, rotated apart",
         f"distance in {unit}",
-        draw.similarity_curves(rotations),
+        draw.rotated_curves(rotations),
     )
-    lab.fact(draw.similarity_fact(rotations, unit))
-    return draw.similarity_latex(rotations)
+    lab.fact(draw.rotated_fact(rotations, unit))
+    return draw.rotated_latex(rotations)
 
 
 # The same words in another order, and some positions later: what becomes of weights, scores and outputs.

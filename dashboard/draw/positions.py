@@ -265,7 +265,7 @@ def rotation_latex(item: Entry, pairs: Sequence[Pair]) -> Equation:
     return item.latex, rf"\theta = ({angles})\ \text{{rad per position}}"
 
 
-def similarity_curves(rotations: study.Rotations) -> list[Curve]:
+def rotated_curves(rotations: study.Rotations) -> list[Curve]:
     mean, examples = rotations.by_distance[:, 0], sample_pairs(rotations.pairs)
     curves = [Curve("all directions", list(enumerate(mean.tolist())))]
     return curves + [
@@ -277,7 +277,7 @@ def similarity_curves(rotations: study.Rotations) -> list[Curve]:
     ]
 
 
-def similarity_fact(rotations: study.Rotations, unit: str) -> str:
+def rotated_fact(rotations: study.Rotations, unit: str) -> str:
     mean, low, high = rotations.by_distance.T
     far = min(5, len(mean) - 1)
     return (
@@ -288,7 +288,7 @@ def similarity_fact(rotations: study.Rotations, unit: str) -> str:
     )
 
 
-def similarity_latex(rotations: study.Rotations) -> Equation:
+def rotated_latex(rotations: study.Rotations) -> Equation:
     far = min(5, len(rotations.by_distance) - 1)
     return (
         r"\overline{(R_i u)^\top (R_j u)} = \tfrac{1}{D}\,\mathrm{tr}(R_i^\top R_j)",
