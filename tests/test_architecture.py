@@ -192,9 +192,7 @@ def test_core_names_nothing_of_the_dashboard():
 
 
 @pytest.mark.parametrize("at_once, strangers", [(True, SLOW), (False, NOT_INSTALLED)])
-def test_slow_libraries_are_imported_lazily_and_what_only_the_tests_install_is_not(
-    at_once, strangers
-):
+def test_slow_libraries_are_imported_lazily(at_once, strangers):
     assert not [
         f"{name(path)} imports {one}"
         for path in LAB
@@ -293,7 +291,7 @@ def test_what_changes_a_run_asks_whose_it_is():
     }
 
 
-def test_panels_are_drawn_by_the_one_that_leaves_out_what_is_closed():
+def test_panels_leave_out_what_is_closed():
     assert not [
         name(path)
         for path in (*sources(DASHBOARD), *sources(PAGES))
@@ -314,7 +312,7 @@ def test_links_are_made_from_the_list_of_pages():
     assert named and set(named) <= {step.key for step in STEPS}
 
 
-def test_a_change_that_arrives_after_its_page_is_left_is_not_answered():
+def test_a_late_change_is_not_answered():
     guarded("a widget that is left", pytest.fail)("It is answered.")
     assert not [
         f"{name(path)}:{node.value.lineno}"
@@ -360,7 +358,7 @@ def test_no_label_names_values_of_different_types():
     assert len(held) > 50 and not [label for label, types in held.items() if not types]
 
 
-def test_every_uploaded_file_is_counted_where_a_page_reads_it():
+def test_every_uploaded_file_is_counted_where_page_reads_it():
     # Each module with an uploader admits its files, or leaves that to the one that reads them.
     uploaders = [
         path
@@ -401,7 +399,7 @@ REQUESTS = ("HfApi", "pipeline", "cached_file", "hf_hub_download", "snapshot_dow
             "urlretrieve", "load_dataset", "load_state_dict_from_url")  # fmt: skip
 
 
-def test_one_module_asks_the_hub_and_whatever_else_loads_a_model_stays_on_this_machine():
+def test_one_module_asks_the_hub():
     others = [path for path in (*LAB, ROOT / "streamlit_app.py") if path != HUB]
     wrong = [
         f"{name(path)} imports {one}"
@@ -423,7 +421,7 @@ def test_one_module_asks_the_hub_and_whatever_else_loads_a_model_stays_on_this_m
     assert load.SAFE["local_files_only"] is finetune.OPTIONS["local_files_only"] is True
 
 
-def test_each_request_to_the_hub_is_refused_and_explained_by_one_block():
+def test_each_request_to_the_hub_is_refused():
     inside = [
         node
         for node in nodes(HUB)
@@ -437,7 +435,7 @@ def test_each_request_to_the_hub_is_refused_and_explained_by_one_block():
     assert len(requests) >= 4 and not [one.lineno for one in requests if id(one) not in known]
 
 
-def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():
+def test_numbers_of_a_model_come_to_numpy():
     folders = [CORE / "pretrained", CORE / "interpret", DASHBOARD / "ui"]
     paths = {path for folder in folders for path in sources(folder)}
     for key in PRETRAINED_PAGES:
@@ -544,7 +542,7 @@ def test_every_text_names_its_encoding():
     ]
 
 
-def test_every_line_of_make_quick_names_tests_that_there_are():
+def test_make_quick_names_tests_that_there_are():
     for line in (ROOT / "tests" / "quick.txt").read_text(encoding="utf-8").split():
         path, _, name = line.removeprefix("--deselect=").partition("::")
         assert (ROOT / path).exists(), line

@@ -92,7 +92,7 @@ def test_a_race_can_be_stopped_between_reports():
     assert next(reports, None) is None
 
 
-def test_what_is_too_large_or_would_take_too_long_is_said_instead_of_made():
+def test_too_large_a_benchmark_is_said():
     small, large = points_of(race(EXACT, [32, 100_000], rounds=1))
     assert small.skipped == "" and "MB; the limit is 512 MB" in large.skipped
     assert large == Measurement("exact", 100_000, skipped=large.skipped)
@@ -135,7 +135,7 @@ def test_a_call_on_a_card_is_timed_to_the_end_of_its_work(card):
     assert calls_of(card) == ["synchronize", "clock", "work", "synchronize", "clock"]
 
 
-def test_peak_bytes_of_a_card_are_its_allocators_beyond_what_stays(card):
+def test_peak_bytes_of_a_card_are_its_allocators(card):
     # The first call makes a workspace that stays, and a peak that is forgotten.
     card.memory_allocated.return_value = 1500
     card.max_memory_allocated.return_value = 2200
@@ -181,7 +181,7 @@ def test_a_race_measures_on_its_device(monkeypatch):
     assert [call.kwargs.get("device", call.args[-1]) for call in used] == ["cuda"] * 4
 
 
-def test_benchmarks_are_refused_on_a_device_that_is_not_there(monkeypatch):
+def test_benchmarks_are_refused_on_device_that_is_not_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     pytest.raises(SystemExit, chosen, ["fused"], "cuda").match(
         "device = cuda is not on this machine"
@@ -210,7 +210,7 @@ st.navigation([st.Page(part, title="First", url_path="first", default=True), st.
 """
 
 
-def test_a_page_opens_a_control_moves_and_an_exception_is_told(tmp_path):
+def test_page_opens_control_moves_and_exception_is_told(tmp_path):
     async def read(url: str) -> None:
         async with reading(url) as reader:
             await reader.open("")

@@ -190,7 +190,7 @@ def test_what_is_no_object_is_refused(text):
     pytest.raises(ValueError, read_checked, text)
 
 
-def test_damaged_lines_stand_among_the_others_and_a_last_one_without_an_end_is_left_out(tmp_path):
+def test_damaged_lines_stand_among_the_others(tmp_path):
     (tmp_path / "lines").write_bytes(
         LINE + b"\n" + LINE.replace(b"12", b"13") + b"\n\n" + LINE + b"\n" + LINE
     )
@@ -202,7 +202,7 @@ def test_damaged_lines_stand_among_the_others_and_a_last_one_without_an_end_is_l
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
 
 
-def test_a_command_speaks_to_a_terminal_that_knows_ascii_alone():
+def test_command_speaks_to_terminal_that_knows_ascii_alone():
     done = subprocess.run(
         [sys.executable, "-m", "core.claims", "list"],
         cwd=command.ROOT,

@@ -232,7 +232,7 @@ def test_the_cost_is_what_pytorch_counts_and_allocates(config, queries, keys, re
 
 @each("position", [item.key for item in AXES["position"]])
 @each("mask", [item.key for item in AXES["mask"] if "reads content" in item.traits])
-def test_masks_that_read_rotated_queries_cost_what_pytorch_counts(mask, position):
+def test_content_masks_cost_what_pytorch_counts(mask, position):
     # PoPE gives a query twice as many numbers, which MoBA multiplies with the means of its blocks.
     try:
         own = config_of("mask", mask, 4)
@@ -246,7 +246,7 @@ def test_masks_that_read_rotated_queries_cost_what_pytorch_counts(mask, position
     assert attention_cost(config, 24, 31).flops == counter.get_total_flops()
 
 
-def test_neither_the_closed_form_nor_the_peak_reads_the_process():
+def test_neither_closed_form_nor_peak_reads_process():
     config = case("exact", "causal")
     peak_bytes(workload(config, 512))  # makes what is cached
     cost, held = attention_cost(config, 512, 512), peak_bytes(workload(config, 512))
@@ -256,7 +256,7 @@ def test_neither_the_closed_form_nor_the_peak_reads_the_process():
 
 
 @each("score", AXES["score"])
-def test_a_score_without_a_cost_multiplies_no_matrices_of_its_own(score):
+def test_a_score_without_a_cost_multiplies_no_matrices(score):
     # Counted as a plug-in's is: without a cost it would count 0 in silence.
     if score.cost is Entry.__dataclass_fields__["cost"].default:
         config = AttentionConfig(H * D, H, score=score.key)
@@ -264,7 +264,7 @@ def test_a_score_without_a_cost_multiplies_no_matrices_of_its_own(score):
         assert flops == 0, f"{score.key} takes {flops:,.0f} FLOPs: give its Entry a cost"
 
 
-def test_any_configuration_costs_what_pytorch_counts_and_about_what_it_allocates():
+def test_any_configuration_costs_what_pytorch_counts():
     # All to the last product; a bound where a plan reads a learned mask, or decays strong enough are cut in halves.
     # Bytes within a quarter, but for five of a hundred, and none is off by half.
     ratios = dict[str, float]()

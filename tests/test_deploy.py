@@ -89,7 +89,7 @@ def test_the_image_is_made_of_what_is_there():
     ] == "root"
 
 
-def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tmp_path):
+def test_the_command_of_the_image_serves_the_lab(tmp_path):
     steps, log, secret = dict(instructions()), tmp_path / "log", "zq7secret"
     assert (
         f"localhost:{steps['EXPOSE']}/" in steps["HEALTHCHECK"]
@@ -131,7 +131,7 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
 OPTION = re.compile(r"--(?:server|runner|client|global|browser|logger)\.\w+|STREAMLIT_[A-Z_]+")
 
 
-def test_the_servers_of_tests_and_benchmarks_differ_from_make_runs_in_their_address_alone():
+def test_servers_of_tests_are_those_of_make_run():
     folders = ["tests", "benchmarks", "Makefile", ".github", ".ci"]
     listed = subprocess.check_output(["git", "ls-files", *folders], cwd=ROOT, encoding="utf-8")
     given = {
@@ -186,7 +186,7 @@ def started(*command: str, log: Path = Path(os.devnull), **environment: str) -> 
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="needs Linux's addresses 127.0.0.x"
 )
-def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names():
+def test_a_lab_at_home_listens_on_its_own_computer():
     with started("dashboard", "run", "--server.headless=true") as port:
         assert not reachable(port, "127.0.0.9"), "only the address of localhost"
         stream = f"ws://127.0.0.1:{port}/_stcore/stream"
@@ -224,7 +224,7 @@ def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names():
             assert raw.recv(4096).startswith(b"HTTP/1.1 421")
 
 
-def test_the_main_file_on_community_cloud_serves_the_lab_to_others(tmp_path):
+def test_main_file_on_community_cloud_serves_lab_to_others(tmp_path):
     (main,) = re.findall(r"Main file path: `(.+?)`", TEXT)
     environment: dict[str, Any] = {
         "ATTENTION_LAB_HOSTED": "1",
@@ -254,7 +254,7 @@ for main, os.environ["ATTENTION_LAB_HOSTED"] in (("app", "1"), ("cloud", "1"), (
 """
 
 
-def test_a_main_file_that_something_else_runs_has_its_pages_but_is_no_public_copy():
+def test_a_main_file_that_something_else_runs_has_its_pages():
     # Each in a process of its own: the switch is taken once.
     done = subprocess.run(
         [sys.executable, "-c", AS_A_SCRIPT],
@@ -277,7 +277,7 @@ def test_the_commands_of_the_page_name_what_is_there():
         config.get_option(option)
 
 
-def test_the_citation_is_valid_and_of_this_version_as_is_the_changelog_which_dates_the_others():
+def test_the_citation_is_valid():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (
         {"cff-version", "message", "title", "authors"}
@@ -308,7 +308,7 @@ def test_the_citation_is_valid_and_of_this_version_as_is_the_changelog_which_dat
     assert not [one for one in headings[1:] if not re.search(r" \(\d{4}-\d\d-\d\d\)$", one)]
 
 
-def test_an_install_with_a_link_to_the_folder_gives_the_command_and_another_is_refused(tmp_path):
+def test_install_with_link_to_folder_gives_command(tmp_path):
     # Into a new environment that sees the packages of this one.
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     here, there = (
@@ -409,7 +409,7 @@ def test_the_page_shows_what_its_costs_give():
     assert other.count("\n") == text.count("\n") and other != text
 
 
-def test_a_measurement_is_written_with_its_day_and_what_follows():
+def test_a_measurement_is_written_with_its_day():
     measured = {"move_ms": 60.04, "page_ms": 240.2, "run_mb": 1.26}
     text = with_costs(SCALING.read_text("utf-8"), measured, date(2027, 1, 2))
     assert (
@@ -418,7 +418,7 @@ def test_a_measurement_is_written_with_its_day_and_what_follows():
     assert "sizing measure` on 2027-01-02 on" in text and "8.0 ms a second" in with_table(text)
 
 
-def test_the_table_of_a_class_that_arrives_replaces_the_one_before():
+def test_table_of_class_that_arrives_replaces_one_before():
     arrival = Arrival(30, 120, 300, 0, 0.5, 1.5, 0.1, 0.94, 0.962, 0.4)
     text = with_arrival(SCALING.read_text("utf-8"), arrival, date(2027, 1, 2))
     assert (
@@ -465,7 +465,7 @@ def home() -> str:
     return mounted
 
 
-def test_the_servers_of_kubernetes_run_the_images_command_and_answer_their_probes():
+def test_the_servers_of_kubernetes_run_the_images_command():
     assert CONTAINER["args"][: len(COMMAND)] == COMMAND
     for option in CONTAINER["args"][len(COMMAND) :]:
         assert config.get_option(option.removeprefix("--").partition("=")[0]) is not None
@@ -484,7 +484,7 @@ def test_the_servers_of_kubernetes_run_the_images_command_and_answer_their_probe
     assert CONTAINER["volumeMounts"] == [{"name": "home", "mountPath": home()}]
 
 
-def test_a_reader_comes_back_to_the_server_that_has_their_runs():
+def test_reader_comes_back_to_server_that_has_their_runs():
     servers, service = PARTS["StatefulSet"]["spec"], PARTS["Service"]["spec"]
     ingress = PARTS["Ingress"]
     assert (
@@ -587,7 +587,7 @@ def needs(environment: Mapping[str, Any]) -> Iterator[tuple[Requirement, str]]:
             ]
 
 
-def test_requirements_name_the_constraints_and_no_project_of_another_name():
+def test_requirements_name_the_constraints():
     assert lines_of("requirements.txt")[0] == "-c constraints.txt"
     assert lines_of("dashboard/requirements.txt")[-1] == "-r ../requirements.txt"
     # A requirement that needs CUDA itself would add several GB to every plain install.
@@ -595,7 +595,7 @@ def test_requirements_name_the_constraints_and_no_project_of_another_name():
     assert not [one for one in REQUIREMENTS if other.search(one.name) or "+cu" in str(one)]
 
 
-def test_every_constraint_is_one_version_that_every_index_has():
+def test_every_constraint_is_one_version():
     assert all(re.fullmatch(r"==[\w.]+", str(one.specifier)) for one in CONSTRAINTS), (
         "no ranges, no local versions"
     )
@@ -636,7 +636,7 @@ def test_what_is_installed_is_what_is_pinned():
     assert {name: installed[name] for name in names} == {name: versions.get(name) for name in names}
 
 
-def test_workflows_may_only_read_name_actions_by_their_commit_and_one_installs_every_day():
+def test_workflows_may_only_read_name_actions():
     for file in sorted((ROOT / ".github" / "workflows").glob("*.yml")):
         workflow = yaml.safe_load(file.read_text("utf-8"))
         steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
@@ -752,7 +752,7 @@ def by_uv(folder: Path, file: str, index: str) -> subprocess.CompletedProcess:
         ),
     ],
 )
-def test_uv_takes_the_pinned_versions_and_the_cpu_build_by_its_file_alone(file, torch, checkout):
+def test_uv_takes_the_pinned_versions(file, torch, checkout):
     folder, pypi, _ = checkout
     done = by_uv(folder, file, pypi)
     chosen = [line for line in done.stdout.splitlines() if "==" in line]
@@ -786,7 +786,7 @@ def test_the_whole_index_of_pytorch_would_fail_by_uv(checkout):
 PYTHONS = re.search("^PYTHONS := (.*)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)[1]
 
 
-def test_the_pythons_that_are_named_are_those_that_are_tested():
+def test_pythons_that_are_named_are_those_that_are_tested():
     newest, *_, oldest = tested = PYTHONS.split()
     classifiers = [one.rpartition(" ")[2] for one in PROJECT["classifiers"]]
     assert classifiers == tested[::-1] and PROJECT["requires-python"] == f">={oldest}"
@@ -851,7 +851,7 @@ def test_make_keeps_an_environment_that_is_there(tmp_path):
         ("3.12.4", "", True),
     ],
 )
-def test_make_says_that_a_python_is_too_old_or_newer_than_the_tests(version, says, makes, tmp_path):
+def test_make_says_that_a_python_is_too_old_or_newer(version, says, makes, tmp_path):
     info = tuple(map(int, version.split(".")))
     other = f"import sys; sys.version_info, sys.version = {info}, '{version} x'; exec(sys.argv[1])"
     tool = (

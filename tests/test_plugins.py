@@ -103,7 +103,7 @@ def loaded(tmp_path_factory):
 
 
 @pytest.mark.first
-def test_a_broken_file_is_named_with_its_line_and_the_others_are_loaded(loaded):
+def test_a_broken_file_is_named_with_its_line(loaded):
     (keys, _, problems), said = loaded[0]["broken"], loaded[1]
     starts = [
         "Plug-in a_raises.py, line 3: ZeroDivisionError: division by zero",
@@ -187,7 +187,7 @@ from core.training import RunConfig, train
 
 
 @pytest.mark.first
-def test_a_plug_in_meets_whole_modules_whichever_is_imported_first(tmp_path):
+def test_a_plug_in_meets_whole_modules(tmp_path):
     # Every package of core, and every module that is a command, as the first import of its process.
     (tmp_path / "uses_all.py").write_text(USES_ALL, encoding="utf-8")
     firsts = [
@@ -215,7 +215,7 @@ for name in sys.argv[1:]:
     )
 
 
-def test_a_plug_in_that_needs_a_key_waits_for_the_one_that_has_it(loaded):
+def test_plug_in_that_needs_key_waits_for_one_that_has_it(loaded):
     # Whatever the files are called; where two need each other the message says so, and no more than is true.
     keys, _, problems = loaded[0]["needs"]
     assert sorted(keys) == ["first", "second", "third"] and len(problems) == 3
@@ -256,14 +256,14 @@ def worked(without_new_entries):
         runpy.run_path(str(file))
 
 
-def test_a_page_lists_plug_ins_with_a_mark_and_dashes_for_times_nobody_measured(worked):
+def test_a_page_lists_plug_ins_with_a_mark(worked):
     app = open_at("scores")
     assert not app.exception
     row = html_text(app).split("</span>Cosine power (plug-in)</th>")[1].split("</tr>")[0]
     assert row.count("–") == 3 and "cos(q, k)^p" in row
 
 
-def test_a_score_that_fails_after_its_trial_is_left_out_with_the_reason(worked):
+def test_a_score_that_fails_later_is_left_out(worked):
     working = [True]
 
     def score(q, k):
@@ -307,7 +307,7 @@ def test_all_three_are_drawn_together(worked):
     )
 
 
-def test_a_plug_in_that_could_not_be_loaded_is_named_above_every_page(monkeypatch):
+def test_a_broken_plug_in_is_named_above_every_page(monkeypatch):
     monkeypatch.setenv(plugins.VARIABLE, str(WORKED))
     monkeypatch.setattr(
         plugins, "problems", ["Plug-in a.py, line 3: ZeroDivisionError: division by zero."]

@@ -151,7 +151,7 @@ def test_every_page_has_its_words():
     assert not [step.title for step in STEPS if step.title not in bold]
 
 
-def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(
+def test_plug_in_that_it_writes_is_one_in_its_folder(
     tmp_path, monkeypatch, capsys, without_new_entries
 ):
     # The whole file and the layer without one run as they stand; the file is the worked example but for a name.
@@ -253,7 +253,7 @@ def test_the_gallery_has_the_pictures_of_its_list():
         assert f"gallery/{path.name}" in gallery.markdown()
 
 
-def test_a_picture_of_the_gallery_is_what_its_page_draws_today():
+def test_picture_of_gallery_is_what_its_page_draws_today():
     # Its title, maps and tokens; layout and colors may have changed since it was drawn.
     picture = gallery.picture_of("masks")
     assert isinstance(picture, MapsPicture)
@@ -301,7 +301,7 @@ def test_a_script_names_what_it_needs(keys):
     )
 
 
-def test_a_script_names_the_commit_and_whether_files_of_it_were_changed(tmp_path, monkeypatch):
+def test_a_script_names_the_commit(tmp_path, monkeypatch):
     def commit(*words: str) -> str:
         name = ("-c", "user.name=a", "-c", "user.email=a@example.org")
         if words:

@@ -37,7 +37,7 @@ def test_a_wrong_argument_and_a_wrong_result_fail():
     ],
     ids=["run", "import"],
 )
-def test_checked_code_stays_out_of_the_cache_that_python_reads(run, tmp_path, monkeypatch):
+def test_checked_code_stays_out_of_cache_that_python_reads(run, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.dont_write_bytecode", False)
     file = tmp_path / "other.py"
     file.write_text("from jaxtyping import Float\ndef f(x): return x\n", encoding="utf-8")

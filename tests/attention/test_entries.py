@@ -196,7 +196,7 @@ def test_attend_on_nothing(kernel, batch, queries, keys):
 # What goes with what is found by asking, and both sides of a refusal name each other.
 
 
-def test_a_refusal_carries_its_axes_and_alternatives_as_data():
+def test_refusal_carries_its_axes_and_alternatives_as_data():
     with pytest.raises(ConfigError) as error:
         AttentionConfig(64, 4, kernel="fused", score="additive")
     assert (error.value.axes, error.value.take) == (
@@ -402,7 +402,7 @@ def test_parts_give_what_the_whole_texts_give(axis, key, padded, record):
         {"score": "cosine"},
     ],
 )
-def test_a_state_gives_what_the_whole_text_gives_in_any_parts(key, beside):
+def test_state_gives_what_whole_text_gives_in_any_parts(key, beside):
     if (key, beside.get("position")) == ("delta_product", "rope"):
         return  # refused, as its further keys would not turn
     # Random parts of 1 to 13 of 37 tokens, chunks of 8: the state is all that is stored, and its size stays.
@@ -424,7 +424,7 @@ def test_a_state_gives_what_the_whole_text_gives_in_any_parts(key, beside):
 
 
 @each("key", STATES)
-def test_a_state_grows_with_nothing_and_takes_no_step_without_a_token(key):
+def test_a_state_grows_with_nothing(key):
     layer = Attention(AttentionConfig(WIDTH, HEADS, kernel=key, mask="causal")).eval()
     # features × (value and 1), the last key and value beside those before, else key × value
     width = {"linear": 8 * 9, "performer": 128 * 9, "trapezoid": 9 * 9}.get(key, 8 * 8)
@@ -465,7 +465,7 @@ def test_a_state_is_not_carried_where_its_keys_may_change():
         )
 
 
-def test_recorded_steps_keep_the_keys_and_a_state_cannot_be_recorded_after():
+def test_recorded_steps_keep_the_keys():
     layer, x = (
         Attention(AttentionConfig(WIDTH, HEADS, kernel="gated_delta", mask="causal")).eval(),
         torch.randn(TEXTS, LENGTH, WIDTH),
@@ -494,7 +494,7 @@ def test_a_linear_state_by_hand():
 
 
 @pytest.mark.parametrize("query_latent", [0, 10])
-def test_absorbed_latents_give_the_output_and_the_gradients_of_the_expanded_ones(query_latent):
+def test_absorbed_latents_give_the_output(query_latent):
     # Latents of 5 numbers, smaller than a head of 8, in fp64: W_uk moves to the query, W_uv to the output.
     projection = Choice.of("latent", latent=5, rope=4, query_latent=query_latent)
     layer = Attention(AttentionConfig(WIDTH, HEADS, projection=projection, mask="causal")).double()
@@ -507,7 +507,7 @@ def test_absorbed_latents_give_the_output_and_the_gradients_of_the_expanded_ones
     agree(read_in_parts(layer, x)[0], layer(x).merged, list(layer.parameters()))
 
 
-def test_latents_are_expanded_where_the_score_or_the_position_reads_heads():
+def test_latents_are_expanded_for_what_reads_heads():
     for other in ({"score": "cosine"}, {"position": "shaw"}):
         assert not Attention(
             AttentionConfig(WIDTH, HEADS, projection="latent").with_(**other)
@@ -515,7 +515,7 @@ def test_latents_are_expanded_where_the_score_or_the_position_reads_heads():
 
 
 @each("score", ["scaled_dot", "qk_norm"])
-def test_keys_are_stored_as_they_are_once_rotated_unless_their_angles_change(score):
+def test_keys_are_stored_as_they_are_once_rotated(score):
     x, ntk = torch.randn(TEXTS, LENGTH, WIDTH), Choice.of("ntk_rope", original=32)
     for position, rotated in (("rope", True), (ntk, False)):
         layer = Attention(
@@ -527,7 +527,7 @@ def test_keys_are_stored_as_they_are_once_rotated_unless_their_angles_change(sco
         )
 
 
-def test_a_layer_that_takes_keys_takes_them_normed_and_rotated():
+def test_a_layer_that_takes_keys_takes_them_normed():
     # As the shared keys of Gemma 3n; it has no norm for keys of its own, and a token alone gives the same.
     config = AttentionConfig(WIDTH, HEADS, score="qk_norm", position="rope", mask="causal")
     source, taker, x = (
@@ -548,7 +548,7 @@ def test_a_layer_that_takes_keys_takes_them_normed_and_rotated():
 
 
 @each("kv_heads", [1, 2, 3, 6])
-def test_one_token_reads_the_heads_of_keys_without_repeating_them(kv_heads):
+def test_one_token_reads_the_heads_of_keys(kv_heads):
     layer = Attention(
         AttentionConfig(
             WIDTH, 6, Choice.of("grouped_query", kv_heads=kv_heads), position="rope", mask="causal"
@@ -572,7 +572,7 @@ def test_two_tokens_by_hand():
     assert isinstance(cache, Cache) and cache.heads[0].flatten().tolist() == [1.0, 2.0]
 
 
-def test_the_last_token_sees_all_keys_of_a_causal_mask_without_a_mask_and_not_those_of_a_window():
+def test_the_last_token_sees_all_keys_of_a_causal_mask():
     x = torch.randn(TEXTS, LENGTH, WIDTH)
     for mask, plain_rows in (("causal", True), (Choice.of("causal_local", lookback=3), False)):
         layer = Attention(AttentionConfig(WIDTH, HEADS, mask=mask, projection="multi_query")).eval()

@@ -172,7 +172,7 @@ def test_the_gated_delta_rule_overwrites_what_its_key_held():
 
 
 @each("key", [e.key for e in AXES["kernel"] if "layer only" in e.traits])
-def test_a_kernel_with_weights_needs_the_layer_and_what_it_reads(key):
+def test_kernel_with_weights_needs_layer_and_what_it_reads(key):
     (q, k, v), context = torch.randn(3, 1, H, T, C // H), torch.randn(1, T, C)
     pytest.raises(ConfigError, attend, q, k, v, kernel=key).match(
         f"kernel = {key} has .* of its own; take Attention"
@@ -253,7 +253,7 @@ def test_more_random_features_come_closer():
     assert 5 < error(32) / error(2048) < 11
 
 
-def test_the_random_directions_are_orthogonal_and_as_long_as_gaussian_ones():
+def test_the_random_directions_are_orthogonal():
     drawn = orthogonal_gaussian(4000, 8, seed=1)
     squares = drawn[:8] @ drawn[:8].T
     torch.testing.assert_close(squares, squares.diagonal().diag(), rtol=0, atol=1e-5)
@@ -311,7 +311,7 @@ def test_the_reach_of_a_composed_mask():
     assert reach(Choice.of("dilated", window=2, dilation=4)) == (8, 8)
 
 
-def test_block_sparse_computes_the_blocks_that_the_mask_touches():
+def test_block_sparse_computes_blocks_that_mask_touches():
     # 16 tokens in blocks of 4: a band of ±1 touches the neighbours' corners, 4 + 2·3 blocks of 16 cells.
 
     def band(rows):
@@ -328,7 +328,7 @@ def test_block_sparse_computes_the_blocks_that_the_mask_touches():
     "mask", [Choice("causal"), Choice.of("local", window=3), Choice.of("causal_local", lookback=5)]
 )
 @each(("queries", "keys", "real"), [(37, 37, 37), (37, 20, 13), (20, 37, 30)])
-def test_a_plan_that_follows_from_the_reach_is_that_of_the_mask(mask, queries, keys, real):
+def test_plan_that_follows_from_reach_is_that_of_mask(mask, queries, keys, real):
     allowed = build_mask(mask, queries, keys, key_mask=torch.arange(keys)[None] < real)[0, 0]
     for size in (1, 4, 16, 64):
         config = AttentionConfig(mask=mask, kernel=Choice.of("chunked", block=size))

@@ -71,7 +71,7 @@ def test_what_padding_holds_is_felt_by_nobody(axis, key, cross):
 
 
 @each(("axis", "key"), ENTRIES)
-def test_a_text_without_a_real_key_gives_zeros_and_finite_gradients(axis, key):
+def test_a_text_without_a_real_key_gives_zeros(axis, key):
     layer, real = layer_of(axis, key), torch.tensor([[True] * S, [False] * S])
     for record in (True, False):
         x = torch.randn(B, S, C, requires_grad=True)
@@ -201,7 +201,7 @@ def answers(monkeypatch):
 
 @each("record", [True, False])
 @each(("axis", "key"), ENTRIES)
-def test_the_device_is_kept_and_few_choices_wait_for_a_value(axis, key, record, monkeypatch):
+def test_device_is_kept_and_few_choices_wait_for_value(axis, key, record, monkeypatch):
     layer = Attention(config_of(axis, key), add_positions=True).to("meta")
     key_mask = torch.ones(B, ROWS, dtype=torch.bool, device="meta") if key == "padding" else None
     with monkeypatch.context() as patch, OneDevice():

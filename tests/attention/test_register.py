@@ -124,7 +124,7 @@ def test_modules_of_the_lab_are_taken_as_they_are():
     assert attention.projection is projection and attention.normalizer is normalizer
 
 
-def test_a_normalizer_may_use_half_precision_and_never_weighs_what_is_masked():
+def test_a_normalizer_may_use_half_precision():
     def thirds(scores, mask):
         assert scores.dtype == torch.float32
         return torch.full_like(scores, 1 / 3)
@@ -190,7 +190,7 @@ def test_it_decodes_token_by_token_as_it_reads_at_once():
         ),
     ],
 )
-def test_what_is_no_choice_and_what_a_function_returns_are_checked(given, words):
+def test_what_a_function_returns_is_checked(given, words):
     with pytest.raises(ConfigError, match=words):
         layer(**given)(torch.randn(B, T, C), torch.randn(B, S, C))
 

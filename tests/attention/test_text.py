@@ -35,7 +35,7 @@ def test_a_mechanism_reads_as_what_it_is():
 
 
 @each("axis", AXES)
-def test_every_choice_with_every_parameter_off_its_default_survives(axis):
+def test_every_parameter_off_its_default_survives(axis):
     for item in AXES[axis]:
         params: dict[str, Value] = {}
         for param in item.params:

@@ -36,7 +36,7 @@ def causal(rows, columns, diagonal=0):
 @KERNELS
 @each("bias", [False, True])
 @each("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_a_fully_masked_row_is_zeros_and_so_are_its_gradients(dtype, bias, kernel):
+def test_fully_masked_row_is_zeros_and_so_are_its_gradients(dtype, bias, kernel):
     # −∞ would give NaN forward and backward, −1e9 the mean of V.
     q, k, v = heads(dtype)
     mask = causal(T, S)
@@ -203,7 +203,7 @@ def test_large_scores_do_not_overflow():
 
 @KERNELS
 @each("width", [2, D])
-def test_values_may_be_wider_or_narrower_than_keys_and_strided(kernel, width):
+def test_values_may_be_wider_or_narrower_than_keys(kernel, width):
     q, k, v = (torch.randn(B, H, d, n).mT for d, n in ((D, T), (D, S), (width, S)))
     torch.testing.assert_close(
         attend(q, k, v, kernel=kernel).out,
@@ -377,13 +377,13 @@ ALL_SCORES = {
         ),
     ],
 )
-def test_choices_that_do_not_go_together_are_refused_by_name(words, axes):
+def test_choices_that_do_not_go_together_are_refused(words, axes):
     pytest.raises(ConfigError, AttentionConfig, **{"d_model": 48, "num_heads": 6} | axes).match(
         words
     )
 
 
-def test_an_unsupported_mask_raises_instead_of_being_ignored():
+def test_unsupported_mask_raises_instead_of_being_ignored():
     layer = Attention(AttentionConfig(33, H, mask="padding"))
     pytest.raises(ConfigError, layer, torch.randn(B, T, 33)).match("key_mask")
     pytest.raises(
@@ -436,7 +436,7 @@ def test_says_what_it_changed_and_only_that(item):
         ) and change.endswith(".")
 
 
-def test_a_kernel_or_projection_with_places_of_its_own_is_said():
+def test_own_places_are_said():
     # Order is not invisible to it, though the axis of positions has none.
     for key, owner in (
         ("gated_deltanet", "Gated delta rule"),

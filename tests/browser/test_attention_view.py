@@ -48,9 +48,7 @@ def hover(view: Locator, i: int, j: int) -> None:
     expect(view).to_have_attribute("data-hover", f"{i},{j}")
 
 
-def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_the_grid_answer(
-    open_view, page
-):
+def test_keys_walk_and_speak_a_hover_stays_in_the_browser(open_view, page):
     view, head = open_view("pretrained"), weights(6, 12, 16)[3, 1]
     for i, j in [(0, 0), (10, 2), (15, 15)]:
         hover(view, i, j)
@@ -119,9 +117,7 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
         assert max(wide) <= 362
 
 
-def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_question_mark_the_keys(
-    open_view, page
-):
+def test_a_row_that_sees_nothing_is_named(open_view, page):
     view = open_view("masked")
     assert view.locator(".masked").inner_text() == "was sees no key: its output is 0"
     hover(view, 2, 1)
@@ -167,9 +163,7 @@ def test_the_grid_of_144_heads_is_drawn_at_once(open_view):
     assert 0 < float(data(open_view("grid", size=512))["drawMs"]) < 3000
 
 
-def test_tokens_are_never_html_signed_maps_hold_negatives_and_views_of_the_same_tokens_share_the_crosshair(
-    open_view, page
-):
+def test_tokens_are_never_html_signed_maps_hold_negatives(open_view, page):
     below = open_view("html,signed,twins")
     html, signed, above = (page.locator(".av").nth(at) for at in range(3))
     hover(html, 0, 1)
@@ -197,9 +191,7 @@ def ink(view) -> float:
     return float((np.asarray(Image.open(io.BytesIO(canvas)).convert("L")) < 128).mean())
 
 
-def test_the_picture_saves_itself_several_cells_are_pinned_and_a_threshold_takes_ink_away(
-    open_view, page
-):
+def test_the_picture_saves_itself_several_cells_are_pinned(open_view, page):
     view = open_view("pins")
     all_of_it, head = ink(view), weights(1, 2, 16)[0, 0]
     with page.expect_download() as got:
@@ -235,7 +227,7 @@ def test_the_picture_saves_itself_several_cells_are_pinned_and_a_threshold_takes
     assert float(data(view)["value"]) == pytest.approx(head[1, 2], abs=1e-5) and head[1, 2] < 0.6
 
 
-def test_1500_tokens_are_pooled_said_so_and_a_drag_opens_them_exactly(open_view, page):
+def test_1500_tokens_are_pooled(open_view, page):
     view = open_view("long", size=1500)
     assert data(view)["pooled"] == "1"
     assert "a cell is the mean of 2.9 × 2.9 tokens" in view.locator(".reads").first.inner_text()
@@ -311,7 +303,7 @@ def window(view: Locator) -> list[int]:
     return [int(edge) for edge in (view.get_attribute("data-window") or "").split(",")]
 
 
-def test_a_tap_pins_a_second_tap_releases_and_two_fingers_zoom_a_map(phone):
+def test_a_tap_pins_and_two_fingers_zoom(phone):
     open_demo(phone, "view", ".av", case="pretrained")
     view = phone.locator(".av").last
     for message in ("pin (10, 2)", "pin None"):
@@ -332,7 +324,7 @@ def test_a_tap_pins_a_second_tap_releases_and_two_fingers_zoom_a_map(phone):
     assert window(view) == [0, 16, 0, 16]
 
 
-def test_a_phone_shows_one_of_six_maps_which_two_fingers_zoom_and_a_tap_pins(phone):
+def test_a_phone_shows_one_of_six_maps(phone):
     board = open_demo(phone, "multiples", ".mu", case="four", count=6).first
     names = board.locator(".chooser button")
     assert board.locator(".tile:visible .name").first.inner_text() == names.first.inner_text()
@@ -384,9 +376,7 @@ def values(board: Locator) -> list[float]:
     return [float(tile.get_attribute("data-value")) for tile in board.locator(".tile").all()]
 
 
-def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_a_pin_and_a_phone(
-    board, page
-):
+def test_one_crosshair_reads_every_map(board, page):
     shown = board("four")
     assert shown.get_attribute("data-picked") == "10,2", "the page's row, with nothing touched"
     for tile, i, j in [(0, 10, 0), (3, 4, 7), (4, 15, 15)]:
@@ -451,9 +441,7 @@ def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_
     assert max(box_of(canvas)["width"] for canvas in shown.locator("canvas:visible").all()) <= 362
 
 
-def test_a_difference_elsewhere_on_the_page_follows_a_drag_zooms_every_map_and_a_pin_is_shared(
-    board, page
-):
+def test_a_drag_zooms_every_map_and_a_pin_is_shared(board, page):
     shown, apart = board("apart"), page.locator(".mu").last
     hover_tile(shown, 0, 6, 4)
     expect(apart).to_have_attribute("data-hover", "6,4")
@@ -477,16 +465,14 @@ def test_a_difference_elsewhere_on_the_page_follows_a_drag_zooms_every_map_and_a
     expect(shown).to_have_attribute("data-pin", "3,3")
 
 
-def test_negative_weights_are_drawn_signed_beside_the_others(board):
+def test_negative_weights_are_drawn_signed_beside_others(board):
     shown = board("four", count=6)
     signed = [tile.get_attribute("data-signed") for tile in shown.locator(".tile").all()]
     assert signed == ["", "", "", "", "1", "", "1"]
     assert shown.locator(".head .legend:visible").count() == 2
 
 
-def test_names_are_never_html_signed_maps_keep_their_sign_and_a_row_that_sees_nothing_is_named(
-    board, page
-):
+def test_names_are_never_html_signed_maps_keep_their_sign(board, page):
     html = board("html,signed,blind")
     signed, blind = (page.locator(".mu").nth(at) for at in (1, 2))
     hover_tile(html, 0, 0, 1)
@@ -506,9 +492,7 @@ def test_names_are_never_html_signed_maps_keep_their_sign_and_a_row_that_sees_no
     assert blind.locator(".tile .value").all_inner_texts() == ["0.25", "sees no key"]
 
 
-def test_maps_follow_a_slider_before_the_server_answers_and_a_late_answer_undoes_nothing(
-    board, page
-):
+def test_maps_follow_a_slider_before_the_server_answers(board, page):
     shown = board("frames")
     assert values(shown) == pytest.approx([MAPS[2, 10, 2], MAPS[0, 10, 2]], abs=1e-6)
     page.evaluate(HOLD)
@@ -532,7 +516,7 @@ def test_maps_follow_a_slider_before_the_server_answers_and_a_late_answer_undoes
 # A line that is drawn.
 
 
-def test_a_line_is_drawn_by_a_stroke_and_by_keys_and_nothing_drawn_is_no_guess(page):
+def test_a_line_is_drawn_by_a_stroke_and_by_keys(page):
     page.goto("/?demo=sketch")
     paper = page.locator(".sketch")
     click(paper.get_by_role("button", name="Show me without a guess"), "taken: None")

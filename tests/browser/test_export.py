@@ -35,7 +35,7 @@ def take(page: Page, label: str, folder: Path) -> Path:
     return path
 
 
-def test_the_numbers_of_a_picture_are_read_as_a_table_by_keyboard_alone(page):
+def test_the_numbers_of_a_picture_are_read_as_a_table(page):
     open_page(page, "why", PICTURE)
     page.get_by_role("button", name="Export").press("Enter")
     dialog = page.get_by_role("dialog")
@@ -71,7 +71,7 @@ def read_clipboard(page: Page) -> dict[str, list[int]]:
     }""")
 
 
-def test_a_picture_its_numbers_and_the_page_are_taken_away_and_copied(page, tmp_path):
+def test_a_picture_its_numbers_and_the_page_are_taken_away(page, tmp_path):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_page(page, "masks", PICTURE)
     page.get_by_role("button", name="Export").click()
@@ -149,7 +149,7 @@ def test_views_of_two_pages_become_one_file(page, tmp_path):
 
 
 @pytest.mark.parametrize("width", [390])
-def test_a_student_answers_in_a_course_page_and_hands_in_a_code(page, width):
+def test_student_answers_in_course_page_and_hands_in_code(page, width):
     lesson = Lesson(
         "Sizes",
         "<img src=x onerror='document.title=1'> Read the **sizes**.",
@@ -186,7 +186,7 @@ def test_a_student_answers_in_a_course_page_and_hands_in_a_code(page, width):
     expect(name).to_have_value("Ada Lovelace")
 
 
-def test_questions_stand_beside_the_page_and_lead_through_several(page):
+def test_questions_stand_beside_the_page(page):
     # Also to the same page with other controls, which is drawn without its widgets between.
     one, two = (make_question("text", text, "yes") for text in ("First?", "Second?"))
     words = Lesson("Both", "Then two.", "masks", (("masks:tokens", "four five"),), (), (two,))
@@ -217,7 +217,7 @@ def test_a_short_link_has_a_picture_that_a_phone_reads(page):
     assert picture.evaluate("one => one.naturalWidth == one.width && one.width > 140")
 
 
-def test_back_from_another_page_keeps_the_settings_of_a_lesson_and_its_link(page, server):
+def test_back_from_another_page_keeps_settings_of_lesson(page, server):
     # Streamlit leaves an entry without parameters behind when a page is left by the sidebar.
     lesson = Lesson("Local", "Look.", "masks", (("masks:first", "Causal local"),), (), ())
     open_page(page, f"lessons?lesson={encode(lesson)}", "text=33 of 144")

@@ -77,9 +77,7 @@ from tests.tiny_models import save
         ),
     ],
 )
-def test_a_mark_that_is_pressed_in_a_figure_is_read_below_and_stands_in_the_link(
-    page, link, mark, linked, says
-):
+def test_a_mark_that_is_pressed_in_a_figure_is_read_below(page, link, mark, linked, says):
     open_page(page, link)
     pressed = page.locator(f".st-key-{mark}").first
     pressed.scroll_into_view_if_needed(timeout=60_000)
@@ -89,7 +87,7 @@ def test_a_mark_that_is_pressed_in_a_figure_is_read_below_and_stands_in_the_link
     sees(page, says)
 
 
-def test_the_pin_follows_a_list_and_a_press_opens_a_cell_which_the_link_keeps(page: Page):
+def test_the_pin_follows_a_list_and_a_press_opens_a_cell(page: Page):
     open_page(page, "inside_weight", ".av[data-ready='1']")
     view = page.locator(".av")
     # The pin follows a list before the server answers.
@@ -125,14 +123,14 @@ def open_heads(page: Page, query: str = "") -> tuple[Locator, Locator]:
     return views.nth(0), views.nth(1)
 
 
-def test_a_head_with_more_keys_than_queries_is_drawn_with_all_of_them(page: Page, tmp_path):
+def test_a_head_with_more_keys_than_queries_is_drawn(page: Page, tmp_path):
     _, head = open_heads(page, f"?inside%3Amodel={save('gpt_oss', tmp_path)}")
     page.mouse.move(*cell(head, 12, 13))
     expect(head).to_have_attribute("data-hover", "12,13")
     assert 0 <= float(head.get_attribute("data-value")) <= 1
 
 
-def test_a_click_in_the_grid_a_pin_and_the_link_agree_and_a_long_text_says_its_cut(page: Page):
+def test_a_click_in_the_grid_a_pin_and_the_link_agree(page: Page):
     grid, head = open_heads(page)
     gutter, top, pitch, _, size = (float(x) for x in grid.get_attribute("data-map").split(","))
     box = box_of(grid.locator("canvas").first)
@@ -169,7 +167,7 @@ def test_a_click_in_the_grid_a_pin_and_the_link_agree_and_a_long_text_says_its_c
     expect(page).to_have_url(re.compile("unheard-of"))
 
 
-def test_pins_outlive_a_merge_and_an_order_and_a_way_to_draw_does_not_wait_for_the_server(
+def test_pins_outlive_a_merge_and_an_order(
     page: Page,
 ):
     _, head = open_heads(
@@ -242,7 +240,7 @@ def closest(places: list[float]) -> float:
     return min(b - a for a, b in zip(places, places[1:], strict=False))
 
 
-def test_names_of_34_tokens_do_not_meet_and_the_row_under_the_pointer_has_its_own(page: Page):
+def test_names_of_34_tokens_do_not_meet(page: Page):
     open_page(
         page,
         "two_models",
@@ -273,7 +271,7 @@ def test_names_of_34_tokens_do_not_meet_and_the_row_under_the_pointer_has_its_ow
         assert closest(names_on(page)[0]) >= 13
 
 
-def test_a_changed_word_and_a_head_whose_maps_do_not_wait_for_the_server(page: Page):
+def test_a_changed_word_and_a_head_whose_maps_do_not_wait(page: Page):
     open_page(page, "two_models", ".mu canvas.base", **{"inside:model": "all-MiniLM-L6-v2"})
     enter(
         page.get_by_role("textbox", name="Text B"),
@@ -306,7 +304,7 @@ def fact(page: Page, step: int) -> Locator:
     return page.get_by_text(re.compile(rf"At step {step} the model gives"))
 
 
-def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
+def test_the_timeline_and_the_tree_move_one_another(page):
     open_page(page, "generate", DRAWN)
     expect(fact(page, 1)).to_be_visible()
     # The map moves with the slider before the server answers.
@@ -330,7 +328,7 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
     expect(fact(page, 2)).to_be_visible()
 
 
-def test_a_pressed_candidate_is_followed_and_a_phone_scrolls_the_tree(page):
+def test_a_pressed_candidate_is_followed(page):
     open_page(page, "decode", DRAWN)
     click(page.locator(".tv g[data-step='1'][data-rank='1']"), "Most likely tokens at step 2")
     expect(page.locator(".tv g.picked[data-step='1'][data-rank='1']")).to_have_count(1)
@@ -343,7 +341,7 @@ def test_a_pressed_candidate_is_followed_and_a_phone_scrolls_the_tree(page):
     assert page.locator(".tv").evaluate("tree => tree.scrollWidth > tree.clientWidth")
 
 
-def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
+def test_model_does_its_job_beside_head_that_it_hangs_on(page):
     open_page(page, "use_model", ".av canvas")
     click(page.get_by_text("Other tasks and source"))
     writes = re.compile("The model writes")

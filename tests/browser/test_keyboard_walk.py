@@ -215,7 +215,7 @@ DO: dict[str, Callable[[Page, Ear], None]] = {
 }
 
 
-def test_the_path_is_walked_by_keyboard_alone_and_every_stop_says_what_it_is(page):
+def test_the_path_is_walked_by_keyboard_alone(page):
     assert list(DO) == ["start", *PATH]
     page.goto("/")
     expect(page.get_by_role("link", name=re.compile("^Next: "))).to_be_visible()
@@ -271,7 +271,7 @@ def rgb(color: str) -> list[float]:
     return list(map(float, re.findall(r"[\d.]+", color)[:3]))
 
 
-def test_the_focus_is_seen_in_both_themes_and_where_the_system_forces_its_colors(page):
+def test_the_focus_is_seen_in_both_themes(page):
     for path, least in (("transformer", 15), ("one_query", 5)):
         open_page(page, path, ".view")
         for scheme, forced in (("light", "none"), ("dark", "none"), ("dark", "active")):

@@ -35,7 +35,7 @@ def drawing(page: Page, cells: str) -> None:
 
 
 @pytest.mark.parametrize("embedded", [False, True])
-def test_a_moved_control_gets_data_and_no_code_unless_the_page_is_embedded(page, embedded):
+def test_a_moved_control_gets_data_and_no_code(page, embedded):
     frames: list[bytes] = []
     page.on(
         "websocket", lambda socket: socket.on("framereceived", lambda data: frames.append(data))
@@ -60,7 +60,7 @@ def components(frames: list[bytes]) -> list:
     ]
 
 
-def test_cells_are_drawn_by_a_click_a_drag_keys_and_a_typed_rule_and_the_numbers_follow(page):
+def test_cells_are_drawn_by_a_click_a_drag_keys(page):
     open_board(page)
     expect(page.locator(BOARD)).to_have_attribute("data-cells", "4x4:8.c.e.7")
     expect(page.get_by_text("9 of 16").first).to_be_visible()
@@ -100,7 +100,7 @@ def test_cells_are_drawn_by_a_click_a_drag_keys_and_a_typed_rule_and_the_numbers
 # Normalizers in a real browser: pictures at once, typed scores.
 
 
-def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
+def test_bars_take_the_ink_of_a_new_theme(page):
     open_page(page, "normalizers", ".nb .figure")
     page.emulate_media(color_scheme="dark")
     # with nothing pressed
@@ -118,7 +118,7 @@ def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
 # The page Positions in a real browser: dials turn, maps are drawn, words are shuffled, at both widths.
 
 
-def test_dials_turn_with_the_place_and_answer_the_pointer_and_keys(page):
+def test_dials_turn_with_place_and_answer_pointer_and_keys(page):
     open_page(
         page, "positions", **{"positions:position": "RoPE · 2021", "positions:idea": "The encoding"}
     )
@@ -163,7 +163,7 @@ def maps(page: Page) -> Locator:
     return page.locator(".mu").first
 
 
-def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin(maps, page):
+def test_all_maps_follow_the_numbers_add_up(maps, page):
     apart = page.locator(".mu").last
     page.mouse.move(*cell(maps.locator(".tile").nth(1), 4, 2))
     expect(apart).to_have_attribute("data-hover", "4,2")
@@ -213,7 +213,7 @@ LATE = """() => {
 }"""
 
 
-def test_the_back_button_takes_a_choice_back_and_another_page_does_not(maps, page):
+def test_the_back_button_takes_a_choice_back(maps, page):
     apart = page.locator(".mu").last.locator(".name")
     expect(apart).to_have_text("ALiBi − Dot product")
     choose(page, "Difference", "Linear")

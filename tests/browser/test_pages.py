@@ -130,7 +130,7 @@ def open_link(page: Page, url: str) -> dict[str, str]:
     return page.evaluate(READ)
 
 
-def test_nothing_is_asked_of_another_host_and_the_theme_follows_the_system(page, server):
+def test_nothing_is_asked_of_another_host(page, server):
     # A dashboard for a closed room: every request goes to the server itself.
     requests: list[Request] = []
     note = partial(list.append, requests)  # a method of a list takes no mark of Playwright's
@@ -219,9 +219,7 @@ def assert_link_brings_back_every_control(page: Page) -> None:
 
 @pytest.mark.parametrize(("width", "scheme"), [NARROW])
 @pytest.mark.parametrize("part", range(PARTS))
-def test_the_sidebar_leads_to_every_page_which_fits_its_screen_and_is_whole_in_its_link(
-    page, part, width, scheme
-):
+def test_the_sidebar_leads_to_every_page(page, part, width, scheme):
     # Each page is drawn on a phone, and some then on a wide screen. Of some the controls are changed and the link
     # opened.
     open_page(page, "")
@@ -267,7 +265,7 @@ FRAME = re.compile(r"st(AppViewContainer|MainBlockContainer)\b")
 
 
 @pytest.mark.parametrize("key", ["lessons", "normalizers"])
-def test_a_page_opened_by_its_address_stands_where_it_is_drawn(page, key):
+def test_an_addressed_page_stands_where_it_is_drawn(page, key):
     # Of three openings one is as the page is: Streamlit loads the code of pills and of `st.html` when it first meets
     # one, so that these have no height for 0.2 s where the server answers sooner than the code is loaded.
     # Streamlit's frame moves once, as in every app: when the page is known to be wide and to have a sidebar.

@@ -20,7 +20,7 @@ from tests.browser.helpers import (
 )
 
 
-def test_the_picked_word_shows_its_strongest_arrow_and_the_sidebar_the_path_and_groups_that_open(
+def test_the_picked_word_shows_its_strongest_arrow(
     page,
 ):
     open_page(page, "")
@@ -58,7 +58,7 @@ def test_the_picked_word_shows_its_strongest_arrow_and_the_sidebar_the_path_and_
     expect(page.get_by_role("combobox", name="Choice")).to_have_value("Local window · 2015")
 
 
-def test_the_tour_sets_the_controls_of_a_page_and_back_leads_through_its_stops(page):
+def test_the_tour_sets_the_controls_of_a_page(page):
     open_page(page, "")
     bar = page.locator(".st-key-tour-bar")
     click(page.get_by_role("button", name="Take the tour"), "Tour, 1 of")
@@ -91,7 +91,7 @@ def test_the_tour_sets_the_controls_of_a_page_and_back_leads_through_its_stops(p
 # Beside a page's title: its link goes to the clipboard, and Reset brings the page back to its start.
 
 
-def test_the_link_is_copied_as_it_is_now_and_reset_brings_a_page_back_to_its_start(page):
+def test_the_link_is_copied_as_it_is_now(page):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_page(page, "mechanisms?mechanisms:axis=Kernels")
     page.get_by_role("button", name="Copy link").click()
@@ -120,7 +120,7 @@ def present_and_end(page: Page) -> None:
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
 
 
-def test_present_works_in_a_fragment_and_the_next_page_opens_at_its_top(page):
+def test_present_works_in_a_fragment(page):
     open_page(page, "heads")
     present_and_end(page)
     wait_ready(page)
@@ -175,7 +175,7 @@ def test_no_explanation_or_hint_is_cut(page, path, width):
 
 
 @pytest.mark.parametrize("width", [1920])
-def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
+def test_present_enlarges_page_which_still_answers_pointer(page, width):
     open_page(page, "masks")
     board = page.locator(".mb")
     expect(board).to_have_attribute("data-cells", re.compile("."))
@@ -206,9 +206,7 @@ def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
 
 
 @pytest.mark.parametrize("width", [390])
-def test_on_a_phone_the_row_fits_an_equation_scrolls_and_the_sidebar_leaves_with_a_choice(
-    page, width
-):
+def test_on_a_phone_the_row_fits_an_equation_scrolls(page, width):
     open_page(page, "one_query?one:start=simple&one:stage=6+Weigh+values")
     expect(page.get_by_role("button", name="Copy link")).to_be_in_viewport(ratio=1)
     wait_no_sideways_scrolling(page)
@@ -233,7 +231,7 @@ def fact(page: Page):
     return page.locator(f"{VIEW} .fact")
 
 
-def test_the_picture_follows_presses_keys_query_stage_and_text(page):
+def test_picture_follows_presses_keys_query_stage_and_text(page):
     open_page(page, "one_query?one:stage=5+Normalize", STEPS)  # six words, four heads
     painted = page.locator(f"{VIEW} canvas").evaluate(
         "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"
@@ -262,9 +260,7 @@ def test_the_picture_follows_presses_keys_query_stage_and_text(page):
 
 
 @pytest.mark.parametrize("width", [2560])
-def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_slider_leaves_the_rest_alone(
-    page, width
-):
+def test_a_press_on_a_row_picks_the_query(page, width):
     open_page(page, "one_query", STEPS)
     # The picture fills a wide screen, and fits a phone.
     main = box_of(page.locator("[data-testid='stMainBlockContainer']"))["width"]
@@ -298,7 +294,7 @@ def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_
 PAGE = "transformer?transformer%3Alayers=2&transformer%3Adepth=3"
 
 
-def test_a_part_opens_a_row_draws_its_maps_and_the_diagram_walks_on(page: Page):
+def test_part_opens_row_draws_its_maps_and_diagram_walks_on(page: Page):
     open_page(page, PAGE)
     click(page.get_by_text("Every part and its numbers"))
     page.locator(".dg[data-ready='1']").wait_for()
@@ -352,7 +348,7 @@ def test_on_a_phone_next_shows_its_block_below_its_button(page: Page):
         assert room >= 0, "it is not behind the text"
 
 
-def test_a_moved_slider_draws_the_new_layers_before_they_are_measured(page: Page):
+def test_a_moved_slider_draws_the_new_layers(page: Page):
     page.goto("/transformer?run=seeded&transformer%3Alayers=3")
     drawing = page.locator(".bd[data-ready='1']")
     expect(drawing.locator(".panel canvas")).to_have_count(1)

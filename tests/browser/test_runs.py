@@ -39,7 +39,7 @@ def press(page: Page, key: str) -> Locator:
     return page.locator(f".st-key-{key} button").first
 
 
-def test_a_run_is_taken_away_and_brought_back_and_rows_are_picked(page, server):
+def test_a_run_is_taken_away_and_brought_back(page, server):
     for run in list_runs(server.runs):  # of other tests
         shutil.rmtree(run.path, ignore_errors=True)
     first, second = [
@@ -101,9 +101,7 @@ def has_trained(run: Run) -> bool:
     return any(record.step for record in run.records())
 
 
-def test_the_run_of_an_earlier_server_goes_on_after_its_worker_is_killed_and_two_tabs_find_it(
-    page, server
-):
+def test_the_run_of_an_earlier_server_goes_on(page, server):
     run = queue_run(server.runs)
     run.set_status("starting")
     before = get_context("spawn").Process(target=start_process, args=(run,))
@@ -148,7 +146,7 @@ def shown_step(page: Page) -> int:
     )
 
 
-def test_a_page_whose_connection_drops_follows_its_run_again(page, server):
+def test_page_whose_connection_drops_follows_its_run_again(page, server):
     # For two hundred steps; `make faults` has it down for half a minute.
     ends: list[WebSocketRoute] = []
     down: list[bool] = []
@@ -185,7 +183,7 @@ def test_a_page_whose_connection_drops_follows_its_run_again(page, server):
         wait_for(lambda: run.status().ended)
 
 
-def test_values_of_a_sweep_are_picked_one_after_the_other_and_outlive_a_reload(page):
+def test_values_of_a_sweep_are_picked_one_after_the_other(page):
     open_page(page, "sweeps?sweeps:axis=Mask", PICTURE)
     page.get_by_role("button", name="Values").click()
     panel = page.get_by_test_id("stPopoverBody")
@@ -208,7 +206,7 @@ def the_run(page: Page, server) -> Run:
     return find_run(re.search(r"run=([0-9]{8}-[0-9]{6}-[0-9a-f]{6})", page.url)[1], server.runs)
 
 
-def test_reverse_is_learned_followed_on_runs_and_found_again(page, server):
+def test_reverse_is_learned_followed_on_runs(page, server):
     # learned sooner than ten letters of 26
     open_page(page, "train?train:reverse:length=5&train:reverse:vocab=12", PICTURE)
     click(page.get_by_role("button", name="All settings"))
@@ -232,7 +230,7 @@ def test_reverse_is_learned_followed_on_runs_and_found_again(page, server):
     )
 
 
-def test_first_sight_is_a_learned_run_whose_examples_follow_the_step_and_back_and_forward(page):
+def test_first_sight_is_a_learned_run(page):
     open_page(page, "train", PICTURE)
     seed, step = page.locator(".st-key-train-seed input"), page.get_by_text("Examples at step")
     expect(step).to_contain_text(re.compile(r"\d"))
@@ -261,7 +259,7 @@ def test_first_sight_is_a_learned_run_whose_examples_follow_the_step_and_back_an
     expect(step).to_have_text(last, timeout=60_000)
 
 
-def test_pause_and_continue_and_stop_and_the_run_is_there_when_one_comes_back(page, server):
+def test_pause_and_continue_and_stop(page, server):
     open_page(
         page,
         "train?train:reverse:transformer:finish_early=False&train:reverse:transformer:steps=2000",
@@ -312,9 +310,7 @@ def stranger(browser: Browser, server: Server) -> Iterator[Page]:
     context.close()
 
 
-def test_two_strangers_have_their_own_runs_and_a_page_too_many_opens_once_there_is_room(
-    browser, hosted
-):
+def test_two_strangers_have_their_own_runs(browser, hosted):
     with stranger(browser, hosted) as anna, stranger(browser, hosted) as ben:
         open_page(anna, "train")
         (cookie,) = [one for one in anna.context.cookies() if one["name"] == "attention_lab_person"]

@@ -148,7 +148,7 @@ def alone(browser: Browser, tmp_path):
     assert not faults
 
 
-def test_a_head_is_picked_in_the_grid_read_by_keys_and_pinned(alone):
+def test_head_is_picked_in_grid_read_by_keys_and_pinned(alone):
     grid, one = alone.locator(".view.av").nth(0), alone.locator(".view.av").nth(1)
     expect(one.locator(".title")).to_have_text("L0·H1")
     one.get_by_role("button", name="Table").click()

@@ -81,7 +81,7 @@ def part(low=-math.inf, high=math.inf, resolution=0.0):
     )
 
 
-def test_an_interval_is_students_over_all_parts_and_no_narrower_than_the_resolution():
+def test_an_interval_is_students_over_all_parts():
     values = [0.3, 0.5, 0.1, 0.45, 0.2]
     ours = effect(part(), values, 0.05 / 4)
     low, high = stats.t.interval(1 - 0.05 / 4, 4, np.mean(values), stats.sem(values))
@@ -112,7 +112,7 @@ def test_a_statement_holds_where_the_whole_interval_does(low, high, says):
     assert outcome(part(low, high), 0.3, 0.4) == says
 
 
-def test_parts_make_one_verdict_and_too_few_seeds_or_no_room_are_reasons():
+def test_parts_make_one_verdict():
     states: dict[tuple[Outcome, ...], str] = {
         ("holds", "holds"): "holds",
         ("holds", "refuted"): "holds in part",
@@ -175,7 +175,7 @@ def test_a_claim_says_everything_and_has_a_shipped_result(claim):
 
 
 @pytest.mark.parametrize("difference", [0.0, 0.5])
-def test_equal_conditions_are_seldom_told_apart_and_a_large_effect_is_seen(difference):
+def test_equal_conditions_are_seldom_told_apart(difference):
     rng, counted = np.random.default_rng(33), 500
     parts = tuple(
         Part(
@@ -259,7 +259,7 @@ def test_settings_and_configs_are_checked(tiny):
     )
 
 
-def test_a_result_comes_back_from_its_file_and_seeds_without_all_conditions_are_left_out(tmp_path):
+def test_a_result_comes_back_from_its_file(tmp_path):
     claim = CLAIMS[0]
     cells = [
         CellResult(condition, seed, 0.126, (("m", 0.1 + seed, None), ("ñ", 2.0, 8.0)))
@@ -333,7 +333,7 @@ def tiny(monkeypatch):
     return TINY
 
 
-def test_runs_of_a_group_share_the_cells_and_a_timed_claim_has_one_worker(tiny, monkeypatch):
+def test_runs_of_a_group_share_the_cells(tiny, monkeypatch):
     group = create(ClaimConfig("tiny", {"seeds": 3}), 2)
     assert len(group.runs) == 2 and find_group(group.id).runs == group.runs
     assert find_group(group.runs[1].id) is find_group("../x") is None
@@ -406,9 +406,7 @@ def test_a_shell_measures_keeps_and_judges(tiny, tmp_path, monkeypatch, capsys):
 SWEEP = SweepConfig(small_run(), "score", ("dot", "additive", "general"), seeds=(0, 1))
 
 
-def test_plug_ins_claims_are_measured_from_the_page_and_by_the_command(
-    tiny, tmp_path, monkeypatch, capsys
-):
+def test_plug_ins_claims_are_measured_from_the_page(tiny, tmp_path, monkeypatch, capsys):
     # The sweep's values are plug-ins', whose files come before and after my_… in the alphabet.
     text = (Path(__file__).resolve().parents[2] / "docs" / "write-a-plugin.md").read_text(
         encoding="utf-8"
@@ -950,7 +948,7 @@ def test_gradients_are_of_each_layer_and_residuals_can_go():
     assert len(around) == 4 and all(torch.equal(one.leave(x, -x), -x) for one in around)
 
 
-def test_the_exponent_is_that_of_the_curve_and_each_condition_fits_the_layer():
+def test_the_exponent_is_that_of_the_curve():
     seed = SeedValues(dict(costs((2.0, 1.0, 1.5), 0.5, 0.0)))
     assert cost._exponent(cost.LOCAL, seed) == pytest.approx(1.5)
     kernels = [
@@ -972,7 +970,7 @@ def test_the_cache_holds_keys_and_values_of_each_layer(condition, numbers):
     assert cost.cached_numbers(Trained(model, task, ())) == numbers
 
 
-def test_a_window_caches_two_tokens_and_one_layer_of_four_sees_all():
+def test_a_window_caches_two_tokens():
     # 64 numbers for the key and 64 for the value of each token.
     sizes = {name: cost.cached(cost.stack(layers), 10) for name, layers in cost.PATTERNS.items()}
     assert sizes == {
@@ -1001,7 +999,7 @@ def test_a_head_without_its_columns_adds_nothing():
     assert bool((projection.output.weight != 0).all())  # the model itself is as it was
 
 
-def test_crossings_agreement_and_the_score_that_is_left_by_hand():
+def test_crossings_agreement_and_score_that_is_left_by_hand():
     curve = {0.0: 0.0, 10.0: 0.2, 20.0: 1.0}
     assert [heads.crossing(curve, level) for level in (0.6, 0.1, 2.0)] == pytest.approx(
         [15, 5, 20]
@@ -1064,7 +1062,7 @@ def test_distances_by_hand():
     assert float(meaning.distance(same, first)) == 0.5
 
 
-def test_ablation_renormalizes_the_weights_and_the_gradient_holds_them_fixed(words):
+def test_ablation_renormalizes_the_weights(words):
     model = reader()
     states = model.letters(words.source)
     weights = model.weights(states, words.source_mask)
@@ -1084,7 +1082,7 @@ def test_ablation_renormalizes_the_weights_and_the_gradient_holds_them_fixed(wor
 
 
 @pytest.mark.parametrize("context", [False, True])
-def test_weights_agree_with_themselves_and_do_not_matter_to_a_constant(context, words):
+def test_weights_agree_with_themselves(context, words):
     model = reader(context)
     weights = meaning.own_weights(
         model, model.states(model.letters(words.source), words.source_mask), words
@@ -1100,7 +1098,7 @@ def test_weights_agree_with_themselves_and_do_not_matter_to_a_constant(context, 
     assert meaning.other_weights(model, words) > 0.45
 
 
-def test_a_layer_without_positions_sees_no_order_and_a_running_mean_passes_all_gradient():
+def test_a_layer_without_positions_sees_no_order():
     none, rope = (positions.order_change(Choice(key), 0) for key in ("none", "rope"))
     assert none < 1e-5 < 0.1 < rope
     measured = positions.measure(positions.NONE, 0, {}, lambda: False)
@@ -1128,7 +1126,7 @@ def test_the_crossing_of_a_line_and_a_square(at, expected):
     assert positions.crossing(seed, "m") == pytest.approx(32 * 2 ** (math.log(2) / math.log(3)))
 
 
-def test_flops_are_those_of_the_layer_and_cross_at_the_width():
+def test_flops_are_those_of_layer_and_cross_at_width():
     attention, cells, size = positions.ATTENTION, positions.RECURRENT, positions.SIZE
     assert positions.flops(attention, 64, 64) == positions.flops(cells, 64, 64)
     config = AttentionConfig(size, 4, mask="causal")
@@ -1140,7 +1138,7 @@ def test_flops_are_those_of_the_layer_and_cross_at_the_width():
     assert positions.flops(cells, 16, size) == 2 * 16 * weights
 
 
-def test_the_jacobian_is_autograds_and_answer_and_noise_are_shares_of_a_row():
+def test_the_jacobian_is_autograds():
     drawn = torch.randn(3, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     rows = [torch.autograd.functional.jacobian(lambda row: row.softmax(-1), row) for row in drawn]
     expected = float(torch.stack([row.norm() for row in rows]).mean())
@@ -1235,7 +1233,7 @@ def trains(monkeypatch) -> tuple[dict[str, float], list[ModelConfig]]:
 
 
 @EACH
-def test_an_experiment_is_what_it_was_and_its_scope_is_that_of_the_models_it_trains(claim, trains):
+def test_an_experiment_is_what_it_was(claim, trains):
     lowest = {param.key: param.low for param in claim.settings if param.low is not None}
     settings, now, (found, models) = claim.settle(lowest), {}, trains
     for condition in claim.conditions(settings):

@@ -63,7 +63,7 @@ def runs(**states: int) -> None:
             create_run(small_run(), name=SECRET).set_status(state, SECRET)
 
 
-def test_a_server_says_how_much_it_has_to_do_and_a_full_disk_is_a_503(monkeypatch):
+def test_a_server_says_how_much_it_has_to_do(monkeypatch):
     runs(queued=2, running=1, finished=3, failed=1)
     code, body = probe("/lab")
     free = body.pop("disk_free_mb"), body.pop("memory_free_mb")
@@ -83,7 +83,7 @@ def test_a_server_says_how_much_it_has_to_do_and_a_full_disk_is_a_503(monkeypatc
     assert code == 503 and body["status"] == "unable" and "has 3\u00a0MB left" in body["problem"]
 
 
-def test_runs_that_no_worker_takes_are_a_503_and_a_busy_queue_is_not(monkeypatch):
+def test_runs_that_no_worker_takes_are_a_503(monkeypatch):
     runs(queued=1)
     assert probe()[0] == 200
     now = time.time()
@@ -101,7 +101,7 @@ def test_many_probes_read_the_folders_once(monkeypatch):
     assert [probe()[0] for _ in range(5)] == [200] * 5 and statuses.call_count == 1
 
 
-def test_metrics_count_what_is_there_in_openmetrics_without_typed_text_and_all_counters(
+def test_metrics_count_what_is_there_in_openmetrics(
     monkeypatch,
 ):
     runs(queued=2, running=1, finished=3)
@@ -132,7 +132,7 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text_and_all_c
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts shared pages")
-def test_memory_is_that_of_this_process_and_of_those_it_started():
+def test_memory_counts_the_processes_it_started():
     before = health.memory_bytes()
     hold = "import sys; held = bytearray(60_000_000); print(1, flush=True); sys.stdin.read()"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"  # so do those that it starts
@@ -170,7 +170,7 @@ def test_weights_are_the_bytes_of_what_is_held():
     )
 
 
-def test_a_cache_is_bounded_in_bytes_and_count_alone_and_with_others():
+def test_a_cache_is_bounded_in_bytes_and_count_alone():
     held = memory.ByteLRUCache({"a": (100, 99)})
     for key in "abc":
         held.get("a", key, lambda: np.zeros(40, np.uint8))
@@ -218,7 +218,7 @@ def test_work_of_many_seconds_is_refused_before_it_begins():
         memory.admitted(Cost(flops=30 * memory.FLOPS), "Five", "Cut it.").__enter__()
 
 
-def test_caches_make_room_before_work_is_refused_but_not_in_vain(monkeypatch):
+def test_caches_make_room_before_work_is_refused(monkeypatch):
     held = memory.ByteLRUCache({"a": (1e9, 9)})
     for key in "abc":
         held.get("a", key, lambda: np.zeros(20_000_000, np.uint8))
@@ -229,7 +229,7 @@ def test_caches_make_room_before_work_is_refused_but_not_in_vain(monkeypatch):
     assert memory.why_too_much(Cost(bytes=45e6), "Seven", "") == "" and [*held.sizes("a")] == ["c"]
 
 
-def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
+def test_sessions_that_ask_at_once_share_one_making():
     held, others_done = memory.ByteLRUCache({"a": (100, 9)}), threading.Event()
     slowly = Mock(side_effect=lambda: others_done.wait(PATIENCE))
     with ThreadPoolExecutor(3) as pool:
@@ -239,7 +239,7 @@ def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
     assert [one.result() for one in asked] == [True] * 3 and slowly.call_count == 1
 
 
-def test_models_and_results_are_shared_and_a_walk_through_all_pages_evicts_no_small_one():
+def test_models_and_results_are_shared():
     # It makes 36 results that are shared: with room for 32, each walk would compute all of them again.
     for number in range(100):
         cache.shared(list, f"walk {number}")
@@ -343,14 +343,14 @@ V2, V1 = "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
         "a full one",
     ],
 )
-def test_the_limit_of_a_control_group_holds_whatever_its_version(monkeypatch, files, bytes):
+def test_limit_of_control_group_holds_whatever_its_version(monkeypatch, files, bytes):
     holds(monkeypatch, {"/proc/meminfo": "MemTotal: 8000 kB\nMemAvailable: 7000 kB\n", **files})
     monkeypatch.delenv("ATTENTION_LAB_LIMITS", raising=False)
     assert (memory.total_bytes(), memory.free_bytes(), memory.out_of_memory_kills()) == bytes
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
-def test_glibc_gives_freed_memory_back_and_is_told_how_to_allocate(monkeypatch):
+def test_glibc_gives_freed_memory_back(monkeypatch):
     glibc = Mock()
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: glibc)
     memory.give_back()
@@ -399,7 +399,7 @@ def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
     )
 
 
-def test_a_spare_worker_waits_as_long_as_somebody_could_give_it_a_run(monkeypatch):
+def test_a_spare_worker_waits_while_it_may_be_needed(monkeypatch):
     started = [subprocess.Popen(["cat"], stdin=subprocess.PIPE) for _ in range(2)]
     left = iter(started[:])
     monkeypatch.setattr(queue, "spawn_worker", lambda *_, **__: next(left))
@@ -419,7 +419,7 @@ def test_a_spare_worker_waits_as_long_as_somebody_could_give_it_a_run(monkeypatc
 
 
 @pytest.mark.parametrize("small", [False, True])
-def test_a_step_is_taken_once_as_soon_as_the_server_is_idle_and_has_memory(monkeypatch, small):
+def test_a_step_is_taken_once_as_soon_as_the_server_is_idle(monkeypatch, small):
     assert all(map(find_spec, health.AT_START))
     seconds = [5.0, 4.0, 0.0]  # of processor time, in one second after another
     clock = iter([value for used in seconds for value in (0.0, used)])
@@ -453,7 +453,7 @@ def client(base: str = "", address: str = "203.0.113.7") -> TestClient:
     return TestClient(app, base_url="http://localhost", client=(address, 50000))
 
 
-def test_every_answer_carries_the_headers_and_one_of_its_own_stays():
+def test_every_answer_carries_the_headers():
     headers = client().get("/heads").headers
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert "camera=()" in headers["Permissions-Policy"]
@@ -463,7 +463,7 @@ def test_every_answer_carries_the_headers_and_one_of_its_own_stays():
     assert not re.search(r"\*|//|\.", policy), "no other host"
 
 
-def test_a_setting_names_who_may_show_the_lab_in_a_frame_and_writes_no_other_directive(monkeypatch):
+def test_a_setting_names_who_may_show_the_lab_in_a_frame(monkeypatch):
     for setting, directive in {
         "none": "frame-ancestors 'none'",
         "https://course.example.org https://*.school.example": "frame-ancestors 'self' "
@@ -505,9 +505,7 @@ FOREIGN = [
         ("hosted", "localhost", ["anything.example"], []),  # it serves strangers anyway
     ],
 )
-def test_only_what_nobody_can_point_elsewhere_and_what_is_allowed_is_answered_but_probes_are(
-    allowed, address, answered, refused, monkeypatch
-):
+def test_only_allowed_hosts_are_answered(allowed, address, answered, refused, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1" if allowed == "hosted" else "")
     hosts = [] if allowed == "hosted" else allowed
     monkeypatch.setattr(
@@ -541,7 +539,7 @@ def test_only_what_nobody_can_point_elsewhere_and_what_is_allowed_is_answered_bu
         ("203.0.113.7", {"Authorization": "Bearer "}, 403, "", "1"),
     ],
 )
-def test_metrics_of_a_public_copy_need_a_token_or_the_same_machine(
+def test_metrics_of_public_copy_need_token_or_same_machine(
     address, headers, code, token, hosted, monkeypatch
 ):
     monkeypatch.setenv("ATTENTION_LAB_METRICS_TOKEN", token)
@@ -552,7 +550,7 @@ def test_metrics_of_a_public_copy_need_a_token_or_the_same_machine(
     assert client(address=address).get("/heads", headers=headers).status_code == 200
 
 
-def test_a_file_that_no_page_took_is_deleted_and_one_that_a_page_took_stays(monkeypatch):
+def test_a_file_that_no_page_took_is_deleted(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     monkeypatch.setattr(visitors, "UNTAKEN", 0.2)
     monkeypatch.setattr(visitors, "uploads", [])
@@ -605,7 +603,7 @@ def test_an_address_of_ipv6_is_its_network():
 # What the lab takes of Streamlit beyond its public API is looked at again with each version.
 
 
-def test_this_is_the_streamlit_they_were_made_for_and_outside_of_a_page_there_is_no_run():
+def test_this_is_the_streamlit_they_were_made_for():
     assert st.__version__.startswith(f"{streamlit_internals.MADE_FOR}."), (
         "look at each function of streamlit_internals.py: is there a public way now?"
     )

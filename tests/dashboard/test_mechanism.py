@@ -52,14 +52,14 @@ def select(app: AppTest, name: str, value) -> AppTest:
     return app.selectbox(key=f"demo:{name}").set_value(value).run()
 
 
-def test_it_starts_from_what_the_page_says_and_follows_a_new_wish(app):
+def test_it_starts_from_what_page_says_and_follows_new_wish(app):
     assert shown_text(app.run()) == "d=16 h=2"
     app.session_state["start"] = AttentionConfig(24, 3, position=Choice("alibi"))
     assert shown_text(app.run()) == "d=24 h=3 position=alibi"
     assert app.selectbox(key="demo:position").value == "alibi"
 
 
-def test_every_entry_of_every_axis_can_be_chosen_or_is_refused_in_words(app):
+def test_every_entry_can_be_chosen_or_is_refused(app):
     app.run()
     for axis, entries in AXES.items():
         for item in entries:
@@ -72,7 +72,7 @@ def test_every_entry_of_every_axis_can_be_chosen_or_is_refused_in_words(app):
         select(app, axis, getattr(AttentionConfig(), axis).key)
 
 
-def test_free_text_is_a_field_and_its_error_points_at_the_character(app):
+def test_free_text_is_a_field(app):
     select(app.run(), "mask", "formula")
     field = app.text_input(key="demo:mask:formula:text")
     assert field.value == entry("mask", "formula").params[0].default and not app.code
@@ -109,7 +109,7 @@ FORMULA = "position:and:part1:formula:formula"
         ),
     ],
 )
-def test_controls_are_parameters_and_choices_are_joined_and_turned(moves, axis, choice):
+def test_controls_are_parameters_and_choices_are_joined(moves, axis, choice):
     app = AppTest.from_function(_page, default_timeout=20).run()
     for kind, key, value in moves:
         getattr(app, kind)(key=f"demo:{key}").set_value(value).run()
@@ -139,7 +139,7 @@ def test_any_composition_passes_through_the_editor_unharmed(app, axis, choice):
     assert from_text(shown_text(app.run())) == config
 
 
-def test_a_preset_sets_every_axis_and_a_change_makes_it_one_s_own(app):
+def test_a_preset_sets_every_axis(app):
     app.run()
     app.selectbox(key="demo:preset").set_value("causal").run()
     assert from_text(shown_text(app)) == preset("causal").config(16, 2)
@@ -157,7 +157,7 @@ def test_every_preset_is_known_again_and_survives_its_link(item):
     assert preset(preset_of(config)).config() == config == from_text(to_text(config))
 
 
-def test_what_cannot_go_together_is_said_beside_the_control_with_a_button_that_mends_it(app):
+def test_what_cannot_go_together_is_said_beside_the_control(app):
     select(app.run(), "score", "additive")
     select(app, "kernel", "fused")
     assert shown_text(app) == "nothing" and "additive" in app.error[0].value
@@ -168,7 +168,7 @@ def test_what_cannot_go_together_is_said_beside_the_control_with_a_button_that_m
     assert app.selectbox(key="demo:kernel").value == "exact"
 
 
-def test_the_editor_lists_what_does_not_go_with_the_rest_and_offers_repairs_that_mend():
+def test_the_editor_lists_what_does_not_go_with_the_rest():
     additive = AttentionConfig(16, 2, score=Choice("additive"))
     pairs = {(axis, item.key) for axis, item, _ in clashes(additive)}
     assert ("kernel", "fused") in pairs and ("score", "dot") not in pairs
@@ -244,7 +244,7 @@ def open_fields(closed: bool = False, **link: Any) -> AppTest:
     return app
 
 
-def test_fields_start_where_they_say_and_depend_on_those_before():
+def test_fields_start_where_they_say():
     app = open_fields()
     assert app.session_state["values"] == {**START, "reach": None}
     assert app.selectbox(key="page:mask").options == ["No mask", "Causal"] and not app.query_params
@@ -252,7 +252,7 @@ def test_fields_start_where_they_say_and_depend_on_those_before():
     assert app.select_slider(key="page:heads:4").value == 2
 
 
-def test_a_link_brings_every_value_also_of_what_is_hidden_now():
+def test_link_brings_every_value_also_of_what_is_hidden_now():
     assert open_fields(**LINK).session_state["values"] == OTHER
     closed = open_fields(closed=True, **LINK)
     assert closed.session_state["values"] == OTHER
@@ -260,7 +260,7 @@ def test_a_link_brings_every_value_also_of_what_is_hidden_now():
     assert closed.query_params["page:seed"] == "5"
 
 
-def test_what_is_hidden_is_written_into_the_link_and_leaves_it_at_its_start():
+def test_what_is_hidden_is_written_into_the_link():
     app = open_fields()
     app.number_input(key="page:seed").set_value(5).run()
     assert app.query_params["page:seed"] == "5"
@@ -325,7 +325,7 @@ def test_accent_and_bold():
     )
 
 
-def test_the_pages_of_the_list_are_files_and_each_leads_on_in_a_line_that_fits_a_phone():
+def test_the_pages_of_the_list_are_files():
     seen, key = [], STEPS[0].key
     for _ in STEPS:
         seen.append(key)
@@ -372,7 +372,7 @@ def test_a_link_says_nothing_of_runs_that_are_not_shown():
 # The glossary: no term twice, each on a page that exists, and the first use of one in a sentence is explained.
 
 
-def test_terms_stand_once_on_pages_that_exist_in_short_sentences_and_are_whole_words():
+def test_terms_stand_once_in_short_sentences():
     forms = [form.lower() for term in TERMS for form in (term.name, *term.forms)]
     assert (
         len(TERMS) >= 60
@@ -390,7 +390,7 @@ def test_terms_stand_once_on_pages_that_exist_in_short_sentences_and_are_whole_w
     assert explain(within, set()) == within
 
 
-def test_the_first_use_of_a_term_is_explained_and_no_tag_comes_through():
+def test_the_first_use_of_a_term_is_explained():
     html = explain("Softmax <b> of a query; softmax again, and queries", set())
     assert (
         re.findall(r"<abbr[^>]*>([^<]*)</abbr>", html) == ["Softmax", "query"]
@@ -405,7 +405,7 @@ def test_the_first_use_of_a_term_is_explained_and_no_tag_comes_through():
     assert explain_markdown("`a<b` $a<b$") == r"`a<b` $a\lt b$"
 
 
-def test_a_typed_text_finds_terms_by_name_before_those_by_explanation():
+def test_a_typed_text_finds_terms_by_name():
     assert (
         [matching(typed)[0].name for typed in (" SOFTMAX ", "logit", "self attention")]
         == ["softmax", "logit", "self-attention"]

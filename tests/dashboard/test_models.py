@@ -72,7 +72,7 @@ def test_what_a_reader_typed_stays_text():
     ) == Question(question.inputs)
 
 
-def test_a_folder_and_a_model_of_the_hub_are_loaded_by_what_names_them(tmp_path):
+def test_a_folder_and_a_model_of_the_hub_are_loaded(tmp_path):
     folder = tmp_path / 'it\'s "a" model'
     folder.mkdir()
     assert_read_again(
@@ -95,7 +95,7 @@ def test_an_uploaded_array_is_read_from_its_file():
         assert upload(ref.name).reading.source == read_arrays(out.getvalue(), name, tokens).source
 
 
-def test_pictures_and_sounds_are_examples_by_name_or_the_readers_own_files(tmp_path):
+def test_pictures_and_sounds_are_examples(tmp_path):
     digits = ModelRef("lab", "digits")
     assert_read_again(digits, ModelInputs(picture=model_inputs.picture("Digit 4")))
     Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3)).save("your picture.png")
@@ -132,7 +132,7 @@ def test_imports_are_sorted_and_each_module_stands_once():
     )
 
 
-def test_the_number_of_threads_is_put_back_even_after_an_error():
+def test_number_of_threads_is_put_back_even_after_error():
     before = torch.get_num_threads()
     with pytest.raises(ValueError, match="broken"), num_threads(1):
         assert torch.get_num_threads() == 1

@@ -88,7 +88,7 @@ def test_each_person_has_what_they_made_and_nothing_else(who):
     assert limits.owner(hers) == ANNA and not list_runs(), "the server itself has none"
 
 
-def test_ids_of_a_public_copy_cannot_be_guessed_and_others_stay_as_they_are(who, monkeypatch):
+def test_ids_of_a_public_copy_cannot_be_guessed(who, monkeypatch):
     long = new_id()
     assert RUN_ID.fullmatch(long) and len(long) == 22 + 32
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
@@ -102,7 +102,7 @@ def test_ids_of_a_public_copy_cannot_be_guessed_and_others_stay_as_they_are(who,
         )
 
 
-def test_nobody_changes_the_run_of_another_and_a_copy_is_ones_own_and_names_no_other_run(who):
+def test_nobody_changes_the_run_of_another(who):
     hers = run_of(who(ANNA))
     hers.update_metadata(parent={"run": new_id(), "step": 2})
     for change in (
@@ -133,7 +133,7 @@ def test_all_of_a_person_is_deleted_on_request(who):
     assert all(run.exists() for run in runs) and [*visitors._visits] == [ANNA]
 
 
-def test_who_was_not_here_for_a_day_is_forgotten_and_a_visit_keeps_what_was_made(who, monkeypatch):
+def test_who_was_not_here_for_a_day_is_forgotten(who, monkeypatch):
     old, waits = ended(run_of(who(ANNA))), run_of(who(BEN))
     day = time.time() - 25 * 3600
     for folder in limits.folders():
@@ -216,9 +216,7 @@ def test_a_crash_has_a_number_that_the_log_has_too(who, monkeypatch, worker_here
     assert "ZeroDivisionError" in log.err
 
 
-def test_a_public_copy_loads_no_plug_in_and_closes_what_strangers_need_not_have(
-    who, monkeypatch, tmp_path
-):
+def test_a_public_copy_loads_no_plug_in(who, monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(tmp_path))
     assert plugin_folder() is None
     monkeypatch.setattr(hosting, "threading", threading := Mock())
@@ -232,7 +230,7 @@ def test_a_public_copy_loads_no_plug_in_and_closes_what_strangers_need_not_have(
     assert plugin_folder() == tmp_path
 
 
-def test_secrets_switch_it_on_and_a_limit_that_is_no_number_is_named(monkeypatch):
+def test_secrets_switch_it_on(monkeypatch):
     monkeypatch.setitem(sys.modules, "streamlit_app", None)
     monkeypatch.setattr(
         hosting.st,
@@ -258,9 +256,7 @@ def test_secrets_switch_it_on_and_a_limit_that_is_no_number_is_named(monkeypatch
         ((1_024, 2_048), 1_024, 1_024),
     ],
 )
-def test_the_limit_of_open_files_is_raised_to_what_the_system_allows(
-    monkeypatch, before, most, after
-):
+def test_the_limit_of_open_files_is_raised(monkeypatch, before, most, after):
     now = [before]
 
     def set_limit(_, limits):
@@ -306,7 +302,7 @@ def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
         queue.start(small_run())
 
 
-def test_the_oldest_runs_go_only_ones_own_and_never_for_their_copy(who, monkeypatch):
+def test_the_oldest_runs_go(who, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "runs=2")
     first, second = (ended(run_of(who(ANNA), seed=seed)) for seed in range(2))
     with who(BEN):
@@ -319,7 +315,7 @@ def test_the_oldest_runs_go_only_ones_own_and_never_for_their_copy(who, monkeypa
         assert list_runs() == [first, copy] and not second.exists()
 
 
-def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypatch):
+def test_a_person_over_their_disk_waits(who, monkeypatch):
     # Two runs, neither of which is too large alone; and whatever comes next is counted before it is stored.
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "megabytes=5")
     monkeypatch.setattr(queue, "max_workers", lambda: 2)
@@ -349,7 +345,7 @@ def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypat
         )
 
 
-def test_uploads_are_counted_once_each_by_person_and_address(who, monkeypatch):
+def test_uploads_are_counted_once_each_by_person(who, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "uploads=2 address_uploads=3")
     monkeypatch.setattr(limits.st, "session_state", {})
     files = [SimpleNamespace(file_id=str(number), size=10) for number in range(5)]
@@ -428,7 +424,7 @@ def test_a_turn_has_an_end(who, monkeypatch):
         assert run.stop_request() == "pause"
 
 
-def test_elsewhere_nothing_is_bounded_and_the_documentation_has_every_limit_and_model():
+def test_elsewhere_nothing_is_bounded():
     most = small_run(steps=100_000, max_seconds=86_400.0)
     assert limits.admit_config(most) == most and limits.max_run_steps() == 100_000
     assert runs_folder() == server_folder() and limits.mine(Run(server_folder()))
@@ -527,7 +523,7 @@ def test_a_deaf_worker_is_ended(workers, monkeypatch):
 
 
 @pytest.mark.parametrize("ran_out", [True, False])
-def test_a_worker_that_died_is_named_and_whether_memory_ran_out(workers, monkeypatch, ran_out):
+def test_a_worker_that_died_is_named(workers, monkeypatch, ran_out):
     kills = [7]
     monkeypatch.setattr("core.memory.out_of_memory_kills", lambda: kills[0])
     run = queue.start(small_run())
@@ -561,14 +557,14 @@ def test_a_run_that_is_waited_for_goes_before_a_sweep(workers):
     assert {r.status().state for r in swept} == {"queued"}
 
 
-def test_a_worker_that_dies_before_its_first_word_gives_its_place_away(workers):
+def test_a_dead_worker_gives_its_place_away(workers):
     workers[1].append("stillborn")
     run = queue.start(small_run())
     wait_for(lambda: run.status().ended)  # long before START_SECONDS, and though no page looks
     assert run.status().state == "failed" and "nothing was measured" in run.status().message
 
 
-def test_the_queue_moves_on_when_a_worker_of_an_earlier_server_ends(workers):
+def test_queue_moves_on_when_worker_of_earlier_server_ends(workers):
     # That server's thread which waited for the worker is gone with it, and nobody looks at a page.
     earlier, waits = create_run(small_run()), create_run(small_run(seed=1))
     earlier.set_status("starting")
@@ -615,7 +611,7 @@ def test_two_servers_give_a_run_to_one_worker(workers):
     assert "".join(server.communicate()[0] for server in servers) == f"{run.id}\n"
 
 
-def test_the_queue_has_an_end_and_several_runs_are_all_taken_or_none(workers, monkeypatch):
+def test_the_queue_has_an_end(workers, monkeypatch):
     monkeypatch.setattr(queue, "QUEUE", 1)
     queue.start(small_run())
     queue.start(small_run())
@@ -627,7 +623,7 @@ def test_the_queue_has_an_end_and_several_runs_are_all_taken_or_none(workers, mo
     assert len(list_runs()) == 2
 
 
-def test_a_worker_that_ends_late_does_not_fail_the_one_that_went_on(workers):
+def test_a_late_end_does_not_fail_the_next_worker(workers):
     run = create_run(small_run())
     run.set_status("starting")
     late = subprocess.Popen([sys.executable, "-c", ""])

@@ -62,7 +62,7 @@ def searches(model, prompt, **more):
 
 
 @every_kind
-def test_every_candidate_has_the_probability_that_teacher_forcing_gives_it(config):
+def test_candidates_have_teacher_forced_probabilities(config):
     model, prompt = made(config)
     layers = 1 if config.kind in ("recurrent", "hybrid") else config.layers
     for tree in searches(model, prompt, max_length=5):
@@ -99,7 +99,7 @@ def test_a_text_goes_on_from_its_last_token():
 
 
 @every_kind
-def test_a_beam_of_one_is_greedy_and_a_wider_one_finds_no_worse(config):
+def test_beam_of_one_is_greedy_and_wider_one_finds_no_worse(config):
     model, prompt = made(config)
     (one,) = beam(model, prompt, width=1).hypotheses
     assert list(one.tokens) == greedy(model, prompt.source, prompt.mask)[0].tolist()
@@ -139,7 +139,7 @@ def test_no_repeat_lets_nothing_be_said_twice():
             assert max(Counter(pairwise(one.tokens)).values()) == 1
 
 
-def test_the_same_generator_draws_the_same_and_training_mode_comes_back():
+def test_the_same_generator_draws_the_same():
     model, prompt = made(KINDS["transformer"])
     model.train()
     first, second, other = (
@@ -148,7 +148,7 @@ def test_the_same_generator_draws_the_same_and_training_mode_comes_back():
     assert model.training and first == second != other
 
 
-def test_lengths_are_decoded_in_groups_by_a_model_that_reads_one_at_a_time():
+def test_lengths_are_decoded_in_groups():
     (model, _), lengths = made(KINDS["decoder"]), (6, 2, 4, 2)
     mask = torch.arange(6) < torch.tensor(lengths)[:, None]
     source = torch.randint(4, 11, mask.shape).masked_fill(~mask, 0)
@@ -183,7 +183,7 @@ def test_what_is_out_of_bounds_is_said(words, do):
 
 
 @each("kind", ["beam", "sample"])
-def test_a_search_that_is_left_between_two_steps_leaves_gradients_on(kind):
+def test_a_search_that_is_left_leaves_gradients_on(kind):
     model, prompt = made(KINDS["transformer"])
     steps = (
         beam_steps(model, prompt, width=2, max_length=5)
@@ -411,7 +411,7 @@ def own(logp, output) -> torch.Tensor:
 
 
 @each("kind", TINY)
-def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind):
+def test_beam_as_wide_as_all_outputs_finds_best_of_them(kind):
     # Every output of up to 3 tokens is tried by teacher forcing alone: 40 of them.
     model, prompt = tiny(kind)
     logp = {

@@ -68,7 +68,7 @@ def thumbs(*maps: AttentionMap) -> np.ndarray:
     return decoded(sent["bytes"], "u1").reshape(len(maps), *sent["shapes"][0])
 
 
-def test_thumbnails_hold_each_head_in_order_and_are_made_once_for_a_trace():
+def test_thumbnails_hold_each_head_in_order():
     trace = AttentionTrace((a_map(), a_map(layer=1)), "test")
     sent = payload.grid(trace)
     assert sent is payload.grid(trace) and sent["shapes"] == [[3, 5, 7], [3, 5, 7]]
@@ -90,13 +90,13 @@ def test_masked_cells_have_their_own_byte_and_bit(shape):
     )
 
 
-def test_a_mask_that_hides_nothing_is_not_sent_and_a_pooled_block_is_masked_only_whole():
+def test_a_mask_that_hides_nothing_is_not_sent():
     assert payload.one_map(a_map(mask=np.ones((1, 5, 7), dtype=bool)), 0)["mask"] is None
     cells = thumbs(a_map(1, 136, 136, mask=np.tri(136, dtype=bool)))[0, 0]
     np.testing.assert_array_equal(cells == payload.MASKED, ~np.tri(68, dtype=bool))
 
 
-def test_a_small_layer_travels_whole_and_a_large_one_as_the_picked_head_to_three_decimals():
+def test_a_small_layer_travels_whole():
     small, large = a_map(), a_map(4, 300, 311)
     whole, head = payload.one_map(small, 2), payload.one_map(large, 2)
     assert (whole["heads"], head["heads"]) == ([0, 1, 2], [2])
@@ -116,7 +116,7 @@ def test_twelve_by_twelve_heads_are_less_than_two_megabytes(size):
     assert len(json.dumps((payload.thumbnails(maps), payload.one_map(maps[3], 1)))) < 2_000_000
 
 
-def test_a_pick_holds_until_the_page_wishes_something_new_and_an_echo_undoes_nothing():
+def test_a_pick_holds_until_the_page_wishes_something_new():
     store: dict[str, Any] = {}
     for view, picked, wish, expected in (
         ("a", None, (0, 0), (0, 0)),
@@ -147,7 +147,7 @@ def test_messages_of_the_browser_are_read(field, message, value):
     assert parse_message(field, message) == value
 
 
-def test_colour_scales_have_their_stops_and_each_series_a_shape_of_its_own():
+def test_colour_scales_have_their_stops():
     dark = colour_scale("dark", signed=True)
     assert (len(colour_scale("light")), len(dark)) == (10, 11) and json.dumps(for_browser())
     assert dark[5] == colour_scale("dark")[0], "zero is the page's grey in both"
@@ -157,7 +157,7 @@ def test_colour_scales_have_their_stops_and_each_series_a_shape_of_its_own():
     assert all(re.search(r"background:#[0-9A-F]{6};", html) for html in marks)
 
 
-def test_linked_views_share_a_head_and_pins_outside_a_shorter_text_are_dropped():
+def test_linked_views_share_a_head():
     trace = AttentionTrace((a_map(2, 3, 5), a_map(2, 3, 5, 1)), "test")
     both: dict[str, Any] = {}
     own: dict[str, Any] = {}
@@ -208,7 +208,7 @@ def test_blocks_hold_what_their_tokens_hold(shape, window, pool):
     assert not Blocks.of((2000, 2000), (0, 512, 7, 300)).pooled
 
 
-def test_a_large_picture_is_thinned_and_grey_gets_three_colours():
+def test_a_large_picture_is_thinned():
     sent = Patches(np.linspace(0, 1, 800 * 100).reshape(800, 100), 4, 2, first=1).payload()
     assert [sent[name] for name in ("wide", "high", "rows", "cols", "first")] == [34, 267, 4, 2, 1]
     pixels = decoded(sent["bytes"], "u1").reshape(267, 34, 3)
@@ -235,7 +235,7 @@ def test_every_map_travels_whole_with_its_mask_and_marker():
     assert [one["marker"] for one in sent["tiles"]] == [0, 1, 5]
 
 
-def test_the_maps_at_each_value_of_a_control_travel_unless_they_are_too_many_or_of_another_shape():
+def test_few_maps_of_a_control_travel():
     frames = [[a_tile(f"a{k}"), a_tile(f"b{k}", 3, 2)] for k in range(4)]
     sent = Frames("page:step", 2, frames).payload(frames[2])
     names = [("a3", "note"), ("b3", "note")]
@@ -309,7 +309,7 @@ def write(folder: Path, **modules: str) -> Path:
     return folder / "main.js"
 
 
-def test_a_module_stands_once_and_before_those_that_import_it(tmp_path):
+def test_module_stands_once_and_before_those_that_import_it(tmp_path):
     script = bundle(write(
         tmp_path, b="export const ONE = 1;\n",
         a='import { ONE } from "./b.js";\n\nexport function twice(x) { return ONE + x; }\n',
@@ -332,7 +332,7 @@ def test_what_cannot_be_joined_is_refused(tmp_path, modules, message):
     pytest.raises(ValueError, bundle, write(tmp_path, **modules)).match(message)
 
 
-def test_each_component_is_one_script_and_all_are_one_expression_with_each_module_once():
+def test_each_component_is_one_script():
     entries = {file.parent.name: file for file in COMPONENTS.glob("*/main.js")}
     for entry in entries.values():
         [line] = re.findall(r"^(?:export|import)\b.*", bundle(entry), re.M)
@@ -426,7 +426,7 @@ def test_a_notebook_shows_the_same_page_in_a_frame(tmp_path):
         (1.01, "0 to 1"),
     ],
 )
-def test_numbers_that_are_no_weights_are_refused_unless_masked_or_signed(number, words):
+def test_numbers_that_are_no_weights_are_refused(number, words):
     # What is drawn as 0 would be believed to be 0.
     made = trace(2, 2, 3, 3, mask=True)
     made.maps[1].weights[1, 0, 2] = number  # masked: hatched, whatever it holds

@@ -163,7 +163,7 @@ def test_what_a_reader_typed_is_never_markup():
         assert "<script" not in table and "&lt;script&gt;" in table
 
 
-def test_wrong_words_are_marked_and_counted_and_a_wrong_class_says_what_it_should_be():
+def test_wrong_words_are_marked_and_counted():
     table = tables.outputs([Prediction(("a",), ("x", "y", "z"), ("x", "q"))], " ", "#f00", "#000")
     assert re.findall(r"<b [^>]*>(\w)</b>", table) == ["q"]
     assert plain_text(table).split()[-1] == "2", "one is wrong, one is missing"
@@ -188,7 +188,7 @@ def test_a_chart_holds_its_points_and_its_picked_step():
     assert line["encoding"]["x"]["scale"]["domain"] == [0, 40]
 
 
-def test_a_chart_that_is_polled_changes_its_rows_and_not_its_spec():
+def test_a_chart_that_is_polled_changes_its_rows():
     points = [(0.0, 3.0), (10.0, None), (20.0, 1.0), (30.0, 0.5)]
     charts = [
         step_chart(
@@ -217,14 +217,14 @@ def test_a_chart_that_is_polled_changes_its_rows_and_not_its_spec():
 
 
 @each(("first", "last", "place"), [(25.0, 89.0, 10), (0.0, 24.0, 0)])
-def test_the_words_of_a_baseline_stand_where_no_curve_runs_through_them(first, last, place):
+def test_words_of_a_baseline_stand_beside_curves(first, last, place):
     curve = Curve("right", [(0.0, first), (10.0, last)])
     spec = step_chart([curve], ink=LIGHT_INK, last_x=10, high=100, guess=(25.0, "majority class"))
     (words,) = layers_of(spec, "text")
     assert words["data"]["values"][0]["x"] == place
 
 
-def test_a_legend_names_the_curves_that_are_drawn_and_shows_no_markup_of_theirs():
+def test_a_legend_names_the_curves_that_are_drawn():
     words = legend(
         [Curve("c", [(0.0, None)]), Curve("a", [(0.0, 1.0)]), Curve("<b>", [(0.0, 2.0)])], LIGHT_INK
     )
@@ -234,7 +234,7 @@ def test_a_legend_names_the_curves_that_are_drawn_and_shows_no_markup_of_theirs(
     )
 
 
-def test_the_forecast_joins_the_past_and_its_dots_are_the_weights():
+def test_forecast_joins_past_and_its_dots_are_weights():
     spec = grids.forecast_chart(
         [1.0, 2.0], [3.0], [2.5], [1.0], np.array([[0.25, 0.75]]), LIGHT_INK, "light"
     )
@@ -244,7 +244,7 @@ def test_the_forecast_joins_the_past_and_its_dots_are_the_weights():
     assert [row["w"] for row in layers_of(spec, "circle")[0]["data"]["values"]] == [0.25, 0.75]
 
 
-def test_balanced_accuracy_is_drawn_where_it_is_not_the_accuracy():
+def test_balanced_accuracy_is_drawn():
     even, lopsided = ((10, 0), (5, 5)), ((18, 0), (2, 0))
     for records, points in (
         ([Record(0, token_accuracy=0.75, confusion=even), Record(1, token_accuracy=None)], []),
@@ -498,7 +498,7 @@ def test_a_notebook_is_valid_and_opens_with_its_pictures():
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0c", "\x00", "\u2028", "\x85"])
-def test_a_line_break_in_a_typed_text_does_not_end_the_comment(end):
+def test_line_break_in_typed_text_does_not_end_comment(end):
     names: dict[str, object] = {}
     exec(SCRIPT.text(f"Pretrained · the old king{end}broken = True"), names)
     assert "broken" not in names and names["total"] == 3
@@ -512,7 +512,7 @@ def test_a_line_break_in_a_typed_text_does_not_end_the_comment(end):
         ("and", ("none", "none"), "all"),
     ],
 )
-def test_a_joined_rule_leaves_out_only_parts_that_change_nothing(key, parts, expected):
+def test_a_joined_rule_leaves_out_what_changes_nothing(key, parts, expected):
     written = rule("mask", Choice.of(key, *map(Choice, parts)), changed=False, length=4)
     assert written.replace("all keys", "all") == expected
 
@@ -558,7 +558,7 @@ def nodes(svg: str, tag: str) -> list[ElementTree.Element]:
     ]
 
 
-def test_one_map_is_a_matrix_several_have_a_row_a_cell_and_no_text_is_a_formula():
+def test_one_map_is_a_matrix_several_have_a_row_a_cell():
     one, several = (
         list(csv.reader(io.StringIO(picture_file(picture, "CSV", SOURCE).decode())))
         for picture in (MapsPicture("One", (ONE,)), MAPS)
@@ -593,7 +593,7 @@ def test_a_written_number_has_all_its_digits_and_its_unit(text, numbers):
     assert {type(value) for value in text.numbers.values()} <= {int, float}
 
 
-def test_a_table_of_a_page_is_exported_as_numbers_with_units():
+def test_table_of_page_is_exported_as_numbers_with_units():
     head = ("run", "time", "grows as", "error, %", "grows as", "interval", "at")
     interval = written("1 to 2", {", low": 1.0, ", high": 2.0})
     table = TablePicture(
@@ -681,13 +681,13 @@ def test_a_chart_names_its_columns_as_a_reader_sees_them():
     assert both == ["step", "y", "run", "low"], "two fields of one title have their names"
 
 
-def test_a_table_on_the_page_names_its_rows_and_columns_and_is_no_html():
+def test_a_table_on_the_page_names_its_rows_and_columns():
     html = table_html(["token", "weight"], [["<b>", 0.25], ["it", None]])
     assert '<th scope="col">weight</th>' in html and '<th scope="row">&lt;b&gt;</th><td>' in html
     assert html.endswith('<th scope="row">it</th><td></td></tr></tbody></table>')
 
 
-def test_a_file_holds_its_source_and_all_heads_of_a_trace_can_be_opened_again():
+def test_a_file_holds_its_source():
     loaded = np.load(io.BytesIO(picture_file(MAPS, "NPZ", SOURCE)))
     assert tuple(loaded["L3·H0: columns"]) == TOKENS and "GPT-2" in str(loaded["source"])
     data = json.loads(picture_file(CHART, "JSON", SOURCE))
@@ -805,7 +805,7 @@ def test_a_drawing_has_title_tokens_scale_row_and_source():
     assert len(lines) == 2 and " ".join(lines) == title, "it is broken and not cut"
 
 
-def test_signed_numbers_are_purple_below_zero_and_green_above():
+def test_signed_numbers_are_purple_below_zero():
     signed = PictureMap(
         "s", np.array([[-2.0, 0.0, 2.0]]), TOKENS[:1], TOKENS, low=-2, high=2, signed=True
     )
@@ -813,7 +813,7 @@ def test_signed_numbers_are_purple_below_zero_and_green_above():
     assert fills[:3] == ["rgb(85,37,113)", "rgb(244,245,245)", "rgb(20,73,39)"]
 
 
-def test_maps_of_one_scale_have_one_legend_and_all_of_it_is_within_the_picture():
+def test_maps_of_one_scale_have_one_legend():
     weights = replace(ONE, noun="weight")
     alone, same, own = (
         maps_svg(one) for one in ([weights], [weights, replace(weights, name="L3·H1")], MAPS.maps)
@@ -827,7 +827,7 @@ def test_maps_of_one_scale_have_one_legend_and_all_of_it_is_within_the_picture()
     assert [node.text for node in nodes(own, "text")].count("1.00") == 2, "each with its own scale"
 
 
-def test_masked_cells_are_hatched_and_the_picked_head_is_outlined():
+def test_masked_cells_are_hatched():
     svg = maps_svg([ONE])
     (hatching, sample) = nodes(svg, "path")
     points = np.array(re.findall(r"[ML]([\d.]+) ([\d.]+)", hatching.get("d")), float)
@@ -864,13 +864,13 @@ def test_a_chart_of_a_dark_page_is_that_of_a_light_one():
     assert mapped == day
 
 
-def test_what_cannot_be_drawn_says_so_and_a_file_is_named_by_page_picture_model_and_text():
+def test_what_cannot_be_drawn_says_so():
     pytest.raises(ValueError, framed_svg, TABLE, SOURCE).match("Costs & bytes is a table")
     pytest.raises(subprocess.CalledProcessError, drawing_file, "no svg", "pdf")
     assert SOURCE.file_name("L3·H0 of 2", "svg") == "Masks_L3-H0-of-2_GPT-2_the-cat-sat.svg"
 
 
-def test_a_file_opens_a_trace_at_the_picked_head_and_row_and_a_large_one_as_the_page_draws_it(
+def test_a_file_opens_a_trace_at_the_picked_head_and_row(
     monkeypatch,
 ):
     weights = np.stack([WEIGHTS, -WEIGHTS])
@@ -891,7 +891,7 @@ def test_a_file_opens_a_trace_at_the_picked_head_and_row_and_a_large_one_as_the_
     assert b'"layout":"grid"' in html and b'"layers"' not in html
 
 
-def test_the_decoder_reads_the_encoder_in_the_drawing_of_a_model():
+def test_decoder_reads_encoder_in_drawing_of_model():
     def layer(name: str, *kinds: str) -> dict[str, object]:
         return {
             "title": name,
@@ -1068,7 +1068,7 @@ def test_the_outlines_are_where_the_text_is():
     assert np.abs(text - drawn).mean() < 1 and text.max() > 0
 
 
-def test_a_drawing_that_would_be_too_small_says_so_and_a_file_is_made_in_a_process_of_its_own():
+def test_a_drawing_that_is_too_small_says_so():
     svg = (
         '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="40" '
         'font-size="12"><text>a</text></svg>'

@@ -140,7 +140,7 @@ def uploaded_bytes(server: RunningServer) -> float:
 
 
 @pytest.mark.first
-def test_uploads_of_one_page_and_of_one_address_stay_bounded(copy):
+def test_uploads_stay_bounded(copy):
     with open_page(copy) as first, open_page(copy) as second:
         pages = [session_of(first), session_of(second)]
         answers = [
@@ -179,7 +179,7 @@ def test_uploads_of_one_page_and_of_one_address_stay_bounded(copy):
         (f"{COOKIE}=short", False),
     ],
 )
-def test_a_session_goes_on_with_the_cookie_that_began_it_alone(owner, connected, copy):
+def test_session_goes_on_with_cookie_that_began_it_alone(owner, connected, copy):
     thief = {"Cookie": f"{COOKIE}={'b' * 32}", PERSON_HEADER: key_of("a" * 32)}
     with ExitStack() as stack:
         first = stack.enter_context(open_page(copy, Cookie=owner))
@@ -208,7 +208,7 @@ ANNA, BEN = (f"{COOKIE}={letter * 32}" for letter in "ab")
     ],
     ids=["of a person", "without a cookie"],
 )
-def test_a_file_is_sent_replaced_and_deleted_by_the_person_of_its_page_alone(owner, others, copy):
+def test_a_file_is_deleted_by_its_person_alone(owner, others, copy):
     with open_page(copy, Cookie=owner) as page:
         session = session_of(page)
         assert upload(copy, session, "file", 10, cookie=owner)[0] == 204
@@ -255,7 +255,7 @@ def test_unfinished_messages_are_refused_by_their_length(copy):
     assert copy.held().server - before < 60 * MB
 
 
-def test_open_pages_of_an_address_and_of_all_are_bounded_in_words(copy):
+def test_open_pages_of_an_address_are_bounded(copy):
     with ExitStack() as stack:
         for _ in range(LIMITS["ADDRESS_SESSIONS"]):
             stack.enter_context(open_page(copy))
@@ -325,7 +325,7 @@ def test_no_header_is_believed_until_a_proxy_is_named(monkeypatch):
         assert not any("Secure" in one for one in cookies if one.startswith(COOKIE))
 
 
-def test_a_server_that_runs_out_of_open_files_refuses_pages_in_words_and_serves_on():
+def test_a_server_that_runs_out_of_open_files_refuses_pages():
     with (
         running_server({"ATTENTION_LAB_HOSTED": "", "ATTENTION_LAB_LOG": "json"}) as server,
         ExitStack() as stack,

@@ -104,9 +104,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, new, monkeypatch):
 
 
 @pytest.mark.parametrize("after", range(9))
-def test_a_full_disk_ends_the_run_in_words_and_it_goes_on_when_there_is_room(
-    after, run, records, monkeypatch
-):
+def test_a_full_disk_ends_the_run_in_words(after, run, records, monkeypatch):
     run.set_status("starting")
     with monkeypatch.context() as patch:
         fill_disk(patch, after)
@@ -116,7 +114,7 @@ def test_a_full_disk_ends_the_run_in_words_and_it_goes_on_when_there_is_room(
     go_on(run, records)
 
 
-def test_a_run_can_be_stopped_on_a_full_disk_and_no_half_run_is_left(run, tmp_path, monkeypatch):
+def test_a_run_can_be_stopped_on_a_full_disk(run, tmp_path, monkeypatch):
     run.set_status("running", pid=os.getpid())
     fill_disk(monkeypatch, 0)
     run.request_stop("pause")
@@ -144,7 +142,7 @@ def at_step(step: int, do: Callable[[], object]) -> Callable[[Any], object]:
 
 
 @pytest.mark.parametrize("at", [0, 4])
-def test_a_deleted_folder_ends_the_worker_and_is_not_made_again(at, run):
+def test_deleted_folder_ends_worker_and_is_not_made_again(at, run):
     assert work(run.path, on_record=at_step(at, lambda: shutil.rmtree(run.path))) == "failed"
     for write in (
         lambda: run.set_status("queued"),
@@ -161,9 +159,7 @@ def test_a_half_deleted_folder_ends_the_worker(run):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_flipped_bytes_of_the_last_checkpoint_cost_the_steps_after_the_one_before(
-    seed, stopped, records
-):
+def test_flipped_bytes_of_last_checkpoint_cost_steps(seed, stopped, records):
     *_, before, last = stopped.checkpoint_steps()
     flip(stopped.checkpoint_path(last), random.Random(seed))
     pytest.raises(ValueError, stopped.checkpoint, last).match(
@@ -173,7 +169,7 @@ def test_flipped_bytes_of_the_last_checkpoint_cost_the_steps_after_the_one_befor
     go_on(stopped, records)
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_says_so_and_keeps_its_records(stopped):
+def test_a_run_with_damaged_checkpoints_keeps_its_records(stopped):
     steps = [record.step for record in stopped.records()]
     for step in stopped.checkpoint_steps():
         flip(stopped.checkpoint_path(step), random.Random(step))
@@ -184,7 +180,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_says_so_and_keeps_its_records(s
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_flipped_bytes_of_status_and_metrics_are_read_around(seed, stopped):
+def test_flipped_bytes_are_read_around(seed, stopped):
     flip(stopped.path / "metrics.jsonl", random.Random(seed), 1)
     status = stopped.path / "status.json"
     status.write_bytes(b"\xff" + status.read_bytes())
@@ -216,9 +212,7 @@ def test_a_status_in_which_a_digit_changed_names_no_process(run):
     assert run.status() == Status("stopped", DAMAGED), "kill(2) would end another process"
 
 
-def test_a_run_whose_best_weights_are_damaged_continues_and_uses_the_best_that_are_left(
-    tmp_path, worker_here
-):
+def test_a_run_whose_best_weights_are_damaged_continues(tmp_path, worker_here):
     run = create_run(small_run(**CONFIG | dict(steps=12, keep_best=True)), path=tmp_path / "run")
     work(run.path, on_record=lambda record: run.request_stop() if record.step == 10 else None)
     path = run.path / "metrics.jsonl"
@@ -269,7 +263,7 @@ def set_clock(monkeypatch, by: float) -> None:
 
 
 @pytest.mark.parametrize("by", [-HOUR, HOUR])
-def test_a_clock_that_jumps_gives_no_place_to_a_run_that_never_began(by, run, monkeypatch):
+def test_a_clock_that_jumps_gives_no_place_away(by, run, monkeypatch):
     run.set_status("starting")
     assert queue._still_busy(run)
     with monkeypatch.context() as patch:
@@ -278,7 +272,7 @@ def test_a_clock_that_jumps_gives_no_place_to_a_run_that_never_began(by, run, mo
     assert work(run.path) == "finished", "its worker was only slow"
 
 
-def test_a_clock_that_was_set_back_begins_the_seconds_of_a_stop_again(run, monkeypatch):
+def test_a_clock_that_was_set_back_begins_the_seconds(run, monkeypatch):
     run.request_stop()
     os.utime(run.path / "stop", (time.time() + HOUR,) * 2)
     assert run.stop_age() == 0 and 0 <= run.stop_age() < 60
@@ -305,7 +299,7 @@ def whole(path: Path) -> tuple[list, dict, float]:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 @pytest.mark.parametrize("seed", range(int(os.environ.get("ATTENTION_LAB_KILLS") or 6)))
-def test_a_worker_killed_at_any_moment_loses_one_record_at_most(seed, tmp_path, worker_here):
+def test_a_killed_worker_loses_one_record_at_most(seed, tmp_path, worker_here):
     records, state, seconds = whole(tmp_path.parent / "whole")
     run = create_run(small_run(**KILLED), path=tmp_path / "run")
     child = forked(run)
@@ -328,7 +322,7 @@ def test_a_worker_killed_at_any_moment_loses_one_record_at_most(seed, tmp_path, 
 
 
 @pytest.mark.parametrize("mode", ["local", "hosted"])
-def test_a_restarted_server_starts_what_waits_before_anybody_comes(mode, tmp_path, monkeypatch):
+def test_a_restarted_server_starts_what_waits(mode, tmp_path, monkeypatch):
     home = tmp_path / "runs"
     if mode == "hosted":
         monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
@@ -417,9 +411,7 @@ def given(monkeypatch) -> list[Run]:
 
 @LINUX
 @pytest.mark.parametrize("pages", [0, 1, 2, 3, 5, 8, 13, 21])
-def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(
-    pages, tmp_path, records, worker_here
-):
+def test_a_run_on_a_full_disk_ends_in_words_and_continues(pages, tmp_path, records, worker_here):
     def body(disk):
         run = create_run(small_run(**CONFIG), path=disk / "run")
         run.set_status("starting")
@@ -460,7 +452,7 @@ def words() -> Tokenizer:
 @LINUX
 @pytest.mark.parametrize("job", [*JOBS, "hosted"])
 @pytest.mark.parametrize("saver", SAVERS)
-def test_a_full_disk_is_said_whatever_library_met_it_in_whatever_job(
+def test_a_full_disk_is_said_whatever_library_met_it(
     saver, job, tmp_path, monkeypatch, worker_here
 ):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1" if job == "hosted" else "")
@@ -490,7 +482,7 @@ def test_a_full_disk_is_said_whatever_library_met_it_in_whatever_job(
 
 
 @LINUX
-def test_a_worker_killed_on_a_full_disk_says_so_also_once_there_is_room(tmp_path, monkeypatch):
+def test_a_worker_killed_on_a_full_disk_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
 
     def body(disk):
@@ -513,9 +505,7 @@ def test_a_worker_killed_on_a_full_disk_says_so_also_once_there_is_room(tmp_path
 
 @LINUX
 @pytest.mark.parametrize("state", ["", "queued"])
-def test_a_run_that_waits_while_the_disk_fills_is_begun_or_waits_on(
-    state, tmp_path, monkeypatch, given
-):
+def test_a_run_that_waits_on_a_full_disk_is_begun(state, tmp_path, monkeypatch, given):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
 
     def body(disk):
@@ -537,7 +527,7 @@ def test_a_run_that_waits_while_the_disk_fills_is_begun_or_waits_on(
 
 
 @LINUX
-def test_what_the_server_writes_on_a_full_disk_is_refused_in_words(
+def test_what_the_server_writes_on_a_full_disk_is_refused(
     tmp_path, monkeypatch, worker_here, given
 ):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
@@ -568,9 +558,7 @@ def test_what_the_server_writes_on_a_full_disk_is_refused_in_words(
 
 
 @LINUX
-def test_a_disk_that_can_only_be_read_is_said_in_words_by_every_page_button_and_probe(
-    tmp_path, monkeypatch, given
-):
+def test_a_disk_that_can_only_be_read_is_said_in_words(tmp_path, monkeypatch, given):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
 
     def body(disk):
@@ -677,7 +665,7 @@ def test_continue_in_two_tabs_starts_one_worker(given):
     assert run.stop_request() == "stop" and not first.exception
 
 
-def test_a_run_deleted_in_one_tab_is_told_in_the_other_and_comes_back_whole():
+def test_a_run_deleted_in_one_tab_is_told_in_the_other():
     run = paused()
     app = open_at("train", run=run.id)
     discard(run)
@@ -687,7 +675,7 @@ def test_a_run_deleted_in_one_tab_is_told_in_the_other_and_comes_back_whole():
 
 
 @pytest.mark.parametrize("name", ["stop", "pause"])
-def test_a_tab_whose_run_is_gone_says_so_and_makes_no_folder(name):
+def test_tab_whose_run_is_gone_says_so_and_makes_no_folder(name):
     run = half_way()
     with run.lock():
         app, listed = open_at("train", run=run.id), open_at("runs", run=run.id)
@@ -708,7 +696,7 @@ def test_a_run_with_half_its_files_is_shown():
 
 
 @pytest.mark.parametrize("page", ["train", "runs"])
-def test_a_run_with_a_damaged_record_says_that_it_is_left_out(page):
+def test_run_with_damaged_record_says_that_it_is_left_out(page):
     run = paused()
     path = run.path / "metrics.jsonl"
     path.write_bytes(

@@ -86,7 +86,7 @@ def corpus(model, inputs) -> Corpus:
     return corpus
 
 
-def test_a_mean_and_its_interval_leave_out_the_texts_that_cannot_show_a_measure():
+def test_a_mean_leaves_out_texts_without_the_measure():
     values = np.random.default_rng(3).normal(2, 3, (40, 1, 1, 6))
     values[7:30, ..., 2] = values[..., 3] = values[1:, ..., 4] = values[2:, ..., 5] = np.nan
     corpus = Corpus(texts=40, values=list(values), measures=["own"])
@@ -127,7 +127,7 @@ def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
     assert np.allclose(corpus.mean("previous"), np.mean(alone, 0), atol=1e-9)
 
 
-def test_the_ablation_is_the_change_of_an_answer_without_each_head(model, inputs):
+def test_ablation_is_change_of_answer_without_each_head(model, inputs):
     # Of an embedding 1 less the cosine
     minilm, sentence = load_minilm(), ModelInputs("The cat slept.")
     cases: list[tuple[Pretrained, ModelInputs, Kind]] = [
@@ -150,9 +150,7 @@ def test_the_ablation_is_the_change_of_an_answer_without_each_head(model, inputs
 @pytest.mark.parametrize(
     ("cells", "rows"), [(1, 8 * [1]), (2 * 13 * 13 - 1, 8 * [1]), (3 * 13 * 13, [3, 3, 2])]
 )
-def test_as_many_heads_are_off_in_one_batch_as_its_maps_leave_room(
-    model, inputs, cells, rows, monkeypatch
-):
+def test_as_many_heads_are_off_at_once_as_fit(model, inputs, cells, rows, monkeypatch):
     monkeypatch.setattr(patching, "forward", spy := Mock(wraps=forward))
     monkeypatch.setattr(analysis, "CELLS", cells)
     assert np.isfinite(
@@ -161,7 +159,7 @@ def test_as_many_heads_are_off_in_one_batch_as_its_maps_leave_room(
     assert [len(call.args[1]["input_ids"]) for call in spy.call_args_list] == rows
 
 
-def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
+def test_a_text_that_cannot_be_read_is_left_out(model):
     texts = " ", "the old man", "the king", " ".join(["old man"] * MAX_TOKENS)
     *_, corpus = measure_texts(model, [*map(ModelInputs, texts)], "causal")
     assert (corpus.texts, corpus.read, corpus.failed, corpus.cut) == (4, 3, [0], 1)
@@ -221,7 +219,7 @@ def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
     assert np.allclose(np.cov(both.T), np.diag(sizes[:2]), rtol=1e-4, atol=1e-9)
 
 
-def test_a_key_head_is_met_by_all_queries_that_share_it_and_a_decoder_has_its_own_tokens():
+def test_a_key_head_is_met_by_all_queries_that_share_it():
     grouped = head_vectors(tiny("llama"), [given("llama")] * 2, "causal", max_tokens=99)
     model, text = tiny("t5"), given("t5")
     assert np.array_equal(grouped.head(1, 4)[1], grouped.k[1][1]) and len(grouped.k[1]) == 2
@@ -255,7 +253,7 @@ def after(texts: int):
     return lambda: next(left, True)
 
 
-def test_what_is_measured_is_saved_as_often_as_the_clock_says(tmp_path, monkeypatch):
+def test_what_is_measured_is_saved_as_often_as_clock_says(tmp_path, monkeypatch):
     # A clock that goes on by a second as it is read: it begins at 0, and each text reads it twice, or thrice if saved.
     monkeypatch.setattr(analysis, "time", SimpleNamespace(monotonic=count().__next__))
     monkeypatch.setattr(analysis, "SAVE_SECONDS", 4.5)
@@ -275,7 +273,7 @@ def numbers(measured: Run) -> list:
     return [corpus.texts, *means, *rows, *np.nan_to_num(values).ravel()]
 
 
-def test_stop_leaves_what_was_measured_and_it_continues_to_the_same_numbers(tmp_path, whole):
+def test_stop_leaves_what_was_measured(tmp_path, whole):
     stopped = create(CONFIG, tmp_path / "stopped")
     assert work(stopped, after(2)) == ("stopped", "Stopped after 2 of 4 texts, which are saved.")
     corpus = load(stopped)
@@ -306,7 +304,7 @@ def test_a_killed_worker_continues_without_a_text_twice(tmp_path, whole, monkeyp
     )
 
 
-def test_two_sessions_measure_apart_and_a_worker_that_died_is_reported(monkeypatch):
+def test_two_sessions_measure_apart(monkeypatch):
     # Outside the list of runs, and with what it left.
     monkeypatch.setattr(queue, "max_workers", lambda: 0)
     first, second = queue.measure(CONFIG), queue.measure(CONFIG)
@@ -326,7 +324,7 @@ def test_two_sessions_measure_apart_and_a_worker_that_died_is_reported(monkeypat
     )
 
 
-def test_the_worker_measures_a_corpus_and_says_what_is_wrong_with_one(tmp_path, worker_here):
+def test_the_worker_measures_a_corpus(tmp_path, worker_here):
     good = create(CONFIG, tmp_path / "good")
     assert worker.main([str(good.path)]) == 0 and load(good).texts == 4
     wrong = create(CorpusConfig("lab:induction", "texts", TEXTS, kind="self"), tmp_path / "wrong")
@@ -342,7 +340,7 @@ def test_the_worker_measures_a_corpus_and_says_what_is_wrong_with_one(tmp_path, 
 @pytest.mark.parametrize(
     ("family", "kind"), [("llama", "causal"), ("t5", "self"), ("t5", "causal")]
 )
-def test_a_model_in_a_folder_is_measured_with_its_heads_switched_off(tmp_path, family, kind):
+def test_a_model_in_a_folder_is_measured(tmp_path, family, kind):
     folder = str(save(family, tmp_path / family))
     measured = create(
         CorpusConfig(folder, "texts", SENTENCE, kind=kind, ablation=True), tmp_path / "run"
@@ -365,7 +363,7 @@ def test_the_command_measures_a_file(tmp_path, worker_here, capsys):
     assert run_command("dashboard", "corpus", f"{path} 2", *more, "--kind", "self") == 1
 
 
-def test_an_older_measurement_lacks_the_measures_that_were_added_since(whole):
+def test_older_measurement_lacks_measures_that_were_added(whole):
     first, *others = whole.metadata()["measures"]
     whole.update_metadata(measures=[first, "gone", *others[:-1]])
     corpus = load(whole)
@@ -375,7 +373,7 @@ def test_an_older_measurement_lacks_the_measures_that_were_added_since(whole):
     assert "ablation" in others and not corpus.texts_of("ablation").any()
 
 
-def test_texts_are_lines_or_paragraphs_once_each_and_not_too_long():
+def test_texts_are_lines_or_paragraphs_once_each():
     lines = "one line\nnext  line\n\nnext line\nnext line"
     texts, notes = split_texts(f"{lines}\n{'long ' * 300}\n{'x' * LONGEST}", "lines")
     assert [len(text) for text in texts] == [8, 9, LONGEST, LONGEST] and texts[1] == "next line"
@@ -391,7 +389,7 @@ def test_texts_are_lines_or_paragraphs_once_each_and_not_too_long():
         pytest.raises(ConfigError, split_texts, wrong, "lines").match("There is no text yet")
 
 
-def test_the_lab_has_three_hundred_texts_of_its_own_and_those_its_models_learned():
+def test_the_lab_has_three_hundred_texts_of_its_own():
     assert len(own_texts()) == len(set(own_texts())) == 300 and max(map(len, own_texts())) < LONGEST
     for name in ("induction", "numbers", "digits"):
         inputs, _ = inputs_of(CorpusConfig(f"lab:{name}", "training", count=3))

@@ -178,7 +178,7 @@ def test_what_is_unknown_is_left_out(family, norms, gradients):
         ).match("cannot be switched off")
 
 
-def test_a_hidden_token_is_seen_by_no_head_and_counts_in_no_mean():
+def test_a_hidden_token_is_seen_by_no_head():
     model = tiny("bert_encoder")
     baseline = ask(model, Question(given("bert_encoder")))
     assert baseline.value == pytest.approx(1.0, abs=1e-5)  # held against itself, so without a slope
@@ -196,7 +196,7 @@ def test_a_hidden_token_is_seen_by_no_head_and_counts_in_no_mean():
 
 
 @each("family", ["gpt2", "llama", "bert_decoder"])
-def test_what_comes_after_the_answer_changes_nothing_when_hidden(family):
+def test_what_comes_after_the_answer_changes_nothing(family):
     baseline = baseline_of(family, position=5)
     assert (
         abs(hide_token(baseline, 9).change) < 1e-6
@@ -257,7 +257,7 @@ def test_flow_is_left_out_where_a_page_would_wait_for_it(words, there, monkeypat
     ) == there
 
 
-def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
+def test_minilm_answers_by_other_heads():
     # The page's first sight: sharp heads are not those that matter, and slopes foresee what does.
     question = Question(
         ModelInputs("The animal didn't cross the street because it was too tired."),
@@ -285,7 +285,7 @@ def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
 
 
 @each("family", ["bert", "llama", "bart"])
-def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
+def test_an_even_head_is_one_whose_queries_are_zero(family):
     # Without W_Q (and its bias) every score is the same, so the softmax is even over what may be seen.
     baseline, seen = baseline_of(family), seen_of(family)[-1]
     copy, changes, size = deepcopy(baseline.pretrained.model), [], seen.q.shape[-1]
@@ -311,7 +311,7 @@ def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
     assert max(changes) > 1e-5 and even([None]).value == pytest.approx(every, abs=1e-7)
 
 
-def test_a_learned_sink_keeps_its_share_when_a_head_looks_evenly():
+def test_a_learned_sink_keeps_its_share():
     baseline, seen = baseline_of("gpt_oss"), seen_of("gpt_oss")[0]
     even = frozenset({("causal", 0, 3)})
     with torch.no_grad():
@@ -361,7 +361,7 @@ def test_each_quantity_of_any_output_is_the_models_own(family, quantity, contras
     )
 
 
-def test_what_is_left_open_is_the_likeliest_its_runner_up_and_a_logit_only_where_it_is_sure():
+def test_what_is_left_open_is_the_likeliest():
     baseline = baseline_of("gpt2")
     first, second = baseline.answer.logits.topk(2).indices.tolist()
     asked = baseline.id, baseline.quantity, baseline.contrast, baseline.is_top
@@ -412,7 +412,7 @@ def test_a_name_that_is_none_is_answered_in_a_sentence(family, text, why):
 
 
 @each("family", READABLE)
-def test_each_step_leads_to_the_next_and_the_last_is_the_model_s_own(family):
+def test_each_step_leads_to_next_and_last_is_model_s_own(family):
     if not tiny(family).recordable:
         return
     layers = layer_attentions(tiny(family), given(family))
@@ -716,7 +716,7 @@ def test_heads_and_embeddings_are_what_plain_algebra_gives():
     assert parts["norm", None, None, ""] == pytest.approx(bias, abs=1e-5)
 
 
-def test_in_a_post_norm_model_a_part_passes_every_later_norm():
+def test_in_post_norm_model_part_passes_every_later_norm():
     asked = ask(load_lab_model("numbers"), Question(ModelInputs("nine hundred"), 1))
     model, place = asked.pretrained.model, "model.decoder.layers.1"
     layer, later = model.model.decoder.layers[1], ("encoder_attn_layer_norm", "final_layer_norm")
@@ -738,7 +738,7 @@ def test_a_difference_is_the_difference_of_two_attributions():
         assert both[part] == pytest.approx(first[part] - second[part], abs=1e-5)
 
 
-def test_in_a_model_that_fills_masks_the_gate_of_its_last_activation_is_held():
+def test_the_gate_of_the_last_activation_is_held():
     asked, model = baseline_of("bert"), plain("bert")
     last, head, position = (
         "bert.encoder.layer.1.output",
@@ -826,7 +826,7 @@ def test_every_part_is_what_plain_hooks_give(family):
             ), name
 
 
-def test_all_states_after_the_last_layer_are_the_other_run_and_nothing_is_left_on_the_model():
+def test_all_states_after_the_last_layer_are_the_other_run():
     texts = pair("gpt2")
     clean, corrupted = (patch(texts, way)["causal", 1].residual for way in ("denoise", "noise"))
     assert clean == pytest.approx([0] * (len(clean) - 1) + [1], abs=1e-4), "the last is read alone"
@@ -836,7 +836,7 @@ def test_all_states_after_the_last_layer_are_the_other_run_and_nothing_is_left_o
     assert [name for name, _ in blocks.values()] == ["transformer.h.0", "transformer.h.1"]
 
 
-def test_estimates_are_the_effects_where_the_change_is_small():
+def test_estimates_are_effects_where_change_is_small():
     # Texts that are nearly the same to the model: its embeddings of the two words are moved together.
     texts = pair("gpt2")
     table = texts.clean.pretrained.model.transformer.wte.weight
@@ -861,9 +861,7 @@ def test_estimates_are_the_effects_where_the_change_is_small():
 @each(
     ("numbers", "expected"), [(1, [1] * 10), (2 * 5 * 5 - 1, [1] * 10), (3 * 5 * 5, [3, 3, 3, 1])]
 )
-def test_as_many_parts_are_patched_in_one_batch_as_its_maps_leave_room(
-    numbers, expected, monkeypatch
-):
+def test_as_many_parts_are_patched_at_once_as_fit(numbers, expected, monkeypatch):
     source, spy = patch_source(pair("gpt2")), Mock(wraps=forward)
     monkeypatch.setattr("core.interpret.patching.forward", spy)
     monkeypatch.setattr("core.interpret.patching.NUMBERS", numbers)
@@ -873,7 +871,7 @@ def test_as_many_parts_are_patched_in_one_batch_as_its_maps_leave_room(
     )
 
 
-def test_two_texts_of_a_translator_are_compared_where_its_outputs_part():
+def test_two_texts_of_a_translator_are_compared():
     # Siebenundvierzig and siebenundfünfzig
     texts = ModelInputs("forty-seven"), ModelInputs("fifty-seven")
     first = pair_of(load_lab_model("numbers"), *texts).clean
@@ -881,7 +879,7 @@ def test_two_texts_of_a_translator_are_compared_where_its_outputs_part():
 
 
 @each("family", ["t5", "albert"])
-def test_cross_attention_and_a_module_that_is_several_layers_have_no_states(family):
+def test_cross_attention_has_no_states(family):
     made = tiny(family)
     target = "nine boats" if made.model.config.is_encoder_decoder else None
     mask = "[MASK]" if made.head == "masked" else "tired"
@@ -893,7 +891,7 @@ def test_cross_attention_and_a_module_that_is_several_layers_have_no_states(fami
         assert (len(one.residual) > 0) == (family != "albert" and kind != "cross")
 
 
-def test_of_two_names_one_head_of_the_last_layer_carries_which_it_is():
+def test_one_head_of_the_last_layer_carries_a_name():
     # It attends to the name that acts, and lowers it beside the other one; the heads before it raise both.
     model, effects, weights, writes = load_lab_model("names"), [], [], []
     for example in make_task(TaskConfig.of("names", sentences="names")).held_out(12):
@@ -935,7 +933,7 @@ def test_of_two_names_one_head_of_the_last_layer_carries_which_it_is():
         ),
     ],
 )
-def test_one_head_of_the_first_layer_carries_the_number_of_the_subject(clean, corrupted, subject):
+def test_one_head_of_first_layer_carries_number_of_subject(clean, corrupted, subject):
     texts = pair_of(load_lab_model("names"), ModelInputs(clean), ModelInputs(corrupted))
     assert {texts.clean.word, texts.clean.other} == {"is", "are"}
     (key, head, most), (_, _, next_most), *_ = ranked(patch(texts), "denoise")
@@ -1013,7 +1011,7 @@ def test_a_norms_gain_is_read_off_what_it_does(norm):
     assert centers == isinstance(norm, nn.LayerNorm)
 
 
-def test_full_products_give_the_same_singular_values_composition_and_copying():
+def test_full_products_give_the_same_singular_values():
     pretrained = tiny("llama")
     first, second = read_heads(pretrained)
     for (u, s, vh), left, right in (
@@ -1049,7 +1047,7 @@ def test_full_products_give_the_same_singular_values_composition_and_copying():
 
 
 @each("sign", [1, -1])
-def test_a_head_that_copies_scores_one_and_ranks_count_equal_values(sign):
+def test_a_head_that_copies_scores_one(sign):
     units = torch.linalg.qr(torch.randn(9, 9))[0]
     w_v, w_o = units[None, :, :4], sign * units[:, :4].T[None]
     tables = Vocabularies({"self": units}, {"self": units.T}, frozenset())
@@ -1070,7 +1068,7 @@ def random_layers(heads, size, rank, layers=2):
     ]
 
 
-def test_of_random_heads_hardly_one_composes_above_chance_and_a_planted_pair_does():
+def test_a_planted_pair_composes_above_chance():
     # The closed form is what random matrices compose by on average.
     many = Composer(random_layers(heads=40, size=31, rank=5)).into(1)
     assert abs(float(many.scores["V", 0].mean())) < 0.02 * random_composition(31)
@@ -1094,7 +1092,7 @@ def test_of_random_heads_hardly_one_composes_above_chance_and_a_planted_pair_doe
     assert (result.scores["K", 2] > highest).sum() <= 1
 
 
-def test_random_directions_are_the_same_each_time_and_keep_the_singular_values(monkeypatch):
+def test_random_directions_are_the_same_each_time(monkeypatch):
     layers = random_layers(heads=3, size=11, rank=2)
     first, again = (Composer(layers).into(1) for _ in range(2))
     assert first.highest == again.highest and first.pairs["K"] == 112 * 3 * 3
@@ -1110,7 +1108,7 @@ def test_random_directions_are_the_same_each_time_and_keep_the_singular_values(m
         assert Composer(layers).into(1).pairs["K"] == copies * 9
 
 
-def test_in_an_encoder_decoder_cross_attention_composes_with_both_sides():
+def test_cross_attention_composes_with_both_sides():
     heads = read_heads(tiny("t5"))
     kinds = [each_one.kind for each_one in heads]
     assert kinds == ["self", "self", "causal", "cross", "causal", "cross"]
@@ -1121,7 +1119,7 @@ def test_in_an_encoder_decoder_cross_attention_composes_with_both_sides():
 
 
 @each("family", ["qwen3", "gemma3"])
-def test_normalized_queries_have_a_circuit_up_to_a_scale_per_token(family):
+def test_normalized_queries_have_a_circuit(family):
     pretrained = tiny(family)
     heads = read_heads(pretrained)
     assert all(one.normalized and one.w_q is not None for one in heads)
@@ -1146,7 +1144,7 @@ def test_a_key_that_is_normalized_in_part_has_no_qk_circuit():
 
 
 @each(("name", "least"), [("only-attention", 0.7), ("induction", 0.6)])
-def test_the_induction_circuit_is_found_by_patching_by_composition_and_by_attention(name, least):
+def test_the_induction_circuit_is_found_by_patching(name, least):
     # Two phrases swap what follows: which word stood before another is all that differs between the texts.
     pretrained = load_lab_model(name)
     clean, corrupted = (

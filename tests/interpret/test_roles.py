@@ -206,7 +206,7 @@ def test_a_head_made_for_a_role_has_that_role(kind, lines):
     assert ahead == (kind == "causal",) * 2
 
 
-def test_a_head_that_rests_and_acts_is_known_by_what_it_does():
+def test_head_that_rests_and_acts_is_known_by_what_it_does():
     # Half of its weight on the first token, a third on the token before: it is a previous-token head.
     out = []
     for text in LINES:
@@ -317,7 +317,7 @@ def test_bounds_hold_for_any_weights(size, seed, spread, causal):
     assert all(made.share[place, *head] >= MIN_SHARE for head, place in made.head_roles.items())
 
 
-def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
+def test_the_clearest_row_is_the_one_with_most_weight():
     # In the second line "dog" looks at the "sun" that followed it before; nowhere else is as much on it.
     # The clearest row of a broad head uses most of its keys.
     first, second = (
@@ -404,7 +404,7 @@ def test_minilm_comes_out_with_its_previous_token_heads(minilm):
     assert (scores.rows >= 100).all()  # every role has been looked for in many places
 
 
-def test_the_lab_s_language_model_comes_out_with_induction_heads():
+def test_the_lab_s_language_model_comes_out():
     pretrained = load_lab_model("induction")
     inputs = role_inputs(pretrained)
     assert inputs.what == "example sentences" and len(inputs.givens) >= 15
@@ -443,7 +443,7 @@ def test_each_model_is_measured_on_what_it_can_read(minilm):
     assert [*what] == [own.what, numbers.what, own.what]
 
 
-def test_an_encoder_is_read_without_its_decoder_s_text_and_sees_the_same():
+def test_an_encoder_is_read_without_its_decoder_s_text():
     pretrained = tiny("bart")
     counts = {kind: len(role_inputs(pretrained, kind=kind).givens) for kind in ("self", "causal")}
     assert counts == {"self": 30, "causal": 10}
@@ -460,7 +460,7 @@ def test_an_encoder_is_read_without_its_decoder_s_text_and_sees_the_same():
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_lines_of_a_model_s_own_words_are_known_to_it_and_come_again():
+def test_lines_of_a_model_s_own_words_are_known_to_it():
     pretrained = tiny("bert")
     lines = own_lines(pretrained.tokenizer)
     assert lines == own_lines(pretrained.tokenizer) and len(set(lines)) == len(lines)
@@ -477,7 +477,7 @@ def by_name(scores, test: int) -> dict[str, float]:
     return {scores.name(head): float(scores.score[test][head]) for head in scores.ranked(test)}
 
 
-def test_the_induction_model_passes_and_its_first_layer_attends_to_the_token_before():
+def test_the_induction_model_passes():
     # In a causal model it is the induction score of a text that repeats.
     model = load_lab_model("induction")
     scores, lines = score_repeats(model, "causal"), random_lines(model)
@@ -507,7 +507,7 @@ def test_no_head_of_a_random_model_passes():
     assert score_repeats(load_lab_model("induction"), "causal").passes[0].any()
 
 
-def test_minilm_has_a_duplicate_token_head_and_no_induction_head():
+def test_minilm_has_a_duplicate_token_head():
     scores = score_repeats(load_minilm())
     assert next(iter(by_name(scores, 1).items())) == ("L2·H9", pytest.approx(0.615, abs=5e-3))
     assert (
@@ -554,7 +554,7 @@ def test_minilm_has_a_duplicate_token_head_and_no_induction_head():
         ),
     ],
 )
-def test_too_long_a_line_and_models_without_such_tokens_are_refused(run, words):
+def test_too_long_a_line_is_refused(run, words):
     pytest.raises((PretrainedError, ValueError), run).match(words)
 
 
@@ -588,7 +588,7 @@ def planted(minilm, order_ids: list[tuple[int, ...]]) -> HeadWeights:
     return HeadWeights((heads,), tables)
 
 
-def test_a_planted_successor_head_is_found_and_a_copying_head_is_not(minilm, monkeypatch):
+def test_a_planted_successor_head_is_found(minilm, monkeypatch):
     monkeypatch.setattr("core.interpret.head_tests.MIN_ITEMS", 89)  # as many as there are
     scores = score_successors(
         minilm, weights=planted(minilm, [order.ids for order in token_orders(minilm)])
@@ -603,7 +603,7 @@ def test_a_planted_successor_head_is_found_and_a_copying_head_is_not(minilm, mon
     assert scores.chance == pytest.approx(chance)
 
 
-def test_the_logits_are_those_of_the_whole_vocabulary_at_the_items(minilm):
+def test_logits_are_those_of_whole_vocabulary_at_items(minilm):
     # And MiniLM has no successor head.
     weights = head_weights(minilm)
     heads, vocabularies = weights.heads, weights.vocabularies
@@ -631,7 +631,7 @@ def conllu(*lines: str) -> str:
 DOG = ("1 Dogs NOUN 2 nsubj _", "2 bark VERB 0 root SpaceAfter=No", "3 . PUNCT 2 punct _")
 
 
-def test_the_own_sentences_have_enough_of_every_relation_and_say_what_their_headers_say():
+def test_the_own_sentences_have_enough_of_every_relation():
     parses = parses_of("")
     headers = re.findall(r"^# text = (.*)$", OWN.read_text("utf-8"), re.MULTILINE)
     assert [parse.text for parse in parses] == headers and len(set(headers)) == len(headers) == 179
@@ -647,7 +647,7 @@ def test_the_own_sentences_have_enough_of_every_relation_and_say_what_their_head
     }
 
 
-def test_own_pairs_are_of_the_parts_of_speech_that_their_relation_joins():
+def test_own_pairs_are_of_their_parts_of_speech():
     ends = {
         "subject": ("VERB", {"NOUN", "PROPN", "PRON"}),
         "object": ("VERB", {"NOUN", "PROPN", "PRON"}),
@@ -694,7 +694,7 @@ def test_a_sentence_gives_its_pairs_in_both_directions():
     )
 
 
-def test_contractions_are_divided_where_they_add_up_and_empty_nodes_are_skipped():
+def test_contractions_are_divided_where_they_add_up():
     text = "# a comment\n" + conllu(
         "1-2 don't _ _ _ _",
         "1 do AUX 3 aux _",
@@ -866,7 +866,7 @@ def with_tops(tops: list[list[int]], kind: Kind = "self", count: int = 12) -> Sy
     return SyntaxReadings(kind, (one,) * count, 0, (4,), (len(tops),))
 
 
-def test_a_head_that_follows_a_relation_is_better_than_any_offset():
+def test_a_head_of_a_relation_beats_any_offset():
     nothing = [-1] * 10
     of_noun = [*nothing[:4], 5, *nothing[5:]]  # "green" to "street"
     readings = with_tops([nothing, of_noun])
@@ -883,7 +883,7 @@ def test_a_head_that_follows_a_relation_is_better_than_any_offset():
     assert both.count == 24 and both.accuracy.tolist() == [[1, 0]]  # saw → animal, waited → it
 
 
-def test_the_head_is_picked_on_one_half_of_the_sentences_and_measured_on_the_other():
+def test_the_head_is_picked_on_one_half_of_the_sentences():
     readings = with_tops([[-1] * 10, [-1] * 10])
     sentences = []
     # head 0 is right in even sentences, head 1 in odd ones

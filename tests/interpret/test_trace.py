@@ -121,7 +121,7 @@ def test_flow_is_networkx_maximum_flow(flow_graph):
     np.testing.assert_allclose(flows(flow_graph), largest, atol=1e-6, strict=True)
 
 
-def test_what_a_decoder_owes_to_its_source_is_the_product_by_hand():
+def test_what_decoder_owes_to_its_source_is_product_by_hand():
     # One layer of encoder and two of decoder: its causal attention passes on what cross-attention brought before.
     rng = np.random.default_rng(3)
     own, back, over = uneven(rng, 1, 5, 5), uneven(rng, 2, 3, 3, True), uneven(rng, 2, 3, 5)
@@ -170,7 +170,7 @@ def item(layer=0, fill=None, kind="causal"):
     )
 
 
-def test_the_weight_on_the_token_that_is_said_is_a_mean_over_the_steps_that_can():
+def test_the_weight_on_the_said_token_is_a_mean():
     heads, uniform, steps = induction(item(), KEYS, TOKENS)
     assert (
         heads == pytest.approx([0, (0.75 + 0.5) / 2])
@@ -184,7 +184,7 @@ def test_the_weight_on_the_token_that_is_said_is_a_mean_over_the_steps_that_can(
     )
 
 
-def test_the_telling_head_copies_or_else_is_the_sharpest_off_the_first_place():
+def test_the_telling_head_copies_or_is_the_sharpest():
     # Never head 0, which rests on the first place; the first place of a source is as good as any.
     blunt = item(1, [[0.5, 0.5, 0, 0], [0.4, 0.3, 0.3, 0], [0.25] * 4])
     trace, crossed = (
@@ -218,7 +218,7 @@ def test_the_telling_head_copies_or_else_is_the_sharpest_off_the_first_place():
 # A map through a lens, held against sums and means written out cell by cell.
 
 
-def test_pieces_of_a_word_are_summed_over_keys_and_averaged_over_queries():
+def test_pieces_of_a_word_are_summed_over_keys():
     # "un ##believ ##able story": a hand-worked case.
     weights = np.array(
         [[[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1]]],
@@ -275,7 +275,7 @@ def test_any_lens_is_what_the_loops_say(through, masked):
     ("row", "columns", "expected"),
     [([1, 0, 0], ((1,), (2,)), [0, 0]), ([0.2, 0.2, 0.1], ((0,), (2,)), [1 / 3, 1 / 6])],
 )
-def test_rows_keep_their_sum_unless_they_spent_everything_on_hidden_keys(row, columns, expected):
+def test_rows_keep_their_sum(row, columns, expected):
     item = AttentionMap("self", 0, np.array([[row]], np.float32), ("a",), ("x", "y", "z"))
     shown = map_transform.transform_map(item, MapTransform(((0,),), columns))
     np.testing.assert_allclose(shown.weights[0, 0], expected, atol=1e-6)
@@ -283,7 +283,7 @@ def test_rows_keep_their_sum_unless_they_spent_everything_on_hidden_keys(row, co
 
 
 @each("weight", [0.2, 0.5])
-def test_a_sink_gets_more_than_three_tenths_of_every_query_that_sees_it(weight):
+def test_a_sink_gets_more_than_three_tenths(weight):
     sunk = np.tri(6, dtype=np.float32) / np.arange(1, 7, dtype=np.float32)[:, None] * (1 - weight)
     sunk[:, 0] += weight
     item = AttentionMap("causal", 0, sunk[None], (*"abcdef",), (*"abcdef",), np.tri(6, dtype=bool))
@@ -314,7 +314,7 @@ def test_every_token_is_aligned_once_and_in_order(first, second):
 
 
 @given(WORDS, WORDS)
-def test_spreading_a_map_keeps_its_weight_and_leaves_the_rest_empty(first, second):
+def test_spreading_a_map_keeps_its_weight(first, second):
     item = trace(first, layers=1, heads=1).map(0)
     places = [a for a, _ in align(first, second)]
     wide = place_on_grid(item.weights[0], places, places)
@@ -355,7 +355,7 @@ def test_what_does_not_fit_is_refused(make, words):
     pytest.raises(ValueError, make).match(words)
 
 
-def test_the_nearest_head_is_found_among_other_layers_and_heads():
+def test_nearest_head_is_found_among_other_layers_and_heads():
     first, heads = trace("abcdefg", layers=2, heads=3), ((1, 0), (0, 2), (0, 1), (1, 2), (1, 1))
     shuffled = np.stack([first.head(*head) for head in heads])
     second = AttentionTrace(stack("self", [shuffled], "abcdefg", "abcdefg"), "other")

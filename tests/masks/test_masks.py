@@ -146,7 +146,7 @@ def choice_with_all(choice):
     return AttentionConfig(mask=choice).mask
 
 
-def test_bigbird_draws_the_same_blocks_each_time_and_others_by_another_seed():
+def test_bigbird_draws_the_same_blocks_each_time():
 
     def seen(seed, random):
         return build_mask(
@@ -191,7 +191,7 @@ def test_luong_m_is_the_window_and_may_have_its_gaussian():
     assert (with_.weights.sum(-1) < 1).all()
 
 
-def test_luong_p_looks_at_the_same_place_however_long_the_padding_is():
+def test_luong_p_is_blind_to_padding():
     torch.manual_seed(3)
     layer = Attention(AttentionConfig(6, 2, mask=Choice.of("local_p", window=2)))
     x = torch.randn(1, 5, 6)
@@ -206,7 +206,7 @@ def test_luong_p_looks_at_the_same_place_however_long_the_padding_is():
 
 
 @each("choice", [Choice("local_p"), Choice.of("local_m", gaussian=True)])
-def test_a_mask_that_reweighs_cannot_be_a_part_of_or_and_not(choice):
+def test_mask_that_reweighs_cannot_be_part_of_or_and_not(choice):
     for key in ("or", "not"):
         pytest.raises(
             ConfigError, AttentionConfig, mask=Choice.of(key, Choice.of("and", choice))
@@ -303,7 +303,7 @@ def test_what_cannot_be_is_refused_in_words(choice, says):
     pytest.raises(ConfigError, AttentionConfig, mask=choice).match(says)
 
 
-def test_a_formula_that_divides_by_zero_says_so_and_never_reaches_the_weights():
+def test_a_formula_that_divides_by_zero_says_so():
     layer = Attention(AttentionConfig(24, 3, mask=Choice.of("formula", text="i / j > 1")))
     pytest.raises(ConfigError, layer, torch.randn(2, 5, 24)).match(
         "divides by zero, first at i = 0, j = 0|divides by zero, first at"
@@ -488,7 +488,7 @@ def test_numbers_are_pythons(text):
 @example("not i < j and j > 0.0 or i == j")
 @example("0.0 < j <= i < T and 6.0 / j > 2.0")
 @example("j > 0.0 and not 6.0 / j > 2.0 or j == 0.0")
-def test_truth_values_are_pythons_and_short_circuit_as_there(text):
+def test_truth_values_are_pythons(text):
     agree(text, "mask")
 
 
@@ -535,7 +535,7 @@ def test_truth_values_are_pythons_and_short_circuit_as_there(text):
         ("score", "1 / 0", 2, "divides by zero;"),
     ],
 )
-def test_an_error_points_at_the_character_and_cell_and_says_what_fits(kind, text, at, says):
+def test_an_error_points_at_its_character_and_cell(kind, text, at, says):
     with pytest.raises(FormulaError) as refused:
         parse(text, kind)(CELLS, torch.ones(1, H, T, S))
     assert says in refused.value.why
@@ -556,7 +556,7 @@ def test_an_error_points_at_the_character_and_cell_and_says_what_fits(kind, text
         "cos(2) ** floor(score) + abs(score)",
     ],
 )
-def test_gradients_are_finite_also_beside_cells_that_would_not_be(text):
+def test_gradients_are_finite_beside_bad_cells(text):
     score = torch.tensor([-2.0, -1.0, 0.0, 1e-3, 3.0]).repeat(1, H, T, 1).requires_grad_()
     parse(text, "score")(CELLS, score).sum().backward()
     assert score.grad.isfinite().all() and score.grad.abs().sum() > 0
@@ -577,7 +577,7 @@ def test_a_formula_worked_by_hand():
 
 
 @each("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
-def test_the_dtype_is_kept_and_half_precision_computed_in_fp32(dtype):
+def test_dtype_is_kept_and_half_precision_computed_in_fp32(dtype):
     score = torch.full((1, H, T, S), 1.5, dtype=dtype)
     assert (
         parse("score * 1000 * 1000 / 1000 / 1000", "score")(CELLS, score).tolist() == score.tolist()
@@ -705,7 +705,7 @@ def test_rows_are_adjusted_each_on_its_own(key):
 
 
 @each("key", sorted(OTHER_ROWS))
-def test_a_position_that_reads_other_rows_refuses_a_part_of_them(key):
+def test_a_position_that_reads_other_rows_refuses_a_part(key):
     layer, x = layer_of(key, mask="causal"), torch.randn(B, KEYS_COUNT, C)
     for part in (slice(3, 4), slice(5, KEYS_COUNT)):
         pytest.raises(ConfigError, layer, x[:, part], x[:, : part.stop], offset=part.start).match(
@@ -725,7 +725,7 @@ def test_the_values_of_blocks_sum_to_the_whole(key):
 
 
 @each("key", ROTATED)
-def test_a_rotation_far_out_does_not_lose_its_angle_in_half_precision(key):
+def test_a_rotation_far_out_does_not_lose_its_angle(key):
     # An angle made in bf16 would be off by whole turns at place 4000.
     position = layer_of(key).position
     x = torch.ones(1, HEADS, 1, C // HEADS)
@@ -906,7 +906,7 @@ def test_cosines_of_sinusoids_depend_on_the_distance_alone():
 
 
 @each("shift", [1, 5, 20])
-def test_a_shift_of_sinusoids_is_the_rotation_in_closed_form(shift):
+def test_shift_of_sinusoids_is_rotation_in_closed_form(shift):
     table = sinusoids(torch.arange(300.0), 32)
     assert properties.shift_error(properties.sinusoid_shift(table[shift]), table, shift) < 1e-6
     assert (

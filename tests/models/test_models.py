@@ -208,7 +208,7 @@ def test_padding_changes_nothing(case):
 
 
 @every
-def test_recording_changes_nothing_and_keeps_every_map_and_what_each_output_sees(case):
+def test_recording_changes_nothing_and_keeps_every_map(case):
     model, source, mask, target = case.made()
     config = model.config
     plain, recorded = model(source, mask, target), model(source, mask, target, record=True)
@@ -249,7 +249,7 @@ def test_recording_changes_nothing_and_keeps_every_map_and_what_each_output_sees
         assert recorded.visible.shape == (B, 1) or recorded.visible.shape == (B, outputs)
 
 
-def test_looks_of_a_decoder_are_its_target_rows_on_its_source():
+def test_looks_of_decoder_are_its_target_rows_on_its_source():
     model, source, mask, target = CASES["decoder-two-vocabularies"].made()
     recorded = model(source, mask, target, record=True)
     for row, n in enumerate(LENGTHS):
@@ -262,7 +262,7 @@ def test_looks_of_a_decoder_are_its_target_rows_on_its_source():
         assert recorded.visible[row].tolist() == [n + 1 + t for t in range(T)]
 
 
-def test_looks_of_a_classifier_are_its_first_row_or_its_mean_row():
+def test_looks_of_a_classifier_are_a_row():
     model, source, mask, _ = CASES["classifier-first"].made()
     recorded = model(source, mask, record=True)
     torch.testing.assert_close(
@@ -276,7 +276,7 @@ def test_looks_of_a_classifier_are_its_first_row_or_its_mean_row():
 
 
 @every
-def test_every_weight_is_used_and_a_seed_or_a_pickle_gives_the_same_model(case):
+def test_every_weight_is_used(case):
     model, source, mask, target = case.made()
     logits = model(source, mask, target).logits
     assert torch.equal(pickle.loads(pickle.dumps(model))(source, mask, target).logits, logits)
@@ -335,14 +335,14 @@ def test_word_by_word_it_says_what_it_says_at_once(case):
                 )
 
 
-def test_a_decoder_refuses_sources_of_two_lengths_word_by_word():
+def test_a_decoder_refuses_sources_of_two_lengths():
     model, source, mask, _ = CASES["decoder-two-vocabularies"].made()
     assert model.one_length
     pytest.raises(ValueError, model.encode, source, mask).match("one length")
 
 
 @every_stack
-def test_checkpointing_computes_the_same_gradients_and_keeps_less(case):
+def test_checkpointing_computes_the_same_gradients(case):
     gradients, kept = [], []
     for checkpointing in (False, True):
         model, source, mask, target = case.made(dropout=0.3)
@@ -397,7 +397,7 @@ def test_tied_matrices_are_one_and_a_bias_can_be_left_out(config, more, fewer):
         (ModelConfig.recurrent(64, tied=True), 1 / 8),
     ],
 )
-def test_a_tied_matrix_begins_small_and_so_does_what_the_layers_add(config, std):
+def test_a_tied_matrix_begins_small(config, std):
     # What a layer's feed-forward adds is 1/√(2 · 3) of PyTorch's ±1/√64.
     model: Any = build_model(config, Shape(900, 900, 9))
     assert model.output.weight.std().item() == pytest.approx(std, rel=0.03)
@@ -414,7 +414,7 @@ def test_one_vocabulary_has_one_embedding():
     assert counts[1] - counts[0] == 9 * 12
 
 
-def test_a_row_that_is_one_token_gives_its_attention_no_choice():
+def test_a_row_of_one_token_leaves_no_choice():
     model, source, mask, _ = CASES["one-token"].made()
     before = model(source, mask, record=True)
     assert all(torch.equal(steps.weights, torch.ones(B, 3, 1, 1)) for steps in before.maps["self"])
@@ -642,7 +642,7 @@ def taken_apart(case, **changes):
 
 
 @each("case", CASES.values())
-def test_the_parts_add_up_to_the_model_and_nothing_is_left_on_it(case):
+def test_parts_add_up_to_model_and_nothing_is_left_on_it(case):
     model, inputs, whole = taken_apart(case)
     assert all(weight.grad is None for weight in model.parameters())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
@@ -665,7 +665,7 @@ def test_the_parts_add_up_to_the_model_and_nothing_is_left_on_it(case):
     assert whole.gradient == pytest.approx(norm, rel=1e-4)
 
 
-def test_flops_are_those_of_the_closed_form_and_of_torchs_counter():
+def test_flops_are_those_of_the_closed_form():
     torch.manual_seed(0)
     B, T, C, INNER, V, LAYERS = 3, 11, 24, 40, 13, 2
     model = build_model(
@@ -708,7 +708,7 @@ def test_bytes_are_what_autograd_keeps():
     )
 
 
-def test_a_tied_matrix_is_counted_once_where_it_is_looked_up():
+def test_tied_matrix_is_counted_once_where_it_is_looked_up():
     _, _, whole = taken_apart(CASES["decoder-tied"])
     parts = {part.path: part for part in whole.walk()}
     assert parts["target"].parameters == 17 * 12 and parts["output"].parameters == 17
@@ -809,7 +809,7 @@ C, HEADS = 21, 3
 
 
 @each("norm", ["post", "pre"])
-def test_without_feed_forward_a_layer_is_its_attention_and_nothing_after_it(norm):
+def test_without_feed_forward_a_layer_is_its_attention(norm):
     layer = EncoderLayer(ModelConfig.transformer(C, HEADS, d_ff=0, norm=norm))
     x, around = torch.randn(5, 11, C), layer.around_attention
     attended = layer.attention(around.norm(x) if norm == "pre" else x).merged

@@ -88,12 +88,12 @@ def shared():
     return build_model(stack(WINDOW, WINDOW, FULL, kv_shared_layers=2), TEXT)
 
 
-def test_a_pattern_with_shared_keys_is_the_plain_loop_forward_and_gradient(shared):
+def test_pattern_with_shared_keys_is_plain_loop_forward(shared):
     tokens, real = torch.randint(WORDS, (B, S)), torch.ones(B, S, dtype=torch.bool)
     agree(shared(tokens, real).logits, plain_loop(shared, tokens), list(shared.parameters()))
 
 
-def test_decoding_token_by_token_gives_the_whole_and_shared_layers_store_nothing(shared):
+def test_decoding_token_by_token_gives_the_whole(shared):
     tokens, real = torch.randint(WORDS, (B, S)), torch.ones(B, S, dtype=torch.bool)
     whole = shared(tokens, real).logits
     start = tokens[:, :4], real[:, :4]
@@ -127,7 +127,7 @@ def test_the_pattern_repeats_over_the_layers(kind):
 
 
 @each("one", LAYER_PATTERNS)
-def test_a_pattern_of_presets_is_read_at_once_and_token_by_token(one):
+def test_a_pattern_of_presets_is_read(one):
     attentions = one.small(24, 3)
     assert len(set(attentions)) == 2
     config = ModelConfig("decoder", 24, 3, attentions[0], 4, 17, "pre", following=attentions[1:])
@@ -149,7 +149,7 @@ def test_published_blocks_shrink_to_those_of_a_pattern():
         assert small.mask == pattern.small(64, 8)[-1].mask
 
 
-def test_the_decoder_of_a_transformer_can_have_its_own_attentions():
+def test_decoder_of_transformer_can_have_its_own_attentions():
     config = stack(
         WINDOW,
         kind="transformer",
@@ -166,7 +166,7 @@ def test_the_decoder_of_a_transformer_can_have_its_own_attentions():
     assert (cross.score.key, cross.normalizer.key) == ("cosine", "softmax")
 
 
-def test_json_of_a_pattern_comes_back_and_that_of_one_attention_is_as_before():
+def test_json_of_a_pattern_comes_back():
     both = stack(WINDOW, kind="transformer", decoder_attention=FULL, cross_attention=FULL)
     for config in (stack(WINDOW, FULL, kv_shared_layers=2), both, stack(*[FULL] * 12)):
         assert ModelConfig.from_json(config.to_json()) == config
@@ -283,7 +283,7 @@ def by_hand(model, tokens):
     return model.output(model.norm(x))
 
 
-def test_value_residuals_in_a_stack_are_those_written_by_hand():
+def test_value_residuals_in_stack_are_those_written_by_hand():
     model = perturbed(Decoder(*shared_stack()).double().eval())
     tokens = torch.randint(V, (SHARED_B, T))
     theirs, real = (
@@ -393,7 +393,7 @@ def attention_of(axis, key) -> AttentionConfig:
 
 
 @each(("axis", "key"), ALL_CHOICES)
-def test_every_choice_trains_in_a_transformer_and_every_preset_in_its_model(axis, key):
+def test_every_choice_trains_in_a_transformer(axis, key):
     config = attention_of(axis, key)
     learns(
         ModelConfig("recurrent", ANY_C, 1, config)
@@ -462,7 +462,7 @@ def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key, trained):
         [item for item in ENTRIES if item[0] not in ("projection", "score", "kernel")],
     ),
 )
-def test_every_mask_position_and_normalizer_trains_in_the_hybrid(axis, key, feeding):
+def test_every_choice_trains_in_the_hybrid(axis, key, feeding):
     config = attention_of(axis, key)
     # its cell's own
     learns(
@@ -491,7 +491,7 @@ def test_luongs_window_moves_with_the_word_that_is_decoded(mask):
     assert (places <= 3).all() and places.any()
 
 
-def test_a_kernel_that_cannot_be_causal_gives_way_and_says_where():
+def test_a_kernel_that_cannot_be_causal_gives_way():
     linformer = AttentionConfig(ANY_C, ANY_H, kernel="linformer")
     assert (
         exact_fallbacks(linformer),
@@ -720,7 +720,7 @@ def made(**more):
 @torch.no_grad()
 @each(("residual", "streams"), [("plain", 4), ("attention", 4), ("hyper", 3)])
 @each("kind", ["decoder", "transformer"])
-def test_the_outputs_in_their_shares_are_what_each_sublayer_reads(residual, streams, kind):
+def test_shares_of_outputs_are_what_a_sublayer_reads(residual, streams, kind):
     model, config = made(residual=residual, streams=streams, kind=kind)
     with record_outputs(model) as outputs:
         maps = {one.stack: one for one in depth_maps(model, config, TASK, EXAMPLE)}
@@ -750,7 +750,7 @@ def test_the_outputs_in_their_shares_are_what_each_sublayer_reads(residual, stre
         assert_close(torch.from_numpy(one.trace(2).maps[0].weights[0]), one.shares[2])
 
 
-def test_what_is_read_past_the_latest_output_and_what_no_map_shows():
+def test_what_is_read_past_the_latest_output():
     shares = torch.tensor([[[1.0, 0, 0], [0.2, 0.8, 0], [0.3, 0.5, 0.2]]]).expand(4, -1, -1)
     reading = farthest(DepthMap("decoder", (*"abcd",), ("a", "b", "end"), ("0", "a", "b"), shares))
     assert (reading.reader, reading.output) == ("end", "a")

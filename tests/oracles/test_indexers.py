@@ -176,7 +176,7 @@ def test_gated_blocks_are_glms(size, blocks, heads):
         assert torch.equal(ours[sure[at]], theirs[sure[at]])
 
 
-def test_the_lightning_indexer_is_glms_with_its_dimensions_in_another_order():
+def test_the_lightning_indexer_is_glms_with_its_dimensions():
     # GLM-5 rotates pairs side by side, of which ours are the halves.
     layer, (x, real) = layer_of(Choice.of("lightning", keys=4, heads=3, size=6, share=0.7)), texts()
     own: Any = layer.mask
@@ -327,7 +327,7 @@ def test_the_indexers_loss_obeys_every_mask(choice, given):
     agree(steps.indexer_loss, expected, own, others)
 
 
-def test_a_query_without_a_key_adds_nothing_to_the_indexers_loss():
+def test_query_without_key_adds_nothing_to_indexers_loss():
     layer, x = with_indexer(LIGHTNING), torch.randn(1, S, C)
     mask = torch.ones(S, S).tril().bool()
     mask[5:9] = False

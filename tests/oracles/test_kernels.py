@@ -155,7 +155,7 @@ def test_the_derivative_of_chunked_is_that_of_the_formula():
     assert torch.autograd.gradcheck(output, (q, k, v, layer.score.weight))
 
 
-def test_chunked_drops_the_same_weights_forward_and_backward():
+def test_chunked_drops_same_weights_forward_and_backward():
     # The output is linear in v, so that its gradient shows which weights were kept, and how many.
     q, k, v = heads(dtype=torch.float64)
     out = attend(q, k, v, dropout=0.3, kernel="chunked").out
@@ -193,7 +193,7 @@ def quadratic(fq, fk, v, seen=None):
 
 
 @each("chunk", [None, 1, 8, 37, 64])
-def test_linear_against_performer_pytorch_and_the_quadratic_form(chunk):
+def test_linear_against_performer_pytorch(chunk):
     q, k, v = heads(T, T)
     fq, fk = elu_features(q), elu_features(k)
     if chunk is None:
@@ -443,7 +443,7 @@ def test_it_takes_a_cache(key, queries, offset):
 
 @each("key", [key for key in RULES if key != "log_linear"])
 @each(("chunk", "cut"), [(1, 5), (8, 1), (8, 5), (8, 24)])
-def test_a_state_that_is_handed_on_stands_for_the_keys_before(key, chunk, cut):
+def test_state_that_is_handed_on_stands_for_keys_before(key, chunk, cut):
     q, k, v, *gates = given = drawn(key)
     tensors = (q, unit(k), v, *gates)
     first, rest = zip(*(x.split((cut, T - cut), dim=2) for x in tensors), strict=True)
@@ -692,7 +692,7 @@ def test_the_gated_delta_layer_against_qwen3_next():
     agree(peer.out_proj(normed), torch.func.functional_call(peer, names, x), [x, *own.parameters()])
 
 
-def test_the_gated_delta_layer_with_a_larger_beta_against_olmo_hybrid():
+def test_gated_delta_with_larger_beta_against_olmo_hybrid():
     # Theirs doubles β, so that it lies between 0 and 2.
     size, value, width = 6, 5, H * 7
     peer = OlmoHybridGatedDeltaNet(

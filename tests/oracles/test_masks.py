@@ -174,7 +174,7 @@ def test_global_window_is_longformers(window, globals):
 
 
 @each("training", [False, True])
-def test_bigbird_is_the_window_the_ends_and_as_many_random_blocks(training):
+def test_bigbird_is_window_ends_and_as_many_random_blocks(training):
     # In eval transformers adds no random block; in training it adds r to each row of blocks in the middle.
     block, blocks, random = 2, 12, 2
     length = block * blocks
@@ -322,7 +322,7 @@ def test_each_path_is_the_causal_call_on_that_path_alone(choice, paths):
         torch.testing.assert_close(causal(x[:, tokens]).merged, whole[:, tokens])
 
 
-def test_a_chain_is_causal_roots_alone_are_continuations_and_so_are_clean_blocks_of_one():
+def test_a_chain_is_causal_roots_alone_are_continuations():
     chain = Choice.of("tree", prefix=0, parents="-, 0, 1, 2, 3")
     twos = Choice.of("tree", prefix=3, parents="-, 0, -, 2, -, 4")
     shared = Choice.of("shared_prefix", prefix=3, lengths="2, 2, 13")
@@ -403,7 +403,7 @@ def test_moba_is_the_papers_loop(size, blocks, offset):
     assert torch.equal(steps.mask, moba_of(steps, real, size, blocks, offset) & real[:, None, None])
 
 
-def test_moba_through_attention_has_the_gradients_of_the_loops_mask():
+def test_moba_through_attention_has_gradients_of_loops_mask():
     layer = Attention(AttentionConfig(C, H, mask=MOBA)).double()
     x = torch.randn(B, LENGTH, C, dtype=torch.float64, requires_grad=True)
     steps = layer(x)
@@ -474,7 +474,7 @@ def test_the_indexer_is_deepseeks(size, heads, share, rotated, keys):
     )
 
 
-def test_index_scores_are_the_reports_sum_with_its_gradients():
+def test_index_scores_are_reports_sum_with_its_gradients():
     # I_ts = Σ_h w_th ReLU(q_th · k_s), one pair of tokens at a time, without a rotation.
     choice = Choice.of("lightning", heads=2, size=4, share=0.0)
     mask: Any = Attention(AttentionConfig(C, H, mask=choice)).double().mask
@@ -502,7 +502,7 @@ def test_the_attention_gives_the_indexer_no_gradient():
     )
 
 
-def test_top_cells_takes_the_earlier_of_equals_and_all_where_there_are_few():
+def test_top_cells_takes_the_earlier_of_equals():
     scores = torch.tensor([[1.0, 2.0, 2.0, 2.0, 0.0], [3.0, 1.0, torch.nan, 2.0, 5.0]])
     candidates = torch.tensor([[True] * 5, [True, True, False, False, False]])
     assert top_cells(scores, candidates, 2).int().tolist() == [[0, 1, 1, 0, 0], [1, 1, 0, 0, 0]]
@@ -521,7 +521,7 @@ def test_what_was_chosen_in_numbers():
     assert (everything.keys, everything.recall) == (4, 1) and everything.weight == pytest.approx(1)
 
 
-def test_the_papers_loss_is_the_divergence_and_zero_at_its_target():
+def test_papers_loss_is_divergence_and_zero_at_its_target():
     # Two heads give key 0 the weights 1/2 and 1, key 1 the other 1/2: p = (3/4, 1/4); I = 0 predicts (1/2, 1/2).
     weights = torch.tensor([[[0.5, 0.5, 0.0]], [[1.0, 0.0, 0.0]]])[None]
     allowed, target = torch.tensor([[True, True, False]]), torch.tensor([[[3.0, 1.0, 9.0]]]).log()
@@ -530,7 +530,7 @@ def test_the_papers_loss_is_the_divergence_and_zero_at_its_target():
         assert indexer_loss(scores, weights, allowed).item() == pytest.approx(loss, abs=1e-6)
 
 
-def test_the_papers_loss_trains_the_indexer_to_choose_better():
+def test_papers_loss_trains_indexer_to_choose_better():
     # The warm-up of DeepSeek-V3.2: the attention is full and frozen, and only the indexer learns.
     torch.manual_seed(5)
     layer, causal = (
@@ -674,7 +674,7 @@ def test_steps_of_nsa_gather_what_the_whole_does():
         torch.testing.assert_close(out, whole)
 
 
-def test_all_blocks_and_a_window_of_all_are_causal_attention_twice():
+def test_all_blocks_and_a_whole_window_are_causal_twice():
     layer, x = sparse_layer(1, 64, 4096), torch.randn(B, LENGTH, 3 * D, dtype=torch.float64)
     put((layer.kernel.gate.weight, 0.0), (layer.kernel.gate.bias, 0.0))
     plain, steps = twin(layer, strict=False, kernel="exact", mask="causal")(x), layer(x)

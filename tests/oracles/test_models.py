@@ -200,7 +200,7 @@ def test_a_classifier_of_a_tables_rows(kind):
     compare(model, (rows, torch.ones(3, 3, dtype=torch.bool)), table)
 
 
-def test_a_forecaster_reads_a_window_and_asks_the_places_after_it():
+def test_forecaster_reads_window_and_asks_places_after_it():
     model = made(
         Shape(2, 3, 10, "series", "values"), kind="forecaster", norm="pre", position="learned"
     )
@@ -501,7 +501,7 @@ def recalled(key, projection):
 
 
 @each("key", ["gla", "mamba2", "gated_deltanet"])
-def test_one_layer_recalls_with_short_convolutions_and_not_without(key):
+def test_one_layer_recalls_with_short_convolutions(key):
     mixed = recalled(key, "short_conv")
     alone = recalled(key, Choice.of("multi_head", bias=False))
     assert mixed > 0.8 and alone < 0.6, f"{mixed}, {alone} alone"
@@ -751,7 +751,7 @@ def test_attention_over_depth_is_flas():
     agree(read, theirs, [outputs, ours.query, norm])
 
 
-def test_sinkhorn_is_flas_and_gives_rows_and_columns_that_sum_to_one():
+def test_sinkhorn_is_flas():
     logits = torch.randn(TEXTS, TOKENS, 3, 3, requires_grad=True)
     ours = sinkhorn(logits)
     agree(ours, fla("utils/sinkhorn", "naive_sinkhorn")(logits), [logits])
@@ -868,7 +868,7 @@ def test_small_cases_by_hand():
     assert_close(mixed, torch.tensor([[2.0, 1.0], [1.0, 2.0]]) / 3, 1e-5)
 
 
-def test_what_does_not_fit_is_refused_and_the_plain_config_is_as_before():
+def test_what_does_not_fit_is_refused():
     pytest.raises(ConfigError, ModelConfig.transformer, residual="attention").match(
         "take norm = pre"
     )

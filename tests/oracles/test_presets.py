@@ -195,7 +195,7 @@ def test_a_whole_layer_is_the_papers(key):
 
 @each("key", RULES)
 @each("bias", [False, True])
-def test_steps_give_what_the_whole_text_gives_and_store_three_rows(key, bias):
+def test_steps_give_what_the_whole_text_gives(key, bias):
     layer, x = layer_of(key, bias=bias), torch.randn(B, LENGTH, WIDTH, dtype=torch.float64)
     whole = layer(x, record=False).merged
     for parts in ((LENGTH,), (1,) * LENGTH, (2, 1, 7, 3), (1, 12)):

@@ -261,7 +261,7 @@ def test_the_gate_reads_the_query_and_scales_each_head(grain, gates, kv_heads, h
     assert p.gate.weight.shape[0] == ((H * head_dim or C) if gates else H)
 
 
-def test_a_shut_gate_lets_only_the_bias_through_and_an_open_one_everything():
+def test_a_shut_gate_lets_only_the_bias_through():
     layer, x = layer_of("gated", 1, 1), torch.ones(1, 3, 1)
     shut = layer.projection.output.bias.expand(1, 3, 1)
     plain = twin(layer, strict=False, projection="multi_head")(x).merged
@@ -273,7 +273,7 @@ def test_a_shut_gate_lets_only_the_bias_through_and_an_open_one_everything():
 # What is kept of a token.
 
 
-def test_a_head_has_an_equal_share_of_the_width_unless_it_says_its_size():
+def test_a_head_has_an_equal_share_of_the_width():
     # In a config stored before heads had a size of their own, too.
     stored = {
         "d_model": C,
@@ -381,7 +381,7 @@ def test_exclusive_refuses_another_sequence():
     )
 
 
-def test_cross_attention_of_a_model_is_multi_head_with_the_same_bias():
+def test_cross_attention_of_a_model_is_multi_head():
     config = AttentionConfig(C, H, Choice.of("exclusive", bias=False), kernel="fused")
     projection = cross_config(config).projection
     assert (
@@ -448,7 +448,7 @@ def test_latent_against_deepseek(query_latent, head_dim, layout):
 
 @each("groups", [2, 3, H])
 @each("rope", [2, 4])
-def test_grouped_latents_are_a_layer_of_deepseek_for_each_group(groups, rope):
+def test_grouped_latents_are_a_layer_of_deepseek(groups, rope):
     # Zadouri 2025, section 3.3: heads of a group see their part of the latent alone, and all see one rotated key.
     layer = layer_of(
         Choice.of("latent", latent=12, rope=rope, groups=groups), size=5 * H, mask="causal"

@@ -249,7 +249,7 @@ def test_shaw_values_by_hand():
     )
 
 
-def test_keys_far_after_their_queries_read_the_last_row_alone():
+def test_keys_far_after_their_queries_read_last_row_alone():
     i, j = torch.arange(2)[:, None], torch.arange(9, 12)[None]
     row, read = clipped_rows(ScoreBlock(i, j, 2, 12, low=-11, high=-8), most=2)
     assert read == slice(4, 5) and not row.any()
@@ -404,7 +404,7 @@ def test_sinusoids_far_out_keep_their_precision():
     )
 
 
-def test_sinusoidal_adds_from_its_offset_and_learned_is_an_embedding_that_says_its_end():
+def test_sinusoidal_adds_from_its_offset():
     position, x = Sinusoidal(7, 10000.0), torch.randn(2, 5, 7)
     torch.testing.assert_close(position.add(x, offset=3), x + sinusoids(torch.arange(3.0, 8.0), 7))
     ours, theirs = Learned(7, 13), nn.Embedding(13, 7)

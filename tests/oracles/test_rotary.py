@@ -95,7 +95,7 @@ def test_interleaved_against_gptj(dims, turned, offset):
     )
 
 
-def test_the_two_layouts_differ_and_agree_once_the_dimensions_are_reordered():
+def test_the_two_layouts_differ_and_agree():
     q, k = torch.randn(2, 2, 3, 7, 6)
     halves, interleaved = (
         Rotary(6, 10000.0, layout).rotate for layout in ("halves", "interleaved")
@@ -288,7 +288,7 @@ def test_dynamic_ntk_turns_queries_and_keys_by_one_base():
     )
 
 
-def test_p_rope_is_rope_when_all_pairs_turn_and_not_a_share_of_the_dimensions():
+def test_p_rope_is_rope_when_all_pairs_turn():
     q = torch.randn(1, H, T, 8)
     (rope, shared, two), (whole, half, one) = (
         [layer_of(key, 8 * H, H, share=share).position.rotate(q) for share in (1.0, 0.5, 0.05)]
@@ -303,7 +303,7 @@ def test_p_rope_is_rope_when_all_pairs_turn_and_not_a_share_of_the_dimensions():
 
 
 @each("key", ["rope", "linear_rope", "ntk_rope", "yarn", "llama3_rope", "p_rope", "longrope"])
-def test_an_odd_size_is_refused_by_name_unless_a_share_turns(key):
+def test_odd_size_is_refused_by_name_unless_share_turns(key):
     pytest.raises(ConfigError, AttentionConfig, 15, 3, position=key).match(
         f"position = {key} .*odd size, 5; take an even one"
     )
@@ -360,7 +360,7 @@ def test_queries_and_keys_of_a_grid_are_qwens(dims):
 
 @each("layout", ["halves", "interleaved"])
 @each("dims", [2, 6, 8])
-def test_a_score_sees_the_rows_and_columns_between_two_patches_alone(layout, dims):
+def test_a_score_sees_rows_and_columns_alone(layout, dims):
     # Moved down by two rows and right by one column; across the edge of a row the distance is another.
     turn, (q, k) = (
         GridRotary(dims, 10.0, layout, COLUMNS).rotate,
@@ -372,7 +372,7 @@ def test_a_score_sees_the_rows_and_columns_between_two_patches_alone(layout, dim
     assert (within - across).abs() > 1e-3
 
 
-def test_rows_are_plain_rope_of_half_the_size_where_a_picture_is_one_column_wide():
+def test_rows_are_plain_rope_of_half_the_size():
     q, by_row = torch.randn(1, H, CELLS, 8), [0, 1, 4, 5]
     ours, plain = GridRotary(8, 10000.0, "halves", 1).rotate(q), Rotary(4, 10000.0, "halves")
     torch.testing.assert_close(
@@ -615,7 +615,7 @@ def test_random_padding_selects_nothing(keep_first):
     agree(Selective(keep_first).adjust(scores, cells(*some(), key_mask=real)), theirs, (scores,))
 
 
-def test_a_selective_layer_decodes_with_the_votes_of_all_earlier_tokens():
+def test_a_selective_layer_decodes_with_all_votes():
     layer, x = layer_of("selective", H * SIZE, H, mask="causal"), torch.randn(B, T, H * SIZE)
     whole, (first, cache) = layer(x), layer.step(x[:, :6], record=True)
     rest, cache = layer.step(x[:, 6:], cache, record=True)
@@ -656,7 +656,7 @@ def test_mixed_scores_are_the_papers_sum(queries, keys, padded):
 
 
 @each("keys", [1, 5])
-def test_without_mixing_nothing_changes_and_a_share_of_the_mean_else(keys):
+def test_without_mixing_nothing_changes(keys):
     scores = scores_of().tril()
     torch.testing.assert_close(MultiToken(H, 4, keys, 0.0).adjust(scores, cells(*some())), scores)
     assert MultiToken(H, 4, keys, 0.3).theta.sum((2, 3)).flatten().tolist() == pytest.approx(
@@ -755,7 +755,7 @@ def test_random_phases_begin_between_a_turn_and_none():
         ({"position": Choice("and", (), (Choice("cope"), Choice("pope")))}, "the part cope"),
     ],
 )
-def test_what_counts_on_the_size_of_queries_refuses_twice_as_many(choices, message):
+def test_what_counts_on_the_size_of_queries_refuses_twice(choices, message):
     pytest.raises(ConfigError, AttentionConfig, **{"position": "pope"} | choices).match(message)
     joined = Choice("and", (), (Choice("pope"), Choice("forgetting")))
     assert AttentionConfig(position=joined).scored_dim == 2 * AttentionConfig().qk_dim

@@ -200,7 +200,7 @@ def rotary(bias):
 
 @each("bias", [True, False])
 @RECORD
-def test_rotary_causal_attention_with_padding_is_the_textbooks(bias, record):
+def test_rotary_causal_attention_with_padding_is_textbooks(bias, record):
     layer, x, context, key_mask = rotary(bias)
     out, weights = textbook(layer, x, context, CAUSAL & key_mask[:, None, None, :])
     steps = layer(x, context, key_mask=key_mask, record=record)
@@ -466,7 +466,7 @@ def test_entmax_package(key, params, theirs, masked, spread, keys):
 
 
 @each(("power", "theirs"), [(1.0, sparsemax), (2.0, entmax15)])
-def test_the_threshold_of_graphs_and_gpus_is_that_of_the_package(power, theirs):
+def test_threshold_of_graphs_and_gpus_is_that_of_package(power, theirs):
     scores = torch.randn(5, 7, dtype=torch.float64) * 2
     z = (scores - scores.amax(-1, keepdim=True)) / power
     torch.testing.assert_close(
@@ -626,7 +626,7 @@ def test_scalable_softmax_keeps_its_peak_as_keys_are_added():
     )
 
 
-def test_softpick_neither_overflows_nor_counts_what_is_masked():
+def test_softpick_counts_nothing_masked():
     own = normalizer("softpick")
     torch.testing.assert_close(
         own(torch.tensor([[[[500.0, 500.0, -500.0]]]]), None).flatten(),
@@ -658,7 +658,7 @@ def test_stick_breaking_is_flas(mask, own_token):
     assert_close(1 - ours.weights.sum(-1), left.mT)
 
 
-def test_a_stick_breaks_precisely_after_a_score_that_took_nothing():
+def test_a_stick_breaks_precisely_after_nothing():
     # The last key takes almost nothing or almost all: the key before it has its share of the rest.
     weights = normalizer("stick_breaking")(torch.tensor([[[[0.0, -1e4], [0.0, 20.0]]]]), None)[0, 0]
     assert weights[0].tolist() == [0.5, 0.0]

@@ -164,7 +164,7 @@ def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
 
 @each("key", RULES)
 @each(("chunk", "cut"), [(1, 5), (8, 24)])
-def test_a_state_that_is_handed_on_stands_for_the_keys_before(key, chunk, cut):
+def test_state_that_is_handed_on_stands_for_keys_before(key, chunk, cut):
     given = as_fp32(key, drawn(key))
     first, rest = zip(*(x.split((cut, T - cut), dim=2) for x in given), strict=True)
     out, state = ruled(key, *first, chunk=chunk)
@@ -217,7 +217,7 @@ def test_the_bonus_is_that_of_rwkv6():
     agree(steps.out, theirs.double(), [x, own.bonus], rel=1e-5, gradient=1e-4)
 
 
-def test_a_token_is_read_by_its_bonus_and_fades_once_it_is_passed():
+def test_a_token_is_read_by_its_bonus_and_fades():
     # w = 1/2, u = 3, k = q = 1: 3 v_0, then v_0 + 3 v_1, then v_0 / 2 + v_1 + 3 v_2.
     one = torch.ones(1, 1, 3, 1)
     v = torch.tensor([1.0, 10, 100]).view(1, 1, 3, 1)
@@ -345,7 +345,7 @@ def test_with_one_gate_erase_and_write_is_kimi_delta():
     torch.testing.assert_close(ours, by_chunks(KimiDelta.rule, q, k, v, [decay, write], 8)[0])
 
 
-def test_a_trapezoid_that_neither_turns_nor_looks_back_is_a_state_space():
+def test_a_plain_trapezoid_is_a_state_space():
     q, k, v, decay, step, *_ = drawn("trapezoid")
     still = torch.zeros(B, H, T, P, dtype=torch.float64)
     ours = ruled("trapezoid", q, k, v, decay, step, torch.zeros_like(step), still, chunk=8)[0]

@@ -83,7 +83,7 @@ def test_the_text_of_each_language_comes_back_as_it_was(app):
     assert "seven hundred | <bos> sieben hundert" in code_text(choose(app, "numbers"))
 
 
-def test_a_page_begins_with_its_own_model_and_refuses_others_in_words(app):
+def test_a_page_begins_with_its_own_model(app):
     app.run()
     for usual in WRITES, EMBEDDED:
         assert code_text(set_state(app, "usual", usual)).startswith(usual.source), (
@@ -128,7 +128,7 @@ def test_the_example_of_arrays_can_itself_be_uploaded():
     assert arrays.source.special[:2] == (True, False)
 
 
-def test_a_picture_of_ones_own_is_read_and_what_is_none_is_said():
+def test_a_picture_of_ones_own_is_read():
     app = opened("digits")
     app.selectbox(key="inside:picture").set_value("Your own…").run()
     assert code_text(app) == "nothing" and "Upload a picture" in message_text(app)
@@ -158,7 +158,7 @@ def test_pictures_and_sounds_are_bounded():
         pytest.raises(PretrainedError, decode_wav, bad, 16_000).match("WAV")
 
 
-def test_arrays_become_a_source_and_the_limits_are_said_first(app):
+def test_arrays_become_source_and_limits_are_said_first(app):
     choose(app.run(), "Your own arrays…")
     assert "at most 200 MB" in message_text(app) and "2,048 tokens" in message_text(app)
     for name, weight, starts, says in (
@@ -235,7 +235,7 @@ def settle(app: AppTest) -> None:
     wait_for(lambda: all("Stop" not in one.label for one in app.run().button))
 
 
-def test_a_model_of_the_hub_is_looked_up_weighed_fetched_and_read(app, there):
+def test_model_of_hub_is_looked_up_weighed_fetched_and_read(app, there):
     choose(app.run(), OTHER)
     assert code_text(app) == "nothing" and "at most 600 MB" in message_text(app)
     write(app, "lab/bert", "typed")
@@ -252,7 +252,7 @@ def test_a_model_of_the_hub_is_looked_up_weighed_fetched_and_read(app, there):
     )
 
 
-def test_two_downloads_at_a_time_and_a_third_is_told_to_wait(there):
+def test_two_downloads_at_time_and_third_is_told_to_wait(there):
     for name in ("lab/one", "lab/two", "lab/three"):
         there.repos[name] = Repo(bert_files(), seconds_a_step=0.2)
         app = press(opened(name), "Load")
@@ -276,7 +276,7 @@ def test_a_download_that_fails_says_so_and_begins_again(there):
 @pytest.mark.parametrize(("name", "why"), [
     ("lab/none", "no model lab/none"), ("lab/five", "is 5.0 GB"), ("lab/pickle", "pickle"), ("lab/gated", "gated"),
 ])  # fmt: skip
-def test_what_the_hub_cannot_give_is_said_and_there_is_a_way_on(there, name, why):
+def test_what_hub_cannot_give_is_said_and_there_is_way_on(there, name, why):
     app = opened(name)
     assert code_text(app) == "nothing" and why in message_text(app)
     assert code_text(press(app, "Use all-MiniLM-L6-v2")).startswith("embedded")
@@ -348,7 +348,7 @@ def test_who_sits_at_this_computer(address, own):
     assert is_local(address, {}) is own
 
 
-def test_a_longer_name_may_be_typed_over_one_that_it_begins_with(tmp_path, monkeypatch):
+def test_a_longer_name_may_be_typed(tmp_path, monkeypatch):
     # The field of the browser hands over the rest alone; a visitor learns nothing of folders
     (tmp_path / "bert").mkdir()
     here = str(tmp_path)

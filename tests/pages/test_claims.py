@@ -68,7 +68,7 @@ def open_claims(**link):
     return app
 
 
-def test_the_index_leads_to_every_claim_and_tells_the_verdicts(shipped_results):
+def test_index_leads_to_every_claim_and_tells_verdicts(shipped_results):
     app = open_claims()
     assert {f"claim={claim.key}" for claim in CLAIMS} <= {
         link.proto.query_string for link in app.get("page_link")
@@ -78,7 +78,7 @@ def test_the_index_leads_to_every_claim_and_tells_the_verdicts(shipped_results):
     )
 
 
-def test_a_seed_that_lacks_a_condition_does_not_answer_the_guess(shipped_results, tmp_path):
+def test_seed_that_lacks_condition_does_not_answer_guess(shipped_results, tmp_path):
     claim, draw = claim_of("hybrid"), (0.9, 0.88, 0.4, 0.95, 0.9)
     conditions = claim.conditions({})
     cells = [
@@ -148,7 +148,7 @@ def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monk
 # The files of a claim, opened by other programs: CSV, JSON, SVG, PDF, LaTeX and BibTeX.
 
 
-def test_every_file_of_a_claim_opens_and_its_command_has_what_was_changed(monkeypatch):
+def test_every_file_of_a_claim_opens(monkeypatch):
     monkeypatch.setattr(claims, "render", run_here)
     settings = CLAIM.settle({"steps": 50})
     result = ship(
@@ -206,7 +206,7 @@ def measured(seeds: int, spread: float = 0.1) -> ClaimResult:
     return ClaimResult(TINY, TINY.settle({"seeds": seeds}), results(WORLD, spread, seeds))
 
 
-def test_a_thumbnail_has_a_mark_for_each_seed_of_each_condition():
+def test_thumbnail_has_mark_for_each_seed_of_each_condition():
     html = claims.card(TINY, measured(5), "light")
     (source,) = re.findall(r'base64,([^"]+)"', html)
     marks = list(ElementTree.fromstring(base64.b64decode(source)))
@@ -219,7 +219,7 @@ def test_a_thumbnail_has_a_mark_for_each_seed_of_each_condition():
     assert "Not measured yet" in claims.card(TINY, None, "dark")
 
 
-def test_results_in_one_figure_have_the_colours_of_their_conditions_and_intervals_above_zero():
+def test_results_have_the_colours_of_their_conditions():
     spec = claims.results_figure(
         TINY.figures[0], {"yours": measured(3), "the lab's": measured(5)}, "light"
     )

@@ -134,7 +134,7 @@ def press(app: AppTest, what: str, place: int) -> None:
     app.menu_button(key=f"compare:line:{place}").click(what).run()
 
 
-def test_first_sight_measures_something_with_nothing_pressed(monkeypatch):
+def test_first_sight_measures_something(monkeypatch):
     first = html_text(open_at("compare"))
     times = re.findall(TIME, first)
     assert len(times) == 4 and len(re.findall(TIME + "¹", first)) == 1, "the window is masked"
@@ -247,7 +247,7 @@ def tokens_of(setup: study.Comparison) -> study.Tokens:
         ),
     ],
 )
-def test_a_link_carries_mechanisms_order_tokens_difference_and_seed(setup):
+def test_a_link_carries_every_setting(setup):
     assert compare.from_query(compare.to_query(setup)) == (setup, [])
 
 
@@ -351,7 +351,7 @@ def test_the_fact_is_what_is_measured():
     assert sentence.endswith("in both.")
 
 
-def test_names_say_what_is_special_and_tell_equal_ones_apart():
+def test_names_say_what_is_special():
     configs = [DOT, ALIBI, DOT, DOT]
     assert compare.names_of(configs) == ["Dot product", "ALiBi", "Dot product 2", "Dot product 3"]
     mask = Choice.of("and", Choice("causal"), Choice.of("not", Choice.of("local", window=1)))
@@ -362,7 +362,7 @@ def test_names_say_what_is_special_and_tell_equal_ones_apart():
 
 @each("key", [item.key for item in AXES["mask"]])
 @each("kernel", ["exact", "fused"])
-def test_a_kernel_that_computes_every_cell_has_the_flops_of_every_cell(key, kernel):
+def test_a_dense_kernel_has_the_flops_of_every_cell(key, kernel):
     try:
         config = AttentionConfig(24, 3, mask=drawing.plain("mask", key), kernel=kernel)
     except ConfigError:
@@ -371,7 +371,7 @@ def test_a_kernel_that_computes_every_cell_has_the_flops_of_every_cell(key, kern
 
 
 @each(("axis", "key"), [(axis, item.key) for axis in AXES for item in AXES[axis]])
-def test_a_mechanism_is_credited_to_the_paper_of_its_entry_alone(axis, key):
+def test_mechanism_is_credited_to_paper_of_its_entry_alone(axis, key):
     # A rule that a person types, draws or joins is nobody's paper.
     item = entry(axis, key)
     try:
@@ -403,7 +403,7 @@ def test_costs_by_hand():
     assert closed_form_cost(learned, 10).at_most and not closed_form_cost(exact, 10).at_most
 
 
-def test_measuring_goes_to_its_end_and_says_what_cannot_be_measured():
+def test_measuring_goes_to_its_end():
     able, unable = (
         AttentionConfig(16, 2),
         AttentionConfig(16, 2, position=Choice.of("learned", max_len=8)),
@@ -428,7 +428,7 @@ def test_nothing_is_measured_beside_another_measurement():
     ONE_AT_A_TIME.release()
 
 
-def test_a_caption_and_a_row_of_the_table_say_what_is_implied_signed_and_less_than_the_first():
+def test_the_caption_says_what_is_implied_or_signed():
     results = [study.MapResult(np.eye(2), implied=True), study.MapResult(-np.eye(2))]
     caption = compare.caption_text(
         SETUP, study.Tokens(("a", "b"), (False, False)), results, ["Linear", "Diff"]

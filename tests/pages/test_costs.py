@@ -60,7 +60,7 @@ def test_the_kept_measurement_is_whole():
             assert points[-1].bytes == pytest.approx(closed, rel=0.2)
 
 
-def test_a_race_is_measured_here_with_its_parameters_and_shown(monkeypatch):
+def test_a_race_is_measured_here_with_its_parameters(monkeypatch):
     monkeypatch.setattr(efficient, "ROUNDS", 1)
     at = open_speed()
     at.multiselect(key="efficient:kernels").set_value(["fused", "chunked"])
@@ -315,7 +315,7 @@ def test_a_measurement_stops_at_its_limit():
     assert (pair.cached.computed[:2], pair.whole.computed[:2]) == ((11, 1), (11, 12))
 
 
-def test_the_saved_measurement_covers_all_counts_with_equal_tokens():
+def test_the_saved_measurement_covers_all_counts():
     saved = cache_study.load_measurement()
     for pair in saved.measured.values():
         assert pair.count == cache_study.MAX_TOKENS
@@ -373,7 +373,7 @@ def test_a_layer_stores_the_numbers_that_the_page_says(name):
         assert cache.numbers == sizes.layer_numbers(model, form, length)
 
 
-def test_operations_a_byte_of_cache_are_the_query_heads_that_share_a_key():
+def test_operations_a_byte_are_the_heads_that_share_a_key():
     model = sizes.MODELS["deepseek_v2"]
     expected: dict[str, Any] = {
         "multi_head": 1,
@@ -436,7 +436,7 @@ test_what_a_card_says = page_cases(
 )
 
 
-def test_every_card_opens_with_its_numbers_and_the_parts_add_up():
+def test_every_card_opens_with_its_numbers_and_parts_add_up():
     page = open_at("cards")
     for one in CARDS:
         words = page_text(set_control("cards:", page, "selectbox", "model", one.key))
@@ -524,7 +524,7 @@ def model_of(app) -> ModelConfig:
     return list_runs()[-1].config().model
 
 
-def test_a_link_brings_a_pattern_with_shared_keys_to_the_run():
+def test_link_brings_pattern_with_shared_keys_to_run():
     text = "position=none;mask=causal_local(lookback=3)"
     app = open_train(
         **{f"{NAME}:layers": "6", f"{NAME}:following": text, f"{NAME}:kv_shared_layers": "3"}
@@ -572,7 +572,7 @@ test_what_cannot_stand_in_one_stack_is_said_and_not_trained = page_cases(
 )
 
 
-def test_the_decoder_of_a_transformer_gets_attentions_of_its_own():
+def test_decoder_of_transformer_gets_attentions_of_its_own():
     model = model_of(open_at("train", **{f"{TRANSFORMER}:cross_attention": "score=cosine"}))
     assert model.cross_attention.score.key == "cosine" and model.decoder_attention is None
 
@@ -587,7 +587,7 @@ def test_a_pattern_as_text_comes_back_with_any_formula():
     )
 
 
-def test_the_pattern_of_a_published_model_sets_all_attentions():
+def test_pattern_of_published_model_sets_all_attentions():
     app = open_train(**{f"{NAME}:layers": "2"})
     assert_case(
         app,

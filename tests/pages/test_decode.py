@@ -97,7 +97,7 @@ test_what_decode_says_of_a_source = page_cases(
 )
 
 
-def test_a_text_goes_on_while_the_model_has_positions_and_a_target_ends_where_the_task_s_do():
+def test_a_text_goes_on_while_the_model_has_positions():
     text, reverse = (make_task(TaskConfig.of(key)) for key in ("names", "reverse"))
     (line,), (word,) = text.held_out(1), reverse.held_out(1)
     most = SearchSettings(longest=1000)
@@ -116,7 +116,7 @@ def test_another_source_and_one_that_is_typed():
     assert "which is" not in html_text(at), "nobody knows what is right for it"
 
 
-def test_measuring_compares_with_greedy_over_the_same_sources(monkeypatch):
+def test_measuring_compares_with_greedy_over_same_sources(monkeypatch):
     monkeypatch.setattr("core.studies.decode.SOURCES", 12)
     monkeypatch.setattr("core.studies.decode.SECONDS", 600)
     body = html_text(open_decode().button(key="decode:measure").click().run())
@@ -159,7 +159,7 @@ def test_a_run_that_says_no_tokens_is_not_offered():
     assert run.id not in at.selectbox(key="decode:run").options and "data-place" in tree(at)
 
 
-def test_the_run_trained_last_is_the_one_that_is_shown_and_a_kept_step_can_be_chosen():
+def test_the_run_trained_last_is_the_one_that_is_shown():
     config = RunConfig(
         TaskConfig.of("reverse", length=6, vocab=12), ModelConfig.transformer(8, 2), steps=10
     )
@@ -194,7 +194,7 @@ def grown(width=16) -> Tree:
     return beam(model, Prompt(source, torch.ones_like(source).bool()), width=width, max_length=9)
 
 
-def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
+def test_a_step_shows_its_best():
     tree = grown()
     path = tree.path(tree.hypotheses[-1].leaf)
     spots = tree_spots(tree, path)
@@ -214,7 +214,7 @@ def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
 
 
 @each("theme", ["light", "dark"])
-def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
+def test_picture_has_box_with_its_probability_for_each_spot(theme):
     tree = grown(width=3)
     path = tree.path(tree.hypotheses[0].leaf)
     svg = tree_svg(tree, [f"w{i}" for i in range(11)], path, theme)
@@ -253,14 +253,14 @@ def test_likelier_is_not_called_better(exact, logp, says):
     assert ("higher" in fact) == (exact > 0.5) and ("lower" in fact) == (exact < 0.5)
 
 
-def test_bars_have_the_picked_token_even_where_it_is_unlikely():
+def test_bars_have_picked_token_even_where_it_is_unlikely():
     shares = torch.linspace(1, 0, 20).softmax(0)
     made = bars({"model": shares}, [f"t{i}" for i in range(20)], 19, Ink.of("light"))
     rows = made["layer"][0]["data"]["values"]
     assert [row["token"] for row in rows if row["picked"]] == ["t19"] and len(rows) == 8
 
 
-def test_a_long_text_is_cut_between_its_words_and_anywhere_where_it_has_none():
+def test_a_long_text_is_cut_between_its_words():
     words = " ".join(["word"] * 40)
     start, _, end = shorten(words).partition(" … ")
     assert words.startswith(f"{start} ") and words.endswith(f" {end}") and len(shorten(words)) <= 80
@@ -271,7 +271,7 @@ def test_a_long_text_is_cut_between_its_words_and_anywhere_where_it_has_none():
 
 
 @each("theme", ["light", "dark"])
-def test_ink_runs_from_the_page_to_the_strongest_and_can_be_read(theme):
+def test_ink_runs_from_page_to_strongest_and_can_be_read(theme):
     assert [shade(place, theme) for place in (0, 1 / 9, 1)] == [
         WEIGHTS[theme][at] for at in (0, 1, -1)
     ]
@@ -282,7 +282,7 @@ def test_ink_runs_from_the_page_to_the_strongest_and_can_be_read(theme):
     assert contrast("#767676", "#FFFFFF") == pytest.approx(4.54, abs=0.01)
 
 
-def test_a_strip_shows_weights_before_the_token_that_is_said_and_nothing_after_it():
+def test_a_strip_shows_weights():
     tokens, weights = ("<b>", "a", "b", "c"), (0.9, 0.001, None, None)
     drawn = strip(tokens, weights, "light", label='x"y', now=2, chance=0.25)
     styles, *shown = zip(
@@ -325,7 +325,7 @@ def small_tree():
         ((4, 0), ([1, 4], 0)),
     ],
 )
-def test_what_is_looked_at_is_an_output_s_step_or_the_dropped_candidate(pick, shown):
+def test_a_step_or_a_dropped_candidate_is_looked_at(pick, shown):
     tree = small_tree()
     assert picked_path(tree, tree.hypotheses, pick) == shown
 
@@ -400,7 +400,7 @@ def slide(at, step):
     at.run()
 
 
-def test_another_output_is_looked_at_where_it_parts_from_the_best():
+def test_another_output_is_looked_at_where_it_parts():
     at = open_generate(**{"generate:strategy": "Beam"})
     tree = at.session_state[generate.GOING].tree
     best, other = (tree.path(tree.hypotheses[place].leaf) for place in (0, 2))
@@ -415,7 +415,7 @@ def test_another_output_is_looked_at_where_it_parts_from_the_best():
     assert_case(at, Case(query={"at": f"{other[-1]}.0"}))
 
 
-def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
+def test_a_search_that_is_stopped_shows_what_it_has(monkeypatch):
     # As a slow model does: it is drawn while it goes on, and Stop holds it between two steps.
     drawn = []
 
@@ -439,7 +439,7 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     assert len(first.hypotheses[0]) == 20 and drawn[-1] == 20
 
 
-def test_sentences_tell_first_and_other_choices_with_their_numbers():
+def test_sentences_tell_choices_with_their_numbers():
     names, own = {0: "zero", 1: "one", 2: "two*"}, torch.tensor([0.7, 0.2, 0.1])
     assert generate.token_fact(own, own, 0, names, 2) == (
         "At step 3 the model gives **zero** 0.70; the next most likely, “one”, has 0.20."

@@ -106,7 +106,7 @@ def test_the_heads_are_told_as_csv():
     assert effect.value - baseline.value == pytest.approx(float(row["change"]), abs=1e-6)
 
 
-def test_agreement_is_of_the_keys_that_some_measure_sees_and_sharpness_leaves_single_keys_out():
+def test_agreement_is_of_the_keys_that_some_measure_sees():
     first, second = (
         np.array([[3.0, 2, 1, 0], [1, 2, 3, 4], [0, 0, 0, 0]]),
         np.array([[-1.0, -2, 0, 0], [10, 20, 30, -40], [0, 0, 0, 0]]),
@@ -177,7 +177,7 @@ def test_stop_keeps_what_is_there():
     assert repr({item: item * item for item in range(9)}) in app.code[0].value
 
 
-def test_what_was_measured_stays_though_the_cache_gives_it_up():
+def test_what_was_measured_stays_though_cache_gives_it_up():
     app = measuring("given up", stop=5).run()
     store().entries.clear()
     assert app.run().code[0].value.startswith("({0: 0, 1: 1, 2: 4, 3: 9, 4: 16}")
@@ -234,7 +234,7 @@ test_what_it_opens = page_cases(
 )
 
 
-def test_a_press_in_the_map_and_a_link_from_another_page_open_another_weight():
+def test_a_press_or_a_link_opens_another_weight():
     app, key = open_at("inside_weight"), f"{inside_weight.MAP}:view"
     set_state(app, key, app.session_state[key] | {"pick": (3, 4), "pin": (7, 5)})
     assert [app.session_state[name] for name in (HEAD, QUERY, KEY)] == ["L3·H4", 7, 5]
@@ -285,7 +285,7 @@ def circuits_of(name: str) -> wiring.Circuits:
     return wiring.Circuits(weights.heads, weights.vocabularies, tuple(rows))
 
 
-def test_edges_are_sorted_and_drawn_from_the_earlier_head_to_the_later_one():
+def test_edges_are_sorted_and_drawn_from_the_earlier_head():
     circuits = circuits_of("only-attention")
     edges = circuits.edges("K")
     assert len(edges) == 16 and edges[0].score == max(edge.score for edge in edges)
@@ -306,19 +306,19 @@ def test_no_line_is_drawn_that_random_matrices_would_reach():
     assert count >= 1000 and 0 < len(strong) < len(positive) and circuits.edges("Q") == strong
 
 
-def test_each_carrier_of_names_raises_the_answer_of_its_own_text():
+def test_each_carrier_of_names_raises_the_answer():
     for one in wiring.carriers(load_lab_model("names")):
         assert one.adds[0] > 1 and one.adds[1] < -1
 
 
-def test_a_pair_of_which_several_heads_share_the_work_is_not_called_the_same():
+def test_heads_that_share_the_work_are_not_called_the_same():
     circuits = circuits_of("only-attention")
     circuit = wiring.induction_circuit(load_lab_model("only-attention"))
     words = circuits_page.twice(circuits, replace(circuit, patched=((0, 1), (1, 2))))
     assert "several heads share" in words and "same two" not in words
 
 
-def test_special_tokens_have_no_rank_and_tokens_are_found_by_their_words():
+def test_special_tokens_have_no_rank():
     model = load_lab_model("only-attention")
     size, specials = len(model.tokenizer), model.tokenizer.all_special_ids
     values = torch.arange(size, dtype=torch.float32)

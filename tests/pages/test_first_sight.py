@@ -114,7 +114,7 @@ def opened(page: str) -> AppTest:
 
 
 @each("page", [step.key for step in STEPS if step.key != "glossary"])
-def test_a_page_explains_its_controls_and_each_term_where_it_first_uses_it(page):
+def test_a_page_explains_its_controls_and_terms(page):
     app = opened(page)
     found = texts(app.main)
     assert len(found) > 4 and not unexplained(found)
@@ -251,7 +251,7 @@ def test_every_picture_of_a_page_comes_back_from_every_file(page, monkeypatch):
 
 
 @pytest.mark.parametrize("page", ["heads", "positions", "compare", "masks", "claims"])
-def test_the_dialog_lists_the_same_after_the_page_has_run_again(page):
+def test_dialog_lists_same_after_page_has_run_again(page):
     app = open_at(page)
     titles = [picture.title for picture in pictures_of(app).values()]
     app.run()

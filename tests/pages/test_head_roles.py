@@ -130,7 +130,7 @@ test_what_it_says = page_cases(
 )
 
 
-def test_lines_are_read_once_each_and_what_is_left_out_is_said():
+def test_lines_are_read_once_each():
     assert draw.read_sentences("a b\n\n  a   b \nc") == (("a b", "c"), None)
     taken, trouble = draw.read_sentences(
         "\n".join([*map(str, range(draw.MAX_SENTENCES + 5)), "x" * (draw.MAX_LETTERS + 1)])
@@ -139,7 +139,7 @@ def test_lines_are_read_once_each_and_what_is_left_out_is_said():
     assert "first 60" in trouble and "1 of the lines" in trouble
 
 
-def test_the_csv_holds_every_head_in_every_role_that_could_be_measured():
+def test_the_csv_holds_every_head():
     model = load_lab_model("induction")
     scores = score_roles(read_all(model, role_inputs(model)), "causal")
     rows = csv_rows(draw.roles_csv(scores))
@@ -194,7 +194,7 @@ def test_arrays_alone_are_measured_on_themselves():
 # The views Syntax and Standard tests.
 
 
-def test_the_csv_of_syntax_has_every_relation_in_both_directions_and_what_is_wrong_comes_first():
+def test_the_csv_of_syntax_has_every_relation():
     readings = read_parses(load_minilm(), parses_of("")[:40])
     result = SyntaxResult(readings, tuple(score_relation(readings, *choice) for choice in CHOICES))
     score = result.scores[result.names.index("Verb → object")]
@@ -214,7 +214,7 @@ def test_the_csv_of_syntax_has_every_relation_in_both_directions_and_what_is_wro
     assert html.count('class="target"') == targets and "0.13" in html
 
 
-def test_a_file_of_one_s_own_waits_for_a_press_and_is_measured(tmp_path, monkeypatch):
+def test_file_of_one_s_own_waits_for_press_and_is_measured(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
     monkeypatch.setattr("dashboard.page.UNASKED", 0)
     blocks = OWN.read_text("utf-8").split("\n\n")
@@ -288,7 +288,7 @@ def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
     queue.stop(run)
 
 
-def test_a_stopped_measurement_shows_what_it_has_goes_on_and_is_found_by_its_texts(no_workers):
+def test_a_stopped_measurement_shows_what_it_has(no_workers):
     run = create(OWN_TEXTS, corpora_folder() / "20260101-000000-abcdef")
     assert corpus.find_measurement(OWN_TEXTS, None) is None
     assert corpus.progress(read_measurement(run)) == (0.0, "Loading the model")

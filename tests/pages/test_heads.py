@@ -127,9 +127,7 @@ def test_a_split_is_the_layer_of_so_many_heads(count):
 
 
 @pytest.mark.parametrize(("count", "kv_heads", "latent"), [(4, 2, 32), (8, 2, 24), (1, 1, 5)])
-def test_projections_have_the_maps_of_their_layers_and_bytes_in_closed_form(
-    count, kv_heads, latent
-):
+def test_projections_have_the_maps_of_their_layers(count, kv_heads, latent):
     # The multi-head layer is shared between sessions: making fewer key heads of it must not change it.
     qkv, many = (
         compute.random_qkv(TOKENS, 64, count, 126),
@@ -192,7 +190,7 @@ def test_the_square_holds_every_pair_once_each_way():
 
 
 @each("heads", (1, 4))
-def test_a_model_that_names_both_neighbours_is_the_saved_one_s_size(heads):
+def test_the_model_of_neighbours_has_the_saved_size(heads):
     short = compute.train_heads(heads, False, 1e-2, seeds=2, steps=60)
     saved = next(each for each in compute.load_trained().measured if each.heads == heads)
     assert short.parameters == saved.parameters and len(saved.accuracies) == compute.SEEDS
@@ -214,7 +212,7 @@ def test_the_saved_queries_keys_and_values_are_the_model_s(layer):
         )
 
 
-def test_twelve_heads_are_those_that_the_model_was_trained_with():
+def test_twelve_heads_are_those_that_model_was_trained_with():
     qkv = compute.saved_qkv(3)
     many = compute.split(qkv, 12)
     row, column = qkv.tokens.index("it"), qkv.tokens.index("animal")

@@ -105,7 +105,7 @@ def test_no_page_shows_anything_of_another(browser, page):
     )
 
 
-def test_the_list_of_runs_is_ones_own_names_no_path_and_is_deleted_by_one_button(browser):
+def test_the_list_of_runs_is_ones_own(browser):
     hers, his = made("anna", name="hers"), made("ben", name="his")
     with browser("anna"):
         app = open_at("runs")
@@ -133,7 +133,7 @@ def test_the_list_of_runs_is_ones_own_names_no_path_and_is_deleted_by_one_button
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "finished"])
-def test_a_link_shows_the_run_of_another_without_its_buttons(browser, state):
+def test_link_shows_run_of_another_without_its_buttons(browser, state):
     # One may start a run of one's own beside one that goes on, and copy one that has ended.
     hers = made("anna", state)
     with browser("ben"), hers.lock():
@@ -155,7 +155,7 @@ def test_a_link_shows_the_run_of_another_without_its_buttons(browser, state):
     assert hers.status().state == state and not hers.stop_request()
 
 
-def test_sweeps_reports_and_comparisons_of_another_open_by_their_links_at_most(browser):
+def test_others_sweeps_open_by_their_links_at_most(browser):
     sweep, run = sweep_of("anna"), made("anna", "running")
     tuned = made("anna", finetune={"task": "classify"})
     sweep.add_runs({(0, 0): run})
@@ -199,7 +199,7 @@ def test_a_page_says_the_limits_and_bounds_its_controls(browser, monkeypatch):
     assert app.selectbox(key="why:seconds").options == ["50 steps", "5 s", "10 s", "20 s"]
 
 
-def test_models_are_those_of_the_list_and_of_runs_by_their_ids(browser):
+def test_models_are_those_of_list_and_of_runs_by_their_ids(browser):
     # Whoever has the id of a fine-tuned run opens its model; no link, control or script holds a path of the server.
     run = made("anna", finetune={"task": "pairs"})
     tuned = EXAMPLES / "fine_tune" / "numbers" / "numbers-tuned"
@@ -343,9 +343,7 @@ def test_errors_keep_their_type_and_place_and_a_reference(lines, capfd):
     )
 
 
-def test_an_error_of_a_page_shows_its_reference_or_what_the_disk_says_and_no_words(
-    lines, monkeypatch
-):
+def test_an_error_shows_its_reference_and_no_words(lines, monkeypatch):
     def script() -> None:
         from dashboard.server import health
 
@@ -366,7 +364,7 @@ def test_an_error_of_a_page_shows_its_reference_or_what_the_disk_says_and_no_wor
     assert health.on_script_error(OSError(30, "Read-only file system")), "also without the log"
 
 
-def test_a_refusal_that_a_page_does_not_catch_is_shown_without_paths(monkeypatch):
+def test_a_refusal_that_a_page_does_not_catch_is_shown(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
 
     def script() -> None:
@@ -452,7 +450,7 @@ def test_addresses_and_names_of_requests(lines, capfd):
     assert {path: known_path(path) for path in known} == known
 
 
-def test_a_wrong_setting_says_what_it_takes_and_none_changes_nothing(monkeypatch):
+def test_a_wrong_setting_says_what_it_takes(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_LOG", "yaml")
     pytest.raises(ValueError, health.start_log).match("take json or text")
     monkeypatch.delenv("ATTENTION_LAB_LOG")

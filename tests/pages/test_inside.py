@@ -508,9 +508,7 @@ def test_a_large_model_waits_for_a_press(
         ("bart", "15 tokens (2 special)", ("inside_weight", "generate")),
     ],
 )
-def test_the_pages_of_a_family_show_its_heads_as_their_scripts_compute_them(
-    tmp_path, family, sentence, pages
-):
+def test_the_pages_of_a_family_show_its_heads(tmp_path, family, sentence, pages):
     link = model_at(family, tmp_path)
     app = open_at("pretrained", **link)
     assert "In head L" in page_text(app) and page_text(app).count(sentence) == 1

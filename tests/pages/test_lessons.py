@@ -90,7 +90,7 @@ def turn(app: AppTest, page: str) -> AppTest:
     return app.switch_page(f"../pages/{page}.py").run()
 
 
-def test_a_link_opens_its_page_with_the_text_the_controls_and_the_questions(student):
+def test_a_link_opens_its_page_with_text_and_controls(student):
     assert_says(
         student,
         "# Masks",
@@ -109,7 +109,7 @@ def test_a_link_opens_its_page_with_the_text_the_controls_and_the_questions(stud
     assert_case(student, Case(do=[("button", "lesson:end", None)], never=["Lesson:"]))
 
 
-def test_answers_are_checked_counted_and_handed_in_as_a_code_that_the_teacher_reads(student):
+def test_answers_are_checked_and_counted(student):
     for index, answer, says in (
         (0, "after", "Not yet.**] Look at row 1."),
         (0, "before", "after 2 tries"),
@@ -135,7 +135,7 @@ def test_answers_are_checked_counted_and_handed_in_as_a_code_that_the_teacher_re
     assert second.startswith("Line 4") and third.startswith("Line 5") and "another lesson" in third
 
 
-def test_a_class_has_its_latest_codes_shares_wrong_options_and_a_csv():
+def test_a_class_has_its_latest_codes():
     lesson = decode("first_masks")
     right, none = Result(True, 1), Result(False, 0)
 
@@ -167,7 +167,7 @@ THIRD = Lesson(
 SEVERAL = replace(LESSON, more=(SECOND, THIRD))
 
 
-def test_several_pages_are_stepped_through_and_handed_in_as_one_code():
+def test_several_pages_are_stepped_through():
     app = open_at("masks", lesson=encode(SEVERAL))
     start = f"lesson:{SEVERAL.id}:answer"
     assert_case(
@@ -198,7 +198,7 @@ def test_several_pages_are_stepped_through_and_handed_in_as_one_code():
     pytest.raises(LessonError, replace, LESSON, more=(SEVERAL,)).match("at most 6 pages")
 
 
-def test_a_short_link_opens_the_lesson_that_the_server_stores(monkeypatch, tmp_path):
+def test_short_link_opens_lesson_that_server_stores(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
     assert_says(open_at("masks", lesson=SEVERAL.id), "does not have the lesson", "# Masks")
     store(SEVERAL)
@@ -229,7 +229,7 @@ def test_the_links_name_an_address_that_people_reach(url, own, monkeypatch):
 
 
 @pytest.mark.parametrize("right", [False, True])
-def test_what_is_said_of_an_answer_does_not_survive_a_right_one_or_reset(student, right):
+def test_feedback_does_not_survive_a_right_answer(student, right):
     assert_says(check(turn(student, "masks"), 1, "j +"), "character")
     if right:
         check(student, 1, "j <= i")
@@ -248,7 +248,7 @@ def labels(app: AppTest) -> str:
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_the_next_page_is_left_out_and_the_questions_of_the_page_on_wish(hidden):
+def test_the_next_page_is_left_out(hidden):
     app = open_at("masks", lesson=encode(replace(LESSON, hide_guide=hidden)))
     guide = ["Predict first", "Try this"]
     says, never = (["To hand in."], guide) if hidden else (["To hand in.", *guide], [])
@@ -261,7 +261,7 @@ def test_the_next_page_is_left_out_and_the_questions_of_the_page_on_wish(hidden)
 DRAFT = {"part": "Make a lesson", "title": "Mine", "page_link": "http://host/masks", "q1": "Which?"}
 
 
-def test_the_right_answer_of_a_choice_is_picked_from_its_options():
+def test_right_answer_of_choice_is_picked_from_its_options():
     app = open_page(
         **DRAFT, **{"q1:options": "before\nafter", "q1:answer": "after", "hide_guide": "true"}
     )
@@ -276,7 +276,7 @@ def test_the_right_answer_of_a_choice_is_picked_from_its_options():
     assert "by value" not in helps and "letter by letter" not in helps
 
 
-def test_a_second_page_is_added_and_the_lesson_is_stored_on_wish(monkeypatch, tmp_path):
+def test_second_page_is_added_and_lesson_is_stored_on_wish(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
     app = open_page(**DRAFT, **{"pages": "2", "q1:options": "a\nb", "q1:answer": "a"})
     assert_says(app, "Page 2: Paste the link")
@@ -309,7 +309,7 @@ test_what_is_said_of_a_draft = page_cases(
 )
 
 
-def test_the_controls_to_hide_are_listed_by_their_labels_and_the_page_leads_back_to_the_draft():
+def test_the_controls_to_hide_are_listed_by_their_labels():
     app = open_page(**DRAFT, **{"q1:type": TYPES["text"], "q1:answer": "a"})
     assert "Open Masks to list its controls" in labels(app)
     assert app.multiselect(key="lessons:hide").options == []
@@ -340,7 +340,7 @@ test_a_broken_link_gets_a_sentence_and_the_page_opens = page_cases(
 )
 
 
-def test_the_lessons_that_ship_are_listed_and_hide_controls_that_their_pages_have():
+def test_the_lessons_that_ship_are_listed():
     app = open_page()
     assert [link.proto.label for link in app.get("page_link")][:-1] == [
         decode(name).title for name in KEYS
@@ -353,7 +353,7 @@ def test_the_lessons_that_ship_are_listed_and_hide_controls_that_their_pages_hav
         assert lesson.questions and all(key.endswith(":idea") for key in lost), app.query_params
 
 
-def test_a_teacher_makes_a_lesson_and_its_draft_is_in_the_link():
+def test_teacher_makes_lesson_and_its_draft_is_in_link():
     app = open_page(part="Make a lesson")
     address = "http://host/masks?masks:tokens=a+b"
     moves = [
@@ -585,7 +585,7 @@ def changed(**values) -> str:
         ),
     ],
 )
-def test_what_is_no_answer_no_question_no_link_and_no_lesson_gets_a_sentence(call, words):
+def test_what_is_no_lesson_gets_a_sentence(call, words):
     pytest.raises(LessonError, call).match(words or "")
 
 
@@ -606,7 +606,7 @@ def test_the_link_of_a_page_gives_the_page_and_its_controls(link, page, query):
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_the_answers_of_a_lesson_that_ships_are_those_of_core(name, monkeypatch):
+def test_answers_of_lesson_that_ships_are_those_of_core(name, monkeypatch):
     # Each answer that core gives now is right in the file; the tolerances are wider than what machines differ by.
     saved, answers = decode(name), []
 
@@ -699,7 +699,7 @@ FORMS = [
 
 
 @given(PIECES | st.sampled_from(FORMS) | st.builds(str.__add__, PIECES, st.sampled_from(FORMS)))
-def test_nothing_of_a_teachers_text_is_fetched_from_another_host(text):
+def test_nothing_of_a_teachers_text_is_fetched(text):
     # As CommonMark reads it, in which the page writes it; a diagram's language is what the page looks for.
     for written in (teacher_markdown(text), f"**Question 1.** {teacher_markdown(text)}"):
         tokens = MarkdownIt("commonmark", {"html": False}).parse(written)

@@ -154,7 +154,7 @@ def begins(app: AppTest, *starts: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", GUIDED)
-def test_one_answer_is_right_and_each_thing_to_try_sets_its_controls_and_says_what_to_notice(page):
+def test_one_answer_is_right(page):
     app = open_at(page)
     keys = [button.key for button in app.button if ":try:" in (button.key or "")]
     for pills in [pills for pills in app.pills if (pills.key or "").endswith(":predict")]:
@@ -177,7 +177,7 @@ def test_one_answer_is_right_and_each_thing_to_try_sets_its_controls_and_says_wh
     assert keys
 
 
-def test_the_attention_of_train_is_in_its_link_and_wins_over_the_settings_of_a_run():
+def test_the_attention_of_train_is_in_its_link():
     now = recommended(make_task(TaskConfig.of("copy")), "transformer").model.attention.with_(
         score=Choice.of("additive")
     )
@@ -219,7 +219,7 @@ test_a_link_of_train = page_cases(
 )
 
 
-def test_a_text_that_the_browser_sends_late_does_not_set_a_control_back():
+def test_a_late_text_does_not_set_a_control_back():
     name, app = "train:reverse:length", open_page("train", {})
     # 9 as sent before the browser had received 8
     late = [("slider", name, 9), ("slider", name, 8), ("query_params", name, "9")]
@@ -283,7 +283,7 @@ def test_heads_are_kept(page):
 # Reset: a page's values leave session and link, those of other pages stay.
 
 
-def test_the_keys_of_a_page_are_those_of_its_name_and_of_its_link(monkeypatch):
+def test_keys_of_page_are_those_of_its_name_and_of_its_link(monkeypatch):
     names = ["masks:rule", "masks_old", "heads:d_model", "inside:model", "one:score"]
     monkeypatch.setattr("streamlit.session_state", dict.fromkeys(names))
     assert [*forget_page("masks", ["inside:model"])] == ["masks:rule", "inside:model"] and [
@@ -325,11 +325,11 @@ def test_many_presses_start_what_one_starts(page):
     assert counts[0] > 0 and counts == counts[:1] * 3
 
 
-def test_a_change_that_comes_once_its_page_is_left_is_not_answered():
+def test_a_late_change_is_not_answered():
     base._call_back("train:gone:size", pytest.fail, "its values are cleared")
 
 
-def test_a_page_waits_for_memory_and_one_that_is_open_runs_on(monkeypatch):
+def test_page_waits_for_memory_and_one_that_is_open_runs_on(monkeypatch):
     free = [1e9]
     monkeypatch.setattr("core.memory.free_bytes", lambda: free[0])
     monkeypatch.setattr("core.memory._caches", set())

@@ -68,7 +68,7 @@ def test_every_mask_can_be_picked_with_its_parameters():
         assert parameters <= controls_of(at).keys()
 
 
-def test_what_a_press_sets_before_its_field_is_drawn_is_in_the_link():
+def test_what_a_press_sets_is_in_the_link():
     links = put_masks(open_masks(), "selectbox", "first", "drawn").query_params
     assert "12x12:800.c00" in str(links["masks:first:drawn:drawing"])
     tried = open_masks().button(key="masks:try:3").click().run().query_params
@@ -216,7 +216,7 @@ def test_pytorch_means_the_opposite_and_was_run_to_say_so():
 
 
 @each("mask", MASKS)
-def test_every_mask_is_converted_or_is_said_to_multiply_weights(mask):
+def test_every_mask_is_converted_or_multiplies(mask):
     real = 4 if mask.key == "padding" else None
     check = computed.torch_check(Choice.of(mask.key), tuple("abcdef"), real)
     assert "reweighs" in mask.traits if check is None else check.difference < 1e-5
@@ -243,7 +243,7 @@ def test_a_mask_that_reads_content_says_what_it_chose():
     )
 
 
-def test_sentences_of_a_batch_see_their_own_words_and_leak_to_padding_without_a_mask():
+def test_sentences_of_a_batch_see_their_own_words():
     for one in computed.batch(Choice("causal"), 2):
         real = np.arange(8) < one.real
         plain = computed.steps_of(Choice("none"), one.names).weights[0, 2, : one.real]
@@ -255,7 +255,7 @@ def test_sentences_of_a_batch_see_their_own_words_and_leak_to_padding_without_a_
         )
 
 
-def test_patterns_are_those_of_positions_alone_the_fewest_cells_first():
+def test_patterns_are_those_of_positions_alone():
     rows = computed.patterns(6)
     assert (
         [cells for _, _, cells, _, _ in rows] == sorted(cells for _, _, cells, _, _ in rows)
@@ -265,7 +265,7 @@ def test_patterns_are_those_of_positions_alone_the_fewest_cells_first():
     )
 
 
-def test_the_typed_rule_to_try_differs_from_the_causal_mask_on_a_short_sentence():
+def test_the_rule_to_try_differs_from_the_causal_mask():
     rule = build_mask(Choice.of("formula", text=masks_page.FORMULA), 5, 5)
     removed = torch.ones(5, 5, dtype=torch.bool).tril() & ~rule.reshape(5, 5)
     assert removed.nonzero().tolist() == [[3, 1], [4, 1], [4, 2]]
@@ -298,7 +298,7 @@ def test_opens_with_words_shuffled_then_the_equation():
     assert first < equation
 
 
-def test_every_encoding_is_drawn_with_its_parameters_or_says_that_there_is_nothing():
+def test_every_encoding_is_drawn():
     # Each in one of the pictures that depend on it; how it enters decides which is drawn.
     at = open_positions()
     for item, idea in zip(AXES["position"], cycle(("encoding", "distance", "shift"))):
@@ -392,7 +392,7 @@ def test_the_prediction_is_measured():
     assert other.answer == 0 and "learned vectors it is 0.75" in other.reasons[0]
 
 
-def test_the_sum_of_an_encoding_that_is_added_and_the_weights_are_one_click_away():
+def test_the_sum_of_an_encoding_is_one_click_away():
     for at, drawn in (
         (open_positions(), []),
         (open_positions(cell="0.1"), ["positions:sum", "positions:maps"]),
@@ -422,7 +422,7 @@ def test_names_at_the_ends_keep_apart_and_in_order():
     assert separate([0.2, 0.8]) == pytest.approx([0.2, 0.8]) and separate([]) == []
 
 
-def test_curves_on_a_logarithmic_axis_hold_zero_and_span_whole_powers():
+def test_curves_on_a_logarithmic_axis_hold_zero():
     figure = line_chart(
         "t", "x", [Curve("a", [(1, 0.0), (2, 3e-4)])], Ink.of("light"), log=True, rule=2
     )
@@ -444,7 +444,7 @@ def test_a_shuffle_is_never_the_order_itself(count):
     assert computed.shuffle(1, 7, 1).tolist() == [0]
 
 
-def test_shuffling_changes_nothing_without_positions_and_something_with_any():
+def test_shuffling_changes_nothing_without_positions():
     # For every encoding that there is: the page's own claim.
     for item in AXES["position"]:
         result = computed.shuffle_effect(
@@ -472,7 +472,7 @@ def test_the_change_of_scores_is_alibis_bias():
         ("learned", False),
     ],
 )
-def test_places_later_the_same_words_score_the_same_where_distance_decides(key, same):
+def test_moved_words_score_the_same_by_distance(key, same):
     result = computed.shift_effect(AttentionConfig(16, 2, position=Choice(key)), WORDS, 126, 4)
     assert (
         (result.largest < 1e-4) is same
@@ -518,7 +518,7 @@ def test_dials_show_the_fastest_and_the_slowest_pair():
 
 
 @each("key", ["sinusoidal", "learned"])
-def test_what_attention_reads_is_the_sum_of_word_and_position(key):
+def test_what_attention_reads_is_sum_of_word_and_position(key):
     config = AttentionConfig(16, 2, position=Choice(key))
     read = computed.added_vectors(config, WORDS, 126)
     x = torch.from_numpy(read.words)[None]
@@ -559,7 +559,7 @@ test_what_scores_says = page_cases(
 
 
 @each("key", SCORES)
-def test_the_equation_adds_up_to_the_score_that_is_drawn_and_the_snippet_runs(key):
+def test_the_equation_adds_up_to_the_score_that_is_drawn(key):
     result = study.score_maps(Choice(key), TOKENS, 8, 3, 2.0)
     if result.factors is not None:  # a score that is no sum of products shows its result alone
         first, second = result.factors
@@ -648,7 +648,7 @@ def test_only_a_score_without_a_time_is_timed(monkeypatch, tmp_path):
     assert set(study.load_measurement().measured.values()) == {slow}
 
 
-def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(monkeypatch):
+def test_the_headline_comes_from_the_saved_measurement(monkeypatch):
     page, saved = open_at("scores"), study.load_measurement()
     assert set(saved.measured) == set(SCORES), "run make generated"
     slow = tuple(study.Timing(1.0 + place, 1000) for place in range(len(SCORES)))
@@ -686,7 +686,7 @@ def figures(at):
     return re.findall('aria-label="([^:"]*): ', html_text(at))
 
 
-def test_the_picked_normalizers_are_figures_and_all_of_them_are_one_click_further():
+def test_the_picked_normalizers_are_drawn():
     first = ["Scores", "Softmax", "Sink", "Sigmoid", "Sparsemax"]
     at = open_normalizers()
     assert figures(at) == first
@@ -744,7 +744,7 @@ test_what_normalizers_says = page_cases(
 
 
 @each("key", NORMALIZERS)
-def test_what_is_drawn_is_what_the_module_and_the_snippet_compute(key):
+def test_what_is_drawn_is_what_module_and_snippet_compute(key):
     row = study.normalize_row(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
     own = entry("normalizer", key).build(AttentionConfig(2, 1, normalizer=key))
     weights = own(
@@ -784,7 +784,7 @@ def evaluated(latex):
 
 
 @each("key", NORMALIZERS)
-def test_the_numbers_in_the_equation_make_the_weight_and_the_curve_passes_through_it(key):
+def test_the_numbers_in_the_equation_make_the_weight(key):
     scores = (1.0, 0.25, 1.5)
     row = study.normalize_row(Choice(key), scores, 1.0)
     assert dict(study.sweep(Choice(key), scores, 1.0, 0))[1.0] == pytest.approx(row.weights[0])
@@ -800,11 +800,11 @@ def drawn(scores, names, picked, key="softmax"):
     return draw_normalizers.weights_tile(row, scores, names, picked)
 
 
-def test_of_equal_weights_the_picked_and_the_first_have_numbers():
+def test_of_equal_weights_picked_and_first_have_numbers():
     assert drawn((0.0,) * 4, tuple("abcd"), 2).count("<b") == 2
 
 
-def test_names_are_escaped_and_weights_are_the_height_of_bars():
+def test_names_are_escaped_and_weights_are_height_of_bars():
     tile = drawn((0.0, None), ("<i>", "y"), 0, "softmax_one")
     assert "<i>:" not in tile and "&lt;i&gt;" in tile
     assert "height:50.0%" in tile and "masked" in tile and draw_normalizers.NO_KEY in tile
@@ -816,7 +816,7 @@ def test_the_example_is_a_real_row():
     assert normalizers_page.parse(normalizers_page.write(scores)) == scores
 
 
-def test_hard_has_one_gradient_which_the_caption_and_the_table_tell():
+def test_hard_has_one_gradient_which_caption_and_table_tell():
     at = with_all(open_normalizers())
     assert "Hard trains with the" in at.caption[0].value and not at.code
     with_all(at, "selectbox", "hard:gradient", "none")
@@ -843,7 +843,7 @@ def test_every_choice_can_be_drawn_and_said(axis, item):
 
 
 @pytest.mark.parametrize(("axis", "key", "hidden"), [("mask", "padding", 3), ("score", "dot", 0)])
-def test_the_head_and_the_cell_are_those_of_the_largest_change(axis, key, hidden):
+def test_head_and_cell_are_those_of_largest_change(axis, key, hidden):
     config = example_config(axis, key, 16, 4)
     plain, steps = map(beside.steps_of, (beside.BASELINE, config))
     effect = beside.beside_baseline(config)

@@ -51,7 +51,7 @@ def drawn(at):
     return next(data for data in parts if "stages" in data)
 
 
-def test_every_preset_sets_all_axes_is_recognised_and_said_in_words(monkeypatch):
+def test_every_preset_sets_all_axes(monkeypatch):
     monkeypatch.setattr("streamlit.session_state", {"one:start": "layer"})
     for item in PRESETS:
         one_query.put("preset", item.key)
@@ -62,7 +62,7 @@ def test_every_preset_sets_all_axes_is_recognised_and_said_in_words(monkeypatch)
         assert item.key in one_query.PLAIN or changed[0] in one_query.sentences(values), item.key
 
 
-def test_every_projection_score_and_normalizer_can_be_chosen_and_is_drawn():
+def test_every_choice_is_drawn():
     # The pages Positions and Masks do the same for theirs.
     at, axes = open_page(position="none", mask="none"), ("projection", "score", "normalizer")
     seen, rows = set(), [list(AXES[axis]) for axis in axes]
@@ -79,7 +79,7 @@ def test_every_projection_score_and_normalizer_can_be_chosen_and_is_drawn():
     assert len(seen) == max(len(AXES[axis]) for axis in axes)
 
 
-def test_folded_heads_show_either_map_and_the_weights_they_make():
+def test_folded_heads_show_either_map_and_weights_they_make():
     at = open_page(projection="differential(depth=12)", stage="2 Score")
     assert live(at) != live(put(at, "pills", "half", 1))
     at = put(at, "segmented_control", "stage", 5)
@@ -262,7 +262,7 @@ def test_the_steps_stay_exact_under_another_kernel():
     assert live(open_page(kernel="linear", position="none", mask="none")) == live(plain)
 
 
-def test_next_walks_the_six_stages_also_when_a_press_brings_an_older_one_with_it():
+def test_next_walks_the_six_stages():
     # As a browser sends a second press that has not yet heard of the first one.
     at = open_page(stage="1 Project")
     seen = {live(at), *(live(at.button(key="one:next").click().run()) for _ in range(5))}
@@ -287,7 +287,7 @@ def test_next_walks_the_six_stages_also_when_a_press_brings_an_older_one_with_it
         ({"source": "Matrices Q, K, V"}, {"position": "none", "mask": "none"}),
     ],
 )
-def test_a_link_of_before_the_simple_start_shows_the_numbers_of_then(link, named):
+def test_link_of_before_simple_start_shows_numbers_of_then(link, named):
     # It is the link that names every value with which the page opened then.
     then = {
         "tokens": SENTENCE,
@@ -421,7 +421,7 @@ def test_matrices_that_do_not_fit_are_refused_in_words(text, says):
 
 @each("score", ["dot", "general", "concat", "additive"])
 @each("position", [Choice("rope"), Choice.of("rope", layout="interleaved"), Choice("alibi")])
-def test_given_matrices_may_have_more_keys_than_queries_under_each_choice(score, position):
+def test_given_matrices_may_have_more_keys(score, position):
     source = study.Source.of_matrices(study.check(study.parse("1,2;0,1|1,0;0,1;1,1|1;2;3")))
     config = AttentionConfig(2, 1, Choice("identity"), Choice(score), position, Choice("causal"))
     assert study.run(config, source, 1).weights.sum(-1).allclose(torch.ones(1, 1, 2))
@@ -430,7 +430,7 @@ def test_given_matrices_may_have_more_keys_than_queries_under_each_choice(score,
 # numbers, payload
 
 
-def test_scales_keep_zero_in_the_middle_and_end_on_a_plain_number():
+def test_scales_keep_zero_in_middle_and_end_on_plain_number():
     for values, top, allowed, scale, expected in (
         ([-2.0, 0.0, 2.0], 2.0, np.array([[True, True, False]]), "signed", [0, 127, 255]),
         ([0.0, 1.0], 1.0, None, "weight", [0, 254]),
@@ -441,7 +441,7 @@ def test_scales_keep_zero_in_the_middle_and_end_on_a_plain_number():
     assert tops == [3, 1, 50]
 
 
-def test_what_is_sent_is_bounded_holds_the_query_and_the_keys_with_most_weight():
+def test_what_is_sent_is_bounded_holds_the_query():
     for query in (0, 150, 511):
         sent = shown(reading(text="word " * 512, query=query))
         assert len(sent["keys"]) == LIST_KEYS
@@ -465,7 +465,7 @@ def test_the_opening_sentence_says_what_the_numbers_say():
     assert r.raw[4].argmax() == 5 and round(float(r.weights[4, 1]), 2) == 0.60
 
 
-def test_the_question_is_answered_by_the_weights_of_a_trained_model():
+def test_question_is_answered_by_weights_of_trained_model():
     words = study.trained_weights()
     assert 0.9 < sum(words.values()) < 1 and max(words, key=words.get) == "animal"
     question = one_query.trained_question()
@@ -473,7 +473,7 @@ def test_the_question_is_answered_by_the_weights_of_a_trained_model():
     assert f"{number(words['animal'])} to animal" in question.reasons[0]
 
 
-def test_a_sum_of_rounded_numbers_says_so_where_it_is_not_the_result():
+def test_a_sum_of_rounded_numbers_says_so():
     vectors = np.array([1.004, 2.0]), np.array([1.0, 3.004])
     assert one_query.products(*vectors, 2, 7.0)[1] == "="
     assert one_query.products(*vectors, 2, 7.012)[1] == r"\approx"
@@ -534,7 +534,7 @@ def test_the_rule_of_the_third_stage_names_scale_and_slope():
     assert "sinusoidal" not in open_page(position="and").selectbox("one:position:and:part1").options
 
 
-def test_step_1_is_a_matrix_times_the_word_where_it_is_nothing_else():
+def test_step_1_is_a_matrix_times_the_word():
     source = study.Source.sentence(tokenize(SENTENCE).tokens)
     plain = AttentionConfig(16, 4)
     steps = study.run(plain, source, 1044)
@@ -582,7 +582,7 @@ def every_choice():
                         yield base.with_(**{axis: Choice(item.key)})
 
 
-def test_every_choice_has_words_numbers_and_equations_in_every_stage():
+def test_every_choice_has_words_and_numbers():
     for config in every_choice():
         real = 4 if config.mask.key == "padding" else None
         for half in range(config.score_heads // config.num_heads):
@@ -600,7 +600,7 @@ def test_every_choice_has_words_numbers_and_equations_in_every_stage():
 
 
 @each("head", range(4))
-def test_a_scale_of_each_head_is_read_for_the_head_that_is_shown(head):
+def test_scale_of_each_head_is_read_for_head_that_is_shown(head):
     r = reading(AttentionConfig(16, 4, score=Choice("cosine")), head=head)
     np.testing.assert_allclose(r.raw * r.scale, r.scores, atol=1e-5)
     assert np.abs(r.raw).max() <= 1 + 1e-5
@@ -628,7 +628,7 @@ def test_folded_heads_weigh_by_their_difference():
     assert (sent["weights"]["ends"], sent["maps"][4]["scale"]) == (["−1", "0", "1"], "signed")
 
 
-def test_a_gaussian_after_the_softmax_is_shown_as_a_factor_and_its_row_sum_said():
+def test_a_gaussian_after_the_softmax_is_shown_as_a_factor():
     config = AttentionConfig(16, 4, mask=Choice.of("local_m", window=2, gaussian=True))
     r = reading(config)
     np.testing.assert_allclose(r.normalized[0].sum(-1), 1, atol=1e-6)
@@ -646,7 +646,7 @@ def test_what_shaw_adds_to_the_values_is_in_the_output():
     assert r"+ p_i" in equation_of(r, config, 6)[0]
 
 
-def test_a_row_that_does_not_sum_to_one_says_what_it_sums_to():
+def test_row_that_does_not_sum_to_one_says_what_it_sums_to():
     config = CONFIG.with_(normalizer=Choice("sink"))
     r = reading(config)
     assert r.sum < 0.99 and f"Its row sums to {number(r.sum)}." in sentence_of(r, config)
@@ -676,7 +676,7 @@ def test_heads_that_share_keys_are_named():
         (Choice("padding"), 3, dict.fromkeys((3, 4, 5), "padding")),
     ],
 )
-def test_why_a_key_is_masked_follows_from_the_row_itself_and_is_sent(mask, real, why):
+def test_why_a_key_is_masked_follows_from_the_row_itself(mask, real, why):
     r = reading(CONFIG.with_(mask=mask), real=real)
     assert one_query.reasons_text(r, real) == why
     hidden = [line for line in shown(r, real=real)["keys"] if line["masked"] is None]

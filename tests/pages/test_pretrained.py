@@ -149,7 +149,7 @@ def test_a_sink_leaves_the_columns_and_keeps_its_row():
 
 
 @each("pin", [None, (3, 5)])
-def test_an_order_sorts_what_is_drawn_and_the_pin_stays_on_its_cell(pin):
+def test_an_order_keeps_the_pin_on_its_cell(pin):
     seen = seen_by({})
     ranked = in_order(seen, 1, 0, "both", pin)
     weights, before = (view.trace.map(1).weights[0] for view in (ranked, seen))
@@ -172,7 +172,7 @@ def test_the_row_to_read_first_looks_far_and_at_a_word():
     assert default_row(seen_by({}, traced(weights)), 0, 0) == (3, pytest.approx(0.6))
 
 
-def test_the_head_to_begin_with_is_the_most_telling_or_the_preferred():
+def test_head_to_begin_with_is_most_telling_or_preferred():
     weights = np.stack([item.weights for item in a_trace().maps])
     weights[1, 1, 6] = [0, 0.99, 0, 0, 0, 0.01, 0, 0]
     seen = seen_by({}, traced(weights))
@@ -180,7 +180,7 @@ def test_the_head_to_begin_with_is_the_most_telling_or_the_preferred():
     assert first == [(1, 1), (0, 1), (1, 1)]
 
 
-def test_a_picture_is_shown_while_all_its_patches_are_in_order():
+def test_a_picture_is_shown():
     tokens, words = ("[class]", "0,0", "0,1", "1,0", "1,1"), (None, 0, 1, 2, 3)
     line = Line((0,) * 5, tokens, (True, *[False] * 4), words, (0,) * 5, (2, 2))
     given = ModelInputs(picture=Array.of(np.zeros((4, 4), np.float32)))
@@ -197,7 +197,7 @@ def test_even_attention_lies_on_what_a_row_sees():
     assert evens == pytest.approx([1 / 3, 1 / 4])
 
 
-def test_the_fact_tells_the_weight_its_rivals_and_its_baseline():
+def test_fact_tells_weight_its_rivals_and_its_baseline():
     weights = np.full((2, 3, 4), 0.1, np.float32)
     weights[:, 1] = [[0.7, 0.2, 0.1, 0.0], [0.8, 0.1, 0.1, 0.0]]
     item = AttentionMap("cross", 0, weights, tuple("xyz"), tuple("abca"))
@@ -225,7 +225,7 @@ def overlap(app: AppTest) -> float:
     return float(next(item.value for item in app.metric if item.label == "Overlap"))
 
 
-def test_one_word_moves_a_few_heads_and_another_seed_other_ones():
+def test_one_word_moves_a_few_heads():
     app = open_at("two_models", "inside:")
     assert 0.85 < overlap(app) < 0.99
     first = page_text(app.segmented_control(key="two_models:mode").set_value("untrained").run())
@@ -233,7 +233,7 @@ def test_one_word_moves_a_few_heads_and_another_seed_other_ones():
     assert page_text(app.number_input(key="two_models:seed").set_value(1).run()) != first
 
 
-def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
+def test_pictures_are_not_called_texts():
     assert (
         "Two pictures" in open_at("two_models", "inside:", model="digits").button_group[0].options
     )
@@ -258,7 +258,7 @@ def test_roles_are_measured_once_where_no_cache_has_room(monkeypatch):
     assert len(measured) == 1 and not page_text(app).count("Measuring the roles")
 
 
-def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts(monkeypatch):
+def test_patching_finds_the_induction_circuit(monkeypatch):
     app = open_at("two_models", "inside:", model="induction")
     app.button(key="two_models:try:1").click().run()
     whole = "all heads of L1 together 100"
@@ -366,7 +366,7 @@ def test_ten_thousand_words_are_cut_and_told_shortly(monkeypatch):
     assert "512 tokens" in app.warning[0].value and len(html_text(app)) < 2000
 
 
-def test_pictures_are_compared_where_a_model_gives_their_embedding(tmp_path, monkeypatch):
+def test_pictures_are_compared_by_their_embedding(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     build(
         "ViTModel", {**BERT, "image_size": 12, "patch_size": 4, "num_channels": 1}
@@ -390,7 +390,7 @@ QUESTION = Question(
 )
 
 
-def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
+def test_the_head_that_the_answer_hangs_on_is_found():
     result = use_model.answer_question(INDUCTION, QUESTION)
     known = {one: ablate_heads(result.baseline, frozenset({one})) for one in result.heads}
     result = replace(result, effects=known)
@@ -413,7 +413,7 @@ def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
     assert "7 of 8 heads change it more" in use_model.head_fact(result, last, "house")
 
 
-def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
+def test_without_measuring_it_is_the_sharpest_look():
     result = use_model.answer_question(INDUCTION, QUESTION)
     head = study.default_head(result)
     special = np.asarray(result.baseline.source.special)
@@ -449,7 +449,7 @@ def test_sentences_are_lines_once_each():
     )
 
 
-def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
+def test_tokens_that_read_alike_get_bars():
     names = distinct(["a", "b", "a", "a"])
     assert len(set(names)) == 4 and [name.strip("\u200b") for name in names] == ["a", "b", "a", "a"]
     spec = bars({"model": torch.tensor([0.6, 0.3])}, ["a", "a"], 0, LIGHT_INK)
@@ -459,7 +459,7 @@ def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
 
 
 @each("theme", ["light", "dark"])
-def test_the_matrix_shows_every_pair_and_outlines_the_picked_one(theme):
+def test_matrix_shows_every_pair_and_outlines_picked_one(theme):
     table = np.array([[1.0, 0.7, -0.2], [0.7, 1.0, 0.1], [-0.2, 0.1, 1.0]])
     spec = use_model.similarity_chart(
         table, ["It's one", "two", "a \\ very long sentence that goes on and on"], (0, 1), theme

@@ -69,7 +69,7 @@ def order(report: Report) -> str:
     return "".join(view.id for view in report.views)
 
 
-def test_a_report_is_read_as_it_was_saved_but_for_pages_that_are_no_more():
+def test_a_report_is_read_as_it_was_saved():
     report = report_of("a", "b")
     save(report)
     assert read_report(report.id) == report and 0 < export.size_of(report) < 2_000
@@ -134,7 +134,7 @@ def pdf_of(*views: ReportView) -> PdfReader:
     )
 
 
-def test_a_pdf_holds_every_view_its_words_and_its_link_and_a_long_note_on_one_sheet():
+def test_a_pdf_holds_every_view_its_words_and_its_link():
     names = ("first", "second", "wide", "table")
     pdf = pdf_of(*map(view_of, names[:2]), view_of("wide", 3_000, 2_000), view_of("table", svg=""))
     words = " ".join(page.extract_text() for page in pdf.pages)
@@ -166,7 +166,7 @@ def test_first_sight_shows_a_view_of_an_example_run():
     assert f"{last.expected[0][0]:.2f}" in view.sentence and f"{last.even:.2f}" in view.sentence
 
 
-def test_views_are_shown_in_order_and_what_is_typed_and_moved_is_saved_at_once():
+def test_views_are_shown_in_order_and_what_is_typed():
     app = open_page(report := stored(VIEW, TABLE))
     fields = [field.value for field in (*app.text_input, *app.text_area)]
     assert fields == ["", "Heads <b>", "Costs", *["It has 0.5.", "My note"] * 2]
@@ -199,7 +199,7 @@ test_a_report_that_is_not_here = page_cases(
 )
 
 
-def test_the_html_file_has_live_parts_drawings_tables_and_links():
+def test_html_file_has_live_parts_drawings_tables_and_links():
     live = replace(
         VIEW, id="c", part=["tree_view", "tv", {"svg": "<svg></svg>", "fact": "", "follow": False}]
     )
@@ -214,7 +214,7 @@ def test_the_html_file_has_live_parts_drawings_tables_and_links():
     assert report.address(first, "http://host/app/") == "http://host/app/"
 
 
-def test_a_long_table_is_cut_on_the_page_and_whole_in_the_file():
+def test_long_table_is_cut_on_page_and_whole_in_file():
     long = replace(TABLE, rows=[[f"row {at}", at] for at in range(60)])
     app = open_page(stored(long))
     assert_says(app, "row 49", "The first 50 of 60 rows")
@@ -257,7 +257,7 @@ def test_the_tables_of_scores_masks_views_and_families():
 # Glossary: every term with a link to its page, found by a typed text, which the link holds.
 
 
-def test_every_term_is_on_the_page_with_a_link_and_a_link_finds_one():
+def test_every_term_is_on_page_with_link_and_link_finds_one():
     links = {"": {}, "some": {"find": "softmax"}, "none": {"find": "xyzzy"}}
     find = {name: open_at("glossary", "glossary:", **link) for name, link in links.items()}
     assert len(find[""].get("page_link")) == 7, (

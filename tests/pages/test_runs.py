@@ -92,7 +92,7 @@ def listed(app: AppTest) -> list[str]:
     return app.dataframe[0].value["name"].tolist()
 
 
-def test_first_sight_shows_the_examples_and_one_can_be_copied():
+def test_first_sight_shows_examples_and_one_can_be_copied():
     app = open_page()
     assert len(listed(app)) == len(EXAMPLE_RUNS)
     assert app.text_input(key="runs:name:example_run").proto.disabled, "an example keeps its name"
@@ -129,7 +129,7 @@ def test_a_long_list_has_pages_and_the_link_has_the_page(monkeypatch):
     assert listed(open_page(**{"runs:page": "99"})) == ["run 2", "run 1"]
 
 
-def test_deleting_can_be_undone_and_a_run_under_way_is_not_deleted():
+def test_deleting_can_be_undone():
     delete, undo = (("button", f"runs:{name}", None) for name in ("delete:go", "undo"))
     run = made(name="dear")
     app = open_page(run.id)
@@ -179,7 +179,7 @@ def test_an_upload_becomes_a_run_and_a_bad_one_says_why():
     assert list_runs() == [run]
 
 
-def test_a_run_whose_settings_are_broken_stands_in_the_list_and_a_link_to_none_says_so():
+def test_a_run_whose_settings_are_broken_stands_in_the_list():
     run = made()
     (run.path / "run.json").write_text('{"config": {"task": 1}, "created": "x"}', encoding="utf-8")
     assert_says(open_page(run.id), "cannot be read")
@@ -206,7 +206,7 @@ def become(monkeypatch, tmp_path):
     return become
 
 
-def test_a_run_of_another_server_is_fetched_and_its_link_opens_it_but_one_that_trains_does_not_continue(
+def test_a_run_of_another_server_is_fetched(
     become,
 ):
     become("red")
@@ -228,7 +228,7 @@ def test_a_run_of_another_server_is_fetched_and_its_link_opens_it_but_one_that_t
     assert copied.status().state == "paused"
 
 
-def test_a_store_that_does_not_answer_or_does_not_exist_says_so(become, monkeypatch):
+def test_a_store_that_does_not_answer_says_so(become, monkeypatch):
     become("red")
     made()
     monkeypatch.setattr(
@@ -384,7 +384,7 @@ def test_what_is_told_of_runs_side_by_side(make, says, never):
     assert_case(app, Case(says=says, never=never))
 
 
-def test_measure_and_step_are_told_and_others_can_be_chosen_whatever_was_in_the_link():
+def test_measure_and_step_are_told_and_others_can_be_chosen():
     runs = [compared(name).id for name in "abc"]
     link = {"runs": ",".join(["../../etc/passwd", *runs[:2]]), "compare_runs:measure": "nothing"}
     app = open_at("compare_runs", step="../3", **link)
@@ -404,7 +404,7 @@ def test_a_script_finds_the_examples_wherever_the_lab_is():
     assert "open_run(lab_path('dashboard/examples/example_run'))" in text
 
 
-def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
+def test_a_decoders_look_stands_beside_cross_attention():
     # six letters, the start mark and six letters in one line
     both = np.zeros((1, 2, 13, 13), np.float32)
     both[:, :, 6:, :6] = np.arange(42, dtype=np.float32).reshape(7, 6) / 50
@@ -471,7 +471,7 @@ def no_workers(monkeypatch):
 open_sweeps = partial(open_at, "sweeps")
 
 
-def test_first_sight_is_a_real_sweep_of_which_every_measure_is_drawn():
+def test_first_sight_is_a_real_sweep():
     app = open_sweeps()
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Start sweep"]
     for measure, over in (
@@ -495,7 +495,7 @@ def test_first_sight_is_a_real_sweep_of_which_every_measure_is_drawn():
     assert app.get("download_button")[-1].proto.label == "Download the claim"
 
 
-def test_a_sweep_is_started_found_again_stopped_and_continued():
+def test_sweep_is_started_found_again_stopped_and_continued():
     # Every value is queued from every seed; a fresh page shows the sweep until the example is chosen.
     start = [("selectbox", "axis", "num_heads"), ("slider", "seeds", 2), ("button", "start", None)]
     app = open_sweeps()
@@ -528,7 +528,7 @@ def test_a_sweep_is_started_found_again_stopped_and_continued():
         assert_says(open_sweeps(sweep=link), says)
 
 
-def test_what_the_controls_ask_for_is_started_and_too_few_values_are_refused():
+def test_what_the_controls_ask_for_is_started():
     run, app = create_run(small_run(batch_size=9), name="nine at a time"), open_sweeps()
     moves = [
         ("selectbox", "from", run.id),
@@ -613,7 +613,7 @@ def shown_with(
     return SweepData(EXAMPLE_SWEEP, config, outcomes)
 
 
-def test_runs_wait_in_order_stop_leaves_none_waiting_and_continue_begins_where_it_was(monkeypatch):
+def test_runs_wait_in_order_stop_leaves_none_waiting(monkeypatch):
     def states(runs: Iterable[Run]) -> list[str]:
         return [run.status().state for run in runs]
 
@@ -712,9 +712,7 @@ def test_values_are_read_as_offered_or_as_typed():
         ),
     ],
 )
-def test_the_fact_tests_the_best_against_the_worst_and_never_calls_values_equal(
-    exact, changes, says
-):
+def test_the_fact_tests_the_best_against_the_worst(exact, changes, says):
     shown = shown_with(exact, **changes)
     sentence = sweep_words.fact_text(shown, "sequence_accuracy")
     assert [one for one in says if one not in sentence] == []
@@ -724,7 +722,7 @@ def test_the_fact_tests_the_best_against_the_worst_and_never_calls_values_equal(
     assert not changes or (rows[0][0], rows[0][-1]) == ("Dot product − Cosine", "significant")
 
 
-def test_nothing_is_tested_while_runs_go_on_or_on_one_seed_and_a_smaller_loss_is_better():
+def test_nothing_is_tested_while_runs_go_on_or_on_one_seed():
     shown = shown_with([[0.9, 0.92, 0.94, 0.0], [0.11, 0.12, 0.13, 0.0]])
     shown.outcomes[0, 3] = replace(shown.outcomes[0, 3], state="running")
     going = replace(shown, sweep=Sweep(Path("one.json")))
@@ -739,7 +737,7 @@ def test_nothing_is_tested_while_runs_go_on_or_on_one_seed_and_a_smaller_loss_is
     ).startswith("**General**")
 
 
-def test_the_table_and_the_progress_count_what_finished_and_what_failed():
+def test_the_table_counts_what_finished_and_failed():
     shown, message = shown_with([[0.5, 0.7], [0.1, 0.2]]), "The loss is no longer a number."
     shown.outcomes[1, 1] = Outcome("failed", message)
     assert sweep_words.table_text(shown) == (
@@ -756,7 +754,7 @@ def test_the_table_and_the_progress_count_what_finished_and_what_failed():
     assert sweep_words.progress(shown, 1) == (0.625, left)
 
 
-def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
+def test_lines_follow_the_seeds_that_finished():
     shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
     for change, mean in (
         ({}, (0.0, 0.6)),
@@ -783,7 +781,7 @@ def test_figures_stay_within_their_scale():
     assert isinstance(spec["padding"], dict), "Streamlit writes into it"
 
 
-def test_each_of_the_most_values_of_a_sweep_has_its_own_colour():
+def test_each_of_most_values_of_sweep_has_its_own_colour():
     names, scale = list("abcdefgh"), draw_sweeps.Scale.around([0.0, 1.0], 1.0)
     line = Line((0, 1), (0.0, 0.5), (0.0, 0.4), (0.0, 0.6))
     means, stats = dict.fromkeys(range(8), line), dict.fromkeys(range(8), SeedStats((0.5, 0.6)))
@@ -795,7 +793,7 @@ def test_each_of_the_most_values_of_a_sweep_has_its_own_colour():
         assert len(set(CATEGORIES["light"][:8]) & colours) == 8
 
 
-def test_the_kept_sweep_is_whole_and_its_numbers_can_be_taken_away():
+def test_the_kept_sweep_is_whole():
     shown = instance(load_sweep(EXAMPLE_SWEEP), SweepData)
     assert shown.finished == len(shown.config.cells) == 30
     assert {o.held_out for o in shown.outcomes.values()} == {1000}

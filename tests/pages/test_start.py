@@ -135,7 +135,7 @@ test_visited_pages_have_a_tick = visit_cases(
 )
 
 
-def test_next_leads_along_the_path_and_the_tour_stops_at_each_page():
+def test_next_leads_along_path_and_tour_stops_at_each_page():
     paths = start.PATH_STOPS, [(stop.page, stop) for stop in bars.STOPS]
     assert [[page for page, _ in path] for path in paths] == [[*PATH], [*PATH]]
     assert [following(page).key for page in (STEPS[0].key, *PATH[:-1])] == [*PATH]
@@ -156,7 +156,7 @@ def test_the_tour_sets_the_controls_of_each_page_and_ends():
     assert "Tour, " not in page_text(app)
 
 
-def test_a_stop_of_the_tour_starts_its_page_again_and_then_puts_the_readers_controls_back():
+def test_a_stop_of_the_tour_starts_its_page_again():
     app = open_page()
     app.switch_page("../pages/masks.py").run()
     app.selectbox(key="masks:first").set_value("local").run()
@@ -212,7 +212,7 @@ def test_the_saved_numbers_are_those_of_core():
     assert json.loads(json.dumps(fresh)) == {name: saved["thumbnails"][name] for name in fresh}
 
 
-def test_the_first_part_of_the_page_loads_neither_torch_nor_transformers():
+def test_start_loads_neither_torch_nor_transformers():
     code = (
         "import sys; import dashboard.navigation, pages.start, dashboard.ui.bars; "
         "print([name for name in ('torch', 'transformers') if name in sys.modules])"

@@ -107,7 +107,7 @@ def test_train_makes_a_run_with_the_settings_of_the_page():
     assert run.config().task["data"] == data and run.id in app.query_params["run"]
 
 
-def test_what_is_picked_by_name_by_a_move_or_typed_is_trained_with():
+def test_what_is_picked_is_trained_with():
     typed = ("text_input", TYPED, "score - 0.25*abs(i - j)")
     ways = (
         [("selectbox", f"{NAME}:mechanism", "mistral")],
@@ -128,7 +128,7 @@ def next_record(run: Run, step: int) -> None:
     )
 
 
-def test_the_figures_of_a_live_run_follow_until_a_step_is_picked():
+def test_figures_of_live_run_follow_until_step_is_picked():
     # Also where a browser that missed the first drawing of a widget sends the widget's default back.
     with (run := half_way()).lock():
         app = open_train(run.id)
@@ -246,7 +246,7 @@ def test_an_ended_run_says_how(change, state, message, says):
     assert_says(open_train(run.id), says, message)
 
 
-def test_a_link_brings_the_settings_of_its_run_and_train_keeps_those_of_the_page():
+def test_a_link_brings_the_settings_of_its_run():
     first = half_way("finished", seed=41, learning_rate=1.7e-3)
     second, config = half_way("finished", seed=42), first.config()
     app = open_train(first.id)
@@ -261,7 +261,7 @@ def test_a_link_brings_the_settings_of_its_run_and_train_keeps_those_of_the_page
     assert_case(app, Case(controls={"train:seed": 8}))
 
 
-def test_stop_and_pause_ask_the_worker_and_continue_queues_it_again():
+def test_stop_and_pause_ask_the_worker():
     run = half_way()
     with run.lock():
         app = open_train(run.id)
@@ -277,7 +277,7 @@ def test_stop_and_pause_ask_the_worker_and_continue_queues_it_again():
     assert not run.stop_request() and not run.status().ended
 
 
-def test_an_ended_run_trains_longer_from_its_last_checkpoint():
+def test_ended_run_trains_longer_from_its_last_checkpoint():
     run, unfold = create_run(small_run()), ("session_state", "train:longer", True)
     assert work(run.path) == "finished"
     more = ("number_input", f"train:more:{run.id}", 6)
@@ -287,7 +287,7 @@ def test_an_ended_run_trains_longer_from_its_last_checkpoint():
     assert run.config().steps == 10 and not run.config().finish_early and not run.status().ended
 
 
-def test_the_way_back_to_a_link_without_a_run_shows_the_example(monkeypatch):
+def test_way_back_to_link_without_run_shows_example(monkeypatch):
     app = open_train(half_way().id)
     del app.query_params["run"]
     assert "example run" not in page_text(app.run()) and app.query_params["run"], (
@@ -298,7 +298,7 @@ def test_the_way_back_to_a_link_without_a_run_shows_the_example(monkeypatch):
     assert "example run" in page_text(app.run()) and "run" not in app.query_params
 
 
-def test_the_right_option_is_the_value_that_reaches_one_half_first():
+def test_right_option_is_value_that_reaches_one_half_first():
     records, question = EXAMPLE_RUN.records(), train.run_question(load_run(EXAMPLE_RUN))
     steps = {
         "Letter accuracy": next(r.step for r in records if r.token_accuracy >= 0.5),
@@ -338,7 +338,7 @@ def controls_of(**state) -> tuple[Any, AppTest]:
 
 
 @pytest.mark.parametrize("task", TASKS_READY)
-def test_every_task_and_model_asks_for_its_recipe_and_draws_every_option(task):
+def test_every_task_and_model_asks_for_its_recipe(task):
     for kind in make_task(TaskConfig.of(task)).recommended:
         name, base = f"train:{task}:{kind}", recommended(make_task(TaskConfig.of(task)), kind)
         panels = dict.fromkeys((f"{name}:sizes", f"{name}:training"), task == "reverse")
@@ -351,7 +351,7 @@ def test_every_task_and_model_asks_for_its_recipe_and_draws_every_option(task):
             assert {train.setting_key(name, one) for one in params} <= {one.key for one in widgets}
 
 
-def test_what_is_chosen_in_a_popover_is_asked_for_when_it_is_closed():
+def test_what_is_chosen_in_a_popover_is_asked_for():
     config, app = controls_of(
         **{
             "train:reverse:kind": "decoder",
@@ -409,7 +409,7 @@ def test_the_settings_of_a_run_come_back_whole(task, kind):
     assert not app.error and config == base
 
 
-def test_a_model_that_a_task_cannot_have_says_why_and_is_not_asked_for():
+def test_a_model_that_a_task_cannot_have_says_why():
     short = recommended(make_task(TaskConfig.of("reverse"))).model.attention.with_(
         position=Choice.of("learned", max_len=3)
     )
@@ -418,7 +418,7 @@ def test_a_model_that_a_task_cannot_have_says_why_and_is_not_asked_for():
 
 
 @pytest.mark.parametrize("task", ["own_text", "own_pairs", "own_table"])
-def test_the_file_of_a_reader_becomes_the_text_and_windows_1252_is_one_click_away(task):
+def test_a_readers_file_becomes_the_text(task):
     app = controls_of(**{"train:task": task})[1]
     state, good, key = app.session_state, "a,b\nü,2\n", f"train:{task}:data"
     errors = []
@@ -444,7 +444,7 @@ COLUMNS = "id,size,day,country,kind\n" + "".join(
 )
 
 
-def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
+def test_what_is_left_out_is_said_before_training():
     app = controls_of(**{"train:task": "own_table", "train:own_table:data": COLUMNS})[1]
     assert_says(
         app,
@@ -472,12 +472,12 @@ def test_the_columns_of_a_link_come_back(given, columns):
     assert ",".join(app.multiselect[0].value) == config.task["columns"] == columns
 
 
-def test_a_mask_from_another_page_finds_a_model_that_reads_it():
+def test_mask_from_another_page_finds_model_that_reads_it():
     kinds = dict(recall="decoder", iris="classifier", numbers="transformer", series="forecaster")
     assert [run_setup._stacked_model(task) for task in kinds] == [*kinds.items()]
 
 
-def test_the_model_follows_the_data_until_a_person_takes_another():
+def test_model_follows_data_until_person_takes_another():
     sentences = "\n".join(
         f"the {a} saw {n} cats\tder {a} sah {n} katzen" for a in "abcdef" for n in range(10)
     )
@@ -504,7 +504,7 @@ def test_a_small_server_says_that_runs_start_later(monkeypatch):
 # The way from an ended run of Train to the example run beside it.
 
 
-def test_an_ended_run_of_the_same_task_leads_to_the_example_beside_it():
+def test_ended_run_of_same_task_leads_to_example_beside_it():
     same, other = half_way("finished"), half_way("finished", task=TaskConfig.of("copy"))
     links: list[Any] = [
         [part.proto for part in open_train(name).get("page_link")]
@@ -669,7 +669,7 @@ def assert_document(task: Task, run: Run, app: AppTest) -> None:
     )
 
 
-def test_a_document_is_drawn_at_both_levels_with_the_weights_of_the_run_beside_another_model():
+def test_a_document_is_drawn_at_both_levels():
     # The product of both levels stands beside the Transformer's row of the class, on the same words.
     config, sizes = TaskConfig.of("documents", sentences=4), dict(held_out=12, num_examples=3)
     (_, run, app), (task, other, other_app) = (

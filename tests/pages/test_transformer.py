@@ -29,7 +29,7 @@ def open_page(app: AppTest, **chosen: object) -> AppTest:
     return app.run()
 
 
-def test_the_numbers_of_the_parts_and_the_norms_are_one_click_away(app):
+def test_numbers_of_parts_and_norms_are_one_click_away(app):
     app.session_state["transformer:weights"] = "example"
     app.session_state["transformer:norms"] = True
     set_state(app, "transformer:numbers")
@@ -140,7 +140,7 @@ test_a_link_opens_on_its_weights = page_cases(
 )
 
 
-def test_the_writers_last_token_goes_through_the_residual_stream():
+def test_writers_last_token_goes_through_residual_stream():
     result = measurements(writer_controls(GAVE))
     stream = result.stream
     other = stream.unneeded
@@ -184,7 +184,7 @@ def test_numbers_as_they_are_written():
     assert Depth((1.0, 4.0), (0.0, 0.0), (1.0, 1.0)).ratio == 0.25
 
 
-def test_the_picked_attention_and_head_are_in_the_link_until_another_is_picked(app):
+def test_the_picked_attention_and_head_are_in_the_link(app):
     app.query_params["transformer:pick"] = "layers.1.causal"
     app.query_params["transformer:head"] = "2.1"
     shown = open_page(app).session_state["transformer:causal:link"]
@@ -202,7 +202,7 @@ def measured(config):
     return result, task.display_tokens(task.held_out(BATCH)[0])
 
 
-def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
+def test_the_diagram_has_a_block_for_every_part():
     result, (source, _) = measured(ModelConfig.transformer(layers=2, norm="pre"))
     encoder, decoder = stacks_of(result.tree)
     drawn = blocks(result.tree, result, pre_norm=True)
@@ -233,7 +233,7 @@ def test_a_decoder_embeds_input_and_output_as_one_sequence():
     assert dict(block.numbers)["output, examples × tokens × numbers"].startswith("8 × 21 × ")
 
 
-def test_a_published_pattern_gives_the_layers_unlike_attentions(app):
+def test_published_pattern_gives_layers_unlike_attentions(app):
     open_page(app, kind="decoder", layers=6, pattern="gemma3")
     parts = next(e.proto.json for e in app.get("bidi_component") if '"tree"' in e.proto.json)
     titles = re.findall(r'"title": ?"(Decoder layer[^"]*)"', parts)

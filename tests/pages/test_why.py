@@ -101,7 +101,7 @@ def test_the_page_opens_with_the_kept_measurement():
     assert {row["model"] for row in drawn(app, 1)} == set(why.names(SAVED).values())
 
 
-def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
+def test_run_it_asks_for_two_models_with_settings_of_page():
     app, setting = open_page(), study.Trial(32, 20, "general", 5, 3)
     for name in ("d_model", "longest", "score", "seconds"):
         app.selectbox(key=f"why:{name}").set_value(getattr(setting, name))
@@ -190,7 +190,7 @@ def test_runs_of_a_few_steps_are_not_compared():
     )
 
 
-def test_the_prediction_is_computed_from_the_saved_measurement():
+def test_prediction_is_computed_from_saved_measurement():
     question, two = why.question(SAVED), why.Trial().pair
     assert question.answer == 0
     swapped = [
@@ -199,7 +199,7 @@ def test_the_prediction_is_computed_from_the_saved_measurement():
     assert why.question(swapped).answer == 1
 
 
-def test_a_move_draws_its_lines_and_its_notice_leads_to_the_picture_and_goes_when_closed_or_the_page_is_left():
+def test_a_move_draws_its_lines():
     for index, lines in ((1, {"attention, general"}), (2, set()), (0, {"larger vector"})):
         app = open_page().button(key=f"why:try:{index}").click().run()
         assert {row["model"] for row in drawn(app)} == {"one vector", "attention"} | lines

@@ -133,7 +133,7 @@ def test_a_watched_model_stays_as_it_was(family):
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt_oss", "t5"])
-def test_a_probe_s_gradient_is_what_a_little_more_weight_does(family, monkeypatch):
+def test_probe_s_gradient_is_what_little_more_weight_does(family, monkeypatch):
     # Held against a difference: one weight of the second layer a little larger and smaller.
     batch, *_ = encode(tiny(family), given(family))
 
@@ -233,9 +233,7 @@ def small(kind, **changes):
         ("longt5", (0, 1) * 3, (), "self causal cross"),
     ],
 )
-def test_layers_keep_the_models_own_numbers_and_what_is_no_attention_is_named(
-    family, numbers, words, kinds
-):
+def test_layers_keep_the_models_own_numbers(family, numbers, words, kinds):
     reading = read(small(class_of(family)), ModelInputs(SENTENCE, target=OTHER))
     assert " ".join(reading.trace.kinds) == kinds
     assert tuple(item.number for item in reading.trace.maps) == numbers
@@ -256,7 +254,7 @@ ANSWERING = [  # encoder–decoders that write nothing
 
 
 @each("name", [*ANSWERING, "LEDForQuestionAnswering", "BartModel", "WhisperForAudioClassification"])
-def test_a_decoder_without_a_target_reads_what_its_model_gives_it(name):
+def test_a_decoder_without_a_target_reads_its_own(name):
     kind = getattr(transformers, name)
     config = shrunk(kind.config_class, {"eos_token_id": tokenizer("wordpiece").sep_token_id})
     config._attn_implementation = "eager"
@@ -597,7 +595,7 @@ def check_generation(pretrained, model_type):
         )
 
 
-def test_a_cache_that_is_not_used_is_one_that_gives_another_text():
+def test_an_unused_cache_gives_another_text():
     # Each family of WRONG_CACHES differs with its cache, so that a mended one leaves the list.
     for model_type in WRONG_CACHES:
         model = uneven(built(model_type).model)
@@ -623,7 +621,7 @@ def test_a_cache_that_is_not_used_is_one_that_gives_another_text():
 BUILT = [name for name in ARCHITECTURES if not EXPECTED.get(name, "").startswith("not built")]
 
 
-def test_the_table_has_every_architecture_and_no_other_reason():
+def test_table_has_every_architecture_and_no_other_reason():
     assert set(EXPECTED) == set(ARCHITECTURES)
     reasons = {one for one in EXPECTED.values() if not one.startswith("not built")}
     assert reasons == {"drawn", *REASONS}
@@ -634,7 +632,7 @@ DRAWN = [name for name, how in EXPECTED.items() if how == "drawn"]
 
 # NemotronH saves a table of whole numbers.
 @each("model_type", [*DRAWN[::25], "nemotron_h_omni", "pix2struct"])
-def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is(model_type, tmp_path_factory):
+def test_what_is_drawn_is_opened_from_its_folder(model_type, tmp_path_factory):
     # From the folder as the library writes it, which names its class, and what prepares its inputs beside it.
     pretrained, folder = built(model_type), tmp_path_factory.mktemp("opened")
     reader = pretrained.tokenizer
@@ -1512,7 +1510,7 @@ def test_what_sees_all_is_not_causal():
 
 
 @pytest.mark.parametrize("part", range(GROUPS))
-def test_every_architecture_is_drawn_and_analysed_or_refused_in_words(part, monkeypatch):
+def test_every_architecture_is_drawn(part, monkeypatch):
     monkeypatch.setattr("core.interpret.evidence.MAX_FLOW", 0)  # flow is of the maps alone
 
     @each("model_type", BUILT[part::GROUPS])

@@ -169,9 +169,7 @@ def pairs(translator) -> FineTuneConfig:
     )
 
 
-def test_it_learns_writes_what_any_run_writes_and_keeps_an_ordinary_folder(
-    config, encoder, tmp_path
-):
+def test_it_learns_and_writes_what_any_run_writes(config, encoder, tmp_path):
     run = create(config, tmp_path)
     output: list[Record] = []
     state, words = fine_tune(run, never, output.append)
@@ -214,9 +212,7 @@ def test_only_the_last_layers_learn(config, encoder, tmp_path, layers, learning)
     assert np.array_equal(first, last) == (layers == 0) and run.frame_steps() == [*range(11)]
 
 
-def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(
-    config, encoder, tmp_path
-):
+def test_first_loss_is_models_own_and_first_step_optimizers(config, encoder, tmp_path):
     # All rows are one batch. The rate of the first step is 0, its warm-up, so that AdamW's second one moves first.
     config = replace(config, epochs=2, batch_size=64, layers=2, learning_rate=1e-3)
     run = create(config, tmp_path)
@@ -277,9 +273,7 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
 @each(
     "name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "checksums.json"]
 )
-def test_a_paused_run_whose_checkpoint_was_damaged_says_so_and_keeps_its_records(
-    name, config, tmp_path
-):
+def test_a_paused_run_with_damage_keeps_its_records(name, config, tmp_path):
     run = create(config, tmp_path)
     run.request_stop("pause")
     assert fine_tune(run, never)[0] == "paused"
@@ -320,7 +314,7 @@ def test_pairs_with_new_words_are_learned(pairs, tmp_path):
     assert tuned.model.generation_config.max_new_tokens == 4 + 1
 
 
-def test_a_measurement_waits_for_the_longest_answer_and_counts_what_never_ends(pairs):
+def test_a_measurement_waits_for_the_longest_answer(pairs):
     learner = build(pairs, parse("pairs", SQUARES))
     rows = [Pair("two", "two"), Pair("one", " ".join(["one"] * 15))]
     with torch.no_grad():
@@ -332,7 +326,7 @@ def test_a_measurement_waits_for_the_longest_answer_and_counts_what_never_ends(p
     assert {len(one.predicted[0].split()) for one in evaluation.examples} == {16}
 
 
-def test_old_words_keep_their_vectors_and_the_loss_is_the_models_own(pairs, translator):
+def test_old_words_keep_their_vectors(pairs, translator):
     rows = parse("pairs", SQUARES)
     learner = build(pairs, rows)
     table = load_file(translator / "model.safetensors")["model.shared.weight"]
@@ -396,7 +390,7 @@ def test_a_worker_learns_what_was_queued(config, monkeypatch, worker_here):
 # On which device a fine-tuning run computes; no GPU is needed: what is there is feigned, and "meta" stands for one.
 
 
-def test_what_the_model_reads_and_must_say_lies_where_it_lies(config, pairs, monkeypatch):
+def test_what_model_reads_and_must_say_lies_where_it_lies(config, pairs, monkeypatch):
     monkeypatch.setattr("core.pretrained.finetune.resolve_device", lambda name: "meta")
     rows = parse("classify", config.data)
     learner, answers = build(config, rows), parse("pairs", pairs.data)
@@ -409,9 +403,7 @@ def test_what_the_model_reads_and_must_say_lies_where_it_lies(config, pairs, mon
     assert {each.device.type for each in tensors} == {"meta"} and tensors[2].shape == (1, 32)
 
 
-def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(
-    config, monkeypatch, tmp_path
-):
+def test_the_trainer_is_kept_from_a_gpu_only(config, monkeypatch, tmp_path):
     rows = parse("classify", config.data)
     learner = build(config, rows)
     loop = FineTuneLoop(create(config, tmp_path), config, rows, learner, never, print)
@@ -449,9 +441,7 @@ PAIRS = "source,target\n" + "\n".join(
     ]
     + [("pairs", name) for name in ("t5", "bart", "marian")],
 )
-def test_a_family_goes_on_learning_and_its_last_frame_is_what_the_kept_model_does(
-    family, task, tmp_path
-):
+def test_a_family_goes_on_learning(family, task, tmp_path):
     folder, classify = str(save(family, tmp_path / family)), task == "classify"
     data, text = (LABELS, SENTENCE) if classify else (PAIRS, "the small dog")
     sizes: Any = {"epochs": 1, "batch_size": 6} if classify else {"epochs": 2, "batch_size": 4}
@@ -504,12 +494,12 @@ def test_a_shell_names_a_model_as_look_inside_does(stored, encoder, monkeypatch)
     (MINILM, "pairs", "family bert, which cannot learn pairs"),
     ("/nowhere", "classify", "no model at /nowhere"),
 ])  # fmt: skip
-def test_a_model_that_cannot_learn_the_rows_is_refused_in_a_sentence(model, task, words, tmp_path):
+def test_a_model_that_cannot_learn_the_rows_is_refused(model, task, words, tmp_path):
     pytest.raises(PretrainedError, create, usual(task, model=model), tmp_path).match(words)
     assert not list(tmp_path.iterdir())
 
 
-def test_an_adapter_is_merged_and_nan_refused_before_it_learns(encoder, tmp_path):
+def test_adapter_is_merged_and_nan_refused_before_it_learns(encoder, tmp_path):
     folder, path = tmp_path / "model", "encoder.layer.0.attention.output.dense"
     shutil.copytree(encoder, folder)
     config = FineTuneConfig("classify", COLOURS, str(folder))
@@ -544,7 +534,7 @@ def test_what_is_missing_is_said(encoder, tmp_path, monkeypatch):
     )
 
 
-def test_a_text_model_of_the_hub_is_chosen_on_the_page_and_carried_to_others(stored, page):
+def test_a_text_model_of_the_hub_is_chosen_on_the_page(stored, page):
     app = page("someone/tiny", **{"fine_tune:data:classify": COLOURS})
     app.switch_page("../pages/pretrained.py").run()
     app.switch_page("../pages/fine_tune.py").run()
@@ -554,7 +544,7 @@ def test_a_text_model_of_the_hub_is_chosen_on_the_page_and_carried_to_others(sto
     assert config_of(run).model == str(stored) and not app.exception
 
 
-def test_each_task_begins_with_its_usual_model_and_refuses_another_beside_it(page):
+def test_each_task_begins_with_its_usual_model(page):
     app = page("digits")
     assert "cannot learn labels of texts" in page_text(app)
     assert app.button(key="fine_tune:start").disabled
@@ -574,7 +564,7 @@ def test_each_task_begins_with_its_usual_model_and_refuses_another_beside_it(pag
 GOOD = "text,label\n" + "\n".join(f"sentence {i},{'ab'[i % 2]}" for i in range(12))
 
 
-def test_a_quarter_of_each_label_is_held_out_and_nothing_is_in_both():
+def test_a_quarter_of_each_label_is_held_out():
     rows = parse("classify", GOOD)
     assert Counter(pair.answer for pair in rows.held_out) == {"a": 1, "b": 1}
     assert Counter(pair.answer for pair in rows.learned) == {"a": 5, "b": 5}
@@ -652,9 +642,7 @@ def classifier(encoder, tmp_path_factory) -> Path:
     return folder
 
 
-def test_the_shell_keeps_the_labels_of_a_classifier_which_is_as_right_before_training_as_it_was(
-    classifier, tmp_path, worker_here, capsys
-):
+def test_the_shell_keeps_the_labels_of_a_classifier(classifier, tmp_path, worker_here, capsys):
     rows, run = tmp_path / "rows.csv", Run(tmp_path / "run")
     rows.write_text(COLOURS, encoding="utf-8")
     command = ["dashboard", "finetune", "classify", "--data", str(rows)]
@@ -676,7 +664,7 @@ def test_the_shell_keeps_the_labels_of_a_classifier_which_is_as_right_before_tra
     assert "There is no label in line 46" in capsys.readouterr().err
 
 
-def test_other_labels_get_a_new_head_though_their_count_is_the_same(classifier):
+def test_other_labels_get_a_new_head(classifier):
     config = FineTuneConfig("classify", COLOURS.replace("bluey", "azure"), str(classifier))
     learner = build(config, parse("classify", config.data))
     assert learner.new_head and learner.labels == ("azure", "redy")
@@ -693,7 +681,7 @@ def test_other_labels_get_a_new_head_though_their_count_is_the_same(classifier):
     )
 
 
-def test_a_head_of_another_task_is_not_taken_though_name_shape_and_labels_match(encoder, tmp_path):
+def test_a_head_of_another_task_is_not_taken(encoder, tmp_path):
     other = transformers.BertForTokenClassification.from_pretrained(
         encoder, num_labels=2, id2label={0: "redy", 1: "bluey"}
     )
@@ -705,7 +693,7 @@ def test_a_head_of_another_task_is_not_taken_though_name_shape_and_labels_match(
     assert learner.labels == ("bluey", "redy")
 
 
-def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(classifier, tmp_path):
+def test_a_multi_label_classifier_learns_one_label_a_row(classifier, tmp_path):
     # Its own loss would want a row of 0 and 1 for each text.
     folder = shutil.copytree(classifier, tmp_path / "several")
     change_config(folder, problem_type="multi_label_classification")

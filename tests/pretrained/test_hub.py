@@ -143,7 +143,7 @@ def test_weights_take_four_bytes_each_in_memory(served):
     assert hub.plan("lab/bert").memory == 4 * 1011
 
 
-def test_the_owners_bound_a_full_disk_and_full_memory_are_said(served, monkeypatch):
+def test_owners_bound_full_disk_and_full_memory_are_said(served, monkeypatch):
     plan = hub.plan("lab/bert")
     free = SimpleNamespace(free=plan.size + 299_999_999)
     monkeypatch.setattr("shutil.disk_usage", lambda path: free)
@@ -182,7 +182,7 @@ def test_no_network_offline_and_a_hub_that_never_answers(served, monkeypatch):
     pytest.raises(PretrainedError, hub.plan, "lab/bert").match("HF_HUB_OFFLINE")
 
 
-def test_a_connection_that_breaks_is_taken_up_again_and_a_stopped_download_leaves_nothing(served):
+def test_a_broken_connection_is_taken_up_again(served):
     plan, stop = hub.plan("lab/bert"), threading.Event()
     served.repos["lab/bert"].seconds_a_step = 0.02
     with pytest.raises(hub.DownloadStopped):
@@ -263,7 +263,7 @@ def test_a_folder_is_judged_in_the_same_words(tmp_path):
         pytest.raises(PretrainedError, hub.check_folder, str(text), most).match(words)
 
 
-def test_weights_that_are_missing_or_damaged_are_said_and_never_random(tmp_path):
+def test_weights_that_are_missing_or_damaged_are_said(tmp_path):
     save("bert_encoder", tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
     pooled = {key: value for key, value in weights.items() if "pooler" not in key}
@@ -287,7 +287,7 @@ def folders(tmp_path_factory):
     return {family: save(family, tmp_path_factory.mktemp(family)) for family in ("bert", "gpt2")}
 
 
-def test_models_that_load_at_once_are_whole_and_leave_the_library_as_it_was(folders):
+def test_models_that_load_at_once_are_whole(folders):
     # transformers replaces `tie_weights` of all models while it loads one, and puts back what it found.
     tie_weights = transformers.PreTrainedModel.tie_weights
     try:
@@ -343,7 +343,7 @@ def too_many(config):
     return [(name, count) for name, count, usual in counts(config) if count > max(usual, MAX_PARTS)]
 
 
-def test_no_config_with_the_defaults_of_its_class_has_too_many_parts():
+def test_no_default_config_has_too_many_parts():
     assert not {name for name, kind in CONFIG_MAPPING.items() if too_many(default(kind))}
     for field, past in (("num_experts", 1), ("num_hidden_layers", 1), ("pad_token_id", 0)):
         doge = CONFIG_MAPPING["doge"](**{field: 10**6})
@@ -362,7 +362,7 @@ ELSEWHERE = [
 
 @each("config", ELSEWHERE)
 @each("door", [hub.parse_config, lambda data, name: parse_card(data.decode(), name)])
-def test_no_config_makes_the_library_ask_the_hub_for_another_model(door, config, served):
+def test_no_config_makes_library_ask_hub_for_another_model(door, config, served):
     try:
         door(json.dumps(config).encode(), "m")
     except PretrainedError as error:
@@ -370,7 +370,7 @@ def test_no_config_makes_the_library_ask_the_hub_for_another_model(door, config,
     assert not served.requests
 
 
-def test_a_number_that_no_model_has_is_refused_before_the_library_lists_as_many():
+def test_a_number_that_no_model_has_is_refused():
     for text, why in (
         ('{"model_type": "llama", "num_hidden_layers": 1000000000}', "num_hidden_layers = 1,000,000,000"),
         ('{"model_type": "llama", "num_labels": 1000000000}', "num_labels = 1,000,000,000, more than"),
@@ -489,7 +489,7 @@ def test_one_file_or_complete_parts_need_no_index(folders, tmp_path):
             (folder / "kept").rename(folder / "model.fp16.safetensors")
 
 
-def test_every_file_that_a_tokenizer_or_processor_declares_is_fetched(served):
+def test_every_declared_file_is_fetched(served):
     homes = Path(transformers.__file__).parent.rglob("tokenization_*.py")
     text = "".join(path.read_text("utf-8") for path in homes)
     maps = re.findall(r"(?i)vocab_files_names[^=\n]*= *\{([^}]*)\}", text)
@@ -637,7 +637,7 @@ def test_what_a_class_ignores_in_silence_is_told(tmp_path, monkeypatch):
     assert load_folder(folder, "m").notes == ("Not used of its files: second.predictor.",)
 
 
-def test_a_classifier_that_lacks_its_pooler_is_refused_and_an_encoder_is_told(tmp_path):
+def test_a_classifier_without_its_pooler_is_refused(tmp_path):
     for family, words in (
         ("bert_classifier", "lacks 2 .*pooler"),
         ("bert_encoder", "Not in its files, .*pooler"),
@@ -678,9 +678,7 @@ ADAPTED = {"llama": {"model.layers.1.self_attn.o_proj": (48, 18)},
 
 
 @each("family", ADAPTED)
-def test_a_lora_beside_a_model_is_merged_in_folders_and_from_the_hub(
-    family, served, tmp_path_factory
-):
+def test_a_lora_beside_a_model_is_merged_in_folders(family, served, tmp_path_factory):
     folder = save(family, tmp_path_factory.mktemp(family) / "model")
     before = load_folder(folder, "m").model
     for settings, scale in (
@@ -801,7 +799,7 @@ def test_all_of_them_stay_small():
     assert not [path for path in files if path.suffix not in (".json", ".safetensors", ".md")]
 
 
-def test_the_translator_gets_numbers_right_that_it_never_saw_and_its_alignment_can_be_seen():
+def test_the_translator_gets_unseen_numbers_right():
     pretrained, held = load_lab_model("numbers"), task_of("numbers").held_out(150)
     texts = [" ".join(example.source) for example in held]
     batch = pretrained.tokenizer(texts, padding=True, return_tensors="pt")
@@ -945,7 +943,7 @@ def made(name):
 
 
 @each("name", EXPORTS)
-def test_a_kept_twin_says_the_same_and_attends_the_same_in_every_head(name, tmp_path):
+def test_kept_twin_says_same_and_attends_same_in_every_head(name, tmp_path):
     task, model, vocabulary, twin = made(name)
     assert type(twin).__name__ == EXPORTS[name][2]
     assert check_logits(model, twin, task, vocabulary) < 2e-5
@@ -1157,7 +1155,7 @@ def test_a_run_of_pictures_says_how_they_are_prepared(tmp_path):
     assert ours == own
 
 
-def test_a_zip_holds_the_folder_and_a_run_that_is_not_there_is_told(run, capsys):
+def test_zip_holds_folder_and_run_that_is_not_there_is_told(run, capsys):
     with zipfile.ZipFile(io.BytesIO(export_zip(run))) as file:
         paths = [Path(name) for name in file.namelist()]
     assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "run.json"} <= {
@@ -1168,9 +1166,7 @@ def test_a_zip_holds_the_folder_and_a_run_that_is_not_there_is_told(run, capsys)
 
 
 @pytest.mark.parametrize("name", ["marian-letters", "llama-in-one-line", "gpt2", "vit-pixels"])
-def test_the_code_of_a_card_loads_the_folder_and_prints_what_it_says(
-    name, tmp_path, capsys, monkeypatch
-):
+def test_code_of_card_loads_folder_and_prints_what_it_says(name, tmp_path, capsys, monkeypatch):
     task, _, vocabulary, twin = made(name)
     tokenizer = None if "vit" in name else hf_tokenizer(task, vocabulary, 99)
     for part in filter(None, (twin, tokenizer)):
@@ -1182,9 +1178,7 @@ def test_the_code_of_a_card_loads_the_folder_and_prints_what_it_says(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_cards_of_the_labs_own_models_run_and_state_what_was_measured(
-    name, tmp_path, capsys, monkeypatch
-):
+def test_the_cards_of_the_labs_own_models_run(name, tmp_path, capsys, monkeypatch):
     folder, metadata = LAB_MODELS / name, run_metadata(name)
     RunConfig.from_json(metadata["config"])
     makefile = (Path(__file__).parents[2] / "Makefile").read_text("utf-8")

@@ -310,7 +310,7 @@ def test_an_array_that_is_no_sound_is_refused(numbers):
     assert f"the shape {numbers.shape} and the type {numbers.dtype}" in said
 
 
-def test_a_picture_is_prepared_as_the_model_s_own_processor_does():
+def test_picture_is_prepared_as_model_s_own_processor_does():
     numbers = np.random.default_rng(3).integers(0, 255, (31, 17, 3)).astype(np.uint8)
     batch, line, *_ = encode(tiny("vit"), ModelInputs(picture=Array.of(numbers)))
     expected = transformers.ViTImageProcessorPil(
@@ -345,7 +345,7 @@ def test_same_shape_other_weights_by_the_seed(name):
         assert getattr(made[0], part) == getattr(trained, part)
 
 
-def test_sessions_that_draw_at_the_same_time_get_what_their_seeds_say():
+def test_sessions_that_draw_at_once_keep_their_seeds():
     def drawn(at: int) -> dict[str, torch.Tensor]:
         return untrained((tiny("bert"), tiny("llama"))[at % 2], 3).model.state_dict()
 
@@ -358,7 +358,7 @@ def test_sessions_that_draw_at_the_same_time_get_what_their_seeds_say():
 # Texts, pictures and sounds that are cut or prepared.
 
 
-def test_sessions_that_cut_and_sessions_that_do_not_share_one_tokenizer():
+def test_sessions_that_cut_share_one_tokenizer():
     minilm = load_minilm()
     texts = ("word " * 900, "word " * 30) * 2
 
@@ -369,7 +369,7 @@ def test_sessions_that_cut_and_sessions_that_do_not_share_one_tokenizer():
         assert list(threads.map(lengths, texts)) == [{512}, {32}] * 2
 
 
-def test_a_tokenizer_that_would_leave_out_the_beginning_leaves_out_the_end(tmp_path):
+def test_every_tokenizer_leaves_out_the_end(tmp_path):
     save("gpt2", tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path, truncation_side="left")
     tokenizer.save_pretrained(tmp_path)
@@ -436,7 +436,7 @@ def test_a_processor_of_any_file_prepares_as_the_library_s(name, tmp_path):
     )
 
 
-def test_a_token_past_the_embedding_is_named_wherever_text_is_read():
+def test_a_token_past_the_embedding_is_named():
     pretrained = replace(tiny("bert"), model=copy.deepcopy(tiny("bert").model))
     rows = len(pretrained.tokenizer) - 3
     pretrained.model.resize_token_embeddings(rows)
@@ -450,7 +450,7 @@ def test_a_token_past_the_embedding_is_named_wherever_text_is_read():
         pytest.raises(PretrainedError, act).match(re.escape(said))
 
 
-def test_a_long_name_in_a_config_is_cut_in_what_is_said_of_it():
+def test_long_name_in_config_is_cut_in_what_is_said_of_it():
     config = {"model_type": "bert", f"num_{'x' * 5_000}": 10**30}
     said = str(pytest.raises(PretrainedError, load.refuse_values, config, "m").value)
     assert "more than any model has" in said and len(said) < 300
@@ -606,7 +606,7 @@ def minilm():
     return load_minilm()
 
 
-def test_what_does_not_fit_into_memory_is_refused_before_it_begins(minilm, monkeypatch):
+def test_what_does_not_fit_into_memory_is_refused(minilm, monkeypatch):
     memory_is(monkeypatch, 200_000)
     pytest.raises(PretrainedError, read, minilm, SENTENCE).match(
         "The attention of all heads on 16 tokens needs about 221 kB of memory, and 200 kB is free. Take a shorter"
@@ -622,7 +622,7 @@ def test_what_does_not_fit_into_memory_is_refused_before_it_begins(minilm, monke
 
 
 @pytest.mark.parametrize("layer", [0, 3, 5])
-def test_a_layer_s_own_queries_and_keys_make_its_own_attention(minilm, layer):
+def test_a_layers_queries_and_keys_make_its_attention(minilm, layer):
     own = minilm.model.encoder.layer[layer].attention
     qkv = layer_qkv(minilm, SENTENCE, layer)
     assert qkv.q.shape == qkv.k.shape == qkv.v.shape == (1, 12, 16, 32)
@@ -860,7 +860,7 @@ def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
 
 
 @each("family", ["gpt2", "gemma3", "t5"])
-def test_each_sampled_step_has_the_distribution_of_hugging_face(family):
+def test_each_sampled_step_has_distribution_of_hugging_face(family):
     # Temperature, top-k, top-p and forbidden repeats together, at every step of what generate drew; to 1e-5.
     model, started = tiny(family), prepared(family)
     filters = {"temperature": 1.4, "top_k": 17, "top_p": 0.8}
@@ -877,7 +877,7 @@ def test_each_sampled_step_has_the_distribution_of_hugging_face(family):
         torch.testing.assert_close(ours, scores[0].softmax(-1), rtol=1e-4, atol=1e-5)
 
 
-def test_what_a_model_forces_and_forbids_is_obeyed_as_hugging_face_obeys_it():
+def test_what_a_model_forces_is_obeyed():
     free, started = best_of("marian", longest=6).tokens, prepared("marian")
     options = {
         "bad_words_ids": [[free[0]], [free[1]]],
@@ -924,7 +924,7 @@ def test_the_attention_of_a_new_token_is_the_models_own_row():
         torch.testing.assert_close(torch.from_numpy(one.weights), new, atol=1e-6, rtol=0)
 
 
-def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_process_alone():
+def test_the_same_seed_draws_the_same_beside_other_sessions():
     settings = SearchSettings("sampling", samples=6, longest=12)
 
     def drawn(seed: int) -> list[tuple[int, ...]]:
@@ -1036,7 +1036,7 @@ def test_the_longest_text_has_places_for_all_its_tokens(model_type):
         ("t5gemma", "seq2seq"),
     ],
 )
-def test_what_sees_the_tokens_that_follow_does_not_predict_them(model_type, head):
+def test_what_sees_tokens_that_follow_does_not_predict_them(model_type, head):
     model = built(model_type)
     assert model.head == head
     if head in ("none", "masked"):

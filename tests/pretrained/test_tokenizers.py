@@ -287,7 +287,7 @@ def _folder(factory: pytest.TempPathFactory, number: int) -> Path:
     return folder
 
 
-def test_tokens_are_readable_and_parts_of_a_character_say_so(tokenizer):
+def test_tokens_are_readable_and_parts_of_character_say_so(tokenizer):
     line = line_of(tokenizer, TEXT)
     assert not any("\ufffd" in one or "Ġ" in one or "▁" in one for one in line.tokens)
     for word, group in merged(line):
@@ -344,7 +344,7 @@ def test_roles_are_those_of_the_words(tokenizer):
 UNUSUAL = "the cat\u202fsat\u00a0in\u3000the\u2009well\u2028sees\tthe cat\u200dsat Na\u00efve"
 
 
-def test_unusual_spaces_and_invisible_signs_are_named_and_joined(tokenizer):
+def test_unusual_spaces_and_invisible_signs_are_named(tokenizer):
     text = Text(line_of(tokenizer, UNUSUAL))
     for token in text.line.tokens:
         assert ("<0x" in token) == (" of " in token), token  # of which character a byte is
@@ -386,7 +386,7 @@ def test_the_name_of_a_token_leads_back_to_it(tokenizer):
         assert output_id(pretrained, answer, output_name(pretrained, answer, one)) == one
 
 
-def test_signs_that_no_token_has_part_words_and_invisible_ones_do_not():
+def test_unknown_signs_part_words():
     vocab = {one: at for at, one in enumerate(["[UNK]", *"abcd"])}
     tokenizer = made(
         models.WordLevel(vocab, unk_token="[UNK]"),

@@ -375,7 +375,7 @@ def test_a_text_column_is_read_word_by_word():
     assert make_task(TaskConfig.of("own_table", data=long)).notes[-1].startswith("1 texts are cut")
 
 
-def test_the_table_that_stands_in_has_numbers_categories_gaps_and_a_text():
+def test_the_table_that_stands_in_has_gaps():
     task = instance(make_task(TaskConfig.of("own_table")), TableTask)
     assert {bool(column.categories) for column in task.table.columns} == {True, False}
     assert any(value is None for row in task.table.rows for value in row) and all(
@@ -432,7 +432,7 @@ def gaps():
     return TableTask(TaskConfig.of("iris"), IRIS, GAPS)
 
 
-def test_a_fifth_of_each_class_is_held_out_and_numbers_are_scaled_by_what_is_trained_on_alone():
+def test_a_fifth_of_each_class_is_held_out():
     task = make_task(TaskConfig.of("iris"))
     held, trained = task.held_out(1000), task.trained()
     assert len(held) + len(trained) == 150 and task.held_out(5) == held[:5]
@@ -519,7 +519,7 @@ def test_a_number_with_a_point_or_a_comma(cell, point, comma):
     assert (number(cell, False), number(cell, True)) == (point, comma)
 
 
-def test_a_column_has_commas_where_that_makes_more_numbers_of_it():
+def test_a_column_has_commas():
     assert decimal_comma(["1,5", "2,25", "3"], usual=False) and not decimal_comma(
         ["1.5", "2.25", "3"], usual=True
     )
@@ -579,7 +579,7 @@ def test_pairs_are_read_with_and_without_a_header(data, header, note):
     assert {pair.source[0] for pair in both} == {"number"} and note in " ".join(pairs.notes)
 
 
-def test_no_source_is_on_both_sides_and_the_split_is_the_seeds():
+def test_no_source_is_on_both_sides_and_split_is_seeds():
     data = DATA + "\n" + "\n".join(f"number {n}\tanother {n}" for n in range(60))
     for seed in (0, 1):
         task = instance(
@@ -831,7 +831,7 @@ def forget(folder):
     reading._read.cache_clear()
 
 
-def test_a_reference_is_the_text_and_the_same_text_has_the_same_one(task):
+def test_reference_is_text_and_same_text_has_same_one(task):
     reference = reading.put(STORED)
     assert reference == task["data"] and reading.read(reference) == STORED
     by_reference, inline = (
@@ -841,7 +841,7 @@ def test_a_reference_is_the_text_and_the_same_text_has_the_same_one(task):
     assert by_reference.pairs == inline.pairs and by_reference.notes == inline.notes
 
 
-def test_what_is_stored_is_refused_in_words_when_it_is_gone_or_changed(task, runs):
+def test_what_is_stored_is_refused_in_words(task, runs):
     pytest.raises(ConfigError, TaskConfig.of, "own_text", data="sha256:" + "0" * 64).match(
         "not on this machine"
     )
@@ -879,7 +879,7 @@ def test_a_zip_whose_data_is_not_what_it_says_is_refused(task, runs):
     pytest.raises(ValueError, unpack, zipped, runs).match("was changed")
 
 
-def test_text_too_long_for_a_setting_is_stored_when_a_run_is_made(monkeypatch, runs):
+def test_text_too_long_for_a_setting_is_stored(monkeypatch, runs):
     monkeypatch.setattr(reading, "INLINE", 1_000)
     config = recommended(make_task(TaskConfig.of("own_pairs", data=STORED)), "transformer", **SMALL)
     run = create_run(config)
@@ -997,7 +997,7 @@ def test_what_is_wrong_with_a_table_is_said_with_its_line(text, words):
     pytest.raises(ConfigError, read_rows, text).match(words)
 
 
-def test_lines_are_counted_over_quoted_line_ends_and_blank_lines():
+def test_lines_are_counted_over_quoted_line_ends():
     rows, mark = read_rows('name,said\r\n\r\nann,"a\r\nb"\r\nbob,"c, ""d"""\r\n')
     assert (mark, [tuple(row) for row in rows]) == (
         ",",
@@ -1050,7 +1050,7 @@ def test_what_was_written_is_read_back(table, mark):
 GOOD = Figures(steps=200, seconds=4.0, exact=99.5, bleu=float("nan"), mass=0.93, even=0.1, data=3.0)
 
 
-def test_every_recipe_of_a_sequence_or_translation_has_a_target():
+def test_every_recipe_of_sequence_or_translation_has_target():
     targets = {(target.task, target.model) for target in TARGETS if not target.card}
     assert len({(target.task, target.model, target.card) for target in TARGETS}) == len(TARGETS)
     for key in (
@@ -1191,7 +1191,7 @@ def test_what_counts_as_missing_is_told_and_can_be_set(classes, missing, read):
         (("stars", "review"), ("1", "5"), True, True),
     ],
 )
-def test_fine_tuning_finds_the_first_line_and_the_column_of_labels(first, answers, header, swapped):
+def test_fine_tuning_finds_first_line_and_column_of_labels(first, answers, header, swapped):
     rows = [(f"this is message number {i}", answers[i % 2]) for i in range(24)]
     lines = [
         *([",".join(first)] if first else []),
@@ -1212,7 +1212,7 @@ def test_fine_tuning_finds_the_first_line_and_the_column_of_labels(first, answer
         (("source", "target"), [("x" * (i + 1), "y" * (i + 1)) for i in range(40)]),
     ],
 )
-def test_a_first_line_of_other_words_names_the_columns_of_pairs(first, rows):
+def test_first_line_of_other_words_names_columns_of_pairs(first, rows):
     text = "\n".join("\t".join(row) for row in (first, *rows))
     assert (
         len(parse_labelled("pairs", text).learned) + len(parse_labelled("pairs", text).held_out)

@@ -176,7 +176,7 @@ def spoken_in_english():
 
 
 @each("config", CONFIGS)
-def test_examples_are_right_and_none_that_is_held_out_is_trained_on(config):
+def test_nothing_held_out_is_trained_on(config):
     task, generator = task_of(config), seeded()
     held = task.held_out(400)
     trained = {pair for _ in range(60) for pair in pairs(task, task.batch(64, generator))}
@@ -234,7 +234,7 @@ def test_german_compounds_are_split_in_morphemes():
     pytest.raises(ValueError, split_words, "dreiundelfzigst", "de").match("no known morpheme")
 
 
-def test_numbers_fill_every_bucket_and_batches_are_of_like_length():
+def test_numbers_fill_every_bucket():
     task = instance(make_task(TaskConfig.of("numbers")), PairTask)
     buckets = [(len(pair.source) - 1) // 10 for pair in task.pool]
     assert len(task.pool) == 20_000 and all(buckets.count(b) > 2000 for b in range(6))
@@ -244,7 +244,7 @@ def test_numbers_fill_every_bucket_and_batches_are_of_like_length():
         assert lengths.max() - lengths.min() <= (0 if lengths.max() < 58 else 3)
 
 
-def test_dates_come_in_every_form_and_are_read_back_by_babel():
+def test_dates_come_in_every_form():
     task = make_task(TaskConfig.of("dates"))
     texts = {"".join(e.source): "".join(e.target) for e in task.held_out(300)}
     assert any(re.fullmatch(r"\d\d\.\d\d\.\d\d", text) for text in texts) and any(
@@ -448,7 +448,7 @@ def test_what_a_broken_task_breaks_is_seen(method, broken, words):
 # Seasonal series: as they are made, what a forecast must beat, and where it should look.
 
 
-def test_a_season_comes_back_and_spikes_stand_only_in_what_is_read():
+def test_a_season_comes_back():
     task = make_task(TaskConfig.of("series", anomalies=0.1))
     batch = task.batch(512, seeded())
     read, target = batch.source[..., 0], batch.target_out
@@ -618,7 +618,7 @@ def test_the_held_out_tenth_is_a_tenth_whatever_the_rows():
 # Days in words and numbers against Babel, which reads Unicode's CLDR.
 
 
-def test_every_form_of_days_of_every_month_weekday_and_length_is_babels():
+def test_every_form_of_a_day_is_babels():
     days = [date(1950, 1, 1) + timedelta(n) for n in range(0, 36_525, 29)]
     assert ({(day.month, day.weekday()) for day in days}, {day.day for day in days}) == (
         set(product(range(1, 13), range(7))),
@@ -656,7 +656,7 @@ def test_held_out_numbers_are_learned_in_no_language():
     assert not {"".join(e.source) for e in task.pool} & spoken
 
 
-def test_an_example_is_what_num2words_says_and_a_batch_holds_its_class():
+def test_an_example_is_what_num2words_says():
     task = make_task(SMALL)
     # quick ones
     spoken = {
@@ -692,9 +692,7 @@ PARTS = st.lists(st.sampled_from(["a", "b", "ab", "aab", " ", "\n", "é", ".", "
 
 
 @given(PARTS, PARTS, PARTS, st.sampled_from(UNIT.choices), st.integers(1, 40), st.booleans())
-def test_unseen_windows_are_those_that_the_training_text_lacks(
-    first, second, third, unit, length, few
-):
+def test_unseen_windows_are_those_that_training_text_lacks(first, second, third, unit, length, few):
     trained, held_out = first + second * 9 + "b", "a " * length + third + second * 5 + first
     corpus = Corpus.of(trained, held_out, unit)
     joined, tokens = corpus.between.join(corpus.trained), corpus.held_out
@@ -808,7 +806,7 @@ def test_words_that_are_not_learned_are_unknown():
     ]
 
 
-def test_your_text_is_cut_at_a_line_and_nothing_of_it_is_lost():
+def test_your_text_is_cut_at_line_and_nothing_of_it_is_lost():
     task = instance(make_task(TaskConfig.of("own_text")), TextTask)
     whole = "".join((*task.corpus.trained, *task.corpus.held_out))
     assert (
@@ -818,7 +816,7 @@ def test_your_text_is_cut_at_a_line_and_nothing_of_it_is_lost():
     )
 
 
-def test_a_language_model_learns_more_than_how_often_letters_come():
+def test_a_language_model_learns_more():
     task = instance(make_task(TaskConfig.of("own_text", length=16)), TextTask)
     model = ModelConfig.transformer(16, 2, kind="decoder", position="alibi", norm="pre")
     last = list(
@@ -872,7 +870,7 @@ def test_the_last_name_is_the_one_that_does_not_act():
     assert seen == {True, False}, "either may act, so that no position tells"
 
 
-def test_a_verb_agrees_with_its_subject_and_not_with_the_noun_before_it():
+def test_a_verb_agrees_with_its_subject():
     seen = set()
     for _, words in lines(sentences="agreement")[1]:
         subject, other, verb = BEING.fullmatch(" ".join(words)).groups()
@@ -1011,7 +1009,7 @@ def test_no_count_of_words_tells_the_class():
     assert (name, score) == ("naive Bayes on word counts", 0.51)
 
 
-def test_sides_share_no_document_and_a_batch_is_its_examples():
+def test_sides_share_no_document_and_batch_is_its_examples():
     task = make_task(TaskConfig.of("documents", sentences=3, courts=3))
     held = {e.source for e in task.held_out(800)}
     batch = task.batch(2_000, seeded(5))
@@ -1041,7 +1039,7 @@ def test_by_hand_and_what_a_person_types():
         ("", " times", ["classifier"]),
     ],
 )
-def test_a_persons_own_texts_have_sentences_where_some_have_two(start, end, kinds):
+def test_a_persons_own_texts_have_sentences(start, end, kinds):
     lines = [
         f'"{start}I {"hate" if n % 2 else "love"} it {n}{end}",{"ab"[n % 2]}' for n in range(300)
     ]
@@ -1101,7 +1099,7 @@ def test_patches_are_cut_row_by_row():
 
 
 @each("patch", ["1", "2", "4"])
-def test_a_digit_is_held_out_whole_and_comes_back_from_its_patches(patch):
+def test_a_digit_is_held_out_whole(patch):
     task = make_task(TaskConfig.of("digits", patch=patch))
     held, trained = task.held_out(10_000), task.trained()
     assert (
@@ -1242,7 +1240,7 @@ def test_scores_of_any_texts_are_sacrebleus(pair):
     assert bleu(rows, wanted) == pytest.approx(metric.corpus_score(guesses, [targets]).score)
 
 
-def test_scores_by_hand_and_bleu_halves_what_is_missing_again_and_again():
+def test_scores_by_hand():
     targets = [tuple("abcd"), tuple("ab"), tuple("abc")]
     assert exact_match([list("abcd"), list("b"), list("abx")], targets) == pytest.approx(1 / 3)
     # Words 3 of 4, pairs 1 of 3, triples 0 of 2, fours 0 of 1: what is missing counts 1/2, then 1/4.
@@ -1261,7 +1259,7 @@ def test_counts_must_agree(metric):
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40))
-def test_confusion_and_balanced_accuracy_are_those_of_scikit_learn(pairs):
+def test_confusion_is_that_of_scikit_learn(pairs):
     from sklearn.metrics import confusion_matrix, recall_score
 
     right, predicted = map(list, zip(*pairs, strict=True))
@@ -1276,7 +1274,7 @@ def test_confusion_and_balanced_accuracy_are_those_of_scikit_learn(pairs):
     )
 
 
-def test_the_majority_is_of_what_is_trained_on_and_its_share_of_what_is_tested():
+def test_the_majority_is_of_what_is_trained_on():
     assert (majority_class("aabaa", "abbb"), entropy("aab")) == (
         ("a", 0.25),
         pytest.approx(-(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3))),
@@ -1327,7 +1325,7 @@ def test_what_is_not_so_is_named(text, wrong):
     assert last.wrong == wrong and not any(one.wrong for one in before)
 
 
-def test_plurals_articles_and_words_and_a_text_without_a_form():
+def test_plurals_articles_and_words_and_text_without_form():
     singular, many = "knife fox berry key box bus cat", "knives foxes berries keys boxes buses cats"
     assert [*map(plural, singular.split())] == many.split()
     pytest.raises(ValueError, list, judge(f"{WENT} It rained.")).match(r"^It rained\.$")
@@ -1364,7 +1362,7 @@ def test_no_text_is_unknown(text):
     assert set(stories().tokens(text)) <= set(stories().source_vocab.tokens)
 
 
-def test_the_pieces_that_the_writer_ships_are_those_that_the_stories_give():
+def test_the_shipped_pieces_are_those_of_the_stories():
     learned, shipped = (
         json.loads(pieces(4_096).to_str())["model"] for pieces in (learn_byte_pairs, byte_pairs)
     )
@@ -1372,7 +1370,7 @@ def test_the_pieces_that_the_writer_ships_are_those_that_the_stories_give():
     assert learned["vocab"].keys() == shipped["vocab"].keys() - set(SPECIALS)
 
 
-def test_a_window_begins_with_a_story_and_its_target_is_a_piece_ahead():
+def test_a_window_begins_with_a_story():
     batch = stories().batch(64, torch.Generator().manual_seed(0))
     assert batch.source.shape == (64, 160) and torch.equal(
         batch.source[:, 1:], batch.target_out[:, :-1]

@@ -114,7 +114,7 @@ def test_every_task_comes_back_with_its_maps(tmp_path, key, monkeypatch):
     assert there.frame(0).keys() == run.frame(0).keys() and there.frame(0) and there.model()
 
 
-def test_a_zip_of_the_folder_itself_is_taken_and_a_run_under_way_is_stopped(tmp_path, packed):
+def test_a_zip_of_the_folder_itself_is_taken(tmp_path, packed):
     running = b'{"state": "running", "pid": 1}'
     run = archive.unpack(zipped(parts(packed) | {"status.json": running}, "my run (2)/"), tmp_path)
     assert run.records() and run.id != "my run (2)"
@@ -338,7 +338,7 @@ def test_whole_frames_and_records_of_before_are_read(tmp_path, packed):
     assert archive.unpack(before, tmp_path).records()[0].token_accuracy == 0.5
 
 
-def test_too_large_a_file_a_bomb_and_too_many_files_are_refused(tmp_path, packed, monkeypatch):
+def test_too_large_file_bomb_and_too_many_files_are_refused(tmp_path, packed, monkeypatch):
     bomb = other("frames/000009.safetensors", bytes(3_000_000))(packed)
     assert len(bomb) < 200_000
     monkeypatch.setattr(archive.shutil, "copyfileobj", lambda *_: pytest.fail("unpacked"))
@@ -419,7 +419,7 @@ def read(folder):
     return events
 
 
-def test_tensorboard_reads_every_measurement_and_map_at_its_step_and_time(run, tmp_path, capsys):
+def test_tensorboard_reads_every_measurement(run, tmp_path, capsys):
     assert main(["tensorboard", str(run.path), str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "out")
     events, records = read(tmp_path / "out"), run.records()
@@ -452,7 +452,7 @@ def test_tensorboard_reads_every_measurement_and_map_at_its_step_and_time(run, t
     assert pixels[2, 2] == 0 and pixels[2, -3] == 255 and pixels[0, 0] == 200
 
 
-def test_a_fine_tuned_run_is_written_too_and_data_is_left_out(run, tmp_path):
+def test_fine_tuned_run_is_written_too_and_data_is_left_out(run, tmp_path):
     tuned = Run(Path(__file__).parents[2] / "dashboard/examples/fine_tune/messages")
     events = read(archive.write_tensorboard(tuned, tmp_path / "out"))
     assert [event.step for event in events.Scalars("loss/validation")] == [
@@ -549,7 +549,7 @@ def records(run: Run) -> list[tuple]:
     return list(map(record_numbers, run.records()))
 
 
-def test_a_run_is_copied_opened_elsewhere_and_continued_there(stores, server, worker_here):
+def test_run_is_copied_opened_elsewhere_and_continued_there(stores, server, worker_here):
     red = server("red")
     assert red.waiting == 0 and copy_now() == "", "there is nothing yet"
     run = create_run(small_run(steps=8), name="dear" * 30)
@@ -598,7 +598,7 @@ def copied(memory, server, worker_here) -> tuple[Copier, Run]:
     return red, run
 
 
-def test_only_what_is_new_is_written_and_what_is_thinned_is_deleted(copied, monkeypatch):
+def test_only_what_is_new_is_written(copied, monkeypatch):
     red, run = copied
     write = create_autospec(Store.write, side_effect=Store.write)
     monkeypatch.setattr(Store, "write", write)
@@ -649,9 +649,7 @@ def test_one_server_trains_a_run(memory, server):
     assert red.newest()[run.id].server == "blue" and red.place.lease(run.id).binds("red")
 
 
-def test_while_the_store_is_away_training_goes_on_and_is_copied_later(
-    memory, server, monkeypatch, worker_here
-):
+def test_training_goes_on_while_the_store_is_away(memory, server, monkeypatch, worker_here):
     red, run = server("red"), create_run(small_run())
     with monkeypatch.context() as patch:
         for name in ("find", "cat_file", "pipe_file", "rm"):
@@ -685,7 +683,7 @@ def test_a_copied_run_may_leave_the_disk_and_comes_back(copied, server):
     assert copy_now() == "" and [row.id for row in again.elsewhere()] == [run.id]
 
 
-def test_what_is_deleted_leaves_the_store_once_it_cannot_be_restored(copied):
+def test_what_is_deleted_leaves_the_store(copied):
     red, run = copied
     discard(run)
     assert copy_now() == "" and red.place.list(f"runs/{run.id}") and red.elsewhere() == []
@@ -696,9 +694,7 @@ def test_what_is_deleted_leaves_the_store_once_it_cannot_be_restored(copied):
     assert sorted(os.listdir(red.root)) == [".deleted", ".store.lock"], "nothing is left of it"
 
 
-def test_a_broken_index_of_another_server_and_objects_that_no_run_has_are_no_trouble(
-    copied, server
-):
+def test_a_broken_index_is_no_trouble(copied, server):
     red, run = copied
     for index in (
         b"",
@@ -721,7 +717,7 @@ def test_a_broken_index_of_another_server_and_objects_that_no_run_has_are_no_tro
     assert os.listdir(blue.root) == [".store.lock"], "what lacks its settings is no run"
 
 
-def test_an_address_that_cannot_be_used_says_so_without_its_password(monkeypatch):
+def test_a_bad_address_says_so_without_its_password(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_STORE", "nosuch://user:secret@host/lab")
     with pytest.raises(StoreError, match="The store nosuch://host/lab cannot be opened") as error:
         store()
@@ -738,7 +734,7 @@ def test_the_shell_copies_when_it_ends(memory, server, tmp_path):
     assert [row.state for row in red.newest().values()] == ["finished"]
 
 
-def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(stores, server):
+def test_measurements_sweeps_and_reports_are_copied(stores, server):
     red = server("red")
     corpus = corpora.create(CorpusConfig("lab:induction", "texts", "the old man", kind="causal"))
     corpora.save_statistics(corpus, Corpus(texts=1, failed=[0]))
@@ -792,9 +788,7 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(stores,
     assert red.place.list(f"sweeps/{sweep.id}") == {}
 
 
-def test_a_lease_is_prolonged_in_time_and_what_the_store_lacks_looked_for_again(
-    memory, server, monkeypatch
-):
+def test_a_lease_is_prolonged_in_time(memory, server, monkeypatch):
     red, run, now = server("red"), create_run(small_run()), time.time()
     run.set_status("running")
     read = create_autospec(Copier.read_rows, side_effect=Copier.read_rows)
@@ -816,7 +810,7 @@ def test_a_lease_is_prolonged_in_time_and_what_the_store_lacks_looked_for_again(
     assert [*red.place.list(f"leases/{run.id}")] == ["2.json"]
 
 
-def test_of_two_servers_that_continue_a_run_at_once_one_does(stores, server, monkeypatch):
+def test_of_two_servers_that_continue_run_at_once_one_does(stores, server, monkeypatch):
     # Both have read that nobody holds the run, or that the last server's lease has run out, before either writes.
     red, blue = server("red").place, server("blue").place
     for last in (False, True):
@@ -849,7 +843,7 @@ def test_a_run_is_found_again(tmp_path):
     assert '\n  "steps": 4,\n' in (run.path / "run.json").read_text("utf-8"), "people read it, too"
 
 
-def test_records_and_frames_come_back_and_a_half_written_line_is_left_for_later(tmp_path):
+def test_records_and_frames_come_back(tmp_path):
     run = create_run(small_run(), root=tmp_path)
     record = Record(
         0,
@@ -901,7 +895,7 @@ def made(tmp_path, second: int, state: str = "finished", **more) -> Run:
     return run
 
 
-def test_the_oldest_go_first_never_a_run_under_way_and_a_name_keeps_a_run_longer(tmp_path):
+def test_the_oldest_go_first_never_a_run_under_way(tmp_path):
     runs = [made(tmp_path, i, "" if i == 1 else "finished") for i in range(4)]
     prune(2, tmp_path)
     assert list_runs(tmp_path) == [runs[1], runs[3]]
@@ -911,7 +905,7 @@ def test_the_oldest_go_first_never_a_run_under_way_and_a_name_keeps_a_run_longer
         assert list_runs(tmp_path / "named") == left
 
 
-def test_all_runs_fit_into_the_room_there_is_and_what_was_deleted_goes_first(tmp_path):
+def test_all_runs_fit_into_the_room_there_is(tmp_path):
     runs = [made(tmp_path, i) for i in range(3)]
     runs[0].checkpoint_path(0).write_bytes(b"x" * 5_000)
     assert folder_bytes(runs[0].path) == sum(map(len, files(runs[0]).values())) > 5_000
@@ -1057,7 +1051,7 @@ def test_what_another_program_changes_is_noticed_in_turn(root):
     assert indexed(root) == folders(root) and deleted.name not in indexed(root)
 
 
-def test_a_search_finds_words_and_ids_and_the_best_other_run(root):
+def test_search_finds_words_and_ids_and_best_other_run(root):
     with run_index.open_index(root) as index:
         left = index.fill(
             lambda name: run_index.Details(

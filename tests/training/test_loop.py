@@ -108,7 +108,7 @@ def test_pairs_that_are_made_once_are_no_time_of_training():
     assert session.progress.step == 0 and "_pool_batch" in vars(session.task)
 
 
-def test_the_final_record_tells_long_sources_from_short_ones():
+def test_final_record_tells_long_sources_from_short_ones():
     def prediction(source: int, right: bool) -> Prediction:
         words = tuple(f"w{i}" for i in range(4))
         return Prediction(("a",) * source, words, words if right else ("x",) * 4)
@@ -160,7 +160,7 @@ def test_the_expected_weight_is_what_the_maps_say(monkeypatch):
     assert record.maps == {} and record.expected is None and record.even is None
 
 
-def test_the_weights_of_outputs_on_their_source_by_kind_of_map():
+def test_weights_of_outputs_on_their_source_by_kind_of_map():
     # Of two outputs of a source of three positions; a classifier's are one row, its class.
     weights, rows = np.arange(25.0).reshape(5, 5), ("a", "b", "c", "d", "e")
 
@@ -177,7 +177,7 @@ def test_the_weights_of_outputs_on_their_source_by_kind_of_map():
     assert first == ((("class",), [[1, 2, 3, 4]]), (("class",), [weights.mean(0).tolist()]))
 
 
-def test_a_hierarchical_models_words_and_sentences_are_multiplied():
+def test_words_and_sentences_are_multiplied():
     task = make_task(TaskConfig.of("documents", sentences=3, courts=3))
     example, config = task.held_out(1)[0], ModelConfig.recurrent(8, kind="hierarchical")
     words = np.random.default_rng(0).random((1, 1, 2, len(example.source)))
@@ -188,7 +188,7 @@ def test_a_hierarchical_models_words_and_sentences_are_multiplied():
     assert evaluate.source_maps(config, task, frame, example, 1) is None
 
 
-def test_a_cap_on_seconds_ends_with_a_final_record_and_a_stop_without():
+def test_a_cap_on_seconds_ends_with_a_final_record():
     calls = itertools.count()
     records = list(train(small_run(steps=100), stop=lambda: next(calls) > 3))
     assert not any(r.final for r in records) and len(records) <= 2
@@ -200,7 +200,7 @@ def test_a_cap_on_seconds_ends_with_a_final_record_and_a_stop_without():
     assert last.final and 0.5 <= last.train_seconds < 1.5 and last.elapsed > last.train_seconds
 
 
-def test_two_passes_in_a_row_that_many_items_confirm_finish_early(monkeypatch):
+def test_two_confirmed_passes_finish_early(monkeypatch):
     refused = 0.98
     seen = [0.0, 0.995, 0.5, 0.99, 1.0, refused, 0.99, 1.0, 0.995]
     scores = iter(seen)
@@ -259,7 +259,7 @@ def test_a_step_fetches_nothing_from_the_device(monkeypatch):
     assert calls.count(("collect", "tolist")) == 2, "one at each record after the first step"
 
 
-def test_a_number_that_is_lost_between_two_records_names_its_step(monkeypatch):
+def test_a_lost_number_names_its_step(monkeypatch):
     usual = loop.one_step
 
     def lost(session, step):
@@ -322,7 +322,7 @@ def same(a, b):
     return all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_the_final_record_measures_the_best_weights_and_the_session_keeps_its_last(scripted):
+def test_the_final_record_measures_the_best_weights(scripted):
     config = small_run(steps=20, keep_best=True, patience=3)
     session = prepare(config)
     records = list(train(config, session))
@@ -337,7 +337,7 @@ def test_the_final_record_measures_the_best_weights_and_the_session_keeps_its_la
     assert last.best is None and same(scripted[-1], scripted[5]), "else the last weights count"
 
 
-def test_a_run_keeps_its_best_checkpoint_and_its_model_is_that_one(scripted, tmp_path):
+def test_a_run_keeps_its_best_checkpoint(scripted, tmp_path):
     run = create_run(small_run(steps=20, keep_best=True, patience=3), path=tmp_path / "run")
     assert worker.work(run.path) == "finished" and "smallest at step 4" in run.status().message
     assert {4, 10} <= set(run.checkpoint_steps()) and run.default_step() == 4
@@ -353,7 +353,7 @@ def test_a_run_keeps_its_best_checkpoint_and_its_model_is_that_one(scripted, tmp
     assert train_here(run) == "finished" and run.default_step() == run.records()[-1].best == 4
 
 
-def test_the_final_items_did_not_choose_the_weights_as_long_as_there_are_as_many():
+def test_the_final_items_did_not_choose_the_weights():
     session = prepare(small_run(keep_best=True))
     chose = set(session.held_out)
     assert chose and not chose & set(loop.final_examples(session))
@@ -371,9 +371,7 @@ def test_the_final_items_did_not_choose_the_weights_as_long_as_there_are_as_many
 
 
 @each(("decode_every", "counts", "steps"), [(2, [11, 20], {4}), (1, [11, 11, 11, 20], {0, 2, 4})])
-def test_an_untrained_model_is_not_decoded_where_decodes_are_few(
-    monkeypatch, decode_every, counts, steps
-):
+def test_an_untrained_model_is_not_decoded(monkeypatch, decode_every, counts, steps):
     decode = Mock(side_effect=evaluate.measure_free)
     monkeypatch.setattr(loop, "measure_free", decode)
     records = list(train(small_run(decode_every=decode_every, finish_early=False)))
@@ -406,7 +404,7 @@ def test_a_text_goes_on_from_the_last_word_of_each_half():
         assert one.predicted[:1] == tuple(task.target_vocab.decode(first))
 
 
-def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counted():
+def test_long_targets_of_short_sources_are_read():
     lines = [f"{n}\t" + "ab" * (1 + n % 6) for n in range(100, 160)]
     task = make_task(TaskConfig.of("own_pairs", data="\n".join(lines), unit="characters"))
     examples = task.held_out(1000)
@@ -499,7 +497,7 @@ def test_the_loss_is_the_divergence_from_full_attention(beside):
     )
 
 
-def test_padding_is_no_key_that_is_predicted_and_only_training_computes_it():
+def test_padding_is_no_key_that_is_predicted():
     layer = Attention(AttentionConfig(C, H, mask=LIGHTNING))
     real = torch.arange(T) < torch.tensor([[T], [7], [4]])
     full, x = Attention(layer.config.with_(mask="causal")), torch.randn(B, T, C)
@@ -517,7 +515,7 @@ def test_padding_is_no_key_that_is_predicted_and_only_training_computes_it():
 
 
 @each(("mask", "losses"), [(LIGHTNING, 2), (Choice("causal"), 0)])
-def test_records_have_the_loss_where_there_is_an_indexer_and_none_keeps_a_hook(mask, losses):
+def test_records_have_the_loss_where_there_is_an_indexer(mask, losses):
     session = prepare(run_config(mask))
     batch = session.task.batch(4, session.data)
     with loop.indexer_losses(session.model) as collected:
@@ -761,7 +759,7 @@ def test_command_line_spare_and_loop_give_the_same_numbers(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-def test_a_signal_stops_a_process_and_keeps_what_was_reached(tmp_path):
+def test_signal_stops_process_and_keeps_what_was_reached(tmp_path):
     # A server answers before its worker goes on; where memory runs out, the worker is ended first.
     run = create_run(small_run(**LONG), root=tmp_path)
     child = forked(run)
@@ -813,9 +811,7 @@ def test_what_ends_a_run_is_told_and_costs_this_run_alone(run, monkeypatch, work
     assert "A run needs model and task" in run.status().message
 
 
-def test_a_run_that_was_killed_at_its_beginning_measures_it_once(
-    run, monkeypatch, worker_here, capsys
-):
+def test_a_run_killed_at_its_beginning_measures_it_once(run, monkeypatch, worker_here, capsys):
     session = worker.prepare(run.config())
     run.append(next(train(run.config(), session)))
     run.save_checkpoint(session, run.config())
@@ -875,7 +871,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, metho
 
 
 @pytest.mark.parametrize("asks", [3, 4, 5, 6, 8])
-def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(tmp_path, asks):
+def test_a_run_stopped_at_any_step_goes_on(tmp_path, asks):
     # Between two records the mean training loss of both parts counts; only the last gradients are not kept.
     sizes = dict(steps=7, record_every=3)
     broken = create_run(small_run(**sizes), path=tmp_path)
@@ -887,7 +883,7 @@ def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(tmp_path, asks)
     ]
 
 
-def test_longer_is_more_steps_of_the_same_run_and_its_own_end_stays_its_end(tmp_path):
+def test_longer_is_more_steps_of_the_same_run(tmp_path):
     config = small_run(steps=4, schedule="constant")
     run = create_run(config, path=tmp_path / "run")
     train_here(run)
@@ -900,7 +896,7 @@ def test_longer_is_more_steps_of_the_same_run_and_its_own_end_stays_its_end(tmp_
     assert run.records()[-1].step == 8
 
 
-def test_a_run_that_waited_long_enough_ends_where_it_was_killed(tmp_path, monkeypatch):
+def test_a_run_that_waited_long_enough_ends(tmp_path, monkeypatch):
     waits = dict(steps=40, patience=1, learning_rate=1e-6, weight_decay=0.0, optimizer="sgd")
     broken = create_run(small_run(**waits), path=tmp_path)
     steps = [record.step for record in records_of(**waits)]
@@ -1121,7 +1117,7 @@ def two(monkeypatch):
 admit = executor.Executor().admit
 
 
-def test_the_gpu_with_the_most_room_comes_first_until_both_are_full(two):
+def test_gpu_with_most_room_comes_first_until_both_are_full(two):
     busy: list[Run] = []
     for expected in (1, 0, 1, 0, 1):
         run = create_run(small_run(device="cuda" if expected else "auto"))
@@ -1133,9 +1129,7 @@ def test_the_gpu_with_the_most_room_comes_first_until_both_are_full(two):
     assert admit(waits, busy[1:]) and machine.number_of(waits) == 1, "that of the ended run"
 
 
-def test_a_small_gpu_takes_one_run_of_its_share_and_without_one_none_is_noted(
-    monkeypatch, tmp_path
-):
+def test_a_small_gpu_takes_one_run_of_its_share(monkeypatch, tmp_path):
     first, second = create_run(small_run()), create_run(small_run())
     before = (first.path / "run.json").read_bytes()
     assert admit(first, []) and (first.path / "run.json").read_bytes() == before
@@ -1162,7 +1156,7 @@ def test_a_worker_sees_its_gpu_alone(two, monkeypatch, visible, number, expected
     assert started[0]["start_new_session"] and started[0]["stdin"] == subprocess.DEVNULL
 
 
-def test_a_run_that_waits_for_a_gpu_lets_one_on_the_cpu_go_first(two, monkeypatch):
+def test_run_that_waits_for_gpu_lets_one_on_cpu_go_first(two, monkeypatch):
     given: list[Run] = []
     monkeypatch.setattr(queue, "max_workers", lambda: 9)
     monkeypatch.setattr(queue, "_watch", lambda folder: None)

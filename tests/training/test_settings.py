@@ -26,7 +26,7 @@ CONFIGS: dict[
 
 
 @pytest.mark.parametrize("key", SETTINGS)
-def test_each_end_and_choice_of_a_setting_is_taken_by_its_config(key):
+def test_each_end_and_choice_of_a_setting_is_taken(key):
     param = SETTINGS[key]
     ends = [value for value in (param.low, param.high, param.default) if value is not None]
     for value in param.choices or ends:
@@ -44,7 +44,7 @@ def on_offer(field: Field) -> list[Any]:
     return [value for value in values if not callable(value)]
 
 
-def test_each_end_and_option_of_a_control_is_taken_by_its_config():
+def test_each_end_and_option_of_a_control_is_taken():
     controls = {page: import_module(f"pages.{page}").Controls.declared for page in CONFIGS}
     pairs = [(controls[page], kind) for page, kinds in CONFIGS.items() for kind in kinds]
     offered = [

@@ -124,7 +124,7 @@ def test_what_a_value_changes(axis, value, read, expected):
     buildable(run)
 
 
-def test_a_whole_mechanism_takes_the_models_sizes_and_none_is_one():
+def test_whole_mechanism_takes_models_sizes_and_none_is_one():
     base = small_run(model=ModelConfig.recurrent(8))
     changed = vary(base, "attention", preset("luong_general").config(64, 1)).model.attention
     assert (changed.score.key, changed.d_model) == ("general", 8) and vary(
@@ -317,7 +317,7 @@ def test_what_has_not_finished_tells_no_end_and_is_missing():
     assert sweep.pending() == [sweep.runs()[cell].id for cell in (cells[1], cells[2])]
 
 
-def test_a_deleted_run_is_lost_until_it_is_begun_anew_and_a_broken_file_is_told(tmp_path):
+def test_a_deleted_run_is_lost_until_it_is_begun_anew(tmp_path):
     config = sweep_config()
     broken = Sweep(tmp_path / "broken.json")
     broken.path.write_text("{", encoding="utf-8")
@@ -383,7 +383,7 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(folder, capsys, monkeypatch)
     assert lines[-1].startswith("8 - 16: ") and "  n 2  " in lines[-1]
 
 
-def test_an_interrupted_sweep_stops_its_workers_and_is_no_success(tmp_path, monkeypatch):
+def test_an_interrupted_sweep_stops_its_workers(tmp_path, monkeypatch):
     worker = Mock(**{"wait.side_effect": KeyboardInterrupt})
     monkeypatch.setattr(sweeps, "executor", lambda: Mock(**{"start.return_value": worker}))
     assert train_sweep(tmp_path, 1) != 0
@@ -419,7 +419,7 @@ def test_what_cannot_run_is_refused_in_words(change, word):
     pytest.raises(ConfigError, small_run, **change).match(word)
 
 
-def test_only_devices_that_are_there_and_automatic_is_cuda_where_it_is(monkeypatch):
+def test_only_devices_that_are_there(monkeypatch):
     assert devices()[:2] == ("auto", "cpu")
     for there, device in ((True, "cuda"), (False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
@@ -449,7 +449,7 @@ def trained(folder, config) -> str:
     return list_runs()[-1].id
 
 
-def test_a_strangers_table_becomes_a_run_that_is_trained_longer_and_listed(folder, capsys):
+def test_strangers_table_becomes_run_that_is_trained_longer(folder, capsys):
     (folder / "fruit.csv").write_text(FRUIT, encoding="utf-8")
     words = ["--data", str(folder / "fruit.csv"), "--set", "label=kind"]
     assert main(["recipe", "own_table", *words]) == 0
@@ -474,7 +474,7 @@ def test_a_strangers_table_becomes_a_run_that_is_trained_longer_and_listed(folde
     ]
 
 
-def test_a_table_in_windows_1252_with_columns_put_back_and_a_published_model(folder, capsys):
+def test_a_table_in_windows_1252(folder, capsys):
     rows = "".join(f"{3 * i};{i % 5},5;Höhe;{1 + i % 28}.3.2020;{'ab'[i % 2]}\n" for i in range(40))
     (folder / "old.csv").write_bytes(f"id;Größe;Maß;Tag;Art\n{rows}".encode("cp1252"))
     arguments = ["recipe", "own_table", "--data", str(folder / "old.csv")]
@@ -551,7 +551,7 @@ def test_a_learning_rate_that_is_too_small_or_too_large(key, words, changes):
     assert words in findings[key] and (key != "rate_dead" or set(findings) == {key})
 
 
-def test_a_loss_that_is_no_number_and_overfitting_on_a_small_table():
+def test_a_lost_loss_and_overfitting():
     wild = dict(learning_rate=1.0, optimizer="sgd", clip=1e9, schedule="constant")
     findings = findings_of(small_run(steps=80, record_every=2, **wild))
     assert {"diverged", "exploding", "rate_high"} & findings.keys()
@@ -710,7 +710,7 @@ def test_what_is_told_of_records(records, expected, config):
     assert keys(records, config) == expected
 
 
-def test_words_name_the_part_and_a_training_loss_that_rises_is_no_overfitting():
+def test_words_name_the_part():
     fading = [replace(r, gradients={"first": 1e-6, "last": 0.5}) for r in SLOW]
     (one,) = estimating.diagnose(fading, BASE, 3.0)
     assert "first gets 2e-06" in one.text
@@ -742,7 +742,7 @@ def test_own_data_is_timed_and_nothing_random_moves(task, kind):
     assert estimating.estimate(config) > config.steps * 1e-5
 
 
-def test_a_pace_is_the_fastest_of_each_as_a_moment_may_be_busy(monkeypatch):
+def test_pace_is_fastest_of_each_as_moment_may_be_busy(monkeypatch):
     steps, others = iter(range(24, 0, -1)), iter((9.0, 5.0, 3.0, 3.5))
 
     def timed(run, repeat, number):
@@ -763,7 +763,7 @@ def test_a_model_that_is_too_large_to_be_timed_is_not_built(monkeypatch):
     assert "not measured. Timing this model would take about" in estimating.time_needed(large)
 
 
-def test_a_page_times_again_what_is_a_minute_old_and_own_data_alone(monkeypatch):
+def test_a_page_times_again_what_is_a_minute_old(monkeypatch):
     own, other = (
         recommended(make_task(TaskConfig.of(task)), batch_size=8)
         for task in ("own_pairs", "reverse")
@@ -857,7 +857,7 @@ FLOATS = {
 
 @each("unit", sorted(FLOATS))
 @given(data=st.data())
-def test_an_interval_never_contradicts_its_p_nor_leaves_its_bounds(unit, data):
+def test_an_interval_never_contradicts_its_p(unit, data):
     # In every unit, for groups that share all seeds, some, or none; also where all differences are equal.
     group = st.dictionaries(st.integers(0, 8), FLOATS[unit], max_size=6)
     groups = data.draw(st.lists(group, min_size=2, max_size=4))
@@ -871,7 +871,7 @@ def test_an_interval_never_contradicts_its_p_nor_leaves_its_bounds(unit, data):
         assert other.p == pair.p and other.low <= other.difference <= other.high
 
 
-def test_a_ratio_is_that_of_the_geometric_means_and_its_inverse_the_other_way():
+def test_a_ratio_is_that_of_the_geometric_means():
     a, b = {0: 2.0, 1: 8.0, 2: 4.0}, {0: 1.0, 1: 2.0, 2: 2.0}
     (one,), (other,) = compare([a, b], "positive"), compare([b, a], "positive")
     assert one.difference == pytest.approx(16 ** (1 / 3)) and one.sign == "÷"
@@ -884,7 +884,7 @@ def test_a_ratio_is_that_of_the_geometric_means_and_its_inverse_the_other_way():
     assert compare([{**a, 3: 0.0}, {**b, 3: 1.0}], "positive") == [one], "0 has no logarithm"
 
 
-def test_equal_differences_are_tested_by_the_step_of_the_measure():
+def test_equal_differences_are_tested_by_step_of_measure():
     same, far, one_item = (dict.fromkeys(range(3), value) for value in (1.0, 0.0, 0.999))
     assert [comparison.p for comparison in compare([same, same])] == [1.0]
     assert [comparison.p for comparison in compare([same, far])] == [1.0], "no error to test by"
@@ -918,7 +918,7 @@ STEPS = np.random.default_rng(1).binomial(50, 0.99, size=(SIMULATED, 4, 3)) / 50
         (STEPS, ("share", 1 / 50), LEVEL),
     ],
 )
-def test_a_family_of_tests_claims_a_false_difference_in_five_percent_at_most(draws, given, most):
+def test_false_differences_are_five_percent_at_most(draws, given, most):
     claims = sum(
         any(pair.significant for pair in compare(groups_of(draw), *given)) for draw in draws
     )
@@ -945,7 +945,7 @@ def test_a_spread_and_its_interval_by_hand():
 
 @each("unit", sorted(UNITS))
 @given(data=st.data())
-def test_no_interval_leaves_the_bounds_of_its_unit_or_its_mean(unit, data):
+def test_no_interval_leaves_bounds_of_its_unit_or_its_mean(unit, data):
     scale = UNITS[unit]
     numbers = (
         st.sampled_from([0.0, 1.0])
@@ -998,7 +998,7 @@ def test_intervals_by_other_peoples_code():
         ("correlation", lambda rng: np.tanh(rng.normal(0, 0.4, 5))),
     ],
 )
-def test_an_interval_misses_no_difference_in_five_percent_at_most(unit, draw):
+def test_intervals_miss_five_percent_at_most(unit, draw):
     # Each draw comes from two equal conditions, whose difference is 0 and whose ratio is 1.
     rng, none, count = np.random.default_rng(7), float(unit == "times"), 2000
     measured = [mean_interval(draw(rng).tolist(), unit) for _ in range(count)]
@@ -1006,7 +1006,7 @@ def test_an_interval_misses_no_difference_in_five_percent_at_most(unit, draw):
     assert missed / count <= LEVEL + 3 * (LEVEL * (1 - LEVEL) / count) ** 0.5
 
 
-def test_lines_over_steps_meet_where_all_have_a_point_and_over_seconds_are_read_between():
+def test_lines_over_steps_meet_where_all_have_a_point():
     band = line([[(0, 0.0), (10, 1.0), (20, 4.0)], [(0, 2.0), (10, 5.0)]], shared=True)
     assert band.x == (0, 10) and band.mean == (1.0, 3.0)
     assert band.low == (0.0, 1.0) and band.high == (2.0, 5.0)
