@@ -125,7 +125,7 @@ class ClosedFormCost:
 
 
 def closed_form_cost(config: AttentionConfig, length: int) -> ClosedFormCost:
-    """The layer's learned numbers; the FLOPs from projected heads to outputs, of every cell that is computed.
+    """A layer's learned numbers, and its FLOPs from projected heads to outputs, of every cell that is computed.
 
     `dense`: the kernel computes cells that it then masks.
     """

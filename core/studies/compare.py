@@ -120,12 +120,17 @@ Maps = tuple[Tokens, tuple[MapResult, ...]]
 
 
 def compare_pretrained(model: Pretrained, comparison: Comparison) -> Maps:
-    """`compare` with MiniLM's queries and keys; PretrainedError when it has nothing to read."""
+    """The tokens, and the map of each mechanism on MiniLM's own queries and keys.
+
+    PretrainedError when it has nothing to read.
+    """
     return compare(comparison, layer_qkv(model, comparison.text, comparison.layer_head[0]))
 
 
 def compare(comparison: Comparison, recorded: LayerQKV | None = None) -> Maps:
-    """The tokens, and the map of each mechanism on them, none where there is no token.
+    """The tokens, and the map of each mechanism on them.
+
+    There is no map where there is no token.
 
     Queries and keys are those of a seeded layer, or were recorded of a model.
     """

@@ -20,6 +20,7 @@ from core.attention.cost import (
 from core.pretrained import LayerQKV, layer_qkv, read
 from core.studies import compare as study
 from core.studies.efficient import ONE_AT_A_TIME
+from dashboard.draw import compare as draw
 from dashboard.draw.formats import number
 from dashboard.ui.models import EMBEDDED, load_model
 from pages import compare
@@ -311,10 +312,10 @@ def test_what_can_be_added_has_a_map_or_a_reason_and_a_name(option):
             assert result.error.endswith(".") and setup is minilm
         else:
             assert result.weights.shape == (size, size) and np.isfinite(result.weights).all()
-        assert compare.name_of(config) and "{" not in compare.heading_note(config)
+        assert draw.name_of(config) and "{" not in draw.heading_note(config)
         axis, _, key = option.partition("=")
         if axis in AXES and not entry(axis, key).parts:
-            assert compare.name_of(config) == entry(axis, key).name
+            assert draw.name_of(config) == entry(axis, key).name
 
 
 def test_measures_by_hand():
@@ -337,27 +338,27 @@ def test_measures_by_hand():
 def test_the_fact_is_what_is_measured():
     setup = compare.default_controls()
     results = [compute_map(setup, config) for config in setup.mechanisms]
-    names, tokens = compare.names_of(setup.mechanisms), tokens_of(setup)
+    names, tokens = draw.names_of(setup.mechanisms), tokens_of(setup)
     cell = study.default_cell(results[0].weights, tokens.special)
     assert (
         "cannot attend to “animal” under the local window; under the other, it gives “animal” 0.68."
-        in compare.fact_text(replace(setup, minus=(2, 0)), names, results, tokens, cell)
+        in draw.fact_text(replace(setup, minus=(2, 0)), names, results, tokens, cell)
     )
     setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 4, Choice("gated"))))
     results = [compute_map(setup, config) for config in setup.mechanisms]
     names = ["Dot product", "Gated output"]
-    sentence = compare.fact_text(setup, names, results, tokens_of(setup), (0, 2))
+    sentence = draw.fact_text(setup, names, results, tokens_of(setup), (0, 2))
     assert sentence.startswith("Gated output and the dot product give the same weights")
     assert sentence.endswith("in both.")
 
 
 def test_names_say_what_is_special():
     configs = [DOT, ALIBI, DOT, DOT]
-    assert compare.names_of(configs) == ["Dot product", "ALiBi", "Dot product 2", "Dot product 3"]
+    assert draw.names_of(configs) == ["Dot product", "ALiBi", "Dot product 2", "Dot product 3"]
     mask = Choice.of("and", Choice("causal"), Choice.of("not", Choice.of("local", window=1)))
-    assert compare.name_of(AttentionConfig(16, 2, mask=mask)) == "Causal and not local window"
+    assert draw.name_of(AttentionConfig(16, 2, mask=mask)) == "Causal and not local window"
     both = AttentionConfig(16, 2, score=Choice("dot"), position=Choice("alibi"))
-    assert compare.name_of(both) == "Dot product + ALiBi"
+    assert draw.name_of(both) == "Dot product + ALiBi"
 
 
 @each("key", [item.key for item in AXES["mask"]])
@@ -375,14 +376,14 @@ def test_mechanism_is_credited_to_paper_of_its_entry_alone(axis, key):
     # A rule that a person types, draws or joins is nobody's paper.
     item = entry(axis, key)
     try:
-        note = compare.heading_note(AttentionConfig(24, 3, **{axis: drawing.plain(axis, key)}))
+        note = draw.heading_note(AttentionConfig(24, 3, **{axis: drawing.plain(axis, key)}))
     except ConfigError:
         return
     own = not item.paper
     assert own == (key in ("formula", "drawn", "and", "or", "not"))
     if own:
         assert str(item.year) not in note and not any(
-            other.paper and compare.citation(other) in note for other in AXES[axis]
+            other.paper and draw.citation(other) in note for other in AXES[axis]
         )
 
 
@@ -430,23 +431,23 @@ def test_nothing_is_measured_beside_another_measurement():
 
 def test_the_caption_says_what_is_implied_or_signed():
     results = [study.MapResult(np.eye(2), implied=True), study.MapResult(-np.eye(2))]
-    caption = compare.caption_text(
+    caption = draw.caption_text(
         SETUP, study.Tokens(("a", "b"), (False, False)), results, ["Linear", "Diff"]
     )
     assert "Linear: implied weights" in caption and "Diff: weights may be negative" in caption
     assert "seed 126" in caption
     result = study.MapResult(np.eye(3))
-    assert compare.row(
+    assert draw.table_row(
         "x", result, ClosedFormCost(90, 1e6, True), 1, Measurement("x", 8, 0.0123, 2_000_000), 100
     ) == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
-    assert compare.row("x", study.MapResult(-np.eye(3)), None, 1, None, 100) == ["x"] + ["–"] * 6
+    assert draw.table_row("x", study.MapResult(-np.eye(3)), None, 1, None, 100) == ["x"] + ["–"] * 6
 
 
 def test_the_equation_of_a_cell_has_its_own_numbers():
     setup = compare.default_controls()
     dot, alibi, window, linear = (compute_map(setup, config) for config in setup.mechanisms)
     i, j = cell = study.default_cell(dot.weights, tokens_of(setup).special)
-    assert f"s = {dot.scores[i, j]:.2f},\\quad w = 0.68" in compare.equation(
+    assert f"s = {dot.scores[i, j]:.2f},\\quad w = 0.68" in draw.weight_latex(
         dot, "it", "animal", cell
     )
     apart = dot.scores[i, j] - alibi.scores[i, j]
@@ -455,7 +456,7 @@ def test_the_equation_of_a_cell_has_its_own_numbers():
     )
     assert (
         f"s = {number(dot.scores[i, j])} - {number(apart)} = {number(alibi.scores[i, j])},\\quad w = 0.41"
-        in (compare.equation(alibi, r"\text{it}", r"\text{animal}", cell))
+        in (draw.weight_latex(alibi, r"\text{it}", r"\text{animal}", cell))
     )
-    assert compare.equation(window, "it", "animal", cell).endswith(r"s = -\infty,\quad w = 0")
-    assert compare.equation(linear, "it", "animal", cell).endswith(r":\quad w = 0.070")
+    assert draw.weight_latex(window, "it", "animal", cell).endswith(r"s = -\infty,\quad w = 0")
+    assert draw.weight_latex(linear, "it", "animal", cell).endswith(r":\quad w = 0.070")
