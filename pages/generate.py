@@ -393,7 +393,7 @@ def page() -> None:
         try:
             way, first, rest = st.columns([1.3, 2, 0.85], vertical_alignment="bottom")
             more = rest.popover("More", icon=":material/tune:", width="stretch")
-            settings = lab.draw_search(Controls, way, first, more)
+            settings = Controls().draw_search(way, first, more).settings
             search = current_search(Generation(choice.ref, choice.inputs, settings), pretrained)
             slot = st.empty()  # the progress takes the place of the results, so that nothing moves
             if not search.done:

@@ -11,10 +11,12 @@ from core.attention import ConfigError
 from core.models import MODELS, Seq2Seq
 from core.models.decoding import (
     EOS,
+    ForcedSteps,
     Hypothesis,
     Prompt,
     SearchSettings,
     Tree,
+    force_tokens,
     greedy,
     search,
 )
@@ -127,6 +129,17 @@ def decode(model: Seq2Seq, task: Task, source: str | int, settings: SearchSettin
         time.thread_time() - started,
         unknown,
     )
+
+
+def search_run(run: Run, step: int, source: str | int, settings: SearchSettings) -> SearchResult:
+    """A search by a run's weights of that step: of a source to read, or of a held-out one by its number."""
+    return decode(*Checkpoint.of(run, step).load(), source, settings)
+
+
+def path_of(run: Run, step: int, result: SearchResult, candidate: int) -> ForcedSteps:
+    """The log-probabilities and the attention of each step of the path to one candidate."""
+    model, _ = Checkpoint.of(run, step).load()
+    return force_tokens(model, result.prompt, result.tree.tokens(candidate))
 
 
 def prompt_of(task: Task, example: Example) -> Prompt:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import streamlit as st
 from torch import Tensor
@@ -131,6 +131,9 @@ PAPERS: dict[Strategy, tuple[str, str, str, str]] = {  # name, paper, address, m
 }
 
 
+RARE = ("length_penalty", "top_k", "top_p", "samples", "seed", "no_repeat", "longest")
+
+
 def _of(strategy: str) -> Callable[[Any], bool]:
     return lambda c: c.strategy == strategy
 
@@ -206,24 +209,16 @@ class Search(Fields):
         help="The same n tokens in a row are not written again; 0 allows everything.",
     )
 
+    @property
+    def settings(self) -> SearchSettings:
+        names = ("width", "temperature", *RARE)
+        settings = {name: self[name] for name in names if self[name] is not None}
+        return SearchSettings(strategy=STRATEGIES[self.strategy], **settings)
 
-SETTINGS = ("length_penalty", "top_k", "top_p", "samples", "seed", "no_repeat", "longest")
-
-
-def draw_search(
-    fields: type[Search], way: Any, first: Any, more: Any, **given: Any
-) -> SearchSettings:
-    """Draw the strategy, its first setting beside it, and all others in the popover `more`."""
-    controls = fields.draw("strategy", into=way, **given)
-    controls = controls.draw_more("width", "temperature", into=first).draw_more(
-        *SETTINGS, into=more
-    )
-    settings = {
-        name: controls[name]
-        for name in ("width", "temperature", *SETTINGS)
-        if controls[name] is not None
-    }
-    return SearchSettings(strategy=STRATEGIES[controls.strategy], **settings)
+    def draw_search(self, way: Any, first: Any, more: Any, **given: Any) -> Self:
+        """Draw the strategy, its first setting beside it, and all others in the popover `more`."""
+        controls = self.draw_more("strategy", into=way, **given)
+        return controls.draw_more("width", "temperature", into=first).draw_more(*RARE, into=more)
 
 
 def next_token_bars(

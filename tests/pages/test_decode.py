@@ -23,13 +23,14 @@ from core.runs.runs import create_run
 from core.studies.decode import Score, longest_of
 from core.tasks import TaskConfig, make_task
 from core.training import RunConfig, prepare, recommended
+from dashboard.draw import decode
 from dashboard.draw.figures import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
 from dashboard.draw.formats import number, share_text, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import RANKS, tree_spots, tree_svg
 from dashboard.ui.decoding import search_equation
 from dashboard.ui.models import EMBEDDED
-from pages import decode, generate
+from pages import generate
 from pages.generate import Generation, Search, picked_path, run, strip
 from tests.cases import each
 from tests.pages.app import (
