@@ -397,6 +397,11 @@ class ClaimResult:
         return seed_stats(self.results.values(condition, figure.measure, x), figure.unit)
 
 
+def judge(result: ClaimResult) -> Verdict:
+    """The verdict on a claim by the mean of each of its parts over the seeds, and by its interval."""
+    return result.verdict
+
+
 def effect(part: Part, values: Sequence[float], level: float, reason: str = "") -> Effect:
     """The mean of a quantity, its interval, and the outcome; it cannot be told where there is a `reason`."""
     measured = interval(values, part.unit, level, part.resolution)

@@ -154,7 +154,7 @@ def create(config: ClaimConfig, workers: int = 1, root: Path | None = None) -> G
 
 
 def find_group(run_id: object) -> Group | None:
-    """The runs that began with the one of this id, from the store where they are not here; None where there is none."""
+    """The runs that began with the one of this id; from the store where they are not here, and None where there is none."""
     bring_all([run_id], CLAIMS)
     first = find_run(run_id, claims_folder())
     ids = first.metadata().get("group") if first else None
@@ -162,6 +162,11 @@ def find_group(run_id: object) -> Group | None:
         return None
     bring_all(ids, CLAIMS)
     return Group(tuple(run for one in ids if (run := find_run(one, claims_folder())) is not None))
+
+
+def judge_group(group: Group) -> Verdict:
+    """The verdict from what a run of one's own has measured so far."""
+    return group.measured.verdict
 
 
 def load_cells(run: Run) -> list[CellResult]:
@@ -226,8 +231,8 @@ class Shipped(ClaimResult):
 
 
 def shipped(claim: Claim, folder: Path | None = None) -> Shipped | None:
-    """The shipped result of a claim, read again only after its file has changed; None where none was measured, or its
-    settings are no longer those of the claim."""
+    """What was measured of a claim and ships with the lab; read again only after its file has changed. None where none
+    was measured, or its settings are no longer those of the claim."""
     path = (folder or FOLDER) / f"{claim.key}.json"
     return _read(claim, path, modified(path))
 

@@ -69,8 +69,8 @@ def link_value(
 class LinkedValue(SessionValue[T]):
     """A SessionValue that is in the link too, by the name `link` or else its key. It has no widget."""
 
-    def __init__(self, start: T, link: str = "") -> None:
-        super().__init__(start)
+    def __init__(self, start: T, link: str = "", key: str = "") -> None:
+        super().__init__(start, key)
         self.link = link
 
     @property

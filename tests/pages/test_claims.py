@@ -18,6 +18,7 @@ from core.claims.entries.cost import EXACT, LONG_CACHE as CACHE
 from core.claims.entries.scores import GRADIENT, UNSCALED
 from core.claims.run import CELLS, find_group, ship
 from core.entries import Param
+from dashboard.draw import claims as draw
 from dashboard.server import queue
 from pages import claims
 from tests.cases import instance
@@ -149,7 +150,7 @@ def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monk
 
 
 def test_every_file_of_a_claim_opens(monkeypatch):
-    monkeypatch.setattr(claims, "render", run_here)
+    monkeypatch.setattr("dashboard.page.render", run_here)
     settings = CLAIM.settle({"steps": 50})
     result = ship(
         CLAIM, settings, MADE_UP.cells, {"device": "ábacus"}, claim_runs.command(CLAIM, settings)
@@ -207,20 +208,20 @@ def measured(seeds: int, spread: float = 0.1) -> ClaimResult:
 
 
 def test_thumbnail_has_mark_for_each_seed_of_each_condition():
-    html = claims.card(TINY, measured(5), "light")
+    html = draw.card(TINY, measured(5), "light")
     (source,) = re.findall(r'base64,([^"]+)"', html)
     marks = list(ElementTree.fromstring(base64.b64decode(source)))
     places = [float(mark.get("d").removeprefix("M").split()[0]) for mark in marks]
     assert len(marks) == 10 and max(places[:5]) < min(places[5:]), "b is more than a in each seed"
     assert ">✔<" in html and "of 1 parts" not in html and "m, 0.84 to 3.22: a, b" in html
-    assert claims.card(TINY, measured(5), "light", hidden=True) == claims.card(
+    assert draw.card(TINY, measured(5), "light", hidden=True) == draw.card(
         TINY, None, "light", True
     )
-    assert "Not measured yet" in claims.card(TINY, None, "dark")
+    assert "Not measured yet" in draw.card(TINY, None, "dark")
 
 
 def test_results_have_the_colours_of_their_conditions():
-    spec = claims.results_figure(
+    spec = draw.results_figure(
         TINY.figures[0], {"yours": measured(3), "the lab's": measured(5)}, "light"
     )
     points = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
@@ -232,7 +233,7 @@ def test_results_have_the_colours_of_their_conditions():
     ]
     colours = [layer["mark"]["color"] for layer in points]
     assert colours[:2] == colours[2:] and colours[0] != colours[1] and "title" not in spec
-    spec = claims.results_figure(
+    spec = draw.results_figure(
         replace(TINY.figures[0], log="y"), {"yours": measured(2, 0.2)}, "light"
     )
     rules = [layer for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
@@ -254,6 +255,5 @@ def test_results_have_the_colours_of_their_conditions():
 )
 def test_a_printed_figure_is_exported_as_its_number(text, numbers):
     assert (
-        getattr(claims.published(text), "numbers", None) == numbers
-        and claims.published(text) == text
+        getattr(draw.published(text), "numbers", None) == numbers and draw.published(text) == text
     )
