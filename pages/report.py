@@ -20,11 +20,65 @@ SOURCE = "Attention Lab · {}"  # what stands under the title, or at the end, wi
 MARGIN = 12  # pixels of paper around a drawing
 MAX_TITLE, MAX_TEXT = 200, 1_000  # letters
 MAX_SHOWN = 50  # rows of a table
-TEXTS = (  # the fields of a view: label, name, letters, help
-    ("Heading", "title", MAX_TITLE, "Stands above the picture."),
-    ("Sentence", "sentence", MAX_TEXT, "The page's own sentence. You can shorten it."),
-    ("Note", "note", MAX_TEXT, "What you want to say about this view."),
-)
+key = "report:{}".format  # of a widget
+Edit = Callable[[lab.export.Report], lab.export.Report]
+UNBOUND = {"bind": None, "persist_state": None}  # what is typed is stored with the report
+
+
+def take_title() -> None:
+    change(lambda now: replace(now, title=Controls.read("title", report=now)["title"].strip()))
+
+
+class Controls(lab.Fields, page="report"):
+    report: lab.export.Report
+    title = lab.Text(
+        "Title of the report",
+        lambda c: c.report.title,
+        help="Stands above the views in the file.",
+        also=UNBOUND | {"max_chars": MAX_TITLE, "placeholder": TITLE, "on_change": take_title},
+    )
+
+
+def taken(name: str, **more: Any) -> Callable[["ViewFields"], dict[str, Any]]:
+    """The arguments of a widget whose text becomes that of the view."""
+
+    def also(controls: "ViewFields") -> dict[str, Any]:
+        def change_view(now: lab.export.Report) -> lab.export.Report:
+            typed = ViewFields.read(name, view=controls.view)[name].strip()
+            return now.change(controls.view.id, **{name: typed})
+
+        return UNBOUND | {"on_change": lambda: change(change_view), **more}
+
+    return also
+
+
+class ViewFields(lab.Fields, page="report"):
+    """The texts of one view."""
+
+    view: lab.picture_files.ReportView
+    title = lab.Text(
+        "Heading",
+        lambda c: c.view.title,
+        key=lambda c: f"{c.view.id}:title",
+        help="Stands above the picture.",
+        also=taken("title", max_chars=MAX_TITLE),
+    )
+    sentence = lab.Text(
+        "Sentence",
+        lambda c: c.view.sentence,
+        key=lambda c: f"{c.view.id}:sentence",
+        lines=True,
+        help="The page's own sentence. You can shorten it.",
+        also=taken("sentence", max_chars=MAX_TEXT, height=104),
+    )
+    note = lab.Text(
+        "Note",
+        lambda c: c.view.note,
+        key=lambda c: f"{c.view.id}:note",
+        lines=True,
+        help="What you want to say about this view.",
+        also=taken("note", max_chars=MAX_TEXT, height=104),
+    )
 
 
 def address(view: lab.picture_files.ReportView, base: str) -> str:
@@ -37,16 +91,15 @@ def html_file(report: lab.export.Report, base: str) -> bytes:
     """The report as one HTML file that needs no network: components alive, drawings, tables, and links to the pages."""
     parts = []
     for at, view in enumerate(report.views):
-        below = "".join(
-            [
-                *[
-                    f'<p style="font:400 19px/28px var(--st-heading-font)">{escape(view.sentence)}</p>'
-                ]
-                * bool(view.sentence),
-                *(f"<p>{escape(part)}</p>" for part in view.note.splitlines() if part.strip()),
-                f'<p style="font-size:13px;opacity:.72">{escape(view.source)} · <a style="color:inherit" '
-                f'href="{escape(address(view, base))}">Open this view live</a></p>',
-            ]
+        texts = [f"<p>{escape(part)}</p>" for part in view.note.splitlines() if part.strip()]
+        if view.sentence:
+            texts.insert(
+                0,
+                f'<p style="font:400 19px/28px var(--st-heading-font)">{escape(view.sentence)}</p>',
+            )
+        below = "".join(texts) + (
+            f'<p style="font-size:13px;opacity:.72">{escape(view.source)} · <a style="color:inherit" '
+            f'href="{escape(address(view, base))}">Open this view live</a></p>'
         )
         if view.part is not None:
             name, root, data = view.part
@@ -110,7 +163,7 @@ def page() -> None:
     linked = st.query_params.get(lab.export.REPORT)
     lost = linked is not None and lab.export.read_report(linked) is None
     if linked and not lost:
-        st.session_state[lab.export.REPORT] = linked
+        lab.export.NAME.value = linked
     report = lab.export.current_report()
     lab.write_link(lab.export.REPORT, None if report is None else report.id)
     if message := lab.pop_flash(lab.export.REPORT):
@@ -127,15 +180,7 @@ def page() -> None:
         base = (st.context.url or "").partition("?")[0].rpartition("/")[0]
         left, right = st.columns([0.5, 0.5], gap="medium", vertical_alignment="bottom")
         with left:
-            _field(
-                "Title of the report",
-                report.title,
-                f"{lab.export.REPORT}:title",
-                lambda now, text: replace(now, title=text),
-                MAX_TITLE,
-                "Stands above the views in the file.",
-                placeholder=TITLE,
-            )
+            Controls.draw(into=lab.HERE, report=report)
         with right, st.container(horizontal=True, gap="small", vertical_alignment="center"):
             st.download_button(
                 "HTML",
@@ -143,7 +188,7 @@ def page() -> None:
                 "report.html",
                 "text/html",
                 icon=":material/download:",
-                key=f"{lab.export.REPORT}:html",
+                key=key("html"),
                 on_click="ignore",
                 help="One file with its pictures alive, which needs no network.",
             )
@@ -158,14 +203,14 @@ def page() -> None:
                 "report.pdf",
                 "application/pdf",
                 icon=":material/download:",
-                key=f"{lab.export.REPORT}:pdf",
+                key=key("pdf"),
                 on_click="ignore",
                 help="Vector pictures and text on A4 sheets; each view has a link that opens it live.",
             )
             st.button(
                 "New report",
                 icon=":material/note_add:",
-                key=f"{lab.export.REPORT}:new",
+                key=key("new"),
                 on_click=_forget,
                 help="Begin with an empty one. This one stays under the link of this page: copy it first.",
             )
@@ -187,7 +232,7 @@ def page() -> None:
 
 def _draw_view(view: lab.picture_files.ReportView, number: int, count: int = 0) -> None:
     """One view beside its texts; the example, without a count, has no fields."""
-    step, key = lab.step_of(view.page), f"{lab.export.REPORT}:{view.id}"
+    step = lab.step_of(view.page)
     shown, texts = st.columns([0.58, 0.42], gap="medium")
     with shown:
         lab.paragraph(f"**{number}. {lab.plain(view.title)}**")
@@ -198,7 +243,7 @@ def _draw_view(view: lab.picture_files.ReportView, number: int, count: int = 0) 
             drawn = lab.DrawnPicture(
                 view.title, tuple(view.head), tuple(map(tuple, view.rows)), view.svg
             )
-            lab.add(key, lambda: drawn)
+            lab.add(key(view.id), lambda: drawn)
         else:
             rows = [tuple(map(lab.picture_files.cell_text, row)) for row in view.rows[:MAX_SHOWN]]
             lab.table(view.head, rows, caption=view.title, markers=False)
@@ -208,32 +253,16 @@ def _draw_view(view: lab.picture_files.ReportView, number: int, count: int = 0) 
                 )
     with texts:
         if count:
-            for label, name, max_chars, meaning in TEXTS:
-                _field(
-                    label,
-                    getattr(view, name),
-                    f"{key}:{name}",
-                    lambda now, text, name=name: now.change(view.id, **{name: text}),
-                    max_chars,
-                    meaning,
-                    tall=max_chars == MAX_TEXT,
-                )
-            buttons: tuple[
-                tuple[str, str, bool, Callable[[lab.export.Report], lab.export.Report], str], ...
-            ] = (
-                (
-                    "Up",
-                    "arrow_upward",
-                    number == 1,
-                    lambda now: now.move(view.id, -1),
-                    "Show it before the view above.",
-                ),
+            ViewFields.draw(into=lab.HERE, view=view)
+            ends = "Show it before the view above.", "Show it after the view below."
+            buttons: tuple[tuple[str, str, bool, Edit, str], ...] = (
+                ("Up", "arrow_upward", number == 1, lambda now: now.move(view.id, -1), ends[0]),
                 (
                     "Down",
                     "arrow_downward",
                     number == count,
                     lambda now: now.move(view.id, 1),
-                    "Show it after the view below.",
+                    ends[1],
                 ),
                 (
                     "Remove",
@@ -244,14 +273,14 @@ def _draw_view(view: lab.picture_files.ReportView, number: int, count: int = 0) 
                 ),
             )
             with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-                for label, icon, disabled, change, meaning in buttons:
+                for label, icon, disabled, edit, meaning in buttons:
                     st.button(
                         label,
                         icon=f":material/{icon}:",
-                        key=f"{key}:{label.lower()}",
+                        key=key(f"{view.id}:{label.lower()}"),
                         disabled=disabled,
-                        on_click=_change,
-                        args=(change,),
+                        on_click=change,
+                        args=(edit,),
                         help=meaning,
                     )
         else:
@@ -266,36 +295,13 @@ def _draw_view(view: lab.picture_files.ReportView, number: int, count: int = 0) 
         st.caption(lab.plain(view.source.removeprefix("Attention Lab · ")))
 
 
-def _field(
-    label: str,
-    value: str,
-    key: str,
-    change: Callable[..., lab.export.Report],
-    max_chars: int,
-    help_text: str,
-    *,
-    tall: bool = False,
-    placeholder: str = "",
-) -> None:
-    def take() -> None:
-        _change(lambda now: change(now, str(st.session_state[key]).strip()))
-
-    shared: dict[str, Any] = dict(
-        key=key, max_chars=max_chars, on_change=lab.guarded(key, take), help=help_text
-    )
-    if tall:
-        st.text_area(label, value, height=104, **shared)
-    else:
-        st.text_input(label, value, placeholder=placeholder, **shared)
-
-
-def _change(change: Callable[[lab.export.Report], lab.export.Report]) -> None:
+def change(edit: Edit) -> None:
     if (report := lab.export.current_report()) is not None:
         lab.flash_errors(
-            lab.export.REPORT, "", lambda: lab.export.save(change(report)), ValueError, OSError
+            lab.export.REPORT, "", lambda: lab.export.save(edit(report)), ValueError, OSError
         )
 
 
 def _forget() -> None:
-    st.session_state[lab.export.REPORT] = ""
+    lab.export.NAME.value = ""
     lab.write_link(lab.export.REPORT, None)
