@@ -15,6 +15,142 @@ import dashboard.page as lab
 from core.files import hosted, sentence_of
 
 key = "lessons:{}".format  # a widget's key, which is also its name in the link
+PARTS = ("Work through", lab.page_bars.MAKE, "See results")
+MAX_LINES = 500  # codes
+
+
+class Controls(lab.Fields, page="lessons"):
+    part = lab.Segmented(
+        "Part",
+        options=PARTS,
+        help="Open a lesson, make one of your own, or read the codes that students hand in.",
+        also={"wrap": True, "label_visibility": "collapsed"},
+    )
+    title = lab.Text(
+        "Title",
+        help="What students see beside the page.",
+        also={"max_chars": lab.lessons.MAX_TITLE},
+    )
+    pages = lab.Number[int](
+        "Pages",
+        1,
+        1,
+        lab.lessons.MAX_PARTS,
+        help="Pages of the lab through which students step inside this one lesson, each with its text and questions.",
+    )
+    link = lab.Text(
+        "Link of your lesson",
+        help="Needed for a lesson of your own. The lessons of the lab are known.",
+        also={"bind": None},
+    )
+    codes = lab.Text(  # names stay in the session: they are in no link
+        "Codes, one on each line",
+        lines=True,
+        help="The lines that students handed in: name, then code.",
+        also={
+            "bind": None,
+            "height": 200,
+            "max_chars": 100 * MAX_LINES,
+            "placeholder": "Ada Lovelace 2E7C-…",
+        },
+    )
+
+
+class PartFields(lab.Fields, page="lessons"):
+    """The fields of one page of a lesson, whose names begin with `part`."""
+
+    part: str
+    page_link = lab.Text(
+        "Link of the page",
+        key=lambda c: f"{c.part}page_link",
+        help="Set a page up in another tab, press Copy link beside its title, and paste the link here. All "
+        "settings of the page come with it.",
+        also={"placeholder": "https://…/masks?masks:tokens=…"},
+    )
+    text = lab.Text(
+        "Text beside the page",
+        key=lambda c: f"{c.part}text",
+        lines=True,
+        help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.",
+        also={"max_chars": lab.lessons.MAX_LESSON_TEXT, "height": 160},
+    )
+    hide_guide = lab.Toggle(
+        "Hide the page's own questions and moves",
+        key=lambda c: f"{c.part}hide_guide",
+        help="Many pages ask to predict first, and offer moves under Try this. Students then see your questions "
+        "alone.",
+    )
+    count = lab.Number[int](
+        "Questions",
+        1,
+        0,
+        lab.lessons.MAX_QUESTIONS,
+        key=lambda c: f"{c.part}count",
+        help="How many questions stand beside the page.",
+        also={"width": 160},
+    )
+
+
+SAME = " An answer is right where it gives the same values."
+MORE = {  # about the right answer, by its type
+    "text": " Several right answers: one on each line.",
+    "numbers": "",
+    "mask": SAME,
+    "score": SAME,
+}
+
+
+class QuestionFields(lab.Fields, page="lessons"):
+    """The fields of one question, whose names begin with `name`."""
+
+    name: str
+    text = lab.Text(
+        lambda c: f"Question {c.name.rpartition('q')[2]}",
+        key=lambda c: c.name,
+        lines=True,
+        help="The question in Markdown.",
+        also={"max_chars": lab.lessons.MAX_TEXT, "height": 80},
+    )
+    kind = lab.Select(
+        "Type of answer",
+        lab.lessons.TYPES,
+        key=lambda c: f"{c.name}:type",
+        help="What students give: one of your options, numbers, a short text, or a formula.",
+    )
+    options = lab.Text(
+        "Options",
+        key=lambda c: f"{c.name}:options",
+        lines=True,
+        help=f"Two to {lab.lessons.MAX_OPTIONS} options, one on each line. Then pick the right one.",
+        also={"height": 80},
+    )
+    tolerance = lab.Number(
+        "Tolerance",
+        0.01,
+        0.0,
+        1e6,
+        0.01,
+        key=lambda c: f"{c.name}:tolerance",
+        help="How far an answer may be from the right number.",
+        also={"format": "%g"},
+    )
+    answer = lab.Text(
+        "Right answer",
+        key=lambda c: f"{c.name}:answer",
+        lines=True,
+        help=lambda c: lab.lessons.HELP[c.kind] + MORE[c.kind],
+        also={"max_chars": lab.lessons.MAX_ANSWER, "height": 80},
+    )
+    hint = lab.Text(
+        "Hint after a wrong answer",
+        key=lambda c: f"{c.name}:hint",
+        help="It may stay empty.",
+        also={"max_chars": lab.lessons.MAX_HINT},
+    )
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return tuple(line.strip() for line in self.options.splitlines() if line.strip())
 
 
 def address(lesson: str) -> str:
@@ -39,14 +175,14 @@ def network_host() -> str:
     return "localhost"
 
 
-def draw_hidden(part: str) -> str:
+def draw_hidden(part: str, link: str) -> str:
     """Draw the list of controls to hide; where the page was not opened yet, a link that opens it and fills the list.
 
     Returns the page, nothing where no link of one was pasted.
     """
     page, parameters = "", dict[str, list[str]]()
     with suppress(lab.lessons.LessonError):  # none was pasted
-        page, parameters = lab.lessons.parse_link(text(f"{part}page_link") or "-")
+        page, parameters = lab.lessons.parse_link(link or "-")
     field = key(f"{part}hide")
     labels, linked = lab.page_bars.controls_of(page), st.query_params.get_all(field)
     if len(linked) > 1:  # an older link of a draft
@@ -80,97 +216,31 @@ def draw_hidden(part: str) -> str:
     return page
 
 
-def draw_questions(part: str) -> None:
-    count = st.number_input(
-        "Questions",
-        0,
-        lab.lessons.MAX_QUESTIONS,
-        1,
-        key=key(f"{part}count"),
-        width=160,
-        **lab.BOUND,
-        help="How many questions stand beside the page.",
-    )
-    for index in range(int(count)):
-        with st.container(border=True, gap="small"):
-            # The fields of one question, by its type
-            name = f"{part}q{index + 1}"
-            left, right = st.columns([2, 1])
-            left.text_area(
-                f"Question {index + 1}",
-                key=key(name),
-                max_chars=lab.lessons.MAX_TEXT,
-                height=80,
-                **lab.BOUND,
-                help="The question in Markdown.",
-            )
-            type_ = right.selectbox(
-                "Type of answer",
-                list(lab.lessons.TYPES),
-                format_func=lab.lessons.TYPES.__getitem__,
-                key=key(f"{name}:type"),
-                help="What students give: one of your options, numbers, a short text, or a formula.",
-                **lab.BOUND,
-            )
-            left, right = st.columns([2, 1])
-            if type_ == "choice":
-                left.text_area(
-                    "Options",
-                    key=key(f"{name}:options"),
-                    height=80,
-                    **lab.BOUND,
-                    help=f"Two to {lab.lessons.MAX_OPTIONS} options, one on each line. Then pick the right one.",
-                )
-            elif type_ == "numbers":
-                right.number_input(
-                    "Tolerance",
-                    0.0,
-                    1e6,
-                    0.01,
-                    step=0.01,
-                    format="%g",
-                    key=key(f"{name}:tolerance"),
-                    **lab.BOUND,
-                    help="How far an answer may be from the right number.",
-                )
-            field = key(f"{name}:answer")
-            if type_ == "choice":
-                if st.session_state.get(field) not in (None, *(choices := options(name))):
-                    # an option that was changed since, or an answer of another type
-                    st.session_state[field] = None
-                right.selectbox(
-                    "Right option",
-                    choices,
-                    None,
-                    key=field,
-                    placeholder="Pick one of your options",
-                    **lab.BOUND,
-                    help="Type the options first.",
-                    disabled=not choices,
-                )
-            else:
-                more = {"text": " Several right answers: one on each line.", "numbers": ""}.get(
-                    type_, " An answer is right where it gives the same values."
-                )
-                left.text_area(
-                    "Right answer",
-                    key=field,
-                    max_chars=lab.lessons.MAX_ANSWER,
-                    height=80,
-                    **lab.BOUND,
-                    help=lab.lessons.HELP[type_] + more,
-                )
-            st.text_input(
-                "Hint after a wrong answer",
-                key=key(f"{name}:hint"),
-                max_chars=lab.lessons.MAX_HINT,
-                **lab.BOUND,
-                help="It may stay empty.",
-            )
-
-
-def options(name: str) -> tuple[str, ...]:
-    return tuple(line.strip() for line in text(f"{name}:options").splitlines() if line.strip())
+def draw_question(name: str) -> None:
+    """Draw the fields of one question, by its type."""
+    left, right = st.columns([2, 1])
+    fields = QuestionFields.draw("text", into=left, name=name).draw_more("kind", into=right)
+    left, right = st.columns([2, 1])
+    if fields.kind == "numbers":
+        fields.draw_more("tolerance", into=right)
+    if fields.kind != "choice":
+        fields.draw_more("answer", into=left)
+    else:
+        choices, field = fields.draw_more("options", into=left).choices, key(f"{name}:answer")
+        if st.session_state.get(field) not in (None, *choices):
+            # an option that was changed since, or an answer of another type
+            st.session_state[field] = None
+        right.selectbox(  # no field: nothing is picked at first
+            "Right option",
+            choices,
+            None,
+            key=field,
+            placeholder="Pick one of your options",
+            **lab.BOUND,
+            help="Type the options first.",
+            disabled=not choices,
+        )
+    fields.draw_more("hint", into=lab.HERE)
 
 
 def uploaded(label: str, types: Sequence[str], name: str, help: str) -> str:
@@ -198,21 +268,14 @@ def uploaded_lesson(label: str, name: str) -> lab.lessons.Lesson | None:
         return None
 
 
-def text(name: str) -> str:
-    return str(st.session_state.get(key(name)) or "")
-
-
 def part_names() -> list[str]:
     """What begins the names of the fields of each page: nothing for the first."""
-    return [
-        "",
-        *(f"p{number}:" for number in range(2, int(st.session_state.get(key("pages"), 1)) + 1)),
-    ]
+    return ["", *(f"p{number}:" for number in range(2, Controls.read("pages").pages + 1))]
 
 
 def read_lesson() -> lab.lessons.Lesson:
     """The lesson of the fields; LessonError names the first field that does not fit."""
-    if not text("title").strip():
+    if not Controls.read("title").title.strip():
         raise lab.lessons.LessonError("Give the lesson a title.")
     parts = []
     for number, part in enumerate(part_names(), 1):
@@ -226,29 +289,30 @@ def read_lesson() -> lab.lessons.Lesson:
 
 
 def read_part(part: str) -> lab.lessons.Lesson:
-    if not text(f"{part}page_link").strip():
+    fields = PartFields.read(part=part)
+    if not fields.page_link.strip():
         raise lab.lessons.LessonError("Paste the link of a page.")
-    page, parameters = lab.lessons.parse_link(text(f"{part}page_link"))
+    page, parameters = lab.lessons.parse_link(fields.page_link)
     questions = []
-    for number in range(1, 1 + int(st.session_state.get(key(f"{part}count"), 1))):
-        name = f"{part}q{number}"
+    for number in range(1, 1 + fields.count):
+        question = QuestionFields.read(name=f"{part}q{number}")
         try:
             questions.append(
                 lab.lessons.make_question(
-                    str(st.session_state.get(key(f"{name}:type")) or "choice"),
-                    text(name),
-                    text(f"{name}:answer"),
-                    options=options(name),
-                    hint=text(f"{name}:hint"),
-                    tolerance=float(st.session_state.get(key(f"{name}:tolerance"), 0.01)),
+                    question.kind,
+                    question.text,
+                    question.answer,
+                    options=question.choices,
+                    hint=question.hint,
+                    tolerance=question.tolerance,
                 )
             )
         except lab.lessons.LessonError as error:
             raise lab.lessons.LessonError(f"Question {number}: {error}") from error
     names = {label: name for name, label in (lab.page_bars.controls_of(page) or {}).items()}
     return lab.lessons.Lesson(
-        text("title").strip(),
-        text(f"{part}text").strip(),
+        Controls.read("title").title.strip(),
+        fields.text.strip(),
         page,
         lab.lessons.page_query(parameters),
         tuple(
@@ -257,37 +321,18 @@ def read_part(part: str) -> lab.lessons.Lesson:
             )
         ),
         tuple(questions),
-        bool(st.session_state.get(key(f"{part}hide_guide"))),
+        fields.hide_guide,
     )
 
 
 def draw_part(part: str) -> str:
     """Draw the fields of one page of the lesson; returns which page of the lab it is, nothing where none was given."""
-    st.text_input(
-        "Link of the page",
-        key=key(f"{part}page_link"),
-        placeholder="https://…/masks?masks:tokens=…",
-        **lab.BOUND,
-        help="Set a page up in another tab, press Copy link beside its title, and paste the link here. All "
-        "settings of the page come with it.",
-    )
-    st.text_area(
-        "Text beside the page",
-        key=key(f"{part}text"),
-        max_chars=lab.lessons.MAX_LESSON_TEXT,
-        height=160,
-        **lab.BOUND,
-        help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.",
-    )
-    page = draw_hidden(part)
-    st.toggle(
-        "Hide the page's own questions and moves",
-        key=key(f"{part}hide_guide"),
-        **lab.BOUND,
-        help="Many pages ask to predict first, and offer moves under Try this. Students then see your questions "
-        "alone.",
-    )
-    draw_questions(part)
+    fields = PartFields.draw("page_link", "text", into=lab.HERE, part=part)
+    page = draw_hidden(part, fields.page_link)
+    fields = fields.draw_more("hide_guide", "count", into=lab.HERE)
+    for number in range(1, 1 + fields.count):
+        with st.container(border=True, gap="small"):
+            draw_question(f"{part}q{number}")
     return page
 
 
@@ -297,22 +342,8 @@ def make() -> None:
         "its link here, and write the text and the questions: the link to hand out then stands below."
     )
     title_at, count_at = st.columns([4, 1])
-    title_at.text_input(
-        "Title",
-        key=key("title"),
-        max_chars=lab.lessons.MAX_TITLE,
-        help="What students see beside the page.",
-        **lab.BOUND,
-    )
-    count_at.number_input(
-        "Pages",
-        1,
-        lab.lessons.MAX_PARTS,
-        1,
-        key=key("pages"),
-        **lab.BOUND,
-        help="Pages of the lab through which students step inside this one lesson, each with its text and questions.",
-    )
+    Controls.draw("title", into=title_at)
+    Controls.draw("pages", into=count_at)
     names = part_names()
     places = (
         st.tabs([f"Page {at + 1}" for at in range(len(names))]) if names[1:] else [st.container()]
@@ -418,29 +449,20 @@ def hand_out_short(lesson: lab.lessons.Lesson) -> None:
         st.info(" ".join(sentences), icon=":material/lan:")
 
 
-MAX_LINES = 500
 Handed = tuple[lab.lessons.Code, lab.lessons.Lesson]
 
 
 def read() -> None:
-    """Draw the fields and the tables. Names stay in the session: they are in no link."""
+    """Draw the fields and the tables."""
     lessons = known_lessons()
-    typed = st.text_area(
-        "Codes, one on each line",
-        key=key("codes"),
-        height=200,
-        max_chars=100 * MAX_LINES,
-        **lab.KEEP,
-        placeholder="Ada Lovelace 2E7C-…",
-        help="The lines that students handed in: name, then code.",
-    )
+    typed = Controls.draw("codes", into=lab.HERE).codes
     lines = uploaded(
         "Or a file with a code on each line",
         ["txt", "csv"],
         "codes_file",
         "Its lines are read as those above.",
     )
-    handed, errors = read_lines(f"{typed or ''}\n{lines}", lessons)
+    handed, errors = read_lines(f"{typed}\n{lines}", lessons)
     if handed:
         lab.table(
             ("name", "lesson", "right", "questions", "tries", "date"),
@@ -536,12 +558,7 @@ def class_csv(handed: Sequence[Handed]) -> bytes:
 def known_lessons() -> dict[str, lab.lessons.Lesson]:
     """The lessons by their ids: those that ship, the one of the form, and that of a link or a file."""
     lessons = [lab.lessons.decode(name) for name in lab.lessons.KEYS]
-    link = st.text_input(
-        "Link of your lesson",
-        key=key("link"),
-        **lab.KEEP,
-        help="Needed for a lesson of your own. The lessons of the lab are known.",
-    )
+    link = Controls.draw("link", into=lab.HERE).link
     try:
         if link:
             lessons.append(
@@ -583,9 +600,6 @@ def read_lines(
     return list(handed.values()), errors
 
 
-PARTS = ("Work through", lab.page_bars.MAKE, "See results")
-
-
 def page() -> None:
     lab.title(
         "Lessons",
@@ -599,19 +613,9 @@ def page() -> None:
 def parts() -> None:
     if st.query_params.get(key("part")) == "Read codes":  # a link of before
         del st.query_params[key("part")]
-        st.session_state[key("part")] = PARTS[2]
-    part = st.segmented_control(
-        "Part",
-        PARTS,
-        default=PARTS[0],
-        required=True,
-        key=key("part"),
-        wrap=True,
-        label_visibility="collapsed",
-        **lab.BOUND,
-        help="Open a lesson, make one of your own, or read the codes that students hand in.",
-    )
-    {PARTS[1]: make, PARTS[2]: read}.get(part or PARTS[0], work)()
+        Controls.set(part=PARTS[2])
+    part = Controls.draw("part", into=lab.HERE).part
+    {PARTS[1]: make, PARTS[2]: read}.get(part, work)()
 
 
 def minutes(lesson: lab.lessons.Lesson) -> int:

@@ -298,6 +298,7 @@ test_what_is_said_of_a_draft = page_cases(
     {
         "no title": Case({"part": "Make a lesson"}, ["Give the lesson a title"]),
         "no answer": Case(DRAFT | {"q1:type": TYPES["numbers"]}, ["it has no right answer"]),
+        "no score": Case(DRAFT | {"q1:type": TYPES["score"]}, ["it has no right answer"]),
         "no page": Case(DRAFT | {"page_link": "http://host/nothing"}, ["no page of the lab"]),
         "another type": Case(
             DRAFT | {"q1:type": TYPES["text"], "q1:answer": "Paris"},
