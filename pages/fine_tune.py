@@ -248,7 +248,7 @@ def controls() -> tuple[str, FineTuneConfig | None]:
         help="Duration, learning rate and seed of the next run.",
     )
     with panel:  # while it is closed, the settings of the session
-        values = read_or_draw(*SETTINGS, opened=bool(panel.open), task=task)
+        values = Controls(task=task).draw_or_read(*SETTINGS, opened=panel.open)
     settings = {name: values[name] for name in SETTINGS if values[name] is not None} | reading
     try:
         model = _model(name, task)
@@ -276,13 +276,6 @@ def controls() -> tuple[str, FineTuneConfig | None]:
         ):  # there it stands under the field
             lab.field_error(error)
     return task, None
-
-
-def read_or_draw(*names: str, opened: bool, **given: Any) -> Controls:
-    """The values of these fields: of their widgets where the panel is open, else of the session."""
-    if not opened:
-        return Controls.read(*names, **given)
-    return Controls.draw(*names, into=lab.HERE, **given)
 
 
 def _model(name: str, task: str) -> str | None:
@@ -328,7 +321,7 @@ def _rows(task: str) -> tuple[str, dict[str, Any]]:
             f"{'each label’s rows' if task == 'classify' else 'the rows'} is held out, rounded down to a whole number, "
             f"and at most {MAX_HELD_OUT} rows are measured. The lab's rows: {OURS[task]}."
         )
-        values = read_or_draw(*READING, opened=True, task=task)
+        values = Controls.draw(*READING, into=lab.HERE, task=task)
         reading = {name: values[name] for name in READING}
         rows = _text(
             lab.data_widget(

@@ -18,13 +18,12 @@ from core.attention import (
     ConfigError,
     distinct_names,
     entry,
-    heads_that_divide,
     preset,
 )
 from core.attention.presets import preset_of
 from core.attention.text import from_text, to_text
 from core.entries import Param, Value
-from core.interpret.trace import head_name
+from core.interpret.trace import Head, head_name
 from core.memory import is_small
 from core.models import (
     BOUNDS,
@@ -43,7 +42,7 @@ from core.runs.runs import Run
 from core.studies import runs as trained
 from core.studies.decode import Checkpoint
 from core.studies.runs import expected
-from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
+from core.tasks import Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
 from core.training import (
     PASS,
     Finding,
@@ -61,9 +60,7 @@ from core.training import (
 from core.training.settings import (
     KINDS_WITH,
     MODEL_SETTINGS,
-    RATE,
     TRAINING_SETTINGS,
-    WIDTH,
 )
 
 # The sentences of the page Train, and examples as text; makes no st call.
@@ -225,7 +222,7 @@ def attention_over_time(data: lab.RunData) -> lab.Values:
             )
         step = steps[-1]
         if len(steps) > 1 and not data.live:
-            step = Controls.draw("step", into=lab.HERE, steps=steps, run=data.run.id).step
+            step = Controls.draw("step", into=lab.HERE, data=data).step
         return lab.Values(step=step, example=0, head=None, weights=None, latest=True)
     last_step, last = frames[-1]
     with board:
@@ -251,9 +248,6 @@ def attention_over_time(data: lab.RunData) -> lab.Values:
         weights=dict(frames).get(step),
         latest=state.frame is None,
     )
-
-
-BEST = "train:best"  # the session's key of the run that was drawn last, and its head
 
 
 def forget_step(run_id: str) -> None:
@@ -287,11 +281,11 @@ def _choose_head(data: lab.RunData, step: int) -> lab.Values | None:
 def _best_head(data: lab.RunData) -> tuple[int, int]:
     """The head with most weight on the expected position; a live run keeps the one before with at least half of it."""
     record, best = data.records[-1], best_head(data.records[-1])
-    run_id, before = st.session_state.get(BEST, ("", best))
+    run_id, before = Controls.best.value
     weights = np.array(record.expected or [[0.0]])
     if (data.live or run_id == data.run.id) and np.less(before, weights.shape).all():
         best = best if 2 * weights[before] < weights[best] else before
-    st.session_state[BEST] = data.run.id, best
+    Controls.best.value = data.run.id, best
     return best
 
 
@@ -776,13 +770,7 @@ def changes(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
 # The controls of Train: a task, a model, its mechanism and the training; the frozen `Controls` is core's RunConfig.
 
 
-TASK = "train:task"
-MAX_HEADS_ON_OFFER = 16
 MEAN = -1  # in place of a token: all of them
-WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
-RATES = (1e-5, 1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.3, 1.0)
-
-
 SIZES = {"smallest": -2, "small": -1, "medium": 0, "large": 1, "largest": 2}  # powers of two
 
 
@@ -805,45 +793,17 @@ def resize(name: str, key: str, base: RunConfig, before: dict[str, int]) -> None
         if state.get(f"{name}:{field}") == value:
             del state[f"{name}:{field}"]
     width = state.get(f"{name}:d_model", sizes_of(base, state[key])["d_model"])
-    lab.fit_heads(f"{name}:d_model", width, f"{name}:heads:{width}", heads_of)
+    lab.fit_heads(f"{name}:d_model", width, f"{name}:heads:{width}", lab.heads_of)
 
 
-heads_of = partial(heads_that_divide, max_heads=MAX_HEADS_ON_OFFER)
-
-
-def nearest_heads(d_model: int, most: int) -> int:
-    return max(heads for heads in heads_of(d_model) if heads <= most)
-
-
-class Controls(lab.Fields, page="train"):
-    kind = lab.Select[str](
-        "Model",
-        lambda values: {
-            kind: {
-                ("transformer", "patches"): "Image to text",
-                ("classifier", "patches"): "Vision Transformer",
-            }.get((kind, values.input), lab.MODEL_NAMES[kind])
-            for kind in values.kinds
-        },
-        key=lambda values: f"{values.task}:kind",
-        hidden=True,
-        help="The architecture that is trained. Each has settings of its own.",
-    )
-    heads = lab.SelectSlider[int](
-        "Heads",
-        lambda values: heads_of(values.d_model),
-        lambda values: nearest_heads(values.d_model, values.most),
-        key=lambda values: f"{values.name}:heads:{values.d_model}",
-        hidden=True,
-        help="The number of attention heads in each layer. Only numbers that divide d_model.",
-    )
+class Controls(lab.Setup, page="train"):
     size = lab.SelectSlider(
         "Size",
         list(SIZES),
         "medium",
-        key=lambda values: f"{values.name}:size",
+        key=lambda c: f"{c.name}:size",
         hidden=True,
-        also=lambda values: {"on_change": resize, "args": values.resized},
+        also=lambda c: {"on_change": resize, "args": c.resized},
         help="Sets d_model, the feed-forward width, the layers and the steps together. A number that is "
         "set in All settings stays as it is.",
     )
@@ -855,64 +815,66 @@ class Controls(lab.Fields, page="train"):
         hidden=True,
         help="Fixes the first weights, the data and its order: the same seed gives the same run.",
     )
+    best = lab.SessionValue[tuple[str, Head]](("", (0, 0)))  # the run drawn last, and its head
+    drawn = lab.SessionValue[str | None](None)  # the run whose figures were drawn last
     example = lab.Select[int](
         "Held-out example",
-        lambda values: {at: example_label(values.data, at) for at in values.examples},
+        lambda c: {at: example_label(c.data, at) for at in c.examples},
         hidden=True,
         help="An input that the model is not trained on; the map shows its attention.",
     )
     attention = lab.Select(
         "Attention",
-        lambda values: {kind: lab.KIND_NAMES[kind] for kind in values.kinds},
-        key=lambda values: f"kind:{values.data.run.id}",
+        lambda c: {kind: lab.KIND_NAMES[kind] for kind in c.kinds},
+        key=lambda c: f"kind:{c.data.run.id}",
         hidden=True,
         help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
         "hierarchical model attends to sentences, and to the words of each.",
-    ).optional(lambda values: len(values.kinds) > 1)
+    ).optional(lambda c: len(c.kinds) > 1)
     head = lab.Select(
         "Head",
-        lambda values: {
-            (layer, head): head_label(layer, head, values.shape)
-            for layer in range(values.shape[0])
-            for head in range(values.shape[1])
+        lambda c: {
+            (layer, head): head_label(layer, head, c.shape)
+            for layer in range(c.shape[0])
+            for head in range(c.shape[1])
         },
-        lambda values: values.best,
-        key=lambda values: f"head:{values.data.run.id}:{values.kind}",
+        lambda c: c.best,
+        key=lambda c: f"head:{c.data.run.id}:{c.kind}",
         hidden=True,
         help="At first a head with much weight on the expected position.",
-    ).optional(lambda values: values.shape != (1, 1))
+    ).optional(lambda c: c.shape != (1, 1))
     stack = lab.Select(
         "Stack",
-        lambda values: list(values.stacks),
-        key=lambda values: f"stack:{values.data.run.id}",
+        lambda c: list(c.stacks),
+        key=lambda c: f"stack:{c.data.run.id}",
         hidden=True,
         help="The layers that read the source, or those that write the target.",
-    ).optional(lambda values: len(values.stacks) > 1)
+    ).optional(lambda c: len(c.stacks) > 1)
     token = lab.Select[int](
         "Token over depth",
-        lambda values: (
-            {MEAN: "mean over all"} | {at: f"{at}: {name}" for at, name in enumerate(values.names)}
+        lambda c: (
+            {MEAN: "mean over all"} | {at: f"{at}: {name}" for at, name in enumerate(c.names)}
         ),
         MEAN,
-        key=lambda values: f"token:{values.data.run.id}:{values.stack}",
+        key=lambda c: f"token:{c.data.run.id}:{c.stack}",
         hidden=True,
         help="Each token weighs the outputs before a sublayer by itself.",
     )
     step = lab.SelectSlider[int](
         "Training step",
-        lambda values: values.steps,
-        lambda values: values.steps[-1],
-        key=lambda values: f"step:{values.run}",
+        lambda c: [record.step for record in c.data.records],
+        lambda c: c.data.records[-1].step,
+        key=lambda c: f"step:{c.data.run.id}",
         hidden=True,
         help="The training step that all figures show.",
     )
     more = lab.Number(
         "More steps",
-        lambda values: min(values.most, max(100, values.reached)),
+        lambda c: min(c.most, max(100, c.reached)),
         1,
-        lambda values: values.most,
+        lambda c: c.most,
         100,
-        key=lambda values: f"more:{values.run}",
+        key=lambda c: f"more:{c.data.run.id}",
         hidden=True,
         help="Training continues from the last saved weights.",
     )
@@ -930,18 +892,7 @@ def controls() -> RunConfig | None:
         with popover.container(width=lab.room(320), gap="small"):  # narrow, beside the map
             hidden = "told param more model sizes mechanism axes pattern rate seed training summary"
             cells |= {name: st.container() for name in hidden.split()}
-    keys = [entry.key for entry in TASKS]
-    lab.link_value(
-        TASK, keys[0], lab.one_of(keys), always="run" in st.query_params
-    )  # a run alone brings its own set-up
-    key = cells["task"].selectbox(
-        "Task",
-        keys,
-        format_func=lambda k: task_entry(k).name,
-        key=TASK,
-        **lab.KEEP,
-        help="What the model learns. The tasks on your own data come last.",
-    )
+    key = Controls.draw("task", into=cells["task"]).task
     entry, config = task_entry(key), None
     try:
         task = task_of(_task(entry, cells))
@@ -960,20 +911,20 @@ def controls() -> RunConfig | None:
 def adopt(config: RunConfig) -> None:
     config = lab.limits.within(config)
     task, model = config.task, config.model
-    name = f"train:{task.key}:{model.kind}"
-    groups = of_training(config, "pairs").values()
+    setup = {"task": task.key, "kind": model.kind, "d_model": model.d_model}
+    name, groups = Controls(**setup).prefix, of_training(config, "pairs").values()
     st.session_state.pop(f"train:{task.key}:first", None)
     st.session_state.update(
         {
             lab.BUILT_THEN: st.session_state.get(lab.BUILT),
-            TASK: task.key,
-            f"train:{task.key}:kind": model.kind,
-            "train:seed": config.seed,
+            **Controls.state(
+                **setup,
+                heads=lab.nearest_heads(model.d_model, model.num_heads),
+                size="medium",
+                rate=config.learning_rate,
+                seed=config.seed,
+            ),
             lab.attention_key(name): model.attention,
-            f"{name}:rate": config.learning_rate,
-            f"{name}:size": "medium",
-            f"{name}:d_model": model.d_model,
-            f"{name}:heads:{model.d_model}": nearest_heads(model.d_model, model.num_heads),
             **{f"{name}:{param.key}": getattr(model, param.key) for param in of_model(model)},
             **lab.adopt_pattern(name, model),
             **{setting_key(name, one): getattr(config, one.key) for of in groups for one in of},
@@ -1001,37 +952,26 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     if state.get(first, kinds[0]) != kinds[0] and state.get(key) == state[first]:
         state[key] = kinds[0]
     state[first] = kinds[0]
-    kind = Controls.draw(
-        "kind", into=cells["model"], task=task.key, kinds=kinds, input=task.input
-    ).kind
-    base = lab.limits.within(recommended(task, kind))
-    name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
+    given = {"task": task.key, "kinds": kinds, "input": task.input}
+    c = Controls.draw("kind", into=cells["model"], **given)
+    base, name = lab.limits.within(recommended(task, c.kind)), c.prefix
     linked = any(param.startswith(f"{name}:") for param in st.query_params)
-    of: dict[str, Any] = {"name": f"{task.key}:{kind}", "most": base.model.num_heads}
-    of["resized"] = name, f"{name}:size", base, sizes_of(base, Controls.read("size", **of).size)
-    sizes = sizes_of(base, Controls.draw("size", into=cells["size"], **of).size)
-    usual, d_model = sizes["d_model"], f"{name}:d_model"
-    lab.link_param(replace(WIDTH, default=usual), d_model)
+    before = sizes_of(base, Controls.read("size", task=task.key, kind=c.kind).size)
+    resized = name, f"{name}:size", base, before
+    c = c.draw_more("size", into=cells["size"], base=base, resized=resized)
+    sizes = sizes_of(base, c.size)
+    params = of_model(base.model, sizes)
     # The panel of the model: its width, and the parameters of its type
-    width, params = state.get(d_model, usual), of_model(base.model, sizes)
     with lab.lazy_panel("Model settings", f"{name}:sizes", cells["sizes"]) as panel:
-        if panel.open:
-            width = st.select_slider(
-                "d_model",
-                sorted({*WIDTHS, usual, width}),
-                usual,
-                key=d_model,
-                **lab.KEEP,
-                **lab.keep_heads(d_model, lambda width: f"{name}:heads:{width}", heads_of),
-                help=WIDTH.help,
-            )
+        c = c.draw_or_read("d_model", opened=panel.open, usual=sizes["d_model"])
         values = parameters_values(params, name, panel.open)
-    wider = [f"d_model {width}"] if width != usual else []
+    width, kind = c.d_model, c.kind
+    wider = [f"d_model {width}"] if width != sizes["d_model"] else []
     _show_changes(cells["sizes"], wider + changes(values, params))
     heads = 1
     if kind not in RECURRENT or base.model.num_heads > 1:
-        heads = Controls.draw("heads", into=cells["heads"], **of, d_model=width).heads
-        lab.note_heads(d_model, width, heads)
+        heads = c.draw_more("heads", into=cells["heads"]).heads
+        lab.note_heads(f"{name}:d_model", width, heads)
     # The panel of the training, in its groups
     groups = of_training(replace(base, steps=sizes["steps"]), task.form)
     training = dict[str, Any]()
@@ -1042,19 +982,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
             training |= parameters_values(params, name, panel.open)
     every = [param for params in groups.values() for param in params]
     _show_changes(cells["training"], changes(training, every))
-    lab.link_param(replace(RATE, default=base.learning_rate), f"{name}:rate")
-    rate = cells["rate"].select_slider(
-        "Learning rate",
-        sorted({*RATES, base.learning_rate, state.get(f"{name}:rate", base.learning_rate)}),
-        base.learning_rate,
-        # No two rates have the same text, by which the slider tells them apart.
-        format_func=lambda rate: np.format_float_scientific(rate, trim="-", exp_digits=1).replace(
-            "+", ""
-        ),
-        key=f"{name}:rate",
-        **lab.KEEP,
-        help=RATE.help,
-    )
+    rate = c.draw_more("rate", into=cells["rate"]).rate
     seed = Controls.draw("seed", into=cells["seed"]).seed
     with cells["heads"]:
         take_mechanism(name, base.model, kind, (width, heads), linked)
@@ -1086,59 +1014,54 @@ def _show_changes(cell: DeltaGenerator, changes: list[str]) -> None:
 # What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
 
 
-def script(data: lab.RunData, moment: lab.Values) -> lab.Script:
+def step_cell(data: lab.RunData, moment: lab.Values) -> lab.Cell:
+    """One step of the run that is drawn: its config, its scores, and the weights of the head that is drawn."""
     record, head, config = data.at(moment.step), moment.head, lab.source_of(data.required_config)
-    attention = "AttentionConfig" in config or "Choice" in config
-    first = lab.records_cell(
-        data.run,
-        "loss train_loss sequence_accuracy token_accuracy error gradient rate",
-        "The records of the run: a row for each step at which it was measured. `train(config)` gives them again.",
-        "train:loss",
-        imports=f"""{f"{lab.attention_import(config)}{chr(10)}" * attention}from core.models import ModelConfig
+    named = "AttentionConfig" in config or "Choice" in config
+    imports = lab.attention_import(config) if named else ""
+    code = f"""
+{imports}
+from core.models import ModelConfig, map_tokens
+from core.runs.runs import open_run
 from core.tasks import TaskConfig, make_task
 from core.training.config import RunConfig
-""",
-        more=f"""config = {config}
+from core.training.evaluate import axis_tokens, one_a_step
+
+run = open_run({lab.path_code(data.run.path)})
+config = {config}
 task = make_task(config.task)  # task.baseline_loss is the loss of guessing
 # from core.training import train; records = list(train(config))  # trains it again
-""",
-    )
-    step = f"""
 step = {moment.step}
-record = next(one for one in records if one.step == step)
+record = next(one for one in one_a_step(run.records()) if one.step == step)
 print(record.loss, record.sequence_accuracy, record.expected, "guessing has a loss of", task.baseline_loss)
 """
-    results = {
-        "task.baseline_loss": np.array(data.task().baseline_loss),
-        "int(config == run.config())": np.array(1),
+    results: dict[str, Any] = {
+        "task.baseline_loss": data.task().baseline_loss,
+        "int(config == run.config())": 1,
     }
     if record.expected:
-        results["record.expected"] = np.array(record.expected)
-        results["record.even"] = np.array(record.even)
-    shown = lab.Cell("One step: the scores.", step)
-    if moment.weights is not None:
-        key = f"{moment.example}:{head.kind}"
-        code = f"""from core.models import map_tokens
-from core.training.evaluate import axis_tokens
-{step}
+        results |= {"record.expected": record.expected, "record.even": record.even}
+    if moment.weights is None:
+        return lab.Cell("One step: the scores.", code, results=results)
+    key = f"{moment.example}:{head.kind}"
+    code += f"""
 frame = run.frame(step)  # by example and type of attention: (layers, H, T, S)
 weights = frame[{key!r}][{head.layer}, {head.head}]  # (T, S)
 tokens = axis_tokens(task, task.held_out(config.num_examples)[{head.example}])
 rows, columns = map_tokens(config.model, {head.kind!r}, *tokens)
 rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
 """
-        shown = lab.Cell(
-            "One step: the scores, and the attention of one head on a held-out example.",
-            code,
-            """
+    return lab.Cell(
+        "One step: the scores, and the attention of one head on a held-out example.",
+        code,
+        """
 from dashboard.show import show_maps
 
 show_maps({f"Step {step}": weights}, rows, columns)
 """,
-            f"train:map:{data.run.id}:{key}",
-        )
-        results["weights"] = moment.weights
-    return lab.Script((first, shown), results)
+        f"train:map:{data.run.id}:{key}",
+        results | {"weights": moment.weights},
+    )
 
 
 # The page Train: the run bar and the controls on the left, the figures of the run on the right.
@@ -1148,7 +1071,6 @@ WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"
 
 PAGE = "train"
 PAGE_CURVES = "train:curves"  # the panel of further curves
-DRAWN = "train:drawn"  # the session's key of the run whose figures were drawn last
 
 
 def page() -> None:
@@ -1162,7 +1084,9 @@ def page() -> None:
     if run != lab.EXAMPLE_RUN and state.get(lab.SETTINGS_OF) != run.id:
         # a run that a link has just brought, once; not the session's own
         state[lab.SETTINGS_OF] = run.id
-        if data.config is not None and not lab.is_new(TASK):  # else the link has a set-up
+        if data.config is not None and not lab.is_new(
+            Controls.task.key_of(Controls())
+        ):  # else the link has a set-up
             adopt(data.config)
     with st.container(key="train:board"):
         # On a phone the run bar comes first, then the sentence, the map, the settings and the curves: all of them are
@@ -1228,9 +1152,10 @@ def _figures(data: lab.RunData, state: str = "") -> None:
     elif data.records:
         lab.forget_other_runs(PAGE, data.run.id)
         draw(data, state)
-        st.session_state[DRAWN] = data.run.id
+        Controls.drawn.value = data.run.id
     else:
-        last = lab.find_any_run(st.session_state.pop(DRAWN, None)) or lab.EXAMPLE_RUN
+        last = lab.find_any_run(Controls.drawn.value) or lab.EXAMPLE_RUN
+        Controls.drawn.value = None
         state = (
             "This run ended before its first measurement. Press Train to start another."
             if not data.live
@@ -1253,7 +1178,11 @@ def draw(data: lab.RunData, state: str = "") -> None:
         moment = attention_over_time(data)
         source_figures(data, moment, ink)
     step, head = moment.step, moment.head
-    lab.add_script(partial(script, data, moment))
+    lab.as_python(
+        table=lab.records_table(data.run),
+        draw={"train:loss": lab.DRAW_LOSSES},
+        also=[step_cell(data, moment)],
+    )
     failure = data.status.message if data.status.state == "failed" else ""
     problems = tuple(diagnose(data.until(step), config, task.baseline_loss, failure))
     with right:
@@ -1513,7 +1442,7 @@ def _train_longer(row: DeltaGenerator, data: lab.RunData, config: RunConfig) -> 
             st.caption(f"This run has reached {most:,} steps, the most that a run can have here.")
             return
         more = Controls.draw(
-            "more", into=lab.HERE, run=data.run.id, reached=reached, most=most - reached
+            "more", into=lab.HERE, data=data, reached=reached, most=most - reached
         ).more
         st.caption(
             f"From step {reached:,} to {reached + more:,}, for at most {config.max_seconds:g} more seconds. "
@@ -1602,28 +1531,25 @@ def run_question(data: lab.RunData) -> lab.Question | None:
 
 @lru_cache(maxsize=1)
 def moves() -> tuple[lab.Move, ...]:
-    task, name = make_task(TaskConfig.of("reverse")), "train:reverse:transformer"
+    task = make_task(TaskConfig.of("reverse"))
     base, longer = recommended(task, "transformer"), recommended(task, "recurrent").steps
-    attention = base.model.attention
-    start = {
-        TASK: "reverse",
-        "train:reverse:kind": "transformer",
-        f"{name}:rate": base.learning_rate,
-        lab.attention_key(name): attention,
-    }
+    attention, rate = base.model.attention, base.learning_rate
+    setup = {"task": "reverse", "kind": "transformer"}
+    start = Controls.state(**setup, rate=rate)
+    key = lab.attention_key(Controls(**setup).prefix)
+    recurrent = {"task": "reverse", "kind": "recurrent"}
     return (
         lab.Move(
             "Remove the positions",
-            {**start, lab.attention_key(name): attention.with_(position=Choice.of("none"))},
+            {**start, key: attention.with_(position=Choice.of("none"))},
             "The encoder no longer knows the order of the letters. Press **Train**. When it has ended, open **Compare "
             "with the example run** below the button: compare sequence accuracy and the sharpness of the map.",
         ),
         lab.Move(
             "Remove the attention",
             {
-                TASK: "reverse",
-                "train:reverse:kind": "recurrent",
-                lab.attention_key("train:reverse:recurrent"): None,
+                **Controls.state(**recurrent),
+                lab.attention_key(Controls(**recurrent).prefix): None,
             },
             "A Transformer cannot compute without attention, so the model is now a recurrent one, whose decoder reads "
             f"only the last state of the encoder. It may take {longer:,} steps instead of {base.steps:,}. Press "
@@ -1631,12 +1557,12 @@ def moves() -> tuple[lab.Move, ...]:
         ),
         lab.Move(
             "Increase the learning rate tenfold",
-            {**start, f"{name}:rate": 10 * base.learning_rate},
+            {**Controls.state(**setup, rate=10 * rate), key: attention},
             "Every update is ten times as large. Press **Train**, then watch the loss and the gradient norm.",
         ),
         lab.Move(
             "Translate number words",
-            {TASK: "numbers"},
+            Controls.state(task="numbers"),
             "A task with real words, which takes longer. Press **Train**, then compare the map with the sentence "
             "in **All settings** that says what its attention should look like.",
         ),

@@ -60,7 +60,8 @@ def _of(value: Any, controls: Any) -> Any:
 class Field(Generic[T]):
     """What every control has.
 
-    `key` is its name in the session and the link, its field's by default; a hidden one may have another in the `link`.
+    `key` is its name in the session and the link, its field's by default; a hidden one may have another in the `link`, and
+    be there `always`, at its start too.
     `place` is where `draw` draws it; `span` is the count of columns of the grid; `hidden` is for a control in a popover or
     below, whose value stays in the link while the control is out of sight; `also` are further arguments of Streamlit's
     widget. `of` is what the value belongs to, such as a model: with another one it starts again.
@@ -71,6 +72,7 @@ class Field(Generic[T]):
     help: str | Of | None = None
     key: str | Of | None = None
     link: str | None = None
+    always: bool | Of = False
     place: str = ""
     span: int | Of = 1
     hidden: bool = False
@@ -140,7 +142,7 @@ class Field(Generic[T]):
     def draw_widget(self, controls: "Fields") -> Any:
         key, start = self.key_of(controls), self.start(controls)
         if self.hidden:
-            link_value(key, start, partial(self.value_of, controls=controls), name=self.link)
+            self.take_link(key, start, controls)
         state, held, other = st.session_state, st.session_state.get(key), False
         if self.of is not None:
             of = self.of(controls)
@@ -157,11 +159,15 @@ class Field(Generic[T]):
         value = self.widget(controls, start, shared)
         return start if value is None else value
 
+    def take_link(self, key: str, start: Any, controls: Any) -> None:
+        read, always = partial(self.value_of, controls=controls), _of(self.always, controls)
+        link_value(key, start, read, name=self.link, always=always)
+
     def read(self, controls: "Fields") -> Any:
         """The value in the session, or where it starts: without drawing."""
         key, start = self.key_of(controls), self.start(controls)
         if self.hidden:
-            link_value(key, start, partial(self.value_of, controls=controls), name=self.link)
+            self.take_link(key, start, controls)
         value = st.session_state.get(key)
         return start if value is None or not self.allowed(value, controls) else value
 
@@ -404,6 +410,12 @@ class Fields:
         for each in controls._seen(names):
             vars(controls)[each.name] = each.read(controls)
         return controls
+
+    def draw_or_read(self, *names: str, opened: bool | None, **given: Any) -> Self:
+        """With further fields, of a panel: of their widgets where it is `opened`, else of the session."""
+        if opened:
+            return self.draw_more(*names, into=HERE, **given)
+        return self.read(*names, **{**vars(self), **given})
 
     @classmethod
     def refused(cls, *names: str, **given: Any) -> list[str]:

@@ -9,29 +9,44 @@ The first attention of the pattern is the page's own mechanism; the panel holds 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from html import escape
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
-from core.attention import AttentionConfig, Choice, ConfigError, distinct_names
+from core.attention import AttentionConfig, Choice, ConfigError, distinct_names, heads_that_divide
 from core.attention.text import pattern_from_text, pattern_to_text
 from core.entries import Param, Value
 from core.models import BOUNDS, LONGEST, STACKED, ModelConfig
 from core.models.cards.base import ModelCard
 from core.tasks import ALL, TASKS, TaskConfig, column_choice, column_names, make_task, reading
 from core.training import PATTERNS, SAME, card_recipe, value_text
+from core.training.settings import RATE, WIDTH
 from dashboard.draw.figures import CATEGORIES
 from dashboard.draw.formats import cut, plain
-from dashboard.fields.base import config_error, field_error, guarded, show_unreadable
+from dashboard.fields.base import (
+    Field,
+    Fields,
+    N,
+    Of,
+    Select,
+    SelectSlider,
+    config_error,
+    field_error,
+    guarded,
+    show_unreadable,
+)
 from dashboard.fields.link import KEEP, between, link_value, one_of
-from dashboard.fields.mechanism import mechanism
+from dashboard.fields.mechanism import keep_heads, mechanism
 from dashboard.fields.reset import BUILT, BUILT_THEN
 from dashboard.navigation import step_of
 from dashboard.server.limits import admit_upload, where_stored
 from dashboard.server.visitors import at_most
 from dashboard.ui.panels import lazy_panel, theme
+from dashboard.ui.runs import MODEL_NAMES
 
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
 MAX_MB = 4 * reading.MAX_SIGNS // 1_000_000  # a character has at most four bytes
@@ -224,6 +239,105 @@ def _take_file(key: str, encoding: str = "utf-8") -> None:
         state[f"{key}:windows"] = isinstance(error, reading.EncodingError) and bool(error.fits)
 
 
+# The set-up of the next run, as far as buttons of other pages set it, too.
+
+
+WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
+RATES = (1e-5, 1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.3, 1.0)
+MAX_HEADS_ON_OFFER = 16
+heads_of = partial(heads_that_divide, max_heads=MAX_HEADS_ON_OFFER)
+
+
+def nearest_heads(d_model: int, most: int) -> int:
+    return max(heads for heads in heads_of(d_model) if heads <= most)
+
+
+@dataclass(frozen=True)
+class ParamSlider(Field[N]):
+    """A number of a `param` along `stops`; a link may bring any other that the parameter takes."""
+
+    param: Param | Of = field(kw_only=True)
+    stops: tuple[float, ...] = field(kw_only=True)
+    text: Callable[[Any], str] = field(default=str, kw_only=True)
+
+    def param_of(self, controls: Any) -> Param:
+        return self.param(controls) if callable(self.param) else self.param
+
+    def start(self, controls: Any) -> Any:
+        return self.param_of(controls).default
+
+    def value_of(self, text: str, controls: Any) -> Any:
+        param = self.param_of(controls)
+        return param.check(type(param.default)(text), param.name)
+
+    def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
+        options = sorted({*self.stops, start, st.session_state.get(shared["key"], start)})
+        return st.select_slider(str(self.label), options, start, format_func=self.text, **shared)
+
+
+class Setup(Fields, page="train"):
+    """Task, model and sizes of the next run; each task and model has settings of its own."""
+
+    task = Select[str](
+        "Task",
+        {item.key: item.name for item in TASKS},
+        hidden=True,
+        always=lambda c: "run" in st.query_params,  # a run alone brings its own set-up
+        help="What the model learns. The tasks on your own data come last.",
+    )
+    kind = Select[str](
+        "Model",
+        lambda c: {
+            kind: {
+                ("transformer", "patches"): "Image to text",
+                ("classifier", "patches"): "Vision Transformer",
+            }.get((kind, c.input), MODEL_NAMES[kind])
+            for kind in c.kinds
+        },
+        key=lambda c: f"{c.task}:kind",
+        hidden=True,
+        help="The architecture that is trained. Each has settings of its own.",
+    )
+    d_model = ParamSlider[int](
+        "d_model",
+        param=lambda c: replace(WIDTH, default=c.usual),
+        stops=WIDTHS,
+        key=lambda c: f"{c.name}:d_model",
+        hidden=True,
+        also=lambda c: keep_heads(
+            f"{c.prefix}:d_model", lambda width: f"{c.prefix}:heads:{width}", heads_of
+        ),
+        help=WIDTH.help,
+    )
+    heads = SelectSlider[int](
+        "Heads",
+        lambda c: heads_of(c.d_model),
+        lambda c: nearest_heads(c.d_model, c.base.model.num_heads),
+        key=lambda c: f"{c.name}:heads:{c.d_model}",
+        hidden=True,
+        help="The number of attention heads in each layer. Only numbers that divide d_model.",
+    )
+    rate = ParamSlider[float](
+        "Learning rate",
+        param=lambda c: replace(RATE, default=c.base.learning_rate),
+        stops=RATES,
+        # No two rates have the same text, by which the slider tells them apart.
+        text=lambda rate: np.format_float_scientific(rate, trim="-", exp_digits=1).replace("+", ""),
+        key=lambda c: f"{c.name}:rate",
+        hidden=True,
+        help=RATE.help,
+    )
+
+    @property
+    def name(self) -> str:
+        return f"{self.task}:{self.kind}"
+
+    @property
+    def prefix(self) -> str:
+        """Of the keys of all settings of this task and model."""
+        return f"{self.page_key}:{self.name}"
+
+
 # The buttons that take a mask, a position or a model's pattern from another page to Train, for the next run.
 
 
@@ -241,7 +355,7 @@ def train_with(axis: str, choice: Choice, *, key: str) -> None:
         help=f"Open Train and watch with this {axis} in the model; the rest of the model is as the task recommends.",
     ):
         return
-    task, model = _stacked_model(st.session_state.get("train:task", TASKS[0].key))
+    task, model = _stacked_model(Setup.read("task").task)
     recommended = ModelConfig.from_json(
         make_task(TaskConfig.of(task)).recommended[model].model
     ).attention
@@ -250,13 +364,8 @@ def train_with(axis: str, choice: Choice, *, key: str) -> None:
     except ConfigError as error:
         st.error(plain(str(error)))
         return
-    _open_train(
-        {
-            "train:task": task,
-            f"train:{task}:kind": model,
-            attention_key(f"train:{task}:{model}"): config,
-        }
-    )
+    opened = Setup(task=task, kind=model)
+    _open_train({**Setup.state(task=task, kind=model), attention_key(opened.prefix): config})
 
 
 def train_small(card: ModelCard, *, key: str) -> None:
@@ -269,17 +378,15 @@ def train_small(card: ModelCard, *, key: str) -> None:
     ):
         return
     config = card_recipe(card)
-    task, model = config.task.key, config.model
-    name = f"train:{task}:{model.kind}"
+    model, sizes = config.model, {"d_model": config.model.d_model, "heads": config.model.num_heads}
+    opened = Setup(task=config.task.key, kind=model.kind)
     _open_train(
         {
-            "train:task": task,
-            f"train:{task}:kind": model.kind,
-            attention_key(name): model.attention,
-            f"{name}:heads:{model.d_model}": model.num_heads,
+            **Setup.state(**vars(opened), **sizes),
+            attention_key(opened.prefix): model.attention,
             **{
-                f"{name}:{field}": getattr(model, field)
-                for field in ("following", "layers", "d_model", "norm", "pool")
+                f"{opened.prefix}:{field}": getattr(model, field)
+                for field in ("following", "layers", "norm", "pool")
             },
         }
     )

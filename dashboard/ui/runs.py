@@ -28,7 +28,6 @@ from core.studies import runs as study
 from core.studies.runs import EXAMPLE, RunSummary, score_of
 from core.tasks import Example, Task, TaskConfig, task_entry, task_of
 from core.training import KINDS, Record, RunConfig, axis_tokens, one_a_step, watched_examples
-from dashboard.draw.components import Cell
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.figures import Ink, split_data
 from dashboard.draw.formats import STATES, about_duration, plain, plural
@@ -254,44 +253,6 @@ losses = pd.DataFrame({name: table[name] for name in ("step", "loss", "train_los
 alt.Chart(losses).transform_fold(["loss", "train_loss"]).mark_line(point=True).encode(
     x="step:Q", y="value:Q", color="key:N")
 """
-
-
-DRAW_TABLE = """
-import altair as alt
-
-alt.Chart(table.reset_index()).transform_fold(["loss", "train_loss"]).mark_line(point=True).encode(
-    x="step:Q", y="value:Q", color="key:N")
-"""
-
-
-def records_cell(
-    run: Run, names: str, text: str, picture: str, imports: str = "", more: str = ""
-) -> Cell:
-    """The records of a run as a table of the fields `names`, as far as any was measured.
-
-    `more` are further `imports` and lines of code, after the run is opened.
-    """
-    records = one_a_step(run.records())
-    columns = {name: [getattr(one, name) for one in records] for name in names.split()}
-    measured = [name for name, column in columns.items() if set(column) != {None}]
-    code = f"""
-import pandas as pd
-
-{imports}from core.training.evaluate import one_a_step
-from core.runs.runs import open_run
-
-run = open_run({path_code(run.path)})
-{more}records = one_a_step(run.records())
-names = {measured}
-table = pd.DataFrame([[getattr(record, name) for name in names] for record in records], columns=names,
-                     index=pd.Index([record.step for record in records], name="step"))
-print(table.tail())
-"""
-    results = {
-        f"table[{name!r}].to_numpy(float)": np.array(columns[name], dtype=float)
-        for name in measured
-    }
-    return Cell(text, code, DRAW_TABLE, picture, results)
 
 
 # One line on each run, read again only when its folder has changed.

@@ -294,7 +294,7 @@ def test_way_back_to_link_without_run_shows_example(monkeypatch):
         "as after a look at another page"
     )
     del app.query_params["run"]
-    monkeypatch.setattr("dashboard.page.by_history", lambda: True)
+    monkeypatch.setattr("dashboard.ui.runs.by_history", lambda: True)
     assert "example run" in page_text(app.run()) and "run" not in app.query_params
 
 
@@ -550,10 +550,12 @@ def draw_run():
     import streamlit as st
 
     from core.runs.runs import find_run
+    from dashboard.server.calls import recording
     from dashboard.ui.runs import load_run
     from pages.train import draw
 
-    draw(load_run(find_run(st.session_state["id"])))
+    with recording():
+        draw(load_run(find_run(st.session_state["id"])))
 
 
 def drawn(config: TaskConfig, kind: str | None = None, **changes: Any) -> tuple[Task, Run, AppTest]:
