@@ -115,7 +115,7 @@ def picked_cell(chosen: lab.ModelChoice, controls: Controls) -> Cell:
 
 @lab.fragment
 def explore(chosen: lab.ModelChoice) -> None:
-    reading = lab.reading_of(chosen.ref, chosen.inputs)
+    reading = chosen.reading
     grid = st.grid(4 if len(reading.trace.kinds) > 1 else 3, min_column_width=105)
     controls = Controls.draw("kind", into=grid, reading=reading)
     cell = picked_cell(chosen, controls)

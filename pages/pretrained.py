@@ -156,7 +156,7 @@ def draw_controls(reading: Reading) -> Controls:
 @lab.fragment
 def explore(chosen: lab.ModelChoice) -> Callable[[], None] | None:
     """Draw the controls and all that they change, which reruns alone; returns what measures the roles, if unknown."""
-    controls = draw_controls(lab.reading_of(chosen.ref, chosen.inputs))
+    controls = draw_controls(chosen.reading)
     request = chosen.ref, chosen.inputs, controls.kind
     # Measuring them would delay the figures; the session has them where the cache has no room
     of, roles = Controls.roles.value

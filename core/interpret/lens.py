@@ -300,10 +300,10 @@ class Attribution:
 
     parts: tuple[Part, ...]
     logit: float
+    total: float = field(init=False)
 
-    @property
-    def total(self) -> float:
-        return sum(part.value for part in self.parts)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "total", sum(part.value for part in self.parts))
 
 
 @dataclass(frozen=True, eq=False)

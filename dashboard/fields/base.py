@@ -329,6 +329,8 @@ class Segmented(Options[T, T]):
 
 @dataclass(frozen=True)
 class MultiSelect(Options[list[T], T]):
+    """Some of a list, at most `max_options`; with `takes_new`, also what is typed."""
+
     max_options: int | None = None
 
     def start(self, controls: Any) -> Any:
@@ -438,7 +440,10 @@ class Fields:
 
     @classmethod
     def state(cls, **values: Any) -> dict[str, Any]:
-        """What the session has where fields have these values: for a callback, or something to try."""
+        """What the session has where fields have these values: for a callback, or something to try.
+
+        Further values are those that keys depend on, such as a run.
+        """
         controls = cls(**values)
         states = [
             cls.declared[name].state(value, controls)

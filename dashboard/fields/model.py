@@ -31,6 +31,8 @@ from core.pretrained import (
     model_inputs,
     output_id,
     output_name,
+    read,
+    read_lines,
     reject_if,
     sampling_rate,
     top_candidates,
@@ -59,6 +61,7 @@ from dashboard.fields.link import (
 )
 from dashboard.navigation import step_of
 from dashboard.server.cache import cached, shared
+from dashboard.server.calls import recorded
 from dashboard.server.limits import LimitReached, admit_upload
 from dashboard.server.visitors import MB, at_most, is_local, me
 from dashboard.ui.models import (
@@ -121,11 +124,20 @@ class ModelChoice:
         assert self.pretrained is not None
         return self.pretrained
 
+    @property
+    def has_maps(self) -> bool:
+        return self.pretrained is None or self.pretrained.has_weights
+
     @cached_property
+    def _reading(self) -> Reading:
+        return (reading_of if self.has_maps else lines_of)(self.ref, self.inputs)
+
+    @property
     def reading(self) -> Reading:
-        """The model's reading of the inputs; PretrainedError where it cannot read them."""
-        of = reading_of if self.pretrained is None or self.pretrained.has_weights else lines_of
-        return of(self.ref, self.inputs)
+        """The model's reading of the inputs, recorded; PretrainedError where it cannot read them."""
+        return recorded(
+            read if self.has_maps else read_lines, (self.ref, self.inputs), self._reading
+        )
 
 
 def choose_model(
@@ -230,6 +242,11 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
     if name not in panels:
         describe(model=name.rstrip("/").rpartition("/")[2])
     return name
+
+
+def model_state(name: str, text: str) -> dict[str, Any]:
+    """What the session has where a model of the lab reads a text: for something to try."""
+    return {MODEL: name, GROUP: name, TEXT: text}
 
 
 def select_model(name: str) -> None:
@@ -697,6 +714,11 @@ def masked_inputs(page: str, choice: ModelChoice, name: str = AT) -> ModelInputs
 
 def position_key(reading: Reading) -> str:
     return f"inside:place:{hash((reading.target or reading.source).ids)}"
+
+
+def pick_position(reading: Reading, position: int) -> None:
+    """Give `position_field` this position; for a callback."""
+    st.session_state[position_key(reading)] = position
 
 
 def position_field(page: str, reading: Reading, masked: int | None = None) -> int:

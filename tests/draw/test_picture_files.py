@@ -67,6 +67,7 @@ from dashboard.draw.formats import (
 )
 from dashboard.draw.grids import bars
 from dashboard.draw.inside_weight import row
+from dashboard.draw.lens import part_bars
 from dashboard.draw.page_views import stacks_svg
 from dashboard.draw.picture_files import (
     POINTS,
@@ -95,7 +96,6 @@ from dashboard.draw.pictures import (
     outlined,
 )
 from pages.evidence import before_after
-from pages.lens import part_bars
 from tests.cases import each
 from tests.draw.test_components import data_of
 
