@@ -18,8 +18,6 @@ from dashboard.draw import head_roles as draw
 LISTED = 6  # relations of a file with too few instances
 SUCCESSOR = "Successor"
 TEST_NAMES = (*(test.name for test in head_tests.TESTS), SUCCESSOR)
-
-
 ROLE, HEAD = (f"head_roles:{key}" for key in ("role", "head"))
 RELATION, WORD_HEAD, SENTENCE, FILE = (
     f"head_roles:{key}" for key in ("relation", "syntactic", "sentence", "conllu")

@@ -29,8 +29,6 @@ from dashboard.draw.components import Cell, source_of
 from dashboard.draw.formats import cut, number, percent, plain, written
 
 MAX_SENTENCES, MAX_LETTERS = 60, 400
-
-
 ATTENTION = {"self": "self-attention", "causal": "causal self-attention"}
 
 

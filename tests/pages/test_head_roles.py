@@ -36,7 +36,7 @@ from core.interpret.roles import (
 from core.pretrained import ModelInputs, load_lab_model, load_minilm
 from core.runs.runs import Run, list_runs
 from core.tasks import reading
-from dashboard.draw import grids as charts, head_roles as draw
+from dashboard.draw import corpus as draw_corpus, grids as charts, head_roles as draw
 from dashboard.server import queue
 from pages import corpus, head_roles as page
 from tests.pages.app import (
@@ -291,13 +291,13 @@ def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
 def test_a_stopped_measurement_shows_what_it_has(no_workers):
     run = create(OWN_TEXTS, corpora_folder() / "20260101-000000-abcdef")
     assert corpus.find_measurement(OWN_TEXTS, None) is None
-    assert corpus.progress(read_measurement(run)) == (0.0, "Loading the model")
+    assert draw_corpus.progress(read_measurement(run)) == (0.0, "Loading the model")
     left = iter([False, True])
     run.set_status(*work(run, lambda: next(left)))
     measurement = read_measurement(run)
     assert measurement.corpus.seconds > 0
     measurement.corpus.seconds = 2.4
-    assert corpus.progress(measurement) == (2 / 3, "2 of 3 texts; about 3 s left")
+    assert draw_corpus.progress(measurement) == (2 / 3, "2 of 3 texts; about 3 s left")
     app = open_at("corpus", **OWN_LINK, **{"corpus:run": run.id})
     assert_says(
         app,
@@ -324,7 +324,7 @@ def test_a_stopped_measurement_shows_what_it_has(no_workers):
 
 def test_the_table_has_every_measure_of_every_head():
     measurement = read_measurement(Run(SAVED / "induction"))
-    lines = csv_rows(corpus.to_csv(measurement))
+    lines = csv_rows(draw_corpus.to_csv(measurement))
     assert {line["head"] for line in lines} == set(measurement.heads)
     assert len(measurement.heads) == 8
     one = next(line for line in lines if (line["head"], line["measure"]) == ("L1·H2", "induction"))
