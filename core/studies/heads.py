@@ -58,7 +58,7 @@ class QKV:
 
 @torch.inference_mode()
 def random_qkv(tokens: tuple[str, ...], d_model: int, heads: int, seed: int) -> QKV:
-    """Those of a multi-head layer with seeded weights, on seeded word vectors."""
+    """The queries, keys and values of a multi-head layer with seeded weights, on seeded word vectors."""
     layer = seeded_layer(AttentionConfig(d_model, heads), seed)
     assert isinstance(layer.projection, MultiHead)
     steps = layer(embed(tokens, d_model, seed))
@@ -82,7 +82,7 @@ def saved_qkv(layer: int) -> QKV:
 
 @torch.inference_mode()
 def read_qkv(model: Pretrained, text: str, layer: int) -> QKV:
-    """Those of a layer of MiniLM on any text; PretrainedError when it cannot read the text."""
+    """The queries, keys and values of a layer of MiniLM on a text; PretrainedError when it cannot read the text."""
     read = layer_qkv(model, text, layer)
     parts = head_parts(
         attend(read.q, read.k, read.v).out[0],

@@ -9,6 +9,7 @@ from core.pretrained import load_minilm
 from core.seeding import pooled_layer, seeded_layer
 from core.studies import heads as compute
 from core.tokens import SENTENCE, embed
+from dashboard.draw import heads as draw
 from dashboard.draw.formats import SPACE
 from pages import heads
 from tests.cases import each
@@ -170,7 +171,7 @@ def test_a_head_s_main_target_is_named_by_its_weights():
         name, share = compute.main_target(many.weights[2], tokens)
         assert (name, share) == (target[0], pytest.approx(target[1], abs=0.005))
         first = sum(int(weights.mean(0).argmax() == 0) for weights in many.weights)
-        assert f"In {first} of the 12 heads" in heads.jobs(many, tokens)
+        assert f"In {first} of the 12 heads" in draw.jobs(many, tokens)
 
 
 def test_the_heads_that_stand_large_look_at_other_words():
@@ -184,7 +185,7 @@ def test_the_heads_that_stand_large_look_at_other_words():
 
 
 def test_the_square_holds_every_pair_once_each_way():
-    html = heads.overlap_square(np.array([[1.0, 0.25], [0.25, 1.0]]), "light")
+    html = draw.overlap_square(np.array([[1.0, 0.25], [0.25, 1.0]]), "light")
     assert html.count(">.25</td>") == 2 and html.count("></td>") == 2
     assert "head 0 and head 1: 0.25" in html
 
