@@ -40,9 +40,7 @@ class PositionField(lab.ChoiceField):
 
 
 class Controls(lab.Fields, page="positions"):
-    order = lab.Number(
-        "Order", 1, 1, 9999, hidden=True
-    )  # how often the words were shuffled; by a button
+    order = lab.LinkedValue(1)  # how often the words were shuffled
     start = lab.SessionValue("dog")
     idea = lab.Segmented("What to see", IDEAS, help="What the picture shows", also={"wrap": True})
     position = PositionField(
@@ -130,7 +128,7 @@ def draw_controls(settings: Any) -> Controls:
     """Draw the controls, rare ones in the grid `settings`."""
     row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     ideas = st.container(horizontal=True, vertical_alignment="bottom")
-    controls = Controls.read("order").draw_more("idea", into=ideas)
+    controls = Controls.draw("idea", into=ideas)
     example = ideas.container(width=220)
     controls = controls.draw_more("position", into=row, settings=settings)
     controls = controls.draw_more("d_model", "heads", "seed", into=settings)
@@ -149,9 +147,9 @@ def draw_controls(settings: Any) -> Controls:
 
 def shuffle(controls: Controls) -> None:
     """Take the next order that differs from the one on the page, where there is one."""
-    now, count = controls.order, len(controls.tokens)
+    now, count = Controls.order.value, len(controls.tokens)
     orders = {n: study.shuffle(count, controls.seed, n).tolist() for n in range(now, now + 20)}
-    Controls.set(order=next((n for n in orders if orders[n] != orders[now]), now + 1))
+    Controls.order.set(next((n for n in orders if orders[n] != orders[now]), now + 1))
 
 
 GUIDE_CONFIG, GUIDE_TOKENS = AttentionConfig(D_MODEL, HEADS), 12  # of the question
@@ -167,6 +165,7 @@ def page() -> None:
 @lab.fragment
 def explore() -> None:
     lab.export.begin_before_title()
+    Controls.order.linked(lab.between(1, 9999))
     lab.title(
         "Positions",
         "Does attention notice the order of words? Shuffle them and see.",
@@ -321,8 +320,9 @@ def distance(controls: Controls) -> draw.Equation:
         "distance",
         [draw.similarity_curve(added)],
     )
-    lab.fact(draw.similarity_fact(added))
-    return draw.similarity_latex(added)
+    fact, equation = draw.similarity_words(added)
+    lab.fact(fact)
+    return equation
 
 
 def shift(controls: Controls) -> draw.Equation:
@@ -354,8 +354,9 @@ def shift(controls: Controls) -> draw.Equation:
         log=True,
         rule=k,
     )
-    lab.fact(draw.shift_fact(linear, k))
-    return draw.shift_latex(linear, k)
+    fact, equation = draw.shift_words(linear, k)
+    lab.fact(fact)
+    return equation
 
 
 def hands(
@@ -405,8 +406,9 @@ def bias_encoding(controls: Controls) -> draw.Equation:
         column=0,
         height=230,
     )
-    lab.fact(draw.changes_fact(effect))
-    return study.latex_of(controls.config, controls.seed), draw.change_latex(effect)
+    fact, change = draw.change_words(effect)
+    lab.fact(fact)
+    return study.latex_of(controls.config, controls.seed), change
 
 
 def bias_distance(controls: Controls) -> draw.Equation:
@@ -420,8 +422,9 @@ def bias_distance(controls: Controls) -> draw.Equation:
         draw.change_curves(effect),
         rule=0,
     )
-    lab.fact(draw.distance_fact(effect))
-    return study.latex_of(controls.config, controls.seed), draw.distance_latex(effect)
+    fact, change = draw.distance_words(effect)
+    lab.fact(fact)
+    return study.latex_of(controls.config, controls.seed), change
 
 
 # Encodings that rotate queries and keys: each pair of dimensions as a dial, and the score by distance.
@@ -457,10 +460,11 @@ def rotation_distance(controls: Controls) -> draw.Equation:
         "Similarity against distance",
         "Score of a unit vector and itself, rotated apart",
         f"distance in {unit}",
-        draw.rotated_curves(rotations),
+        draw.rotation_curves(rotations),
     )
-    lab.fact(draw.rotated_fact(rotations, unit))
-    return draw.rotated_latex(rotations)
+    fact, equation = draw.rotation_words(rotations, unit)
+    lab.fact(fact)
+    return equation
 
 
 # The same words in another order, and some positions later: what becomes of weights, scores and outputs.
@@ -471,7 +475,7 @@ FIRST_NUMBERS = 12  # of each vector, in the picture of a sum: more leave no roo
 
 def shuffled(controls: Controls) -> draw.Equation:
     inputs = controls.config, controls.tokens, controls.seed
-    effect = lab.cached(study.shuffle_effect, *inputs, controls.order)
+    effect = lab.cached(study.shuffle_effect, *inputs, Controls.order.value)
     results: dict[str, Any] = {"effect": effect}
     if controls.item.enters == "x":
         results["added"] = lab.cached(study.added_vectors, *inputs)
@@ -504,7 +508,7 @@ def shuffled(controls: Controls) -> draw.Equation:
 
 def both_orders(controls: Controls) -> None:
     inputs = controls.config, controls.tokens, controls.seed
-    effect = lab.cached(study.shuffle_effect, *inputs, controls.order)
+    effect = lab.cached(study.shuffle_effect, *inputs, Controls.order.value)
     if controls.item.enters == "x":
         added = lab.cached(study.added_vectors, *inputs)
         words, places, total = (
@@ -558,8 +562,9 @@ def order_shift(controls: Controls) -> draw.Equation:
         link="positions:shifted",
         query=len(effect.names) - 1,
     )
-    lab.fact(draw.moved_fact(effect, k))
-    return draw.moved_latex(effect, k)
+    fact, equation = draw.moved_words(effect, k)
+    lab.fact(fact)
+    return equation
 
 
 def maps_with_difference(

@@ -93,7 +93,8 @@ def explore() -> None:
         with picture:
             maps = show(controls, [*controls.cut.notes, *filter(None, why.values())])
     st.markdown("## What each score costs and what it can express")
-    saved, plain_choices = lab.cached(study.load_measurement), [*map(plain_of, controls.choices)]
+    saved = lab.cached(study.load_measurement)
+    plain_choices = [Choice(choice.key) for choice in controls.choices]
     properties = [lab.cached(probe.score_properties, one, SEED) for one in plain_choices]
     costs(controls, plain_choices, properties, saved)
     if maps:
@@ -108,10 +109,6 @@ def explore() -> None:
         partial(draw.snippet, dims=controls.dims),
     )
     lab.details("Equations, papers and the code that just ran", sources, "scores:sources")
-
-
-def plain_of(choice: Choice) -> Choice:
-    return Choice(choice.key)
 
 
 def maps_at(controls: Controls, stretch: float) -> list[study.ScoreMaps]:

@@ -288,7 +288,7 @@ def table_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Added:
-    """What is added at each position, (T, C), and how alike positions are by distance, (T, 3): see `by_distance`."""
+    """What is added at each position, (T, C), and the cosines of positions by distance, (T, 3): see `by_distance`."""
 
     table: np.ndarray
     by_distance: np.ndarray

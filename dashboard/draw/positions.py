@@ -104,7 +104,7 @@ def similarity_curve(added: study.Added) -> Curve:
     return Curve(name, list(enumerate(mean.tolist())), np.stack([low, high], 1).tolist())
 
 
-def similarity_fact(added: study.Added) -> str:
+def similarity_words(added: study.Added) -> tuple[str, Equation]:
     mean, low, high = added.by_distance.T
     far, variation = min(5, len(mean) - 1), float((high - low).max())
     alone = (
@@ -115,14 +115,9 @@ def similarity_fact(added: study.Added) -> str:
     return (
         f"The vectors of two positions {far} apart have a cosine of **{number(mean[far])}**, those of neighbours "
         f"{number(mean[min(1, far)])}. {alone}"
-    )
-
-
-def similarity_latex(added: study.Added) -> Equation:
-    far = min(5, len(added.by_distance) - 1)
-    return (
+    ), (
         r"\frac{P_i^\top P_j}{\|P_i\|\,\|P_j\|}",
-        rf"\text{{mean at }} |i - j| = {far}:\ {latex(added.by_distance[far, 0])}",
+        rf"\text{{mean at }} |i - j| = {far}:\ {latex(mean[far])}",
     )
 
 
@@ -133,7 +128,7 @@ def miss_curves(linear: study.LinearMaps) -> list[Curve]:
     ]
 
 
-def shift_fact(linear: study.LinearMaps, k: int) -> str:
+def shift_words(linear: study.LinearMaps, k: int) -> tuple[str, Equation]:
     closed, _, unseen, still = linear.misses
     rotation = (
         "is a rotation of this one"
@@ -143,14 +138,10 @@ def shift_fact(linear: study.LinearMaps, k: int) -> str:
     return (
         f"The vector {k} positions later {rotation}. Without any change, this one misses it by **{number(still)}** of "
         f"its length; a map fitted by least squares misses it by {number(unseen)} at held-out positions."
-    )
-
-
-def shift_latex(linear: study.LinearMaps, k: int) -> Equation:
-    return (
+    ), (
         r"P_{i+k} = M_k P_i,\quad M_k = \begin{pmatrix}\cos k\theta_m & \sin k\theta_m\\ "
         r"-\sin k\theta_m & \cos k\theta_m\end{pmatrix}_m",
-        rf"\frac{{\|M_{{{k}}}P_i - P_{{i+{k}}}\|}}{{\|P_{{i+{k}}}\|}} = {latex(linear.misses[0])}",
+        rf"\frac{{\|M_{{{k}}}P_i - P_{{i+{k}}}\|}}{{\|P_{{i+{k}}}\|}} = {latex(closed)}",
     )
 
 
@@ -168,21 +159,17 @@ def hands_text(pairs: Sequence[Pair], positions: int) -> str:
 # Encodings that change the scores.
 
 
-def changes_fact(effect: study.ScoreChanges) -> str:
+def change_words(effect: study.ScoreChanges) -> tuple[str, str]:
+    """The sentence, and the change of one score in numbers."""
     row = min(BACK, effect.changes.shape[1] - 1)
     means = np.diagonal(effect.changes, -row, 1, 2).mean(1)
     most, least = int(np.abs(means).argmax()), int(np.abs(means).argmin())
     others = f" and by {number(means[least])} in head {least}" if most != least else ""
+    change = latex(effect.changes[0, row, row - 2])
     return (
         f"The score of a key {row} positions before the query changes by **{number(means[most])}** in head {most}"
         f"{others}. Without the encoding the standard deviation of the scores is {number(effect.std)}."
-    )
-
-
-def change_latex(effect: study.ScoreChanges) -> str:
-    row = min(BACK, effect.changes.shape[1] - 1)
-    change = latex(effect.changes[0, row, row - 2])
-    return rf"\Delta s_{{{row},\,{row - 2}}} = {change}\ \text{{in head }} 0"
+    ), rf"\Delta s_{{{row},\,{row - 2}}} = {change}\ \text{{in head }} 0"
 
 
 def change_curves(effect: study.ScoreChanges) -> list[Curve]:
@@ -197,7 +184,8 @@ def change_curves(effect: study.ScoreChanges) -> list[Curve]:
     ]
 
 
-def distance_fact(effect: study.ScoreChanges) -> str:
+def distance_words(effect: study.ScoreChanges) -> tuple[str, str]:
+    """The sentence, and the mean change at one distance in numbers."""
     last, rows = effect.changes.shape[1] - 1, effect.by_distance[:MAX_HEADS]
     row, widest = min(BACK, last), float((rows[..., 2] - rows[..., 1]).max())
     near, far = rows[0, last - 1, 0], rows[0, last - row, 0]
@@ -209,14 +197,7 @@ def distance_fact(effect: study.ScoreChanges) -> str:
     return (
         f"In head 0 the score of the key just before the query changes by **{number(near)}**, that of a key {row} "
         f"positions before by **{number(far)}**. {alone}"
-    )
-
-
-def distance_latex(effect: study.ScoreChanges) -> str:
-    last = effect.changes.shape[1] - 1
-    row = min(BACK, last)
-    far = latex(effect.by_distance[0, last - row, 0])
-    return rf"\overline{{\Delta s}}(j - i = -{row}) = {far}\ \text{{in head }} 0"
+    ), rf"\overline{{\Delta s}}(j - i = -{row}) = {latex(far)}\ \text{{in head }} 0"
 
 
 # Encodings that rotate queries and keys.
@@ -265,7 +246,7 @@ def rotation_latex(item: Entry, pairs: Sequence[Pair]) -> Equation:
     return item.latex, rf"\theta = ({angles})\ \text{{rad per position}}"
 
 
-def rotated_curves(rotations: study.Rotations) -> list[Curve]:
+def rotation_curves(rotations: study.Rotations) -> list[Curve]:
     mean, examples = rotations.by_distance[:, 0], sample_pairs(rotations.pairs)
     curves = [Curve("all directions", list(enumerate(mean.tolist())))]
     return curves + [
@@ -277,7 +258,7 @@ def rotated_curves(rotations: study.Rotations) -> list[Curve]:
     ]
 
 
-def rotated_fact(rotations: study.Rotations, unit: str) -> str:
+def rotation_words(rotations: study.Rotations, unit: str) -> tuple[str, Equation]:
     mean, low, high = rotations.by_distance.T
     far = min(5, len(mean) - 1)
     return (
@@ -285,14 +266,9 @@ def rotated_fact(rotations: study.Rotations, unit: str) -> str:
         f"**{number(mean[far])}** over all directions; at the same position it is {number(mean[0])}. The score "
         "depends only on the distance: at equal distance it varies by at most "
         f"{number((high - low).max())}."
-    )
-
-
-def rotated_latex(rotations: study.Rotations) -> Equation:
-    far = min(5, len(rotations.by_distance) - 1)
-    return (
+    ), (
         r"\overline{(R_i u)^\top (R_j u)} = \tfrac{1}{D}\,\mathrm{tr}(R_i^\top R_j)",
-        rf"|i - j| = {far}:\ {latex(rotations.by_distance[far, 0])}",
+        rf"|i - j| = {far}:\ {latex(mean[far])}",
     )
 
 
@@ -353,19 +329,14 @@ def sentence_rows(effect: study.ShuffleEffect, item: Entry) -> str:
     )
 
 
-def moved_fact(effect: study.ShiftEffect, k: int) -> str:
-    verdict = "**the same** scores"
+def moved_words(effect: study.ShiftEffect, k: int) -> tuple[str, Equation]:
+    verdict, sign = "**the same** scores", "="
     if effect.largest >= SAME_SCORE:
-        verdict = f"other scores: one changes by **{number(effect.largest)}**"
+        verdict, sign = f"other scores: one changes by **{number(effect.largest)}**", r"\neq"
     return (
         f"{k} positions later the same words have {verdict}. With sinusoids added to the input, one changes by "
         f"{number(effect.sinusoidal)}."
-    )
-
-
-def moved_latex(effect: study.ShiftEffect, k: int) -> Equation:
-    sign = r"\neq" if effect.largest >= SAME_SCORE else "="
-    return (
+    ), (
         rf"s_{{i+k,\,j+k}} {sign} s_{{ij}}",
         rf"\max\,|s_{{i+{k},\,j+{k}}} - s_{{ij}}| = {latex(effect.largest)}",
     )

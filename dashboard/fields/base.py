@@ -329,7 +329,7 @@ class Segmented(Options[T, T]):
 
 @dataclass(frozen=True)
 class MultiSelect(Options[list[T], T]):
-    """Some of a list, at most `max_options`; with `takes_new`, also what is typed."""
+    """Some of a list, at most `max_options`; with `typed`, also what is typed."""
 
     max_options: int | None = None
 
