@@ -252,7 +252,8 @@ def show(controls: Controls) -> draw.Equation | None:
             icon=":material/straighten:",
         )
     else:
-        parts = PICTURES[controls.item.enters][controls.idea](controls)
+        fact, parts = PICTURES[controls.item.enters][controls.idea](controls)
+        lab.fact(fact)
     conditions = [f"Layer and word vectors are random (seed {controls.seed}).", *controls.cut.notes]
     if controls.idea == "shuffle":
         change = "A change is the length of the difference, as a share of the output's length."
@@ -281,7 +282,7 @@ HANDS, SLOWEST = 4, 8  # pairs drawn as hands; times the positions: a slower han
 SPEEDS, CLOCKS = ("fast", "middle", "slow"), 7  # hands and positions beside the shuffled words
 
 
-def encoding(controls: Controls) -> draw.Equation:
+def encoding(controls: Controls) -> draw.Words:
     added = lab.cached(study.added_table, controls.config, controls.seed, controls.places)
     lab.as_python(added=added)
     positions, dims = added.table.shape
@@ -306,11 +307,10 @@ def encoding(controls: Controls) -> draw.Equation:
     )
     if controls.item.key == "sinusoidal":
         hands(controls, controls.places, HANDS)
-    lab.fact(draw.table_fact(added))
-    return draw.row_latex(controls.item, added.table)
+    return draw.table_fact(added), draw.row_latex(controls.item, added.table)
 
 
-def distance(controls: Controls) -> draw.Equation:
+def distance(controls: Controls) -> draw.Words:
     added = lab.cached(study.added_table, controls.config, controls.seed, controls.places)
     lab.as_python(added=added, draw={"positions:alike": draw.distance_code("added")})
     chart(
@@ -320,12 +320,10 @@ def distance(controls: Controls) -> draw.Equation:
         "distance",
         [draw.similarity_curve(added)],
     )
-    fact, equation = draw.similarity_words(added)
-    lab.fact(fact)
-    return equation
+    return draw.similarity_words(added)
 
 
-def shift(controls: Controls) -> draw.Equation:
+def shift(controls: Controls) -> draw.Words:
     k = controls.shift
     linear = lab.cached(study.linear_maps, controls.config, controls.seed, k)
     lab.as_python(linear=linear)
@@ -354,9 +352,7 @@ def shift(controls: Controls) -> draw.Equation:
         log=True,
         rule=k,
     )
-    fact, equation = draw.shift_words(linear, k)
-    lab.fact(fact)
-    return equation
+    return draw.shift_words(linear, k)
 
 
 def hands(
@@ -386,7 +382,7 @@ def hands(
 # Encodings that change the scores: maps of the change, and its mean by distance.
 
 
-def bias_encoding(controls: Controls) -> draw.Equation:
+def bias_encoding(controls: Controls) -> draw.Words:
     effect = lab.cached(study.score_changes, controls.config, controls.seed, controls.places)
     lab.as_python(effect=effect)
     changes = effect.changes[: draw.MAX_HEADS]
@@ -406,12 +402,10 @@ def bias_encoding(controls: Controls) -> draw.Equation:
         column=0,
         height=230,
     )
-    fact, change = draw.change_words(effect)
-    lab.fact(fact)
-    return study.latex_of(controls.config, controls.seed), change
+    return draw.change_words(effect, study.latex_of(controls.config, controls.seed))
 
 
-def bias_distance(controls: Controls) -> draw.Equation:
+def bias_distance(controls: Controls) -> draw.Words:
     effect = lab.cached(study.score_changes, controls.config, controls.seed, controls.places)
     lab.as_python(effect=effect, draw={"positions:cost": draw.heads_code(controls.places)})
     chart(
@@ -422,15 +416,13 @@ def bias_distance(controls: Controls) -> draw.Equation:
         draw.change_curves(effect),
         rule=0,
     )
-    fact, change = draw.distance_words(effect)
-    lab.fact(fact)
-    return study.latex_of(controls.config, controls.seed), change
+    return draw.distance_words(effect, study.latex_of(controls.config, controls.seed))
 
 
 # Encodings that rotate queries and keys: each pair of dimensions as a dial, and the score by distance.
 
 
-def rotation_encoding(controls: Controls) -> draw.Equation:
+def rotation_encoding(controls: Controls) -> draw.Words:
     config, places = controls.config, controls.places
     rotations = lab.cached(study.rotations_of, config, controls.seed, places)
     lab.as_python(rotations=rotations, draw={"positions:dials": draw.PAIRS_CODE})
@@ -447,11 +439,11 @@ def rotation_encoding(controls: Controls) -> draw.Equation:
         label=f"{len(examples)} pairs of dimensions rotating over {count} positions",
     )
     lab.caption(draw.pair_text(examples[0], config))
-    lab.fact(draw.rotation_fact(rotations.pairs, before, config))
-    return draw.rotation_latex(controls.item, rotations.pairs)
+    equation = draw.rotation_latex(controls.item, rotations.pairs)
+    return draw.rotation_fact(rotations.pairs, before, config), equation
 
 
-def rotation_distance(controls: Controls) -> draw.Equation:
+def rotation_distance(controls: Controls) -> draw.Words:
     rotations = lab.cached(study.rotations_of, controls.config, controls.seed, controls.places)
     lab.as_python(rotations=rotations, draw={"positions:alike": draw.distance_code("rotations")})
     unit = "columns" if study.row_length(controls.config) else "positions"
@@ -462,9 +454,7 @@ def rotation_distance(controls: Controls) -> draw.Equation:
         f"distance in {unit}",
         draw.rotation_curves(rotations),
     )
-    fact, equation = draw.rotation_words(rotations, unit)
-    lab.fact(fact)
-    return equation
+    return draw.rotation_words(rotations, unit)
 
 
 # The same words in another order, and some positions later: what becomes of weights, scores and outputs.
@@ -547,7 +537,7 @@ def both_orders(controls: Controls) -> None:
     )
 
 
-def order_shift(controls: Controls) -> draw.Equation:
+def order_shift(controls: Controls) -> draw.Words:
     k = controls.shift
     effect = lab.cached(study.shift_effect, controls.config, controls.tokens, controls.seed, k)
     lab.as_python(effect=effect)
@@ -562,9 +552,7 @@ def order_shift(controls: Controls) -> draw.Equation:
         link="positions:shifted",
         query=len(effect.names) - 1,
     )
-    fact, equation = draw.moved_words(effect, k)
-    lab.fact(fact)
-    return equation
+    return draw.moved_words(effect, k)
 
 
 def maps_with_difference(
@@ -592,7 +580,7 @@ def maps_with_difference(
     Controls.cell.pin(drawn)
 
 
-PICTURES: dict[str, dict[str, Callable[[Controls], draw.Equation]]] = {
+PICTURES: dict[str, dict[str, Callable[[Controls], draw.Words]]] = {
     "x": {"encoding": encoding, "distance": distance, "shift": shift},
     "q, k": {"encoding": rotation_encoding, "distance": rotation_distance, "shift": order_shift},
     "scores": {"encoding": bias_encoding, "distance": bias_distance, "shift": order_shift},

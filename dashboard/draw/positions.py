@@ -13,6 +13,7 @@ from dashboard.draw.formats import latex, listed, number, percent, plain
 from dashboard.draw.page_views import sample_pairs, wavelength_text
 
 Equation = tuple[str, str]  # the symbols, and the live numbers
+Words = tuple[str, Equation]  # the sentence, too
 
 CURVE_COUNT = 4  # dimensions of a table
 EXAMPLE = 3  # the position in an equation
@@ -104,7 +105,7 @@ def similarity_curve(added: study.Added) -> Curve:
     return Curve(name, list(enumerate(mean.tolist())), np.stack([low, high], 1).tolist())
 
 
-def similarity_words(added: study.Added) -> tuple[str, Equation]:
+def similarity_words(added: study.Added) -> Words:
     mean, low, high = added.by_distance.T
     far, variation = min(5, len(mean) - 1), float((high - low).max())
     alone = (
@@ -128,7 +129,7 @@ def miss_curves(linear: study.LinearMaps) -> list[Curve]:
     ]
 
 
-def shift_words(linear: study.LinearMaps, k: int) -> tuple[str, Equation]:
+def shift_words(linear: study.LinearMaps, k: int) -> Words:
     closed, _, unseen, still = linear.misses
     rotation = (
         "is a rotation of this one"
@@ -159,8 +160,7 @@ def hands_text(pairs: Sequence[Pair], positions: int) -> str:
 # Encodings that change the scores.
 
 
-def change_words(effect: study.ScoreChanges) -> tuple[str, str]:
-    """The sentence, and the change of one score in numbers."""
+def change_words(effect: study.ScoreChanges, symbols: str) -> Words:
     row = min(BACK, effect.changes.shape[1] - 1)
     means = np.diagonal(effect.changes, -row, 1, 2).mean(1)
     most, least = int(np.abs(means).argmax()), int(np.abs(means).argmin())
@@ -169,7 +169,7 @@ def change_words(effect: study.ScoreChanges) -> tuple[str, str]:
     return (
         f"The score of a key {row} positions before the query changes by **{number(means[most])}** in head {most}"
         f"{others}. Without the encoding the standard deviation of the scores is {number(effect.std)}."
-    ), rf"\Delta s_{{{row},\,{row - 2}}} = {change}\ \text{{in head }} 0"
+    ), (symbols, rf"\Delta s_{{{row},\,{row - 2}}} = {change}\ \text{{in head }} 0")
 
 
 def change_curves(effect: study.ScoreChanges) -> list[Curve]:
@@ -184,8 +184,7 @@ def change_curves(effect: study.ScoreChanges) -> list[Curve]:
     ]
 
 
-def distance_words(effect: study.ScoreChanges) -> tuple[str, str]:
-    """The sentence, and the mean change at one distance in numbers."""
+def distance_words(effect: study.ScoreChanges, symbols: str) -> Words:
     last, rows = effect.changes.shape[1] - 1, effect.by_distance[:MAX_HEADS]
     row, widest = min(BACK, last), float((rows[..., 2] - rows[..., 1]).max())
     near, far = rows[0, last - 1, 0], rows[0, last - row, 0]
@@ -197,7 +196,7 @@ def distance_words(effect: study.ScoreChanges) -> tuple[str, str]:
     return (
         f"In head 0 the score of the key just before the query changes by **{number(near)}**, that of a key {row} "
         f"positions before by **{number(far)}**. {alone}"
-    ), rf"\overline{{\Delta s}}(j - i = -{row}) = {latex(far)}\ \text{{in head }} 0"
+    ), (symbols, rf"\overline{{\Delta s}}(j - i = -{row}) = {latex(far)}\ \text{{in head }} 0")
 
 
 # Encodings that rotate queries and keys.
@@ -258,7 +257,7 @@ def rotation_curves(rotations: study.Rotations) -> list[Curve]:
     ]
 
 
-def rotation_words(rotations: study.Rotations, unit: str) -> tuple[str, Equation]:
+def rotation_words(rotations: study.Rotations, unit: str) -> Words:
     mean, low, high = rotations.by_distance.T
     far = min(5, len(mean) - 1)
     return (
@@ -329,7 +328,7 @@ def sentence_rows(effect: study.ShuffleEffect, item: Entry) -> str:
     )
 
 
-def moved_words(effect: study.ShiftEffect, k: int) -> tuple[str, Equation]:
+def moved_words(effect: study.ShiftEffect, k: int) -> Words:
     verdict, sign = "**the same** scores", "="
     if effect.largest >= SAME_SCORE:
         verdict, sign = f"other scores: one changes by **{number(effect.largest)}**", r"\neq"
