@@ -212,7 +212,7 @@ def layers_of(pretrained: Pretrained) -> tuple[str, ...]:
     """
     model, stacks = pretrained.model, dict[str, dict[str, None]]()
     # Flaubert's norms are then not its layers' ends
-    before = getattr(model.config, "pre_norm", False)
+    before = getattr(getattr(model, "config", None), "pre_norm", False)
     for name, _ in model.named_modules():
         if match := STACK.match(name) or (None if before else LISTED.fullmatch(name)):
             stacks.setdefault(match["stack"], {})[f"{match['stack']}.{match['number']}"] = None

@@ -982,7 +982,7 @@ def test_an_answer_can_be_begun_for_the_model(strategy):
         r"write \[MASK\]": lambda: ask(tiny("bert"), Question(ModelInputs(SENTENCE))),
         "no word 99": lambda: mask_word(tiny("bert"), SENTENCE, 99),
         "cannot fill masks": lambda: mask_word(tiny("gpt2"), SENTENCE, 1),
-        "not a token, a class or an embedding": lambda: answer_of(
+        "take a model whose last layer gives tokens, classes or an embedding": lambda: answer_of(
             tiny("bert_encoder"), {}, SimpleNamespace(logits=torch.zeros(1, 3, 2))
         ),
     }.items(),
