@@ -10,7 +10,7 @@ from core.attention import AXES, Choice, entry
 from core.attention.masks import COMPOSITIONS, make_mask
 from core.attention.masks.patterns import Rule
 from core.interpret import trace as analysis
-from core.studies import order as study
+from core.studies import masks as study
 from core.tokens import Cut, tokenize
 from dashboard.draw import masks as draw
 

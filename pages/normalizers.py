@@ -11,7 +11,7 @@ import streamlit as st
 import dashboard.page as lab
 from core.attention import Choice, entry
 from core.entries import refuse_if
-from core.studies import scores as study
+from core.studies import normalizers as study
 from dashboard.draw import normalizers as draw
 
 MAX_SCORES, LARGEST = 32, 1e4

@@ -14,7 +14,7 @@ from core.attention.base import Position
 from core.attention.properties import Pair, sinusoid_pairs
 from core.entries import Param
 from core.seeding import seeded_layer
-from core.studies import order as study
+from core.studies import positions as study
 from core.tokens import SENTENCE, Cut, labels, tokenize
 from dashboard.draw import positions as draw
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from core.attention import Choice, entry
-from core.studies import order
+from core.studies import masks as study
 from dashboard.draw.formats import (
     coloured,
     latex,
@@ -21,7 +21,7 @@ from dashboard.draw.formats import (
 MAX_KEYS = 8  # columns of the table of PyTorch
 
 
-def fact_text(effect: order.MaskEffect, cell: tuple[int, int] | None = None) -> str:
+def fact_text(effect: study.MaskEffect, cell: tuple[int, int] | None = None) -> str:
     """What the mask hides in all, and in the row of a cell what becomes of that weight."""
     visible, cells = int(effect.allowed.sum()), effect.allowed.size
     if visible == cells:
@@ -59,7 +59,7 @@ def fact_text(effect: order.MaskEffect, cell: tuple[int, int] | None = None) -> 
     return text
 
 
-def press_text(before: order.MaskEffect, after: order.MaskEffect, cell: tuple[int, int]) -> str:
+def press_text(before: study.MaskEffect, after: study.MaskEffect, cell: tuple[int, int]) -> str:
     """What a press on the board, which changed that cell first, did to its row."""
     (i, j), names = cell, [*map(plain, after.names)]
     sign = (
@@ -83,7 +83,7 @@ rule_of = partial(rule, "mask", changed=False, length="length")
 
 
 def equation(
-    effect: order.MaskEffect, mask: Choice, i: int, j: int, colour: str
+    effect: study.MaskEffect, mask: Choice, i: int, j: int, colour: str
 ) -> tuple[str, ...]:
     """The keys that query i may attend to, and its weight on key j in numbers: parts that a line may break between."""
 
@@ -135,7 +135,7 @@ def stack_fact(needed: np.ndarray) -> str:
     )
 
 
-def batch_fact(sentences: list[order.Sentence]) -> str:
+def batch_fact(sentences: list[study.Sentence]) -> str:
     worst = max(sentences, key=lambda item: item.leak)
     masked = float(worst.weights[: worst.real, worst.real :].sum(-1).mean())
     length = len(worst.names)  # of each
@@ -148,7 +148,7 @@ def batch_fact(sentences: list[order.Sentence]) -> str:
     )
 
 
-def torch_fact(check: order.TorchCheck | None) -> str:
+def torch_fact(check: study.TorchCheck | None) -> str:
     if check is None:
         return "This mask also multiplies the weights, which `nn.MultiheadAttention` cannot do."
     rows = (
@@ -177,5 +177,5 @@ def conditions(mask: Choice) -> str:
     where = " (i: row, j: column)" if "j" in text else ""
     return (
         f"{meaning.removesuffix('.')}: {plain(text)}{where}. "
-        f"The layer is random (seed {order.SEED}), not trained."
+        f"The layer is random (seed {study.SEED}), not trained."
     )

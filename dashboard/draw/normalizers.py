@@ -7,7 +7,7 @@ import numpy as np
 
 from core.attention import AXES, Choice, Softmax, entry
 from core.attention.normalizers import Entmax, Hard, Sigmoid, Sink, TopK
-from core.studies.scores import RowWeights, Scores, example
+from core.studies.normalizers import RowWeights, Scores, example
 from dashboard.draw.components import source_of
 from dashboard.draw.figures import PICK, SIGNED, WEIGHTS, Theme
 from dashboard.draw.formats import (

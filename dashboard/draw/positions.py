@@ -7,7 +7,7 @@ import numpy as np
 
 from core.attention import AttentionConfig, Entry
 from core.attention.properties import Pair
-from core.studies import order as study
+from core.studies import positions as study
 from dashboard.draw.curves import Curve
 from dashboard.draw.formats import latex, listed, number, percent, plain
 from dashboard.draw.page_views import sample_pairs, wavelength_text

@@ -16,7 +16,14 @@ from core.attention import AXES, AttentionConfig, Choice, entry, example_config
 from core.attention.masks import COMPOSITIONS, build_mask
 from core.attention.properties import Pair, score_properties
 from core.seeding import seeded_layer
-from core.studies import efficient, mechanisms as beside, order as computed, scores as study
+from core.studies import (
+    efficient,
+    masks as mask_study,
+    mechanisms as beside,
+    normalizers as normalizer_study,
+    positions as position_study,
+    scores as study,
+)
 from core.tasks import TaskConfig, make_task
 from core.tokens import SENTENCE
 from core.training import recommended
@@ -194,10 +201,10 @@ def test_pytorch_means_the_opposite_and_was_run_to_say_so():
     at = open_masks(tokens="red green blue", cell="1.2")
     shown = page_text(set_state(at, "masks:pytorch"))
     assert "NaN" not in shown
-    check = computed.torch_check(Choice.of("causal"), ("red", "green", "blue"), None)
+    check = mask_study.torch_check(Choice.of("causal"), ("red", "green", "blue"), None)
     assert check.difference < 1e-6 and check.forbidden == pytest.approx(1) and check.nan_rows == 0
     blind, nothing, plain = (
-        computed.torch_check(each, tuple("abcd"), None)
+        mask_study.torch_check(each, tuple("abcd"), None)
         for each in (
             Choice.of("not", Choice("causal")),
             Choice.of("not", Choice("none")),
@@ -218,7 +225,7 @@ def test_pytorch_means_the_opposite_and_was_run_to_say_so():
 @each("mask", MASKS)
 def test_every_mask_is_converted_or_multiplies(mask):
     real = 4 if mask.key == "padding" else None
-    check = computed.torch_check(Choice.of(mask.key), tuple("abcdef"), real)
+    check = mask_study.torch_check(Choice.of(mask.key), tuple("abcdef"), real)
     assert "reweighs" in mask.traits if check is None else check.difference < 1e-5
 
 
@@ -233,7 +240,7 @@ def test_a_mask_that_reads_content_says_what_it_chose():
         put_masks(open_masks(), "selectbox", "first", "moba")
     )
     effect, full = (
-        computed.mask_effect(choice, tuple("abcdef"), None, 0)
+        mask_study.mask_effect(choice, tuple("abcdef"), None, 0)
         for choice in (Choice.of("moba", size=2, blocks=1), Choice("causal"))
     )
     chosen = effect.selection
@@ -244,11 +251,11 @@ def test_a_mask_that_reads_content_says_what_it_chose():
 
 
 def test_sentences_of_a_batch_see_their_own_words():
-    for one in computed.batch(Choice("causal"), 2):
+    for one in mask_study.batch(Choice("causal"), 2):
         real = np.arange(8) < one.real
-        plain = computed.steps_of(Choice("none"), one.names).weights[0, 2, : one.real]
+        plain = mask_study.steps_of(Choice("none"), one.names).weights[0, 2, : one.real]
         assert (
-            [name != computed.PAD for name in one.names] == real.tolist()
+            [name != mask_study.PAD for name in one.names] == real.tolist()
             and (one.allowed == np.tril(np.ones((8, 8), bool)) & real).all()
             and ((one.weights > 0) == one.allowed).all()
             and one.leak == pytest.approx(float(plain[:, one.real :].sum(1).mean()), abs=1e-6)
@@ -256,7 +263,7 @@ def test_sentences_of_a_batch_see_their_own_words():
 
 
 def test_patterns_are_those_of_positions_alone():
-    rows = computed.patterns(6)
+    rows = mask_study.patterns(6)
     assert (
         [cells for _, _, cells, _, _ in rows] == sorted(cells for _, _, cells, _, _ in rows)
         and ("Causal local", "0 ≤ i − j ≤ 2", 15, 3, 15) in rows
@@ -384,7 +391,7 @@ def test_another_shuffle_is_in_the_link():
 
 
 def test_the_prediction_is_measured():
-    changes = computed.shift_changes(GUIDE_CONFIG, ("a", "long", "day"), 126)
+    changes = position_study.shift_changes(GUIDE_CONFIG, ("a", "long", "day"), 126)
     question = positions_page.question(changes)
     assert question.options[question.answer].startswith("No")
     assert changes["rope"] < 1e-4 < changes["learned"]
@@ -439,15 +446,15 @@ def test_curves_on_a_logarithmic_axis_hold_zero():
 @each("count", [2, 3, 6])
 def test_a_shuffle_is_never_the_order_itself(count):
     for times in range(1, 40):
-        order = computed.shuffle(count, 7, times)
+        order = position_study.shuffle(count, 7, times)
         assert sorted(order.tolist()) == list(range(count)) and order.tolist() != list(range(count))
-    assert computed.shuffle(1, 7, 1).tolist() == [0]
+    assert position_study.shuffle(1, 7, 1).tolist() == [0]
 
 
 def test_shuffling_changes_nothing_without_positions():
     # For every encoding that there is: the page's own claim.
     for item in AXES["position"]:
-        result = computed.shuffle_effect(
+        result = position_study.shuffle_effect(
             AttentionConfig(16, 2, position=Choice(item.key)), WORDS, 126, 1
         )
         changes = result.largest, np.abs(result.restored - result.ordered).max()
@@ -456,7 +463,7 @@ def test_shuffling_changes_nothing_without_positions():
 
 
 def test_the_change_of_scores_is_alibis_bias():
-    result = computed.score_changes(AttentionConfig(16, 2, position="alibi"), 126, 9).changes
+    result = position_study.score_changes(AttentionConfig(16, 2, position="alibi"), 126, 9).changes
     distance = np.abs(np.subtract.outer(np.arange(9), np.arange(9)))
     np.testing.assert_allclose(result, -np.stack((distance / 16, distance / 256)), atol=1e-5)
 
@@ -473,7 +480,9 @@ def test_the_change_of_scores_is_alibis_bias():
     ],
 )
 def test_moved_words_score_the_same_by_distance(key, same):
-    result = computed.shift_effect(AttentionConfig(16, 2, position=Choice(key)), WORDS, 126, 4)
+    result = position_study.shift_effect(
+        AttentionConfig(16, 2, position=Choice(key)), WORDS, 126, 4
+    )
     assert (
         (result.largest < 1e-4) is same
         and result.sinusoidal > 0.05
@@ -483,15 +492,15 @@ def test_moved_words_score_the_same_by_distance(key, same):
 
 def test_a_table_too_short_to_look_ahead_says_so():
     config = AttentionConfig(16, 2, position=Choice.of("learned", max_len=16))
-    assert computed.table_of(config, 126, 24).shape == (16, 16)
-    pytest.raises(ValueError, computed.linear_maps, config, 126, 2).match(
+    assert position_study.table_of(config, 126, 24).shape == (16, 16)
+    pytest.raises(ValueError, position_study.linear_maps, config, 126, 2).match(
         "16 positions, of which 2 are held out: too few for a shift of 2; take"
     )
-    assert [row[0] for row in computed.linear_maps(config, 126, 1).rows] == [1]
+    assert [row[0] for row in position_study.linear_maps(config, 126, 1).rows] == [1]
 
 
 def test_the_linear_map_misses_least_in_closed_form():
-    result = computed.linear_maps(AttentionConfig(16, 2, position="sinusoidal"), 126, 5)
+    result = position_study.linear_maps(AttentionConfig(16, 2, position="sinusoidal"), 126, 5)
     _, closed, fitted, unseen, still = next(row for row in result.rows if row[0] == 5)
     assert closed < fitted < unseen < still
     for turn, is_rotation in ((result.closed, True), (result.fitted, False)):
@@ -499,11 +508,14 @@ def test_the_linear_map_misses_least_in_closed_form():
 
 
 def test_rows_by_distance_and_a_factor_of_one():
-    plain = computed.unscaled(AttentionConfig(16, 2, position=Choice.of("linear_rope", factor=4.0)))
+    plain = position_study.unscaled(
+        AttentionConfig(16, 2, position=Choice.of("linear_rope", factor=4.0))
+    )
     assert (
-        computed.by_distance(np.arange(9.0).reshape(3, 3), 1).tolist() == [[3, 1, 5], [2, 2, 2]]
+        position_study.by_distance(np.arange(9.0).reshape(3, 3), 1).tolist()
+        == [[3, 1, 5], [2, 2, 2]]
         and dict(plain.position.params)["factor"] == 1.0
-        and computed.unscaled(plain) is None
+        and position_study.unscaled(plain) is None
     )
 
 
@@ -520,7 +532,7 @@ def test_dials_show_the_fastest_and_the_slowest_pair():
 @each("key", ["sinusoidal", "learned"])
 def test_what_attention_reads_is_sum_of_word_and_position(key):
     config = AttentionConfig(16, 2, position=Choice(key))
-    read = computed.added_vectors(config, WORDS, 126)
+    read = position_study.added_vectors(config, WORDS, 126)
     x = torch.from_numpy(read.words)[None]
     added = seeded_layer(config, 126).position.add(x)[0].detach().numpy()
     assert np.allclose(added, read.total, atol=1e-6) and np.abs(read.places).max() > 0
@@ -529,7 +541,7 @@ def test_what_attention_reads_is_sum_of_word_and_position(key):
 def test_positions_measures_the_two_that_are_chosen():
     at = open_positions(**named("and", "distance"))
     at = set_control("positions:", at, "selectbox", "position:and:part1", "alibi")
-    drawn = computed.latex_of(
+    drawn = position_study.latex_of(
         AttentionConfig(64, 4, position=Choice.of("and", Choice("rope"), Choice("alibi"))), 126
     )
     assert not at.error and any(drawn in each.value for each in at.markdown)
@@ -745,7 +757,7 @@ test_what_normalizers_says = page_cases(
 
 @each("key", NORMALIZERS)
 def test_what_is_drawn_is_what_module_and_snippet_compute(key):
-    row = study.normalize_row(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
+    row = normalizer_study.normalize_row(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
     own = entry("normalizer", key).build(AttentionConfig(2, 1, normalizer=key))
     weights = own(
         torch.tensor([[[[2.0, 9.0, -1.0, 6.0]]]]), torch.tensor([True, False, True, True])
@@ -770,7 +782,7 @@ def test_what_is_drawn_is_what_module_and_snippet_compute(key):
     ],
 )
 def test_only_what_gets_weight_learns(choice, learning):
-    assert study.normalize_row(choice, (3.0, 1.0, 2.5), 1.0).learning == learning
+    assert normalizer_study.normalize_row(choice, (3.0, 1.0, 2.5), 1.0).learning == learning
 
 
 def evaluated(latex):
@@ -786,8 +798,10 @@ def evaluated(latex):
 @each("key", NORMALIZERS)
 def test_the_numbers_in_the_equation_make_the_weight(key):
     scores = (1.0, 0.25, 1.5)
-    row = study.normalize_row(Choice(key), scores, 1.0)
-    assert dict(study.sweep(Choice(key), scores, 1.0, 0))[1.0] == pytest.approx(row.weights[0])
+    row = normalizer_study.normalize_row(Choice(key), scores, 1.0)
+    assert dict(normalizer_study.sweep(Choice(key), scores, 1.0, 0))[1.0] == pytest.approx(
+        row.weights[0]
+    )
     # Another one than these shows its equation and its result.
     if isinstance(row.normalizer, draw_normalizers.WRITTEN) and key != "hard":
         for j in map(int, np.flatnonzero(row.weights)):
@@ -796,7 +810,7 @@ def test_the_numbers_in_the_equation_make_the_weight(key):
 
 
 def drawn(scores, names, picked, key="softmax"):
-    row = study.normalize_row(Choice.of(key), scores, 1.0)
+    row = normalizer_study.normalize_row(Choice.of(key), scores, 1.0)
     return draw_normalizers.weights_tile(row, scores, names, picked)
 
 
@@ -811,7 +825,7 @@ def test_names_are_escaped_and_weights_are_height_of_bars():
 
 
 def test_the_example_is_a_real_row():
-    names, query, scores = study.example()
+    names, query, scores = normalizer_study.example()
     assert query in names and len(scores) == len(names)
     assert normalizers_page.parse(normalizers_page.write(scores)) == scores
 
