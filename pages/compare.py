@@ -1,6 +1,5 @@
 """Side by side: two to six mechanisms on the same tokens, with one crosshair, their differences and their costs."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -16,7 +15,6 @@ from core.attention import (
     PRESETS,
     AttentionConfig,
     ConfigError,
-    check_sizes,
     entry,
     exact,
     heads_that_divide,
@@ -24,124 +22,13 @@ from core.attention import (
 )
 from core.attention.cost import ClosedFormCost, Measurement, closed_form_cost
 from core.attention.masks import COMPOSITIONS
-from core.attention.text import from_text, to_text
-from core.entries import quote, refuse_if
+from core.attention.text import from_text
 from core.models.cards import CARDS, card
 from core.pretrained import PretrainedError
 from core.studies import compare as study
 from dashboard.draw import compare as draw
 
-Link = dict[str, str | list[str]]
 Mechanisms = tuple[AttentionConfig, ...]
-
-# The link: mechanisms in order, shared tokens and sizes.
-
-
-MIN_MECHANISMS, MAX_MECHANISMS = 2, 6
-MINILM = tuple(f"{layer}.{head}" for layer in range(study.LAYERS) for head in range(study.HEADS))
-LAST_SEED, WIDEST, MAX_HEADS = 999_999, 512, 16
-LENGTHS = (128, 256, 512, 1024)
-NUMBERS = {"sizes": "16.4.0", "minus": "1.0", "seed": "126", "length": "512"}  # examples
-
-
-def default_controls() -> study.Comparison:
-    return study.Comparison(
-        tuple(
-            from_text(text, (study.WIDTH, study.HEADS))
-            for text in ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
-        )
-    )
-
-
-def link_texts(controls: study.Comparison) -> dict[str, str | list[str]]:
-    """All controls as query parameters, in the order in which they are read: mechanisms need the source's sizes."""
-    return {
-        "source": controls.source,
-        "sizes": f"{controls.d_model}.{controls.num_heads}.{controls.head}",
-        "m": [to_text(config, sizes=False) for config in controls.mechanisms],
-        "minus": "{}.{}".format(*controls.minus),
-        "seed": str(controls.seed),
-        "length": str(controls.length),
-        "text": controls.text,
-    }
-
-
-def to_query(controls: study.Comparison) -> dict[str, str | list[str]]:
-    default = link_texts(default_controls())
-    return {
-        name: text
-        for name, text in link_texts(controls).items()
-        if text != default[name] and (name != "sizes" or controls.seeded)
-    }
-
-
-PARAMETERS = tuple(link_texts(default_controls()))
-
-
-def from_query(query: Mapping[str, str | list[str]]) -> tuple[study.Comparison, list[str]]:
-    controls, refused = default_controls(), []
-    for name in filter(query.__contains__, PARAMETERS):
-        try:
-            controls = with_parameter(controls, name, query[name])
-        except (ConfigError, ValueError) as error:
-            refused.append(f"The link's {name} is not used. {lab.plain(str(error))}")
-    return clamped(controls), refused
-
-
-def clamped(controls: study.Comparison) -> study.Comparison:
-    """The controls with a difference of two different existing mechanisms and an existing head."""
-    last = len(controls.mechanisms) - 1
-    fits = max(controls.minus) <= last and controls.minus[0] != controls.minus[1]
-    return replace(
-        controls,
-        minus=controls.minus if fits else (1, 0),
-        head=min(controls.head, controls.num_heads - 1),
-    )
-
-
-def with_parameter(controls: study.Comparison, name: str, value: Any) -> study.Comparison:
-    """The controls with one parameter of a link; ConfigError for a text that it cannot have."""
-    last = len(controls.mechanisms) - 1
-    if name == "m":
-        texts = [value] if isinstance(value, str) else value
-        refuse_if(
-            not MIN_MECHANISMS <= len(texts) <= MAX_MECHANISMS,
-            f"It has {len(texts)} mechanisms; expected {MIN_MECHANISMS} to {MAX_MECHANISMS}.",
-        )
-        return replace(
-            controls, mechanisms=tuple(from_text(text, controls.sizes) for text in texts)
-        )
-    if name not in NUMBERS:
-        refuse_if(
-            name == "source" and value not in (study.SEEDED, *MINILM),
-            f"source = {quote(value)}; expected {study.SEEDED}, or MiniLM's layer.head from 0.0 to "
-            f"{study.LAYERS - 1}.{study.HEADS - 1}.",
-        )
-        return replace(controls, **{name: value})
-    example = NUMBERS[name]
-    refuse_if(
-        not re.fullmatch(re.sub("[0-9]+", "[0-9]{1,6}", re.escape(example)), value),
-        f"{name} = {quote(value)}; expected whole numbers such as {name}={example}.",
-    )
-    numbers = tuple(map(int, value.split(".")))
-    if name == "sizes":
-        check_sizes(*numbers[:2])
-        refuse_if(
-            numbers[0] > WIDEST or numbers[1] > MAX_HEADS,
-            f"sizes = {value}; expected d_model up to {WIDEST} and at most {MAX_HEADS} heads.",
-        )
-        return replace(controls, d_model=numbers[0], num_heads=numbers[1], head=numbers[2])
-    refuse_if(
-        name == "minus" and (max(numbers) > last or len({*numbers}) < 2),
-        f"minus = {value}; expected two different mechanisms from 0 to {last}.",
-    )
-    refuse_if(
-        name == "length" and numbers[0] not in LENGTHS,
-        f"length = {value}; expected one of {', '.join(map(str, LENGTHS))}.",
-    )
-    value = numbers if name == "minus" else numbers[0]
-    return replace(controls, **{name: value})
-
 
 # The controls, in the session: where queries and keys come from, which mechanisms in which order, and whose difference.
 
@@ -156,7 +43,7 @@ class Controls(lab.Fields, page="compare"):
     names: Sequence[str]  # of its mechanisms
 
     setup = lab.SessionValue[study.Comparison | None](None)
-    written = lab.SessionValue[Link]({})  # the link as this page wrote it
+    written = lab.SessionValue[study.Link]({})  # the link as this page wrote it
     editing = lab.SessionValue[int | None](None)  # the mechanism to change
     edits = lab.SessionValue(0)  # a new editor starts from its mechanism
     add, layers = (
@@ -175,7 +62,7 @@ class Controls(lab.Fields, page="compare"):
         "Queries and keys from",
         {
             study.SEEDED: "A seeded layer",
-            **{name: "MiniLM, layer {}, head {}".format(*name.split(".")) for name in MINILM},
+            **{name: "MiniLM, layer {}, head {}".format(*name.split(".")) for name in study.MINILM},
         },
         also=OF_PAGE,
         help="A head of the model MiniLM, or a layer with random parameters.",
@@ -205,7 +92,7 @@ class Controls(lab.Fields, page="compare"):
         "Seed",
         0,
         0,
-        LAST_SEED,
+        study.LAST_SEED,
         also=OF_PAGE,
         help="Fixes the random numbers of all parameters that are not trained.",
     )
@@ -217,13 +104,13 @@ class Controls(lab.Fields, page="compare"):
         | lab.keep_heads(
             "compare:d_model",
             "compare:heads:{}".format,
-            partial(heads_that_divide, max_heads=MAX_HEADS),
+            partial(heads_that_divide, max_heads=study.MAX_HEADS),
         ),
         help="How many numbers the vector of each token has.",
     )
     num_heads = lab.Select[int](
         "Heads",
-        lambda c: heads_that_divide(c.d_model, MAX_HEADS),
+        lambda c: heads_that_divide(c.d_model, study.MAX_HEADS),
         lambda c: heads_that_divide(c.d_model, c.now.num_heads)[-1],
         key=lambda c: f"heads:{c.d_model}",
         also=OF_PAGE,
@@ -239,7 +126,7 @@ class Controls(lab.Fields, page="compare"):
     )
     length = lab.Select(
         "Length T",
-        LENGTHS,
+        study.LENGTHS,
         text="T = {}".format,
         also=lambda _: OF_PAGE | {"width": lab.room(110)},
         help="The number of tokens at which time, memory and FLOPs are given.",
@@ -261,7 +148,7 @@ class Controls(lab.Fields, page="compare"):
 
 
 def current() -> study.Comparison:
-    return Controls.setup.value or default_controls()
+    return Controls.setup.value or study.default_controls()
 
 
 def load_controls() -> list[str]:
@@ -273,22 +160,22 @@ def load_controls() -> list[str]:
     known = linked == Controls.written.value or not (linked or Controls.measure.is_set)
     if Controls.setup.is_set and known:
         return []
-    comparison, refused = from_query(linked)
+    comparison, refused = study.from_query(linked)
     store_controls(comparison)
-    return refused
+    return [lab.plain(sentence) for sentence in refused]
 
 
-def link_query() -> Link:
+def link_query() -> study.Link:
     return {
         name: st.query_params.get_all(name) if name == "m" else st.query_params[name]
-        for name in PARAMETERS
+        for name in study.PARAMETERS
         if name in st.query_params
     }
 
 
 def write_controls(comparison: study.Comparison) -> None:
     """Save the comparison in the session and in the link, which is written only where it changes."""
-    query, linked = to_query(comparison), link_query()
+    query, linked = study.to_query(comparison), link_query()
     for name in linked.keys() - query.keys():
         del st.query_params[name]
     for name, value in query.items():
@@ -299,7 +186,7 @@ def write_controls(comparison: study.Comparison) -> None:
 
 def store_controls(comparison: study.Comparison) -> None:
     """Store the comparison and set every widget to it; for a callback, or before the widgets are drawn."""
-    comparison = clamped(comparison)
+    comparison = study.clamped(comparison)
     Controls.setup.value = comparison
     Controls.set(
         source=comparison.source,
@@ -323,7 +210,7 @@ def tokens_panel(comparison: study.Comparison) -> None:
 
 def add_mechanism(names: Sequence[str]) -> None:
     """Draw the list that adds a mechanism."""
-    full = len(names) >= MAX_MECHANISMS
+    full = len(names) >= study.MAX_MECHANISMS
     st.selectbox(
         "Add a mechanism",
         addable(),
@@ -333,20 +220,22 @@ def add_mechanism(names: Sequence[str]) -> None:
         disabled=full,
         on_change=lab.guarded(Controls.add.key, _take),
         args=(Controls.add,),
-        placeholder=f"At most {MAX_MECHANISMS} mechanisms" if full else "A preset, or one choice",
+        placeholder=f"At most {study.MAX_MECHANISMS} mechanisms"
+        if full
+        else "A preset, or one choice",
         help="A published mechanism, or dot-product attention with one part changed.",
     )
 
 
 def mechanisms_panel(names: Sequence[str]) -> None:
-    count, full = len(names), len(names) >= MAX_MECHANISMS
+    count, full = len(names), len(names) >= study.MAX_MECHANISMS
     for index, name in enumerate(names):
         possible = {
             CHANGE: True,
             UP: index > 0,
             DOWN: index < count - 1,
             TWICE: not full,
-            REMOVE: count > MIN_MECHANISMS,
+            REMOVE: count > study.MIN_MECHANISMS,
         }
         st.menu_button(
             lab.plain(name),
@@ -523,7 +412,7 @@ def page() -> None:
 
 
 def compute_maps(comparison: study.Comparison) -> study.Maps | None:
-    shown = replace(comparison, minus=(1, 0), length=LENGTHS[0])  # on which no map depends
+    shown = replace(comparison, minus=(1, 0), length=study.LENGTHS[0])  # on which no map depends
     try:
         if comparison.seeded:
             maps = lab.shared(study.compare, shown)

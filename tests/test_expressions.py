@@ -41,7 +41,7 @@ LOCAL = {
     ("dashboard.draw.glossary", GLOSSARY): "[_pattern()[0].pattern]",
     ("dashboard.draw.components.__init__", r"f'\\b{name}\\b'"): r"[r'\bAttention\b']",
     ("dashboard.export.recorded", r"f'\\b{one.__name__}\\b'"): r"[r'\bAttention\b']",
-    ("pages.compare", "re.sub('[0-9]+', '[0-9]{1,6}', re.escape(example))"): (
+    ("core.studies.compare", "re.sub('[0-9]+', '[0-9]{1,6}', re.escape(example))"): (
         "[re.sub('[0-9]+', '[0-9]{1,6}', re.escape(example)) for example in NUMBERS.values()]"
     ),
     ("pages.transformer", "pattern"): "list(KINDS)",

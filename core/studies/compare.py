@@ -1,13 +1,17 @@
 """Mechanisms on the same tokens: the map of each, or why there is none, what they share, and what each costs."""
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 
-from core.attention import Attention, AttentionConfig, ConfigError, Steps, entry
+from core.attention import Attention, AttentionConfig, ConfigError, Steps, check_sizes, entry
 from core.attention.cost import Measurement, layer_admitted, race
+from core.attention.text import from_text, to_text
+from core.entries import quote, refuse_if
 from core.interpret import trace as analysis
 from core.pretrained import LayerQKV, Pretrained, layer_qkv
 from core.seeding import seeded_layer
@@ -63,6 +67,119 @@ class Comparison:
         """A mechanism at these sizes; ConfigError where they do not fit it."""
         d_model, num_heads = self.sizes
         return config.with_(d_model=d_model, num_heads=num_heads)
+
+
+# The link of a comparison: mechanisms in order, shared tokens and sizes.
+
+
+Link = dict[str, str | list[str]]
+MIN_MECHANISMS, MAX_MECHANISMS = 2, 6
+MINILM = tuple(f"{layer}.{head}" for layer in range(LAYERS) for head in range(HEADS))
+LAST_SEED, WIDEST, MAX_HEADS = 999_999, 512, 16
+LENGTHS = (128, 256, 512, 1024)
+NUMBERS = {"sizes": "16.4.0", "minus": "1.0", "seed": "126", "length": "512"}  # examples
+
+
+def default_controls() -> Comparison:
+    return Comparison(
+        tuple(
+            from_text(text, (WIDTH, HEADS))
+            for text in ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
+        )
+    )
+
+
+def link_texts(comparison: Comparison) -> Link:
+    """A comparison as texts of a link, in the order in which they are read: mechanisms need the source's sizes."""
+    return {
+        "source": comparison.source,
+        "sizes": f"{comparison.d_model}.{comparison.num_heads}.{comparison.head}",
+        "m": [to_text(config, sizes=False) for config in comparison.mechanisms],
+        "minus": "{}.{}".format(*comparison.minus),
+        "seed": str(comparison.seed),
+        "length": str(comparison.length),
+        "text": comparison.text,
+    }
+
+
+def to_query(comparison: Comparison) -> Link:
+    default = link_texts(default_controls())
+    return {
+        name: text
+        for name, text in link_texts(comparison).items()
+        if text != default[name] and (name != "sizes" or comparison.seeded)
+    }
+
+
+PARAMETERS = tuple(link_texts(default_controls()))
+
+
+def from_query(query: Mapping[str, str | list[str]]) -> tuple[Comparison, list[str]]:
+    comparison, refused = default_controls(), []
+    for name in filter(query.__contains__, PARAMETERS):
+        try:
+            comparison = with_parameter(comparison, name, query[name])
+        except (ConfigError, ValueError) as error:
+            refused.append(f"The link's {name} is not used. {error}")
+    return clamped(comparison), refused
+
+
+def clamped(comparison: Comparison) -> Comparison:
+    """The comparison with a difference of two different existing mechanisms and an existing head."""
+    last = len(comparison.mechanisms) - 1
+    fits = max(comparison.minus) <= last and comparison.minus[0] != comparison.minus[1]
+    return replace(
+        comparison,
+        minus=comparison.minus if fits else (1, 0),
+        head=min(comparison.head, comparison.num_heads - 1),
+    )
+
+
+def with_parameter(comparison: Comparison, name: str, value: Any) -> Comparison:
+    """The comparison with one parameter of a link; ConfigError for a text that it cannot have."""
+    last = len(comparison.mechanisms) - 1
+    if name == "m":
+        texts = [value] if isinstance(value, str) else value
+        refuse_if(
+            not MIN_MECHANISMS <= len(texts) <= MAX_MECHANISMS,
+            f"It has {len(texts)} mechanisms; expected {MIN_MECHANISMS} to {MAX_MECHANISMS}.",
+        )
+        return replace(
+            comparison, mechanisms=tuple(from_text(text, comparison.sizes) for text in texts)
+        )
+    if name not in NUMBERS:
+        refuse_if(
+            name == "source" and value not in (SEEDED, *MINILM),
+            f"source = {quote(value)}; expected {SEEDED}, or MiniLM's layer.head from 0.0 to "
+            f"{LAYERS - 1}.{HEADS - 1}.",
+        )
+        return replace(comparison, **{name: value})
+    example = NUMBERS[name]
+    refuse_if(
+        not re.fullmatch(re.sub("[0-9]+", "[0-9]{1,6}", re.escape(example)), value),
+        f"{name} = {quote(value)}; expected whole numbers such as {name}={example}.",
+    )
+    numbers = tuple(map(int, value.split(".")))
+    if name == "sizes":
+        check_sizes(*numbers[:2])
+        refuse_if(
+            numbers[0] > WIDEST or numbers[1] > MAX_HEADS,
+            f"sizes = {value}; expected d_model up to {WIDEST} and at most {MAX_HEADS} heads.",
+        )
+        return replace(comparison, d_model=numbers[0], num_heads=numbers[1], head=numbers[2])
+    refuse_if(
+        name == "minus" and (max(numbers) > last or len({*numbers}) < 2),
+        f"minus = {value}; expected two different mechanisms from 0 to {last}.",
+    )
+    refuse_if(
+        name == "length" and numbers[0] not in LENGTHS,
+        f"length = {value}; expected one of {', '.join(map(str, LENGTHS))}.",
+    )
+    value = numbers if name == "minus" else numbers[0]
+    return replace(comparison, **{name: value})
+
+
+# What is compared.
 
 
 @dataclass(frozen=True)

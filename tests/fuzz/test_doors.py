@@ -61,6 +61,7 @@ from core.runs.folder import ENDED, UNDER_WAY
 from core.runs.runs import Run, create_run
 from core.runs.sweeps import Sweep, create_sweep, sweep_comparisons
 from core.runs.worker import work
+from core.studies.compare import default_controls, from_query, link_texts, to_query
 from core.studies.heads import check as check_matrices, parse as parse_matrices
 from core.studies.runs import SweepData, load_sweep
 from core.tasks import TaskConfig, make_task, own
@@ -86,7 +87,6 @@ from dashboard.ui.lessons import (
 )
 from dashboard.ui.runs import summarize
 from pages import report as report_compute, sweeps
-from pages.compare import default_controls, from_query, link_texts, to_query
 from tests.cases import each, instance
 from tests.damage import PIECES, damaged, damaged_bytes, damaged_text
 from tests.pages.app import WIDGETS, app_at, open_at

@@ -38,6 +38,7 @@ from core.pretrained.finetune import parse as parse_rows
 from core.pretrained.hub import parse as parse_name
 from core.pretrained.model_inputs import decode_wav, read_arrays
 from core.runs import archive
+from core.studies.compare import from_query
 from core.studies.heads import check as check_matrices, parse as parse_matrices
 from core.tasks import TaskConfig, make_task
 from core.tasks.reading import decode_text, read_rows
@@ -57,7 +58,6 @@ from dashboard.ui.lessons import (
     read_code,
     to_json,
 )
-from pages.compare import from_query
 
 WORDS = (ConfigError, FormulaError, LessonError, PretrainedError, ValueError, KeyError)
 
