@@ -660,7 +660,7 @@ def generate_steps(
 
 
 def generate(pretrained: Pretrained, inputs: ModelInputs, settings: SearchSettings) -> Tree:
-    """Run the whole search."""
+    """The whole search for a continuation, the best output first."""
     *_, tree = generate_steps(pretrained, prepare_generation(pretrained, inputs), settings)
     return tree
 
@@ -705,7 +705,7 @@ def score_continuation(
 def score_path(
     pretrained: Pretrained, inputs: ModelInputs, tokens: tuple[int, ...]
 ) -> Continuation:
-    """All logits and the attention along one output of these inputs."""
+    """The logits and the attention of each step of one output."""
     return score_continuation(pretrained, prepare_generation(pretrained, inputs), tokens)
 
 

@@ -23,7 +23,7 @@ from core.runs.runs import create_run
 from core.studies.decode import Score, longest_of
 from core.tasks import TaskConfig, make_task
 from core.training import RunConfig, prepare, recommended
-from dashboard.draw import decode
+from dashboard.draw import decode, generate as generate_draw
 from dashboard.draw.figures import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
 from dashboard.draw.formats import number, share_text, shorten
 from dashboard.draw.grids import bars
@@ -31,7 +31,7 @@ from dashboard.draw.page_views import RANKS, tree_spots, tree_svg
 from dashboard.ui.decoding import search_equation
 from dashboard.ui.models import EMBEDDED
 from pages import generate
-from pages.generate import Generation, Search, picked_path, run, strip
+from pages.generate import Controls, Generation, Search, picked_path, run
 from tests.cases import each
 from tests.pages.app import (
     Case,
@@ -285,7 +285,7 @@ def test_ink_runs_from_page_to_strongest_and_can_be_read(theme):
 
 def test_a_strip_shows_weights():
     tokens, weights = ("<b>", "a", "b", "c"), (0.9, 0.001, None, None)
-    drawn = strip(tokens, weights, "light", label='x"y', now=2, chance=0.25)
+    drawn = generate_draw.strip(tokens, weights, "light", label='x"y', now=2, chance=0.25)
     styles, *shown = zip(
         *re.findall(r'<span style="(.*?)">(.*?)<small>(.*?)</small>', drawn), strict=True
     )
@@ -294,7 +294,7 @@ def test_a_strip_shows_weights():
     assert "opacity" in styles[3] and 'aria-label="x&quot;y"' in drawn
     # Of very many tokens those with weight are shown.
     many = [0.4 if place in (3, 300) else 0.001 for place in range(400)]
-    drawn = strip([f"t{place}" for place in range(400)], many, "dark", label="")
+    drawn = generate_draw.strip([f"t{place}" for place in range(400)], many, "dark", label="")
     assert re.findall(r">([^<>]+)<(?:small|/span)", drawn) == ["…", "t3", "…", "t300", "…"]
 
 
@@ -380,7 +380,9 @@ def test_an_answer_that_is_begun_is_gone_on_with():
 def test_what_one_session_searched_all_others_have():
     link = {"inside:text": "the king saw the dog . the king", "generate:strategy": "Sampling"}
     first, again = open_generate(**link), open_generate(**link)
-    assert again.session_state[generate.GOING].tree is first.session_state[generate.GOING].tree
+    assert (
+        again.session_state[Controls.going.key].tree is first.session_state[Controls.going.key].tree
+    )
     assert [" steps per second" in captions(at) for at in (first, again)] == [True, False]
     assert drawn_strip(again) == drawn_strip(first)
 
@@ -391,7 +393,7 @@ def test_the_timeline_moves_the_token_that_is_said():
     slide(at, 5)
     assert_says(at, "At step 5 the model gives")
     assert drawn_strip(at) != before
-    place = f"{at.session_state[generate.GOING].tree.hypotheses[0].leaf}.4"
+    place = f"{at.session_state[Controls.going.key].tree.hypotheses[0].leaf}.4"
     assert query_value(at, "at") == place
     assert_says(open_generate(at=place), "At step 5 the model gives")
 
@@ -403,7 +405,7 @@ def slide(at, step):
 
 def test_another_output_is_looked_at_where_it_parts():
     at = open_generate(**{"generate:strategy": "Beam"})
-    tree = at.session_state[generate.GOING].tree
+    tree = at.session_state[Controls.going.key].tree
     best, other = (tree.path(tree.hypotheses[place].leaf) for place in (0, 2))
     parts = next(
         step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two
@@ -434,23 +436,26 @@ def test_a_search_that_is_stopped_shows_what_it_has(monkeypatch):
         **{"inside:model": "induction", "inside:text": "the young queen sees the river . the young"}
     )
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
-    first = at.session_state[generate.GOING].tree
+    first = at.session_state[Controls.going.key].tree
     assert_case(at, Case(do=[("button", "generate:go-on", None)], never=["Stopped"]))
-    assert at.session_state[generate.GOING].tree is first and at.session_state[generate.GOING].done
+    assert (
+        at.session_state[Controls.going.key].tree is first
+        and at.session_state[Controls.going.key].done
+    )
     assert len(first.hypotheses[0]) == 20 and drawn[-1] == 20
 
 
 def test_sentences_tell_choices_with_their_numbers():
     names, own = {0: "zero", 1: "one", 2: "two*"}, torch.tensor([0.7, 0.2, 0.1])
-    assert generate.token_fact(own, own, 0, names, 2) == (
+    assert generate_draw.token_fact(own, own, 0, names, 2) == (
         "At step 3 the model gives **zero** 0.70; the next most likely, “one”, has 0.20."
     )
-    assert generate.token_fact(torch.tensor([0.5, 0.3, 0.2]), own, 2, names, 0) == (
+    assert generate_draw.token_fact(torch.tensor([0.5, 0.3, 0.2]), own, 2, names, 0) == (
         "At step 1 the search gives **two\\*** 0.20, its third choice; its first is “zero”, with 0.50. "
         "At temperature 1 and with every token allowed: 0.10."
     )
     assert [
-        generate.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)
+        generate_draw.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)
     ] == "second third 4th 11th 21st 22nd 103rd 112th 1,001st".split()
 
 
@@ -465,7 +470,9 @@ def test_sentences_tell_choices_with_their_numbers():
 def test_a_beam_that_prefers_the_longer_says_so(strategy, order, words):
     both = Hypothesis(0, (1,), -2.0, -2.0), Hypothesis(1, (1, 2, 3), -3.0, -1.0)
     settings, texts = SearchSettings(strategy, width=2), ["a", "a b c"]
-    said = generate.outputs_fact(settings, [both[at] for at in order], [texts[at] for at in order])
+    said = generate_draw.outputs_fact(
+        settings, [both[at] for at in order], [texts[at] for at in order]
+    )
     assert words in said and bool(words) == bool(said)
 
 
