@@ -1,19 +1,17 @@
 """The Transformer: a model as a diagram that opens layer by layer, and what norms do to gradients with depth."""
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import streamlit as st
 
 import dashboard.page as lab
 from core.attention import ConfigError, heads_that_divide
 from core.attention.positions import POSITIONS
-from core.interpret.trace import AttentionTrace, Kind, head_name
+from core.interpret.trace import AttentionTrace
 from core.models import STACKED, DecoderLayer, EncoderLayer, ModelConfig, Residual
 from core.models.model_summary import Part, with_layers
 from core.pretrained import WRITER
@@ -25,14 +23,15 @@ from core.studies.transformer import (
     SEEDS,
     Depth,
     Measurements,
-    Stream,
     Subject,
     by_depth,
     measurements,
+    run_controls,
     writer_controls,
 )
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.training.sweeps import SAME
+from dashboard.draw import transformer as draw
 
 # The page's controls: a run's model with its trained weights, or a model with random weights from a seed.
 
@@ -61,6 +60,9 @@ heads_of = partial(heads_that_divide, max_heads=8)
 
 
 class Controls(lab.Fields, page="transformer"):
+    head, cell = lab.CellField(), lab.CellField()  # a layer and its head; a cell of its map
+    pick = lab.SessionValue("")  # the path of the part that is picked
+
     text = lab.Text(
         "Your sentence",
         text_of(WRITER),
@@ -77,7 +79,7 @@ class Controls(lab.Fields, page="transformer"):
     )
     kind = lab.Select[str](
         "Model",
-        lambda values: {
+        lambda c: {
             kind: {
                 "transformer": "Encoder–decoder",
                 "decoder": "Decoder only",
@@ -85,7 +87,7 @@ class Controls(lab.Fields, page="transformer"):
                 "one_token": "Classifier, row as one token",
                 "forecaster": "Forecaster",
             }[kind]
-            for kind in make_task(TaskConfig.of(values.task)).recommended
+            for kind in make_task(TaskConfig.of(c.task)).recommended
             if kind in STACKED
         },
         help="Encoder and decoder, only a decoder, or an encoder that classifies.",
@@ -121,13 +123,13 @@ class Controls(lab.Fields, page="transformer"):
     )
     heads = lab.Select[int](
         "Heads",
-        lambda values: heads_of(values.d_model),
+        lambda c: heads_of(c.d_model),
         2,
         help="Attentions side by side; their number divides d_model.",
     )
     pattern = lab.Select[str](
         "Layer pattern",
-        lambda values: [SAME, *lab.published(values.kind, values.d_model, values.heads)],
+        lambda c: [SAME, *lab.published(c.kind, c.d_model, c.heads)],
         text=lab.pattern_label,
         help="The attentions of a published model's layers, which repeat; they bring positions "
         "of their own.",
@@ -162,7 +164,7 @@ def source_label(source: str) -> str:
     return LABELS.get(source, f"Trained: {run.name if run else source}")
 
 
-def _trained(row: Any, source: str) -> Subject:
+def trained_subject(row: Any, source: str) -> Subject:
     if source == WRITER:
         with row.cell(column_span=3):
             text = Controls.draw("text", into=lab.HERE).text.strip()
@@ -171,17 +173,17 @@ def _trained(row: Any, source: str) -> Subject:
     run = run_of(source)
     if run is None or not run.checkpoint_steps():
         raise ConfigError("This run is no longer here. Choose another one, or random weights.")
-    config = run.config()
-    task = task_entry(config.task.key)
+    subject = lab.computed(run_controls, run, source)
+    task = task_entry(subject.task.key)
     with row.cell(column_span=3):
         lab.caption(
             f"{task.name}: {task.meaning} {task.look} Random weights, under “Another model”, build another one."
         )
-    return Subject(config.model, config.task, source, run.default_step(), folder=run.path)
+    return subject
 
 
-def _seeded(row: Any) -> Subject:
-    values = Controls.draw("task", "kind", "layers", into=row)
+def seeded_subject(row: Any) -> Subject:
+    controls = Controls.draw("task", "kind", "layers", into=row)
     with (
         row,
         st.popover(
@@ -192,195 +194,20 @@ def _seeded(row: Any) -> Subject:
             help="Norm, activation, position, sizes and seed",
         ),
     ):
-        values = Controls.draw(*BLOCKS_OF, into=lab.HERE, **values)
-    lab.note_heads("transformer:d_model", values.d_model, values.heads)
+        controls = controls.draw_more(*BLOCKS_OF, into=lab.HERE)
+    lab.note_heads("transformer:d_model", controls.d_model, controls.heads)
     model = ModelConfig.transformer(
-        kind=values.kind,
-        layers=values.layers,
-        num_heads=values.heads,
-        **{name: values[name] for name in BLOCKS_OF[:5]},
+        kind=controls.kind,
+        layers=controls.layers,
+        num_heads=controls.heads,
+        **{name: controls[name] for name in BLOCKS_OF[:5]},
     )
-    if values.pattern != SAME:
-        first, *following = lab.published(values.kind, values.d_model, values.heads)[values.pattern]
+    if controls.pattern != SAME:
+        first, *following = lab.published(controls.kind, controls.d_model, controls.heads)[
+            controls.pattern
+        ]
         model = replace(model, attention=first, following=tuple(following))
-    return Subject(model, TaskConfig.of(values.task), seed=values.seed)
-
-
-# What the page computes as Python.
-
-
-def script(
-    controls: Subject, result: Measurements, kind: Kind, layer: int, head: int
-) -> lab.Script:
-    if controls.run == WRITER:
-        model = f"""
-from core.studies.transformer import writer_controls
-
-controls = writer_controls({controls.text!r})
-"""
-    elif controls.folder is None:
-        made = lab.source_of(controls)
-        imports = (
-            lab.attention_import(made) if "AttentionConfig" in made or "Choice" in made else ""
-        )
-        model = f"""
-{imports}
-from core.models import ModelConfig
-from core.studies.transformer import Subject
-from core.tasks import TaskConfig
-
-controls = {made}
-"""
-    else:
-        model = f"""
-from core.runs.runs import open_run
-from core.studies.transformer import Subject
-
-run = open_run({lab.path_code(controls.folder)})  # core.training.train(run.config()) trains it again
-config = run.config()
-controls = Subject(config.model, config.task, step={controls.step}, folder=run.path)
-"""
-    return lab.Script(
-        (
-            lab.Cell(
-                "A model with random weights from a seed."
-                if controls.seeded
-                else "A trained model from a checkpoint of its run.",
-                model,
-            ),
-            lab.Cell(
-                "Parameters, FLOPs and the loss, measured on one forward and backward pass over held-out examples.",
-                """
-from core.studies.transformer import measurements
-
-measured = measurements(controls)
-tree = measured.tree
-print(tree.parameters, "parameters,", tree.flops, "FLOPs, loss", measured.loss)
-for part in tree.children:
-    print(part.title, part.parameters)
-""",
-            ),
-            lab.Cell(
-                "The attention of every layer and head on the first example, and what the model predicts there.",
-                f"""
-trace = measured.trace.of({kind!r})
-print(measured.predicted)
-""",
-                f"""
-from dashboard.show import show
-
-show(trace, layer={layer}, head={head})
-""",
-                f"transformer:grid:{kind}",
-            ),
-        ),
-        {
-            f"trace.map({index}).weights": item.weights
-            for index, item in enumerate(result.trace.of(kind).maps)
-        }
-        | {
-            "tree.parameters": np.array(result.tree.parameters),
-            "tree.flops": np.array(result.tree.flops),
-            "measured.loss": np.array(result.loss),
-            "[share for _, share in measured.predicted]": np.array(
-                [share for _, share in result.predicted]
-            ),
-        },
-    )
-
-
-# Sentences of the page The Transformer.
-
-
-def of_model(whole: Part) -> str:
-    share = {
-        name: (
-            sum(part.parameters for part in group) / whole.parameters,
-            sum(part.flops for part in group) / whole.flops,
-        )
-        for name, group in (
-            (
-                "attention",
-                [part for part in whole.walk() if part.children and lab.is_attention(part.path)],
-            ),
-            ("feed-forward", [part for part in whole.walk() if part.path.endswith("feed_forward")]),
-        )
-    }
-    return (
-        f"Attention has **{lab.percent(share['attention'][0])}** of the {whole.parameters:,} parameters and takes "
-        f"**{lab.percent(share['attention'][1])}** of the FLOPs; the feed-forward networks have "
-        f"{lab.percent(share['feed-forward'][0])} and take {lab.percent(share['feed-forward'][1])}."
-    )
-
-
-def of_answer(stream: Stream, text: str) -> str:
-    answer = lab.plain(stream.tokens[0])
-    comes = (
-        f"After “{lab.plain(' '.join(text.split()[-2:]))}” comes **{answer}** (probability "
-        f"**{lab.share_text(float(stream.shares[-1, 0]))}**)."
-    )
-    if not stream.lead:
-        return comes
-    earlier, _ = stream.leader(stream.lead - 1)
-    return (
-        f"{comes} With fewer layers the model would say “{lab.plain(earlier)}”; from "
-        f"**layer {(stream.lead - 1) // 2}** on it says {answer}."
-    )
-
-
-ABOUT = {
-    "source": "Each input token becomes a vector: a list of numbers, looked up in a learned table.",
-    "Linear map of the input": "A linear map turns the numbers of each patch of the image, or of each value of the "
-    "series, into a vector: a list of numbers.",
-    "Column embedding": "Each column of the table becomes a vector, a list of numbers: a number by a linear map, a "
-    "category by a learned table.",
-    "target": "Each output token becomes a vector: a list of numbers, looked up in a learned table. The model reads "
-    "the right output after a start mark and predicts each next token (teacher forcing); in use it reads its own "
-    "output.",
-    "text": "Each token becomes a vector: a list of numbers, looked up in a learned table.",
-    "both": "Each token becomes a vector: a list of numbers, looked up in a learned table. Input, start mark and right "
-    "output are one sequence; from the mark on, the model predicts each next token (teacher forcing).",
-    "places": "A vector that depends only on the position is added: attention itself ignores the order of tokens.",
-    "attention": "Every token attends to every token of the same sequence, so its vector can take in what the "
-    "others say. Each head has its own weights.",
-    "causal": "Each token attends to itself and to the tokens before it, never to those after it.",
-    "cross": "Each output token attends to the whole input and takes in the part that it needs: queries come from the "
-    "decoder, keys and values from the encoder.",
-    "feed_forward": "Changes each token’s vector on its own, by linear maps with an activation between them.",
-    "add": "Adds what {} wrote to what was there: the residual connection.",
-    "norm": "Norm (normalization) brings each token’s vector to one scale before {} reads it.",
-    "add_norm": "Adds what {} wrote to what was there (the residual connection), then brings each token’s vector to "
-    "one scale (the norm).",
-    "last_norm": "Brings each token’s vector to one scale before the output layer reads it.",
-    "output": "A linear map turns each vector into one logit for each possible answer. Softmax turns logits into "
-    "probabilities.",
-    "layer": "One layer: attention between the tokens, then the same feed-forward network for each token.",
-}
-
-
-# The names in ABOUT of parts by their path and title; others have one by their title or the end of their path.
-KINDS = {
-    r"(.*\.)?\d+: .*": "layer",
-    r".*places: .*": "places",
-    r"target: Word embedding": "both",
-    r"(.*\.)?around_\w+: .*": "add_norm",
-    r"(encoder\.)?norm: .*": "last_norm",
-}
-
-
-def about(part: Part, of_text: bool = False) -> str:
-    kinds = [
-        kind
-        for pattern, kind in KINDS.items()
-        if re.fullmatch(pattern, f"{part.path}: {part.title}")
-    ]
-    kinds += [part.title, part.path.rpartition(".")[2]]
-    kind = next((kind for kind in kinds if kind in ABOUT), "")
-    return ABOUT.get("text" if of_text and kind == "both" else kind, "").format(sublayer(part.path))
-
-
-def sublayer(path: str) -> str:
-    return "feed-forward" if "feed_forward" in path else "attention"
+    return Subject(model, TaskConfig.of(controls.task), seed=controls.seed)
 
 
 # The page: controls, the diagram, attention layer by layer, norms against depth, and the sources.
@@ -428,12 +255,12 @@ MOVES = (
     ),
 )
 
-BLOCKS, DIAGRAM, PICK = "transformer:stacks", "transformer:diagram", "transformer:pick"
-HEAD, CELL, DEPTH = "transformer:head", "transformer:cell", "transformer:depth"
+BLOCKS, DIAGRAM = "transformer:stacks", "transformer:diagram"
+DEPTH = "transformer:depth"
 
 
 def page() -> None:
-    _explore()
+    explore()
     lab.details(
         "Papers and the code that just ran",
         partial(
@@ -452,7 +279,7 @@ def page() -> None:
 
 
 @lab.fragment
-def _explore() -> None:
+def explore() -> None:
     lab.export.begin_before_title()
     lab.title(
         "The Transformer",
@@ -460,32 +287,32 @@ def _explore() -> None:
         first=False,
     )
     with st.container(width=lab.room(2200)):
-        _model()
+        model_view()
 
 
 @lab.shown_errors(ValueError)
-def _model() -> None:
+def model_view() -> None:
     row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
     sentence, drawing = st.container(), lab.picture("transformer")
-    controls = _header(row)
+    controls = subject_of(row)
     with drawing:
-        result = _show(controls)
+        result = show_model(controls)
     with sentence:
         lab.fact(
-            of_model(result.tree)
+            draw.of_model(result.tree)
             if result.stream is None
-            else of_answer(result.stream, controls.text)
+            else draw.of_answer(result.stream, controls.text)
         )
     lab.predict("transformer", question(result.mixes))
     lab.try_this("transformer", MOVES)
-    path = _attention_path(result)
+    path = attention_path(result)
     kind, layer = lab.kind_and_layer(path)
     trace: AttentionTrace = result.trace.of(kind)
     usual, item = (layer, 0), trace.map(0)
     cell: tuple[int, int] | None = None
     if result.stream and layer == result.stream.layer:
         usual, cell = (layer, result.stream.head), (len(item.queries) - 1, result.stream.key)
-    layer, head = lab.read_linked("transformer", HEAD, trace.shape, path) or usual
+    layer, head = Controls.head.pinned(trace.shape, path) or usual
     weights = {SEEDED: "drawn from a seed", WRITER: "of the lab's writer"}.get(
         controls.run, f"trained for {controls.step:,} steps"
     )
@@ -509,15 +336,13 @@ def _model() -> None:
             layer=state.layer,
             head=state.head,
             link=f"transformer:{kind}",
-            pin=lab.read_linked(
-                "transformer", CELL, item.weights.shape[1:], (path, item.queries, item.keys)
-            )
+            pin=Controls.cell.pinned(item.weights.shape[1:], (path, item.queries, item.keys))
             or (cell if (state.layer, state.head) == usual else None),
             show="matrix",
             height=360,
             title=f"Layer {state.layer}, head {state.head}",
         )
-    lab.add_script(partial(script, controls, result, kind, state.layer, state.head))
+    lab.as_python(measured=result, also=[draw.maps_cell(result, kind, state.layer, state.head)])
     if kind == "cross":
         lab.caption(
             f"A row is named after the token that the model predicts there. The decoder reads the token before it: its "
@@ -533,21 +358,20 @@ def _model() -> None:
             icon=step.icon,
             query_params={"inside:model": WRITER, "inside:text": controls.text},
         )
-    lab.write_linked(
-        "transformer",
-        HEAD,
-        None if (state.layer, state.head) == usual else (state.layer, state.head),
-    )
-    lab.write_linked("transformer", CELL, None if state.pin == cell else state.pin)
+    picked = state.layer, state.head
+    Controls.head.pin(None if picked == usual else picked)
+    Controls.cell.pin(None if state.pin == cell else state.pin)
     lab.details(
-        "Every part and its numbers", partial(_numbers, result, path), "transformer:numbers"
+        "Every part and its numbers", partial(numbers_view, result, path), "transformer:numbers"
     )
     if DEPTH in st.query_params:
         st.session_state.setdefault(NORMS_PANEL, True)
-    lab.details("The norm before or after each sublayer", partial(_depth, controls), NORMS_PANEL)
+    lab.details(
+        "The norm before or after each sublayer", partial(depth_view, controls), NORMS_PANEL
+    )
 
 
-def _header(row: Any) -> Subject:
+def subject_of(row: Any) -> Subject:
     """Draw the controls, the model's own in a row; ConfigError where they are of no model."""
     first = STARTS[lab.read_start("transformer", *STARTS)]
     options = weights_on_offer()
@@ -567,19 +391,19 @@ def _header(row: Any) -> Subject:
             help="Trained weights, of the lab's writer or of a run, or random weights from a seed.",
         )
     try:
-        return _seeded(row) if source == SEEDED else _trained(row, source)
+        return seeded_subject(row) if source == SEEDED else trained_subject(row, source)
     finally:
         lab.write_start("transformer")
 
 
-def _show(controls: Subject) -> Measurements:
+def show_model(controls: Subject) -> Measurements:
     new = outline(controls) if lab.reruns_alone() else None
     if new is not None:
-        _diagram(new, None, controls)
+        blocks_view(new, None, controls)
     result = lab.shared(measurements, controls)
     if new is not None:
         st.rerun(scope="fragment")
-    _diagram(result.tree, result, controls)
+    blocks_view(result.tree, result, controls)
     return result
 
 
@@ -596,25 +420,25 @@ def outline(controls: Subject) -> Part | None:
     )
 
 
-def _diagram(tree: Part, result: Measurements | None, controls: Subject) -> None:
-    path, pre_norm = _attention_path(result or tree), controls.config.norm == "pre"
+def blocks_view(tree: Part, result: Measurements | None, controls: Subject) -> None:
+    path, pre_norm = attention_path(result or tree), controls.config.norm == "pre"
     lab.block_diagram(
         lab.stacks_of(tree),
-        blocks(tree, result, pre_norm),
+        draw.blocks(tree, result, pre_norm),
         key=BLOCKS,
         pre_norm=pre_norm,
-        chosen=path if st.session_state.get(PICK) == path else "",
-        on_pick=partial(_store_pick, BLOCKS),
-        label=of_model(tree),
-        stops=main_steps(result.stream) if result and result.stream else (),
+        chosen=path if Controls.pick.value == path else "",
+        on_pick=partial(store_pick, BLOCKS),
+        label=draw.of_model(tree),
+        stops=draw.main_steps(result.stream) if result and result.stream else (),
         pending=result is None,
     )
 
 
-def _numbers(result: Measurements, path: str) -> None:
+def numbers_view(result: Measurements, path: str) -> None:
     whole = result.tree
     if result.stream:
-        lab.fact(of_model(whole))
+        lab.fact(draw.of_model(whole))
     lab.caption(
         f"Measured on one forward and backward pass over {'this text' if result.stream else f'{BATCH} held-out examples'}"
         f"; loss {lab.number(result.loss)}. "
@@ -627,8 +451,8 @@ def _numbers(result: Measurements, path: str) -> None:
         result.tree,
         key=DIAGRAM,
         chosen=path,
-        on_pick=partial(_store_pick, DIAGRAM),
-        fact=of_model(result.tree),
+        on_pick=partial(store_pick, DIAGRAM),
+        fact=draw.of_model(result.tree),
     )
     # Draw gradient and output of each layer of this model
     stacks: dict[str, list[Any]] = {
@@ -640,7 +464,7 @@ def _numbers(result: Measurements, path: str) -> None:
         for name in ("encoder", "decoder")
     }
     if max(map(len, stacks.values())) > 1:
-        _two_charts(
+        two_charts(
             {
                 name: ([row[0] for row in each], [row[1] for row in each])
                 for name, each in stacks.items()
@@ -650,12 +474,12 @@ def _numbers(result: Measurements, path: str) -> None:
         )
 
 
-def _store_pick(key: str) -> None:
+def store_pick(key: str) -> None:
     pick = st.session_state[key].get("pick") or {}
-    st.session_state[PICK] = str(pick.get("path", ""))
+    Controls.pick.value = str(pick.get("path", ""))
 
 
-def _attention_path(of: Measurements | Part) -> str:
+def attention_path(of: Measurements | Part) -> str:
     """The attention whose maps are drawn: the picked one, where this model has it.
 
     Else it is that of the layer from which the answer leads, or the first cross-attention.
@@ -664,14 +488,14 @@ def _attention_path(of: Measurements | Part) -> str:
     paths = [part.path for part in tree.walk() if lab.is_attention(part.path)]
     default = next((path for path in paths if path.endswith("cross")), paths[0])
     default = f"layers.{stream.layer}.causal" if stream else default
-    lab.take_link(PICK, lab.one_of(paths))
-    path = st.session_state.get(PICK, default)
-    path = path if path in paths else default
-    lab.write_link(PICK, None if path == default else path)
+    pick = Controls.pick
+    lab.take_link(pick.key, lab.one_of(paths))
+    path = pick.value if pick.value in paths else default
+    lab.write_link(pick.key, None if path == default else path)
     return path
 
 
-def _depth(controls: Subject) -> None:
+def depth_view(controls: Subject) -> None:
     row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
     layers = Controls.draw("depth", into=row[0]).depth
     row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
@@ -679,9 +503,7 @@ def _depth(controls: Subject) -> None:
     depths: dict[str, Depth] = {
         norm: lab.cached(by_depth, controls.config, controls.task, layers, norm) for norm in NORMS
     }
-    _two_charts(
-        {NORMS[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth"
-    )
+    two_charts({NORMS[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth")
     after, before = depths["post"], depths["pre"]
     lab.fact(
         f"With {layers} layers and the norm after the sum, the gradient of the first layer is "
@@ -695,7 +517,7 @@ def _depth(controls: Subject) -> None:
     )
 
 
-def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:
+def two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:
     headings = "Gradient norm of each layer's weights", "Std of each layer's output"
     ink, last = lab.Ink.of(lab.theme()), max(len(pair[0]) for pair in series.values()) - 1
     for i, (column, heading) in enumerate(zip(st.columns(2, gap="large"), headings, strict=True)):
@@ -728,169 +550,3 @@ def question(mixes: bool) -> lab.Question:
         0 if mixes else 2,
         (why,) * 3,
     )
-
-
-# The blocks of the diagram: what each part is, its numbers, and the first example's vectors and maps in it.
-
-
-def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str, lab.Block]:
-    """A block for every part of the diagram, by its path; with pre-norm, "…+" is the sum after a sublayer.
-
-    Without a result they have no vectors and no maps yet.
-    """
-    made, shown = {}, lab.paths_of(lab.stacks_of(whole))
-    answers: tuple[lab.Bars, ...] = ()
-    if result and result.predicted:
-        answers = (lab.Bars("Most probable at each position", result.predicted[:24], picked=False),)
-    for part in whole.walk():
-        if part.path not in shown:
-            continue
-        is_norm = pre_norm and part.path.rpartition(".")[2].startswith("around_")
-        if is_norm:
-            path = f"{part.path}+"
-            text = ABOUT["add"].format(sublayer(path))
-            made[path] = lab.Block("Add", text, (), *_vectors(result, path))
-        maps = None
-        if result and lab.is_attention(part.path):
-            kind, layer = lab.kind_and_layer(part.path)
-            maps = result.trace.of(kind).map(layer).weights
-        made[part.path] = lab.Block(
-            "Norm" if is_norm else part.title,
-            ABOUT["norm"].format(sublayer(part.path))
-            if is_norm
-            else about(part, bool(result and result.stream)),
-            _axis_numbers(part, whole),
-            *_vectors(result, part.path),
-            maps,
-            answers if part.path == "output" else (),
-        )
-    if result and result.stream:
-        made |= {path: _read(block, path, result.stream) for path, block in made.items()}
-        made[""] = lab.Block("The whole model", WHOLE_MODEL, bars=made["output"].bars)
-    return made
-
-
-WHOLE_MODEL = (
-    "The tokens enter at the bottom. In each layer attention lets them read earlier ones, and feed-forward changes each "
-    "alone; Add adds what they wrote, Norm brings vectors to one scale. Beside a box is what the model would say if it "
-    "ended there."
-)
-AFTER = {"around_causal": 0, "causal": 0, "around_causal+": 1, "around_feed_forward": 1}
-MAX_TOKENS = 16  # of the table of tokens
-WHOLE = ("", "around_feed_forward+")  # what a whole layer did is told at its box and at its end
-MAIN = ("around_causal", "causal", "around_causal+", "feed_forward", "around_feed_forward+")
-
-
-def main_steps(stream: Stream) -> list[str]:
-    """The blocks of the layer with the head that the answer needs most, the other layers, and both ends."""
-    layers = [i for i in range(len(stream.says) // 2) if i != stream.layer]
-    blocks = [f"layers.{stream.layer}.{name}" for name in MAIN]
-    return [*blocks, "target", *(f"layers.{i}" for i in layers), "output"]
-
-
-def _read(block: lab.Block, path: str, stream: Stream) -> lab.Block:
-    """A block of the writer with the next token as it is read after it, and what a head attends to before it."""
-    _, layer, name = [*path.split(".", 2), "", ""][:3]
-    name = name if layer else path
-    at = 2 * int(layer) + AFTER.get(name, 2) if layer else len(stream.shares) - 1
-    at = 0 if path == "target" else at
-    whole = bool(layer) and name in WHOLE
-    rows = tuple(zip(stream.tokens, stream.shares[at].tolist(), strict=True))
-    bars = [lab.Bars("The next token, if the model ended here", rows)]
-    title, about, answer, tokens = block.title, block.about, stream.tokens[0], block.tokens
-    (leader, share), last, moved = stream.leader(at), tokens[-1], stream.moved[at].tolist()
-    cell: tuple[int, int, int] | None = None
-    if path == "target":
-        repeats = sum(map(str.__eq__, tokens, (word for word, _ in stream.says[0])))
-        them = "each token" if repeats == len(tokens) else f"{repeats} of {len(tokens)} tokens"
-        about += (
-            f" No token knows the others yet: if the model ended here, {them} would follow itself."
-        )
-    elif whole or name in MAIN[2:]:
-        before = stream.shares[at - 1 - whole].tolist()
-        change = f"the vector of “{last}” by {lab.number(moved[-1])} times its length."
-        if whole:
-            takes = stream.lead and (stream.lead - 1) // 2 == int(layer)
-            title = f"Layer {layer}: “{leader}” {'takes the lead' if takes else 'leads'}"
-            about = (
-                f"{ABOUT['add'].format('feed-forward')} With attention, this changes"
-                if name
-                else "Attention between the tokens, then feed-forward for each alone. Together they change"
-            )
-            about += f" {change}"
-        elif name != "feed_forward":
-            about = f"{ABOUT['add'].format('attention')} This changes {change}"
-        bars = [lab.Bars("The next token, before and after", rows, tuple(before))]
-        if abs(rows[0][1] - before[0]) >= 0.01:
-            about += (
-                f" {answer} goes from {lab.share_text(before[0])} to {lab.share_text(rows[0][1])}."
-            )
-    elif path == "output":
-        final = zip(stream.following, dict(stream.at_temperature)[1.0], strict=True)
-        heading = f"The next token, the likeliest of {stream.choices:,}"
-        bars = [lab.Bars(heading, tuple(final), at_temperature=stream.at_temperature)]
-    if block.maps is not None:
-        about += " Positions enter here: RoPE rotates queries and keys."
-    if block.maps is not None and int(layer) == stream.layer:
-        cell = stream.head, len(tokens) - 1, stream.key
-        row = block.maps[stream.head, -1]
-        title = f"Layer {layer}, head {stream.head}: “{last}” attends to {tokens[stream.key]}"
-        without, new, its = stream.without
-        now = float(stream.shares[-1, 0])
-        if without < 0.99 * now:
-            about += (
-                f" Of {stream.heads} heads, {answer} needs this one most: with its output set to 0, {answer} goes "
-                f"from {lab.share_text(now)} to {lab.share_text(without)}"
-                + (f", and {new} leads with {lab.share_text(its)}." if new != answer else ".")
-            )
-            if new != answer and new == tokens[stream.key]:
-                about += f" The head attends to {new} and keeps it down."
-            other, head, weight, unmoved = stream.unneeded
-            if (other, head) != (stream.layer, stream.head):
-                about += (
-                    f" {head_name(other, head)} attends most to {tokens[stream.key]} too ({lab.share_text(weight)}); without "
-                    f"it {answer} has {lab.share_text(unmoved)}. A large weight alone does not say what the answer needs."
-                )
-        order = np.argsort(-row, kind="stable")[:4]
-        weights = tuple((tokens[i], float(row[i])) for i in order)
-        bars.insert(0, lab.Bars(f"“{last}” attends to", weights))
-    next_rows = [(f"{word} {lab.share_text(one)}", one) for word, one in stream.says[at]]
-    table = [lab.Bars("would say next", tuple(next_rows[-MAX_TOKENS:]))]
-    sums = whole or name == "around_causal+"
-    if sums:
-        lengths = [(f"{lab.number(one)} × its length", one / max(moved)) for one in moved]
-        table.insert(0, lab.Bars("vector changed by", tuple(lengths[-MAX_TOKENS:])))
-    return replace(
-        block,
-        title=title,
-        about=about,
-        bars=tuple(bars),
-        cell=cell,
-        label=f"{leader} {lab.share_text(share)}" if sums or path in ("target", "output") else "",
-        table=() if cell or path == "output" else tuple(table),
-    )
-
-
-def _vectors(result: Measurements | None, path: str) -> tuple[tuple[str, ...], np.ndarray | None]:
-    """The tokens and vectors (T, C) of the first example after a part; of a norm around a sublayer, the norm's."""
-    vectors = result.outputs.get(path, result.outputs.get(f"{path}.norm")) if result else None
-    if result is None or vectors is None or vectors.ndim != 2:
-        return (), None
-    kind: Kind = "self" if path.startswith(("source", "encoder", "places")) else "causal"
-    tokens = result.tokens.get(kind) or next(iter(result.tokens.values()))
-    return (tokens if len(tokens) == len(vectors) else ()), vectors
-
-
-def _axis_numbers(part: Part, whole: Part) -> tuple[tuple[str, str], ...]:
-    shape = part.shape or ()
-    axes = {2: "examples × numbers", 3: "examples × tokens × numbers"}.get(
-        len(shape), "the batch first"
-    )
-    rows = {
-        f"output, {axes}": " × ".join(map(str, shape)),
-        "parameters": part.parameters
-        and f"{part.parameters:,} ({lab.percent(part.parameters / whole.parameters)})",
-        "FLOPs": part.flops
-        and f"{lab.operations(part.flops)} ({lab.percent(part.flops / whole.flops)})",
-    }
-    return tuple((name, str(text)) for name, text in rows.items() if text)

@@ -44,7 +44,7 @@ LOCAL = {
     ("core.studies.compare", "re.sub('[0-9]+', '[0-9]{1,6}', re.escape(example))"): (
         "[re.sub('[0-9]+', '[0-9]{1,6}', re.escape(example)) for example in NUMBERS.values()]"
     ),
-    ("pages.transformer", "pattern"): "list(KINDS)",
+    ("dashboard.draw.transformer", "pattern"): "list(KINDS)",
 }
 # Of those that a function returns, with what its callers call.
 RETURNED = {GLOSSARY: "finditer", GRAMMAR: "match"}

@@ -44,7 +44,10 @@ class Subject:
 
 
 def writer_controls(text: str) -> Subject:
-    """The lab's writer with a text; ValueError for a text without a token, and for one that is too long."""
+    """A trained model, the lab's writer, with a text.
+
+    ValueError for a text without a token, and for one that is too long.
+    """
     model, task = load_lab_decoder(WRITER)
     count = len(task.tokens(text))
     refuse_if(
@@ -88,6 +91,12 @@ class Stream:
         return self.tokens[best], float(self.shares[at, best])
 
 
+def run_controls(run: Run, name: str) -> Subject:
+    """A trained model from a checkpoint of its run, which is named so."""
+    config = run.config()
+    return Subject(config.model, config.task, name, run.default_step(), folder=run.path)
+
+
 @dataclass(frozen=True)
 class Measurements:
     """The tree of a model's parts, its maps on the first example, and that example's tokens.
@@ -123,7 +132,7 @@ def model_of(controls: Subject) -> tuple[Model, Task]:
 
 
 def measurements(controls: Subject) -> Measurements:
-    """One pass over a batch, forward and backward, and one more for the maps of its first example."""
+    """Parameters, FLOPs and the loss, measured on one forward and backward pass, and the maps of the first example."""
     model, task = model_of(controls)
     if controls.text:  # what follows its last token is not known
         tokens = tuple(task.tokens(controls.text))

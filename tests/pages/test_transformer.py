@@ -14,7 +14,7 @@ from core.pretrained.load import WRITER
 from core.studies.transformer import BATCH, Depth, Subject, measurements, writer_controls
 from core.tasks import TaskConfig, make_task
 from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
-from pages.transformer import blocks, main_steps
+from dashboard.draw.transformer import blocks, main_steps
 from tests.pages.app import Case, app_at, captions, html_text, page_cases, query_value, set_state
 
 
