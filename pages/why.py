@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -18,34 +16,26 @@ from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.recurrent import RecurrentSeq2Seq
 from core.runs.runs import Run
 from core.studies.why import (
-    EVERY,
-    FEW,
-    FEW_STEPS,
     LONGEST,
-    METRICS,
     MODELS,
     SCORES,
     SECONDS,
     SIZES,
-    Model,
     Result,
-    Sentence,
     TrainedModel,
     Trial,
     by_length,
     load,
     models,
-    over_time,
     sentence,
     training_label,
 )
-from core.training import Prediction, Record, SeedStats
+from core.training import Record, SeedStats
+from dashboard.draw import why as draw
 
 # The controls, and the two runs that they start.
 
 
-Points = Sequence[tuple[Any, SeedStats]]  # x, and the values there
-Line = tuple[str, int, Points]  # a model's name, its index in the series, and its (x, percent)
 PAGE, RUNS, LAST = "why", "runs", "why:last"
 Pair = tuple[Run, Run]
 
@@ -254,7 +244,7 @@ sentence = read_sentence({{one.model: (run, run.records()) for one, run in zip(l
     }
     cells = [
         lab.Cell(
-            f"{HEADINGS[metric][0]} by the words in the source: the mean over the seeds of each model.",
+            f"{draw.HEADINGS[metric][0]} by the words in the source: the mean over the seeds of each model.",
             f"""
 import pandas as pd
 {source}
@@ -293,229 +283,8 @@ show_maps({f"Step {step}": weights}, target, source)
     return lab.Script(tuple(cells), results)
 
 
-# The page's facts, conditions, equations and tables, as Markdown, LaTeX or escaped HTML.
-
-
-PERCENT = "\u00a0%"
-LEAD = 10.0  # BLEU by which attention leads clearly
-BLEU = "**BLEU**, 0 to 100: how much of a translation is right, by its word sequences; a part of a sentence counts, too."
-LEARNED = (
-    "**general** multiplies the states of the encoder by a learned matrix before they are "
-    "compared with the state of the decoder."
-)
-HEADINGS = {
-    "bleu": ("BLEU", "BLEU, by the length of the source"),
-    "sequence_accuracy": ("Exact match, %", "Sentences translated without a mistake, %"),
-}
-
-
-def names(learned: Sequence[TrainedModel]) -> dict[Model, str]:
-    """The name of every model; of one with a larger vector than the first, that."""
-    ordered = models(learned)
-    return {
-        model: "larger vector" if model.d_model > ordered[0].d_model else model.name()
-        for model in ordered
-    }
-
-
-def pair_of(learned: Sequence[TrainedModel], metric: str = "sequence_accuracy") -> list[Points]:
-    """A metric by length of the saved models without attention and with it."""
-    return [list(by_length(learned, model, metric).items()) for model in Trial().pair]
-
-
-def stats_text(stats: SeedStats) -> str:
-    """40 ± 2, without a line break, and without a standard deviation that rounds to 0."""
-    more = stats.std is not None and stats.std >= 0.5
-    return f"{stats.mean:.0f}" + (f"\u00a0±\u00a0{stats.std:.0f}" if more else "")
-
-
-def fact_text(data: Comparison, shown: bool = True) -> str:
-    """The shortest sentences with attention and without; where `shown` the longest. All lengths are in a table below."""
-    ordered = models(data.learned)
-    first, attention = ordered[0], next((model for model in ordered if model.score), None)
-    if attention is None or first.score is not None:
-        return ""
-    reread = by_length(data.learned, attention, "sequence_accuracy")
-    one_vector = by_length(data.learned, first, "sequence_accuracy")
-    lengths = [length for length in reread if length in one_vector]
-    if not lengths:
-        return ""
-    length = lengths[-1 if shown else 0]
-    return (
-        f"Of sentences of {length} words, attention translates **{reread[length].mean:.0f}{PERCENT}** without a mistake, "
-        f"one vector **{one_vector[length].mean:.0f}{PERCENT}**.{'' if shown else ' Pick an answer to see longer sentences.'}"
-    )
-
-
-def clear_lead(learned: Sequence[TrainedModel]) -> int | None:
-    """The first step from which attention leads by LEAD BLEU in all later measurements; None where it never does."""
-    without, attention = (dict(over_time(learned, model, "bleu", "step")) for model in Trial().pair)
-    later = takewhile(
-        lambda step: attention[step].mean - without[step].mean >= LEAD,
-        sorted(without.keys() & attention.keys(), reverse=True),
-    )
-    return min(map(int, later), default=None)
-
-
-def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
-    """Why two ended runs show no advantage of attention, and what to do; empty where they show one."""
-    ends = [one.points[-1] for one in data.learned if one.points]
-    if data.live or len(ends) != 2:
-        return ""
-    without, attention = ends
-    clear, few = clear_lead(saved), min(one.step for one in ends)
-    leads = (
-        ""
-        if clear is None
-        else f"In the saved measurement its lead exceeds {LEAD:.0f} BLEU from step {clear:,} on. "
-    )
-    if few < EVERY:
-        return (
-            f"This machine reached only {lab.plural(few, 'step')} of a model: too few to compare, since attention must first "
-            f"learn which words belong together. {leads}Take more seconds of training."
-        )
-    if attention.bleu > without.bleu:
-        return ""
-    why = "One run varies with its seed and size: take another seed or longer sentences."
-    if clear is not None and attention.step < clear:
-        why = (
-            f"The reason is too few steps: it was trained for {attention.step:,}, and attention must first "
-            f"learn which words belong together. {leads}Take more seconds of training, or a smaller vector, "
-            "which trains faster."
-        )
-    return (
-        f"In this run attention shows no advantage: BLEU {lab.score(attention.bleu)}, without attention "
-        f"{lab.score(without.bleu)}. {why}"
-    )
-
-
-def _first_result(setting: Trial) -> str:
-    after = f", or after {training_label(setting.seconds)} of training"
-    return f"at step {FEW}{'' if setting.seconds == FEW_STEPS else after}"
-
-
-def _bands(data: Comparison) -> str:
-    seeds = len({one.seed for one in data.learned})
-    if seeds == 1:
-        return ""
-    return f" Each line is the mean of {seeds} seeds, its pale band ± their standard deviation."
-
-
-def conditions(data: Comparison) -> str:
-    task = (
-        f"English number words to German, at most {data.setting.longest} words, 20,000 training pairs; the same "
-        "bidirectional GRU in each model, AdamW, batches of 64"
-    )
-    scored = (
-        f"Each model is scored on {max((one.held_out for one in data.learned), default=0):,} held-out sentences, "
-        "which it translates word by word without help."
-    )
-    labels = names(data.learned)
-    if data.parts:
-        spent = ", ".join(
-            f"{labels[one.model]} {lab.plural(one.points[-1].step, 'step')} in {lab.duration(one.points[-1].seconds)}"
-            if one.points
-            else f"{labels[one.model]} not yet measured"
-            for one in data.learned
-        )
-        return (
-            f"Trained on this machine: {task}. Training, {training_label(data.setting.seconds)} planned for each: {spent}. "
-            f"{scored}"
-        )
-    ends = sorted({one.points[-1].step for one in data.learned})
-    steps = " to ".join(f"{end:,}" for end in dict.fromkeys((ends[0], ends[-1])))
-    spent = ", ".join(
-        f"{labels[model]} {lab.duration(seconds)}" for model, seconds in data.seconds.items()
-    )
-    return (
-        f"Controls by `make bottleneck`: {task}, {steps} steps each. {scored}{_bands(data)} "
-        f"Processor time of a run, with measuring: {spent}; {data.machine}."
-    )
-
-
-def progress(name: str, last: Record, controls: Trial) -> tuple[float, str]:
-    if controls.seconds == FEW_STEPS:
-        return min(1.0, last.step / FEW), f"{name}: step {last.step} of {FEW}"
-    spent = min(last.train_seconds, controls.seconds)  # the last step may end later
-    reached = f"starts; its result comes {_first_result(controls)}"
-    if last.step:
-        reached = f"step {last.step:,}, {spent:.0f} of {controls.seconds:g} s"
-    return spent / controls.seconds, f"{name}: {reached}"
-
-
-def equations(setting: Trial, sentence: Sentence, weights: np.ndarray, row: int) -> tuple[str, str]:
-    """The context of an output without attention and with it, its largest weights written out."""
-
-    def safe(word: str) -> str:
-        return "".join(sign for sign in word if sign.isalnum() or sign == ";")
-
-    last, outputs = len(sentence.source) - 1, len(sentence.target)
-    top = np.argsort(-weights[row])[:3]
-    terms = [
-        rf"{lab.latex(weights[row, key])}\, h_{{{key}}}^{{\text{{{safe(sentence.source[key])}}}}}"
-        for key in sorted(top)
-    ]
-    if (rest := 1 - float(weights[row, top].sum())) >= 0.005:
-        terms.append(rf"{lab.latex(rest)}\,(\text{{rest}})")
-    word = safe((*sentence.target, "end")[row])
-    context = rf"c_{{{row}}}^{{\text{{{word}}}}} &= \sum_i \alpha_{{{row},i}}\, h_i"
-    summed = r" \\ &\quad + ".join(terms)  # one a line: the column is narrow
-    return (
-        rf"c_0 = c_1 = \dots = c_{{{outputs}}} = [\overrightarrow{{h}}_{{{last}}};\, \overleftarrow{{h}}_0] "
-        rf"\in \mathbb{{R}}^{{{setting.d_model}}}"
-    ), rf"\begin{{aligned}} {context} \\ &= {summed} \end{{aligned}}"
-
-
-def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, line: str) -> str:
-    source, target = sentence.source, sentence.target
-    return lab.html_table(
-        ("", "sentence", "wrong or missing"),
-        [
-            ("source", html.escape(" ".join(source)), ""),
-            ("target", html.escape(" ".join(target)), ""),
-            *(
-                (
-                    labels[model],
-                    lab.marked(Prediction(source, target, output), " ", pick),
-                    f"{sum(lab.wrong_tokens(target, output)) + lab.missing(target, output)}",
-                )
-                for model, output in sentence.outputs.items()
-            ),
-        ],
-        line,
-        ("white-space:nowrap", "", lab.RIGHT),
-    )
-
-
-def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[list[str]]:
-    return [
-        [
-            label,
-            *(
-                lab.written(
-                    " / ".join(stats_text(each[length]) for each in scores if length in each)
-                    or "–",
-                    {
-                        f": {metric}{name}": value
-                        for metric, each in zip(("BLEU", "exact match, %"), scores, strict=True)
-                        if length in each
-                        for name, value in (("", each[length].mean), (" ±", each[length].std))
-                        if value is not None
-                    },
-                )
-                for length in lengths
-            ),
-        ]
-        for model, label in names(learned).items()
-        for scores in [[by_length(learned, model, metric) for metric in METRICS]]
-    ]
-
-
 # The page Why attention: the controls, the progress of two runs, the curves, the alignment and the numbers.
 
-
-HEIGHT, TOP = 230, 104.0  # pixels of the plot, and the top of its axis in percent
-SHAPES = ("circle", "square", "triangle-up", "diamond")
 
 OPTIONS = ("One vector", "Attention", "Both the same")
 EQUAL = 5.0  # percentage points; losses closer than this are the same
@@ -575,33 +344,33 @@ def _results(shown: bool, chart: str, metric: str, live: Comparison) -> None:
     data = live.shown
     visible = {
         label
-        for model, label in names(data.learned).items()
+        for model, label in draw.names(data.learned).items()
         if model in data.setting.pair
         or (chart == "larger" and model.score is None)
         or (chart == "learned" and model.score)
     }
     lines = [
         (name, index, points if shown else points[:1])
-        for name, index, points in _lines(data.learned, metric)
+        for name, index, points in draw.lines_of(data.learned, metric)
         if name in visible
     ]
     _length_chart(metric, data.lengths, lines)
-    if sentence := fact_text(data, shown):
+    if sentence := draw.fact_text(data, shown):
         lab.fact(sentence)
-    more = {"bleu": BLEU, "learned": LEARNED}.get(chart, "")
-    lab.caption(f"English number words to German.{_bands(data) if shown else ''} {more}")
+    more = {"bleu": draw.BLEU, "learned": draw.LEARNED}.get(chart, "")
+    lab.caption(f"English number words to German.{draw.bands(data) if shown else ''} {more}")
     if live is not data:
         lab.caption(
             "This is still the saved measurement. The result of your runs comes "
-            f"{_first_result(live.setting)}."
+            f"{draw.first_result(live.setting)}."
         )
 
 
-def _length_chart(metric: str, lengths: Sequence[str], lines: Sequence[Line]) -> None:
-    name, heading = HEADINGS[metric]
+def _length_chart(metric: str, lengths: Sequence[str], lines: Sequence[draw.Line]) -> None:
+    name, heading = draw.HEADINGS[metric]
     lab.draw_chart(
         st,
-        _figure(
+        draw.figure(
             heading,
             {
                 "field": "name",
@@ -614,7 +383,7 @@ def _length_chart(metric: str, lengths: Sequence[str], lines: Sequence[Line]) ->
             name,
             lab.theme(),
         ),
-        rows(lines),
+        draw.rows(lines),
         theme=None,
         key=f"why:{metric}",
         width="stretch",
@@ -639,7 +408,7 @@ def _progress(data: Comparison) -> None:
                     part.run,
                     part.status,
                     ending=f"{name}: {how}",
-                    progress=partial(progress, name, last, data.setting),
+                    progress=partial(draw.progress, name, last, data.setting),
                     name=f"{name}: waits",
                 )
                 st.page_link(
@@ -652,7 +421,8 @@ def _progress(data: Comparison) -> None:
             st.query_params.pop(RUNS, None)
             st.session_state.pop(LAST, None)
             st.rerun()  # the whole page: this stands in a fragment
-        if explanation := too_few_steps(data, lab.shared(load).learned):
+        saved = lab.shared(load).learned
+        if not data.live and (explanation := draw.too_few_steps(data.learned, saved)):
             st.info(explanation, icon=":material/lightbulb:")
 
 
@@ -662,7 +432,7 @@ def _learning_chart(data: Comparison) -> None:
     ends = [getattr(p, clock) for one in data.learned for p in one.points]
     lab.draw_chart(
         st,
-        _figure(
+        draw.figure(
             "Translations during training, in BLEU",
             {
                 "field": "x",
@@ -678,13 +448,13 @@ def _learning_chart(data: Comparison) -> None:
             "BLEU",
             lab.theme(),
         ),
-        rows(_lines(data.learned, "bleu", clock)),
+        draw.rows(draw.lines_of(data.learned, "bleu", clock)),
         theme=None,
         key="why:learning",
         width="stretch",
         alt=f"BLEU against {clock}, one line a model",
     )
-    lab.caption(f"{BLEU} {LEARNED}")
+    lab.caption(f"{draw.BLEU} {draw.LEARNED}")
 
 
 def _map(metric: str, live: Comparison) -> None:
@@ -704,7 +474,7 @@ def _map(metric: str, live: Comparison) -> None:
             )
         lab.details(
             "What an output word reads, as an equation",
-            partial(_equations, equations(data.setting, sentence, weights, row)),
+            partial(_equations, draw.equations(data.setting, sentence, weights, row)),
             "why:equation",
         )
 
@@ -714,7 +484,7 @@ def _training(shown: bool, live: Comparison) -> None:
     if shown:
         _learning_chart(data)
     if data.parts:
-        lab.caption(conditions(data))
+        lab.caption(draw.conditions(data, bool(data.parts)))
     lab.details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
 
 
@@ -732,34 +502,23 @@ def _equations(texts: Sequence[str]) -> None:
 def _numbers(data: Comparison) -> None:
     if data.sentence is not None:
         ink = lab.Ink.of(lab.theme())
-        st.html(sentence_table(data.sentence, names(data.learned), ink.pick, ink.hairline))
+        st.html(
+            draw.sentence_table(data.sentence, draw.names(data.learned), ink.pick, ink.hairline)
+        )
         lab.caption(
             "This is one held-out sentence. The number of wrong words varies from sentence to sentence, so a model "
             "that is better over all of them can be worse here."
         )
     lab.caption(
-        f"{BLEU} **Exact match**: the share of held-out sentences that are translated without a mistake."
+        f"{draw.BLEU} **Exact match**: the share of held-out sentences that are translated without a mistake."
     )
     lab.table(
-        ["words: BLEU / exact match, %", *data.lengths],
-        numbers(data.learned, data.lengths),
+        ["words: draw.BLEU / exact match, %", *data.lengths],
+        draw.numbers(data.learned, data.lengths),
         caption="Quality by the length of the source",
     )
     if not data.parts:
-        lab.caption(conditions(data))
-
-
-def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:
-    return [
-        (
-            name,
-            index,
-            over_time(learned, model, metric, clock)
-            if clock
-            else list(by_length(learned, model, metric).items()),
-        )
-        for index, (model, name) in enumerate(names(learned).items())
-    ]
+        lab.caption(draw.conditions(data, bool(data.parts)))
 
 
 def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
@@ -807,7 +566,7 @@ def _sources() -> None:
 
 def question(learned: Sequence[TrainedModel]) -> lab.Question:
     """Which model loses more from the shortest to the longest sentences, by the saved measurement."""
-    ends = [(points[0], points[-1]) for points in pair_of(learned)]
+    ends = [(points[0], points[-1]) for points in draw.pair_of(learned)]
     gap, minus = (first.mean - last.mean for (_, first), (_, last) in ends)
     gap -= minus
     return lab.Question(
@@ -826,7 +585,7 @@ def moves(learned: Sequence[TrainedModel]) -> tuple[lab.Move, ...]:
         for model in (*Trial().pair, MODELS[0], MODELS[-1])
     )
     larger, general = others
-    bleu = [points[-1][1].mean for points in pair_of(learned, "bleu")]
+    bleu = [points[-1][1].mean for points in draw.pair_of(learned, "bleu")]
     middle, long = (list(without)[at] for at in (1, -1))
 
     def exact(model: Mapping[str, SeedStats], length: str) -> str:
@@ -854,90 +613,3 @@ def moves(learned: Sequence[TrainedModel]) -> tuple[lab.Move, ...]:
             f"{lab.score(bleu[0])} of 100, attention {lab.score(bleu[1])}.",
         ),
     )
-
-
-# Quality against the source's length and against training time, as Vega-Lite whose rows alone change.
-
-
-def _figure(title: str, x: lab.Spec, x_tip: lab.Spec, unit: str, theme: lab.Theme) -> lab.Spec:
-    indices = [str(index) for index in range(len(SHAPES))]
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "title": None,
-        "scale": {"domain": [0, TOP], "nice": False},
-        "axis": {"values": [0, 25, 50, 75, 100]},
-    }
-    shape = lab.series_encoding("place", indices, SHAPES)
-    both = {
-        "x": x,
-        "y": y,
-        "color": lab.series_encoding("place", indices, lab.CATEGORIES[theme][: len(SHAPES)]),
-    }
-    return lab.titled_figure(
-        title,
-        [
-            lab.filtered_layer(
-                "point",
-                "errorband",
-                {**both, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-                opacity=0.16,
-                interpolate="linear",
-            ),
-            lab.filtered_layer("point", "line", both, strokeWidth=2),
-            lab.filtered_layer(
-                "point", "point", {**both, "shape": shape}, filled=True, size=34, opacity=1
-            ),
-            lab.filtered_layer(
-                "point",
-                "point",
-                {
-                    **both,
-                    "tooltip": [
-                        {"field": "model", "title": " "},
-                        x_tip,
-                        {"field": "y", "title": unit, "format": ".0f"},
-                        {"field": "spread", "title": "± std between seeds", "format": ".0f"},
-                    ],
-                },
-                opacity=0,
-                size=200,
-            ),
-            lab.filtered_layer(
-                "label",
-                "text",
-                {**both, "x": {"value": "width"}, "text": {"field": "model"}},
-                align="left",
-                dx=10,
-                fontSize=12,
-                fontWeight=600,
-                baseline="middle",
-            ),
-        ],
-        HEIGHT,
-        lab.Ink.of(theme),
-        **lab.right_margin(4),
-    )
-
-
-def rows(lines: Sequence[Line]) -> list[lab.Spec]:
-    """The data of either figure: kind, model, index, x or the name of a range, mean, low, high and std."""
-    lines = [line for line in lines if line[2]]
-    heights = lab.separate([points[-1][1].mean / TOP for _, _, points in lines])
-    points: list[dict[str, Any]] = [
-        {"kind": "point", "model": name, "place": str(index)}
-        | ({"x": 0.0, "name": x} if isinstance(x, str) else {"x": float(x), "name": ""})
-        | {
-            "y": stats.mean,
-            "low": max(0.0, stats.mean - (stats.std or 0.0)),
-            "high": min(100.0, stats.mean + (stats.std or 0.0)),
-            "spread": stats.std or 0.0,
-        }
-        for name, index, of in lines
-        for x, stats in of
-    ]
-    labels = [
-        {"kind": "label", "model": name, "place": str(index), "y": height * TOP}
-        for (name, index, _), height in zip(lines, heights, strict=True)
-    ]
-    return points + labels

@@ -16,6 +16,7 @@ from core.runs.runs import create_run, list_runs
 from core.studies import why as study
 from core.tasks import TaskConfig
 from core.training import Bucket, Prediction, Record
+from dashboard.draw import why as draw
 from dashboard.server import queue
 from dashboard.ui.panels import SHOW
 from pages import why
@@ -94,11 +95,11 @@ def test_the_page_opens_with_the_kept_measurement():
     points = drawn(app)
     assert {row["model"] for row in points} == {"one vector", "attention"}
     attention = {row["name"]: row["y"] for row in points if row["model"] == "attention"}
-    assert why.stats_text(
+    assert draw.stats_text(
         study.by_length(SAVED, study.models(SAVED)[1], "sequence_accuracy")["51–60"]
     ).startswith(f"{attention['51–60']:.0f}")
     assert "make bottleneck" in plain_text(opened(app, "numbers"))
-    assert {row["model"] for row in drawn(app, 1)} == set(why.names(SAVED).values())
+    assert {row["model"] for row in drawn(app, 1)} == set(draw.names(SAVED).values())
 
 
 def test_run_it_asks_for_two_models_with_settings_of_page():
@@ -151,7 +152,7 @@ def test_a_finished_pair_says_so_and_leads_back():
         "Trained on this machine",
         "too few steps",
         "trained for 25",
-        f"from step {why.clear_lead(SAVED)}",
+        f"from step {draw.clear_lead(SAVED)}",
     )
     app.switch_page("../pages/scores.py").run()
     app.query_params.clear()
@@ -313,19 +314,19 @@ def test_models_stand_in_one_order_and_the_larger_says_so():
         study.Model(None, 16),
     ]
     names = ["one vector", "attention", "attention, general", "larger vector"]
-    assert list(why.names([*FOUR, *others]).values()) == names
+    assert list(draw.names([*FOUR, *others]).values()) == names
 
 
 def test_the_sentence_of_the_page_is_the_numbers():
     sentence, alone = (
-        why.fact_text(why.Comparison(study.Trial(8), some, None)).replace("\u00a0", " ")
+        draw.fact_text(why.Comparison(study.Trial(8), some, None)).replace("\u00a0", " ")
         for some in (FOUR, FOUR[:2])
     )
     assert sentence == (
         "Of sentences of 11–20 words, attention translates **70 %** without a mistake, one vector **20 %**."
     )
     assert alone == "", "which is compared with nothing"
-    assert why.numbers(FOUR, ["11–20"])[1] == ["attention", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
+    assert draw.numbers(FOUR, ["11–20"])[1] == ["attention", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
 
 
 def test_lines_are_drawn_with_their_spread_and_names_apart():
@@ -333,30 +334,30 @@ def test_lines_are_drawn_with_their_spread_and_names_apart():
         (name, index, list(study.by_length(FOUR, model, "sequence_accuracy").items()))
         for index, (name, model) in enumerate((("one vector", NONE), ("dot product", DOT)))
     ]
-    table = why.rows([*lines, ("not yet", 2, [])])
+    table = draw.rows([*lines, ("not yet", 2, [])])
     points = [row for row in table if row["kind"] == "point"]
     assert [row["name"] for row in points] == ["1–10", "11–20"] * 2
     assert [row["y"] for row in points] == pytest.approx([80, 20, 100, 70])
     assert all(0 <= row["low"] <= row["y"] <= row["high"] <= 100 for row in points)
     labels = {row["model"] for row in table if row["kind"] == "label"}
-    assert labels == {"one vector", "dot product"} and why.rows([]) == []
+    assert labels == {"one vector", "dot product"} and draw.rows([]) == []
 
 
 def test_an_equation_has_the_weights_of_its_row():
     weights = np.full((3, 4), 0.1, dtype=np.float32)
     weights[1] = (0.7, 0.2, 0.06, 0.04)
     shown = study.Sentence(("two", "hundred", ";", "one"), ("zwei", "hundert"))
-    without, with_it = why.equations(study.Trial(8), shown, weights, 1)
+    without, with_it = draw.equations(study.Trial(8), shown, weights, 1)
     vector = r"[\overrightarrow{h}_{3};\, \overleftarrow{h}_0] \in \mathbb{R}^{8}"
     assert vector in without and "c_{2} =" in without
     terms = (r"0.70\, h_{0}^{\text{two}}", r"0.060\, h_{2}^{\text{;}}", "0.04")
     assert all(part in with_it for part in (r"c_{1}^{\text{hundert}}", *terms)), with_it
-    assert r"c_{2}^{\text{end}}" in why.equations(study.Trial(8), shown, weights, 2)[1]
+    assert r"c_{2}^{\text{end}}" in draw.equations(study.Trial(8), shown, weights, 2)[1]
 
 
 def test_the_sentence_table_counts_errors_and_escapes():
     shown = study.Sentence(("a", "<b>"), ("x", "y"), {NONE: ("x", "<z>"), DOT: ("x", "y")})
-    drawn = why.sentence_table(shown, {NONE: "one vector", DOT: "dot product"}, "#f00", "#eee")
+    drawn = draw.sentence_table(shown, {NONE: "one vector", DOT: "dot product"}, "#f00", "#eee")
     assert "&lt;b&gt;" in drawn and "&lt;z&gt;</b>" in drawn and "<z>" not in drawn
     assert drawn.index(">1</td>") < drawn.index(">0</td>")
 
