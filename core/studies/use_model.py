@@ -1,6 +1,6 @@
 """A model's ordinary answer beside its attention: its answer without each head, and the head it depends on most."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,9 +10,10 @@ from core.interpret.evidence import (
     Effect,
     answering_rows,
 )
-from core.interpret.trace import AttentionTrace, Kind
+from core.interpret.trace import AttentionTrace, Kind, to_numpy
 from core.pretrained import ModelInputs, Pretrained, Reading, reject_if
-from core.pretrained.generate import SearchSettings, decode_text, generate
+from core.pretrained.generate import SearchSettings, cosines, decode_text, generate
+from core.pretrained.reading import embedding
 
 MAX_SENTENCES = 12
 
@@ -106,6 +107,11 @@ def sentences(first: str, more: str) -> tuple[str, ...]:
         f"Take {len(lines) - MAX_SENTENCES} out.",
     )
     return lines
+
+
+def similarities(pretrained: Pretrained, inputs: Sequence[ModelInputs]) -> np.ndarray:
+    """The cosine of the embeddings of each pair of inputs, (N, N)."""
+    return to_numpy(cosines([embedding(pretrained, one) for one in inputs]))
 
 
 def continuation_text(pretrained: Pretrained, inputs: ModelInputs) -> str:

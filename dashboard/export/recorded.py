@@ -369,6 +369,8 @@ class _Writer:
             return models.question_code(value)
         if type(value).__name__ == "ModelInputs":
             return self._inputs(value, imports, lines)
+        if isinstance(value, tuple) and any(type(one).__name__ == "ModelInputs" for one in value):
+            return f"({', '.join(self._inputs(one, imports, lines) for one in value)},)"
         if callable(value):
             imports.add(import_of(value))
             return value.__name__

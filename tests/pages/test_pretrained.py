@@ -27,6 +27,7 @@ from core.pretrained import Array, Line, ModelInputs, PretrainedError, load_lab_
 from core.pretrained.generate import Candidate
 from core.pretrained.reading import answer
 from core.studies import use_model as study
+from dashboard.draw import use_model as draw_use_model
 from dashboard.draw.figures import LIGHT_INK
 from dashboard.draw.formats import distinct
 from dashboard.draw.grids import bars
@@ -400,7 +401,7 @@ def test_the_head_that_the_answer_hangs_on_is_found():
     alone = answer(load_lab_model("induction"), QUESTION.inputs, off=off).probabilities
     assert head.effect.value == pytest.approx(float(alone[result.baseline.id]), abs=1e-6)
     assert head.row == len(result.baseline.source) - 1
-    fact = use_model.answer_fact(
+    fact = draw_use_model.answer_fact(
         result, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head
     )
     assert f"**{head.name}** attends most to **house**" in fact
@@ -410,7 +411,7 @@ def test_the_head_that_the_answer_hangs_on_is_found():
     assert sorted(head.before for head in heads) == list(range(len(known))) == list(range(8))
     last = max(heads, key=lambda head: head.before)
     assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
-    assert "7 of 8 heads change it more" in use_model.head_fact(result, last, "house")
+    assert "7 of 8 heads change it more" in draw_use_model.head_fact(result, last, "house")
 
 
 def test_without_measuring_it_is_the_sharpest_look():
@@ -420,16 +421,16 @@ def test_without_measuring_it_is_the_sharpest_look():
     rows = np.stack([item.weights[:, -1] for item in result.trace.maps])  # (L, H, S)
     rows[..., special] = 0
     assert rows[head.index, head.head].max() == rows.max()
-    assert "not measured yet" in use_model.head_fact(result, head, "mat")
-    assert "No head was switched off" in use_model.conditions(result, head)
+    assert "not measured yet" in draw_use_model.head_fact(result, head, "mat")
+    assert "No head was switched off" in draw_use_model.conditions(result, head)
 
 
 def test_a_head_that_changes_nothing_is_not_praised():
     result = use_model.answer_question(INDUCTION, QUESTION)
     effect = Effect(result.baseline.value + 1e-5, 1e-5, 3)
     head, other = (study.Head(1, "L1·H0", 0, 3, effect, before) for before in (0, 1))
-    assert "without any one of the 8 heads" in use_model.head_fact(result, head, "mat")
-    fact = use_model.head_fact(result, other, "mat")
+    assert "without any one of the 8 heads" in draw_use_model.head_fact(result, head, "mat")
+    fact = draw_use_model.head_fact(result, other, "mat")
     assert "stays at" in fact and "1 of 8 heads changes it more" in fact
 
 
@@ -461,7 +462,7 @@ def test_tokens_that_read_alike_get_bars():
 @each("theme", ["light", "dark"])
 def test_matrix_shows_every_pair_and_outlines_picked_one(theme):
     table = np.array([[1.0, 0.7, -0.2], [0.7, 1.0, 0.1], [-0.2, 0.1, 1.0]])
-    spec = use_model.similarity_chart(
+    spec = draw_use_model.similarity_chart(
         table, ["It's one", "two", "a \\ very long sentence that goes on and on"], (0, 1), theme
     )
     cells, pair, _, words = (layer["data"]["values"] for layer in spec["layer"])
