@@ -227,13 +227,12 @@ def _one(claim: Claim) -> None:
     source = f"[{source}]({claim.source.url})" if claim.source.url else source
     lab.paragraph(f"Claimed by {source}: *{lab.plain(claim.source.title)}*.")
     shipped, own = lab.computed(claim_runs.shipped, claim), own_run(claim, Controls.run.value)
-    verdicts: dict[str, Any] = {}
-    if shipped is not None:
-        verdicts["judged"] = lab.computed(judge, shipped)
-    if own is not None and own.measured.seeds:
-        verdicts["own"] = lab.computed(claim_runs.judge_group, own)
-    if verdicts:
-        lab.as_python(**verdicts)
+    verdicts: dict[str, Any] = {
+        "judged": lab.computed(judge, shipped) if shipped else None,
+        "own": lab.computed(claim_runs.judge_group, own) if own and own.measured.seeds else None,
+    }
+    if any(verdicts.values()):
+        lab.as_python(**{name: one for name, one in verdicts.items() if one})
     both = {"shipped": shipped, "own": own and own.measured}
     measured = {name: each for name, each in both.items() if each and each.results.cells}
     guess = draw_guess(claim, next(iter(measured.values()), None))

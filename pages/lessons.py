@@ -91,13 +91,8 @@ class PartFields(lab.Fields, page="lessons"):
     )
 
 
+MORE = {"text": " Several right answers: one on each line.", "numbers": ""}  # of the other types:
 SAME = " An answer is right where it gives the same values."
-MORE = {  # about the right answer, by its type
-    "text": " Several right answers: one on each line.",
-    "numbers": "",
-    "mask": SAME,
-    "score": SAME,
-}
 
 
 class QuestionFields(lab.Fields, page="lessons"):
@@ -138,7 +133,7 @@ class QuestionFields(lab.Fields, page="lessons"):
         "Right answer",
         key=lambda c: f"{c.name}:answer",
         lines=True,
-        help=lambda c: lab.lessons.HELP[c.kind] + MORE[c.kind],
+        help=lambda c: lab.lessons.HELP[c.kind] + MORE.get(c.kind, SAME),
         also={"max_chars": lab.lessons.MAX_ANSWER, "height": 80},
     )
     hint = lab.Text(

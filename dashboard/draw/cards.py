@@ -113,31 +113,24 @@ def states_text() -> str:
 
 def note(one: ModelCard) -> str:
     """How the figures were calculated, and from what."""
-    parts = [
+    parts = (
         "Calculated from its sizes, no model is loaded: numbers of 2 bytes, and two FLOPs for each number that a token "
-        f"is multiplied with, of weights, keys and values, at {cards.figures(one).read:,} tokens."
-    ]
-    if any(layer.kind == "latent" for layer in one.layers):
-        parts.append(
-            "Keys and values are computed from the latent vectors, as when a prompt is read."
-        )
-    if one.active != one.parameters:
-        parts.append(
-            f"A token uses {operations(one.active)} of the parameters: it is sent to some of the experts."
-        )
-    if one.longest:
-        parts.append(f"It has positions for {one.longest:,} tokens only.")
-    if one.remark:
-        parts.append(one.remark)
-    parts.append(f"Sizes of {plain(one.checkpoint)}, from {plain(one.source)}.")
-    if one.published:
-        parts.append(f"Published as {one.published} billion parameters.")
-    parts.append(
+        f"is multiplied with, of weights, keys and values, at {cards.figures(one).read:,} tokens.",
+        "Keys and values are computed from the latent vectors, as when a prompt is read."
+        if any(layer.kind == "latent" for layer in one.layers)
+        else "",
+        f"A token uses {operations(one.active)} of the parameters: it is sent to some of the experts."
+        if one.active != one.parameters
+        else "",
+        f"It has positions for {one.longest:,} tokens only." if one.longest else "",
+        one.remark,
+        f"Sizes of {plain(one.checkpoint)}, from {plain(one.source)}.",
+        f"Published as {one.published} billion parameters." if one.published else "",
         "transformers has no such model to compare with."
         if one.key == "retnet"
-        else "The number of parameters equals that of transformers' own model, to the last one."
+        else "The number of parameters equals that of transformers' own model, to the last one.",
     )
-    return " ".join(parts)
+    return " ".join(filter(None, parts))
 
 
 def part_rows(one: ModelCard) -> list[list[str]]:
