@@ -170,6 +170,11 @@ def network_host() -> str:
     return "localhost"
 
 
+def hidden(part: str) -> lab.LinkedValue[list[str]]:
+    """The names of the controls to hide on one page of a lesson."""
+    return lab.LinkedValue([], key=key(f"{part}hide"))
+
+
 def draw_hidden(part: str, link: str) -> str:
     """Draw the list of controls to hide; where the page was not opened yet, a link that opens it and fills the list.
 
@@ -178,20 +183,16 @@ def draw_hidden(part: str, link: str) -> str:
     page, parameters = "", dict[str, list[str]]()
     with suppress(lab.lessons.LessonError):  # none was pasted
         page, parameters = lab.lessons.parse_link(link or "-")
-    field = key(f"{part}hide")
-    labels, linked = lab.page_bars.controls_of(page), st.query_params.get_all(field)
-    if len(linked) > 1:  # an older link of a draft
-        st.query_params[field] = ",".join(linked)
-    lab.link_value(
-        field,
-        [],
-        lambda names: list(filter(None, names.split(",")))[: lab.lessons.MAX_HIDE],
-        ",".join,
+    hide, labels = hidden(part), lab.page_bars.controls_of(page)
+    if len(linked := st.query_params.get_all(hide.key)) > 1:  # an older link of a draft
+        st.query_params[hide.key] = ",".join(linked)
+    names = hide.linked(
+        lambda names: list(filter(None, names.split(",")))[: lab.lessons.MAX_HIDE], write=",".join
     )
     st.multiselect(
         "Controls to hide",
-        list(dict.fromkeys([*(labels or {}), *st.session_state.get(field, [])])),
-        key=field,
+        list(dict.fromkeys([*(labels or {}), *names])),
+        key=hide.key,
         **lab.KEEP,
         format_func=lambda name: (labels or {}).get(name, name),
         max_selections=lab.lessons.MAX_HIDE,
@@ -221,15 +222,16 @@ def draw_question(name: str) -> None:
     if fields.kind != "choice":
         fields.draw_more("answer", into=left)
     else:
-        choices, field = fields.draw_more("options", into=left).choices, key(f"{name}:answer")
-        if st.session_state.get(field) not in (None, *choices):
+        choices = fields.draw_more("options", into=left).choices
+        answer = lab.SessionValue[str | None](None, key(f"{name}:answer"))
+        if answer.value not in (None, *choices):
             # an option that was changed since, or an answer of another type
-            st.session_state[field] = None
+            answer.value = None
         right.selectbox(  # no field: nothing is picked at first
             "Right option",
             choices,
             None,
-            key=field,
+            key=answer.key,
             placeholder="Pick one of your options",
             **lab.BOUND,
             help="Type the options first.",
@@ -310,11 +312,7 @@ def read_part(part: str) -> lab.lessons.Lesson:
         fields.text.strip(),
         page,
         lab.lessons.page_query(parameters),
-        tuple(
-            dict.fromkeys(
-                names.get(name, name) for name in st.session_state.get(key(f"{part}hide"), ())
-            )
-        ),
+        tuple(dict.fromkeys(names.get(name, name) for name in hidden(part).value)),
         tuple(questions),
         fields.hide_guide,
     )

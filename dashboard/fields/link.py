@@ -77,10 +77,17 @@ class LinkedValue(SessionValue[T]):
     def in_link(self) -> bool:
         return (self.link or self.key) in st.query_params
 
-    def linked(self, read: Reader, start: T | None = None, *, always: bool = False) -> T:
+    def linked(
+        self,
+        read: Reader,
+        start: T | None = None,
+        *,
+        write: Callable[[Any], str] | None = None,
+        always: bool = False,
+    ) -> T:
         """The value of a new link, else the session's, which is written into the link; see `link_value`."""
         first = self.start if start is None else start
-        link_value(self.key, first, read, name=self.link or None, always=always)
+        link_value(self.key, first, read, write, name=self.link or None, always=always)
         return st.session_state.get(self.key, first)
 
     def set(self, value: T) -> None:
