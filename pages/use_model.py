@@ -10,20 +10,7 @@ import torch
 import dashboard.page as lab
 from core.interpret.evidence import Question, ablate_heads
 from core.interpret.trace import to_numpy
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, model_inputs
-from core.pretrained.generate import (
-    MODEL_TASKS,
-    Candidate,
-    ModelTask,
-    answer_of,
-    cosines,
-    decode_text,
-    mask_word,
-    maskable_words,
-    most_similar,
-    task_of,
-    top_candidates,
-)
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, generate, model_inputs
 from core.pretrained.hub import is_allowed
 from core.pretrained.reading import embedding, token_labels
 from core.studies import use_model as study
@@ -81,7 +68,7 @@ def _view() -> None:
     if choice is not None and choice.pretrained is not None:
         pretrained, own = choice.pretrained, None
         with lab.input_errors():
-            task = task_of(pretrained)
+            task = generate.task_of(pretrained)
             {
                 "embed": embed,
                 "fill": fill,
@@ -100,10 +87,10 @@ def _view() -> None:
                     f"**{own.name}**: {lab.plain(pretrained.name)} {own.does}. It has {own.needs}. Other tasks need "
                     "other models."
                 )
-            for other in MODEL_TASKS:
+            for other in generate.MODEL_TASKS:
                 if own is None or other.name != own.name:
                     _other(other)
-            lab.source_panel(answer_of)
+            lab.source_panel(generate.answer_of)
             lab.source_panel(ablate_heads)
 
         lab.details("Other tasks and source", others, "use_model:others")
@@ -133,11 +120,13 @@ def embed(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
     names = tuple(name for name, _ in compared)
     inputs = tuple(one for _, one in compared)
     vectors = [lab.study_of(embedding, choice.ref, one) for one in inputs]
-    table = lab.recorded(study.similarities, (choice.ref, inputs), to_numpy(cosines(vectors)))
-    pair = most_similar(torch.from_numpy(table), 0)
+    table = lab.recorded(
+        study.similarities, (choice.ref, inputs), to_numpy(generate.cosines(vectors))
+    )
+    pair = generate.most_similar(torch.from_numpy(table), 0)
     with chart:
         st.markdown(
-            f"**{task_of(pretrained).name}**: how similar each pair is",
+            f"**{generate.task_of(pretrained).name}**: how similar each pair is",
             help="The outlined pair is the input above (0) and what is most similar to it. Pressing a cell changes "
             "nothing: for another pair, change the input.",
         )
@@ -171,13 +160,13 @@ def fill(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
     if (
         pretrained.tokenizer.mask_token_id not in line.ids
     ):  # mask a word, at first the last long one
-        maskable = maskable_words(line)
+        maskable = generate.maskable_words(line)
         numbers, words = list(maskable), list(maskable.values())
         long = [i for i, word in enumerate(words) if word.isalpha() and len(word) >= 4]
         picked = pick_word(
             "Masked word", words, [0, *long][-1], f"use_model:masked:{inputs.text[:80]}"
         )
-        inputs = replace(inputs, text=mask_word(pretrained, inputs.text, numbers[picked]))
+        inputs = replace(inputs, text=generate.mask_word(pretrained, inputs.text, numbers[picked]))
     question, mask = Question(inputs), lab.plain(pretrained.tokenizer.mask_token)
     _answer(
         choice,
@@ -226,7 +215,7 @@ def _answer(
     choice: lab.ModelChoice,
     question: Question,
     pretrained: Pretrained,
-    tell: Callable[[study.Answer, Sequence[Candidate], study.Head], str],
+    tell: Callable[[study.Answer, Sequence[generate.Candidate], study.Head], str],
     more: str = "",
     link: str = "",
     token: str = "",
@@ -234,13 +223,13 @@ def _answer(
     """Draw the likeliest answers with `more` text and a `link` to Generate below, the head's map, and what `tell` says
     of both; of the written `token` on the right of its map."""
     answer = answer_question(choice.ref, question)
-    likeliest = top_candidates(pretrained, answer.baseline.answer, 8)
-    lab.recorded(top_candidates, (choice.ref, answer.baseline.answer, 8), likeliest)
+    likeliest = generate.top_candidates(pretrained, answer.baseline.answer, 8)
+    lab.recorded(generate.top_candidates, (choice.ref, answer.baseline.answer, 8), likeliest)
     title = "The likeliest next tokens" if token else "The likeliest answers"
     columns = st.columns([1.2, 0.8] if token else [0.8, 1.2], gap="large")
     left, right = reversed(columns) if token else columns
     with left:
-        st.markdown(f"**{task_of(pretrained).name}**")
+        st.markdown(f"**{generate.task_of(pretrained).name}**")
         lab.draw_chart(
             st,
             lab.bars(
@@ -256,8 +245,8 @@ def _answer(
         if more:
             st.markdown(more)
         if link:
-            generate = lab.step_of("generate")
-            st.page_link(generate.page(), label=link, icon=generate.icon)
+            step = lab.step_of("generate")
+            st.page_link(step.page(), label=link, icon=step.icon)
     with right:
         answer, head = head_map(choice, question, f"“{lab.plain(token or likeliest[0].word)}”")
     lab.as_python(
@@ -285,11 +274,13 @@ def translate(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
         )
     ]
 
-    def tell(answer: study.Answer, predictions: Sequence[Candidate], head: study.Head) -> str:
+    def tell(
+        answer: study.Answer, predictions: Sequence[generate.Candidate], head: study.Head
+    ) -> str:
         (key, weight, uniform), word = draw.attends(answer, head), answer.baseline.word or ""
         return (
             f"{'The model reads your target' if inputs.target else 'The model writes'} "
-            f"**{lab.plain(decode_text(pretrained, produced.ids))}**. For :primary[**{lab.plain(word)}**], head "
+            f"**{lab.plain(generate.decode_text(pretrained, produced.ids))}**. For :primary[**{lab.plain(word)}**], head "
             f"**{head.name}** puts **{weight}** of its weight on **{key}**; uniform attention would put {uniform} "
             f"there. {draw.without(answer, head, word)}"
         )
@@ -343,7 +334,7 @@ def head_map(
     return answer, study.head_at(answer, view.layer, view.head)
 
 
-def _other(job: ModelTask) -> None:
+def _other(job: generate.ModelTask) -> None:
     description, buttons = st.columns([1.2, 1], vertical_alignment="center")
     description.markdown(f"**{job.name}**: {job.does}. It needs {job.needs}.")
     button = partial(st.button, on_click=lab.select_model)
