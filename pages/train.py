@@ -796,7 +796,7 @@ def resize(name: str, key: str, base: RunConfig, before: dict[str, int]) -> None
     lab.fit_heads(f"{name}:d_model", width, f"{name}:heads:{width}", lab.heads_of)
 
 
-class Controls(lab.Setup, page="train"):
+class Controls(lab.NextRun, page="train"):
     size = lab.SelectSlider(
         "Size",
         list(SIZES),

@@ -239,7 +239,7 @@ def _take_file(key: str, encoding: str = "utf-8") -> None:
         state[f"{key}:windows"] = isinstance(error, reading.EncodingError) and bool(error.fits)
 
 
-# The set-up of the next run, as far as buttons of other pages set it, too.
+# The controls of the next run, as far as buttons of other pages set it, too.
 
 
 WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
@@ -275,7 +275,7 @@ class ParamSlider(Field[N]):
         return st.select_slider(str(self.label), options, start, format_func=self.text, **shared)
 
 
-class Setup(Fields, page="train"):
+class NextRun(Fields, page="train"):
     """Task, model and sizes of the next run; each task and model has settings of its own."""
 
     task = Select[str](
@@ -355,7 +355,7 @@ def train_with(axis: str, choice: Choice, *, key: str) -> None:
         help=f"Open Train and watch with this {axis} in the model; the rest of the model is as the task recommends.",
     ):
         return
-    task, model = _stacked_model(Setup.read("task").task)
+    task, model = _stacked_model(NextRun.read("task").task)
     recommended = ModelConfig.from_json(
         make_task(TaskConfig.of(task)).recommended[model].model
     ).attention
@@ -364,8 +364,8 @@ def train_with(axis: str, choice: Choice, *, key: str) -> None:
     except ConfigError as error:
         st.error(plain(str(error)))
         return
-    opened = Setup(task=task, kind=model)
-    _open_train({**Setup.state(task=task, kind=model), attention_key(opened.prefix): config})
+    opened = NextRun(task=task, kind=model)
+    _open_train({**NextRun.state(task=task, kind=model), attention_key(opened.prefix): config})
 
 
 def train_small(card: ModelCard, *, key: str) -> None:
@@ -379,10 +379,10 @@ def train_small(card: ModelCard, *, key: str) -> None:
         return
     config = card_recipe(card)
     model, sizes = config.model, {"d_model": config.model.d_model, "heads": config.model.num_heads}
-    opened = Setup(task=config.task.key, kind=model.kind)
+    opened = NextRun(task=config.task.key, kind=model.kind)
     _open_train(
         {
-            **Setup.state(**vars(opened), **sizes),
+            **NextRun.state(**vars(opened), **sizes),
             attention_key(opened.prefix): model.attention,
             **{
                 f"{opened.prefix}:{field}": getattr(model, field)
