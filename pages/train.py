@@ -11,12 +11,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 import dashboard.page as lab
 from core.attention import (
-    AXES,
     PRESETS,
     AttentionConfig,
     Choice,
     ConfigError,
-    distinct_names,
     entry,
     preset,
 )
@@ -31,12 +29,8 @@ from core.models import (
     STACKED,
     ModelConfig,
     count_parameters,
-    encoder_masks,
-    exact_fallbacks,
     sentence_spans,
 )
-from core.models.model_summary import NAMES
-from core.runs.folder import Status
 from core.runs.machine import line
 from core.runs.runs import Run
 from core.studies import runs as trained
@@ -44,9 +38,7 @@ from core.studies.decode import Checkpoint
 from core.studies.runs import expected
 from core.tasks import Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
 from core.training import (
-    PASS,
     Finding,
-    Prediction,
     Record,
     RunConfig,
     best_head,
@@ -62,137 +54,14 @@ from core.training.settings import (
     MODEL_SETTINGS,
     TRAINING_SETTINGS,
 )
+from dashboard.draw import train as draw
 
 # The sentences of the page Train, and examples as text; makes no st call.
-
-
-def separator(task: Task) -> str:
-    return task.separator or ("" if task.input == "tokens" else " · ")
-
-
-def series(prediction: Prediction) -> tuple[list[float], list[float], list[float]]:
-    return (
-        [*map(float, prediction.source)],
-        [*map(float, prediction.target)],
-        [*map(float, prediction.predicted)],
-    )
-
-
-def fact_text(
-    record: Record,
-    task: Task,
-    head: tuple[int, int] | None,
-    baselines: Sequence[tuple[str, float]] = (),
-) -> str:
-    """The fact about a step, in Markdown: the weight in the (layer, head) `head`, and the scores and `baselines`."""
-    text, step = _scores(record, task, baselines), f"At step :primary[**{record.step:,}**], "
-    if not record.expected or head is None or record.even is None:
-        return text and step + text
-    only, (layer, at) = len(record.expected) * len(record.expected[0]) == 1, head
-    return (
-        f"{step}{f'the correct {task.unit}' if task.form == 'pairs' else task.expected_name} gets "
-        f"**{lab.number(record.expected[layer][at])}** of the weight"
-        f"{'' if only else f' in {head_name(*head)} (layer {layer}, head {at})'}; equal weights "
-        f"give {lab.number(record.even)}. "
-        f"{text[:1].upper()}{text[1:]}"
-    )
-
-
-def _scores(record: Record, task: Task, baselines: Sequence[tuple[str, float]]) -> str:
-    if record.error is not None:
-        return f"the forecast error is **{lab.percent(record.error)}** of the error of repeating the last season."
-    if record.loss is not None and task.form == "series":
-        return (
-            f"the squared error is **{lab.number(record.loss)}**; predicting the mean gives "
-            f"{lab.number(task.baseline_loss)}."
-        )
-    if record.loss is None or record.token_accuracy is None:
-        return ""
-    if task.form == "label":
-        balanced = f", balanced accuracy **{lab.percent(record.balanced)}**"
-        others = " and ".join(
-            f"{lab.plain(name)} reaches {lab.percent(share)}" for name, share in baselines
-        )
-        return (
-            f"accuracy is **{lab.percent(record.token_accuracy)}** on {record.held_out:,} held-out {task.whole}"
-            f"{'' if record.balanced is None else balanced}{others and f'; {others}'}."
-        )
-    text = f"{task.unit} accuracy is {lab.percent(record.token_accuracy)}"
-    unknown = (
-        ""
-        if record.unknown is None
-        else f" {lab.percent(record.unknown)} of the held-out {task.unit}s are not in the vocabulary, so the model "
-        f"cannot output them: the loss is {lab.number(record.known_loss or 0.0)} without them, {lab.number(record.loss)} "
-        "with them."
-    )
-    if task.form == "text":
-        return (
-            f"{text}; the loss is {lab.number(record.loss)} nats per {task.unit}, a random guess gives "
-            f"{lab.number(task.baseline_loss)}.{unknown}"
-        )
-    if record.sequence_accuracy is None:
-        return text + "."
-    far = record.token_accuracy - record.sequence_accuracy > 0.2
-    scores = " and ".join(
-        f"{name} is {lab.score(value)}"
-        for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
-        if value is not None
-    )
-    cut = (
-        ""
-        if not record.cut
-        else f" {record.cut:,} of {record.held_out:,} outputs {'was' if record.cut == 1 else 'were'} cut at "
-        f"{task.max_target + 1} tokens, before an end token."
-    )
-    return (
-        f"{text}, {'but sequence accuracy only' if far else 'and sequence accuracy'} "
-        f"{lab.percent(record.sequence_accuracy)}{scores and f'; {scores}'}."
-        f"{cut}{unknown}"
-    )
-
-
-def early_end(last: Record, config: RunConfig | None) -> str:
-    """Why a run that finished stopped before its last step; a limit of time is in its message already."""
-    if config is None or last.capped or last.step >= config.steps:
-        return ""
-    why = "the validation loss no longer fell" if config.patience else ""
-    if config.finish_early and (last.sequence_accuracy or 0.0) >= PASS:
-        why = f"at least {lab.percent(PASS)} of the sequences were correct"
-    return why and f" It ended before step {config.steps:,}, since {why}."
-
-
-def ending_text(status: Status, records: Sequence[Record], config: RunConfig | None = None) -> str:
-    """How a run ended, why before its last step, and its sequence accuracy."""
-    last = next((r for r in reversed(records) if r.sequence_accuracy is not None), None)
-    if last is None or status.state == "failed":
-        return status.message
-    accuracy = last.sequence_accuracy or 0.0
-    early = early_end(last, config) if status.state == "finished" else ""
-    return (
-        f"{status.message}{early} Sequence accuracy is {lab.percent(accuracy)} on {last.held_out:,} "
-        "held-out items."
-    )
-
-
-def pace(record: Record, machine: str = "") -> str:
-    share, norm, speed = record.data_share, record.gradient, record.tokens_per_second
-    parts = (
-        f"{lab.duration(record.elapsed)} elapsed, {lab.duration(record.train_seconds)} of training",
-        bool(speed) and f"{speed:,.0f} tokens/s",
-        share is not None and f"{lab.percent(share)} of the training time spent on batches",
-        norm is not None and f"gradient norm {lab.number(norm)}",
-        machine and f"on {lab.plain(machine)}",
-    )
-    return " · ".join(part for part in parts if part)
 
 
 # The attention of one held-out example over training time, and where it attends on a picture or a series. A head that
 # is drawn has its example, kind of attention, layer and index (head); `shape` is (layers, heads) of the kind, `to_source`
 # whether outputs attend to their source by it, so that records measure it.
-
-
-def head_label(layer: int, head: int, shape: tuple[int, int]) -> str:
-    return f"head {head if shape[0] == 1 else head_name(layer, head)}"
 
 
 def attention_over_time(data: lab.RunData) -> lab.Values:
@@ -293,7 +162,7 @@ def example_label(data: lab.RunData, example: int) -> str:
     task = data.task()
     source, target = task.display_tokens(data.watched()[example])
     if task.input not in ("patches", "series"):
-        return separator(task).join(source)
+        return draw.separator(task).join(source)
     answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
     return f"Example {example + 1}{answer}"
 
@@ -321,7 +190,7 @@ def source_figures(data: lab.RunData, moment: lab.Values, ink: lab.Ink) -> None:
         )
     decoded = data.decoded_at(moment.step)
     if task.form == "series" and decoded is not None and len(decoded.examples) > example:
-        past, target, output = series(decoded.examples[example])
+        past, target, output = draw.series(decoded.examples[example])
         lab.draw_chart(
             st,
             lab.forecast_chart(past, target, output, task.naive(past), weights, ink, lab.theme()),
@@ -336,106 +205,6 @@ def source_figures(data: lab.RunData, moment: lab.Values, ink: lab.Ink) -> None:
 
 
 # The curves of a run: loss, the scores of its task, and its training; each with the picked step.
-
-
-MAX_HEADS = 4  # lines that can be told apart
-
-
-def loss_chart(data: lab.RunData) -> tuple[str, list[lab.Curve], dict[str, Any]]:
-    """Validation and training loss, and the loss of guessing: title, curves and the rest of the chart.
-
-    The axis ends at three times guessing or at the start, so that a spike does not flatten the rest.
-    """
-    task, losses = data.task(), [r.loss or 0.0 for r in data.records]
-    guess, words = task.baseline_loss, {"label": "class frequencies", "series": "the mean"}
-    return (
-        "Squared error" if task.form == "series" else "Loss",
-        lab.loss_curves(data.records),
-        {
-            "guess": (
-                guess,
-                f"{words.get(task.form, f'a random {task.unit}')}: {lab.number(guess)}",
-            ),
-            "high": max(guess, losses[0] or guess, min(max(losses), 3 * guess)),
-            "alt": "Validation and training loss over training.",
-        },
-    )
-
-
-def score_chart(data: lab.RunData) -> tuple[str, list[lab.Curve], dict[str, Any]]:
-    task, records = data.task(), data.records
-    if task.form == "series":
-        return (
-            "Validation error, % of the error of repeating the last season",
-            [lab.Curve("error", lab.points(records, "error", 100))],
-            {
-                "guess": (100.0, "last season repeated"),
-                "alt": "Validation error over training, compared with repeating the last season.",
-            },
-        )
-    scores = [
-        lab.Curve(name, lab.points(records, key))
-        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
-        if any(getattr(r, key) is not None for r in records)
-    ]
-    curves = [
-        lab.Curve(f"{task.unit} accuracy", lab.points(records, "token_accuracy", 100)),
-        *scores,
-    ]
-    if task.form == "pairs":
-        curves.insert(
-            0, lab.Curve("sequence accuracy", lab.points(records, "sequence_accuracy", 100))
-        )
-    elif task.form == "label":
-        curves = [
-            replace(curves[0], name="accuracy"),
-            lab.Curve("balanced accuracy", lab.balanced_points(records)),
-            *scores,
-        ]
-    name = curves[0].name if len(curves) == 1 else "scores" if scores else "accuracy"
-    baselines = lab.baselines_of(data.required_config.task, records[-1].held_out)
-    best = max(baselines, key=lambda baseline: baseline[1], default=None)
-    return (
-        f"Validation {name}",
-        curves,
-        {
-            "alt": f"Accuracy on held-out {task.whole} over training.",
-            "high": 100,
-            "percent": not scores,
-            "guess": best and (100 * best[1], f"{best[0]}: {lab.percent(best[1])}"),
-        },
-    )
-
-
-def weight_chart(data: lab.RunData, last: Record) -> tuple[str, list[lab.Curve], dict[str, Any]]:
-    """The weight on expected positions in the heads that put most there at the end, in the record `last`."""
-    heads = sorted(np.ndenumerate(np.array(last.expected)), key=lambda head: head[::-1])[::-1]
-    curves = [
-        lab.Curve(
-            f"L{layer}·H{head}",
-            [(r.step, r.expected[layer][head] if r.expected else None) for r in data.records],
-        )
-        for (layer, head), _ in heads[:MAX_HEADS]
-    ]
-    most = max(w for r in data.records for row in r.expected or () for w in row)
-    options = {
-        # all of the weight may be a rounding over one
-        "high": next(level for level in (0.25, 0.5, 1.01) if most <= level),
-        "guess": None if last.even is None else (last.even, f"uniform: {lab.number(last.even)}"),
-    }
-    return f"Weight on {data.task().expected_name}", curves, options
-
-
-SINGLE = {  # charts of one curve: their title, the name of the curve, and its value in a record
-    "gradient": ("Gradient norm, before clipping", "all weights", "gradient"),
-    "rate": ("Learning rate", "rate", "rate"),
-    "speed": ("Tokens a second, while it trains", "tokens", "tokens_per_second"),
-    "indexer": (
-        "Loss of the indexer, which predicts full attention",
-        "mean of all layers",
-        "indexer_loss",
-    ),
-}
 
 
 def charts_details(data: lab.RunData, step: int, findings: Sequence[Finding]) -> None:
@@ -454,13 +223,15 @@ def charts_details(data: lab.RunData, step: int, findings: Sequence[Finding]) ->
                 _parts(data, step)
                 _show(name, findings)
             elif name == "expected" and last is not None:
-                _draw(data, step, name, findings, *weight_chart(data, last))
-                if (count := sum(map(len, last.expected or ()))) > MAX_HEADS:
+                _draw(
+                    data, step, name, findings, *draw.weight_chart(data.task(), data.records, last)
+                )
+                if (count := sum(map(len, last.expected or ()))) > draw.MAX_HEADS:
                     st.caption(
-                        f"The {MAX_HEADS} of {count} heads with the largest weight at the end."
+                        f"The {draw.MAX_HEADS} of {count} heads with the largest weight at the end."
                     )
             else:
-                title, curve, key = SINGLE[name]
+                title, curve, key = draw.SINGLE[name]
                 values, clip = lab.points(data.records, key), data.required_config.clip
                 largest = max(value or 0.0 for _, value in values)
                 clips = name == "gradient" and clip <= 5 * max(largest, 1e-9)
@@ -477,7 +248,7 @@ def _parts(data: lab.RunData, step: int) -> None:
         return
     most, ink = max(record.gradients.values()) or 1.0, lab.Ink.of(lab.theme())
     low = min([value for value in record.gradients.values() if value > 0] or [most]) / 3
-    norms = {part_name(path): value for path, value in record.gradients.items()}
+    norms = {draw.part_name(path): value for path, value in record.gradients.items()}
     lab.draw_chart(
         st,
         lab.bar_figure(
@@ -503,13 +274,6 @@ def _parts(data: lab.RunData, step: int) -> None:
         alt="Gradient norm of each part of the model.",
         heading=f"Gradient norm by part, step {record.step:,} (logarithmic)",
     )
-
-
-def part_name(path: str) -> str:
-    above, _, last = path.rpartition(".")
-    if last.isdecimal():  # such as encoder.layers.0
-        return f"{'Encoder' if above.startswith('encoder') else 'Decoder'} layer {last}"
-    return {"source": "Source embedding"}.get(path) or NAMES.get(path, path.capitalize())
 
 
 def _draw(
@@ -548,10 +312,6 @@ def _show(key: str, findings: Sequence[Finding]) -> None:
 RECOMMENDED, OWN, NONE = "recommended", "own", "none"
 SPECIAL = {RECOMMENDED: "Recommended", OWN: "Custom", NONE: "No attention"}
 PLAIN = "plain"  # in a link: the default attention, which has no text
-AXES_OF = {
-    **dict.fromkeys(STACKED, tuple(AXES)),
-    **dict.fromkeys(RECURRENT, tuple(axis for axis in AXES if axis != "position")),
-}
 
 
 def take_mechanism(
@@ -573,7 +333,7 @@ def take_mechanism(
     lab.take_built(
         name,
         lambda choices: state.update({lab.attention_key(name): usual.with_(**choices)}),
-        axes=AXES_OF[kind],
+        axes=draw.AXES_OF[kind],
         linked=linked,
     )
 
@@ -609,7 +369,9 @@ def choose_attention(
     if panel.open:
         before = config or AttentionConfig(d_model, heads, "identity")
         with panel:
-            edited = lab.mechanism(f"{name}:attention", before, axes=AXES_OF[kind], presets=False)
+            edited = lab.mechanism(
+                f"{name}:attention", before, axes=draw.AXES_OF[kind], presets=False
+            )
         if edited is None:
             problem = ConfigError(
                 "The mechanism cannot be trained. The reason is beside one of the six axes."
@@ -641,7 +403,9 @@ def choose_attention(
     if problem is not None:
         raise problem
     if config is not None and usual is not None:
-        other = [axis for axis in AXES_OF[kind] if getattr(config, axis) != getattr(usual, axis)]
+        other = [
+            axis for axis in draw.AXES_OF[kind] if getattr(config, axis) != getattr(usual, axis)
+        ]
         lab.watch_built(name, {axis: getattr(config, axis) for axis in other})
     return config
 
@@ -654,33 +418,6 @@ def fits(key: str, kind: Any, sizes: tuple[int, int]) -> bool:
     except ConfigError:
         return False
     return (config.projection.key == "identity") == (kind in ("recurrent", "hierarchical"))
-
-
-def summary(model: ModelConfig) -> str:
-    config = model.attention
-    if config is None:
-        return "No attention: the decoder reads only the encoder's last state."
-    names = " · ".join(entry(axis, getattr(config, axis).key).name for axis in AXES_OF[model.kind])
-    kernel, projection = (
-        entry(axis, getattr(config, axis).key).name for axis in ("kernel", "projection")
-    )
-    pair = model.kind == "transformer"  # an encoder and a decoder
-    exact, masks = exact_fallbacks(config) if pair else (), encoder_masks(config) if pair else ()
-    layers = distinct_names(model.pattern) if len(set(model.pattern)) > 1 else ()
-    sentences = (
-        f"First layer: {names}. The layers in turn: {'; '.join(layers)}."
-        if layers
-        else f"{names}.",
-        exact
-        and f"{kernel} is used in the encoder; {' and '.join(exact)} {'use' if exact[1:] else 'uses'} the exact "
-        "kernel.",
-        masks
-        and f"{' and '.join(masks)} applies to the encoder only: it needs the length, which a decoder does not know.",
-        (pair or model.kind == "hybrid")
-        and config.has("projection", "one sequence")
-        and f"{projection} applies to self-attention only; cross-attention uses multi-head.",
-    )
-    return " ".join(sentence for sentence in sentences if sentence)
 
 
 # The settings of a model and of its training, in groups; the values of a closed group are the session's.
@@ -834,7 +571,7 @@ class Controls(lab.NextRun, page="train"):
     head = lab.Select(
         "Head",
         lambda c: {
-            (layer, head): head_label(layer, head, c.shape)
+            (layer, head): draw.head_label(layer, head, c.shape)
             for layer in range(c.shape[0])
             for head in range(c.shape[1])
         },
@@ -1002,7 +739,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
             f"{count_parameters(model, task.shape):,} parameters"
         )
     with cells["summary"]:
-        lab.caption(f"d_model {width}. {summary(model)}")
+        lab.caption(f"d_model {width}. {draw.summary(model)}")
     return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
 
 
@@ -1151,7 +888,7 @@ def _figures(data: lab.RunData, state: str = "") -> None:
         st.button("Show the example run", key="train:example-instead", on_click=lab.select_example)
     elif data.records:
         lab.forget_other_runs(PAGE, data.run.id)
-        draw(data, state)
+        draw_run(data, state)
         Controls.drawn.value = data.run.id
     else:
         last = lab.find_any_run(Controls.drawn.value) or lab.EXAMPLE_RUN
@@ -1167,7 +904,7 @@ def _figures(data: lab.RunData, state: str = "") -> None:
         _figures(lab.load_run(last), f"**{state}** Below is {whose}.")
 
 
-def draw(data: lab.RunData, state: str = "") -> None:
+def draw_run(data: lab.RunData, state: str = "") -> None:
     """Draw the figures of a run under `state`, else under its task."""
     ink, task, config = lab.Ink.of(lab.theme()), data.task(), data.required_config
     lab.paragraph(state or f"**{task.name}.** {task_entry(task.key).meaning}")
@@ -1189,7 +926,8 @@ def draw(data: lab.RunData, state: str = "") -> None:
         # What the step shows; while the run trains, the way back to the latest step
         record = data.at(step)
         index = (head.layer, head.head) if head and head.to_source else best_head(record)
-        lab.fact(fact_text(record, task, index, lab.baselines_of(config.task, record.held_out)))
+        baselines = lab.baselines_of(config.task, record.held_out)
+        lab.fact(draw.fact_text(record, task, index, baselines))
         # a button: a switch that the browser draws late would send its default
         if data.live and head:
             st.button(
@@ -1200,8 +938,14 @@ def draw(data: lab.RunData, state: str = "") -> None:
                 disabled=moment.latest,
                 help="All figures show the latest step until you pick one.",
             )
-        _draw(data, step, "loss", problems, *loss_chart(data))
-        _draw(data, step, "sequence_accuracy", problems, *score_chart(data))
+        _draw(data, step, "loss", problems, *draw.loss_chart(task, data.records))
+        _draw(
+            data,
+            step,
+            "sequence_accuracy",
+            problems,
+            *draw.score_chart(task, data.records, baselines),
+        )
     with below:
         # The outputs at the step, correct and wrong, and how fast it went
         if (decoded := data.decoded_at(step)) is not None:
@@ -1212,7 +956,7 @@ def draw(data: lab.RunData, state: str = "") -> None:
         if record.buckets:
             lab.chart_title("Accuracy by source length")
             st.html(lab.lengths(record.buckets, ink.hairline))
-        lab.caption(pace(record, line(data.run.metadata().get("machines"))))
+        lab.caption(draw.pace(record, line(data.run.metadata().get("machines"))))
     if config.model.residual != "plain":
         lab.details(
             "Over depth: which outputs each sublayer reads",
@@ -1234,20 +978,11 @@ def draw(data: lab.RunData, state: str = "") -> None:
 # Between layers: which earlier outputs each sublayer reads, of a model without the plain residual sum.
 
 
-DEPTH_FORMULAS = {
-    "attention": r"$h_l = \sum_{i<l} \alpha_{li}\, v_i$ with $\alpha_l = \mathrm{softmax}_i(w_l^\top "
-    r"\mathrm{RMSNorm}(v_i))$: $v_0$ is the embedding, $v_i$ the output of sublayer $i$, $w_l$ a learned vector.",
-    "hyper": r"$X \leftarrow M X + w\, f(r^\top X)^\top$: the rows of $X$ are the streams. Each token computes $r$ (what "
-    r"the sublayer $f$ reads of each), $w$ (what each is given of its output) and $M$, whose rows and columns sum to 1. "
-    "The map follows each output through all of them.",
-}
-
-
 def depth_figure(data: lab.RunData, moment: lab.Values) -> None:
     residual = data.required_config.model.residual
     lab.paragraph(
         "Between layers stands no plain sum here. At each sublayer a token reads a weighted sum of what came before: "
-        f"{DEPTH_FORMULAS[residual]} A share of a row is a weight over the sum of all; the norm takes out that sum."
+        f"{draw.DEPTH_FORMULAS[residual]} A share of a row is a weight over the sum of all; the norm takes out that sum."
     )
     saved = data.run.checkpoint_steps()
     if not saved:
@@ -1338,7 +1073,7 @@ def examples(data: lab.RunData, record: Record, ink: lab.Ink) -> None:
         # the mean absolute error of each forecast, and of repeating the last season
         pairs = [
             np.abs(np.array([output, task.naive(past)]) - target).mean(1).tolist()
-            for past, target, output in map(series, predictions)
+            for past, target, output in map(draw.series, predictions)
         ]
         html = lab.forecasts(pairs, ink.hairline)
     elif task.input == "patches":
@@ -1361,7 +1096,7 @@ def examples(data: lab.RunData, record: Record, ink: lab.Ink) -> None:
         tokens = max(len(e.source) + len(e.predicted) for e in predictions)
         long = tokens > 48 and task.input == "tokens"
         if task.form == "label":
-            sources = [lab.escaped(separator(task).join(each.source)) for each in predictions]
+            sources = [lab.escaped(draw.separator(task).join(each.source)) for each in predictions]
             html = lab.answers(sources, predictions, *look)
         else:
             write = lab.continued if task.form == "text" else lab.outputs
@@ -1486,13 +1221,13 @@ def _progress(data: lab.RunData) -> None:
     if data.is_example:
         st.caption(
             "An example run, already trained.",
-            help=early_end(data.records[-1], config).strip() or None,
+            help=draw.early_end(data.records[-1], config).strip() or None,
         )
     elif config is not None or not data.live:
         lab.show_progress(
             data.run,
             data.status,
-            ending=lab.plain(ending_text(data.status, data.records, config)),
+            ending=lab.plain(draw.ending_text(data.status, data.records, config)),
             progress=lambda: lab.steps_done(
                 data.records, data.required_config.steps, data.required_config.max_seconds
             ),

@@ -552,10 +552,10 @@ def draw_run():
     from core.runs.runs import find_run
     from dashboard.server.calls import recording
     from dashboard.ui.runs import load_run
-    from pages.train import draw
+    from pages.train import draw_run
 
     with recording():
-        draw(load_run(find_run(st.session_state["id"])))
+        draw_run(load_run(find_run(st.session_state["id"])))
 
 
 def drawn(config: TaskConfig, kind: str | None = None, **changes: Any) -> tuple[Task, Run, AppTest]:

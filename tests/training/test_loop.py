@@ -35,9 +35,10 @@ from core.tasks import Example, TaskConfig, make_task
 from core.tasks.tables import TableTask
 from core.training import Prediction, Record, RunConfig, evaluate, loop, prepare, recommended, train
 from core.training.__main__ import progress
+from dashboard.draw import train as train_words
 from dashboard.server import queue
 from dashboard.ui import runs
-from pages import runs as runs_words, train as train_words
+from pages import runs as runs_words
 from tests.cases import descend, each, instance, wait_for
 from tests.training.small import (
     FINAL,

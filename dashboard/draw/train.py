@@ -1,0 +1,306 @@
+"""Train: its sentences of numbers and the curves of a run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from core.attention import (
+    AXES,
+    distinct_names,
+    entry,
+)
+from core.interpret.trace import head_name
+from core.models import (
+    RECURRENT,
+    STACKED,
+    ModelConfig,
+    encoder_masks,
+    exact_fallbacks,
+)
+from core.models.model_summary import NAMES
+from core.runs.folder import Status
+from core.tasks import Task
+from core.training import (
+    PASS,
+    Prediction,
+    Record,
+    RunConfig,
+)
+from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
+from dashboard.draw.formats import duration, number, percent, plain, score
+
+
+def separator(task: Task) -> str:
+    return task.separator or ("" if task.input == "tokens" else " · ")
+
+
+def series(prediction: Prediction) -> tuple[list[float], list[float], list[float]]:
+    return (
+        [*map(float, prediction.source)],
+        [*map(float, prediction.target)],
+        [*map(float, prediction.predicted)],
+    )
+
+
+def fact_text(
+    record: Record,
+    task: Task,
+    head: tuple[int, int] | None,
+    baselines: Sequence[tuple[str, float]] = (),
+) -> str:
+    """The fact about a step, in Markdown: the weight in the (layer, head) `head`, and the scores and `baselines`."""
+    text, step = _scores(record, task, baselines), f"At step :primary[**{record.step:,}**], "
+    if not record.expected or head is None or record.even is None:
+        return text and step + text
+    only, (layer, at) = len(record.expected) * len(record.expected[0]) == 1, head
+    return (
+        f"{step}{f'the correct {task.unit}' if task.form == 'pairs' else task.expected_name} gets "
+        f"**{number(record.expected[layer][at])}** of the weight"
+        f"{'' if only else f' in {head_name(*head)} (layer {layer}, head {at})'}; equal weights "
+        f"give {number(record.even)}. "
+        f"{text[:1].upper()}{text[1:]}"
+    )
+
+
+def _scores(record: Record, task: Task, baselines: Sequence[tuple[str, float]]) -> str:
+    if record.error is not None:
+        return f"the forecast error is **{percent(record.error)}** of the error of repeating the last season."
+    if record.loss is not None and task.form == "series":
+        return (
+            f"the squared error is **{number(record.loss)}**; predicting the mean gives "
+            f"{number(task.baseline_loss)}."
+        )
+    if record.loss is None or record.token_accuracy is None:
+        return ""
+    if task.form == "label":
+        balanced = f", balanced accuracy **{percent(record.balanced)}**"
+        others = " and ".join(
+            f"{plain(name)} reaches {percent(share)}" for name, share in baselines
+        )
+        return (
+            f"accuracy is **{percent(record.token_accuracy)}** on {record.held_out:,} held-out {task.whole}"
+            f"{'' if record.balanced is None else balanced}{others and f'; {others}'}."
+        )
+    text = f"{task.unit} accuracy is {percent(record.token_accuracy)}"
+    unknown = (
+        ""
+        if record.unknown is None
+        else f" {percent(record.unknown)} of the held-out {task.unit}s are not in the vocabulary, so the model "
+        f"cannot output them: the loss is {number(record.known_loss or 0.0)} without them, {number(record.loss)} "
+        "with them."
+    )
+    if task.form == "text":
+        return (
+            f"{text}; the loss is {number(record.loss)} nats per {task.unit}, a random guess gives "
+            f"{number(task.baseline_loss)}.{unknown}"
+        )
+    if record.sequence_accuracy is None:
+        return text + "."
+    far = record.token_accuracy - record.sequence_accuracy > 0.2
+    scores = " and ".join(
+        f"{name} is {score(value)}"
+        for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
+        if value is not None
+    )
+    cut = (
+        ""
+        if not record.cut
+        else f" {record.cut:,} of {record.held_out:,} outputs {'was' if record.cut == 1 else 'were'} cut at "
+        f"{task.max_target + 1} tokens, before an end token."
+    )
+    return (
+        f"{text}, {'but sequence accuracy only' if far else 'and sequence accuracy'} "
+        f"{percent(record.sequence_accuracy)}{scores and f'; {scores}'}."
+        f"{cut}{unknown}"
+    )
+
+
+def early_end(last: Record, config: RunConfig | None) -> str:
+    """Why a run that finished stopped before its last step; a limit of time is in its message already."""
+    if config is None or last.capped or last.step >= config.steps:
+        return ""
+    why = "the validation loss no longer fell" if config.patience else ""
+    if config.finish_early and (last.sequence_accuracy or 0.0) >= PASS:
+        why = f"at least {percent(PASS)} of the sequences were correct"
+    return why and f" It ended before step {config.steps:,}, since {why}."
+
+
+def ending_text(status: Status, records: Sequence[Record], config: RunConfig | None = None) -> str:
+    """How a run ended, why before its last step, and its sequence accuracy."""
+    last = next((r for r in reversed(records) if r.sequence_accuracy is not None), None)
+    if last is None or status.state == "failed":
+        return status.message
+    accuracy = last.sequence_accuracy or 0.0
+    early = early_end(last, config) if status.state == "finished" else ""
+    return (
+        f"{status.message}{early} Sequence accuracy is {percent(accuracy)} on {last.held_out:,} "
+        "held-out items."
+    )
+
+
+def pace(record: Record, machine: str = "") -> str:
+    share, norm, speed = record.data_share, record.gradient, record.tokens_per_second
+    parts = (
+        f"{duration(record.elapsed)} elapsed, {duration(record.train_seconds)} of training",
+        bool(speed) and f"{speed:,.0f} tokens/s",
+        share is not None and f"{percent(share)} of the training time spent on batches",
+        norm is not None and f"gradient norm {number(norm)}",
+        machine and f"on {plain(machine)}",
+    )
+    return " · ".join(part for part in parts if part)
+
+
+def head_label(layer: int, head: int, shape: tuple[int, int]) -> str:
+    return f"head {head if shape[0] == 1 else head_name(layer, head)}"
+
+
+MAX_HEADS = 4  # lines that can be told apart
+
+
+def loss_chart(task: Task, records: Sequence[Record]) -> tuple[str, list[Curve], dict[str, Any]]:
+    """Validation and training loss, and the loss of guessing: title, curves and the rest of the chart.
+
+    The axis ends at three times guessing or at the start, so that a spike does not flatten the rest.
+    """
+    losses = [r.loss or 0.0 for r in records]
+    guess, words = task.baseline_loss, {"label": "class frequencies", "series": "the mean"}
+    return (
+        "Squared error" if task.form == "series" else "Loss",
+        loss_curves(records),
+        {
+            "guess": (
+                guess,
+                f"{words.get(task.form, f'a random {task.unit}')}: {number(guess)}",
+            ),
+            "high": max(guess, losses[0] or guess, min(max(losses), 3 * guess)),
+            "alt": "Validation and training loss over training.",
+        },
+    )
+
+
+def score_chart(
+    task: Task, records: Sequence[Record], baselines: Sequence[tuple[str, float]]
+) -> tuple[str, list[Curve], dict[str, Any]]:
+    """The scores of the task on held-out examples, and the best of its baselines."""
+    if task.form == "series":
+        return (
+            "Validation error, % of the error of repeating the last season",
+            [Curve("error", points(records, "error", 100))],
+            {
+                "guess": (100.0, "last season repeated"),
+                "alt": "Validation error over training, compared with repeating the last season.",
+            },
+        )
+    scores = [
+        Curve(name, points(records, key))
+        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
+        if any(getattr(r, key) is not None for r in records)
+    ]
+    curves = [
+        Curve(f"{task.unit} accuracy", points(records, "token_accuracy", 100)),
+        *scores,
+    ]
+    if task.form == "pairs":
+        curves.insert(0, Curve("sequence accuracy", points(records, "sequence_accuracy", 100)))
+    elif task.form == "label":
+        curves = [
+            replace(curves[0], name="accuracy"),
+            Curve("balanced accuracy", balanced_points(records)),
+            *scores,
+        ]
+    name = curves[0].name if len(curves) == 1 else "scores" if scores else "accuracy"
+    best = max(baselines, key=lambda baseline: baseline[1], default=None)
+    return (
+        f"Validation {name}",
+        curves,
+        {
+            "alt": f"Accuracy on held-out {task.whole} over training.",
+            "high": 100,
+            "percent": not scores,
+            "guess": best and (100 * best[1], f"{best[0]}: {percent(best[1])}"),
+        },
+    )
+
+
+def weight_chart(
+    task: Task, records: Sequence[Record], last: Record
+) -> tuple[str, list[Curve], dict[str, Any]]:
+    """The weight on expected positions in the heads that put most there at the end, in the record `last`."""
+    heads = sorted(np.ndenumerate(np.array(last.expected)), key=lambda head: head[::-1])[::-1]
+    curves = [
+        Curve(
+            f"L{layer}·H{head}",
+            [(r.step, r.expected[layer][head] if r.expected else None) for r in records],
+        )
+        for (layer, head), _ in heads[:MAX_HEADS]
+    ]
+    most = max(w for r in records for row in r.expected or () for w in row)
+    options = {
+        # all of the weight may be a rounding over one
+        "high": next(level for level in (0.25, 0.5, 1.01) if most <= level),
+        "guess": None if last.even is None else (last.even, f"uniform: {number(last.even)}"),
+    }
+    return f"Weight on {task.expected_name}", curves, options
+
+
+SINGLE = {  # charts of one curve: their title, the name of the curve, and its value in a record
+    "gradient": ("Gradient norm, before clipping", "all weights", "gradient"),
+    "rate": ("Learning rate", "rate", "rate"),
+    "speed": ("Tokens a second, while it trains", "tokens", "tokens_per_second"),
+    "indexer": (
+        "Loss of the indexer, which predicts full attention",
+        "mean of all layers",
+        "indexer_loss",
+    ),
+}
+
+
+def part_name(path: str) -> str:
+    above, _, last = path.rpartition(".")
+    if last.isdecimal():  # such as encoder.layers.0
+        return f"{'Encoder' if above.startswith('encoder') else 'Decoder'} layer {last}"
+    return {"source": "Source embedding"}.get(path) or NAMES.get(path, path.capitalize())
+
+
+AXES_OF = {
+    **dict.fromkeys(STACKED, tuple(AXES)),
+    **dict.fromkeys(RECURRENT, tuple(axis for axis in AXES if axis != "position")),
+}
+
+
+def summary(model: ModelConfig) -> str:
+    config = model.attention
+    if config is None:
+        return "No attention: the decoder reads only the encoder's last state."
+    names = " · ".join(entry(axis, getattr(config, axis).key).name for axis in AXES_OF[model.kind])
+    kernel, projection = (
+        entry(axis, getattr(config, axis).key).name for axis in ("kernel", "projection")
+    )
+    pair = model.kind == "transformer"  # an encoder and a decoder
+    exact, masks = exact_fallbacks(config) if pair else (), encoder_masks(config) if pair else ()
+    layers = distinct_names(model.pattern) if len(set(model.pattern)) > 1 else ()
+    sentences = (
+        f"First layer: {names}. The layers in turn: {'; '.join(layers)}."
+        if layers
+        else f"{names}.",
+        exact
+        and f"{kernel} is used in the encoder; {' and '.join(exact)} {'use' if exact[1:] else 'uses'} the exact "
+        "kernel.",
+        masks
+        and f"{' and '.join(masks)} applies to the encoder only: it needs the length, which a decoder does not know.",
+        (pair or model.kind == "hybrid")
+        and config.has("projection", "one sequence")
+        and f"{projection} applies to self-attention only; cross-attention uses multi-head.",
+    )
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+DEPTH_FORMULAS = {
+    "attention": r"$h_l = \sum_{i<l} \alpha_{li}\, v_i$ with $\alpha_l = \mathrm{softmax}_i(w_l^\top "
+    r"\mathrm{RMSNorm}(v_i))$: $v_0$ is the embedding, $v_i$ the output of sublayer $i$, $w_l$ a learned vector.",
+    "hyper": r"$X \leftarrow M X + w\, f(r^\top X)^\top$: the rows of $X$ are the streams. Each token computes $r$ (what "
+    r"the sublayer $f$ reads of each), $w$ (what each is given of its output) and $M$, whose rows and columns sum to 1. "
+    "The map follows each output through all of them.",
+}
