@@ -939,13 +939,9 @@ def draw_run(data: lab.RunData, state: str = "") -> None:
                 help="All figures show the latest step until you pick one.",
             )
         _draw(data, step, "loss", problems, *draw.loss_chart(task, data.records))
-        _draw(
-            data,
-            step,
-            "sequence_accuracy",
-            problems,
-            *draw.score_chart(task, data.records, baselines),
-        )
+        baselines = lab.baselines_of(config.task, data.records[-1].held_out)
+        scores = draw.score_chart(task, data.records, baselines)
+        _draw(data, step, "sequence_accuracy", problems, *scores)
     with below:
         # The outputs at the step, correct and wrong, and how fast it went
         if (decoded := data.decoded_at(step)) is not None:
