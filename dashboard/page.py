@@ -31,6 +31,7 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "ui.decoding",
     "fields.axis",
     "fields.cell",
+    "fields.data",
     "fields.mechanism",
     "fields.model",
     "fields.run",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors
     from dashboard.fields.axis import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.base import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.cell import *  # type: ignore[assignment, no-redef]
+    from dashboard.fields.data import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.link import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.mechanism import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.model import *  # type: ignore[assignment, no-redef]

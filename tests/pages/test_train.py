@@ -23,6 +23,7 @@ from core.training import Prediction, Record, loop, recommended
 from dashboard.draw.figures import Ink, shade, text_on
 from dashboard.draw.formats import number, percent
 from dashboard.draw.tables import DocumentWeights, sentence_weights
+from dashboard.fields.data import DATA
 from dashboard.server import queue
 from dashboard.ui import run_setup
 from dashboard.ui.models import FINE_TUNED as TUNED
@@ -313,9 +314,7 @@ def test_right_option_is_value_that_reaches_one_half_first():
 # The setup of the Train page alone: every task, every kind of model, every option, and a reader's own data.
 
 
-TASKS_READY = [
-    entry.key for entry in TASKS if not any(param.key == run_setup.DATA for param in entry.params)
-]
+TASKS_READY = [entry.key for entry in TASKS if not any(param.key == DATA for param in entry.params)]
 
 
 def script():
