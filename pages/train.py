@@ -1,7 +1,7 @@
 """Train and watch: train a small model in a worker process, and see its attention form."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from core.attention import (
 from core.attention.presets import preset_of
 from core.attention.text import from_text, to_text
 from core.entries import Param, Value
-from core.interpret.trace import Head, head_name
+from core.interpret.trace import Head, Kind, head_name
 from core.memory import is_small
 from core.models import (
     BOUNDS,
@@ -59,17 +59,40 @@ from dashboard.draw import train as draw
 # The sentences of the page Train, and examples as text; makes no st call.
 
 
-# The attention of one held-out example over training time, and where it attends on a picture or a series. A head that
-# is drawn has its example, kind of attention, layer and index (head); `shape` is (layers, heads) of the kind, `to_source`
-# whether outputs attend to their source by it, so that records measure it.
+# The attention of one held-out example over training time, and where it attends on a picture or a series.
 
 
-def attention_over_time(data: lab.RunData) -> lab.Values:
-    """Draw the map, its filmstrip and its slider; without attention a plain slider over the records.
+@dataclass(frozen=True)
+class DrawnHead:
+    """A head that is drawn; `shape` is (layers, heads) of its kind of attention.
 
-    Returns the selected `step`, the held-out `example`, and the `head` that is drawn with its `weights` (T, S) at that
-    step, or None; `latest`: no step was picked, so all figures follow a live run.
+    With `to_source` outputs attend to their source by it, so that records measure it.
     """
+
+    example: int
+    kind: Kind
+    layer: int
+    head: int
+    shape: tuple[int, int]
+    to_source: bool
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The selected step, the held-out example, and the head that is drawn with its weights (T, S) at that step.
+
+    `latest`: no step was picked, so all figures follow a live run.
+    """
+
+    step: int
+    example: int = 0
+    head: DrawnHead | None = None
+    weights: np.ndarray | None = None
+    latest: bool = True
+
+
+def attention_over_time(data: lab.RunData) -> Moment:
+    """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
     steps, frames = data.steps, list[tuple[int, np.ndarray]]()
     board = st.container()  # the map, above the popover that changes it
     if head := _choose_head(data, steps[-1]) if steps else None:
@@ -92,7 +115,7 @@ def attention_over_time(data: lab.RunData) -> lab.Values:
         step = steps[-1]
         if len(steps) > 1 and not data.live:
             step = Controls.draw("step", into=lab.HERE, data=data).step
-        return lab.Values(step=step, example=0, head=None, weights=None, latest=True)
+        return Moment(step)
     last_step, last = frames[-1]
     with board:
         state = lab.attention_view(
@@ -110,13 +133,7 @@ def attention_over_time(data: lab.RunData) -> lab.Values:
         )
     step = last_step if state.frame is None else state.frame
     lab.write_link(step_name, None if step == last_step else str(step))
-    return lab.Values(
-        step=step,
-        example=head.example,
-        head=head,
-        weights=dict(frames).get(step),
-        latest=state.frame is None,
-    )
+    return Moment(step, head.example, head, dict(frames).get(step), state.frame is None)
 
 
 def forget_step(run_id: str) -> None:
@@ -127,24 +144,20 @@ def forget_step(run_id: str) -> None:
             st.session_state[key]["frame"] = None
 
 
-def _choose_head(data: lab.RunData, step: int) -> lab.Values | None:
+def _choose_head(data: lab.RunData, step: int) -> DrawnHead | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
     counts = lab.head_counts(data.run, step)
     row = st.popover("Head and example", icon=":material/tune:")
-    values = Controls.draw("example", into=row, data=data, examples=range(len(counts)))
-    example = values.example or 0
-    if not counts or not (sizes := counts[example]):
+    c = Controls.draw("example", into=row, data=data, examples=range(len(counts)))
+    if not counts or not (sizes := counts[c.example]):
         return None
     first = next(iter(sizes))
-    values = values.draw_more("attention", into=row, kinds=list(sizes))
-    kind = values.attention or first
-    best = _best_head(data) if kind == first else (0, 0)
-    best = best if np.less(best, sizes[kind]).all() else (0, 0)
-    values = values.draw_more("head", into=row, kind=kind, shape=sizes[kind], best=best)
-    layer, head = values.head or (0, 0)
-    return lab.Values(
-        vars(values), example=example, layer=layer, head=head, to_source=kind == first
-    )
+    c = c.draw_more("attention", into=row, kinds=list(sizes))
+    best = _best_head(data) if c.attention == first else (0, 0)
+    best = best if np.less(best, sizes[c.attention]).all() else (0, 0)
+    shape = sizes[c.attention]
+    layer, head = c.draw_more("head", into=row, shape=shape, best=best).head
+    return DrawnHead(c.example, c.attention, layer, head, shape, c.attention == first)
 
 
 def _best_head(data: lab.RunData) -> tuple[int, int]:
@@ -167,15 +180,15 @@ def example_label(data: lab.RunData, example: int) -> str:
     return f"Example {example + 1}{answer}"
 
 
-def weights_on_source(data: lab.RunData, moment: lab.Values, length: int) -> Any:
+def weights_on_source(data: lab.RunData, moment: Moment, length: int) -> Any:
     """The outputs and their weights on a source of that length, in the head that is drawn; None without any."""
-    if moment.weights is None:
+    if moment.weights is None or moment.head is None:
         return None
     kind, rows = moment.head.kind, lab.tokens(data, moment.example, moment.head.kind)[0]
     return source_weights(data.required_config.model, kind, moment.weights, rows, length)
 
 
-def source_figures(data: lab.RunData, moment: lab.Values, ink: lab.Ink) -> None:
+def source_figures(data: lab.RunData, moment: Moment, ink: lab.Ink) -> None:
     task, example = data.task(), moment.example
     if task.input not in ("patches", "series"):
         return
@@ -560,15 +573,15 @@ class Controls(lab.NextRun, page="train"):
         hidden=True,
         help="An input that the model is not trained on; the map shows its attention.",
     )
-    attention = lab.Select(
+    attention = lab.Select[Kind](
         "Attention",
         lambda c: {kind: lab.KIND_NAMES[kind] for kind in c.kinds},
         key=lambda c: f"kind:{c.data.run.id}",
         hidden=True,
         help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
         "hierarchical model attends to sentences, and to the words of each.",
-    ).optional(lambda c: len(c.kinds) > 1)
-    head = lab.Select(
+    ).when(lambda c: len(c.kinds) > 1)
+    head = lab.Select[Head](
         "Head",
         lambda c: {
             (layer, head): draw.head_label(layer, head, c.shape)
@@ -576,17 +589,17 @@ class Controls(lab.NextRun, page="train"):
             for head in range(c.shape[1])
         },
         lambda c: c.best,
-        key=lambda c: f"head:{c.data.run.id}:{c.kind}",
+        key=lambda c: f"head:{c.data.run.id}:{c.attention}",
         hidden=True,
         help="At first a head with much weight on the expected position.",
-    ).optional(lambda c: c.shape != (1, 1))
-    stack = lab.Select(
+    ).when(lambda c: c.shape != (1, 1))
+    stack = lab.Select[str](
         "Stack",
         lambda c: list(c.stacks),
         key=lambda c: f"stack:{c.data.run.id}",
         hidden=True,
         help="The layers that read the source, or those that write the target.",
-    ).optional(lambda c: len(c.stacks) > 1)
+    ).when(lambda c: len(c.stacks) > 1)
     token = lab.Select[int](
         "Token over depth",
         lambda c: (
@@ -751,7 +764,7 @@ def _show_changes(cell: DeltaGenerator, changes: list[str]) -> None:
 # What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
 
 
-def step_cell(data: lab.RunData, moment: lab.Values) -> lab.Cell:
+def step_cell(data: lab.RunData, moment: Moment) -> lab.Cell:
     """One step of the run that is drawn: its config, its scores, and the weights of the head that is drawn."""
     record, head, config = data.at(moment.step), moment.head, lab.source_of(data.required_config)
     named = "AttentionConfig" in config or "Choice" in config
@@ -778,7 +791,7 @@ print(record.loss, record.sequence_accuracy, record.expected, "guessing has a lo
     }
     if record.expected:
         results |= {"record.expected": record.expected, "record.even": record.even}
-    if moment.weights is None:
+    if head is None or moment.weights is None:
         return lab.Cell("One step: the scores.", code, results=results)
     key = f"{moment.example}:{head.kind}"
     code += f"""
@@ -974,7 +987,7 @@ def draw_run(data: lab.RunData, state: str = "") -> None:
 # Between layers: which earlier outputs each sublayer reads, of a model without the plain residual sum.
 
 
-def depth_figure(data: lab.RunData, moment: lab.Values) -> None:
+def depth_figure(data: lab.RunData, moment: Moment) -> None:
     residual = data.required_config.model.residual
     lab.paragraph(
         "Between layers stands no plain sum here. At each sublayer a token reads a weighted sum of what came before: "
@@ -988,9 +1001,9 @@ def depth_figure(data: lab.RunData, moment: lab.Values) -> None:
     maps = lab.shared(trained.of_checkpoint, Checkpoint.of(data.run, step), moment.example)
     row = st.container(horizontal=True)
     stacks = {one.stack: one for one in maps}
-    values = Controls.draw("stack", into=row, stacks=stacks, data=data)
-    shown = stacks[values.stack or maps[0].stack]
-    token = values.draw_more("token", into=row, names=shown.tokens).token
+    c = Controls.draw("stack", into=row, stacks=stacks, data=data)
+    shown = stacks[c.stack]
+    token = c.draw_more("token", into=row, names=shown.tokens).token
     whose = "mean over the tokens" if token == MEAN else f"token {lab.plain(shown.tokens[token])}"
     lab.attention_view(
         shown.trace(None if token == MEAN else token),
@@ -1012,7 +1025,7 @@ def depth_figure(data: lab.RunData, moment: lab.Values) -> None:
 # A classified document with the weights of its sentences and of their words, beside what decides its class.
 
 
-def document_figure(data: lab.RunData, moment: lab.Values, ink: lab.Ink) -> None:
+def document_figure(data: lab.RunData, moment: Moment, ink: lab.Ink) -> None:
     task = data.task()
     if moment.head is None or not task.shape.sentence_end:
         return
@@ -1045,7 +1058,7 @@ def document_figure(data: lab.RunData, moment: lab.Values, ink: lab.Ink) -> None
 
 
 def document_weights(
-    data: lab.RunData, moment: lab.Values, tokens: tuple[str, ...]
+    data: lab.RunData, moment: Moment, tokens: tuple[str, ...]
 ) -> lab.DocumentWeights | None:
     """The weights at both levels: those that a hierarchical model saves, or a Transformer's row of the class."""
     if data.required_config.model.kind != "hierarchical":
