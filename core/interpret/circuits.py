@@ -432,7 +432,7 @@ class HeadWeights:
 
 
 def head_weights(pretrained: Pretrained) -> HeadWeights:
-    """The weights of a model's heads. PretrainedError as in `read_heads`."""
+    """The matrices of every head, with the norms' gains folded in. PretrainedError as in `read_heads`."""
     with torch.no_grad():
         return HeadWeights(read_heads(pretrained), read_vocabularies(pretrained))
 
@@ -759,24 +759,37 @@ def measure_attention(weights: HeadWeights, composer: Composer, row: int) -> Att
         )
 
 
+def measure_circuits(weights: HeadWeights) -> Circuits:
+    """The copying, the effective rank and the compositions of every head, one attention after another."""
+    composer = Composer(weights.heads)
+    measures = [measure_attention(weights, composer, row) for row in range(len(weights.heads))]
+    return Circuits(weights.heads, weights.vocabularies, tuple(measures))
+
+
+def pair_scores(circuits: Circuits, kind: CompositionKind) -> Float[np.ndarray, " N"]:
+    """The compositions of one kind of all pairs of heads, less the random level, the strongest first."""
+    return np.array([edge.score for edge in circuits.pairs[kind]])
+
+
 def default_head(circuits: Circuits) -> Head:
     """The later head of the strongest composition; the first head where there is none."""
     return next((edges[0].target for edges in circuits.pairs.values()), (0, 0))
 
 
 def singular_values(model: Pretrained, weights: HeadWeights, head: Head) -> dict[str, np.ndarray]:
-    """Those of W_V W_O, and of W_Q W_Kᵀ where there is one, arrays (D,)."""
+    """The singular values of a head's W_V W_O, and of its W_Q W_Kᵀ where there is one, arrays (D,)."""
     one = weights.heads[head[0]]
     factors = {"OV": ov_factors(one), "QK": qk_factors(one)}
     return {name: to_numpy(each[1][head[1]]) for name, each in factors.items() if each}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Extremes:
-    """The tokens with the largest and with the smallest values, and the rank of one token among `count`."""
+    """The tokens with the largest and with the smallest of all `values`, and the rank of one token among `count`."""
 
     most: list[tuple[str, float]]
     least: list[tuple[str, float]]
+    values: Float[np.ndarray, " V"]
     rank: int
     count: int
 
@@ -814,7 +827,7 @@ def default_token(model: Pretrained, weights: HeadWeights, head: Head) -> tuple[
 def extremes(
     model: Pretrained, weights: HeadWeights, head: Head, circuit: str, token: int
 ) -> Extremes | None:
-    """What a circuit (OV, QK) of a head gives all tokens for one: the logits added, or the scores with its query.
+    """What a circuit of a head makes of one token: the logits that it adds (OV), or its query's scores (QK).
 
     None where the token has no embedding.
     """
@@ -824,7 +837,8 @@ def extremes(
     if values is None or not values.any():
         return None
     least = [(name, -value) for name, value in top_tokens(model, -values)]
-    return Extremes(top_tokens(model, values), least, *rank_of(model, values, token))
+    most, rank = top_tokens(model, values), rank_of(model, values, token)
+    return Extremes(most, least, to_numpy(values), *rank)
 
 
 def top_tokens(model: Pretrained, values: Tensor, count: int = TOP) -> list[tuple[str, float]]:

@@ -23,12 +23,12 @@ from core.interpret.evidence import (
     telling_cell,
 )
 from core.pretrained import ModelInputs, load_lab_model
-from dashboard.draw import inside_weight as inside_draw
+from dashboard.draw import circuits as circuits_draw, inside_weight as inside_draw
 from dashboard.draw.grids import short
 from dashboard.server.cache import store
 from dashboard.ui import panels
 from dashboard.ui.models import ModelRef, load_model, reading_of
-from pages import circuits as circuits_page, evidence, inside_weight
+from pages import evidence, inside_weight
 from tests.pages.app import (
     Case,
     assert_case,
@@ -291,11 +291,11 @@ def test_edges_are_sorted_and_drawn_from_the_earlier_head():
     assert len(edges) == 16 and edges[0].score == max(edge.score for edge in edges)
     assert circuits.edges("V") == [] and len(circuits.pairs["V"]) == 16
     assert circuits.best_into(edges[0].target)["K"] == edges[0] and circuits.best_into((0, 1)) == {}
-    lines = circuits_page.graph(circuits, edges[:3], edges[0].target, "light")["layer"][0]["data"][
+    lines = circuits_draw.graph(circuits, edges[:3], edges[0].target, "light")["layer"][0]["data"][
         "values"
     ]
     assert [(line["y"], line["y2"]) for line in lines] == [(0, 1)] * 3 and lines[0]["own"]
-    assert [lines[0]["wide"], lines[2]["wide"]] == [circuits_page.WIDE, circuits_page.THIN]
+    assert [lines[0]["wide"], lines[2]["wide"]] == [circuits_draw.WIDE, circuits_draw.THIN]
 
 
 def test_no_line_is_drawn_that_random_matrices_would_reach():
@@ -314,7 +314,7 @@ def test_each_carrier_of_names_raises_the_answer():
 def test_heads_that_share_the_work_are_not_called_the_same():
     circuits = circuits_of("only-attention")
     circuit = wiring.induction_circuit(load_lab_model("only-attention"))
-    words = circuits_page.twice(circuits, replace(circuit, patched=((0, 1), (1, 2))))
+    words = circuits_draw.twice(circuits, replace(circuit, patched=((0, 1), (1, 2))))
     assert "several heads share" in words and "same two" not in words
 
 
