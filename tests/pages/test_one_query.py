@@ -17,6 +17,7 @@ from core.attention.masks import COMPOSITIONS
 from core.attention.presets import preset_of
 from core.studies import heads as study
 from core.tokens import MAX_TOKENS, SENTENCE, embed, tokenize
+from dashboard.draw import one_query as draw
 from dashboard.draw.formats import latex, number
 from dashboard.draw.step_view import (
     LIST_KEYS,
@@ -325,20 +326,20 @@ def reading(config=CONFIG, text=SENTENCE, query=4, head=0, seed=1044, real=None,
 
 
 def shown(r, config=CONFIG, stage=5, real=None):
-    whys = one_query.reasons_text(r, real)
-    sentence = one_query.facts_fact(r, config, stage, whys)
-    words = one_query.stage_words(config, r, real, False)
+    whys = draw.reasons_text(r, real)
+    sentence = draw.facts_fact(r, config, stage, whys)
+    words = draw.stage_words(config, r, real, False)
     assert len(words) == 6
     return payload(r, words, stage, r.best, whys, sentence, "")
 
 
 def sentence_of(r, config, stage=5, real=None, head=0):
-    whys = one_query.reasons_text(r, real)
-    return "".join(text for text, _ in one_query.facts_fact(r, config, stage, whys, head))
+    whys = draw.reasons_text(r, real)
+    return "".join(text for text, _ in draw.facts_fact(r, config, stage, whys, head))
 
 
 def equation_of(r, config, stage, key=1):
-    return one_query.equation(r, config, stage, key, "#B8430F")
+    return draw.equation(r, config, stage, key, "#B8430F")
 
 
 def check_stages(r, config, key, real, head=0):
@@ -475,8 +476,8 @@ def test_question_is_answered_by_weights_of_trained_model():
 
 def test_a_sum_of_rounded_numbers_says_so():
     vectors = np.array([1.004, 2.0]), np.array([1.0, 3.004])
-    assert one_query.products(*vectors, 2, 7.0)[1] == "="
-    assert one_query.products(*vectors, 2, 7.012)[1] == r"\approx"
+    assert draw.products(*vectors, 2, 7.0)[1] == "="
+    assert draw.products(*vectors, 2, 7.012)[1] == r"\approx"
 
 
 def test_a_row_that_sees_nothing_is_named_in_every_stage():
@@ -527,10 +528,10 @@ def test_what_a_move_promises_is_so():
 
 
 def test_the_rule_of_the_third_stage_names_scale_and_slope():
-    assert one_query.stage_words(CONFIG, reading(), None, False)[2][3] == "÷2 − ¼·distance"
+    assert draw.stage_words(CONFIG, reading(), None, False)[2][3] == "÷2 − ¼·distance"
     plain = CONFIG.with_(score=Choice("dot"), position=Choice("none"))
-    assert one_query.stage_words(plain, reading(plain), None, False)[2][2] == "unchanged"
-    assert one_query.position(AttentionConfig(position="and")) == "RoPE and Formula"
+    assert draw.stage_words(plain, reading(plain), None, False)[2][2] == "unchanged"
+    assert draw.position(AttentionConfig(position="and")) == "RoPE and Formula"
     assert "sinusoidal" not in open_page(position="and").selectbox("one:position:and:part1").options
 
 
@@ -562,8 +563,8 @@ def test_root_d_keeps_variance_and_entropy_where_they_are():
     plain, scaled = last.entropy
     assert 5 * plain < scaled == pytest.approx(math.log(64) - 0.5, rel=0.03)
     assert last.largest[0] > 0.9 > 0.2 > last.largest[1]
-    assert str(round(last.variance[0])) in one_query.scaling_fact(points)
-    assert f"{last.largest[0]:.2f}" in one_query.largest_fact(points)
+    assert str(round(last.variance[0])) in draw.scaling_fact(points)
+    assert f"{last.largest[0]:.2f}" in draw.largest_fact(points)
 
 
 # One query with every mechanism: what each entry makes of the six stages, in numbers, words and equations.
@@ -660,10 +661,10 @@ def test_heads_that_share_keys_are_named():
     assert " Head 3 shares key and value head 1 of 2 with head 2." in sentence_of(
         reading(config, head=3), config, 1, head=3
     )
-    assert one_query.sharing(CONFIG.with_(projection=Choice("multi_query")), 0).endswith(
+    assert draw.sharing(CONFIG.with_(projection=Choice("multi_query")), 0).endswith(
         "0 of 1 with heads 1, 2 and 3."
     )
-    assert one_query.sharing(CONFIG, 0) == ""
+    assert draw.sharing(CONFIG, 0) == ""
 
 
 @each(
@@ -678,6 +679,6 @@ def test_heads_that_share_keys_are_named():
 )
 def test_why_a_key_is_masked_follows_from_the_row_itself(mask, real, why):
     r = reading(CONFIG.with_(mask=mask), real=real)
-    assert one_query.reasons_text(r, real) == why
+    assert draw.reasons_text(r, real) == why
     hidden = [line for line in shown(r, real=real)["keys"] if line["masked"] is None]
     assert {line["index"]: line["why"] for line in hidden} == why
