@@ -103,32 +103,40 @@ STAGES = dict(enumerate(("Project", "Score", "Scale", "Mask", "Normalize", "Weig
 
 
 class Controls(lab.Fields, page="one"):
+    given: study.Source | None
+    fields: dict[str, Any]  # of the config, whether or not they go together
+    config: AttentionConfig | None  # None with the error
+    error: str
+    notes: tuple[str, ...]
+    focus: tuple[str, int] | None
+    names: tuple[str, ...]  # of the queries
+
     source = lab.Segmented(
         "Start from",
         SOURCES,
-        also=lambda values: {"on_change": change_source},
+        also=lambda c: {"on_change": change_source},
         help="A sentence: each word becomes a vector, and $W_q$, $W_k$ and $W_v$ make its query, key and "
         "value. Matrices: type Q, K and V yourself and check every number by hand.",
     )
     tokens = lab.Text(
         "Sentence",
-        lambda values: start("tokens"),
-        also=lambda values: {"width": lab.room(300)},
+        lambda c: start("tokens"),
+        also=lambda c: {"width": lab.room(300)},
         help="Each word, and each punctuation mark at the end of a word, becomes one token.",
-    ).optional(lambda values: values.source == "sentence")
+    ).optional(lambda c: c.source == "sentence")
     d_model = lab.SelectSlider(
         "d_model",
         lab.D_MODELS,
-        lambda values: start("d_model"),
+        lambda c: start("d_model"),
         also=lab.keep_heads(key("d_model"), lambda width: key("heads"), heads_that_divide),
         help="How many numbers each word's vector x has",
-    ).optional(lambda values: values.source == "sentence")
+    ).optional(lambda c: c.source == "sentence")
     heads = lab.SelectSlider(
         "Heads",
-        lambda values: heads_that_divide(values.d_model),
-        lambda values: max(n for n in heads_that_divide(values.d_model) if n <= start("heads")),
+        lambda c: heads_that_divide(c.d_model),
+        lambda c: max(n for n in heads_that_divide(c.d_model) if n <= start("heads")),
         help="Into how many heads the d_model numbers are divided; each head attends on its own",
-    ).optional(lambda values: values.source == "sentence")
+    ).optional(lambda c: c.source == "sentence")
     seed = lab.Number(
         "Seed",
         SEED,
@@ -140,48 +148,57 @@ class Controls(lab.Fields, page="one"):
     stage = lab.Segmented(
         "Step of attention",
         {at: f"{at} {name}" for at, name in STAGES.items()},
-        lambda values: start("stage"),
+        lambda c: start("stage"),
         also={"label_visibility": "collapsed", "wrap": True},
         help="A step of attention for one query.",
     )
     real = lab.Number(
         "Real tokens",
-        lambda values: max(0, len(values.names) - 2),  # two keys of padding at first
+        lambda c: max(0, len(c.names) - 2),  # two keys of padding at first
         0,
         512,
         1,
         # where the mask's rule depends on which keys are real
         help="How many tokens are real. The keys after them are padding; with 0 every key is.",
     ).optional(
-        lambda values: any(
-            "{length}" in entry("mask", leaf.key).short for leaf in values.fields["mask"].leaves()
+        lambda c: any(
+            "{length}" in entry("mask", leaf.key).short for leaf in c.fields["mask"].leaves()
         )
     )
     query = lab.Segmented(
         "Query",
-        lambda values: {name: lab.plain(name) for name in names_of(values)},
-        lambda values: last_word(names_of(values)),
+        lambda c: {name: lab.plain(name) for name in names_of(c)},
+        lambda c: last_word(names_of(c)),
         pills=True,
         max_options=MAX_ROW_PILLS,
-        also=lambda values: fitted(260, len(values.names) > MAX_ROW_PILLS),
+        also=lambda c: fitted(260, len(c.names) > MAX_ROW_PILLS),
         help="The word whose attention is computed step by step",
     ).optional(names_of)
     head = lab.Segmented[int](
         "Head",
-        lambda values: range(values.heads or 1),  # typed matrices are one head
+        lambda c: range(c.heads or 1),  # typed matrices are one head
         pills=True,
         max_options=MAX_HEAD_PILLS,
-        also=lambda values: fitted(90, (values.heads or 1) > MAX_HEAD_PILLS),
+        also=lambda c: fitted(90, (c.heads or 1) > MAX_HEAD_PILLS),
         help="The head that is shown, counted from 0",
     )
     half = lab.Segmented[int](
         "Map",
-        lambda values: range(values.maps),
+        lambda c: range(c.maps),
         pills=True,
         max_options=MAX_HEAD_PILLS,
-        also=lambda values: fitted(90, values.maps > MAX_HEAD_PILLS),
+        also=lambda c: fitted(90, c.maps > MAX_HEAD_PILLS),
         help="The projection combines these maps into one; steps 1 to 4 show the picked one.",
     )
+
+    @property
+    def row(self) -> int:
+        return self.names.index(self.query) if self.query else 0
+
+    @property
+    def maps(self) -> int:
+        """How many maps the projection combines into one."""
+        return self.config.score_heads // self.config.num_heads if self.config else 1
 
 
 def base_of(axis: str) -> Choice:
@@ -198,12 +215,8 @@ def write_choice(axis: str, choice: Choice) -> None:
     st.session_state.update(lab.choice_state(key(axis), choice))
 
 
-def read_controls() -> lab.Values:
-    """The values of all controls, with a default wherever nothing was picked, and what they make.
-
-    `given` is the input and `config` the mechanism, or None with the `error`; `fields` are those of the config, whether
-    or not they go together, `row` is the index of the query, and `maps` how many maps the projection combines into one.
-    """
+def read_controls() -> Controls:
+    """The values of all controls, with a default wherever nothing was picked, and what they make."""
     values = Controls.read("source", "tokens", "d_model", "heads", "seed", "stage")
     fields: dict[str, Any] = {axis: read_choice(axis) for axis in AXES}
     fields |= {"d_model": values.d_model or 1, "num_heads": values.heads or 1}
@@ -223,8 +236,7 @@ def read_controls() -> lab.Values:
         config = AttentionConfig(**fields) if given else None
     except ConfigError as why:
         error = str(why)
-    names = given.queries if given else ()
-    values = Controls.read(
+    return Controls.read(
         "real",
         "query",
         "head",
@@ -236,10 +248,8 @@ def read_controls() -> lab.Values:
         notes=notes,
         fields=fields,
         focus=get("focus"),
-        names=names,
-        maps=config.score_heads // config.num_heads if config else 1,
+        names=given.queries if given else (),
     )
-    return lab.Values(vars(values), row=names.index(values.query) if given else 0)
 
 
 def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
@@ -337,19 +347,19 @@ def draw_settings(grid: Any) -> None:
                 axis, axis.capitalize(), base_of(axis), key=key(axis), help=note, without=hidden
             )
             if axis == "mask":
-                Controls.draw("real", into=lab.HERE, **read_controls())
+                read_controls().draw_more("real", into=lab.HERE)
 
 
-def draw_picks(values: lab.Values, row: DeltaGenerator) -> None:
-    last = last_word(values.names)
+def draw_picks(controls: Controls, config: AttentionConfig, row: DeltaGenerator) -> None:
+    last = last_word(controls.names)
     if get("query") == get("default_query"):
         put("query", last)  # as a link without a query, it follows the last word
     put("default_query", last)
-    Controls.draw("query", into=row, **values)
-    if values.config.num_heads > 1:
-        Controls.draw("head", into=row, **values)
-    if values.maps > 1:
-        Controls.draw("half", into=row, **values)
+    controls.draw_more("query", into=row)
+    if config.num_heads > 1:
+        controls.draw_more("head", into=row)
+    if controls.maps > 1:
+        controls.draw_more("half", into=row)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=key("steps")):
         stage = Controls.draw("stage", into=lab.HERE).stage
         put("shown_stage", stage)
@@ -406,10 +416,10 @@ def _apply_preset() -> None:
         write_choice(axis, getattr(config, axis))
 
 
-def sentences(values: lab.Values) -> list[str]:
+def sentences(controls: Controls) -> list[str]:
     """The preset's changes against Vaswani 2017, a sentence each; none where there is no preset."""
-    config, name = values.config, preset_of(values.config)
-    if name is None or name in PLAIN or values.source == "matrices":
+    config, name = controls.config, preset_of(controls.config)
+    if config is None or name is None or name in PLAIN or controls.source == "matrices":
         return []
     item = preset(name)
     changes = item.changed(config.d_model, config.num_heads) or (item.meaning,)
@@ -424,71 +434,6 @@ def sentences(values: lab.Values) -> list[str]:
 
 
 # One measured sentence for each stage, the conditions under which it holds, and the sentence on √D.
-
-
-# What the page computes as Python.
-
-
-def script(
-    values: lab.Values, config: AttentionConfig, reading: lab.step_view.Reading
-) -> lab.Script:
-    each, given = config.score_heads // config.num_heads, values.given
-    score_head = values.head * each + values.half
-    of_scores = "head" if each == 1 else f"{score_head}"
-    source = f"Source.sentence({lab.source_of(given.tokens)})"
-    if given.matrices is not None:
-        source = (
-            f"Source.of_matrices(({', '.join(lab.source_of(part, 17) for part in given.matrices)}))"
-        )
-    return lab.Script(
-        (
-            lab.Cell(
-                "A layer with seeded weights, and every step of one of its heads; the picked query is one row.",
-                f"""
-import torch
-
-{lab.attention_import(lab.source_of(config))}
-from core.studies.heads import Source, run
-
-source = {source}
-config = {lab.source_of(config)}
-steps = run(config, source, {values.seed}{"" if values.real is None else f", real={values.real}"})
-query, head = {values.row}, {values.head}{f"  # its scores are those of {score_head} of {config.score_heads}" * (each > 1)}
-q, k, v = steps.q[0, {of_scores}], steps.k[0, {of_scores}], steps.v[0, head]  # (T, D), (S, D), (S, D)
-raw, scores = steps.raw[0, {of_scores}], steps.scores[0, {of_scores}]  # (T, S): q · k, then scaled and with the bias
-allowed = torch.ones_like(scores, dtype=torch.bool) if steps.mask is None else (
-    steps.mask.expand(steps.scores.shape)[0, {of_scores}])
-weights, out = steps.weights[0, head], steps.out[0, head]  # (T, S), and their sum of the values (T, D)
-print("weights of the query", weights[query].tolist(), "output", out[query].tolist())
-""",
-                """
-from dashboard.show import show_maps
-
-show_maps({"Scores": scores, "Weights": weights}, source.queries, source.keys, row=query)
-""",
-                "one:view",
-            ),
-            lab.Cell(
-                "The mean of each row's largest weight, without √D and with it, as the number of dimensions D grows.",
-                f"""
-from core.studies.heads import measure_scaling
-
-largest = {{point.dims: point.largest for point in measure_scaling({SEED})}}
-for dims, pair in largest.items():
-    print(dims, *pair)
-""",
-            ),
-        ),
-        {
-            name: getattr(reading, name)
-            for name in ("q", "k", "v", "raw", "scores", "allowed", "weights", "out")
-        }
-        | {
-            "list(largest.values())": np.array(
-                [point.largest for point in lab.cached(study.measure_scaling, SEED)]
-            )
-        },
-    )
 
 
 # The page: one query's picture in six steps, a question, things to try, and what each step means.
@@ -547,56 +492,56 @@ def adopt(built: lab.Built) -> None:
     put("heads", heads)
 
 
-def draw_controls(row: DeltaGenerator) -> lab.Values:
+def draw_controls(row: DeltaGenerator) -> Controls:
     if get("source") == "matrices":
         draw_matrices(st.grid(6, min_column_width=120), st.container())
-    values = read_controls()
-    if values.given is None:
-        st.warning(values.error)
+    controls = read_controls()
+    if controls.given is None:
+        st.warning(controls.error)
     elif error := lab.config_error(
-        AttentionConfig, **(fields := {**values.fields, "dropout": 0.0})
+        AttentionConfig, **(fields := {**controls.fields, "dropout": 0.0})
     ):
         lab.show_refusal(fields, error, "one", write_choice)
-    elif values.config is not None:
-        draw_picks(values, row)
-        values = read_controls()
-    return values
+    elif controls.config is not None:
+        draw_picks(controls, controls.config, row)
+        controls = read_controls()
+    return controls
 
 
 @lab.fragment
 def explore() -> None:
-    refused, controls, figure = st.container(), st.container(), lab.picture("one")
-    row = controls.container(horizontal=True, vertical_alignment="bottom", gap="small")
+    refused, above, figure = st.container(), st.container(), lab.picture("one")
+    row = above.container(horizontal=True, vertical_alignment="bottom", gap="small")
     Controls.draw(
         "tokens", into=row, source=Controls.read("source").source
     )  # the settings depend on it
     with lab.settings_panel("All settings", key("more")):
         draw_settings(st.grid(6, min_column_width=120))
-    with controls:
-        values = draw_controls(row)
-    if values.config is not None:  # else the choices do not go together
+    with above:
+        controls = draw_controls(row)
+    if controls.config is not None:  # else the choices do not go together
         lab.watch_built("one", {axis: read_choice(axis) for axis in AXES})
     # The errors of the link until a control is changed
     if errors := st.session_state.pop(key("link_errors"), []):
-        put("refused", (errors, values))
+        put("refused", (errors, vars(controls)))
     errors, before = get("refused", ([], None))
-    for sentence in errors if before == values else ():
+    for sentence in errors if before == vars(controls) else ():
         refused.warning(sentence)
     with figure:
-        reading, made = picture(values)
+        reading, made = picture(controls)
     beside_scale = st.container()  # the step to which √D belongs
-    if reading is not None:
-        config = values.config.with_(kernel=EXACT)
+    if reading is not None and controls.config is not None:
+        config = controls.config.with_(kernel=EXACT)
         lab.predict("one", trained_question())
         lab.try_this("one", moves(reading))
         st.markdown("## What it means")
-        st.markdown(MEANING[values.stage])
+        st.markdown(MEANING[controls.stage])
         # The equation of the step with its numbers, in parts between which a narrow page breaks
         parts = draw.equation(
             reading,
             config,
-            values.stage,
-            focus_of(reading, values.focus),
+            controls.stage,
+            focus_of(reading, controls.focus),
             lab.Ink.of(lab.theme()).pick,
         )
         if made is not None:
@@ -617,7 +562,7 @@ def explore() -> None:
         lab.details(
             "Equation, paper and code of each step", partial(sources, config), key("sources")
         )
-    with beside_scale if values.stage == 3 else st.container():
+    with beside_scale if controls.stage == 3 else st.container():
         root_of_d()
     sync_link()
     lab.write_start("one")
@@ -626,14 +571,14 @@ def explore() -> None:
 Made: TypeAlias = tuple[np.ndarray, list[np.ndarray]]  # x and the matrices of a projection
 
 
-def picture(values: lab.Values) -> tuple[lab.step_view.Reading | None, Made | None]:
+def picture(controls: Controls) -> tuple[lab.step_view.Reading | None, Made | None]:
     """Draw the steps, or an error; returns what is drawn, and in step 1 what it is made of."""
-    if values.config is None:
+    if controls.config is None or controls.given is None:
         return None, None
-    given, stage, seed = values.given, values.stage, values.seed
-    config: AttentionConfig = values.config.with_(kernel=EXACT)  # which alone makes every step
+    given, stage, seed = controls.given, controls.stage, controls.seed
+    config: AttentionConfig = controls.config.with_(kernel=EXACT)  # which alone makes every step
     try:
-        steps = study.run(config, given, seed, values.real)
+        steps = study.run(config, given, seed, controls.real)
     except (ConfigError, ValueError) as error:
         st.error(lab.plain(str(error)))
         return None, None
@@ -641,16 +586,22 @@ def picture(values: lab.Values) -> tuple[lab.step_view.Reading | None, Made | No
         steps,
         given.queries,
         given.keys,
-        values.row,
-        values.head,
-        half=values.half,
+        controls.row,
+        controls.head,
+        half=controls.half,
         adjusts=config.has("position", "adjusts"),
     )
-    lab.add_script(partial(script, values, config, reading))
+    lab.recorded(study.run, (config, given, seed, controls.real), steps)
+    scaling = lab.cached(study.measure_scaling, SEED)
+    lab.as_python(
+        steps=steps,
+        scaling=scaling,
+        also=[draw.head_cell(config, reading, controls.head, controls.half)],
+    )
     put("names", given.queries)
     put("shown_query", reading.name)
-    typed, reasons = given.matrices is not None, draw.reasons_text(reading, values.real)
-    made = study.projected(config, given, seed, values.head, steps) if stage == 1 else None
+    typed, reasons = given.matrices is not None, draw.reasons_text(reading, controls.real)
+    made = study.projected(config, given, seed, controls.head, steps) if stage == 1 else None
     drawn = (
         f"x is the vector of {reading.name}, drawn from top to bottom: each number multiplies the row of W beside it, "
         "and a column adds up to one number of q, k or v."
@@ -661,17 +612,17 @@ def picture(values: lab.Values) -> tuple[lab.step_view.Reading | None, Made | No
     lab.step_view.step_view(
         lab.step_view.payload(
             reading,
-            draw.stage_words(config, reading, values.real, typed),
+            draw.stage_words(config, reading, controls.real, typed),
             stage,
-            focus_of(reading, values.focus),
+            focus_of(reading, controls.focus),
             reasons,
-            draw.facts_fact(reading, config, stage, reasons, values.head),
+            draw.facts_fact(reading, config, stage, reasons, controls.head),
             " ".join(
                 [
                     first,
                     *[drawn] * bool(made),
-                    *draw.notes_on(reading, values.config),
-                    *values.notes,
+                    *draw.notes_on(reading, controls.config),
+                    *controls.notes,
                 ]
             ),
             None if made is None else lab.step_view.projection_payload(reading, *made),

@@ -11,6 +11,7 @@ from core.attention import AttentionConfig, Choice, entry
 from core.attention.positions import enters, entries_of
 from core.studies import heads as study
 from dashboard.draw import step_view
+from dashboard.draw.components import Cell
 from dashboard.draw.figures import Ink, Spec, config, layer, series_encoding, titled_figure
 from dashboard.draw.formats import (
     added,
@@ -647,3 +648,33 @@ def largest_chart(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
         ink,
     )
     return figure | {"config": config(ink)}
+
+
+def head_cell(config: AttentionConfig, reading: step_view.Reading, head: int, half: int) -> Cell:
+    """The picked head of the recorded `steps`, by the names of the page; of several maps of scores, the picked one."""
+    each = config.score_heads // config.num_heads
+    scores = head * each + half
+    about = f"  # its scores are those of {scores} of {config.score_heads}" if each > 1 else ""
+    names = ("q", "k", "v", "raw", "scores", "allowed", "weights", "out")
+    return Cell(
+        "One head of the layer; the picked query is one row.",
+        f"""
+import torch
+
+query, head, of_scores = {reading.query}, {head}, {scores}{about}
+q, k, v = steps.q[0, of_scores], steps.k[0, of_scores], steps.v[0, head]  # (T, D), (S, D), (S, D)
+raw, scores = steps.raw[0, of_scores], steps.scores[0, of_scores]  # (T, S): q · k, then scaled and with the bias
+allowed = torch.ones_like(scores, dtype=torch.bool) if steps.mask is None else (
+    steps.mask.expand(steps.scores.shape)[0, of_scores])
+weights, out = steps.weights[0, head], steps.out[0, head]  # (T, S), and their sum of the values (T, D)
+print("weights of the query", weights[query].tolist(), "output", out[query].tolist())
+""",
+        f"""
+from dashboard.show import show_maps
+
+queries, keys = {list(reading.queries)!r}, {list(reading.keys)!r}
+show_maps({{"Scores": scores, "Weights": weights}}, queries, keys, row=query)
+""",
+        "one:view",
+        {name: getattr(reading, name) for name in names},
+    )
