@@ -508,7 +508,8 @@ class Source:
 def run(config: AttentionConfig, source: Source, seed: int, real: int | None = None) -> Steps:
     """Every step of the attention of a layer with seeded weights on a source.
 
-    `real` keys from the left are real, the others are padding. Typed matrices enter after the projection; ConfigError where a choice needs what they do not have.
+    `real` keys from the left are real, the others are padding. Typed matrices enter after the projection; ConfigError
+    where a choice needs what they do not have.
     """
     key_mask = None if real is None else (torch.arange(len(source.keys)) < real)[None]
     with layer_admitted(config, len(source.queries), len(source.keys)):
