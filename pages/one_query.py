@@ -578,7 +578,7 @@ def picture(controls: Controls) -> tuple[lab.step_view.Reading | None, Made | No
     given, stage, seed = controls.given, controls.stage, controls.seed
     config: AttentionConfig = controls.config.with_(kernel=EXACT)  # which alone makes every step
     try:
-        steps = study.run(config, given, seed, controls.real)
+        steps = lab.computed(study.run, config, given, seed, controls.real)
     except (ConfigError, ValueError) as error:
         st.error(lab.plain(str(error)))
         return None, None
@@ -591,7 +591,6 @@ def picture(controls: Controls) -> tuple[lab.step_view.Reading | None, Made | No
         half=controls.half,
         adjusts=config.has("position", "adjusts"),
     )
-    lab.recorded(study.run, (config, given, seed, controls.real), steps)
     scaling = lab.cached(study.measure_scaling, SEED)
     lab.as_python(
         steps=steps,
