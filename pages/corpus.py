@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import dashboard.page as lab
 from core.entries import ConfigError, Param, refuse_if
@@ -54,9 +55,6 @@ def examples_of(controls: "Controls") -> list[study.TextExample]:
     if measurement.live:
         return study.text_examples(lab.load_model(ref), *arguments)
     return lab.study_of(study.text_examples, ref, *arguments)
-
-
-# Heads as points of two measures, one head's values over texts, and its queries and keys: arrays to Vega-Lite.
 
 
 # The controls: the model, the texts, two measures for the axes, and the head with what is shown of it.
@@ -110,7 +108,7 @@ class Controls(lab.Fields, page="corpus"):
         help="Measure how much the answer changes without each head: one pass a head and text, so about as many "
         "times longer as the model has heads.",
     )
-    kind = lab.Select(
+    kind = lab.Select[Literal["self", "causal"]](
         "Attention",
         {kind: lab.KINDS[kind] for kind in ("self", "causal")},
         hidden=True,
@@ -154,6 +152,8 @@ class Controls(lab.Fields, page="corpus"):
         {"token": "Token", "position": "Position"},
         help="Points of the most frequent tokens, or by their position in their text.",
     )
+    run = lab.LinkedValue("")  # the measurement of a link, by its id
+    data = lab.SessionValue("")  # a person's own texts, or their reference
     known = lab.SessionValue[object](
         None
     )  # the model and the head that was picked here or taken over
@@ -204,7 +204,10 @@ def draw_controls() -> Controls | None:
 
 
 def _config(
-    ref: lab.ModelRef, pretrained: Pretrained, column: Any, options_column: Any
+    ref: lab.ModelRef,
+    pretrained: Pretrained,
+    column: DeltaGenerator,
+    options_column: DeltaGenerator,
 ) -> study.CorpusConfig | None:
     model = lab.config_name(ref)
     sources = [
@@ -253,7 +256,7 @@ def _config(
                     f"At most {study.MAX_TEXTS:,} texts of {study.LONGEST:,} characters; of each, {study.MAX_TOKENS} "
                     "tokens are read."
                 )
-    kind: Any = options.kind or "self"
+    kind: Literal["self", "causal"] = options.kind or "self"
     if pretrained.reads == "text":  # the kind of the one that it has, by its maps of a text
         kind = (
             "causal"
@@ -265,7 +268,7 @@ def _config(
     try:
         data = ""
         if source == "texts":
-            data = str(st.session_state.get(key("data"), ""))
+            data = Controls.data.value
             study.split_texts(reading.read(data), split)
         return study.CorpusConfig(
             model, source, data, split, kind, count=options.count, ablation=options.ablation
@@ -291,21 +294,12 @@ def draw_head_controls(controls: Controls) -> Controls:
 
 
 def _store_head(measurement: study.Measurement, ref: lab.ModelRef) -> None:
-    head = measurement.heads[st.session_state[key("head")]]
+    head = Controls.read("head", measurement=measurement, ref=ref).at
     Controls.known.value = ref, head
     lab.choose_head(ref, measurement.config.kind, head)
 
 
-# What the page computes as Python, from the folder of its measurement.
-
-
-# Sentences, equation, caption and CSV of the page Heads over a corpus.
-
-
 # The page Heads over a corpus: a scatter of heads, one head over all texts, the texts that show it, and its map.
-
-
-RUN = "corpus:run"
 
 
 def page() -> None:
@@ -356,17 +350,17 @@ def _measurement(controls: Controls) -> study.Measurement | None:
         )
         return text
 
-    lab.link_value(RUN, "", run_id)
+    Controls.run.linked(run_id)
     config = controls.config
     lab.start_run(
         "corpus",
         config,
         lab.queue.measure,
-        lambda run: st.session_state.update({RUN: run.id}),
+        lambda run: Controls.run.set(run.id),
         ConfigError,
         PretrainedError,
     )
-    run = None if config is None else find_measurement(config, st.session_state.get(RUN))
+    run = None if config is None else find_measurement(config, Controls.run.value)
     lab.show_flash("corpus")
     if run is None:
         # The button that measures what was not measured yet
@@ -591,6 +585,3 @@ def draw_map(controls: Controls) -> study.HeadVectors | None:
         )
     )
     return vectors if len(read) == len(texts) else None
-
-
-# Texts as HTML, each token in the colour of its weight in one row: the query in the accent, expected keys underlined.

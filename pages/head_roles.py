@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import dashboard.page as lab
 from core.entries import ConfigError, Param
@@ -159,14 +160,16 @@ def page() -> None:
             view(choice)
 
 
-def kind_and_columns(choice: lab.ModelChoice, count: int) -> tuple[Kind, list[Any]]:
+def kind_and_columns(choice: lab.ModelChoice, count: int) -> tuple[Kind, list[DeltaGenerator]]:
     """The kind of attention, and `count` columns for fields, right of its own where the model has several kinds."""
     kinds = [kind for kind in choice.reading.trace.kinds if kind != "cross"]
     columns = st.columns(count + (len(kinds) > 1), vertical_alignment="bottom")
     return Controls.draw("kind", into=columns[0], kinds=kinds).kind or kinds[0], columns[-count:]
 
 
-def head_field(name: str, options: Mapping[str, Head], of: object, column: Any, order: str) -> Head:
+def head_field(
+    name: str, options: Mapping[str, Head], of: object, column: DeltaGenerator, order: str
+) -> Head:
     """The picked head of this field, also one that was picked in a map before."""
     key = Controls.declared[name].key_of(Controls())
     if picked := st.session_state.pop(f"{key}:picked", None):
@@ -176,7 +179,9 @@ def head_field(name: str, options: Mapping[str, Head], of: object, column: Any, 
     ]
 
 
-def head_chart(column: Any, title: str, spec: lab.Spec, key: str, field: str, alt: str) -> None:
+def head_chart(
+    column: DeltaGenerator, title: str, spec: lab.Spec, key: str, field: str, alt: str
+) -> None:
     def pick() -> None:
         if point := lab.pressed_point(key, "head"):
             st.session_state[field] = point["name"]
@@ -336,7 +341,7 @@ def _one_head(
     scores: roles.RoleScores,
     role: int,
     head: Head,
-    more: Any,
+    more: DeltaGenerator,
 ) -> tuple[Reading, roles.Example | None]:
     """Draw the head's map, on the user's input or the measured one, and its scores in all roles.
 
@@ -558,7 +563,7 @@ def _score_syntax(
     )
 
 
-def _data_field(column: Any) -> str:
+def _data_field(column: DeltaGenerator) -> str:
     """The sentences of one's own, as text or a reference; "" for the lab's, also where they cannot be read."""
     lab.link_data(FILE, "")
     with column.popover("Sentences", icon=":material/account_tree:", width="stretch"):

@@ -44,6 +44,10 @@ def heads_key(idea: str, d_model: int) -> str:
     return f"heads:{idea == 'subtract'}:{d_model}"
 
 
+# A text and a layer of MiniLM, or the words, sizes and seed of a random layer
+Source = tuple[str, int] | tuple[tuple[str, ...], int, int, int]
+
+
 class Controls(lab.Fields, page="heads"):
     start = lab.SessionValue("minilm")  # the weights with which the page opened first
     idea = lab.Segmented(
@@ -166,11 +170,11 @@ class Controls(lab.Fields, page="heads"):
         return labels(self.cut.tokens)
 
     @property
-    def source(self) -> tuple[Any, ...]:
+    def source(self) -> Source:
         """What the layer is read from: a text and a layer of MiniLM, or the words, sizes and seed of a random one."""
         if self.real:
-            return " ".join(self.cut.tokens) if self.cut.notes else self.text, self.layer
-        return self.words, self.d_model, self.heads, self.seed
+            return " ".join(self.cut.tokens) if self.cut.notes else self.text, self.layer or 0
+        return self.words, self.d_model, self.heads, self.seed or 0
 
     @cached_property
     def qkv(self) -> study.QKV:
@@ -205,7 +209,7 @@ def draw_controls() -> Controls:
 # The studies of the layer that the controls choose.
 
 
-def qkv_of(source: tuple[Any, ...]) -> study.QKV:
+def qkv_of(source: Source) -> study.QKV:
     """The queries, keys and values of a random layer, or of MiniLM's: saved ones of its sentence, else by running it.
 
     PretrainedError when the model cannot be loaded or read the text.
@@ -219,7 +223,7 @@ def qkv_of(source: tuple[Any, ...]) -> study.QKV:
     return lab.recorded(study.read_qkv, (lab.EMBEDDED, text, layer), saved)
 
 
-def _of_source(function: Callable[..., T], source: tuple[Any, ...], *args: Any) -> T:
+def _of_source(function: Callable[..., T], source: Source, *args: Any) -> T:
     return function(qkv_of(source), *args)
 
 
@@ -227,9 +231,6 @@ def of_layer(controls: Controls, function: Callable[..., T], *args: Any) -> T:
     """The study of the layer that the controls choose, recorded as one of its queries, keys and values."""
     result = lab.cached(_of_source, function, controls.source, *args)
     return lab.recorded(function, (controls.qkv, *args), result)
-
-
-# Sentences, numbers in equations, and tables of the page Heads.
 
 
 BYTES = 4  # of a number, fp32

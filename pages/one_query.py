@@ -427,15 +427,6 @@ def sentences(controls: Controls) -> list[str]:
     return [f"{name} compared with Vaswani 2017" if len(changes) > 1 else name, *changes]
 
 
-# Labels of the picture: a stage's rule, the head of its numbers, and why a key is masked.
-
-
-# The equation of each stage: symbolic, and with the live numbers of one query and one key.
-
-
-# One measured sentence for each stage, the conditions under which it holds, and the sentence on √D.
-
-
 # The page: one query's picture in six steps, a question, things to try, and what each step means.
 
 SMALL, LARGE = 4, 64  # head sizes of the question on √D

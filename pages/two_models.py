@@ -565,8 +565,11 @@ def compare(
     return lab.recorded(difference.compare, (*readings, *args), result)
 
 
-def _compared(first: Read, second: Read, *args: Any) -> difference.Comparison:
-    return difference.compare(lab.reading_of(*first), lab.reading_of(*second), *args)
+def _compared(
+    first: Read, second: Read, kind: Kind, of_two_models: bool, in_place: bool
+) -> difference.Comparison:
+    readings = lab.reading_of(*first), lab.reading_of(*second)
+    return difference.compare(*readings, kind, of_two_models, in_place)
 
 
 def _heads_apart(

@@ -309,6 +309,9 @@ def value_encoding(name: str, title: str, ink: Ink) -> Spec:
     }
 
 
+# Its script, from the folder of the measurement.
+
+
 def cells(
     measurement: study.Measurement,
     run: str,
@@ -450,6 +453,9 @@ def about(words: str, noun: str) -> str:
     return re.sub(r"\btext(s?)\b", rf"{noun}\1", words)
 
 
+# Sentences, caption and CSV.
+
+
 def fact_text(measurement: study.Measurement, measure: study.Measure, head: Head) -> str:
     corpus, scores = measurement.corpus, measurement.scores
     values, role = measurement.corpus.values_of(measure.key, head), measure.role
@@ -559,6 +565,9 @@ def to_csv(measurement: study.Measurement) -> bytes:
 
 
 MAX_SHOWN = 48  # tokens of a text, around its query
+
+
+# Texts as HTML, each token in the colour of its weight in one row: the query in the accent, expected keys underlined.
 
 
 def marked_table(

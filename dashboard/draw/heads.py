@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ ABOUT_MINILM = (
 )
 
 
-def conditions(source: tuple[Any, ...], layer: int | None, seed: int | None) -> str:
+def conditions(source: tuple[object, ...], layer: int | None, seed: int | None) -> str:
     if layer is None:
         return RANDOM.format(seed)
     saved = f", saved on {study.saved_on()}" if source[0] == study.MINILM_TEXT else ""

@@ -131,6 +131,9 @@ BREAK = " \\\\ "  # where a long line may be broken
 Pick = Callable[[str], str]
 
 
+# The equation of each stage: symbolic, and with the live numbers of one query and one key.
+
+
 def equation(
     reading: step_view.Reading, config: AttentionConfig, stage: int, focus: int, colour: str
 ) -> tuple[str, ...]:
@@ -377,6 +380,9 @@ WHY_MASKED = {
 
 def token_name(token: str) -> str:
     return MARKS.get(token, token)
+
+
+# One measured sentence for each stage, the conditions under which it holds, and the sentence on √D.
 
 
 def facts_fact(
