@@ -209,7 +209,6 @@ def tokens_panel(comparison: study.Comparison) -> None:
 
 
 def add_mechanism(names: Sequence[str]) -> None:
-    """Draw the list that adds a mechanism."""
     full = len(names) >= study.MAX_MECHANISMS
     st.selectbox(
         "Add a mechanism",
@@ -300,7 +299,6 @@ def mechanism_of(option: str, sizes: tuple[int, int]) -> AttentionConfig:
 
 
 def _take(menu: lab.SessionValue[str | None]) -> None:
-    """Add the picked mechanism, or compare the picked model's layers."""
     picked, comparison, layers = menu.value, current(), menu is Controls.layers
     menu.value = None
     if picked is None:

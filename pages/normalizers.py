@@ -102,7 +102,6 @@ class Controls(lab.Fields, page="normalizers"):
 
     @property
     def scaled(self) -> study.Scores:
-        """The scores as they go into the normalizers."""
         return tuple(None if score is None else score * self.spread for score in self.row)
 
     @property
@@ -231,7 +230,6 @@ def everything(controls: Controls, rows: Sequence[study.RowWeights]) -> None:
 
 
 def curves(controls: Controls, rows: Sequence[study.RowWeights]) -> None:
-    """Draw the weight of one key against its score, and note the page as Python."""
     st.markdown("## Weight against score")
     shown = [choice for choice in controls.choices if choice.key in controls.curves]
     if not shown:

@@ -125,7 +125,6 @@ class Controls(lab.Fields, page="positions"):
 
 
 def draw_controls(settings: Any) -> Controls:
-    """Draw the controls, rare ones in the grid `settings`."""
     row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     ideas = st.container(horizontal=True, vertical_alignment="bottom")
     controls = Controls.draw("idea", into=ideas)

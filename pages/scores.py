@@ -68,7 +68,6 @@ def page() -> None:
 
 
 def adopt(built: lab.Built) -> None:
-    """Write the equation of the score that was built elsewhere."""
     choice = built.get("score", Choice(draw.BASELINE))
     Controls.set(equation=choice.key, params=(choice,))
 

@@ -146,8 +146,9 @@ def _of_cell(
     prefers = [int(each.weights[i].argmax()) == j for each in (first, second)]
     if not prefers[0]:
         return f"{query} gives {key} {share_text(now)} instead of {share_text(before)}."
+    still = "still" if prefers[1] else "now"
     return (
-        f"{query} {'still' if prefers[1] else 'now'} gives {key} its largest weight: {share_text(now)} instead of "
+        f"{query} {still} gives {key} its largest weight: {share_text(now)} instead of "
         f"{share_text(before)}."
     )
 
@@ -192,11 +193,11 @@ def weight_latex(result: study.MapResult, query: str, key: str, cell: tuple[int,
     if result.products is None or result.scores is None:
         return f"{pair} {weight}"
     product, score = float(result.products[i, j]), float(result.scores[i, j])
-    change = score - product
-    added = f" {'+' if change > 0 else '-'} {number(abs(change))} = {number(score)}"
-    return (
-        rf"{pair} s = {number(product)}{added if abs(change) >= SAME_SHARE else ''},\quad {weight}"
-    )
+    change, added = score - product, ""
+    if abs(change) >= SAME_SHARE:
+        sign = "+" if change > 0 else "-"
+        added = f" {sign} {number(abs(change))} = {number(score)}"
+    return rf"{pair} s = {number(product)}{added},\quad {weight}"
 
 
 MISSING = "–"
@@ -219,14 +220,11 @@ def table_row(
             time = written(f"{time}¹", {", s": measurement.seconds})
         memory = formats.byte_size(measurement.bytes)
     if cost is not None:
-        flops = written(
-            f"{'≤ ' if cost.at_most else ''}{formats.operations(cost.flops)}", cost.flops
-        )
-        more = cost.parameters - first
-        parameters = written(
-            f"{'+' if more >= 0 else '−'} {abs(more):,}" if index else f"{cost.parameters:,}",
-            {"": cost.parameters},
-        )
+        most, more = "≤ " if cost.at_most else "", cost.parameters - first
+        flops = written(f"{most}{formats.operations(cost.flops)}", cost.flops)
+        change = f"+ {more:,}" if more >= 0 else f"− {-more:,}"
+        text = change if index else f"{cost.parameters:,}"
+        parameters = written(text, {"": cost.parameters})
     entropy, distance = (
         MISSING if value is None else number(value) for value in (result.entropy, result.distance)
     )
@@ -248,7 +246,6 @@ def flat_text(name: str, result: study.MapResult) -> str:
 def difference_text(
     names: Sequence[str], first: study.MapResult, second: study.MapResult, cell: study.Pair
 ) -> str:
-    """The difference of two maps at a cell, of the numbers as they are written."""
     difference = formats.rounded(float(first.weights[cell])) - formats.rounded(
         float(second.weights[cell])
     )

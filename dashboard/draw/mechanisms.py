@@ -13,7 +13,6 @@ MIN_NUMBER = 5e-3  # a smaller change of a number is not written
 
 
 def fact_text(item: Entry, effect: study.Effect, query: int, column: int) -> str:
-    """What a choice does to the weight of a cell, to its row and to the entropy."""
     before, after = effect.baseline.weights, effect.result.weights
     was, now = float(before[query, column]), float(after[query, column])
     name, row = plain(item.name), f":primary[{plain(effect.names[query])}]"
@@ -44,7 +43,6 @@ def tile_note(axis: str, item: Entry, effect: study.Effect) -> str:
 
 
 def conditions(effect: study.Effect) -> str:
-    """Under what the maps hold."""
     most = ", in which a weight changes most" if effect.changes else ""
     text = (
         f"Head {effect.head} of {study.BASELINE.num_heads}{most}; d_model {study.BASELINE.d_model}. The layer is not "
@@ -57,7 +55,6 @@ def conditions(effect: study.Effect) -> str:
 
 
 def compatible_text(item: Entry, total: int, conflicts: int) -> str:
-    """With how many of the choices of the other axes it goes."""
     if not conflicts:
         return (
             f"{plain(item.name)} can be combined with all {total} choices of the other five axes."
@@ -75,7 +72,6 @@ def rows_text(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def bounds(param: Param) -> str:
-    """What a parameter may be."""
     if param.choices:
         return ", ".join(map(param.label, param.choices))
     if isinstance(param.default, bool):

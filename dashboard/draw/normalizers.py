@@ -97,7 +97,7 @@ def scores_tile(scaled: Scores, names: Sequence[str], picked: int, theme: Theme)
     """What goes in: signed bars around the line of 0, green above and purple below."""
     values = [0.0 if score is None else score for score in scaled]
     low, high = min(0.0, *values), max(0.0, *values)
-    span = (high - low) or 1.0
+    span, colours = (high - low) or 1.0, [SIGNED[theme][8 if v >= 0 else 2] for v in values]
     return figure(
         "Scores",
         "input",
@@ -109,7 +109,7 @@ def scores_tile(scaled: Scores, names: Sequence[str], picked: int, theme: Theme)
                 ((min(value, 0.0) - low) / span, (max(value, 0.0) - low) / span),
                 named=at == picked,
                 css="pick" if at == picked else "",
-                style=f";background:{SIGNED[theme][8 if value >= 0 else 2]};border-radius:2px",
+                style=f";background:{colours[at]};border-radius:2px",
                 below=value < 0,
             )
             for at, (score, value) in enumerate(zip(scaled, values, strict=True))
@@ -156,13 +156,12 @@ def figure(
     picked: int,
     foot: str,
 ) -> str:
-    parts = [
-        f"{name} {'masked' if value is None else number(value)}"
-        for name, value in zip(names, values, strict=False)
-    ]
+    texts = ["masked" if value is None else number(value) for value in values]
+    parts = [f"{name} {text}" for name, text in zip(names, texts, strict=False)]
+    marks = ["pick" if at == picked else "" for at in range(len(names))]
     under = "".join(
-        f"<span class='{'pick' if at == picked else ''}'>{escape(name)}</span>"
-        for at, name in enumerate(names)
+        f"<span class='{mark}'>{escape(name)}</span>"
+        for mark, name in zip(marks, names, strict=True)
     )
     below = (
         f'<div class="names" aria-hidden="true">{under}</div>'

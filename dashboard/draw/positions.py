@@ -53,7 +53,6 @@ alt.Chart(hand).mark_line(point=True).encode(x="sine", y="cosine", order="index"
 
 
 def distance_code(name: str) -> str:
-    """Code that draws the means by distance of a result of that name."""
     mean = f"{name}.by_distance[:, 0]"
     return CHART.format(f'{{"distance": range(len({mean})), "mean": {mean}}}', "")
 
@@ -342,7 +341,6 @@ def moved_words(effect: study.ShiftEffect, k: int) -> Words:
 
 
 def parameters_text(item: Entry, count: int, others: int, d_model: int, heads: int) -> str:
-    """How many parameters are learned, and why there is no mask."""
     learned = f"has {count:,} parameters" if count else "has no parameters"
     random = " Its parameters are random here, not trained." if count else ""
     return (

@@ -57,7 +57,6 @@ def equal_texts(maps: Sequence[study.ScoreMaps]) -> Iterator[str]:
 
 
 def lower(key: str) -> str:
-    """A score's name within a sentence."""
     text = entry("score", key).name
     return plain(text if text[:2].isupper() else text[0].lower() + text[1:])
 
@@ -120,7 +119,6 @@ def rows(
     properties: Sequence[ScoreProperties],
     times: Sequence[study.Timing | None],
 ) -> list[list[str]]:
-    """The table: a row a score."""
     by_key = {each.key: time for each, time in zip(maps, times, strict=True)}
     dot = by_key.get(BASELINE, times[0])
     table = []
@@ -149,7 +147,6 @@ def rows(
 
 
 def snippet(choice: Choice, dims: int) -> str:
-    """The score in a layer, as code for a notebook."""
     return (
         "import torch\nfrom core.attention import Attention, AttentionConfig, Choice\n\n"
         f"config = AttentionConfig({dims}, 1, score={source_of(choice)})\n"
