@@ -15,63 +15,49 @@ from core.attention import ConfigError, entry
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.recurrent import RecurrentSeq2Seq
 from core.runs.runs import Run
-from core.studies.why import (
-    LONGEST,
-    MODELS,
-    SCORES,
-    SECONDS,
-    SIZES,
-    Result,
-    TrainedModel,
-    Trial,
-    by_length,
-    load,
-    models,
-    sentence,
-    training_label,
-)
+from core.studies import why as study
 from core.training import Record, SeedStats
 from dashboard.draw import why as draw
 
 # The controls, and the two runs that they start.
 
 
-PAGE, RUNS, LAST = "why", "runs", "why:last"
+PAGE, RUNS = "why", "runs"
 Pair = tuple[Run, Run]
 
 
 def offered_seconds(_: Any = None) -> list[int]:
-    return [seconds for seconds in SECONDS if seconds <= lab.limits.max_run_seconds()]
+    return [seconds for seconds in study.SECONDS if seconds <= lab.limits.max_run_seconds()]
 
 
 class Controls(lab.Fields, page="why"):
     d_model = lab.Select(
         "Size of the vector",
-        SIZES,
-        Trial.d_model,
+        study.SIZES,
+        study.Trial.d_model,
         text="{} numbers".format,
         hidden=True,
         help="How many numbers the encoder has for the sentence",
     )
     longest = lab.Select(
         "Longest source",
-        LONGEST,
-        Trial.longest,
+        study.LONGEST,
+        study.Trial.longest,
         text="{} words".format,
         hidden=True,
         help="The longest English sentence of the training data",
     )
     score = lab.Select(
         "Score",
-        {score: entry("score", score).name for score in SCORES},
+        {score: entry("score", score).name for score in study.SCORES},
         hidden=True,
         help="How the model with attention compares a query with a key",
     )
     seconds = lab.Select[int](
         "Training each",
         offered_seconds,
-        lambda _: min(int(Trial.seconds), offered_seconds()[-1]),
-        text=training_label,
+        lambda _: min(int(study.Trial.seconds), offered_seconds()[-1]),
+        text=study.training_label,
         hidden=True,
         help="Seconds of training for each of the two models, or a few steps",
     )
@@ -94,18 +80,25 @@ class Controls(lab.Fields, page="why"):
         hidden=True,
         help="What the chart of the saved measurement shows",
     )
+    cell = lab.CellField()
+    last = lab.SessionValue[str | None](None)  # the ids of the two runs
+    seen = lab.SessionValue(False)  # whether the page was drawn before
+
+    @property
+    def trial(self) -> study.Trial:
+        return study.Trial(self.d_model, self.longest, self.score, self.seconds, self.seed)
 
 
-def controls(live_pair: Pair | None, saved: bool) -> tuple[str, Trial]:
+def controls(live_pair: Pair | None, saved: bool) -> tuple[str, study.Trial]:
     """What the chart of the saved measurement shows, and what the next two runs train."""
     chart = "two"
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         if saved:
             chart = Controls.draw("chart", into=lab.HERE).chart
         with st.popover("Settings", icon=":material/tune:", help="What the next two runs train"):
-            values = Trial(
-                **Controls.draw("d_model", "longest", "score", "seconds", "seed", into=lab.HERE)
-            )
+            values = Controls.draw(
+                "d_model", "longest", "score", "seconds", "seed", into=lab.HERE
+            ).trial
         if live_pair and lab.limits.mine(live_pair[0]):
             lab.stop_button(st, PAGE, _stop, live_pair)
         else:
@@ -122,15 +115,12 @@ def controls(live_pair: Pair | None, saved: bool) -> tuple[str, Trial]:
     return chart, values
 
 
-def _start(values: Trial) -> None:
-
-    configs = [
-        (
-            values.config(model),
-            {"name": f"Why attention: {'with ' * bool(model.score)}{model.name()}"},
-        )
-        for model in values.pair
-    ]
+def _start(values: study.Trial) -> None:
+    configs = []
+    for model in values.pair:
+        with_attention = "with " if model.score else ""
+        named = {"name": f"Why attention: {with_attention}{model.name()}"}
+        configs.append((values.config(model), named))
 
     def start() -> None:
         st.query_params[RUNS] = ".".join(run.id for run in lab.queue.start_all(configs))
@@ -145,10 +135,10 @@ def _stop(pair: Pair) -> None:
 
 def linked_pair() -> tuple[Pair | None, str]:
     """The runs of the link, else of the session; and a warning when the link's are not here."""
-    ids, last = st.query_params.get(RUNS), st.session_state.get(LAST)
+    ids, last = st.query_params.get(RUNS), Controls.last.value
     if ids is None and last is not None and _pair(last) is not None:
         st.query_params[RUNS] = ids = last
-    st.session_state[LAST] = ids
+    Controls.last.value = ids
     pair = None if ids is None else _pair(ids)
     wrong = (
         "The link names runs that are not on this machine, or are no such pair. Below is the saved "
@@ -172,7 +162,7 @@ def _pair(text: str) -> Pair | None:
 
 
 @dataclass(frozen=True)
-class Comparison(Result):
+class Comparison(study.Result):
     """The results of the two runs; without parts it is the saved measurement."""
 
     parts: tuple[lab.RunData, ...] = ()
@@ -201,86 +191,17 @@ class Comparison(Result):
 def load_comparison(pair: Pair | None) -> Comparison:
     """Read the runs' folders as they are now; of none, the measurement of `make bottleneck`."""
     if pair is None:
-        return Comparison(**vars(lab.shared(load)))
+        return Comparison(**vars(lab.shared(study.load)))
     parts = tuple(map(lab.load_run, pair))
-    learned = tuple(TrainedModel.of(each.required_config, each.records) for each in parts)
+    learned = tuple(study.TrainedModel.of(each.required_config, each.records) for each in parts)
     return Comparison(
-        Trial.of(parts[1].required_config),
+        study.Trial.of(parts[1].required_config),
         learned,
-        sentence(
+        study.sentence(
             {one.model: (each.run, each.records) for one, each in zip(learned, parts, strict=True)}
         ),
         parts=parts,
     )
-
-
-# What the page computes as Python.
-
-
-def script(data: Comparison, metric: str) -> lab.Script:
-    source = """
-from core.studies.why import by_length, load, models
-
-saved = load()  # `make bottleneck` trains all of these models again
-learned, sentence = saved.learned, saved.sentence
-"""
-    if data.parts:
-        source = f"""
-from core.runs.runs import open_run
-from core.studies.why import TrainedModel, by_length, models, sentence as read_sentence
-
-runs = [open_run(path) for path in [{", ".join(lab.path_code(part.run.path) for part in data.parts)}]]
-# core.training.train(runs[0].config()) trains one again, a record after the other
-learned = [TrainedModel.of(run.config(), run.records()) for run in runs]
-sentence = read_sentence({{one.model: (run, run.records()) for one, run in zip(learned, runs)}})
-"""
-    results = {
-        "scores.to_numpy()": np.array(
-            [
-                [stats.mean for stats in by_length(data.learned, model, metric).values()]
-                for model in models(data.learned)
-            ]
-        )
-    }
-    cells = [
-        lab.Cell(
-            f"{draw.HEADINGS[metric][0]} by the words in the source: the mean over the seeds of each model.",
-            f"""
-import pandas as pd
-{source}
-rows = pd.DataFrame([
-    {{"model": model.name(with_size=True), "words": words, "score": stats.mean}}
-    for model in models(learned)
-    for words, stats in by_length(learned, model, {metric!r}).items()])
-scores = rows.pivot_table(index="model", columns="words", values="score", sort=False)
-print(scores.round(1))
-""",
-            """
-import altair as alt
-
-alt.Chart(rows).mark_line(point=True).encode(x=alt.X("words", sort=None), y="score", color="model")
-""",
-            f"why:{metric}",
-        )
-    ]
-    if data.sentence is not None and data.sentence.frames:
-        results["weights"] = data.sentence.frames[-1][1]
-        cells.append(
-            lab.Cell(
-                "The attention of one long sentence at the last step: a row for each output word.",
-                """
-step, weights = sentence.frames[-1]  # (T, S)
-source, target = sentence.source, [*sentence.target, "<eos>"]
-""",
-                """
-from dashboard.show import show_maps
-
-show_maps({f"Step {step}": weights}, target, source)
-""",
-                f"why:map:{data.name}",
-            )
-        )
-    return lab.Script(tuple(cells), results)
 
 
 # The page Why attention: the controls, the progress of two runs, the curves, the alignment and the numbers.
@@ -289,15 +210,13 @@ show_maps({f"Step {step}": weights}, target, source)
 OPTIONS = ("One vector", "Attention", "Both the same")
 EQUAL = 5.0  # percentage points; losses closer than this are the same
 
-CELL = "why:cell"  # the pinned cell, in the link
-
 
 def page() -> None:
     lab.title(
         "Why attention",
         "One model translates from one vector; one rereads the sentence: attention.",
     )
-    (pair, trouble), saved = linked_pair(), lab.shared(load)
+    (pair, trouble), saved = linked_pair(), lab.shared(study.load)
     live = pair is not None and not all(run.status().ended for run in pair)
     data = partial(load_comparison, pair)
     left, right = st.columns(2, gap="medium")
@@ -316,11 +235,11 @@ def page() -> None:
         lab.limits_line()
         for message in filter(None, (trouble, lab.pop_flash(PAGE))):
             st.warning(message)
-        setting = saved.setting if pair is None else Trial.of(pair[1].config())
+        setting = saved.setting if pair is None else study.Trial.of(pair[1].config())
         if not live and (trouble or values != setting):
             what = f"the saved measurement of {saved.learned[0].points[-1].step:,} steps"
             st.caption(
-                f"The charts show {what if pair is None else f'runs of {training_label(setting.seconds)}'}, with "
+                f"The charts show {what if pair is None else f'runs of {study.training_label(setting.seconds)}'}, with "
                 f"{setting.d_model} numbers and up to {setting.longest} words. **Run it** trains both models on this "
                 "machine with your settings."
             )
@@ -332,10 +251,10 @@ def page() -> None:
             live,
             "why:figures",
         )
-    if st.session_state.setdefault("why:seen", False):
+    if Controls.seen.value:
         # not on the first run, which has enough to load
         st.session_state[lab.queue.SPARE] = lab.queue.warm_up(live)
-    st.session_state["why:seen"] = True
+    Controls.seen.value = True
     lab.poll(data, partial(_training, shown), live, "why:training")
     lab.details("Papers, equations and the code of the model", _sources, "why:sources")
 
@@ -419,9 +338,9 @@ def _progress(data: Comparison) -> None:
                 )
         if not data.live and st.button("Back to the saved measurement", key="why:kept"):
             st.query_params.pop(RUNS, None)
-            st.session_state.pop(LAST, None)
+            Controls.last.pop()
             st.rerun()  # the whole page: this stands in a fragment
-        saved = lab.shared(load).learned
+        saved = lab.shared(study.load).learned
         if not data.live and (explanation := draw.too_few_steps(data.learned, saved)):
             st.info(explanation, icon=":material/lightbulb:")
 
@@ -459,8 +378,12 @@ def _learning_chart(data: Comparison) -> None:
 
 def _map(metric: str, live: Comparison) -> None:
     data = live.shown
-    lab.add_script(partial(script, data, metric))
     sentence, words = data.sentence, st.container()
+    runs = tuple(part.run for part in data.parts)
+    result = lab.recorded(study.result_of, runs, data) if runs else lab.shared(study.load)
+    scores = lab.computed(study.scores_by_length, result, metric)
+    cells = [draw.map_cell(sentence, data.name)] if sentence and sentence.frames else []
+    lab.as_python(draw={f"why:{metric}": draw.SCORES}, also=cells, scores=scores)
     weights, row = _alignment(data)
     if weights is not None and sentence is not None:
         # How to read the map, on its picked row
@@ -542,12 +465,12 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
         query=row,
         live=data.live,
         height=420,
-        pin=lab.read_linked("why", CELL, weights.shape),
+        pin=Controls.cell.pinned(weights.shape),
         fact=f"{target[row]} puts {lab.share_text(weights[row, most])} of its weight on {source[most]}",
         title=f"A sentence of {len(source)} words",
         reads="output (row) attends to → input (column)",
     )
-    pin = lab.write_linked("why", CELL, state.pin)
+    pin = Controls.cell.pin(state.pin)
     return steps[state.frame if state.frame in steps else last], row if pin is None else pin[0]
 
 
@@ -557,14 +480,14 @@ def _sources() -> None:
         "attention: [Bahdanau et al. 2014](https://arxiv.org/abs/1409.0473). The output layer here: "
         "[Luong et al. 2015](https://arxiv.org/abs/1508.04025), equation 5."
     )
-    lab.entries_panel([entry("score", score) for score in SCORES])
+    lab.entries_panel([entry("score", score) for score in study.SCORES])
     lab.source_panel(RecurrentSeq2Seq)
 
 
 # What a reader predicts and tries on Why attention.
 
 
-def question(learned: Sequence[TrainedModel]) -> lab.Question:
+def question(learned: Sequence[study.TrainedModel]) -> lab.Question:
     """Which model loses more from the shortest to the longest sentences, by the saved measurement."""
     ends = [(points[0], points[-1]) for points in draw.pair_of(learned)]
     gap, minus = (first.mean - last.mean for (_, first), (_, last) in ends)
@@ -578,11 +501,11 @@ def question(learned: Sequence[TrainedModel]) -> lab.Question:
     )
 
 
-def moves(learned: Sequence[TrainedModel]) -> tuple[lab.Move, ...]:
+def moves(learned: Sequence[study.TrainedModel]) -> tuple[lab.Move, ...]:
     """Other charts of the saved measurement, whose models `learned` are, and what they show of its sentences."""
     without, attention, *others = (
-        by_length(learned, model, "sequence_accuracy")
-        for model in (*Trial().pair, MODELS[0], MODELS[-1])
+        study.by_length(learned, model, "sequence_accuracy")
+        for model in (*study.Trial().pair, study.MODELS[0], study.MODELS[-1])
     )
     larger, general = others
     bleu = [points[-1][1].mean for points in draw.pair_of(learned, "bleu")]
@@ -594,21 +517,21 @@ def moves(learned: Sequence[TrainedModel]) -> tuple[lab.Move, ...]:
     return (
         lab.Move(
             "A larger vector",
-            {"why:chart": "larger"},
+            Controls.state(chart="larger"),
             f"A vector twice as large translates {exact(larger, middle)} of the sentences of {middle} words without a "
             f"mistake, the smaller one {exact(without, middle)}. Of {long} words it is {exact(larger, long)}, with "
             f"attention {exact(attention, long)}.",
         ),
         lab.Move(
             "A learned score",
-            {"why:chart": "learned"},
+            Controls.state(chart="learned"),
             "The second line with attention compares words by a learned matrix instead of a plain dot product. Of the "
             f"sentences of {long} words it translates {exact(general, long)} without a mistake, the dot product "
             f"{exact(attention, long)}.",
         ),
         lab.Move(
             "Partly right translations",
-            {"why:chart": "bleu"},
+            Controls.state(chart="bleu"),
             f"A translation with mistakes counts, too, for its right parts. For {long} words one vector reaches "
             f"{lab.score(bleu[0])} of 100, attention {lab.score(bleu[1])}.",
         ),

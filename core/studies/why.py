@@ -293,8 +293,27 @@ class Result:
     machine: str = ""
 
 
+def result_of(without: Run, attention: Run) -> Result:
+    """Two runs, one without attention and one with it, as they are now."""
+    read = [(run, run.config(), run.records()) for run in (without, attention)]
+    learned = tuple(TrainedModel.of(config, records) for _, config, records in read)
+    pairs = zip(learned, read, strict=True)
+    watched = sentence({one.model: (run, records) for one, (run, _, records) in pairs})
+    return Result(Trial.of(read[1][1]), learned, watched)
+
+
+def scores_by_length(result: Result, metric: str) -> dict[str, dict[str, float]]:
+    """BLEU or exact match in percent by the words in the source, the mean over the seeds of each model."""
+    return {
+        model.name(with_size=True): {
+            words: stats.mean for words, stats in by_length(result.learned, model, metric).items()
+        }
+        for model in models(result.learned)
+    }
+
+
 def load() -> Result:
-    """The saved measurement."""
+    """The saved measurement (`make bottleneck` trains all of its models again)."""
     data = json.loads((SAVED / "result.json").read_text("utf-8"))
     saved, frames = data["sentence"], load_file(SAVED / "alignment.safetensors")
     sentence = Sentence(

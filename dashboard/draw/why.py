@@ -23,6 +23,7 @@ from core.studies.why import (
     training_label,
 )
 from core.training import Prediction, Record, SeedStats
+from dashboard.draw.components import Cell
 from dashboard.draw.figures import (
     CATEGORIES,
     Ink,
@@ -254,6 +255,33 @@ def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[lis
         for model, label in names(learned).items()
         for scores in [[by_length(learned, model, metric) for metric in METRICS]]
     ]
+
+
+SCORES = """
+import altair as alt
+import pandas as pd
+
+rows = pd.DataFrame([{"model": model, "words": words, "score": score}
+                     for model, each in scores.items() for words, score in each.items()])
+alt.Chart(rows).mark_line(point=True).encode(x=alt.X("words", sort=None), y="score", color="model")
+"""
+
+
+def map_cell(sentence: Sentence, name: str) -> Cell:
+    return Cell(
+        "The attention of one long sentence at the last step: a row for each output word.",
+        """
+sentence = result.sentence
+step, weights = sentence.frames[-1]  # (T, S)
+""",
+        """
+from dashboard.show import show_maps
+
+show_maps({f"Step {step}": weights}, [*sentence.target, "<eos>"], sentence.source)
+""",
+        f"why:map:{name}",
+        {"weights": sentence.frames[-1][1]},
+    )
 
 
 def lines_of(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:

@@ -192,7 +192,7 @@ def test_runs_of_a_few_steps_are_not_compared():
 
 
 def test_prediction_is_computed_from_saved_measurement():
-    question, two = why.question(SAVED), why.Trial().pair
+    question, two = why.question(SAVED), study.Trial().pair
     assert question.answer == 0
     swapped = [
         replace(one, model=two[one.model.score is None]) for one in SAVED if one.model in two
