@@ -31,12 +31,6 @@ from core.runs.sweeps import (
 )
 from core.serialization import OLD_NAMES as OLD_FIELDS
 from core.studies import runs as study
-from core.studies.runs import (
-    EXAMPLE_SWEEP,
-    RunSummary,
-    SweepData,
-    load_sweep,
-)
 from core.tasks import TASKS, TaskConfig, make_task, task_entry, task_of
 from core.training import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig, recommended
 from core.training.seed_stats import compare
@@ -335,7 +329,7 @@ class Controls(lab.Fields, page="sweeps"):
 
 
 @lab.shown_errors()
-def controls(data: SweepData | None) -> SweepConfig | None:
+def controls(data: study.SweepData | None) -> SweepConfig | None:
     """Draw the controls; the config of the sweep, or None with the reason on the page."""
     main = st.container(gap="small")
     settings = st.popover("All settings", icon=":material/tune:", width="stretch").container(
@@ -353,7 +347,7 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     )
     with main:
         selected = _values(base, axis, name)
-    example = EXAMPLE_SWEEP.config().base
+    example = study.EXAMPLE_SWEEP.config().base
     same = (base.task, base.model) == (example.task, example.model)
     usual = example.steps if same else base.steps  # of the picture beside it
     values = Controls.draw(
@@ -375,7 +369,7 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     return config
 
 
-def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
+def _base(data: study.SweepData | None) -> tuple[RunConfig | None, str]:
     starts: dict[str, tuple[str, RunConfig | None, str]] = {"recipe": ("A recipe", None, "")}
     if data is not None and not data.is_example:
         starts[SAME_SWEEP] = "The sweep shown here", data.config.base, data.sweep.id
@@ -396,12 +390,12 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
         return None, ""
 
 
-def own_runs() -> dict[str, RunSummary]:
+def own_runs() -> dict[str, study.RunSummary]:
     items = (item for item in map(lab.summarize, reversed(list_runs())) if item.config)
     return {item.run.id: item for item in islice((one for one in items if not one.sweep), 20)}
 
 
-def _label(item: RunSummary) -> str:
+def _label(item: study.RunSummary) -> str:
     day, clock = item.run.id.split("-")[:2]
     return f"{item.name} · {day[6:]}.{day[4:6]}., {clock[:2]}:{clock[2:4]}"
 
@@ -443,7 +437,7 @@ def linked_sweep() -> Sweep:
     elif last != "":
         sweep = linked(last)
     else:  # a new session shows the newest live sweep
-        sweep = next((one for one in list_sweeps()[::-1] if _is_live(load_sweep(one))), None)
+        sweep = next((one for one in list_sweeps()[::-1] if _is_live(study.load_sweep(one))), None)
     if sweep is not None:
         st.query_params["sweep"] = last = sweep.id
     elif sweep_id is not None:
@@ -452,21 +446,18 @@ def linked_sweep() -> Sweep:
             "The sweep in the link is not on this machine or was deleted. Below is the example."
         )
     Controls.last.value = last
-    return sweep or EXAMPLE_SWEEP
+    return sweep or study.EXAMPLE_SWEEP
 
 
 def select_sweep(sweep: Sweep) -> None:
     """Make this the page's sweep, in the link too; of the example that no running sweep replaces it."""
-    Controls.last.value = None if sweep == EXAMPLE_SWEEP else sweep.id
+    Controls.last.value = None if sweep == study.EXAMPLE_SWEEP else sweep.id
     lab.write_link("sweep", Controls.last.value)
 
 
 def show_selected() -> None:
     sweep_id = Controls.read("shown", sweeps=list_sweeps()).shown
-    select_sweep(find_sweep(sweep_id) or EXAMPLE_SWEEP)
-
-
-# Numbers of a sweep and its tested differences as text.
+    select_sweep(find_sweep(sweep_id) or study.EXAMPLE_SWEEP)
 
 
 # How a notebook draws the two pictures.
@@ -489,7 +480,7 @@ alt.Chart(pd.DataFrame(rows, columns=["value", "over", "measure"])).mark_line().
 """
 
 
-def numbers_csv(data: SweepData) -> bytes:
+def numbers_csv(data: study.SweepData) -> bytes:
     return lab.picture_files.csv_file(
         [data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES],
         [
@@ -529,8 +520,8 @@ def page() -> None:
         "Which values of a setting differ by more than chance? Each is trained from several random seeds.",
     )
     sweep = linked_sweep()
-    data, own = load_sweep(sweep), lab.limits.mine(sweep)
-    readable = data if isinstance(data, SweepData) else None
+    data, own = study.load_sweep(sweep), lab.limits.mine(sweep)
+    readable = data if isinstance(data, study.SweepData) else None
     left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # first, as the values on offer are models that are built
         _poll(sweep, data, _draw, "sweeps:figures")
@@ -591,15 +582,15 @@ def page() -> None:
     st.session_state[lab.queue.SPARE] = lab.queue.warm_up()
 
 
-def _is_live(data: SweepData | str) -> bool:
-    return isinstance(data, SweepData) and data.live
+def _is_live(data: study.SweepData | str) -> bool:
+    return isinstance(data, study.SweepData) and data.live
 
 
 def _poll(
-    sweep: Sweep, data: SweepData | str, render: Callable[[SweepData], None], key: str
+    sweep: Sweep, data: study.SweepData | str, render: Callable[[study.SweepData], None], key: str
 ) -> None:
     lab.poll(
-        lambda: lab.recorded(load_sweep, (sweep,), load_sweep(sweep)),
+        lambda: lab.recorded(study.load_sweep, (sweep,), study.load_sweep(sweep)),
         lambda now: st.error(lab.plain(now)) if isinstance(now, str) else render(now),
         _is_live(data),
         key,
@@ -608,7 +599,7 @@ def _poll(
     )
 
 
-def _draw(data: SweepData) -> None:
+def _draw(data: study.SweepData) -> None:
     measures = data.measures()
     if not measures:
         lab.placeholder(
@@ -639,7 +630,7 @@ def _draw(data: SweepData) -> None:
     lab.details("Differences of all pairs", partial(_differences, data, measure), "sweeps:pairs")
 
 
-def _differences(data: SweepData, measure: str) -> None:
+def _differences(data: study.SweepData, measure: str) -> None:
     head, rows = draw.pairs(data, measure)
     if not rows:
         st.caption("The tests need two finished seeds of two values, after all runs have ended.")
@@ -657,7 +648,7 @@ def _differences(data: SweepData, measure: str) -> None:
     )
 
 
-def _figures(data: SweepData, measure: str, over: str, final: DeltaGenerator) -> None:
+def _figures(data: study.SweepData, measure: str, over: str, final: DeltaGenerator) -> None:
     """The lines over training, and in `final` the last value of every seed, on the same scale."""
     means, ends = data.lines(measure, over), data.stats(measure)
     if not means:
@@ -702,7 +693,7 @@ def _figures(data: SweepData, measure: str, over: str, final: DeltaGenerator) ->
         )
 
 
-def _runs(data: SweepData) -> None:
+def _runs(data: study.SweepData) -> None:
     folders, train = data.sweep.runs(), lab.step_of("train").page()
     st.download_button(
         "Download as CSV",
@@ -720,7 +711,7 @@ def _runs(data: SweepData) -> None:
             st.markdown(f":small[{line}]")
 
 
-def draw_progress(data: SweepData) -> None:
+def draw_progress(data: study.SweepData) -> None:
     if data.live:
         st.progress(*draw.progress(data, lab.queue.max_workers()))
         return
@@ -753,7 +744,7 @@ def picker() -> None:
 
 
 def sweep_label(sweep_id: str) -> str:
-    data = load_sweep(find_sweep(sweep_id) or EXAMPLE_SWEEP)
+    data = study.load_sweep(find_sweep(sweep_id) or study.EXAMPLE_SWEEP)
     if isinstance(data, str):
         return sweep_id
     name = f"{data.setting} × {len(data.config.seeds)} seeds, {data.task().name.lower()}"
@@ -766,7 +757,7 @@ def _delete(sweep: Sweep) -> None:
     with suppress(ConfigError):  # a damaged file names no runs that could be stopped
         stop(sweep)
     delete_sweep(sweep)
-    select_sweep(EXAMPLE_SWEEP)
+    select_sweep(study.EXAMPLE_SWEEP)
 
 
 # Start, stop and resume a sweep's runs.
@@ -816,7 +807,7 @@ def stop(sweep: Sweep) -> None:
 # Make a claim of a sweep: which value is better than which, by how much, as a file that works as a plug-in.
 
 
-def draw_claim(data: SweepData) -> None:
+def draw_claim(data: study.SweepData) -> None:
     lab.paragraph(
         "A claim is a rule that is written before a run. This one compares two values of the sweep from seeds "
         "that it did not have. Put the file into the folder of `ATTENTION_LAB_PLUGINS`; the page Claims then "

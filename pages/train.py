@@ -33,9 +33,8 @@ from core.models import (
 )
 from core.runs.machine import line
 from core.runs.runs import Run
-from core.studies import runs as trained
+from core.studies import runs as study
 from core.studies.decode import Checkpoint
-from core.studies.runs import expected
 from core.tasks import Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
 from core.training import (
     Finding,
@@ -55,9 +54,6 @@ from core.training.settings import (
     TRAINING_SETTINGS,
 )
 from dashboard.draw import train as draw
-
-# The sentences of the page Train, and examples as text; makes no st call.
-
 
 # The attention of one held-out example over training time, and where it attends on a picture or a series.
 
@@ -397,7 +393,10 @@ def choose_attention(
     current = (
         NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or OWN
     )
-    options += dict.fromkeys([NONE] * (kind == "recurrent") + [current] * (current not in options))
+    if kind == "recurrent":
+        options.append(NONE)
+    if current not in options:
+        options.append(current)
 
     def select() -> None:
         picked, special = state[f"{name}:mechanism"], {RECOMMENDED: usual, OWN: config, NONE: None}
@@ -434,9 +433,6 @@ def fits(key: str, kind: Any, sizes: tuple[int, int]) -> bool:
 
 
 # The settings of a model and of its training, in groups; the values of a closed group are the session's.
-
-
-# a panel whose body runs only while it is open
 
 
 def setting_key(name: str, param: Param) -> str:
@@ -998,7 +994,7 @@ def depth_figure(data: lab.RunData, moment: Moment) -> None:
         st.caption("The map needs the model's weights, which are not saved yet.")
         return
     step = max((one for one in saved if one <= moment.step), default=saved[0])
-    maps = lab.shared(trained.of_checkpoint, Checkpoint.of(data.run, step), moment.example)
+    maps = lab.shared(study.of_checkpoint, Checkpoint.of(data.run, step), moment.example)
     row = st.container(horizontal=True)
     stacks = {one.stack: one for one in maps}
     c = Controls.draw("stack", into=row, stacks=stacks, data=data)
@@ -1014,7 +1010,7 @@ def depth_figure(data: lab.RunData, moment: Moment) -> None:
         fact=f"The shares of {len(shown.outputs)} outputs in what each sublayer reads",
         height=420,
     )
-    read = trained.farthest(shown)
+    read = study.farthest(shown)
     lab.paragraph(
         f"On average over the tokens, {read.reader} takes **{lab.percent(read.share)}** of what it reads from {read.output}; "
         f"equal shares, as with a plain sum, would be {lab.percent(read.equal)}. Of all outputs but the latest this one is "
@@ -1254,7 +1250,7 @@ def run_question(data: lab.RunData) -> lab.Question | None:
     """
     values: dict[str, Callable[[Record], float | None]] = {
         f"{data.task().unit.capitalize()} accuracy": lambda r: r.token_accuracy,
-        "The weight on the correct position": expected,
+        "The weight on the correct position": study.expected,
     }
     steps = {
         name: next((r.step for r in data.records if (value(r) or 0) >= 0.5), None)

@@ -177,19 +177,20 @@ def caption_text(data: SweepData, over: str) -> str:
         "steps": f"{config.base.steps:,} steps",
         "seconds": f"{config.seconds:g}{SPACE}s of training",
     }
-    sizes = f", {plural(model.num_heads, 'head')}, {plural(model.layers, 'layer')}"
-    parts = [
-        f"{data.task().name}, {model.kind}, d_model {model.d_model}"
-        f"{'' if model.kind in RECURRENT else sizes}",
-        f"{equal[config.equal]} per run, {plural(len(config.seeds), 'seed')} per value",
-        *[f"{held:,} held-out items at the end"] * bool(held),
-    ]
-    end = " Over seconds, a line ends where the first of its seeds ends."
-    return (
+    what = f"{data.task().name}, {model.kind}, d_model {model.d_model}"
+    if model.kind not in RECURRENT:
+        what += f", {plural(model.num_heads, 'head')}, {plural(model.layers, 'layer')}"
+    parts = [what, f"{equal[config.equal]} per run, {plural(len(config.seeds), 'seed')} per value"]
+    if held:
+        parts.append(f"{held:,} held-out items at the end")
+    text = (
         f"{' · '.join(parts)}. Lines are means over seeds; bands reach from the lowest seed to the highest. At the top, "
         f"each mark is one seed and the bar, as the bracket in the text, is the 95 % confidence interval of the "
-        f"mean (Student's t on a scale that keeps it within the bounds of the measure).{end * (over == 'train_seconds')}"
+        f"mean (Student's t on a scale that keeps it within the bounds of the measure)."
     )
+    if over == "train_seconds":
+        text += " Over seconds, a line ends where the first of its seeds ends."
+    return text
 
 
 def table_text(data: SweepData) -> tuple[list[str], list[list[str]]]:
