@@ -1,9 +1,8 @@
 """Evidence: beside the weights what a head writes, its gradient, rollout and flow, and what the answer loses."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,9 @@ import streamlit as st
 
 import dashboard.page as lab
 from core.interpret import evidence, trace as flow
-from core.pretrained import (
-    NO_HEADS,
-    HeadSet,
-    ModelInputs,
-    PretrainedError,
-    Reading,
-    display_names,
-    with_sink,
-)
+from core.pretrained import HeadSet, ModelInputs, PretrainedError, Reading, display_names, with_sink
 from core.ranks import kendall
-
-# The controls: the position that answers, the masked word, and which output is followed, as what quantity.
-
+from dashboard.draw import evidence as draw
 
 WITHOUT_HEADS, WITHOUT_TOKENS = "evidence:heads", "evidence:tokens"  # names of measurements
 QUANTITIES: dict[str, evidence.Quantity | None] = {
@@ -35,6 +24,8 @@ QUANTITIES: dict[str, evidence.Quantity | None] = {
 
 
 class Controls(lab.Fields, page="evidence"):
+    heads: tuple[str, ...]  # and layers, by their names
+    model: str
     against = lab.Text(
         "Compared with the embedding of",
         "The exhausted creature stayed on its side of the road.",
@@ -47,52 +38,76 @@ class Controls(lab.Fields, page="evidence"):
         help="A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. "
         "The difference of two logits leaves out what changes all of them. Automatic: the probability, or "
         "the logit where the most likely has more than 0.95.",
-        also=lambda values: {"width": lab.room(170)},
+        also=lambda c: {"width": lab.room(170)},
     )
+    pin, strip = lab.CellField("pin"), lab.CellField("strip")
     off = lab.MultiSelect[str](
         "Switched off as well",
-        options=lambda values: values.heads,
-        key=lambda values: f"off:{values.model}",
+        options=lambda c: c.heads,
+        key=lambda c: f"off:{c.model}",
         help="Heads and layers that are switched off together with the picked head.",
     )
 
 
-def controls_of(
-    ref: lab.ModelRef,
-    reading: Reading,
-    question: evidence.Question,
-    baseline: evidence.Baseline | None,
-) -> lab.Values:
-    """The model, its reading, the question, and the answer to it; None for arrays without a model.
+@dataclass(frozen=True, eq=False)
+class Case:
+    """The model, its reading, the question, and the answer to it; None for arrays without a model."""
 
-    Also the `maps`, with a column for a learned sink, how `sharp` their heads are, the names of `layers` and `heads`,
-    the `ids` of heads, and the `key` of what is measured.
-    """
-    maps = (with_sink(reading.trace) if reading.sinks else reading.trace).maps
-    layers = flow.layer_names({(item.kind, item.layer): item.layer_number for item in maps})
-    ids = {
-        (row, head): (item.kind, item.layer, head)
-        for row, item in enumerate(maps)
-        for head in range(len(item.weights))
-    }
-    return lab.Values(
-        ref=ref,
-        reading=reading,
-        question=question,
-        baseline=baseline,
-        maps=maps,
-        sharp=evidence.sharpness(maps),
-        layers=layers,
-        ids=ids,
-        heads={at: f"{layers[kind, layer]}·H{head}" for at, (kind, layer, head) in ids.items()},
-        key=(ref, question),
-    )
+    ref: lab.ModelRef
+    reading: Reading
+    question: evidence.Question
+    baseline: evidence.Baseline | None
+
+    @property
+    def key(self) -> tuple[lab.ModelRef, evidence.Question]:
+        """What measurements belong to."""
+        return self.ref, self.question
+
+    @cached_property
+    def maps(self) -> tuple[flow.AttentionMap, ...]:
+        """With a column for a learned sink."""
+        trace = self.reading.trace
+        return (lab.computed(with_sink, trace) if self.reading.sinks else trace).maps
+
+    @cached_property
+    def layers(self) -> dict[tuple[str, int], str]:
+        names = flow.layer_names({(item.kind, item.layer): item.layer_number for item in self.maps})
+        return {(kind, layer): name for (kind, layer), name in names.items()}
+
+    @cached_property
+    def ids(self) -> dict[flow.Head, tuple[flow.Kind, int, int]]:
+        return {
+            (row, head): (item.kind, item.layer, head)
+            for row, item in enumerate(self.maps)
+            for head in range(len(item.weights))
+        }
+
+    @cached_property
+    def heads(self) -> dict[flow.Head, str]:
+        return {
+            at: f"{self.layers[kind, layer]}·H{head}"
+            for at, (kind, layer, head) in self.ids.items()
+        }
+
+    @cached_property
+    def sharp(self) -> dict[flow.Head, float]:
+        return evidence.sharpness(self.maps)
+
+    @property
+    def contributions(self) -> evidence.Contributions:
+        if self.baseline is None:
+            return evidence.Contributions({}, {})
+        return lab.answer_study(evidence.measure_contributions, *self.key)
+
+    @property
+    def estimates(self) -> dict[flow.Head, float]:
+        return evidence.gradient_estimates(self.maps, self.contributions)
 
 
-def draw_controls(choice: lab.ModelChoice) -> lab.Values:
+def draw_controls(choice: lab.ModelChoice) -> Case:
     model, ref, question = choice.pretrained, choice.ref, evidence.Question(choice.inputs)
     if model is None:
-        return controls_of(ref, choice.reading, question, None)
+        return Case(ref, choice.reading, question, None)
     if model.head == "none" and model.reads == "text":
         question = replace(
             question, against=Controls.draw("against", into=lab.HERE).against.strip()
@@ -125,23 +140,12 @@ def draw_controls(choice: lab.ModelChoice) -> lab.Values:
                     question,
                     contrast=lab.output_field(ref, baseline, "Minus the logit of", "contrast"),
                 )
-    return controls_of(
-        ref,
-        choice.reading
-        if question.inputs == choice.inputs
-        else lab.reading_of(ref, question.inputs),
-        question,
-        lab.baseline_of(ref, question),
-    )
+    same = question.inputs == choice.inputs
+    reading = choice.reading if same else lab.reading_of(ref, question.inputs)
+    return Case(ref, reading, question, lab.baseline_of(ref, question))
 
 
 # What is measured of the answer, for all sessions.
-
-
-def contributions_of(controls: lab.Values) -> evidence.Contributions:
-    if controls.baseline is None:
-        return evidence.Contributions({}, {})
-    return lab.answer_study(evidence.measure_contributions, *controls.key)
 
 
 def _scores(ref: lab.ModelRef, question: evidence.Question) -> dict[str, np.ndarray]:
@@ -152,334 +156,23 @@ def _scores(ref: lab.ModelRef, question: evidence.Question) -> dict[str, np.ndar
     )
 
 
-def estimates_of(controls: lab.Values) -> dict[flow.Head, float]:
-    return evidence.gradient_estimates(controls.maps, contributions_of(controls))
+def scores_of(case: Case) -> dict[str, np.ndarray]:
+    return lab.shared(_scores, *case.key)
 
 
 def _flow(ref: lab.ModelRef, inputs: ModelInputs, row: int, query: int | None) -> evidence.Flow:
     return evidence.flow_map(lab.reading_of(ref, inputs).trace, row, query)
 
 
-def flow_query(item: flow.AttentionMap, query: int) -> tuple[int | None, ...]:
-    """The one query to which the flow is computed, None for all; of more than 160 tokens none at all."""
+def flow_of(case: Case, row: int, query: int) -> evidence.Flow | None:
+    """The flow up to a map, to all queries or, of more than 48 tokens, to one; of more than 160 tokens none at all."""
+    item = case.maps[row]
     longest = max(len(item.queries), len(item.keys))
-    return () if longest > 160 else (None if longest <= 48 else query,)
-
-
-# The page's Vega-Lite figure of an answer with heads on and off.
-
-
-def before_after(
-    rows: Sequence[lab.Spec], words: Sequence[str], ink: lab.Ink, logits: bool = False
-) -> lab.Spec:
-    """Three marks a word, by WAYS: bars from 0, or of logits, whose 0 means nothing, points; rows hold word, of, p."""
-    low, high = min(row["p"] for row in rows), max(row["p"] for row in rows)
-    room = 0.3 * ((high - low) or 1.0)  # for the number behind the mark
-    domain = [low - 0.2 * room, high + room] if logits else [min(0, low), 1.25 * max(0.01, high)]
-    return lab.bar_figure(
-        [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows],
-        "word",
-        words,
-        "p",
-        ink,
-        domain=domain,
-        height={"step": 15},
-        colour=lab.series_encoding("of", evidence.WAYS, [ink.quiet, ink.series[0], ink.pick])
-        | {
-            "sort": list(evidence.WAYS),
-            "legend": {
-                "title": None,
-                "orient": "top",
-                "labelColor": ink.quiet,
-                "labelFontSize": 12,
-                "offset": 2,
-                "symbolType": "square",
-            },
-        },
-        tips=[
-            lab.text_tip("word", "answer"),
-            lab.text_tip("of", "heads"),
-            lab.text_tip("text", "value"),
-        ],
-        mark={"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else None,
-        offset={"field": "of", "sort": list(evidence.WAYS)},
-        dx=8 if logits else 4,
-    ) | lab.table_columns(
-        {"word": "answer", "of": "heads", "p": "logit" if logits else "probability"}
-    )
-
-
-# The page's sentences and its CSV.
-
-
-NAMES = {
-    "weights": "Weights",
-    "written": "Written",
-    "gradient": "Gradient",
-    "rollout": "Rollout",
-    "flow": "Flow",
-}
-NOTES = {
-    "weights": "α of this head",
-    "written": "‖α·v·W_O‖, share of its row",
-    "gradient": "α · ∂answer/∂α, share of the largest",
-    "rollout": "all heads, product over layers",
-    "flow": "all heads, maximum flow",
-}
-SPOKEN = {
-    "written": "what heads write",
-    "gradient": "the gradient",
-    "rollout": "rollout",
-    "flow": "flow",
-}
-
-
-MEANINGS = {
-    "weights": "mean of all heads",
-    "written": "what all heads write",
-    "gradient": "α·∂answer/∂α, all heads",
-    "rollout": "product over layers",
-    "flow": "maximum flow",
-}
-
-
-def target_text(baseline: evidence.Baseline) -> str:
-    if baseline.word is None:
-        other = "the other sentence" if baseline.question.against else "itself"
-        return f"the similarity with {other}"
-    is_answer = baseline.is_top and baseline.answer.kind != "class"
-    kind = "answer" if is_answer else baseline.answer.output.split()[0]
-    name = f"{kind} **{lab.plain(baseline.word)}**"
-    if baseline.other is not None:
-        return f"the logit of the {name} minus that of **{lab.plain(baseline.other)}**"
-    return f"the {baseline.quantity} of the {name}"
-
-
-def moves(before: float, after: float) -> str:
-    """ "falls from a to b" or "rises from a to b"; by how much, where both have the same text."""
-    verb, first, last = (
-        "falls" if after < before else "rises",
-        lab.number(before),
-        lab.number(after),
-    )
-    if first == last:
-        return f"{verb} by **{lab.number(abs(after - before))}** from **{first}**"
-    return f"{verb} from **{first}** to **{last}**"
-
-
-def heads_fact(
-    controls: lab.Values,
-    baseline: evidence.Baseline,
-    alone: Mapping[flow.Head, evidence.Effect],
-    picked: flow.Head,
-) -> str:
-    names, ranked = controls.heads, list(alone)
-    first = ranked[0]
-    shown = (
-        f":primary[**{lab.plain(names[first])}**]"
-        if first == picked
-        else f"**{lab.plain(names[first])}**"
-    )
-    without, target, then = alone[first], target_text(baseline), ""
-    if without.id not in (None, baseline.id) and baseline.is_top:
-        (word,) = display_names(baseline.pretrained, baseline.answer, [without.id])
-        then = f" the model answers **{lab.plain(word)}** instead of **{lab.plain(baseline.word or '')}**."
-        target = target.replace("the ", "The ", 1)
-    if baseline.quantity == "logit":
-        target = target.replace("logit of", "logit (score before the softmax) of", 1)
-    text = f"Without {shown},{then} {target} {moves(baseline.value, without.value)}, " + (
-        f"the largest change of {len(ranked)} heads. " if len(ranked) > 1 else "its only head. "
-    )
-    if picked != first:
-        text += (
-            f"Without :primary[**{lab.plain(names[picked])}**] it is {lab.number(alone[picked].value)}, the change of rank "
-            f"{ranked.index(picked) + 1}{answer_then(baseline, alone[picked])}. "
-        )
-    return text
-
-
-def answer_then(baseline: evidence.Baseline, effect: evidence.Effect) -> str:
-    """What the model answers without a head, after the rest of a sentence; nothing where it has no likeliest answer."""
-    if effect.id is None or not baseline.is_top:
-        return ""
-    (word,) = display_names(baseline.pretrained, baseline.answer, [effect.id])
-    return f", and the model {'still ' if effect.id == baseline.id else ''}answers **{lab.plain(word)}**"
-
-
-def sharpness_text(controls: lab.Values, alone: Mapping[flow.Head, evidence.Effect]) -> str:
-    sharp, estimates = controls.sharp, estimates_of(controls)
-    sharpest = max(sharp, key=sharp.__getitem__)
-    rank = list(alone).index(sharpest)
-    text = (
-        f"The sharpest head, **{lab.plain(controls.heads[sharpest])}** with a mean largest weight of "
-        f"{lab.number(sharp[sharpest])}, is {f'number {rank + 1}' if rank else 'first'}: "
-        f"{lab.signed(alone[sharpest].change)}."
-    )
-    by_weight, by_slope = evidence.rank_agreement(alone, sharp, estimates)
-    if by_weight is None:
-        return text
-    slope = (
-        ""
-        if by_slope is None
-        else f"; those by estimated and by measured change with {lab.signed(by_slope)}. The estimate, by the "
-        "gradient, is minus the sum of α·∂answer/∂α over a head’s weights"
-    )
-    return (
-        f"{text} Over all heads, the ranks by sharpness and by change agree with ρ = "
-        f"{lab.signed(by_weight)}{slope}."
-    )
-
-
-def cell_fact(
-    head: str, pair: tuple[str, str], measures: evidence.HeadMaps, row: int, column: int
-) -> str:
-    values = {name: float(each[row, column]) for name, each in measures.maps.items()}
-    (query, key), weight, lengths = map(lab.plain, pair), values["weights"], measures.lengths
-    text = f"In **{lab.plain(head)}**, :primary[**{query}**] puts **{lab.share_text(weight)}** of its weight on **{key}**"
-    if lengths is not None and column < lengths.shape[1]:
-        share = values["written"]
-        but = "but only" if share < weight - 0.02 else "and"
-        text += f", {but} **{lab.share_text(share)}** of what it writes comes from there"
-        if abs(share - weight) > 0.02:
-            text += (
-                f": v·W_O has length {lab.number(float(lengths[row, column]))} there and "
-                f"{lab.number(float(lengths[row].mean()))} on average"
-            )
-    if "gradient" in values:
-        largest = np.abs(measures.maps["gradient"]).max() or 1.0
-        text += (
-            f"; by the gradient, this weight adds {lab.signed(values['gradient'])} to the answer, in the map "
-            f"{lab.number(values['gradient'] / largest)} of the largest"
-        )
-    flowing = f", and at most {lab.number(values['flow'])} can flow" if "flow" in values else ""
-    return (
-        f"{text}. Over all paths through attention and residuals, {lab.number(values['rollout'])} of {query} comes "
-        f"from {key}{flowing}."
-    )
-
-
-def heads_csv(controls: lab.Values, changes: Mapping[flow.Head, evidence.Effect]) -> bytes:
-    estimates = estimates_of(controls)
-    return lab.picture_files.csv_file(
-        "kind layer head answer change gradient_estimate largest_weight".split(),
-        [
-            [
-                *controls.ids[head],
-                *(
-                    "" if one is None else f"{one:.8g}"
-                    for one in (
-                        effect.value,
-                        effect.change,
-                        estimates.get(head),
-                        controls.sharp[head],
-                    )
-                ),
-            ]
-            for head, effect in changes.items()
-        ],
-    )
-
-
-def tokens_fact(
-    tokens: Sequence[str],
-    lost: Sequence[float],
-    first: Mapping[str, int],
-    agree: Mapping[str, float | None],
-) -> str:
-    needed, named = max(range(len(lost)), key=lambda index: abs(lost[index])), first["weights"]
-    text = (
-        f"Hiding :primary[**{lab.plain(tokens[needed])}**] changes the answer most, by **{lab.signed(lost[needed])}**. "
-        + (
-            f"The weights rank {lab.plain(tokens[named])} first as well"
-            if named == needed
-            else f"The weights rank **{lab.plain(tokens[named])}** first, but hiding it changes the answer by "
-            f"{lab.signed(lost[named])}"
-        )
-    )
-    known = {name: tau for name, tau in agree.items() if tau is not None}
-    if "weights" not in known:
-        return f"{text}."
-    best = max(known, key=known.__getitem__)
-    return (
-        f"{text}; over all {len(tokens)} tokens their order agrees with the measured one with τ = "
-        f"**{lab.signed(known['weights'])}**"
-        + (
-            ", the most of all measures."
-            if best == "weights"
-            else f". The order by {SPOKEN[best]} agrees most, with {lab.signed(known[best])}."
-        )
-    )
-
-
-VERDICTS = (  # up to which share of the change of the head that is off, uniform weights change the answer
-    (
-        -0.1,
-        "So where this head attends matters: with uniform weights the answer changes in the other direction.",
-    ),
-    (
-        0.1,
-        "So what the head writes matters here, and where it attends hardly does: other weights would "
-        "give nearly the same answer.",
-    ),
-    (
-        0.95,
-        "So {share} of the head's contribution is where it attends; the rest is what it writes in any case.",
-    ),
-    (
-        1.05,
-        "So this head contributes by where it attends: with uniform weights its contribution is lost.",
-    ),
-    (
-        math.inf,
-        "So this head contributes by where it attends: uniform weights change the answer more than "
-        "switching the head off.",
-    ),
-)
-
-
-def even_fact(
-    baseline: evidence.Baseline, head: str, even: evidence.Effect, off: evidence.Effect
-) -> str:
-    says = "The head changes nothing, so its weights change nothing either."
-    if abs(off.change) >= 1e-6:
-        share = even.change / off.change
-        says = next(verdict for limit, verdict in VERDICTS if share < limit)
-        says = says.format(share=lab.percent(share))
-    return (
-        f"**Other weights, the same answer?** With uniform weights, as Wiegreffe and Pinter test it, {lab.plain(head)} "
-        f"gives {lab.number(even.value)} instead of {lab.number(baseline.value)}; switched off it gives "
-        f"{lab.number(off.value)}. {says}"
-    )
-
-
-CAN_TELL = (
-    "**What weights can and cannot tell.** Jain and Wallace (“Attention is not Explanation”, 2019) found that weights "
-    "often order tokens differently from gradients and from leaving words out, and that other weights can give the "
-    "same answer. Wiegreffe and Pinter (“Attention is not not Explanation”, 2019) reply that other weights are a fair "
-    "test only if a whole model is trained to have them, and that such models learn less from them: a weight is one "
-    "explanation of an answer, if not the only one. "
-)
-
-
-SIDES = (  # from the τ on: what the weights show, and whether their first token needs a word
-    (0.6, "so here the weights show well which tokens matter, but not how much", False),
-    (0.2, "so here they show in part which tokens matter", True),
-    (-math.inf, "so here they show little of which tokens matter", True),
-)
-
-
-def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
-    """The two papers, and this text between them; `same_first`: the weights put the most needed token first."""
-    if agree is None:
-        return CAN_TELL
-    if (tau := agree.get("weights")) is None:
-        return f"{CAN_TELL}Here there are too few tokens, or nothing changes, so neither can be tested."
-    side, less = next((words, less) for limit, words, less in SIDES if tau >= limit)
-    though = ", though they rank the one that matters most first" if same_first and less else ""
-    return (
-        f"{CAN_TELL}On your text the order by weight agrees with the measured one with τ = {lab.signed(tau)} (1: the "
-        f"same order, 0: no relation), {side}{though}."
-    )
+    if longest > 160:
+        return None
+    to = None if longest <= 48 else query
+    flowing = lab.shared(_flow, case.ref, case.question.inputs, row, to)
+    return lab.recorded(evidence.flow_map, (case.reading.trace, row, to), flowing)
 
 
 # The first figure: what the answer loses without each head, and the answer with several of them off.
@@ -498,14 +191,12 @@ Answers = Mapping[int | None, Mapping[str, float]]  # values by WAYS
 TABLE_ROWS = 6
 
 
-def section(
-    controls: lab.Values, baseline: evidence.Baseline
-) -> tuple[flow.Head, HeadSet, Answers]:
-    """Draw the section; the picked head, all heads that are off, and the answers then."""
-    todo = evidence.head_sets(controls.reading.trace)
+def section(case: Case, baseline: evidence.Baseline) -> tuple[flow.Head, Answers]:
+    """Draw the section; returns the picked head, and the answers without it and what else is off."""
+    todo = evidence.head_sets(case.reading.trace)
     effects = lab.measure_with_progress(
         WITHOUT_HEADS,
-        controls.key,
+        case.key,
         todo,
         lambda off: evidence.ablate_heads(baseline, off),
         "heads and layers",
@@ -513,63 +204,63 @@ def section(
     alone = dict(
         sorted(
             {
-                (list(controls.layers).index((kind, layer)), head): effect
+                (list(case.layers).index((kind, layer)), head): effect
                 for (kind, layer, head), effect in evidence.single_heads(effects).items()
             }.items(),
             key=lambda item: -abs(item[1].change),
         )
     )
-    picked = _head(controls, next(iter(alone)))
+    picked = _head(case, next(iter(alone)))
     # A phone shows them in this order
     left, right, last = st.columns([0.29, 0.43, 0.28], gap="medium")
     with right:
-        _grid(controls, baseline, effects, list(alone), picked)
-    count, shown = len(controls.heads), min(TABLE_ROWS, len(alone))
+        _grid(case, baseline, effects, list(alone), picked)
+    count, shown = len(case.heads), min(TABLE_ROWS, len(alone))
     of = f" of the {len(alone)} measured so far, out of {count}"
     if len(alone) == count:
         of = ""
         with left:
-            lab.fact(heads_fact(controls, baseline, alone, picked))
+            lab.fact(draw.heads_fact(case.heads, baseline, alone, picked))
     with panel("What the head contributes, and other heads", False):
-        off, answers = _without(controls, baseline, picked, effects, last)
+        answers = _without(case, baseline, picked, effects, last)
         lab.chart_title(
             f"The {shown} heads that change the answer most{of}" if shown > 1 else f"The head{of}"
         )
-        _ranking(controls, baseline, alone)
-    return picked, off, answers
+        _ranking(case, baseline, alone)
+    return picked, answers
 
 
-def _head(controls: lab.Values, default: flow.Head) -> flow.Head:
+def _head(case: Case, default: flow.Head) -> flow.Head:
     return lab.link_head(
         "evidence",
-        controls.ref,
-        controls.ref,
-        {at: (kind, (layer, head)) for at, (kind, layer, head) in controls.ids.items()},
+        case.ref,
+        case.ref,
+        {at: (kind, (layer, head)) for at, (kind, layer, head) in case.ids.items()},
         default,
     )
 
 
-def _head_field(controls: lab.Values, picked: flow.Head) -> None:
+def _head_field(case: Case, picked: flow.Head) -> None:
     lab.head_field(
-        {name: head for head, name in controls.heads.items()},
+        {name: head for head, name in case.heads.items()},
         picked,
-        f"evidence:head:{controls.ref.name}",
+        f"evidence:head:{case.ref.name}",
     )
 
 
 def _grid(
-    controls: lab.Values,
+    case: Case,
     baseline: evidence.Baseline,
     effects: Mapping[HeadSet, evidence.Effect],
     ranked: list[flow.Head],
     picked: flow.Head,
 ) -> None:
-    layers, rows = list(controls.layers.values()), list[lab.Spec]()
+    layers, rows = list(case.layers.values()), list[lab.Spec]()
     ranks = {head: rank for rank, head in enumerate(ranked, 1)}
-    measured = "" if len(ranked) == len(controls.heads) else " measured"
+    measured = "" if len(ranked) == len(case.heads) else " measured"
     for off, effect in effects.items():
         ((kind, layer, head),) = off
-        name = controls.layers[kind, layer]
+        name = case.layers[kind, layer]
         cell = {"head": LAYER, "name": f"all of {name}", "share": "a whole layer"}
         if head is not None:
             rank = f"{ranks[layers.index(name), head]} of {len(ranked)}{measured}"
@@ -597,7 +288,7 @@ def _grid(
         lambda layer, head: lab.write_pair("head", (layers.index(layer), head)),
         rows,
         layers,
-        [*map(str, range(max(len(item.weights) for item in controls.maps))), LAYER],
+        [*map(str, range(max(len(item.weights) for item in case.maps))), LAYER],
         (layers[picked[0]], str(picked[1])),
         largest=max(abs(row["change"]) for row in rows),
         more={"answer": "answer", "rank": "rank"},
@@ -606,20 +297,17 @@ def _grid(
 
 
 def _without(
-    controls: lab.Values,
+    case: Case,
     baseline: evidence.Baseline,
     picked: flow.Head,
     effects: Mapping[HeadSet, evidence.Effect],
     place: Any,
-) -> tuple[HeadSet, Answers]:
-    """Draw the answers without the picked head and those that a person adds to it, at a place, and what is measured.
-
-    Returns all that is off, and the answers.
-    """
-    name = controls.heads[picked]
+) -> Answers:
+    """Draw the answers without the picked head and those that a person adds to it, at a place, and what is measured."""
+    name = case.heads[picked]
     options = {
-        f"all of {layer}": frozenset({(*about, None)}) for about, layer in controls.layers.items()
-    } | {name: frozenset({controls.ids[head]}) for head, name in controls.heads.items()}
+        f"all of {layer}": frozenset({(*about, None)}) for about, layer in case.layers.items()
+    } | {name: frozenset({case.ids[head]}) for head, name in case.heads.items()}
     place.markdown(
         f"**{'The similarity' if baseline.id is None else 'The likeliest answers'}**",
         help="On: the whole model. Off: without the head. Uniform: the head gives the same weight to every key that "
@@ -627,14 +315,12 @@ def _without(
     )
     chart = place.container()
     with place.popover("Heads"):
-        _head_field(controls, picked)
-        others = Controls.draw(
-            "off", into=lab.HERE, heads=list(options), model=controls.ref.name
-        ).off
+        _head_field(case, picked)
+        others = Controls.draw("off", into=lab.HERE, heads=tuple(options), model=case.ref.name).off
     others = [other for other in others if other != name]
     alone: HeadSet = options[name]
     off: HeadSet = alone.union(*(options[other] for other in others))
-    answers = lab.answer_study(evidence.answers_without, *controls.key, off)
+    answers = lab.answer_study(evidence.answers_without, *case.key, off)
     words = lab.distinct(
         display_names(
             baseline.pretrained, baseline.answer, [id for id in answers if id is not None]
@@ -643,7 +329,7 @@ def _without(
     logits = baseline.id is not None and baseline.quantity != "probability"
     lab.draw_chart(
         chart,
-        before_after(
+        draw.before_after(
             [
                 {"word": word, "of": way, "p": value, "text": lab.number(value)}
                 for word, by_way in zip(words, answers.values(), strict=True)
@@ -663,7 +349,7 @@ def _without(
             f" The most likely has a probability of {most}, which changes little so close to 1, so the logit is "
             "measured."
         )
-    st.caption(f"The page measures {target_text(baseline)}.{why}")
+    st.caption(f"The page measures {draw.target_text(baseline)}.{why}")
     if others:
         added = sum(effects[one].change for head in off if (one := frozenset({head})) in effects)
         effect = effects.get(off) or evidence.ablate_heads(baseline, off)
@@ -673,26 +359,26 @@ def _without(
                 f"{lab.signed(effect.change)}; one at a time, their changes sum to {lab.signed(added)}."
             )
         )
-    even = lab.answer_study(evidence.make_heads_uniform, *controls.key, alone)
+    even = lab.answer_study(evidence.make_heads_uniform, *case.key, alone)
     without = effects.get(alone) or evidence.ablate_heads(baseline, alone)
-    lab.paragraph(even_fact(baseline, name, even, without))
-    return off, answers
+    lab.paragraph(draw.even_fact(baseline, name, even, without))
+    return answers
 
 
 def _ranking(
-    controls: lab.Values, baseline: evidence.Baseline, alone: Mapping[flow.Head, evidence.Effect]
+    case: Case, baseline: evidence.Baseline, alone: Mapping[flow.Head, evidence.Effect]
 ) -> None:
     shown = dict(list(alone.items())[:TABLE_ROWS])
     columns: dict[str, Sequence[str]] = {
-        "head": [controls.heads[head] for head in shown],
+        "head": [case.heads[head] for head in shown],
         "answer without it": [lab.number(effect.value) for effect in shown.values()],
         "change": [lab.signed(effect.change) for effect in shown.values()],
     }
     if ids := [effect.id for effect in shown.values() if effect.id is not None]:
         columns["prediction then"] = display_names(baseline.pretrained, baseline.answer, ids)
-    if estimates := estimates_of(controls):
+    if estimates := case.estimates:
         columns["estimated change"] = [lab.signed(estimates[head]) for head in shown]
-    columns["mean largest weight"] = [lab.number(controls.sharp[head]) for head in shown]
+    columns["mean largest weight"] = [lab.number(case.sharp[head]) for head in shown]
     lab.table(
         list(columns),
         list(zip(*columns.values(), strict=True)),
@@ -700,12 +386,12 @@ def _ranking(
         markers=False,
     )
     which = "The measured"
-    if len(alone) == len(controls.heads):
+    if len(alone) == len(case.heads):
         which = "All"
-        lab.caption(sharpness_text(controls, alone))
+        lab.caption(draw.sharpness_text(case.heads, case.sharp, case.estimates, alone))
     st.download_button(
         f"{which} {len(alone)} heads, CSV",
-        lambda: heads_csv(controls, alone),
+        lambda: draw.heads_csv(case.ids, case.sharp, case.estimates, alone),
         "heads.csv",
         "text/csv",
         on_click="ignore",
@@ -720,30 +406,19 @@ KEY = "evidence:maps"
 MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 
-def maps_section(controls: lab.Values, head: flow.Head, cell: lab.Pair) -> evidence.HeadMaps:
-    item = controls.maps[head[0]]
+def maps_section(case: Case, head: flow.Head, cell: lab.Pair) -> evidence.HeadMaps:
+    item = case.maps[head[0]]
     shape: lab.Pair = item.weights.shape[1:]  # type: ignore[assignment]
-    pinned = lab.settle_pin(
-        lab.stores(KEY, None)[0],
-        KEY,
-        lab.read_linked("evidence", "pin", shape, (controls.ref, controls.question.inputs)),
-        shape,
-    )
-    lab.write_linked("evidence", "pin", pinned)
+    linked = Controls.pin.pinned(shape, (case.ref, case.question.inputs))
+    pinned = Controls.pin.pin(lab.settle_pin(lab.stores(KEY, None)[0], KEY, linked, shape))
     row, column = pinned or cell
-    flowing = next(
-        (
-            lab.shared(_flow, controls.ref, controls.question.inputs, head[0], query)
-            for query in flow_query(item, row)
-        ),
-        None,
+    flowing = flow_of(case, head[0], row)
+    contributions = case.contributions
+    measures = lab.computed(
+        evidence.head_maps, case.reading.trace, item, head[1], contributions, flowing
     )
-    contributions = contributions_of(controls)
-    measures = evidence.head_maps(controls.reading.trace, item, head[1], contributions, flowing)
-    with panel(
-        "Its weights beside other measures", pinned is not None or controls.baseline is None
-    ):
-        draw_measures(controls, head, (row, column), measures, pinned)
+    with panel("Its weights beside other measures", pinned is not None or case.baseline is None):
+        draw_measures(case, head, (row, column), measures, pinned)
         if flowing is None:
             st.caption(f"Flow is left out: {max(shape)} tokens are too many for it here.")
         if contributions.out_of_memory:
@@ -755,13 +430,13 @@ def maps_section(controls: lab.Values, head: flow.Head, cell: lab.Pair) -> evide
 
 
 def draw_measures(
-    controls: lab.Values,
+    case: Case,
     head: flow.Head,
     cell: lab.Pair,
     measures: evidence.HeadMaps,
     pinned: lab.Pair | None,
 ) -> None:
-    item, name, (row, column) = controls.maps[head[0]], controls.heads[head], cell
+    item, name, (row, column) = case.maps[head[0]], case.heads[head], cell
     lab.paragraph(f"**{name} on the same tokens**")
     if max(item.weights.shape) > MAX_DRAWN:
         sizes = [np.abs(each[row]) for each in measures.maps.values()]
@@ -769,7 +444,7 @@ def draw_measures(
         note = "each measure from 0 to its largest value, without signs"
         lab.multiples(
             [lab.Tile(f"From {item.queries[row]}", note, values)],
-            [NAMES[measure] for measure in measures.maps],
+            [draw.NAMES[measure] for measure in measures.maps],
             item.keys,
             key="evidence:row",
             query=0,
@@ -782,27 +457,8 @@ def draw_measures(
             f"{len(item.queries)} × {len(item.keys)} cells are too many to show side by side, so only row {row} is shown."
         )
     else:
-        visible = None if item.mask is None else item.visible[head[1]]
-        tiles = {
-            each: lab.Tile(NAMES[each], NOTES[each], values, visible, index)
-            for index, (each, values) in enumerate(measures.maps.items())
-        }
-        if "flow" in tiles and (known := measures.known) is not None:
-            known = np.pad(known, ((0, 0), (0, item.weights.shape[2] - known.shape[1])))
-            note = f"{NOTES['flow']}; this row only"
-            tiles["flow"] = replace(
-                tiles["flow"], mask=known if visible is None else visible & known, note=note
-            )
-        if "gradient" in tiles:
-            values = measures.maps["gradient"]
-            tiles["gradient"] = replace(
-                tiles["gradient"],
-                weights=values / (np.abs(values).max() or 1.0),
-                span=(-1.0, 1.0),
-                signed=True,
-            )
         lab.multiples(
-            list(tiles.values()),
+            draw.measure_tiles(measures, item, head[1]),
             item.queries,
             item.keys,
             key=KEY,
@@ -817,7 +473,7 @@ def draw_measures(
             fact=f"Head {name} by {len(measures.maps)} measures",
         )
     lab.fact(
-        cell_fact(
+        draw.cell_fact(
             name,
             (lab.numbered(item.queries)[row], lab.numbered(item.keys)[column]),
             measures,
@@ -830,16 +486,8 @@ def draw_measures(
             float(values[row, column])
             for values in (measures.maps["weights"], measures.lengths, measures.maps["rollout"])
         )
-        st.latex(
-            rf"\lVert \alpha\, v\, W_O\rVert = {lab.number(weight)} \times {lab.number(length)} = "
-            rf"{lab.number(weight * length)}",
-            width="content",
-        )
-        st.latex(
-            rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
-            rf"\tilde A_{{{row},{column}}} = {lab.number(rolled)}",
-            width="content",
-        )
+        st.latex(draw.length_latex(weight, length), width="content")
+        st.latex(draw.rollout_latex(row, column, rolled), width="content")
 
 
 def agreement(measures: evidence.HeadMaps) -> None:
@@ -848,8 +496,11 @@ def agreement(measures: evidence.HeadMaps) -> None:
         return "–" if ρ is None else lab.number(ρ) if other == one else lab.signed(ρ)
 
     lab.table(
-        ["ρ", *(NAMES[name] for name in measures.maps)],
-        [[NAMES[one], *(text(one, other) for other in measures.maps)] for one in measures.maps],
+        ["ρ", *(draw.NAMES[name] for name in measures.maps)],
+        [
+            [draw.NAMES[one], *(text(one, other) for other in measures.maps)]
+            for one in measures.maps
+        ],
         markers=False,
         caption="Agreement of the order of the keys between measures, Spearman's ρ",
     )
@@ -908,80 +559,43 @@ show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.
 )
 
 
-def script(
-    controls: lab.Values,
-    head: flow.Head,
-    cell: lab.Pair,
-    measures: evidence.HeadMaps,
-    off: HeadSet,
-    answers: Answers,
-) -> lab.Script:
-    baseline, item = controls.baseline, controls.maps[head[0]]
-    cells = [lab.model_cell(controls.ref, None if baseline is None else controls.question.inputs)]
-    results: dict[str, np.ndarray] = {}
-    contributions = "Contributions({}, {})"
-    if baseline is not None:
-        contributions = "measure_contributions(baseline)"
-        cells.append(lab.answer_cell(controls.question, "The answer of the whole model."))
-        results["baseline.value"] = np.array(baseline.value)
+def as_python(
+    case: Case, head: flow.Head, row: int, measures: evidence.HeadMaps, answers: Answers
+) -> None:
+    item, stories, results = case.maps[head[0]], list[lab.Cell](), dict[str, Any]()
     if answers:
-        cells += [
-            EVERY,
-            lab.Cell(
-                "The likeliest answers with all heads, with these heads uniform, and with them off.",
-                f"""
-from core.interpret.evidence import answers_without
-
-off = frozenset({sorted(off, key=str)!r})  # (kind, layer, head); None is the whole layer
-answers = answers_without(baseline, off)  # by token, with all heads on, these uniform, and off
-for token, values in answers.items():
-    print(token, values)
-""",
-            ),
-        ]
-        results["[list(values.values()) for values in answers.values()]"] = np.array(
-            [list(each.values()) for each in answers.values()]
+        results["answers"] = answers
+    if (baseline := case.baseline) is not None:
+        value = {"baseline.value": baseline.value}
+        words = "The answer of the whole model."
+        stories.append(
+            lab.Cell(words, 'print(baseline.word or "cosine", baseline.value)\n', results=value)
         )
-        measured = lab.measurements(WITHOUT_HEADS, controls.key)
-        todo = evidence.head_sets(controls.reading.trace)
-        if all(one in measured for one in todo):
-            results["changes"] = np.array([measured[one].change for one in todo])
-    query = int(cell[0] if measures.known is None else measures.known.any(1).argmax())
-    flowing = [f"flow_map(reading.trace, {head[0]}, {to})" for to in flow_query(item, query)]
-    cells.append(
-        lab.Cell(
-            f"One head on the same tokens by each measure: {', '.join(measures.maps)}.",
-            f"""
-from core.interpret.evidence import {contributions.partition("(")[0]}, flow_map, head_maps
-{"from core.pretrained.maps import with_sink" if controls.reading.sinks else ""}
-contributions = {contributions}
-item = {"with_sink(reading.trace)" if controls.reading.sinks else "reading.trace"}.maps[{head[0]}]
-flowing = {flowing[0] if flowing else None}  # maximum flow to each query
-measures = head_maps(reading.trace, item, {head[1]}, contributions, flowing)  # each (T, S)
-""",
-            f"""
+    if answers:
+        effects = lab.measurements(WITHOUT_HEADS, case.key)
+        todo = evidence.head_sets(case.reading.trace)
+        changes = {}
+        if all(one in effects for one in todo):
+            changes = {"changes": np.array([effects[one].change for one in todo])}
+        stories.append(replace(EVERY, results=changes))
+    hidden = lab.measurements(WITHOUT_TOKENS, case.key)
+    tokens = range(len(case.reading.source.tokens))
+    if baseline is not None and all(token in hidden for token in tokens):
+        changed = np.array([hidden[token].change for token in tokens])
+        scores = scores_of(case)
+        rows = np.stack([*scores.values(), np.abs(changed)])
+        numbers = {f"scores[{name!r}]": values for name, values in scores.items()}
+        shares = rows / rows.max(-1, keepdims=True).clip(1e-30)
+        stories.append(replace(HIDE, results={**numbers, "hidden": changed, "shares": shares}))
+    query = int(row if measures.known is None else measures.known.any(1).argmax())
+    maps = f"""
 from dashboard.show import show_maps
 
 shown = {{name: values for name, values in measures.maps.items() if name != "gradient"}}
 show_maps(shown, item.queries, item.keys, row={query})
-""",
-            KEY if max(item.weights.shape) <= MAX_DRAWN else "evidence:row",
-        )
-    )
-    results |= {f"measures.maps[{name!r}]": values for name, values in measures.maps.items()}
-    measured = lab.measurements(WITHOUT_TOKENS, controls.key)
-    tokens = range(len(controls.reading.source.tokens))
-    if baseline is not None and all(token in measured for token in tokens):
-        cells.append(HIDE)
-        changes = np.array([measured[token].change for token in tokens])
-        scores = lab.shared(_scores, *controls.key)
-        rows = np.stack([*scores.values(), np.abs(changes)])
-        results |= {
-            **{f"scores[{name!r}]": values for name, values in scores.items()},
-            "hidden": changes,
-            "shares": rows / rows.max(-1, keepdims=True).clip(1e-30),
-        }
-    return lab.Script(tuple(cells), results)
+"""
+    key = KEY if max(item.weights.shape) <= MAX_DRAWN else "evidence:row"
+    lab.as_python(**results, item=item, measures=measures, draw={key: maps}, also=stories)
 
 
 # The third figure: the tokens by every measure, and what the answer loses when each one is hidden.
@@ -991,18 +605,18 @@ HIDDEN = "Measured"
 
 
 def tokens_section(
-    controls: lab.Values, baseline: evidence.Baseline
+    case: Case, baseline: evidence.Baseline
 ) -> tuple[dict[str, float | None] | None, bool]:
     """Draw every measure as a row over the tokens, the measured changes last.
 
     Returns Kendall's τ of each measure with those (None where not every token was hidden), and whether the weights put
     the same token first.
     """
-    tokens = controls.reading.source.tokens
+    tokens = case.reading.source.tokens
     try:
         effects = lab.measure_with_progress(
             WITHOUT_TOKENS,
-            controls.key,
+            case.key,
             range(len(tokens)),
             lambda token: evidence.hide_token(baseline, token),
             "tokens",
@@ -1014,18 +628,17 @@ def tokens_section(
         return None, False
     changes, measures = (
         np.array([one.change for one in effects.values()]),
-        lab.shared(_scores, *controls.key),
+        scores_of(case),
     )
     agree = {name: kendall(values, np.abs(changes)) for name, values in measures.items()}
     first = {name: int(values.argmax()) for name, values in measures.items()}
     needed = int(np.abs(changes).argmax())
     # Measures × tokens; for a picture, the picture with the picked row over its patches
-    names = [*(NAMES[name] for name in measures), HIDDEN]
+    names = [*(draw.NAMES[name] for name in measures), HIDDEN]
     values = np.stack([row / (row.max() or 1.0) for row in (*measures.values(), np.abs(changes))])
-    patches = lab.Patches.of(controls.question.inputs.picture, controls.reading.source)
-    pin = lab.read_linked(
-        "evidence", "strip", values.shape, (controls.ref, controls.question.inputs)
-    )
+    patches = lab.Patches.of(case.question.inputs.picture, case.reading.source)
+    shape = values.shape[0], values.shape[1]
+    pin = Controls.strip.pinned(shape, (case.ref, case.question.inputs))
     if patches is not None:
         picked = lab.attention_view(
             flow.AttentionTrace(
@@ -1056,13 +669,13 @@ def tokens_section(
             reads="measure (row) … token (column)",
             fact=f"{len(names)} measures of {len(tokens)} tokens",
         )
-    lab.write_linked("evidence", "strip", picked)
+    Controls.strip.pin(picked)
     words = lab.numbered(tokens)
-    lab.fact(tokens_fact(words, changes.tolist(), first, agree))
+    lab.fact(draw.tokens_fact(words, changes.tolist(), first, agree))
     rows = [
         [
-            NAMES[name],
-            MEANINGS[name],
+            draw.NAMES[name],
+            draw.MEANINGS[name],
             words[first[name]],
             "–" if tau is None else lab.signed(tau),
         ]
@@ -1075,19 +688,16 @@ def tokens_section(
         left=3,
         markers=False,
     )
+    slow = f" Flow from {len(tokens)} tokens takes too long, so it is left out."
     st.caption(
         "Kendall’s τ compares the order of the tokens by a measure with their order by how much the answer "
         "changes when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
-        + (
-            ""
-            if "flow" in measures
-            else f" Flow from {len(tokens)} tokens takes too long, so it is left out."
-        )
+        + ("" if "flow" in measures else slow)
     )
     return agree, first["weights"] == needed
 
 
-# The page Evidence.
+# The page.
 
 
 PAPERS = r"""**‖α·v·W\_O‖** — the length of the vector that a head writes at a query for one key.
@@ -1113,7 +723,7 @@ def page() -> None:
     )
     choice = lab.choose_model(usual=lab.WRITES)
     if choice is not None:
-        lab.fragment_unless_measuring(partial(_view, choice))
+        lab.fragment_unless_measuring(partial(explore, choice))
         lab.details(
             "Papers and source",
             partial(
@@ -1131,40 +741,33 @@ def page() -> None:
         )
 
 
-def _view(choice: lab.ModelChoice) -> None:
+def explore(choice: lab.ModelChoice) -> None:
     with lab.input_errors():
-        controls = draw_controls(choice)
-        if controls.reading.note:
-            st.caption(lab.plain(controls.reading.note))
-        baseline, off = controls.baseline, NO_HEADS
+        case = draw_controls(choice)
+        if case.reading.note:
+            st.caption(lab.plain(case.reading.note))
+        baseline = case.baseline
         answers: Answers = {}
         if baseline is not None and baseline.pretrained.recordable:
-            head, off, answers = section(controls, baseline)
+            head, answers = section(case, baseline)
         else:
             st.caption(
                 "Only the weights are known here, so the page shows only what follows from them: rollout and flow."
             )
-            head = _head(controls, next(iter(controls.heads)))
-            _head_field(controls, head)
-        cell = evidence.default_cell(
-            controls.maps[head[0]], head[1], contributions_of(controls), baseline
-        )
-        measures = maps_section(controls, head, cell)
-        lab.add_script(partial(script, controls, head, cell, measures, off, answers))
+            head = _head(case, next(iter(case.heads)))
+            _head_field(case, head)
+        cell = evidence.default_cell(case.maps[head[0]], head[1], case.contributions, baseline)
+        measures = maps_section(case, head, cell)
         if baseline is not None:
-            with panel("Which tokens the answer depends on", "strip" in st.query_params):
-                lab.paragraph(can_tell(*tokens_section(controls, baseline)))
-        trace = controls.reading.trace
-        parts = {
-            f"{lab.plain(trace.source)}, {controls.reading.source.count}": True,
-            "; fp32, no dropout": baseline is not None,
-            ", as uploaded": baseline is None,
-            ", one forward pass per head": bool(answers),
-            ".": True,
-            " The paper on rollout and flow covers encoders only; here the decoder's steps follow the "
-            "encoder's in one graph, and the part that reaches the source is shown.": len(
-                trace.kinds
+            with panel("Which tokens the answer depends on", Controls.strip.in_link):
+                lab.paragraph(draw.can_tell(*tokens_section(case, baseline)))
+        as_python(case, head, cell[0], measures, answers)
+        lab.caption(
+            draw.conditions(
+                case.reading.trace.source,
+                case.reading.source.count,
+                baseline is not None,
+                bool(answers),
+                len(case.reading.trace.kinds) > 1,
             )
-            > 1,
-        }
-        lab.caption("".join(filter(parts.get, parts)))
+        )

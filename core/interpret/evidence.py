@@ -724,7 +724,10 @@ class HeadMaps:
 
 
 def flow_map(trace: AttentionTrace, row: int, query: int | None = None) -> Flow:
-    """Flow up to and with a layer (T, S), to every query or to one, and which cells were computed (None: all)."""
+    """The maximum flow (T, S) up to and with a layer, to every query or to one, and which cells that computed.
+
+    These are None where they are all.
+    """
     item = trace.maps[row]
     layer_graph, rows = graph(trace, item.kind, item.layer), np.arange(len(item.queries))
     known = np.ones_like(rows, bool) if query is None else rows == query
@@ -837,7 +840,10 @@ def rank_agreement(
 
 
 def answers_without(baseline: Baseline, off: HeadSet) -> dict[int | None, dict[str, float]]:
-    """The value of each of the likeliest answers (their ids) by WAYS; of an embedding (None), its similarity."""
+    """The value of each of the likeliest answers, by their ids, with all heads on, some uniform, and these off.
+
+    Of an embedding (None), its similarity.
+    """
     answers = dict(
         zip(
             WAYS,

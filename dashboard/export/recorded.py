@@ -134,7 +134,7 @@ def leaves(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
             items = [
                 (f"{name}[{key!r}]", one)
                 for key, one in value.items()
-                if isinstance(key, str | int)
+                if isinstance(key, str | int | None)
             ]
         elif isinstance(value, Sequence) and not isinstance(value, str):
             items = [(f"{name}[{index}]", one) for index, one in enumerate(value)]
@@ -159,7 +159,7 @@ def same_call(one: Call, other: Call) -> bool:
     )
 
 
-def parts_of(value: Any, depth: int = 2) -> Iterator[tuple[str, Any]]:
+def parts_of(value: Any, depth: int = 3) -> Iterator[tuple[str, Any]]:
     """The fields and the items of a value, and of these, each with what follows the value's name."""
     items: list[tuple[str, Any]] = []
     if is_dataclass(value):

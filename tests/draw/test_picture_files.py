@@ -33,6 +33,7 @@ from core.training import Prediction, Record, RunConfig, source_weights
 from dashboard.draw import grids, picture_files, tables
 from dashboard.draw.components import WIDTH, Cell, Script, source_of
 from dashboard.draw.curves import Curve, balanced_points, legend, line_chart, step_chart
+from dashboard.draw.evidence import before_after
 from dashboard.draw.figures import (
     DARK_INK,
     LIGHT_INK,
@@ -95,7 +96,6 @@ from dashboard.draw.pictures import (
     maps_svg,
     outlined,
 )
-from pages.evidence import before_after
 from tests.cases import each
 from tests.draw.test_components import data_of
 

@@ -23,7 +23,11 @@ from core.interpret.evidence import (
     telling_cell,
 )
 from core.pretrained import ModelInputs, load_lab_model
-from dashboard.draw import circuits as circuits_draw, inside_weight as inside_draw
+from dashboard.draw import (
+    circuits as circuits_draw,
+    evidence as evidence_draw,
+    inside_weight as inside_draw,
+)
 from dashboard.draw.grids import short
 from dashboard.server.cache import store
 from dashboard.ui import panels
@@ -98,9 +102,11 @@ def test_what_there_is_no_room_for_is_said(place, value, text, case, monkeypatch
 def test_the_heads_are_told_as_csv():
     ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the old")
     baseline = ask(load_model(ref), Question(given))
-    setup = evidence.controls_of(ref, reading_of(ref, given), Question(given), baseline)
+    case = evidence.Case(ref, reading_of(ref, given), Question(given), baseline)
     effect = ablate_heads(baseline, frozenset({("causal", 0, 2)}))
-    [row] = csv_rows(evidence.heads_csv(setup, {(0, 2): effect}))
+    [row] = csv_rows(
+        evidence_draw.heads_csv(case.ids, case.sharp, case.estimates, {(0, 2): effect})
+    )
     assert [row[name] for name in ("kind", "layer", "head")] == ["causal", "0", "2"]
     assert float(row["answer"]) == pytest.approx(effect.value, rel=1e-6)
     assert effect.value - baseline.value == pytest.approx(float(row["change"]), abs=1e-6)
@@ -132,8 +138,8 @@ def test_a_long_text_is_read_in_windows():
 
 
 def test_what_is_written_alike_is_told_by_its_change():
-    assert evidence.moves(0.7, 0.6) == "falls from **0.70** to **0.60**"
-    assert evidence.moves(0.701, 0.7041) == "rises by **0.003** from **0.70**"
+    assert evidence_draw.moves(0.7, 0.6) == "falls from **0.70** to **0.60**"
+    assert evidence_draw.moves(0.701, 0.7041) == "rises by **0.003** from **0.70**"
     assert short(-0.0123, 0.05) == "−.012" and short(0.001, 0.05) == ""
 
 

@@ -1,0 +1,385 @@
+"""Why this answer: the chart of answers, the maps of a head by every measure, and the sentences of numbers."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from core.interpret import evidence, trace as flow
+from core.pretrained import display_names
+from dashboard.draw.attention_view import Tile
+from dashboard.draw.figures import Ink, Spec, series_encoding, table_columns, text_tip
+from dashboard.draw.formats import number, percent, plain, share_text, signed
+from dashboard.draw.grids import bar_figure
+from dashboard.draw.picture_files import csv_file
+
+
+def before_after(
+    rows: Sequence[Spec], words: Sequence[str], ink: Ink, logits: bool = False
+) -> Spec:
+    """Three marks a word, by WAYS: bars from 0, or of logits, whose 0 means nothing, points; rows hold word, of, p."""
+    low, high = min(row["p"] for row in rows), max(row["p"] for row in rows)
+    room = 0.3 * ((high - low) or 1.0)  # for the number behind the mark
+    domain = [low - 0.2 * room, high + room] if logits else [min(0, low), 1.25 * max(0.01, high)]
+    return bar_figure(
+        [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows],
+        "word",
+        words,
+        "p",
+        ink,
+        domain=domain,
+        height={"step": 15},
+        colour=series_encoding("of", evidence.WAYS, [ink.quiet, ink.series[0], ink.pick])
+        | {
+            "sort": list(evidence.WAYS),
+            "legend": {
+                "title": None,
+                "orient": "top",
+                "labelColor": ink.quiet,
+                "labelFontSize": 12,
+                "offset": 2,
+                "symbolType": "square",
+            },
+        },
+        tips=[
+            text_tip("word", "answer"),
+            text_tip("of", "heads"),
+            text_tip("text", "value"),
+        ],
+        mark={"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else None,
+        offset={"field": "of", "sort": list(evidence.WAYS)},
+        dx=8 if logits else 4,
+    ) | table_columns({"word": "answer", "of": "heads", "p": "logit" if logits else "probability"})
+
+
+# Sentences, LaTeX and the CSV.
+
+
+NAMES = {
+    "weights": "Weights",
+    "written": "Written",
+    "gradient": "Gradient",
+    "rollout": "Rollout",
+    "flow": "Flow",
+}
+NOTES = {
+    "weights": "α of this head",
+    "written": "‖α·v·W_O‖, share of its row",
+    "gradient": "α · ∂answer/∂α, share of the largest",
+    "rollout": "all heads, product over layers",
+    "flow": "all heads, maximum flow",
+}
+SPOKEN = {
+    "written": "what heads write",
+    "gradient": "the gradient",
+    "rollout": "rollout",
+    "flow": "flow",
+}
+
+
+MEANINGS = {
+    "weights": "mean of all heads",
+    "written": "what all heads write",
+    "gradient": "α·∂answer/∂α, all heads",
+    "rollout": "product over layers",
+    "flow": "maximum flow",
+}
+
+
+def target_text(baseline: evidence.Baseline) -> str:
+    if baseline.word is None:
+        other = "the other sentence" if baseline.question.against else "itself"
+        return f"the similarity with {other}"
+    is_answer = baseline.is_top and baseline.answer.kind != "class"
+    kind = "answer" if is_answer else baseline.answer.output.split()[0]
+    name = f"{kind} **{plain(baseline.word)}**"
+    if baseline.other is not None:
+        return f"the logit of the {name} minus that of **{plain(baseline.other)}**"
+    return f"the {baseline.quantity} of the {name}"
+
+
+def moves(before: float, after: float) -> str:
+    """ "falls from a to b" or "rises from a to b"; by how much, where both have the same text."""
+    verb, first, last = (
+        "falls" if after < before else "rises",
+        number(before),
+        number(after),
+    )
+    if first == last:
+        return f"{verb} by **{number(abs(after - before))}** from **{first}**"
+    return f"{verb} from **{first}** to **{last}**"
+
+
+def heads_fact(
+    names: Mapping[flow.Head, str],
+    baseline: evidence.Baseline,
+    alone: Mapping[flow.Head, evidence.Effect],
+    picked: flow.Head,
+) -> str:
+    ranked = list(alone)
+    first = ranked[0]
+    shown = (
+        f":primary[**{plain(names[first])}**]" if first == picked else f"**{plain(names[first])}**"
+    )
+    without, target, then = alone[first], target_text(baseline), ""
+    if without.id not in (None, baseline.id) and baseline.is_top:
+        (word,) = display_names(baseline.pretrained, baseline.answer, [without.id])
+        then = f" the model answers **{plain(word)}** instead of **{plain(baseline.word or '')}**."
+        target = target.replace("the ", "The ", 1)
+    if baseline.quantity == "logit":
+        target = target.replace("logit of", "logit (score before the softmax) of", 1)
+    text = f"Without {shown},{then} {target} {moves(baseline.value, without.value)}, " + (
+        f"the largest change of {len(ranked)} heads. " if len(ranked) > 1 else "its only head. "
+    )
+    if picked != first:
+        text += (
+            f"Without :primary[**{plain(names[picked])}**] it is {number(alone[picked].value)}, the change of rank "
+            f"{ranked.index(picked) + 1}{answer_then(baseline, alone[picked])}. "
+        )
+    return text
+
+
+def answer_then(baseline: evidence.Baseline, effect: evidence.Effect) -> str:
+    """What the model answers without a head, after the rest of a sentence; nothing where it has no likeliest answer."""
+    if effect.id is None or not baseline.is_top:
+        return ""
+    (word,) = display_names(baseline.pretrained, baseline.answer, [effect.id])
+    return (
+        f", and the model {'still ' if effect.id == baseline.id else ''}answers **{plain(word)}**"
+    )
+
+
+def sharpness_text(
+    names: Mapping[flow.Head, str],
+    sharp: Mapping[flow.Head, float],
+    estimates: Mapping[flow.Head, float],
+    alone: Mapping[flow.Head, evidence.Effect],
+) -> str:
+    sharpest = max(sharp, key=sharp.__getitem__)
+    rank = list(alone).index(sharpest)
+    text = (
+        f"The sharpest head, **{plain(names[sharpest])}** with a mean largest weight of "
+        f"{number(sharp[sharpest])}, is {f'number {rank + 1}' if rank else 'first'}: "
+        f"{signed(alone[sharpest].change)}."
+    )
+    by_weight, by_slope = evidence.rank_agreement(alone, sharp, estimates)
+    if by_weight is None:
+        return text
+    slope = (
+        ""
+        if by_slope is None
+        else f"; those by estimated and by measured change with {signed(by_slope)}. The estimate, by the "
+        "gradient, is minus the sum of α·∂answer/∂α over a head’s weights"
+    )
+    return (
+        f"{text} Over all heads, the ranks by sharpness and by change agree with ρ = "
+        f"{signed(by_weight)}{slope}."
+    )
+
+
+def cell_fact(
+    head: str, pair: tuple[str, str], measures: evidence.HeadMaps, row: int, column: int
+) -> str:
+    values = {name: float(each[row, column]) for name, each in measures.maps.items()}
+    (query, key), weight, lengths = map(plain, pair), values["weights"], measures.lengths
+    text = f"In **{plain(head)}**, :primary[**{query}**] puts **{share_text(weight)}** of its weight on **{key}**"
+    if lengths is not None and column < lengths.shape[1]:
+        share = values["written"]
+        but = "but only" if share < weight - 0.02 else "and"
+        text += f", {but} **{share_text(share)}** of what it writes comes from there"
+        if abs(share - weight) > 0.02:
+            text += (
+                f": v·W_O has length {number(float(lengths[row, column]))} there and "
+                f"{number(float(lengths[row].mean()))} on average"
+            )
+    if "gradient" in values:
+        largest = np.abs(measures.maps["gradient"]).max() or 1.0
+        text += (
+            f"; by the gradient, this weight adds {signed(values['gradient'])} to the answer, in the map "
+            f"{number(values['gradient'] / largest)} of the largest"
+        )
+    flowing = f", and at most {number(values['flow'])} can flow" if "flow" in values else ""
+    return (
+        f"{text}. Over all paths through attention and residuals, {number(values['rollout'])} of {query} comes "
+        f"from {key}{flowing}."
+    )
+
+
+def heads_csv(
+    ids: Mapping[flow.Head, tuple[str, int, int]],
+    sharp: Mapping[flow.Head, float],
+    estimates: Mapping[flow.Head, float],
+    changes: Mapping[flow.Head, evidence.Effect],
+) -> bytes:
+    return csv_file(
+        "kind layer head answer change gradient_estimate largest_weight".split(),
+        [
+            [
+                *ids[head],
+                *(
+                    "" if one is None else f"{one:.8g}"
+                    for one in (
+                        effect.value,
+                        effect.change,
+                        estimates.get(head),
+                        sharp[head],
+                    )
+                ),
+            ]
+            for head, effect in changes.items()
+        ],
+    )
+
+
+def tokens_fact(
+    tokens: Sequence[str],
+    lost: Sequence[float],
+    first: Mapping[str, int],
+    agree: Mapping[str, float | None],
+) -> str:
+    needed, named = max(range(len(lost)), key=lambda index: abs(lost[index])), first["weights"]
+    text = (
+        f"Hiding :primary[**{plain(tokens[needed])}**] changes the answer most, by **{signed(lost[needed])}**. "
+        + (
+            f"The weights rank {plain(tokens[named])} first as well"
+            if named == needed
+            else f"The weights rank **{plain(tokens[named])}** first, but hiding it changes the answer by "
+            f"{signed(lost[named])}"
+        )
+    )
+    known = {name: tau for name, tau in agree.items() if tau is not None}
+    if "weights" not in known:
+        return f"{text}."
+    best = max(known, key=known.__getitem__)
+    return (
+        f"{text}; over all {len(tokens)} tokens their order agrees with the measured one with τ = "
+        f"**{signed(known['weights'])}**"
+        + (
+            ", the most of all measures."
+            if best == "weights"
+            else f". The order by {SPOKEN[best]} agrees most, with {signed(known[best])}."
+        )
+    )
+
+
+VERDICTS = (  # up to which share of the change of the head that is off, uniform weights change the answer
+    (
+        -0.1,
+        "So where this head attends matters: with uniform weights the answer changes in the other direction.",
+    ),
+    (
+        0.1,
+        "So what the head writes matters here, and where it attends hardly does: other weights would "
+        "give nearly the same answer.",
+    ),
+    (
+        0.95,
+        "So {share} of the head's contribution is where it attends; the rest is what it writes in any case.",
+    ),
+    (
+        1.05,
+        "So this head contributes by where it attends: with uniform weights its contribution is lost.",
+    ),
+    (
+        math.inf,
+        "So this head contributes by where it attends: uniform weights change the answer more than "
+        "switching the head off.",
+    ),
+)
+
+
+def even_fact(
+    baseline: evidence.Baseline, head: str, even: evidence.Effect, off: evidence.Effect
+) -> str:
+    says = "The head changes nothing, so its weights change nothing either."
+    if abs(off.change) >= 1e-6:
+        share = even.change / off.change
+        says = next(verdict for limit, verdict in VERDICTS if share < limit)
+        says = says.format(share=percent(share))
+    return (
+        f"**Other weights, the same answer?** With uniform weights, as Wiegreffe and Pinter test it, {plain(head)} "
+        f"gives {number(even.value)} instead of {number(baseline.value)}; switched off it gives "
+        f"{number(off.value)}. {says}"
+    )
+
+
+CAN_TELL = (
+    "**What weights can and cannot tell.** Jain and Wallace (“Attention is not Explanation”, 2019) found that weights "
+    "often order tokens differently from gradients and from leaving words out, and that other weights can give the "
+    "same answer. Wiegreffe and Pinter (“Attention is not not Explanation”, 2019) reply that other weights are a fair "
+    "test only if a whole model is trained to have them, and that such models learn less from them: a weight is one "
+    "explanation of an answer, if not the only one. "
+)
+
+
+SIDES = (  # from the τ on: what the weights show, and whether their first token needs a word
+    (0.6, "so here the weights show well which tokens matter, but not how much", False),
+    (0.2, "so here they show in part which tokens matter", True),
+    (-math.inf, "so here they show little of which tokens matter", True),
+)
+
+
+def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
+    """The two papers, and this text between them; `same_first`: the weights put the most needed token first."""
+    if agree is None:
+        return CAN_TELL
+    if (tau := agree.get("weights")) is None:
+        return f"{CAN_TELL}Here there are too few tokens, or nothing changes, so neither can be tested."
+    side, less = next((words, less) for limit, words, less in SIDES if tau >= limit)
+    though = ", though they rank the one that matters most first" if same_first and less else ""
+    return (
+        f"{CAN_TELL}On your text the order by weight agrees with the measured one with τ = {signed(tau)} (1: the "
+        f"same order, 0: no relation), {side}{though}."
+    )
+
+
+def measure_tiles(measures: evidence.HeadMaps, item: flow.AttentionMap, head: int) -> list[Tile]:
+    """A map for each measure of a head, the gradient as shares of the largest."""
+    visible = None if item.mask is None else item.visible[head]
+    tiles = {
+        each: Tile(NAMES[each], NOTES[each], values, visible, index)
+        for index, (each, values) in enumerate(measures.maps.items())
+    }
+    if "flow" in tiles and (known := measures.known) is not None:
+        known = np.pad(known, ((0, 0), (0, item.weights.shape[2] - known.shape[1])))
+        note = f"{NOTES['flow']}; this row only"
+        tiles["flow"] = replace(
+            tiles["flow"], mask=known if visible is None else visible & known, note=note
+        )
+    if "gradient" in tiles:
+        values = measures.maps["gradient"]
+        tiles["gradient"] = replace(
+            tiles["gradient"],
+            weights=values / (np.abs(values).max() or 1.0),
+            span=(-1.0, 1.0),
+            signed=True,
+        )
+    return list(tiles.values())
+
+
+def conditions(source: str, count: str, has_answer: bool, per_head: bool, several: bool) -> str:
+    """Of which model and how many tokens, and how it was run; whether there are several kinds of attention."""
+    text = f"{plain(source)}, {count}{'; fp32, no dropout' if has_answer else ', as uploaded'}"
+    if per_head:
+        text += ", one forward pass per head"
+    if not several:
+        return f"{text}."
+    return (
+        f"{text}. The paper on rollout and flow covers encoders only; here the decoder's steps follow the "
+        "encoder's in one graph, and the part that reaches the source is shown."
+    )
+
+
+def length_latex(weight: float, length: float) -> str:
+    return (
+        rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
+        rf"{number(weight * length)}"
+    )
+
+
+def rollout_latex(row: int, column: int, value: float) -> str:
+    return (
+        rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
+        rf"\tilde A_{{{row},{column}}} = {number(value)}"
+    )
