@@ -13,8 +13,10 @@ from nbclient import NotebookClient
 
 from dashboard.draw.picture_files import Source
 from dashboard.draw.pictures import ChartPicture, MapsPicture
+from dashboard.fields.model import example_arrays
 from dashboard.navigation import STEPS
 from dashboard.ui.export import notebook_file
+from dashboard.ui.models import store_upload
 from tests.cases import PATIENCE
 from tests.close import tolerance
 from tests.pages.app import assert_results, open_at, pictures_of, script_of
@@ -86,3 +88,18 @@ def test_the_notebook_of_a_page_computes_what_it_shows(page, kernel, tmp_path):
             assert any(
                 holds(one, cells) for one in computed.values() if one.dtype.kind in "fiub"
             ), picture.title
+
+
+def test_a_part_of_a_result_is_written_as_one():
+    text = script_of(open_at("inside_weight")).text("")
+    assert "attentions = layer_attentions(model, inputs)" in text
+    assert "one = break_down_weight(attentions[('self', 3)], head=1, query=" in text
+    assert "trace = reading.trace" in text
+
+
+def test_an_upload_is_read_from_its_file():
+    name = store_upload(example_arrays(), "mine.npz", "")
+    script = script_of(open_at("pretrained", **{"inside:model": name}))
+    text = script.text("")
+    assert "file = Path('mine.npz')  # your own file\nreading = read_arrays(" in text
+    assert "view = view_of(reading, kind='self')" in text and "read(model" not in text
