@@ -520,7 +520,7 @@ def test_ended_run_of_same_task_leads_to_example_beside_it():
 # A run of every form and input, trained for two steps, drawn whole: maps, examples as what they are, and the fact.
 
 
-DATA = {
+TEXTS = {
     "own_text": "So it goes on, and on it goes, as before; and so on.\n" * 30
     + "At last it ends. Or not. " * 9,
     "own_pairs": "".join(f"{n}\t{n:b}\n" for n in range(80)),
@@ -578,7 +578,7 @@ def drawn(config: TaskConfig, kind: str | None = None, **changes: Any) -> tuple[
 
 @pytest.mark.parametrize("task, kind", FORMS)
 def test_a_run_is_drawn_as_what_it_is(task, kind):
-    given: dict[str, Any] = {"data": DATA[task]} if task in DATA else {}
+    given: dict[str, Any] = {"data": TEXTS[task]} if task in TEXTS else {}
     drawn(TaskConfig.of(task, **given), kind, held_out=12, num_examples=3)
 
 
