@@ -3,7 +3,7 @@
     effect = lab.cached(study.mask_effect, controls.mask, controls.tokens)
     lab.as_python(effect=effect)
 
-A result is numbers among the recorded calls by identity, and so is an argument that is itself a result. The words of a
+A result is looked up among the recorded calls by identity, and so is an argument that is itself a result. The words of a
 cell are the first sentence of the function's docstring; a map that the page draws is drawn from the result that has it.
 A part of a result, such as reading.trace, is written as such.
 """
@@ -185,22 +185,24 @@ class _Writer:
     first: list[Cell] = field(default_factory=list)  # of models
     models: dict[Any, str] = field(default_factory=dict)
     loops: dict[str, tuple[str, str]] = field(default_factory=dict)  # of lists: item, items
+    # of the cell that is written
+    imports: set[str] = field(default_factory=set)
+    lines: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
 
     def cell(self, name: str, result: Any) -> Cell:
-        imports, lines, words = set[str](), list[str](), list[str]()
-        self._write(name, result, imports, lines, words)
-        block = import_module("dashboard.ui.models").import_block(imports)
-        text = " ".join(dict.fromkeys(words)) or f"The value {name}."
+        self.imports, self.lines, self.words = set(), [], []
+        self._write(name, result)
+        block = import_module("dashboard.ui.models").import_block(self.imports)
+        text = " ".join(dict.fromkeys(self.words)) or f"The value {name}."
         shown = f"print({name!r}, {_shown(name, result)})"
         if name in self.loops:
             item, items = self.loops[name]
             parts = _shown("each", result[0])
             shown = f"for {item}, each in zip({items}, {name}):\n    print({item}, {parts})"
-        return Cell(text, f"{block}\n\n" + "\n".join(lines) + f"\n{shown}\n")
+        return Cell(text, f"{block}\n\n" + "\n".join(self.lines) + f"\n{shown}\n")
 
-    def _write(
-        self, name: str, result: Any, imports: set[str], lines: list[str], words: list[str]
-    ) -> None:
+    def _write(self, name: str, result: Any) -> None:
         call, known = self._call_of(result), self.names.get(id(result), "")
         if call is not None and not known:
             known = next((name for one, name in self.written if same_call(one, call)), "")
@@ -210,28 +212,28 @@ class _Writer:
             self.first.append(import_module("dashboard.ui.models").model_cell(call.args[0]))
             code = "reading"
         elif call is not None:
-            code = self._call(call, imports, lines, words)
+            code = self._call(call)
             self.written.append((call, name))
-        elif each := self._calls(name, result, imports, lines, words):
+        elif each := self._calls(name, result):
             code = each
-        elif part := self._part(result, imports, lines, words):
+        elif part := self._part(result):
             code = part
         elif isinstance(result, Mapping):
             code = (
                 "{"
                 + ", ".join(
-                    f"{key!r}: {self._value(one, key if isinstance(key, str) else name, imports, lines, words)}"
+                    f"{key!r}: {self._value(one, key if isinstance(key, str) else name)}"
                     for key, one in result.items()
                 )
                 + "}"
             )
         elif isinstance(result, list | tuple):
-            parts = [self._value(one, name, imports, lines, words) for one in result]
+            parts = [self._value(one, name) for one in result]
             code = "[" + "".join(f"\n    {part}," for part in parts) + "\n]"
         else:
-            code = self._value(result, name, imports, lines, words)
+            code = self._value(result, name)
         if code != name:
-            lines.append(f"{name} = {code}")
+            self.lines.append(f"{name} = {code}")
         self.names[id(result)] = name
 
     def _call_of(self, result: Any) -> Call | None:
@@ -247,7 +249,7 @@ class _Writer:
             None,
         )
 
-    def _part(self, value: Any, imports: set[str], lines: list[str], words: list[str]) -> str:
+    def _part(self, value: Any) -> str:
         """The expression of a part of a recorded result; "" for what is none."""
         if value is None or isinstance(value, str | int | float | bool):
             return ""
@@ -261,13 +263,11 @@ class _Writer:
                         if is_dataclass(call.result):
                             variable = re.findall("[A-Z][a-z]*", type(call.result).__name__)[-1]
                             variable = variable.lower()
-                        self._write(self._free(variable), call.result, imports, lines, words)
+                        self._write(self._free(variable), call.result)
                     return self.names[id(call.result)] + suffix
         return ""
 
-    def _calls(
-        self, name: str, results: Any, imports: set[str], lines: list[str], words: list[str]
-    ) -> str:
+    def _calls(self, name: str, results: Any) -> str:
         """A list of results of calls that differ in one argument alone, as one call for each; "" for another value."""
         made = [self._call_of(one) for one in results] if isinstance(results, list) else []
         calls = [call for call in made if call is not None]
@@ -286,23 +286,20 @@ class _Writer:
             source_of([*columns[at]]),
         )
         if code not in self.texts:
-            imports.update(import_of(one) for one in classes_in([*columns[at]]))
+            self.imports.update(import_of(one) for one in classes_in([*columns[at]]))
             self.texts[code] = self._free(f"{item}s")
-            lines.append(f"{self.texts[code]} = {code}")
+            self.lines.append(f"{self.texts[code]} = {code}")
         self.loops[name] = item, self.texts[code]
-        call = self._call(calls[0], imports, lines, words, {at: item})
+        call = self._call(calls[0], {at: item})
         return f"[{call} for {item} in {self.texts[code]}]"
 
     def _call(
         self,
         call: Call,
-        imports: set[str],
-        lines: list[str],
-        words: list[str],
         items: Mapping[int, str] = {},
     ) -> str:
         """The call; `items` are the variables of arguments, by their places."""
-        imports.add(import_of(call.function))
+        self.imports.add(import_of(call.function))
         parameters = list(inspect.signature(call.function).parameters.values())
         written, positional = list[str](), True
         takes_more = any(one.kind is one.VAR_POSITIONAL for one in parameters)
@@ -316,7 +313,7 @@ class _Writer:
             ):
                 positional = False
                 continue
-            text = items.get(index) or self._value(arg, parameter.name, imports, lines, words)
+            text = items.get(index) or self._value(arg, parameter.name)
             if (
                 positional
                 and (index == 0 or text == parameter.name)
@@ -326,58 +323,53 @@ class _Writer:
             else:
                 positional = False
                 written.append(f"{parameter.name}={text}")
-        words.append(first_sentence(call.function))
+        self.words.append(first_sentence(call.function))
         return f"{call.function.__name__}({', '.join(written)})"
 
-    def _value(
-        self, value: Any, name: str, imports: set[str], lines: list[str], words: list[str]
-    ) -> str:
+    def _value(self, value: Any, name: str) -> str:
         """The source of an argument: a variable where it has one, or gets one."""
         if isinstance(value, Call):
             made = next((one for one in self.calls if same_call(one, value)), value)
             if known := next((name for one, name in self.written if same_call(one, made)), ""):
                 return known
             variable = self._free(name)
-            lines.append(f"{variable} = {self._call(made, imports, lines, words)}")
+            self.lines.append(f"{variable} = {self._call(made)}")
             self.written.append((made, variable))
             return variable
         if type(value).__name__ == "ModelRef":
             return self._model(value)
         if isinstance(value, Run):
-            imports.add("from core.runs.runs import open_run")
+            self.imports.add("from core.runs.runs import open_run")
             return f"open_run({import_module('dashboard.ui.runs').path_code(value.path)})"
         if isinstance(value, Sweep):
-            imports |= {import_of(Sweep), "from pathlib import Path"}
+            self.imports |= {import_of(Sweep), "from pathlib import Path"}
             return f"Sweep(Path({import_module('dashboard.ui.runs').path_code(value.path)}))"
         if isinstance(value, Mapping) and any(isinstance(one, Run) for one in value.values()):
-            runs = [
-                f"    {one!r}: {self._value(run, name, imports, lines, words)},\n"
-                for one, run in value.items()
-            ]
+            runs = [f"    {one!r}: {self._value(run, name)},\n" for one, run in value.items()]
             return "{\n" + "".join(runs) + "}"
         if not isinstance(value, str | int | float | bool | None) and id(value) in self.names:
             return self.names[id(value)]
         if self._call_of(value) is not None:
-            self._write(self._free(name), value, imports, lines, words)
+            self._write(self._free(name), value)
             return self.names[id(value)]
-        if is_result(value) and (part := self._part(value, imports, lines, words)):
+        if is_result(value) and (part := self._part(value)):
             return part
         if type(value).__name__ == "Question" and hasattr(value, "inputs"):
             models = import_module("dashboard.ui.models")
-            imports.add("from core.interpret.evidence import Question")
-            self._inputs(value.inputs, imports, lines)
+            self.imports.add("from core.interpret.evidence import Question")
+            self._inputs(value.inputs)
             return models.question_code(value)
         if type(value).__name__ == "ModelInputs":
-            return self._inputs(value, imports, lines)
+            return self._inputs(value)
         if isinstance(value, tuple) and any(type(one).__name__ == "ModelInputs" for one in value):
-            return f"({', '.join(self._inputs(one, imports, lines) for one in value)},)"
+            return f"({', '.join(self._inputs(one) for one in value)},)"
         if callable(value):
-            imports.add(import_of(value))
+            self.imports.add(import_of(value))
             return value.__name__
         text = source_of(value)
         if text in self.texts:
             return self.texts[text]
-        imports.update(
+        self.imports.update(
             import_of(one) for one in classes_in(value) if re.search(rf"\b{one.__name__}\b", text)
         )
         uses = sum(
@@ -389,7 +381,7 @@ class _Writer:
         if len(text) <= SHORT or uses < 2 and len(text) < 60:
             return text
         self.texts[text] = self._free(name)
-        lines.append(f"{self.texts[text]} = {text}")
+        self.lines.append(f"{self.texts[text]} = {text}")
         return self.texts[text]
 
     def _free(self, name: str) -> str:
@@ -410,13 +402,13 @@ class _Writer:
             )
         return self.models[ref]
 
-    def _inputs(self, inputs: Any, imports: set[str], lines: list[str]) -> str:
+    def _inputs(self, inputs: Any) -> str:
         models = import_module("dashboard.ui.models")
         further, made = models.inputs_lines(next(iter(self.models)), inputs)
         if made not in self.texts:
-            imports |= further
+            self.imports |= further
             self.texts[made] = self._free("inputs")
-            lines.append(f"{self.texts[made]} = {made}")
+            self.lines.append(f"{self.texts[made]} = {made}")
         return self.texts[made]
 
 
