@@ -240,8 +240,8 @@ def page() -> None:
         else (),
     )
     visible = len(lab.tree_spots(result.tree, path))
-    said = draw.conditions(result, task, settings, visible)
-    lab.caption(lab.plain(f"{run_name(run)}, step {checkpoint.step:,}. {said}"))
+    words = draw.conditions(result, task, settings, visible)
+    lab.caption(lab.plain(f"{run_name(run)}, step {checkpoint.step:,}. {words}"))
     along_path(settings, task, result, path, steps)
     lab.as_python(tree=result.tree, path=steps, also=[cell])
     if task.form == "pairs":
@@ -369,17 +369,17 @@ def comparison(task: Task, checkpoint: study.Checkpoint, settings: SearchSetting
         caption=f"Means over {held_out}",
         markers=False,
     )
-    said = [f"Means over the same {held_out}."]
+    words = [f"Means over the same {held_out}."]
     if optional:
-        said.append(
+        words.append(
             f"{' and '.join(optional)}: how much of its target an output has, from 0 to 100."
         )
     if any(one.cut for one in scores):
         longest = task.max_target + 1
-        said.append(
+        words.append(
             f"Cut at {min(settings.longest or longest, longest)} tokens, before an end token: "
             f"{' and '.join(str(one.cut) for one in scores)} outputs."
         )
-    lab.caption(" ".join(said))
+    lab.caption(" ".join(words))
     if len(scores) == 2:
         lab.fact(draw.scores_fact(*scores))
