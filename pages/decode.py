@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import streamlit as st
@@ -93,8 +93,8 @@ class Controls(lab.Search, page="decode"):
         also=lambda c: {"width": lab.room(180)},
     )
     picked = lab.LinkedValue[int | None](None)  # a candidate of the tree
-    picked_of = lab.SessionValue[tuple[Any, ...]](())  # the search that it is of
-    measured = lab.SessionValue[tuple[Any, ...]](())  # what strategies were compared of
+    picked_of = lab.SessionValue[tuple[object, ...]](())  # the search that it is of
+    measured = lab.SessionValue[tuple[object, ...]](())  # what strategies were compared of
 
     @property
     def checkpoint(self) -> study.Checkpoint:
@@ -254,7 +254,7 @@ def pick() -> None:
     Controls.picked.value = st.session_state["decode:tree"].get("pick")
 
 
-def picked_path(result: study.SearchResult, of: tuple[Any, ...]) -> list[int]:
+def picked_path(result: study.SearchResult, of: tuple[object, ...]) -> list[int]:
     """The path to the candidate that was pressed in this tree, else to the end of the best output."""
     picked, count = Controls.picked, len(result.tree.candidates)
     if Controls.picked_of.value != of:

@@ -17,18 +17,7 @@ from core.models.model_summary import Part, with_layers
 from core.pretrained import WRITER
 from core.pretrained.model_inputs import text_of
 from core.runs.runs import Run, find_run, list_runs
-from core.studies.transformer import (
-    BATCH,
-    SEEDED,
-    SEEDS,
-    Depth,
-    Measurements,
-    Subject,
-    by_depth,
-    measurements,
-    run_controls,
-    writer_controls,
-)
+from core.studies import transformer as study
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.training.sweeps import SAME
 from dashboard.draw import transformer as draw
@@ -37,11 +26,15 @@ from dashboard.draw import transformer as draw
 
 
 EXAMPLE, WEIGHTS = "example", "transformer:weights"
-STARTS = {"writer": WRITER, "trained": EXAMPLE, "random": SEEDED}  # with which the page has opened
+STARTS = {
+    "writer": WRITER,
+    "trained": EXAMPLE,
+    "random": study.SEEDED,
+}  # with which the page has opened
 LABELS = {
     WRITER: "Trained: the writer of stories",
     EXAMPLE: "Trained: the example run",
-    SEEDED: "Random, from a seed",
+    study.SEEDED: "Random, from a seed",
 }
 NORMS = {"post": "after", "pre": "before"}
 BLOCKS_OF = (
@@ -164,16 +157,16 @@ def source_label(source: str) -> str:
     return LABELS.get(source, f"Trained: {run.name if run else source}")
 
 
-def trained_subject(row: Any, source: str) -> Subject:
+def trained_subject(row: Any, source: str) -> study.Subject:
     if source == WRITER:
         with row.cell(column_span=3):
             text = Controls.draw("text", into=lab.HERE).text.strip()
             lab.note_unknown_words(text)
-            return lab.shared(writer_controls, text)
+            return lab.shared(study.writer_controls, text)
     run = run_of(source)
     if run is None or not run.checkpoint_steps():
         raise ConfigError("This run is no longer here. Choose another one, or random weights.")
-    subject = lab.computed(run_controls, run, source)
+    subject = lab.computed(study.run_controls, run, source)
     task = task_entry(subject.task.key)
     with row.cell(column_span=3):
         lab.caption(
@@ -182,7 +175,7 @@ def trained_subject(row: Any, source: str) -> Subject:
     return subject
 
 
-def seeded_subject(row: Any) -> Subject:
+def seeded_subject(row: Any) -> study.Subject:
     controls = Controls.draw("task", "kind", "layers", into=row)
     with (
         row,
@@ -207,20 +200,20 @@ def seeded_subject(row: Any) -> Subject:
             controls.pattern
         ]
         model = replace(model, attention=first, following=tuple(following))
-    return Subject(model, TaskConfig.of(controls.task), seed=controls.seed)
+    return study.Subject(model, TaskConfig.of(controls.task), seed=controls.seed)
 
 
 # The page: controls, the diagram, attention layer by layer, norms against depth, and the sources.
 
 
-FRESH = {"transformer:weights": "seeded", "transformer:pattern": SAME}
-TRANSLATOR = {**FRESH, "transformer:task": "reverse", "transformer:kind": "transformer"}
-DECODER = {**FRESH, "transformer:task": "reverse", "transformer:kind": "decoder"}
+FRESH = {WEIGHTS: study.SEEDED, **Controls.state(pattern=SAME)}
+TRANSLATOR = {**FRESH, **Controls.state(task="reverse", kind="transformer")}
+DECODER = {**FRESH, **Controls.state(task="reverse", kind="decoder")}
 NORMS_PANEL = "transformer:norms"  # the panel that compares both norms
 MOVES = (
     lab.Move(
         "Encoder and decoder",
-        {"transformer:weights": EXAMPLE},
+        {WEIGHTS: EXAMPLE},
         "The Transformer of 2017: an encoder reads the input, and a decoder that writes the output looks at it by "
         "cross-attention. This one has learned to reverse its input.",
     ),
@@ -232,24 +225,24 @@ MOVES = (
     ),
     lab.Move(
         "Classifier of images",
-        {**FRESH, "transformer:task": "digits", "transformer:kind": "classifier"},
+        {**FRESH, **Controls.state(task="digits", kind="classifier")},
         "The model is only an encoder. Patches of an image take the place of words. The Vision Transformer is built "
         "like this.",
     ),
     lab.Move(
         "Norm before",
-        {**TRANSLATOR, "transformer:norm": "pre", NORMS_PANEL: True},
+        {**TRANSLATOR, **Controls.state(norm="pre"), NORMS_PANEL: True},
         "The norm moves into each sublayer, so no norm is on the path from the input to the output. The last "
         "panel compares both in deep models: a first layer whose gradient is near 0 hardly learns.",
     ),
     lab.Move(
         "Twelve layers",
-        {**TRANSLATOR, "transformer:layers": 12},
+        {**TRANSLATOR, **Controls.state(layers=12)},
         "All layers have the same shape, so attention’s share of the parameters hardly changes.",
     ),
     lab.Move(
         "Layers of Gemma 3",
-        {**DECODER, "transformer:pattern": "gemma3", "transformer:layers": 6},
+        {**DECODER, **Controls.state(pattern="gemma3", layers=6)},
         "Five layers attend to a short window and one to the whole text: a coloured bar marks the kind. Open layers 0 "
         "and 5 and compare their maps. A long text then takes little memory in five layers of six.",
     ),
@@ -313,7 +306,7 @@ def model_view() -> None:
     if result.stream and layer == result.stream.layer:
         usual, cell = (layer, result.stream.head), (len(item.queries) - 1, result.stream.key)
     layer, head = Controls.head.pinned(trace.shape, path) or usual
-    weights = {SEEDED: "drawn from a seed", WRITER: "of the lab's writer"}.get(
+    weights = {study.SEEDED: "drawn from a seed", WRITER: "of the lab's writer"}.get(
         controls.run, f"trained for {controls.step:,} steps"
     )
     name = {"self": "Self-attention", "causal": "Causal self-attention", "cross": "Cross-attention"}
@@ -371,7 +364,7 @@ def model_view() -> None:
     )
 
 
-def subject_of(row: Any) -> Subject:
+def subject_of(row: Any) -> study.Subject:
     """Draw the controls, the model's own in a row; ConfigError where they are of no model."""
     first = STARTS[lab.read_start("transformer", *STARTS)]
     options = weights_on_offer()
@@ -391,36 +384,42 @@ def subject_of(row: Any) -> Subject:
             help="Trained weights, of the lab's writer or of a run, or random weights from a seed.",
         )
     try:
-        return seeded_subject(row) if source == SEEDED else trained_subject(row, source)
+        return seeded_subject(row) if source == study.SEEDED else trained_subject(row, source)
     finally:
         lab.write_start("transformer")
 
 
-def show_model(controls: Subject) -> Measurements:
+def show_model(controls: study.Subject) -> study.Measurements:
     new = outline(controls) if lab.reruns_alone() else None
     if new is not None:
         blocks_view(new, None, controls)
-    result = lab.shared(measurements, controls)
+    result = lab.shared(study.measurements, controls)
     if new is not None:
         st.rerun(scope="fragment")
     blocks_view(result.tree, result, controls)
     return result
 
 
-def outline(controls: Subject) -> Part | None:
+def outline(controls: study.Subject) -> Part | None:
     """The parts of a model that is not measured yet, from a model with each unlike layer once; None where it is."""
     config = controls.config
     period = len(config.pattern)
-    if not controls.seeded or config.layers <= period or lab.remembered(measurements, controls):
+    if (
+        not controls.seeded
+        or config.layers <= period
+        or lab.remembered(study.measurements, controls)
+    ):
         return None
     return with_layers(
-        lab.shared(measurements, replace(controls, config=replace(config, layers=period))).tree,
+        lab.shared(
+            study.measurements, replace(controls, config=replace(config, layers=period))
+        ).tree,
         config.layers,
         config.layer_names,
     )
 
 
-def blocks_view(tree: Part, result: Measurements | None, controls: Subject) -> None:
+def blocks_view(tree: Part, result: study.Measurements | None, controls: study.Subject) -> None:
     path, pre_norm = attention_path(result or tree), controls.config.norm == "pre"
     lab.block_diagram(
         lab.stacks_of(tree),
@@ -435,13 +434,13 @@ def blocks_view(tree: Part, result: Measurements | None, controls: Subject) -> N
     )
 
 
-def numbers_view(result: Measurements, path: str) -> None:
+def numbers_view(result: study.Measurements, path: str) -> None:
     whole = result.tree
     if result.stream:
         lab.fact(draw.of_model(whole))
+    over = "this text" if result.stream else f"{study.BATCH} held-out examples"
     lab.caption(
-        f"Measured on one forward and backward pass over {'this text' if result.stream else f'{BATCH} held-out examples'}"
-        f"; loss {lab.number(result.loss)}. "
+        f"Measured on one forward and backward pass over {over}; loss {lab.number(result.loss)}. "
         "FLOPs are those of the matrix products of the forward pass. “For backward” is what the backward pass "
         f"needs of this batch, {lab.byte_size(whole.bytes)} in all. The weights take {lab.byte_size(4 * whole.parameters)} "
         f"in fp32; training with AdamW takes {lab.byte_size(16 * whole.parameters)} with gradients and two moments. "
@@ -479,7 +478,7 @@ def store_pick(key: str) -> None:
     Controls.pick.value = str(pick.get("path", ""))
 
 
-def attention_path(of: Measurements | Part) -> str:
+def attention_path(of: study.Measurements | Part) -> str:
     """The attention whose maps are drawn: the picked one, where this model has it.
 
     Else it is that of the layer from which the answer leads, or the first cross-attention.
@@ -495,13 +494,14 @@ def attention_path(of: Measurements | Part) -> str:
     return path
 
 
-def depth_view(controls: Subject) -> None:
+def depth_view(controls: study.Subject) -> None:
     row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
     layers = Controls.draw("depth", into=row[0]).depth
     row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
     row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
-    depths: dict[str, Depth] = {
-        norm: lab.cached(by_depth, controls.config, controls.task, layers, norm) for norm in NORMS
+    depths: dict[str, study.Depth] = {
+        norm: lab.cached(study.by_depth, controls.config, controls.task, layers, norm)
+        for norm in NORMS
     }
     two_charts({NORMS[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth")
     after, before = depths["post"], depths["pre"]
@@ -511,7 +511,7 @@ def depth_view(controls: Subject) -> None:
         f"**{lab.number(before.ratio)} ×**."
     )
     lab.caption(
-        f"Untrained models of this shape, mean of {SEEDS} seeds, the same {BATCH} examples. First layer: "
+        f"Untrained models of this shape, mean of {study.SEEDS} seeds, the same {study.BATCH} examples. First layer: "
         f"{lab.number(after.mean[0])} ± {lab.number(after.std[0])} after, {lab.number(before.mean[0])} ± "
         f"{lab.number(before.std[0])} before."
     )
