@@ -42,6 +42,7 @@ OPENING = (
 
 class Controls(lab.Search, page="generate"):
     FIRST, WIDEST, ALPHA, SAMPLES = "Sampling", 8, 1.0, (5, 20)
+    kinds: Sequence[Kind]
 
     longest = lab.Number(
         "New tokens at most",
@@ -53,11 +54,9 @@ class Controls(lab.Search, page="generate"):
     )
     kind = lab.Segmented[Kind](
         "Attends to",
-        lambda values: {
-            kind: {"cross": "Source", "causal": "Earlier output"}[kind] for kind in values.kinds
-        },
+        lambda c: {kind: {"cross": "Source", "causal": "Earlier output"}[kind] for kind in c.kinds},
         hidden=True,
-        old=lambda text, values: {"What was said": "causal"}.get(text, text),
+        old=lambda text, c: {"What was said": "causal"}.get(text, text),
         help="The tokens whose weights are shown: the source, or what the model wrote before.",
         also={"label_visibility": "collapsed"},
     )
