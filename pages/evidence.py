@@ -181,7 +181,7 @@ def flow_of(case: Case, row: int, query: int) -> evidence.Flow | None:
 LAYER = "all"  # the column of whole layers
 
 
-def panel(label: str, opened: bool) -> Any:
+def panel(label: str, opened: bool) -> lab.Place:
     """An expander of what comes after the first sight; open from a link that points into it."""
     name = f"evidence:open:{label}"
     return lab.settings_panel(label, opened=st.session_state.setdefault(name, opened))
@@ -301,7 +301,7 @@ def _without(
     baseline: evidence.Baseline,
     picked: flow.Head,
     effects: Mapping[HeadSet, evidence.Effect],
-    place: Any,
+    place: lab.Place,
 ) -> Answers:
     """Draw the answers without the picked head and those that a person adds to it, at a place, and what is measured."""
     name = case.heads[picked]

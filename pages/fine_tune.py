@@ -592,7 +592,7 @@ def _draw(data: lab.FineTuneData, config: FineTuneConfig) -> None:
 
 
 def before_and_after(
-    data: lab.FineTuneData, config: FineTuneConfig, timeline: Any
+    data: lab.FineTuneData, config: FineTuneConfig, timeline: lab.Place
 ) -> tuple[draw.BeforeAfter | None, HeadChange | None]:
     """Draw one head of one sentence before training and at the step of the `timeline`; returns both and the head."""
     maps = st.container()
@@ -644,7 +644,7 @@ def before_and_after(
 
 
 def _readings(
-    data: lab.FineTuneData, text: str, maps: Any, timeline: Any
+    data: lab.FineTuneData, text: str, maps: lab.Place, timeline: lab.Place
 ) -> draw.BeforeAfter | None:
     """The maps of one type at step 0 and at the selected one; of a sentence that was not watched, before and after."""
     watched, steps, index = data.watched, data.steps, None

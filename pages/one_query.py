@@ -306,7 +306,7 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
     lab.write_link(key("matrices"), study.write(edited))
 
 
-def draw_settings(grid: Any) -> None:
+def draw_settings(grid: lab.Grid) -> None:
     with grid.cell(column_span=2):
         source = Controls.draw("source", into=lab.HERE).source
     values, typed = read_controls(), source == "matrices"

@@ -124,7 +124,7 @@ class Controls(lab.Fields, page="positions"):
         return AttentionConfig(self.d_model, self.heads, position=self.position)
 
 
-def draw_controls(settings: Any) -> Controls:
+def draw_controls(settings: lab.Place) -> Controls:
     row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     ideas = st.container(horizontal=True, vertical_alignment="bottom")
     controls = Controls.draw("idea", into=ideas)

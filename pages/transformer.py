@@ -157,7 +157,7 @@ def source_label(source: str) -> str:
     return LABELS.get(source, f"Trained: {run.name if run else source}")
 
 
-def trained_subject(row: Any, source: str) -> study.Subject:
+def trained_subject(row: lab.Grid, source: str) -> study.Subject:
     if source == WRITER:
         with row.cell(column_span=3):
             text = Controls.draw("text", into=lab.HERE).text.strip()
@@ -175,7 +175,7 @@ def trained_subject(row: Any, source: str) -> study.Subject:
     return subject
 
 
-def seeded_subject(row: Any) -> study.Subject:
+def seeded_subject(row: lab.Grid) -> study.Subject:
     controls = Controls.draw("task", "kind", "layers", into=row)
     with (
         row,
@@ -364,7 +364,7 @@ def model_view() -> None:
     )
 
 
-def subject_of(row: Any) -> study.Subject:
+def subject_of(row: lab.Grid) -> study.Subject:
     """Draw the controls, the model's own in a row; ConfigError where they are of no model."""
     first = STARTS[lab.read_start("transformer", *STARTS)]
     options = weights_on_offer()

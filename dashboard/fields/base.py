@@ -39,6 +39,8 @@ HERE = nullcontext()  # where the page stands, in no grid
 T = TypeVar("T")
 V = TypeVar("V")
 N = TypeVar("N", bound=float)
+Place: TypeAlias = DeltaGenerator
+Grid: TypeAlias = Any  # what st.grid returns, whose class is not public
 Of: TypeAlias = Callable[[Any], Any]  # what depends on the controls before
 
 
