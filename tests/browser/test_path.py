@@ -367,10 +367,9 @@ def test_a_moved_slider_draws_the_new_layers(page: Page):
     expect(drawing.locator(".block.layer")).to_have_count(layers + 2)
     wait_ready(page)
     expect(drawing.locator(".panel canvas")).to_have_count(1)
-    assert page.evaluate("() => [...new Set(window.__seen)]") == [
-        f"{layers + 2} 0",
-        f"{layers + 2} 1",
-    ]
+    # never the old layers; their map comes in the same frame or in a later one
+    seen = page.evaluate("() => [...new Set(window.__seen)]")
+    assert seen in ([f"{layers + 2} 0", f"{layers + 2} 1"], [f"{layers + 2} 1"])
     expect(page.get_by_text("88,414 parameters")).to_be_visible()
 
 
