@@ -2,7 +2,6 @@
 
 import math
 import re
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -27,6 +26,7 @@ from dashboard.draw.components import Cell, Script
 from dashboard.draw.curves import Curve, bounds, line_chart, seed_marks
 from dashboard.draw.figures import DASHES, PERCENTAGES, PICK, Ink, Spec, Theme
 from dashboard.draw.formats import about_duration, duration, number, percent, written
+from dashboard.draw.pictures import svg_source
 
 # Of each state its sign, the outcome in whose colour it is, how several claims are in it, and what it means.
 STATES: dict[State, tuple[str, Outcome, str, str]] = {
@@ -237,14 +237,14 @@ def interval_picture(effect: Effect, theme: Theme) -> str:
 
 
 def image(drawing: str, width: int, height: int, alt: str, style: str = "") -> str:
-    """SVG elements as an HTML image: st.html takes an SVG out, but leaves an image of one."""
+    """SVG elements as an HTML image."""
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'preserveAspectRatio="none">{drawing}</svg>'
     )
     return (
         f'<img alt="{escape(alt)}" title="{escape(alt)}" width="{width}" height="{height}" style="{style}" '
-        f'src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"/>'
+        f'src="{svg_source(svg)}"/>'
     )
 
 

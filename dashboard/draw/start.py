@@ -1,6 +1,5 @@
 """Start here: the small pictures of the path, the table of the soft dictionary, and its sentences."""
 
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
@@ -11,6 +10,7 @@ from core.studies.start import Lookup
 from dashboard.draw.components import Cell
 from dashboard.draw.figures import BAR, Ink, Theme, shade
 from dashboard.draw.formats import number, share_text
+from dashboard.draw.pictures import svg_source
 
 WIDTH, HEIGHT, PAD = 144, 72, 6
 
@@ -22,10 +22,7 @@ def thumbnail(stop: str, data: dict[str, Any], theme: Theme) -> str:
         f'><rect x=".5" y=".5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="4" fill="none" '
         f'stroke="{ink.hairline}"/>{draw(data, ink, theme)}</svg>'
     )
-    source = b64encode(
-        svg.encode()
-    ).decode()  # st.html takes an SVG out, but leaves an image of one
-    return f'<img alt="{label}" width="{WIDTH}" height="{HEIGHT}" src="data:image/svg+xml;base64,{source}"/>'
+    return f'<img alt="{label}" width="{WIDTH}" height="{HEIGHT}" src="{svg_source(svg)}"/>'
 
 
 def _curve(points: Iterable[Sequence[float]], colour: str, top: float = 1) -> str:
