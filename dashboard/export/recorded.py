@@ -28,6 +28,7 @@ from dashboard.server.calls import Call, recorded_calls
 
 PUBLIC = ("core.attention", "core.models", "core.tasks", "core.training", "core.pretrained")
 LISTED = str | int | float | Choice | AttentionConfig  # an argument that differs from call to call
+PLAIN = str | int | float | bool | None  # whose identity says nothing
 SHORT = 24  # characters of an argument that stands in its call, where another call has it too
 MAX_DEPTH, MAX_ITEMS = 3, 12  # of the numbers in a result: fields of fields, and items of a list
 
@@ -97,7 +98,7 @@ def _find(value: Any, numbers: Mapping[str, Any]) -> str:
     """The expression of the result that has these numbers, whole or as a part; "" for none."""
     for name, one in numbers.items():
         if isinstance(value, tuple) or isinstance(one, tuple):
-            if value == one if isinstance(value, tuple) and isinstance(one, tuple) else False:
+            if type(value) is type(one) and value == one:
                 return name
         elif one.ndim >= value.ndim and one.shape[one.ndim - value.ndim :] == value.shape:
             for index in np.ndindex(one.shape[: one.ndim - value.ndim]):
@@ -238,7 +239,7 @@ class _Writer:
 
     def _call_of(self, result: Any) -> Call | None:
         """The call that made a result: not one that only hands it on."""
-        if result is None or isinstance(result, str | int | float | bool):
+        if isinstance(result, PLAIN):
             return None
         return next(
             (
@@ -251,7 +252,7 @@ class _Writer:
 
     def _part(self, value: Any) -> str:
         """The expression of a part of a recorded result; "" for what is none."""
-        if value is None or isinstance(value, str | int | float | bool):
+        if isinstance(value, PLAIN):
             return ""
         for call in self.calls:
             if any(arg is value for arg in call.args) or call.result is value:
@@ -347,7 +348,7 @@ class _Writer:
         if isinstance(value, Mapping) and any(isinstance(one, Run) for one in value.values()):
             runs = [f"    {one!r}: {self._value(run, name)},\n" for one, run in value.items()]
             return "{\n" + "".join(runs) + "}"
-        if not isinstance(value, str | int | float | bool | None) and id(value) in self.names:
+        if not isinstance(value, PLAIN) and id(value) in self.names:
             return self.names[id(value)]
         if self._call_of(value) is not None:
             self._write(self._free(name), value)
