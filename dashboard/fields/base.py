@@ -44,16 +44,6 @@ Grid: TypeAlias = Any  # what st.grid returns, whose class is not public
 Of: TypeAlias = Callable[[Any], Any]  # what depends on the controls before
 
 
-class Values(dict[str, Any]):
-    """Values by name, also as attributes."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"no value {name!r}; there are {', '.join(self)}") from None
-
-
 def _of(value: Any, controls: Any) -> Any:
     return value(controls) if callable(value) else value
 

@@ -421,18 +421,6 @@ def question_code(question: Question) -> str:
     return f"Question(inputs{''.join(changed)})"
 
 
-def answer_cell(question: Question, words: str) -> Cell:
-    return Cell(
-        words,
-        f"""
-from core.interpret.evidence import Question, ask
-
-baseline = ask(model, {question_code(question)})
-print(baseline.word or "cosine", baseline.value)
-""",
-    )
-
-
 def import_block(imports: set[str]) -> str:
     """Imports in order, one line for each module: the standard library, then others, then core."""
     names: dict[str, set[str]] = {}

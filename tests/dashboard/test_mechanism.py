@@ -17,7 +17,7 @@ from core.attention.presets import preset_of
 from core.attention.text import from_text, to_text
 from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import TERMS, explain, explain_markdown, matching
-from dashboard.fields.base import Number, Select, Toggle, Values
+from dashboard.fields.base import Fields, Number, Select, Toggle
 from dashboard.fields.link import as_text
 from dashboard.fields.mechanism import clashes, repairs
 from dashboard.navigation import STEPS, following
@@ -283,7 +283,7 @@ def test_a_refused_text_says_what_would_fit():
 
 def fits(field, text):
     with suppress(ValueError, KeyError):
-        return field.value_of(text, Values()) is not None
+        return field.value_of(text, Fields()) is not None
     return False
 
 
@@ -293,9 +293,9 @@ ANY = some.one_of(some.integers(), some.booleans(), some.text())
 @given(some.lists(ANY, min_size=1, unique=True))  # 0 and False are one key of a dict
 def test_a_select_reads_what_it_offers_and_nothing_else(options):
     field = Select("Any", options)
-    assert field.start(Values()) == options[0]
+    assert field.start(Fields()) == options[0]
     for option in options:
-        assert fits(field, as_text(option)) and field.allowed(option, Values())
+        assert fits(field, as_text(option)) and field.allowed(option, Fields())
     assert not fits(field, "".join(map(as_text, options)) + "?")
 
 
@@ -303,7 +303,7 @@ def test_a_select_reads_what_it_offers_and_nothing_else(options):
 def test_a_number_reads_what_is_between_its_bounds(one, other, value):
     low, high = sorted((one, other))
     field = Number("Any", low, low, high)
-    assert fits(field, str(value)) == field.allowed(value, Values()) == (low <= value <= high)
+    assert fits(field, str(value)) == field.allowed(value, Fields()) == (low <= value <= high)
     assert not fits(field, "many") and not fits(Toggle("Any"), str(value))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.fields.base import Field, Fields, Number, Options, Text, Toggle, Values
+from dashboard.fields.base import Field, Fields, Number, Options, Text, Toggle
 from dashboard.navigation import STEPS
 from dashboard.server.cache import store
 from tests.pages.app import (
@@ -62,7 +62,7 @@ def another(field: Field, value: Any) -> tuple[str, Any] | None:
     if callable(getattr(field, "options", None)) or callable(getattr(field, "low", None)):
         return None
     if isinstance(field, Options):
-        texts = field.texts(Values())
+        texts = field.texts(Fields())
         many = isinstance(value, list)
         other = next((one for one in texts if one != value and [one] != value), None)
         return None if other is None else (texts[other], [other] if many else other)
