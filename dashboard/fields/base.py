@@ -446,8 +446,10 @@ class Fields:
 
     @classmethod
     def set(cls, **values: Any) -> None:
-        """Give fields these values; for a callback, before their widgets are drawn."""
-        st.session_state.update(cls.state(**values))
+        """Give fields these values, whatever they belong to; for a callback, before their widgets are drawn."""
+        for key, value in cls.state(**values).items():
+            st.session_state[key] = value
+            st.session_state.pop(f"{key}:of", None)
 
     def _seen(self, names: Iterable[str]) -> Iterator[Field[Any]]:
         for each in [self.declared[name] for name in names or self.declared]:
