@@ -19,10 +19,7 @@ from dashboard.draw import head_roles as draw
 LISTED = 6  # relations of a file with too few instances
 SUCCESSOR = "Successor"
 TEST_NAMES = (*(test.name for test in head_tests.TESTS), SUCCESSOR)
-ROLE, HEAD = (f"head_roles:{key}" for key in ("role", "head"))
-RELATION, WORD_HEAD, SENTENCE, FILE = (
-    f"head_roles:{key}" for key in ("relation", "syntactic", "sentence", "conllu")
-)
+FILE = "head_roles:conllu"
 CONLLU = Param(
     "data",
     "CoNLL-U",
@@ -31,8 +28,7 @@ CONLLU = Param(
     f"{head_tests.MAX_CHARACTERS:,} characters",
     longest=head_tests.MAX_CHARACTERS,
 )
-TEST, TEST_HEAD = (f"head_roles:{key}" for key in ("test", "tested"))
-READ, LINES = (f"head_roles:{key}" for key in ("read", "lines"))  # measurements
+READ, LINES = "head_roles:read", "head_roles:lines"  # measurements
 
 
 def head_select(key: str) -> lab.Select:
@@ -135,6 +131,7 @@ class Controls(lab.Fields, page="head_roles"):
     shown = lab.SessionValue[tuple[object, Head]](
         (None, (0, 0))
     )  # the role, and its head in the last run
+    picked = lab.SessionValue(("", ""))  # a head of a map, and the field that it is put into
 
 
 def page() -> None:
@@ -171,9 +168,10 @@ def head_field(
     name: str, options: Mapping[str, Head], of: object, column: DeltaGenerator, order: str
 ) -> Head:
     """The picked head of this field, also one that was picked in a map before."""
-    key = Controls.declared[name].key_of(Controls())
-    if picked := st.session_state.pop(f"{key}:picked", None):
-        st.session_state[key] = picked
+    head, field = Controls.picked.value
+    if field == name:
+        Controls.picked.pop()
+        Controls.set(**{name: head})
     return options[
         Controls.draw(name, into=column, heads=list(options), of=of, sorted_by=order)[name]
     ]
@@ -184,7 +182,7 @@ def head_chart(
 ) -> None:
     def pick() -> None:
         if point := lab.pressed_point(key, "head"):
-            st.session_state[field] = point["name"]
+            Controls.set(**{field: point["name"]})
 
     lab.draw_chart(
         column,
@@ -217,7 +215,7 @@ def head_map(
         lab.write_linked("head_roles", pin, view.pin)
     if (shown := (view.layer, view.head)) != head:
         # A field is not set after it was drawn.
-        st.session_state[f"{field}:picked"] = name(shown)
+        Controls.picked.value = name(shown), field
         st.rerun()
 
 
@@ -248,9 +246,7 @@ def draw_roles(choice: lab.ModelChoice) -> None:
         Controls.known.value = choice.ref, elsewhere
         Controls.set(role=own.key, head=scores.name(elsewhere))
         # A widget writes into the link what a person sets in it, not what it was set to here.
-        st.query_params[ROLE], st.query_params[HEAD] = own.name, scores.name(elsewhere)
-        for field in (ROLE, HEAD):
-            st.session_state.pop(f"{field}:of", None)
+        st.query_params.update(Controls.state(role=own.name, head=scores.name(elsewhere)))
     role = [role.key for role in roles.ROLES].index(
         Controls.draw("role", into=role_column, scores=scores, of=model).role
     )
@@ -274,7 +270,7 @@ def draw_roles(choice: lab.ModelChoice) -> None:
         "The role of every head",
         lab.role_grid(scores, head, lab.theme()),
         "head_roles:roles",
-        HEAD,
+        "head",
         "Layers by heads, each in its role's colour",
     )
     head_chart(
@@ -290,7 +286,7 @@ def draw_roles(choice: lab.ModelChoice) -> None:
             "role",
         ),
         "head_roles:scores",
-        HEAD,
+        "head",
         f"Layers by heads, each with its score as {roles.ROLES[role].name.lower()}",
     )
     lab.fact(draw.role_fact(scores, head, role, inputs))
@@ -365,7 +361,7 @@ def _one_head(
         head_map(
             trace,
             head,
-            HEAD,
+            "head",
             scores.name,
             "pin",
             (trace.source, given),
@@ -487,7 +483,7 @@ def draw_syntax(choice: lab.ModelChoice) -> None:
             "accuracy",
         ),
         "head_roles:accuracies",
-        WORD_HEAD,
+        "word_head",
         f"Layers by heads, each with its accuracy for {result.names[relation]}",
     )
     lab.draw_chart(
@@ -622,7 +618,7 @@ def _sentence(
     head_map(
         trace,
         head,
-        WORD_HEAD,
+        "word_head",
         result.readings.name,
         "word_pin",
         (choice.ref, sentence),
@@ -732,14 +728,14 @@ def _repeats(
             lab.theme(),
         ),
         "head_roles:tests",
-        TEST_HEAD,
+        "test_head",
         f"Layers by heads, each with its score in the test {head_tests.TESTS[test].name}",
     )
     with right:
         head_map(
             scores.example.trace.of(scores.kind),
             head,
-            TEST_HEAD,
+            "test_head",
             scores.name,
             "test_pin",
             (choice.ref, scores.kind),
@@ -792,7 +788,7 @@ def _successor(choice: lab.ModelChoice, scores: head_tests.SuccessorScores, head
             "share of items",
         ),
         "head_roles:tests",
-        TEST_HEAD,
+        "test_head",
         "Layers by heads, each with the share of items whose successor it ranks highest",
     )
     with right:
@@ -811,7 +807,7 @@ def _successor(choice: lab.ModelChoice, scores: head_tests.SuccessorScores, head
                 choice.reading.trace.source,
             ),
             head,
-            TEST_HEAD,
+            "test_head",
             scores.name,
             key="head_roles:order-map",
             signed=True,

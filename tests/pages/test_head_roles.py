@@ -52,29 +52,36 @@ from tests.pages.app import (
 
 SYNTAX = {"head_roles:view": "Syntax"}
 TESTS_LINK = {"head_roles:view": "Standard tests"}
+ROLE, RELATION, SENTENCE, TEST, HEAD, WORD_HEAD, TEST_HEAD = (
+    field.key_of(page.Controls())
+    for field in (
+        *(page.Controls.role, page.Controls.relation, page.Controls.sentence, page.Controls.test),
+        *(page.Controls.head, page.Controls.word_head, page.Controls.test_head),
+    )
+)
 test_what_it_says = page_cases(
     "head_roles",
     {
         "a broken link": Case(
-            {page.ROLE: "<b>", page.HEAD: "L9·H99"},
-            controls={page.ROLE: "previous", page.HEAD: "L0·H2"},
+            {ROLE: "<b>", HEAD: "L9·H99"},
+            controls={ROLE: "previous", HEAD: "L0·H2"},
         ),
         "a head of a map": Case(
             {},
             ["Its role is delimiter; 4 of 72 heads have the role previous token."],
-            do=[("session_state", "head_roles:head:picked", "L3·H11")],
-            controls={page.HEAD: "L3·H11"},
+            do=[("session_state", page.Controls.picked.key, ("L3·H11", "head"))],
+            controls={HEAD: "L3·H11"},
         ),
-        "another head": Case({}, ["L2·H11 puts"], do=[("selectbox", page.HEAD, "L2·H11")]),
+        "another head": Case({}, ["L2·H11 puts"], do=[("selectbox", HEAD, "L2·H11")]),
         "another role has its own head": Case(
-            {page.HEAD: "L2·H11"},
-            do=[("selectbox", page.ROLE, "same")],
-            controls={page.HEAD: "L2·H9"},
+            {HEAD: "L2·H11"},
+            do=[("selectbox", ROLE, "same")],
+            controls={HEAD: "L2·H9"},
         ),
         "another model has another role": Case(
-            {page.ROLE: "Same word"},
+            {ROLE: "Same word"},
             do=[("selectbox", "inside:model", "induction")],
-            controls={page.ROLE: "induction", page.HEAD: "L1·H2"},
+            controls={ROLE: "induction", HEAD: "L1·H2"},
         ),
         # Sentences of a person's own are measured, and those that the model does not know are named
         "own sentences": Case(
@@ -94,14 +101,14 @@ test_what_it_says = page_cases(
             ["causal self-attention", "Next token––––no token here can show it"],
         ),
         "a relation, a head and a sentence": Case(
-            SYNTAX | {page.RELATION: "Verb → object", page.WORD_HEAD: "L2·H0", page.SENTENCE: "5"},
+            SYNTAX | {RELATION: "Verb → object", WORD_HEAD: "L2·H0", SENTENCE: "5"},
             ["to which L2·H0 attends most"],
-            controls={page.WORD_HEAD: "L2·H0", page.SENTENCE: "5"},
+            controls={WORD_HEAD: "L2·H0", SENTENCE: "5"},
         ),
         "another relation has its best head": Case(
-            SYNTAX | {page.RELATION: "Verb → object", page.WORD_HEAD: "L2·H0"},
-            do=[("selectbox", page.RELATION, "Determiner → noun")],
-            controls={page.WORD_HEAD: "L3·H1"},
+            SYNTAX | {RELATION: "Verb → object", WORD_HEAD: "L2·H0"},
+            do=[("selectbox", RELATION, "Determiner → noun")],
+            controls={WORD_HEAD: "L3·H1"},
         ),
         "no such file": Case(
             SYNTAX | {page.FILE: "sha256:" + "0" * 64}, ["179 sentences annotated by hand"]
@@ -113,18 +120,18 @@ test_what_it_says = page_cases(
         ),
         "another test has its own head": Case(
             TESTS_LINK,
-            do=[("selectbox", page.TEST, "Previous token")],
-            controls={page.TEST_HEAD: "L0·H2"},
+            do=[("selectbox", TEST, "Previous token")],
+            controls={TEST_HEAD: "L0·H2"},
         ),
         "another model has its own test": Case(
             TESTS_LINK | {"inside:model": "induction"},
             do=[("selectbox", "inside:model", "all-MiniLM-L6-v2")],
-            controls={page.TEST: "Duplicate token", page.TEST_HEAD: "L2·H9"},
+            controls={TEST: "Duplicate token", TEST_HEAD: "L2·H9"},
         ),
         "a model without ordered items has another test": Case(
-            TESTS_LINK | {page.TEST: "Successor"},
+            TESTS_LINK | {TEST: "Successor"},
             do=[("selectbox", "inside:model", "induction")],
-            controls={page.TEST: "Induction"},
+            controls={TEST: "Induction"},
         ),
     },
 )
@@ -186,8 +193,8 @@ def test_arrays_alone_are_measured_on_themselves():
         ("previous", "L0·H0", "previous token"),
         ("induction", "L0·H1", "induction"),
     ):
-        app.selectbox(key=page.ROLE).set_value(role).run()
-        assert app.selectbox(key=page.HEAD).value == head
+        app.selectbox(key=ROLE).set_value(role).run()
+        assert app.selectbox(key=HEAD).value == head
         assert_says(app, f"1 of 2 heads has the role {name}")
 
 
