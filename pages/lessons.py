@@ -56,10 +56,24 @@ class Controls(lab.Fields, page="lessons"):
     )
 
 
+class HideField(lab.MultiSelect[str]):
+    """The names of controls to hide, in the link with commas between them."""
+
+    def take_link(self, key: str, start: list[str], controls: lab.Fields) -> None:
+        if len(linked := st.query_params.get_all(key)) > 1:  # an older link of a draft
+            st.query_params[key] = ",".join(linked)
+        lab.link_value(key, start, names_in, ",".join)
+
+
+def names_in(text: str) -> list[str]:
+    return [name for name in text.split(",") if name][: lab.lessons.MAX_HIDE]
+
+
 class PartFields(lab.Fields, page="lessons"):
-    """The fields of one page of a lesson, whose names begin with `part`."""
+    """The fields of one page of a lesson, whose names begin with `part`; `page` is the one that its link opens."""
 
     part: str
+    page: str
     page_link = lab.Text(
         "Link of the page",
         key=lambda c: f"{c.part}page_link",
@@ -73,6 +87,17 @@ class PartFields(lab.Fields, page="lessons"):
         lines=True,
         help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.",
         also={"max_chars": lab.lessons.MAX_LESSON_TEXT, "height": 160},
+    )
+    hide = HideField(
+        "Controls to hide",
+        lambda c: lab.page_bars.controls_of(c.page) or {},
+        key=lambda c: f"{c.part}hide",
+        hidden=True,
+        typed=True,
+        max_options=lab.lessons.MAX_HIDE,
+        help="The controls of the page, by their labels. One that the page does not show now is not listed: "
+        "type its name in the link of the page, such as masks:tokens.",
+        also={"placeholder": "None"},
     )
     hide_guide = lab.Toggle(
         "Hide the page's own questions and moves",
@@ -93,6 +118,13 @@ class PartFields(lab.Fields, page="lessons"):
 
 MORE = {"text": " Several right answers: one on each line.", "numbers": ""}  # of the other types:
 SAME = " An answer is right where it gives the same values."
+
+
+class Pick(lab.Select[str | None]):
+    """A list of which nothing is picked at first."""
+
+    def start(self, controls: lab.Fields) -> None:
+        return None
 
 
 class QuestionFields(lab.Fields, page="lessons"):
@@ -136,6 +168,13 @@ class QuestionFields(lab.Fields, page="lessons"):
         help=lambda c: lab.lessons.HELP[c.kind] + MORE.get(c.kind, SAME),
         also={"max_chars": lab.lessons.MAX_ANSWER, "height": 80},
     )
+    option = Pick(
+        "Right option",
+        lambda c: c.choices,
+        key=lambda c: f"{c.name}:answer",
+        help="Type the options first.",
+        also=lambda c: {"placeholder": "Pick one of your options", "disabled": not c.choices},
+    )
     hint = lab.Text(
         "Hint after a wrong answer",
         key=lambda c: f"{c.name}:hint",
@@ -170,48 +209,6 @@ def network_host() -> str:
     return "localhost"
 
 
-def hidden(part: str) -> lab.LinkedValue[list[str]]:
-    """The names of the controls to hide on one page of a lesson."""
-    return lab.LinkedValue([], key=key(f"{part}hide"))
-
-
-def draw_hidden(part: str, link: str) -> str:
-    """Draw the list of controls to hide; where the page was not opened yet, a link that opens it and fills the list.
-
-    Returns the page, nothing where no link of one was pasted.
-    """
-    page, parameters = "", dict[str, list[str]]()
-    with suppress(lab.lessons.LessonError):  # none was pasted
-        page, parameters = lab.lessons.parse_link(link or "-")
-    hide, labels = hidden(part), lab.page_bars.controls_of(page)
-    if len(linked := st.query_params.get_all(hide.key)) > 1:  # an older link of a draft
-        st.query_params[hide.key] = ",".join(linked)
-    names = hide.linked(
-        lambda names: list(filter(None, names.split(",")))[: lab.lessons.MAX_HIDE], write=",".join
-    )
-    st.multiselect(
-        "Controls to hide",
-        list(dict.fromkeys([*(labels or {}), *names])),
-        key=hide.key,
-        **lab.KEEP,
-        format_func=lambda name: (labels or {}).get(name, name),
-        max_selections=lab.lessons.MAX_HIDE,
-        accept_new_options=True,
-        placeholder="None",
-        help="The controls of the page, by their labels. One that the page does not show now is not listed: "
-        "type its name in the link of the page, such as masks:tokens.",
-    )
-    if page and labels is None:
-        step = lab.step_of(page)
-        st.page_link(
-            step.page(),
-            label=f"Open {step.title} to list its controls; a line there leads back to this draft",
-            icon=step.icon,
-            query_params=lab.lessons.page_query(parameters),
-        )
-    return page
-
-
 def draw_question(name: str) -> None:
     """Draw the fields of one question, by its type."""
     left, right = st.columns([2, 1])
@@ -219,24 +216,10 @@ def draw_question(name: str) -> None:
     left, right = st.columns([2, 1])
     if fields.kind == "numbers":
         fields.draw_more("tolerance", into=right)
-    if fields.kind != "choice":
-        fields.draw_more("answer", into=left)
+    if fields.kind == "choice":
+        fields.draw_more("options", into=left).draw_more("option", into=right)
     else:
-        choices = fields.draw_more("options", into=left).choices
-        answer = lab.SessionValue[str | None](None, key(f"{name}:answer"))
-        if answer.value not in (None, *choices):
-            # an option that was changed since, or an answer of another type
-            answer.value = None
-        right.selectbox(  # no field: nothing is picked at first
-            "Right option",
-            choices,
-            None,
-            key=answer.key,
-            placeholder="Pick one of your options",
-            **lab.BOUND,
-            help="Type the options first.",
-            disabled=not choices,
-        )
+        fields.draw_more("answer", into=left)
     fields.draw_more("hint", into=lab.HERE)
 
 
@@ -312,7 +295,7 @@ def read_part(part: str) -> lab.lessons.Lesson:
         fields.text.strip(),
         page,
         lab.lessons.page_query(parameters),
-        tuple(dict.fromkeys(names.get(name, name) for name in hidden(part).value)),
+        tuple(dict.fromkeys(names.get(name, name) for name in fields.hide)),
         tuple(questions),
         fields.hide_guide,
     )
@@ -321,7 +304,18 @@ def read_part(part: str) -> lab.lessons.Lesson:
 def draw_part(part: str) -> str:
     """Draw the fields of one page of the lesson; returns which page of the lab it is, nothing where none was given."""
     fields = PartFields.draw("page_link", "text", into=lab.HERE, part=part)
-    page = draw_hidden(part, fields.page_link)
+    page, parameters = "", dict[str, list[str]]()
+    with suppress(lab.lessons.LessonError):  # none was pasted
+        page, parameters = lab.lessons.parse_link(fields.page_link or "-")
+    fields = fields.draw_more("hide", into=lab.HERE, page=page)
+    if page and lab.page_bars.controls_of(page) is None:  # the page was not opened yet
+        step = lab.step_of(page)
+        st.page_link(
+            step.page(),
+            label=f"Open {step.title} to list its controls; a line there leads back to this draft",
+            icon=step.icon,
+            query_params=lab.lessons.page_query(parameters),
+        )
     fields = fields.draw_more("hide_guide", "count", into=lab.HERE)
     for number in range(1, 1 + fields.count):
         with st.container(border=True, gap="small"):

@@ -325,7 +325,9 @@ def test_the_controls_to_hide_are_listed_by_their_labels():
     assert_case(
         turn(app, "masks"), Case(do=[("button", "lesson:draft:close", None)], never=["Your draft"])
     )
-    assert len(made(open_page(**DRAFT, count="0", hide=["masks:tokens", "masks:join"])).hide) == 2
+    older = open_page(**DRAFT, count="0", hide=["masks:tokens", "masks:join"])
+    assert len(made(older).hide) == 2 and not older.warning
+    assert query_value(older, "lessons:hide") == "masks:tokens,masks:join"
 
 
 test_a_broken_link_gets_a_sentence_and_the_page_opens = page_cases(
