@@ -18,14 +18,9 @@ USUAL = lab.ModelRef("lab", "only-attention")
 WEIGHTS = (study.head_weights,)  # what studies of a model's heads get beside the model
 
 
-def head_in_session() -> str:
-    """The name of the head before its field is drawn, which would take the link's first."""
-    return str(st.session_state.get("circuits:head", ""))
-
-
 def choose(controls: "Controls") -> None:
     """Store the head of the field for other pages, too."""
-    row, head = controls.circuits.names[head_in_session()]
+    row, head = controls.circuits.names[Controls.read("head", circuits=controls.circuits).head]
     one = controls.circuits.heads[row]
     lab.choose_head(controls.ref, one.kind, (one.layer, head))
 
@@ -216,7 +211,7 @@ def draw_controls(ref: lab.ModelRef, circuits: study.Circuits) -> tuple[Controls
     """Draw the head and the token in one row."""
     usual = study.default_head(circuits)
     with st.container(horizontal=True, vertical_alignment="top", key="circuits:row"):
-        if Controls.of.value not in (None, ref) or head_in_session() not in circuits.names:
+        if Controls.of.value != ref:
             # The head that was picked on another page
             stored = lab.current_head(ref)
             named = (

@@ -183,8 +183,9 @@ LAYER = "all"  # the column of whole layers
 
 def panel(label: str, opened: bool) -> lab.Place:
     """An expander of what comes after the first sight; open from a link that points into it."""
-    name = f"evidence:open:{label}"
-    return lab.settings_panel(label, opened=st.session_state.setdefault(name, opened))
+    first = lab.SessionValue(opened, f"evidence:open:{label}")
+    first.value = first.value  # what it was when the page was opened
+    return lab.settings_panel(label, opened=first.value)
 
 
 Answers = Mapping[int | None, Mapping[str, float]]  # values by WAYS

@@ -842,28 +842,28 @@ def sources(controls: Controls) -> None:
 MOVES = {
     "minilm": lab.Move(
         "MiniLM's first layer",
-        {"heads:weights": "minilm", "heads:layer": 0},
+        Controls.state(weights="minilm", layer=0),
         "L0·H2 gives nearly all of its weight to the token before.",
     ),
     "random": lab.Move(
         "Random weights",
-        {"heads:weights": "random"},
+        Controls.state(weights="random"),
         "The heads differ here by chance. In MiniLM, training made them different.",
     ),
     "split": lab.Move(
         "One head or many",
-        {"heads:idea": "split"},
+        Controls.state(idea="split"),
         "Each head has a map of its own.",
     ),
     "shared": lab.Move(
         "Later: share keys and values",
-        {"heads:idea": "shared"},
+        Controls.state(idea="shared"),
         "Fewer heads of keys and values need a smaller cache. The last column of the table says how "
         "similar the maps of two heads are then.",
     ),
     "subtract": lab.Move(
         "Later: subtract two maps",
-        {"heads:idea": "subtract"},
+        Controls.state(idea="subtract"),
         "In the map A₁ − λA₂, purple cells are weights below 0. A softmax alone cannot make them.",
     ),
 }

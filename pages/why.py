@@ -253,7 +253,7 @@ def page() -> None:
         )
     if Controls.seen.value:
         # not on the first run, which has enough to load
-        st.session_state[lab.queue.SPARE] = lab.queue.warm_up(live)
+        lab.SessionValue[object](None, lab.queue.SPARE).value = lab.queue.warm_up(live)
     Controls.seen.value = True
     lab.poll(data, partial(_training, shown), live, "why:training")
     lab.details("Papers, equations and the code of the model", _sources, "why:sources")

@@ -18,7 +18,6 @@ from core.tasks.text import topics
 from dashboard.fields.model import choose_head, current_head_of
 from dashboard.server.cache import store
 from dashboard.ui.models import EMBEDDED, ModelRef
-from pages.head_roles import HEAD, ROLE
 from tests.pages.app import (
     Case,
     assert_case,
@@ -32,6 +31,8 @@ from tests.pages.app import (
     visit_cases,
 )
 from tests.tiny_models import FAMILIES, SENTENCE, build, ids_of, save, tokenizer
+
+ROLE, HEAD = "head_roles:role", "head_roles:head"
 
 
 @pytest.fixture(autouse=True)
