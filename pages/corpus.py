@@ -1,6 +1,5 @@
 """Heads over a corpus: every head of a model measured on hundreds of texts."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
@@ -35,25 +34,24 @@ def find_measurement(config: study.CorpusConfig, run_id: object) -> Run | None:
     return next((run for run in runs if run is not None and study.fits(run, config)), None)
 
 
-def axis_of(controls: "Controls", measure: study.Measure) -> study.Axis:
+def axis_of(controls: "Controls", measure: str) -> study.Axis:
     """A measure of every head for an axis of the scatter; OV copying is read from the weights."""
-    measurement, corpus = controls.measurement, controls.measurement.corpus
-    if measure != study.COPYING:
-        return study.Axis(measure, corpus.mean(measure.key), corpus.interval(measure.key))
-    scores = lab.study_of(
-        study.copying, controls.ref, measurement.config.kind, measurement.scores.score.shape[1:]
-    )
-    return study.Axis(measure, scores, np.zeros_like(scores))
+    measurement = controls.measurement
+    if measure != study.COPYING.key:
+        return lab.computed(study.means, measurement, measure)
+    shape = measurement.scores.score.shape[1:]
+    return lab.study_of(study.copying, controls.ref, measurement.config.kind, shape)
 
 
 def examples_of(controls: "Controls") -> list[study.TextExample]:
     """The texts that show a head most or least, or a text at each decile, each with one row."""
     measurement, ref = controls.measurement, controls.ref
-    of = str(measurement.run.path), controls.sorted_by.key, controls.at
+    of = measurement.run, controls.sorted_by.key, controls.at
     arguments = *of, controls.view, measurement.corpus.texts
     # A measurement under way has other texts each second: they would push all else out of the cache.
     if measurement.live:
-        return study.text_examples(lab.load_model(ref), *arguments)
+        examples = study.text_examples(lab.load_model(ref), *arguments)
+        return lab.recorded(study.text_examples, (ref, *arguments), examples)
     return lab.study_of(study.text_examples, ref, *arguments)
 
 
@@ -162,12 +160,6 @@ class Controls(lab.Fields, page="corpus"):
     def noun(self) -> str:
         """What the model reads, of which there are hundreds."""
         return "picture" if self.model.reads == "picture" else "text"
-
-    @property
-    def axes(self) -> dict[str, study.Axis]:
-        return {
-            name: axis_of(self, study.BY_KEY[one]) for name, one in (("x", self.x), ("y", self.y))
-        }
 
     @property
     def at(self) -> Head:
@@ -286,7 +278,7 @@ def draw_head_controls(controls: Controls) -> Controls:
         Controls.known.value = ref, picked
         if (name := measurement.scores.name(picked)) in measurement.heads:
             Controls.set(head=name)
-            st.query_params[key("head")] = name
+            st.query_params.update(Controls.state(head=name))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         controls = controls.draw_more("view", into=lab.HERE)
         with st.popover("Head", help="The head, and the measure that its texts are sorted by"):
@@ -332,7 +324,7 @@ def _view() -> None:
     shown = partial(_draw, controls=controls)
     if measurement.live:
         lab.poll(
-            partial(study.read_measurement, measurement.run),
+            partial(lab.computed, study.read_measurement, measurement.run),
             shown,
             True,
             "corpus:live",
@@ -383,7 +375,7 @@ def _measurement(controls: Controls) -> study.Measurement | None:
         lab.limits_line(steps=False)
         lab.placeholder("The heads appear here while the texts are measured.", draw.HEIGHT)
         return None
-    measurement = study.read_measurement(run)
+    measurement = lab.computed(study.read_measurement, run)
     if measurement.status.state != "finished":
         # Stop or Continue, and how far the measurement is
         buttons, column = st.columns([1, 3.4], vertical_alignment="center")
@@ -420,44 +412,44 @@ def _draw(measurement: study.Measurement, controls: Controls) -> None:
     controls = Controls(**vars(controls), measurement=measurement)
     ref, noun, scatter = controls.ref, controls.noun, st.container()
     controls = draw_head_controls(controls)
-    head, measure, axes = controls.at, controls.sorted_by, controls.axes
+    head, measure = controls.at, controls.sorted_by
+    x, y = (axis_of(controls, one) for one in (controls.x, controls.y))
+    of_head = lab.computed(study.head_values, measurement, measure.key, head)
     name = measurement.scores.name(head)
     with scatter:
         # The scatter and the roles below it
         left, right = st.columns([1.7, 1], gap="medium")
         with left:
-            _scatter(controls, axes)
+            _scatter(controls, x, y)
             lab.role_line(measurement.scores.head_roles, len(measurement.heads), "dot")
-    values = measurement.corpus.values_of(measure.key, head)
     with right:
         # Draw the picked head's values over all texts, and its mean
         lab.draw_chart(
             st,
-            draw.histogram(values, measure, f"{noun}s", lab.theme()),
+            draw.histogram(of_head.values, measure, f"{noun}s", lab.theme()),
             key=key("histogram"),
             alt=f"How many {noun}s have which {lab.lower_name(measure.name)} in {name}",
             heading=f"{measure.name} of {name}",
         )
-        lab.fact(draw.about(draw.fact_text(measurement, measure, head), noun))
-    corpus = measurement.corpus
-    mean, half = (float(each(measure.key)[head]) for each in (corpus.mean, corpus.interval))
+        lab.fact(draw.about(draw.fact_text(measurement, measure, head, of_head), noun))
     st.latex(
         r"\bar{x} \pm t_{n-1}\,\frac{s}{\sqrt{n}}"
-        rf" = {lab.latex(mean)} \pm {lab.latex(half)}, \qquad n = {int((~np.isnan(values)).sum())}",
+        rf" = {lab.latex(of_head.mean)} \pm {lab.latex(of_head.half)}, \qquad n = {of_head.count}",
         width="content",
     )
+    results: dict[str, object] = {}
     if controls.view == "map":
-        shown = draw.map_cell(measurement, head, draw_map(controls))
+        if (plane := draw_map(controls)) is not None:
+            results["plane"] = plane
     else:
         # Draw the texts that show the head, with a row of each map
-        examples = examples_of(controls)
-        shown = draw.examples_cell(measurement, measure, controls.view, examples)
+        examples = results["examples"] = examples_of(controls)
         expected = before = ""
         if measure.role and measure.role.targets:
             expected = ", and the keys that the role expects are underlined"
             if controls.view == "weakest":  # how often the role fails
                 before = (
-                    f"In {int((values < 0.5).sum()):,} of {int((~np.isnan(values)).sum()):,} texts the head puts less "
+                    f"In {int((of_head.values < 0.5).sum()):,} of {of_head.count:,} texts the head puts less "
                     f"than half of its weight on {measure.role.attends_to}. "
                 )
         lab.caption(
@@ -483,10 +475,17 @@ def _draw(measurement: study.Measurement, controls: Controls) -> None:
                     query_params={"head": f"{head[0]}.{head[1]}", lab.TEXT: written}
                     | {lab.MODEL: ref.written},
                 )
-    run = lab.path_code(measurement.run.path)
-    parts = lab.model_cell(ref), *draw.cells(measurement, run, axes, measure, head, shown)
-    lab.add_script(lambda: lab.Script(parts))
-    lab.caption(draw.about(draw.spread_text(measurement, measure, head), noun))
+    stories = [draw.EXAMPLES] if results.get("examples") else []
+    lab.as_python(
+        corpus=measurement.corpus,
+        x=x,
+        y=y,
+        of_head=of_head,
+        **results,
+        draw=draw.CODES,
+        also=stories,
+    )
+    lab.caption(draw.about(draw.spread_text(measurement, of_head.values, head), noun))
     lab.caption(lab.plain(draw.about(draw.caption_text(measurement, lab.load_model(ref)), noun)))
     st.download_button(
         "All heads, CSV",
@@ -498,8 +497,8 @@ def _draw(measurement: study.Measurement, controls: Controls) -> None:
     )
 
 
-def _scatter(controls: Controls, axes: Mapping[str, study.Axis]) -> None:
-    measurement, (x, y) = controls.measurement, axes.values()
+def _scatter(controls: Controls, x: study.Axis, y: study.Axis) -> None:
+    measurement = controls.measurement
     if missing := [one.measure for one in (x, y) if np.isnan(one.mean).all()]:
         measure = missing[0]
         # Why a measure has no values, and what would give some
@@ -538,21 +537,21 @@ def _scatter(controls: Controls, axes: Mapping[str, study.Axis]) -> None:
 # The joint map of a head's queries and keys.
 
 
-def draw_map(controls: Controls) -> study.HeadVectors | None:
-    """Draw the head's queries and keys as points of one plane; returns those of all texts, None while some are unread."""
+def draw_map(controls: Controls) -> study.HeadPlane | None:
+    """Draw the head's queries and keys as points of one plane; returns that of all texts, None while some are unread."""
     measurement, head = controls.measurement, controls.at
     if measurement.live:
         st.info("The map is drawn once the measurement has ended.", icon=":material/info:")
         return None
-    ref, path, kind = controls.ref, str(measurement.run.path), measurement.config.kind
+    ref, run, kind = controls.ref, measurement.run, measurement.config.kind
     with st.spinner("Reading queries and keys"):
         short, texts = (
             study.shorten(lab.load_model(ref)),
-            lab.study_of(study.texts_of_map, ref, path),
+            lab.study_of(study.texts_of_map, ref, run),
         )
     read = lab.measure_with_progress(
         VECTORS,
-        (ref, path, kind),
+        (ref, str(run.path), kind),
         range(len(texts)),
         lambda text: study.text_vectors(short, texts[text], kind),
         f"{controls.noun}s",
@@ -561,7 +560,9 @@ def draw_map(controls: Controls) -> study.HeadVectors | None:
     if not read:
         return None
     vectors = study.join_vectors(list(read.values()))
-    points = study.joint_map(*vectors.head(*head))
+    lab.recorded(study.map_vectors, (ref, run), vectors)
+    plane = lab.computed(study.head_plane, vectors, *head)
+    points = plane.points
     colour = Controls.draw("colour", into=lab.HERE).colour
     name = measurement.scores.name(head)
     lab.draw_chart(
@@ -571,7 +572,6 @@ def draw_map(controls: Controls) -> study.HeadVectors | None:
         alt=f"Queries and keys of {name} in the plane of most variance",
         heading=f"Queries ● and keys ▲ of {name} in the plane of most variance",
     )
-    near = study.nearness(points, vectors, *head)
     lab.caption(
         draw.about(
             (
@@ -579,9 +579,9 @@ def draw_map(controls: Controls) -> study.HeadVectors | None:
                 f"{int(vectors.texts[-1]) + 1} texts, projected onto the plane in which they vary most: "
                 f"it holds {lab.percent(sum(points.share))} of their variance. The queries were multiplied by "
                 f"{lab.number(points.scale)}, the keys divided by it and moved to the mean of the queries, which changes no "
-                f"weight. The correlation of nearness in the plane, −distance², with q·k is {lab.signed(near)}."
+                f"weight. The correlation of nearness in the plane, −distance², with q·k is {lab.signed(plane.near)}."
             ),
             controls.noun,
         )
     )
-    return vectors if len(read) == len(texts) else None
+    return plane if len(read) == len(texts) else None

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cache, cached_property
 from itertools import accumulate, islice, takewhile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -361,15 +361,31 @@ def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, 
     return changes
 
 
-def copying(pretrained: Pretrained, kind: Kind, shape: tuple[int, int]) -> Float[np.ndarray, "L H"]:
-    """The copying score of each head, −1 to 1; nan where the model has no tokens, or no matrices of single heads."""
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One measure of every head (L, H): the means over texts, and half of their 95 % intervals (0 where exact)."""
+
+    key: str
+    mean: Float[np.ndarray, "L H"]
+    half: Float[np.ndarray, "L H"]
+
+    @property
+    def measure(self) -> Measure:
+        return BY_KEY[self.key]
+
+
+def copying(pretrained: Pretrained, kind: Kind, shape: tuple[int, int]) -> Axis:
+    """The copying score of every head, −1 to 1, from the weights alone.
+
+    nan where the model has no tokens, or no matrices of single heads.
+    """
     scores = np.full(shape, np.nan)
     with suppress(PretrainedError):
         vocabularies = read_vocabularies(pretrained)
         for heads in read_heads(pretrained):
             if heads.kind == kind and (values := copying_scores(heads, vocabularies)) is not None:
                 scores[heads.layer, : len(values)] = to_numpy(values)
-    return scores
+    return Axis(COPYING.key, scores, np.zeros(shape))
 
 
 DECILES = tuple(step / 10 for step in range(1, 10))
@@ -463,6 +479,19 @@ class JointMap:
     k: Float[np.ndarray, "N 2"]
     share: tuple[float, float]
     scale: float
+
+
+class HeadPlane(NamedTuple):
+    """The joint map of one head, and how well nearness in it shows q·k; see `nearness`."""
+
+    points: JointMap
+    near: float
+
+
+def head_plane(vectors: HeadVectors, layer: int, head: int) -> HeadPlane:
+    """The queries and keys of one head in the plane of most variance, and the correlation of nearness with q·k."""
+    points = joint_map(*vectors.head(layer, head))
+    return HeadPlane(points, nearness(points, vectors, layer, head))
 
 
 def nearness(points: JointMap, vectors: HeadVectors, layer: int, head: int) -> float:
@@ -822,12 +851,17 @@ class Measurement:
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
-    """One measure of every head (L, H): the means over texts, and half of their 95 % intervals (0 where exact)."""
+class HeadValues:
+    """A measure of one head on each text (N,), nan where it shows none; its mean, and half of the 95 % interval."""
 
-    measure: Measure
-    mean: np.ndarray
-    half: np.ndarray
+    values: Float[np.ndarray, " N"]
+    mean: float
+    half: float
+
+    @property
+    def count(self) -> int:
+        """The number of texts that show the measure."""
+        return int((~np.isnan(self.values)).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -841,7 +875,7 @@ class TextExample:
 
 
 def read_measurement(run: Run) -> Measurement:
-    """Read a measurement's folder; ConfigError when it describes none."""
+    """The measurement of every head on every text, as its worker left it; ConfigError for a folder without one."""
     # The status before the statistics, so that those of an ended one are all
     return Measurement(
         run, config_of(run), run.status(), load(run), int(run.metadata().get("texts", 0))
@@ -857,16 +891,29 @@ def fits(run: Run, config: CorpusConfig) -> bool:
     return replace(other, ablation=config.ablation) == config and other.ablation >= config.ablation
 
 
-def text_examples(
-    pretrained: Pretrained, folder: str, measure: str, head: Head, view: str, texts: int
-) -> list[TextExample]:
-    """Of the first `texts` of the measurement in a folder those that show a measure of a head, with one row each.
+def means(measurement: Measurement, measure: str) -> Axis:
+    """A measure of every head, as means over the texts with half of their 95 % intervals."""
+    corpus = measurement.corpus
+    return Axis(measure, corpus.mean(measure), corpus.interval(measure))
 
-    The five with the largest values and their largest rows ("strongest"), those with the smallest ("weakest"), or one
-    text at each decile, with the row nearest to its value ("typical").
+
+def head_values(measurement: Measurement, measure: str, head: Head) -> HeadValues:
+    """A measure of one head on every text, and its mean."""
+    corpus = measurement.corpus
+    mean, half = (float(each(measure)[head]) for each in (corpus.mean, corpus.interval))
+    return HeadValues(corpus.values_of(measure, head), mean, half)
+
+
+def text_examples(
+    pretrained: Pretrained, run: Run, measure: str, head: Head, view: str, texts: int
+) -> list[TextExample]:
+    """The texts that show a measure of a head, each with one row of its map.
+
+    Of the first `texts` of the measurement the five with the largest values and their largest rows ("strongest"), those
+    with the smallest ("weakest"), or one text at each decile, with the row nearest to its value ("typical").
     """
-    measurement, short = read_measurement(Run(Path(folder))), shorten(pretrained)
-    kind, inputs = measurement.config.kind, load_inputs(measurement.run)
+    measurement, short = read_measurement(run), shorten(pretrained)
+    kind, inputs = measurement.config.kind, load_inputs(run)
     values = measurement.corpus.values_of(measure, head)[:texts]
     order = ranked(values)[:: -1 if view == "weakest" else 1]
     examples = []
@@ -882,9 +929,15 @@ def text_examples(
     return examples
 
 
-def texts_of_map(pretrained: Pretrained, folder: str) -> list[ModelInputs]:
+def texts_of_map(pretrained: Pretrained, run: Run) -> list[ModelInputs]:
     """The first texts of a measurement, which the joint map of queries and keys shows."""
-    return first_texts(shorten(pretrained), load_inputs(Run(Path(folder)))[:MAP_TEXTS], MAP_TOKENS)
+    return first_texts(shorten(pretrained), load_inputs(run)[:MAP_TEXTS], MAP_TOKENS)
+
+
+def map_vectors(pretrained: Pretrained, run: Run) -> HeadVectors:
+    """The queries and keys of every head on the first texts of a measurement."""
+    short, kind = shorten(pretrained), config_of(run).kind
+    return join_vectors([text_vectors(short, one, kind) for one in texts_of_map(pretrained, run)])
 
 
 # Measure a corpus from a shell: `attention-lab corpus FOLDER`, by default MiniLM on the lab's sentences.

@@ -4,9 +4,8 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from core.pretrained import Pretrained
 from core.pretrained.load import maps_bytes
 from core.tokens import bare_piece
 from dashboard.draw import picture_files
-from dashboard.draw.components import Cell, source_of
+from dashboard.draw.components import Cell
 from dashboard.draw.figures import (
     CATEGORIES,
     WEIGHTS,
@@ -309,136 +308,36 @@ def value_encoding(name: str, title: str, ink: Ink) -> Spec:
     }
 
 
-# Its script, from the folder of the measurement.
+# Its script beside the recorded calls: the charts, and the texts that show the head.
 
 
-def cells(
-    measurement: study.Measurement,
-    run: str,
-    axes: Mapping[str, study.Axis],
-    measure: study.Measure,
-    head: Head,
-    shown: Cell,
-) -> list[Cell]:
-    """The measurement in the folder whose code is `run`, two measures of all heads, one head, and what is shown of it."""
-    config, corpus = measurement.config, measurement.corpus
-    again = source_of(config).replace("\n", "\n# ")
-    points, results = "", dict[str, Any]()
-    if study.COPYING in [axis.measure for axis in axes.values()]:
-        points = "from core.interpret.corpus import copying\n"
-    for name, axis in axes.items():
-        key, results[name] = axis.measure.key, axis.mean
-        if axis.measure == study.COPYING:
-            points += (
-                f"{name} = copying(model, {config.kind!r}, corpus.roles.score.shape[1:])  "
-                f"# {key}, from the weights alone\n"
-            )
-        else:
-            points += f"{name} = corpus.mean({key!r})  # (layers, heads)\n{name}_half = corpus.interval({key!r})\n"
-            results[f"{name}_half"] = axis.half
-    return [
-        Cell(
-            "The measurement of every head on every text, as its worker left it.",
-            f"""
-from core.interpret.corpus import load
-from core.runs.runs import open_run
-
-run = open_run({run})
-# core.interpret.corpus.create(config, folder) and python -m core.runs.worker FOLDER measure it again, for the config
-# {again}
-corpus = load(run)
-print(corpus.texts, "texts,", corpus.cut, "cut")
-""",
-        ),
-        Cell(
-            "Two measures of every head: the means over the texts, and half of their 95 % intervals.",
-            points,
-            """
+CODES = {
+    "corpus:scatter": """
 import altair as alt
 import pandas as pd
 
-heads = pd.DataFrame({"layer": [layer for layer, row in enumerate(x) for _ in row], "x": x.ravel(), "y": y.ravel()})
+heads = pd.DataFrame({"layer": [layer for layer, row in enumerate(x.mean) for _ in row],
+                      "x": x.mean.ravel(), "y": y.mean.ravel()})
 alt.Chart(heads).mark_circle().encode(x="x:Q", y="y:Q", color="layer:O")
 """,
-            "corpus:scatter",
-            results,
-        ),
-        Cell(
-            "One head on every text, and its mean.",
-            f"""
-head = {head}
-values = corpus.values_of({measure.key!r}, head)  # (texts,)
-mean, half = corpus.mean({measure.key!r})[head], corpus.interval({measure.key!r})[head]
-print(f"{measure.key} of {{head}}: {{mean:.3f}} ± {{half:.3f}}")
+    "corpus:histogram": """
+alt.Chart(pd.DataFrame({"value": of_head.values})).mark_bar().encode(
+    x=alt.X("value:Q", bin=alt.Bin(maxbins=30)), y="count()")
 """,
-            """
-alt.Chart(pd.DataFrame({"value": values})).mark_bar().encode(x=alt.X("value:Q", bin=alt.Bin(maxbins=30)), y="count()")
+    "corpus:map": """
+points = pd.concat([pd.DataFrame(one, columns=["x", "y"]).assign(of=name)
+                    for name, one in (("queries", plane.points.q), ("keys", plane.points.k))])
+alt.Chart(points).mark_point().encode(x="x:Q", y="y:Q", color="of:N", shape="of:N")
 """,
-            "corpus:histogram",
-            {
-                "values": corpus.values_of(measure.key, head),
-                "mean": corpus.mean(measure.key)[head],
-                "half": corpus.interval(measure.key)[head],
-            },
-        ),
-        shown,
-    ]
-
-
-def examples_cell(
-    measurement: study.Measurement,
-    measure: study.Measure,
-    view: str,
-    examples: Sequence[study.TextExample],
-) -> Cell:
-    return Cell(
-        f"The {view} texts of the head, each with one row of its map.",
-        f"""
-from core.interpret.corpus import text_examples
-
-examples = text_examples(model, str(run.path), {measure.key!r}, head, {view!r}, {measurement.corpus.texts})
+}
+EXAMPLES = Cell(
+    "The row of each text: its query and the key with most of its weight.",
+    """
 for one in examples:
     tokens = one.row.line.tokens
-    print(f"{{one.value:.3f}} text {{one.text}}: {{tokens[one.row.query]}} -> {{tokens[one.row.key]}}")
+    print(f"{one.value:.3f} text {one.text}: {tokens[one.row.query]} -> {tokens[one.row.key]}")
 """,
-        results={
-            "[one.value for one in examples]": [one.value for one in examples],
-            "[weight for one in examples for weight in one.row.weights]": [
-                weight for one in examples for weight in one.row.weights
-            ],
-        },
-    )
-
-
-def map_cell(measurement: study.Measurement, at: Head, vectors: study.HeadVectors | None) -> Cell:
-    """The head's queries and keys in one plane; without `vectors`, which are not read yet, no numbers."""
-    layer, head = at
-    results, drawn = dict[str, Any](), ("", "")
-    if vectors is not None:
-        plane = study.joint_map(*vectors.head(layer, head))
-        results = {f"points.{name}": getattr(plane, name) for name in ("q", "k", "share")}
-        results["near"] = study.nearness(plane, vectors, layer, head)
-        drawn = PLANE_CODE, "corpus:map"
-    return Cell(
-        "The head's queries and keys on the first texts, in the plane of most variance.",
-        f"""
-from core.interpret.corpus import head_vectors, joint_map, load_inputs, nearness, shorten
-
-vectors = head_vectors(shorten(model), load_inputs(run)[:{study.MAP_TEXTS}], {measurement.config.kind!r}, {study.MAP_TOKENS})
-points = joint_map(*vectors.head({layer}, {head}))  # queries and keys (N, 2), and each axis's share of the variance
-near = nearness(points, vectors, {layer}, {head})  # correlation of the distance in the plane with q·k
-print(points.share, near)
-""",
-        *drawn,
-        results,
-    )
-
-
-PLANE_CODE = """
-plane = pd.concat([pd.DataFrame(one, columns=["x", "y"]).assign(of=name)
-                   for name, one in (("queries", points.q), ("keys", points.k))])
-alt.Chart(plane).mark_point().encode(x="x:Q", y="y:Q", color="of:N", shape="of:N")
-"""
+)
 
 
 VIEW_NOTES = {
@@ -456,19 +355,16 @@ def about(words: str, noun: str) -> str:
 # Sentences, caption and CSV.
 
 
-def fact_text(measurement: study.Measurement, measure: study.Measure, head: Head) -> str:
-    corpus, scores = measurement.corpus, measurement.scores
-    values, role = measurement.corpus.values_of(measure.key, head), measure.role
-    half = float(corpus.interval(measure.key)[head])
-    within = (
-        f" ± {number(half)} ({percent(study.CONFIDENCE)} interval)" if np.isfinite(half) else ""
-    )
-    count = int((~np.isnan(values)).sum())
-    texts = (
-        f"{count:,} texts"
-        if count == corpus.read
-        else f"the {count:,} of {corpus.read:,} texts that can show it"
-    )
+def fact_text(
+    measurement: study.Measurement, measure: study.Measure, head: Head, shown: study.HeadValues
+) -> str:
+    read, count, role = measurement.corpus.read, shown.count, measure.role
+    within = ""
+    if np.isfinite(shown.half):
+        within = f" ± {number(shown.half)} ({percent(study.CONFIDENCE)} interval)"
+    texts = f"{count:,} texts"
+    if count < read:
+        texts = f"the {count:,} of {read:,} texts that can show it"
     if role is None:
         subject = f"its {lower_name(measure.name)}"
     elif role.targets is None:
@@ -476,14 +372,13 @@ def fact_text(measurement: study.Measurement, measure: study.Measure, head: Head
     else:
         subject = f"its weight on {role.attends_to}{',' * (',' in role.attends_to)}"
     return (
-        f":primary[**{scores.name(head)}**]: {subject} is **{number(float(corpus.mean(measure.key)[head]))}**{within}, "
+        f":primary[**{measurement.scores.name(head)}**]: {subject} is **{number(shown.mean)}**{within}, "
         f"the mean over {texts}."
     )
 
 
-def spread_text(measurement: study.Measurement, measure: study.Measure, head: Head) -> str:
+def spread_text(measurement: study.Measurement, values: np.ndarray, head: Head) -> str:
     scores, name = measurement.scores, measurement.scores.name(head)
-    values = measurement.corpus.values_of(measure.key, head)
     low, high = (number(float(np.nanquantile(values, share))) for share in (0.1, 0.9))
     most = f"Eight texts in ten lie between {low} and {high}."
     if (index := scores.head_roles.get(head)) is None:

@@ -30,6 +30,7 @@ from core.interpret.corpus import (
     decile_texts,
     has_training_data,
     head_changes,
+    head_plane,
     head_vectors,
     inputs_of,
     joint_map,
@@ -208,6 +209,10 @@ def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
     assert nearness(points, vectors, 1, 3) == pytest.approx(
         np.corrcoef(np.transpose(pairs))[0, 1], abs=1e-6
     )
+    plane = head_plane(vectors, 1, 3)
+    assert plane.near == nearness(points, vectors, 1, 3) and np.array_equal(
+        plane.points.k, points.k
+    )
     both, moved = np.concatenate([points.q, points.k]), np.concatenate([moved_q, moved_k])
     assert (np.linalg.lstsq(moved - moved.mean(0), both)[0].sum(0) > 0).all(), (
         "one sign of each axis"
@@ -225,7 +230,7 @@ def test_a_key_head_is_met_by_all_queries_that_share_it():
     assert np.array_equal(grouped.head(1, 4)[1], grouped.k[1][1]) and len(grouped.k[1]) == 2
     assert grouped.positions.tolist() == [*range(len(grouped.tokens) // 2)] * 2
     assert text_vectors(model, text, "causal").tokens == encode(model, text)[2].tokens
-    scores, tables = copying(model, "causal", (3, 5)), read_vocabularies(model)
+    scores, tables = copying(model, "causal", (3, 5)).mean, read_vocabularies(model)
     own = [copying_scores(one, tables) for one in read_heads(model) if one.kind == "causal"]
     assert np.allclose(scores[:2, :3], np.stack(own)) and np.isnan(scores).sum() == 15 - 6
 
