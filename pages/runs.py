@@ -27,7 +27,7 @@ from dashboard.draw import runs as draw
 
 
 MAX_SELECTED = 20
-PAGE, ROWS = "runs:page", 50  # rows of the list at once
+ROWS = 50  # rows of the list at once
 
 
 def of_fork(name: str) -> Callable[[Any], str]:
@@ -37,6 +37,7 @@ def of_fork(name: str) -> Callable[[Any], str]:
 class Controls(lab.Fields, page="runs"):
     selected = lab.RunsField("run")
     deleted = lab.SessionValue[list[tuple[str, str]]]([])  # the ids and names of runs to restore
+    page = lab.LinkedValue(1)  # of the list
     uploads = lab.SessionValue(0)  # the number of the uploader: each file has another, empty one
     search = lab.Text(
         "Search",
@@ -480,9 +481,8 @@ def _board(query: str, board: lab.Board) -> None:
     if board.ids:
         page, pages = 1, -(-len(board.ids) // ROWS)
         if pages > 1:
-            lab.link_value(PAGE, 1, lab.between(1, pages))
-            st.session_state[PAGE] = min(st.session_state.get(PAGE, 1), pages)
-            page = st.pagination(pages, key=PAGE, persist_state="session")
+            Controls.page.value = min(Controls.page.linked(lab.between(1, pages)), pages)
+            page = st.pagination(pages, key=Controls.page.key, **lab.KEEP)
         ids, selected = board.ids[(page - 1) * ROWS : page * ROWS], board.selected
         run_list(list(map(lab.summary_of, ids)), selected, len(board.ids))
         # The first selected run, and the actions on all selected runs
@@ -557,7 +557,8 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total:
     key = f"runs:list:{zlib.crc32(','.join(ids).encode()):x}"
 
     def write_link() -> None:
-        select([ids[row] for row in st.session_state[key].selection.rows if row < len(ids)])
+        rows = lab.SessionValue[Any](None, key).value.selection.rows
+        select([ids[row] for row in rows if row < len(ids)])
 
     frame = pd.DataFrame(
         {

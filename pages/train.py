@@ -824,12 +824,12 @@ def page() -> None:
         "Train and watch",
         "Attention forms while a small model trains. Drag the step to any moment.",
     )
-    run, state = lab.linked_run(), st.session_state
+    run = lab.linked_run()
     data = lab.load_run(run)
-    state[lab.queue.SPARE] = lab.queue.warm_up(data.live)
-    if run != lab.EXAMPLE_RUN and state.get(lab.SETTINGS_OF) != run.id:
+    lab.SessionValue[object](None, lab.queue.SPARE).value = lab.queue.warm_up(data.live)
+    if run != lab.EXAMPLE_RUN and lab.SETTINGS_OF.value != run.id:
         # a run that a link has just brought, once; not the session's own
-        state[lab.SETTINGS_OF] = run.id
+        lab.SETTINGS_OF.value = run.id
         if data.config is not None and not lab.is_new(
             Controls.task.key_of(Controls())
         ):  # else the link has a set-up

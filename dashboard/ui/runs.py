@@ -34,6 +34,7 @@ from dashboard.draw.formats import STATES, about_duration, plain, plural
 from dashboard.fields.link import by_history
 from dashboard.server import limits, queue, visitors
 from dashboard.server.calls import recorded, recording
+from dashboard.server.session import SessionValue
 from dashboard.ui.panels import draw_chart, flash_errors, pop_flash, theme
 
 # The example runs that come with the lab; `make example` trains them.
@@ -116,7 +117,9 @@ def copy_run(run: Run, name: str) -> Run:
     return copied
 
 
-LAST, SETTINGS_OF = "train:last", "train:settings-of"
+LAST = "train:last"  # the session's key of LAST_RUN
+LAST_RUN = SessionValue[str | None](None, LAST)  # of the link that was drawn before
+SETTINGS_OF = SessionValue[str | None](None, "train:settings-of")  # the run that was taken last
 EXAMPLE_RUN = EXAMPLE_RUNS[0]
 
 
@@ -194,10 +197,10 @@ class RunData(RunView[RunConfig]):
 def linked_run() -> Run:
     """The link's run, else the session's last, which is put back into the link unless the reader went back, else the
     example; warns of a link to none."""
-    run_id, last = st.query_params.get("run"), st.session_state.get(LAST)
+    run_id, last = st.query_params.get("run"), LAST_RUN.value
     if run_id is None and last is not None and not by_history() and find_any_run(last) is not None:
         st.query_params["run"] = run_id = last
-    st.session_state[LAST] = run_id
+    LAST_RUN.value = run_id
     if run := find_any_run(run_id or EXAMPLE_RUN.id):
         return run
     st.warning(
@@ -208,12 +211,12 @@ def linked_run() -> Run:
 
 def select_run(run: Run) -> None:
     st.query_params["run"] = run.id
-    st.session_state[SETTINGS_OF] = run.id
+    SETTINGS_OF.value = run.id
 
 
 def select_example() -> None:
     st.query_params.pop("run", None)
-    st.session_state.pop(LAST, None)
+    LAST_RUN.pop()
 
 
 def records_of(run: Run) -> tuple[Record, ...]:
@@ -559,12 +562,17 @@ def anothers_note(run: Run) -> bool:
 
 def press(page: str) -> None:
     """Mark a press of the page's start button: its next run starts the run, with the current controls."""
-    st.session_state[f"{page}:pressed"] = True
+    SessionValue(False, f"{page}:pressed").value = True
+
+
+def _started(page: str) -> SessionValue[tuple[object, Run | None]]:
+    """The settings of the last run that was started on the page, and the run."""
+    return SessionValue((None, None), f"{page}:started")
 
 
 def _goes_on(page: str, config: object) -> bool:
     """Whether the last run that was started on the page has these settings and has not ended."""
-    last, run = st.session_state.get(f"{page}:started", (None, None))
+    last, run = _started(page).value
     return config == last and run is not None and not run.status().ended
 
 
@@ -620,11 +628,7 @@ def start_run(
     itself; the run `ends` is stopped before.
     """
     # A press counts once, and not while the run that it started goes on
-    if (
-        config is None
-        or not st.session_state.pop(f"{page}:pressed", False)
-        or _goes_on(page, config)
-    ):
+    if config is None or not SessionValue(False, f"{page}:pressed").pop() or _goes_on(page, config):
         return
     if ends is not None:
         end_run(ends)
@@ -638,7 +642,7 @@ def start_run(
         *errors,
     ):
         run = run_of(started[0])
-        st.session_state[f"{page}:started"] = config, run
+        _started(page).value = config, run
         show(started[0])
         wait(lambda: run.records() or run.status().state == "queued")
     st.rerun()
