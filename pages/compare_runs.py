@@ -194,17 +194,7 @@ def names(summaries: Sequence[study.RunSummary]) -> list[str]:
 
 def sides(summaries: Sequence[study.RunSummary]) -> list[study.ComparedRun]:
     runs = dict(zip(names(summaries), (item.run for item in summaries), strict=True))
-    return lab.recorded(
-        study.compared_runs,
-        (runs,),
-        [
-            study.ComparedRun(
-                index, name, run, data.config, data.records, tuple(data.steps), data.live
-            )
-            for index, (name, run) in enumerate(runs.items())
-            for data in (lab.load_run(run),)
-        ],
-    )
+    return lab.recorded(study.compared_runs, (runs,), study.compared_runs(runs))
 
 
 def board(sides: list[study.ComparedRun]) -> None:

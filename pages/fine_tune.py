@@ -687,7 +687,7 @@ def _is_last(data: lab.FineTuneData, step: int) -> bool:
 
 
 def _progress(data: lab.FineTuneData) -> None:
-    if data.is_example:
+    if lab.is_example(data.run):
         st.caption(
             "An example run. Fine-tune starts your own: about 20 s for the lab's rows on one core."
         )

@@ -18,7 +18,7 @@ from core.runs import archive
 from core.runs.machine import line
 from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, discard, max_disk_bytes, restore
 from core.runs.store import StoreError, bring, copier
-from core.studies.runs import RunSummary
+from core.studies.runs import RunSummary, records_of
 from core.tasks import make_task
 from core.training import OPTIMIZERS, SCHEDULES
 from dashboard.draw import runs as draw
@@ -491,7 +491,7 @@ def _board(query: str, board: lab.Board) -> None:
         lab.warn_of_damage(first.run)
         if first.trouble:
             st.error(lab.plain(first.trouble))
-        elif lab.records_of(first.run):
+        elif records_of(first.run):
             _curves(first)
             lab.fact(draw.fact_text(selected, board.others))
         else:
@@ -512,7 +512,7 @@ def _board(query: str, board: lab.Board) -> None:
 
 def _curves(item: RunSummary) -> None:
     lab.as_python(table=lab.records_table(item.run), draw={"runs:loss": lab.DRAW_LOSSES})
-    records = lab.records_of(item.run)
+    records = records_of(item.run)
     last = max(records[-1].step, item.planned_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")
     lab.draw_curves(

@@ -87,7 +87,7 @@ class Moment:
     latest: bool = True
 
 
-def attention_over_time(data: lab.RunData) -> Moment:
+def attention_over_time(data: study.RunData) -> Moment:
     """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
     steps, frames = data.steps, list[tuple[int, np.ndarray]]()
     board = st.container()  # the map, above the popover that changes it
@@ -102,14 +102,13 @@ def attention_over_time(data: lab.RunData) -> Moment:
         view = st.session_state.get(f"{key}:view", {})
         frames = lab.head_over_time(data.run, steps, *which, head.head, view.get("frame") or start)
     if head is None or not frames:
-        steps = [r.step for r in data.records]
         if data.required_config.model.attention is None:
             st.markdown("**No attention**")
             st.caption(
                 "The decoder of this model reads only the encoder's last state, so there is no attention map."
             )
-        step = steps[-1]
-        if len(steps) > 1 and not data.live:
+        step = data.records[-1].step
+        if len(data.records) > 1 and not data.live:
             step = Controls.draw("step", into=lab.HERE, data=data).step
         return Moment(step)
     last_step, last = frames[-1]
@@ -140,7 +139,7 @@ def forget_step(run_id: str) -> None:
             st.session_state[key]["frame"] = None
 
 
-def _choose_head(data: lab.RunData, step: int) -> DrawnHead | None:
+def _choose_head(data: study.RunData, step: int) -> DrawnHead | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
     counts = lab.head_counts(data.run, step)
     row = st.popover("Head and example", icon=":material/tune:")
@@ -156,7 +155,7 @@ def _choose_head(data: lab.RunData, step: int) -> DrawnHead | None:
     return DrawnHead(c.example, c.attention, layer, head, shape, c.attention == first)
 
 
-def _best_head(data: lab.RunData) -> tuple[int, int]:
+def _best_head(data: study.RunData) -> tuple[int, int]:
     """The head with most weight on the expected position; a live run keeps the one before with at least half of it."""
     record, best = data.records[-1], best_head(data.records[-1])
     run_id, before = Controls.best.value
@@ -167,16 +166,16 @@ def _best_head(data: lab.RunData) -> tuple[int, int]:
     return best
 
 
-def example_label(data: lab.RunData, example: int) -> str:
-    task = data.task()
-    source, target = task.display_tokens(data.watched()[example])
+def example_label(data: study.RunData, example: int) -> str:
+    task = data.task
+    source, target = task.display_tokens(data.watched[example])
     if task.input not in ("patches", "series"):
         return draw.separator(task).join(source)
     answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
     return f"Example {example + 1}{answer}"
 
 
-def weights_on_source(data: lab.RunData, moment: Moment, length: int) -> Any:
+def weights_on_source(data: study.RunData, moment: Moment, length: int) -> Any:
     """The outputs and their weights on a source of that length, in the head that is drawn; None without any."""
     if moment.weights is None or moment.head is None:
         return None
@@ -184,11 +183,11 @@ def weights_on_source(data: lab.RunData, moment: Moment, length: int) -> Any:
     return source_weights(data.required_config.model, kind, moment.weights, rows, length)
 
 
-def source_figures(data: lab.RunData, moment: Moment, ink: lab.Ink) -> None:
-    task, example = data.task(), moment.example
+def source_figures(data: study.RunData, moment: Moment, ink: lab.Ink) -> None:
+    task, example = data.task, moment.example
     if task.input not in ("patches", "series"):
         return
-    source = data.watched()[example].source
+    source = data.watched[example].source
     outputs, weights = weights_on_source(data, moment, len(source)) or ((), None)
     if task.input == "patches" and weights is not None:
         lab.chart_title(f"What it attends to, step {moment.step:,}")
@@ -216,7 +215,7 @@ def source_figures(data: lab.RunData, moment: Moment, ink: lab.Ink) -> None:
 # The curves of a run: loss, the scores of its task, and its training; each with the picked step.
 
 
-def charts_details(data: lab.RunData, step: int, findings: Sequence[Finding]) -> None:
+def charts_details(data: study.RunData, step: int, findings: Sequence[Finding]) -> None:
     last = next((r for r in reversed(data.records) if r.expected), None)
     shown = {
         "expected": last is not None,
@@ -232,9 +231,7 @@ def charts_details(data: lab.RunData, step: int, findings: Sequence[Finding]) ->
                 _parts(data, step)
                 _show(name, findings)
             elif name == "expected" and last is not None:
-                _draw(
-                    data, step, name, findings, *draw.weight_chart(data.task(), data.records, last)
-                )
+                _draw(data, step, name, findings, *draw.weight_chart(data.task, data.records, last))
                 if (count := sum(map(len, last.expected or ()))) > draw.MAX_HEADS:
                     st.caption(
                         f"The {draw.MAX_HEADS} of {count} heads with the largest weight at the end."
@@ -248,7 +245,7 @@ def charts_details(data: lab.RunData, step: int, findings: Sequence[Finding]) ->
                 _draw(data, step, name, findings, title, [lab.Curve(curve, values)], options)
 
 
-def _parts(data: lab.RunData, step: int) -> None:
+def _parts(data: study.RunData, step: int) -> None:
     """The norm in each part of the model, first part on top: where it grows or fades with depth."""
     record = next((r for r in reversed(data.until(step)) if r.gradients), None)
     if record is None:
@@ -286,7 +283,7 @@ def _parts(data: lab.RunData, step: int) -> None:
 
 
 def _draw(
-    data: lab.RunData,
+    data: study.RunData,
     step: int,
     key: str,
     findings: Sequence[Finding],
@@ -760,7 +757,7 @@ def _show_changes(cell: DeltaGenerator, changes: list[str]) -> None:
 # What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
 
 
-def step_cell(data: lab.RunData, moment: Moment) -> lab.Cell:
+def step_cell(data: study.RunData, moment: Moment) -> lab.Cell:
     """One step of the run that is drawn: its config, its scores, and the weights of the head that is drawn."""
     record, head, config = data.at(moment.step), moment.head, lab.source_of(data.required_config)
     named = "AttentionConfig" in config or "Choice" in config
@@ -782,7 +779,7 @@ record = next(one for one in one_a_step(run.records()) if one.step == step)
 print(record.loss, record.sequence_accuracy, record.expected, "guessing has a loss of", task.baseline_loss)
 """
     results: dict[str, Any] = {
-        "task.baseline_loss": data.task().baseline_loss,
+        "task.baseline_loss": data.task.baseline_loss,
         "int(config == run.config())": 1,
     }
     if record.expected:
@@ -889,7 +886,7 @@ def page() -> None:
     lab.details("Equation, paper and training loop", source, "train:source")
 
 
-def _figures(data: lab.RunData, state: str = "") -> None:
+def _figures(data: study.RunData, state: str = "") -> None:
     """Draw the run; before its first record the one that was drawn last, else the example, under its own `state`."""
     lab.warn_of_damage(data.run)
     if data.trouble:
@@ -913,9 +910,9 @@ def _figures(data: lab.RunData, state: str = "") -> None:
         _figures(lab.load_run(last), f"**{state}** Below is {whose}.")
 
 
-def draw_run(data: lab.RunData, state: str = "") -> None:
+def draw_run(data: study.RunData, state: str = "") -> None:
     """Draw the figures of a run under `state`, else under its task."""
-    ink, task, config = lab.Ink.of(lab.theme()), data.task(), data.required_config
+    ink, task, config = lab.Ink.of(lab.theme()), data.task, data.required_config
     lab.paragraph(state or f"**{task.name}.** {task_entry(task.key).meaning}")
     with st.container(gap="small", key="train:now"):
         left, right = st.columns(2, gap="medium")
@@ -983,7 +980,7 @@ def draw_run(data: lab.RunData, state: str = "") -> None:
 # Between layers: which earlier outputs each sublayer reads, of a model without the plain residual sum.
 
 
-def depth_figure(data: lab.RunData, moment: Moment) -> None:
+def depth_figure(data: study.RunData, moment: Moment) -> None:
     residual = data.required_config.model.residual
     lab.paragraph(
         "Between layers stands no plain sum here. At each sublayer a token reads a weighted sum of what came before: "
@@ -1021,11 +1018,11 @@ def depth_figure(data: lab.RunData, moment: Moment) -> None:
 # A classified document with the weights of its sentences and of their words, beside what decides its class.
 
 
-def document_figure(data: lab.RunData, moment: Moment, ink: lab.Ink) -> None:
-    task = data.task()
+def document_figure(data: study.RunData, moment: Moment, ink: lab.Ink) -> None:
+    task = data.task
     if moment.head is None or not task.shape.sentence_end:
         return
-    example = data.watched()[moment.example]
+    example = data.watched[moment.example]
     tokens, _ = task.display_tokens(example)
     if (weights := document_weights(data, moment, tokens)) is None:
         return
@@ -1054,7 +1051,7 @@ def document_figure(data: lab.RunData, moment: Moment, ink: lab.Ink) -> None:
 
 
 def document_weights(
-    data: lab.RunData, moment: Moment, tokens: tuple[str, ...]
+    data: study.RunData, moment: Moment, tokens: tuple[str, ...]
 ) -> lab.DocumentWeights | None:
     """The weights at both levels: those that a hierarchical model saves, or a Transformer's row of the class."""
     if data.required_config.model.kind != "hierarchical":
@@ -1070,8 +1067,8 @@ def document_weights(
 # Held-out examples at a step: text with errors marked, pictures, rows of a table, or a series.
 
 
-def examples(data: lab.RunData, record: Record, ink: lab.Ink) -> None:
-    task, predictions, long = data.task(), record.examples, False
+def examples(data: study.RunData, record: Record, ink: lab.Ink) -> None:
+    task, predictions, long = data.task, record.examples, False
     look = task.separator, ink.pick, ink.hairline
     lab.chart_title(f"Examples at step {record.step:,}")
     if task.form == "series":
@@ -1094,7 +1091,7 @@ def examples(data: lab.RunData, record: Record, ink: lab.Ink) -> None:
                 "the picture",
                 height=48,
             )
-            for one in data.watched()[: len(predictions)]
+            for one in data.watched[: len(predictions)]
         ]
         html = lab.answers(images, predictions, *look)
     else:
@@ -1113,7 +1110,7 @@ def examples(data: lab.RunData, record: Record, ink: lab.Ink) -> None:
 # The run bar of Train: start, stop, pause, continue, train longer, and the run's progress.
 
 
-def run_bar(data: lab.RunData, config: RunConfig | None) -> None:
+def run_bar(data: study.RunData, config: RunConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Train would start."""
     run = data.run
     lab.start_run(PAGE, config, lab.queue.start, lab.select_run, ends=run if data.live else None)
@@ -1132,7 +1129,7 @@ def run_bar(data: lab.RunData, config: RunConfig | None) -> None:
         },
     )
     ended = data.config if state == "ended" else None
-    if ended and not data.is_example and lab.limits.mine(run) and run.checkpoint_steps():
+    if ended and not lab.is_example(data.run) and lab.limits.mine(run) and run.checkpoint_steps():
         _train_longer(row, data, ended)
     if lab.anothers_note(run) and data.config is not None:
         st.button(
@@ -1153,7 +1150,7 @@ def run_bar(data: lab.RunData, config: RunConfig | None) -> None:
     lab.poll(lambda: lab.load_run(run), _progress, data.live, "train:progress")
     if (
         ended
-        and not data.is_example
+        and not lab.is_example(data.run)
         and data.records
         and ended.task.key == lab.EXAMPLE_RUN.config().task.key
     ):
@@ -1165,7 +1162,7 @@ def run_bar(data: lab.RunData, config: RunConfig | None) -> None:
         )
 
 
-def _train_longer(row: DeltaGenerator, data: lab.RunData, config: RunConfig) -> None:
+def _train_longer(row: DeltaGenerator, data: study.RunData, config: RunConfig) -> None:
     panel = row.popover(
         "Train longer",
         icon=":material/forward:",
@@ -1221,9 +1218,9 @@ def _continue(run: Run, more: int = 0) -> None:
         forget_step(run.id)
 
 
-def _progress(data: lab.RunData) -> None:
+def _progress(data: study.RunData) -> None:
     config = data.config
-    if data.is_example:
+    if lab.is_example(data.run):
         st.caption(
             "An example run, already trained.",
             help=draw.early_end(data.records[-1], config).strip() or None,
@@ -1242,21 +1239,21 @@ def _progress(data: lab.RunData) -> None:
 # What Train offers a learner: a question that its run answers, and runs to try.
 
 
-def run_question(data: lab.RunData) -> lab.Question | None:
+def run_question(data: study.RunData) -> lab.Question | None:
     """Whether accuracy or the weight on the correct position reaches one half first; None where the run says neither,
     and for a class, of which guessing may reach one half.
 
     The curve of that weight is one click away on the page, so that it does not tell the answer.
     """
     values: dict[str, Callable[[Record], float | None]] = {
-        f"{data.task().unit.capitalize()} accuracy": lambda r: r.token_accuracy,
+        f"{data.task.unit.capitalize()} accuracy": lambda r: r.token_accuracy,
         "The weight on the correct position": study.expected,
     }
     steps = {
         name: next((r.step for r in data.records if (value(r) or 0) >= 0.5), None)
         for name, value in values.items()
     }
-    if data.task().form == "label" or None in steps.values() or len(set(steps.values())) == 1:
+    if data.task.form == "label" or None in steps.values() or len(set(steps.values())) == 1:
         return None
     order = sorted(steps, key=lambda name: steps[name] or 0)
     first, second = (f"{name[0].lower()}{name[1:]} at step {steps[name]:,}" for name in order)

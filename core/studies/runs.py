@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -24,8 +24,8 @@ from core.models import (
     map_tokens,
 )
 from core.pretrained.finetune import FineTuneConfig
-from core.runs.folder import Status
-from core.runs.runs import Run
+from core.runs.folder import Status, stamp_of
+from core.runs.runs import METRICS, Run
 from core.runs.sweeps import MEASURES as SWEEP_MEASURES, Outcome, Sweep, sweep_comparisons
 from core.studies.decode import Checkpoint
 from core.tasks import Example, Task, task_of
@@ -48,26 +48,65 @@ from core.training.seed_stats import Comparison, Line, SeedStats, line, seed_sta
 Value = Callable[[Record], float | None]
 
 
-@dataclass(frozen=True)
-class ComparedRun:
-    """A run: its index, which gives its colour and marker, its name, what its folder held, and the steps with maps.
+Config = TypeVar("Config", RunConfig, FineTuneConfig)
 
-    Two are equal where their names, their folders and the steps are.
+
+@dataclass(frozen=True)
+class RunView(Generic[Config]):
+    """What a run's folder held when it was read; `trouble` is the error where its config could not be read.
+
+    Two are equal where their folders and the steps with maps are.
     """
 
-    index: int
-    name: str
     run: Run
-    config: RunConfig | None = field(compare=False)  # None where it cannot be read
+    config: Config | None = field(compare=False)
+    status: Status = field(compare=False)
     records: tuple[Record, ...] = field(compare=False)
-    steps: tuple[int, ...]
-    live: bool = field(compare=False)
+    steps: tuple[int, ...]  # with maps
+    trouble: str = field(default="", compare=False)
+
+    @classmethod
+    def read(
+        cls,
+        run: Run,
+        config: Callable[[Run], Config],
+        check: Callable[[Config], object],
+        **more: Any,
+    ) -> Self:
+        """Read a run's folder; an error of `config`, or of `check` with it, becomes `trouble`."""
+        status, valid, trouble = run.status(), None, ""
+        try:
+            check(valid := config(run))
+        except (ConfigError, TypeError, ValueError, KeyError) as error:
+            valid, trouble = None, f"This run's settings cannot be read: {error}"
+        records = tuple(one_a_step(records_of(run)))
+        measured = {record.step for record in records}
+        steps = tuple(step for step in run.frame_steps() if step in measured)
+        return cls(run, valid, status, records, steps, trouble, **more)
 
     @property
-    def required_config(self) -> RunConfig:
+    def live(self) -> bool:
+        """Whether it waits or trains."""
+        return not self.status.ended
+
+    @property
+    def required_config(self) -> Config:
         """The config of a run whose config could be read."""
         assert self.config is not None
         return self.config
+
+    def at(self, step: int | None) -> Record:
+        """The record at a step, or the last one."""
+        return next((r for r in self.records if r.step == step), self.records[-1])
+
+
+class RunData(RunView[RunConfig]):
+    """A run that was trained here on a task."""
+
+    @classmethod
+    def of(cls, run: Run, **more: Any) -> Self:
+        """Read a run's folder; an unreadable config, or one whose task cannot be made, becomes `trouble`."""
+        return cls.read(run, Run.config, lambda config: task_of(config.task), **more)
 
     @property
     def task(self) -> Task:
@@ -78,17 +117,41 @@ class ComparedRun:
         """The held-out examples that it records."""
         return watched_examples(self.required_config.task, self.required_config.num_examples)
 
+    def until(self, step: int) -> tuple[Record, ...]:
+        """The records up to a step."""
+        return tuple(record for record in self.records if record.step <= step)
+
+    def decoded_at(self, step: int) -> Record | None:
+        """The last record up to a step in which the model ran free."""
+        return next((r for r in reversed(self.until(step)) if r.examples), None)
+
+
+@dataclass(frozen=True)
+class ComparedRun(RunData):
+    """One of several runs; its `index` gives its colour and marker."""
+
+    index: int = field(kw_only=True)
+    name: str = field(kw_only=True)
+
+
+def records_of(run: Run) -> tuple[Record, ...]:
+    """A run's records in file order, parsed again only after the file has changed."""
+    return read_records(run, stamp_of(run.path, (METRICS,)))[0]
+
+
+@lru_cache(maxsize=16)
+def read_records(run: Run, _stamp: str) -> tuple[tuple[Record, ...], int]:
+    """A run's records, and how many lines of their file are damaged."""
+    records, damaged = run.read_records()
+    return tuple(records), damaged
+
 
 def compared_runs(runs: Mapping[str, Run]) -> list[ComparedRun]:
     """The runs by their names, as their folders have them: settings, records, and the steps with maps."""
-    sides = []
-    for index, (name, run) in enumerate(runs.items()):
-        records = tuple(one_a_step(run.records()))
-        measured = {record.step for record in records}
-        steps = tuple(step for step in run.frame_steps() if step in measured)
-        live = not run.status().ended
-        sides.append(ComparedRun(index, name, run, run.config(), records, steps, live))
-    return sides
+    return [
+        ComparedRun.of(run, index=index, name=name)
+        for index, (name, run) in enumerate(runs.items())
+    ]
 
 
 def expected(record: Record) -> float | None:
@@ -314,12 +377,11 @@ COLUMNS = (
 
 
 def records_table(run: Run) -> dict[str, np.ndarray]:
-    """The records of a run by columns, one row a step (`core.training.train(run.config())` trains it again)."""
-    return table_of(one_a_step(run.records()))
+    """The records of a run by columns, one row a step (`core.training.train(run.config())` trains it again).
 
-
-def table_of(records: Sequence[Record]) -> dict[str, np.ndarray]:
-    """Those of COLUMNS that any record has, NaN where it was not measured."""
+    Those of COLUMNS that any record has, NaN where it was not measured.
+    """
+    records = one_a_step(records_of(run))
     columns = {name: [getattr(record, name) for record in records] for name in COLUMNS}
     return {
         name: np.array(column, float) for name, column in columns.items() if set(column) != {None}

@@ -57,12 +57,13 @@ from core.pretrained.finetune import LAB, MINILM as BASE, FineTuneConfig, Rows, 
 from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.pretrained.model_inputs import read_arrays
 from core.runs.runs import Run
+from core.studies.runs import RunView
 from dashboard.draw.components import Cell, source_of
 from dashboard.server.cache import model, remembered, shared, store
 from dashboard.server.calls import Call, recorded
 from dashboard.server.limits import find_run
 from dashboard.server.visitors import at_most, me
-from dashboard.ui.runs import ROOT, RunView, path_code, script_path
+from dashboard.ui.runs import ROOT, path_code, script_path
 
 # Names of folders with a model: their paths, on a public copy without what tells of the server or of a person.
 

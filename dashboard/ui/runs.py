@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -25,9 +25,9 @@ from core.pretrained.finetune_run import about, config_of
 from core.runs.folder import DAMAGED, Details, Status, open_index, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs
 from core.studies import runs as study
-from core.studies.runs import EXAMPLE, RunSummary, score_of
-from core.tasks import Example, Task, TaskConfig, task_entry, task_of
-from core.training import KINDS, Record, RunConfig, axis_tokens, one_a_step, watched_examples
+from core.studies.runs import EXAMPLE, RunSummary, RunView, score_of
+from core.tasks import TaskConfig, task_entry, task_of
+from core.training import KINDS, Record, RunConfig, axis_tokens
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.figures import Ink, split_data
 from dashboard.draw.formats import STATES, about_duration, plain, plural
@@ -132,66 +132,9 @@ def baselines_of(config: TaskConfig, held_out: int) -> tuple[tuple[str, float], 
     return tuple(each for each in (named, task.baseline()) if each)
 
 
-Config = TypeVar("Config", RunConfig, FineTuneConfig)
-
-
-@dataclass(frozen=True)
-class RunView(Generic[Config]):
-    """The data of a run, read once; `trouble` is the error where its config could not be read."""
-
-    run: Run
-    config: Config | None
-    status: Status
-    records: tuple[Record, ...]
-    trouble: str = ""
-
-    @classmethod
-    def read(
-        cls, run: Run, config: Callable[[Run], Config], validate: Callable[[Config], object]
-    ) -> Self:
-        """Read a run's folder; an error of `config`, or of `validate` with it, becomes `trouble`."""
-        status, read, trouble = run.status(), None, ""
-        try:
-            validate(valid := config(run))
-            read = valid
-        except (ConfigError, TypeError, ValueError, KeyError) as error:
-            trouble = f"This run's settings cannot be read: {error}"
-        return cls(run, read, status, tuple(one_a_step(records_of(run))), trouble)
-
-    @property
-    def is_example(self) -> bool:
-        return self.run.path.is_relative_to(EXAMPLE_FOLDER)
-
-    @property
-    def live(self) -> bool:
-        return not self.status.ended
-
-    @property
-    def required_config(self) -> Config:
-        assert self.config is not None
-        return self.config
-
-    @property
-    def steps(self) -> list[int]:
-        measured = {record.step for record in self.records}
-        return [step for step in self.run.frame_steps() if step in measured]
-
-    def at(self, step: int | None) -> Record:
-        return next((r for r in self.records if r.step == step), self.records[-1])
-
-
-class RunData(RunView[RunConfig]):
-    def task(self) -> Task:
-        return task_of(self.required_config.task)
-
-    def watched(self) -> tuple[Example, ...]:
-        return watched_examples(self.required_config.task, self.required_config.num_examples)
-
-    def until(self, step: int) -> tuple[Record, ...]:
-        return tuple(record for record in self.records if record.step <= step)
-
-    def decoded_at(self, step: int) -> Record | None:
-        return next((r for r in reversed(self.until(step)) if r.examples), None)
+def is_example(run: Run) -> bool:
+    """Whether it came with the lab."""
+    return run.path.is_relative_to(EXAMPLE_FOLDER)
 
 
 def linked_run() -> Run:
@@ -219,33 +162,20 @@ def select_example() -> None:
     LAST_RUN.pop()
 
 
-def records_of(run: Run) -> tuple[Record, ...]:
-    """A run's records in file order, parsed again only after the file has changed."""
-    return _parse_records(run, stamp_of(run.path, (METRICS,)))[0]
-
-
 def warn_of_damage(run: Run) -> None:
-    if count := _parse_records(run, stamp_of(run.path, (METRICS,)))[1]:
+    if count := study.read_records(run, stamp_of(run.path, (METRICS,)))[1]:
         st.warning(
             f"{plural(count, 'line')} of this run's records changed after they were saved; the figures leave them out."
         )
 
 
-@lru_cache(maxsize=16)
-def _parse_records(run: Run, _stamp: str) -> tuple[tuple[Record, ...], int]:
-    records, damaged = run.read_records()
-    return tuple(records), damaged
-
-
-def load_run(run: Run) -> RunData:
-    """Read a run's folder; an unreadable config, or one whose task cannot be made, becomes `trouble`."""
-    return RunData.read(run, Run.config, lambda config: task_of(config.task))
+RunData = study.RunData
+load_run = RunData.of
 
 
 def records_table(run: Run) -> dict[str, np.ndarray]:
     """The run's table of records, recorded for the page's script."""
-    table = study.table_of(one_a_step(records_of(run)))
-    return recorded(study.records_table, (run,), table)
+    return recorded(study.records_table, (run,), study.records_table(run))
 
 
 DRAW_LOSSES = """
@@ -429,7 +359,7 @@ def head_counts(run: Run, step: int) -> list[dict[Kind, tuple[int, int]]]:
 
 def head_over_time(
     run: Run,
-    steps: list[int],
+    steps: Sequence[int],
     example: int,
     kind: str,
     layer: int,
@@ -462,7 +392,7 @@ def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -
 
 def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return map_tokens(
-        data.required_config.model, kind, *axis_tokens(data.task(), data.watched()[example])
+        data.required_config.model, kind, *axis_tokens(data.task, data.watched[example])
     )
 
 
