@@ -1,7 +1,7 @@
 """Train and watch: train a small model in a worker process, and see its attention form."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -11,47 +11,29 @@ from streamlit.delta_generator import DeltaGenerator
 
 import dashboard.page as lab
 from core.attention import (
-    PRESETS,
-    AttentionConfig,
     Choice,
-    ConfigError,
     entry,
-    preset,
 )
-from core.attention.presets import preset_of
-from core.attention.text import from_text, to_text
-from core.entries import Param, Value
 from core.interpret.trace import Head, Kind, head_name
 from core.memory import is_small
 from core.models import (
-    BOUNDS,
-    RECURRENT,
-    STACKED,
-    ModelConfig,
-    count_parameters,
     sentence_spans,
 )
 from core.runs.machine import line
 from core.runs.runs import Run
 from core.studies import runs as study
 from core.studies.decode import Checkpoint
-from core.tasks import Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
+from core.tasks import TaskConfig, make_task, task_entry
 from core.training import (
     Finding,
     Record,
     RunConfig,
     best_head,
-    devices,
     diagnose,
     recommended,
     source_weights,
     time_needed,
     train,
-)
-from core.training.settings import (
-    KINDS_WITH,
-    MODEL_SETTINGS,
-    TRAINING_SETTINGS,
 )
 from dashboard.draw import train as draw
 
@@ -147,12 +129,12 @@ def _choose_head(data: study.RunData, step: int) -> DrawnHead | None:
     if not counts or not (sizes := counts[c.example]):
         return None
     first = next(iter(sizes))
-    c = c.draw_more("attention", into=row, kinds=list(sizes))
-    best = _best_head(data) if c.attention == first else (0, 0)
-    best = best if np.less(best, sizes[c.attention]).all() else (0, 0)
-    shape = sizes[c.attention]
+    c = c.draw_more("map_kind", into=row, kinds=list(sizes))
+    best = _best_head(data) if c.map_kind == first else (0, 0)
+    best = best if np.less(best, sizes[c.map_kind]).all() else (0, 0)
+    shape = sizes[c.map_kind]
     layer, head = c.draw_more("head", into=row, shape=shape, best=best).head
-    return DrawnHead(c.example, c.attention, layer, head, shape, c.attention == first)
+    return DrawnHead(c.example, c.map_kind, layer, head, shape, c.map_kind == first)
 
 
 def _best_head(data: study.RunData) -> tuple[int, int]:
@@ -312,252 +294,13 @@ def _show(key: str, findings: Sequence[Finding]) -> None:
             st.markdown(f":small[**{lab.plain(each.text)}** {lab.plain(each.advice)}]")
 
 
-# The attention that is trained: a published one by name, any choice on the six axes, or none.
-
-
-RECOMMENDED, OWN, NONE = "recommended", "own", "none"
-SPECIAL = {RECOMMENDED: "Recommended", OWN: "Custom", NONE: "No attention"}
-PLAIN = "plain"  # in a link: the default attention, which has no text
-
-
-def take_mechanism(
-    name: str, start: ModelConfig, kind: Any, sizes: tuple[int, int], linked: bool
-) -> None:
-    """Put what was last built on another page into the recipe's attention, where it can be trained there.
-
-    The settings that came with a run or a button hold until something else is built.
-    """
-    state, (d_model, heads) = st.session_state, sizes
-    built = state.get(lab.BUILT)
-    if start.attention is None or (lab.BUILT_THEN in state and state[lab.BUILT_THEN] == built):
-        return
-    usual = start.attention.with_(d_model=d_model, num_heads=heads)
-    try:
-        ModelConfig(kind, *sizes, usual.with_(**(built or ("", {}))[1]))
-    except ConfigError:
-        return
-    lab.take_built(
-        name,
-        lambda choices: state.update({lab.attention_key(name): usual.with_(**choices)}),
-        axes=draw.AXES_OF[kind],
-        linked=linked,
-    )
-
-
-def choose_attention(
-    name: str,
-    start: ModelConfig,
-    kind: str,
-    sizes: tuple[int, int],
-    cell: DeltaGenerator,
-    axes: DeltaGenerator,
-) -> AttentionConfig | None:
-    """Draw the list of mechanisms and the panel of the axes; the attention at those sizes (d_model, heads), or None.
-
-    Raises ConfigError, after the widgets are drawn, when the mechanism cannot have those sizes.
-    """
-    state, key, (d_model, heads) = st.session_state, lab.attention_key(name), sizes
-    usual = start.attention and start.attention.with_(d_model=d_model, num_heads=heads)
-    link = partial(
-        lab.link_value,
-        key,
-        usual,
-        lambda text: None if text == NONE else from_text("" if text == PLAIN else text, sizes),
-        lambda config: NONE if config is None else to_text(config) or PLAIN,
-    )
-    link()
-    config, problem = state.get(key, usual), None
-    try:
-        config = config and config.with_(d_model=d_model, num_heads=heads)
-    except ConfigError as error:
-        config, problem = usual, error
-    panel = lab.lazy_panel("Six axes of the mechanism", f"{name}:axes", axes)
-    if panel.open:
-        before = config or AttentionConfig(d_model, heads, "identity")
-        with panel:
-            edited = lab.mechanism(
-                f"{name}:attention", before, axes=draw.AXES_OF[kind], presets=False
-            )
-        if edited is None:
-            problem = ConfigError(
-                "The mechanism cannot be trained. The reason is beside one of the six axes."
-            )
-        elif edited != before:  # an unchanged one keeps its problem
-            state[key], config, problem = edited, edited, None
-        link()  # what has just been changed
-    # The list of names, which agrees with the axes: choosing a name sets them
-    options = [RECOMMENDED, *(item.key for item in PRESETS if fits(item.key, kind, sizes))]
-    current = (
-        NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or OWN
-    )
-    if kind == "recurrent":
-        options.append(NONE)
-    if current not in options:
-        options.append(current)
-
-    def select() -> None:
-        picked, special = state[f"{name}:mechanism"], {RECOMMENDED: usual, OWN: config, NONE: None}
-        state[key] = special[picked] if picked in special else preset(picked).config(*sizes)
-
-    state[f"{name}:mechanism"] = current
-    cell.selectbox(
-        "Mechanism",
-        options,
-        key=f"{name}:mechanism",
-        on_change=lab.guarded(f"{name}:mechanism", select),
-        format_func=lambda key: SPECIAL.get(key) or lab.dated(preset(key)),
-        **lab.KEEP,
-        help="The attention mechanism. A published name sets all six axes.",
-    )
-    if problem is not None:
-        raise problem
-    if config is not None and usual is not None:
-        other = [
-            axis for axis in draw.AXES_OF[kind] if getattr(config, axis) != getattr(usual, axis)
-        ]
-        lab.watch_built(name, {axis: getattr(config, axis) for axis in other})
-    return config
-
-
-@lru_cache(maxsize=1024)
-def fits(key: str, kind: Any, sizes: tuple[int, int]) -> bool:
-    try:
-        config = preset(key).config(*sizes)
-        ModelConfig(kind, *sizes, config)
-    except ConfigError:
-        return False
-    return (config.projection.key == "identity") == (kind in ("recurrent", "hierarchical"))
-
-
-# The settings of a model and of its training, in groups; the values of a closed group are the session's.
-
-
-def setting_key(name: str, param: Param) -> str:
-    """The key of a setting's widget, which is in links: there the most seconds are still called `seconds`."""
-    return f"{name}:{'seconds' if param.key == 'max_seconds' else param.key}"
-
-
-def parameters_values(params: Iterable[Param], key: str, visible: bool | None) -> dict[str, Value]:
-    """Each parameter's value: of its widget while the group is visible, else of the session. All are in the link.
-
-    Those of a reader's own data have widgets that depend on the values before them.
-    """
-    values: dict[str, Value] = {}
-    for param in params:
-        name = setting_key(key, param)
-        if draw := lab.WIDGETS.get(param.key):
-            values[param.key] = draw(param, values, name)
-            continue
-        lab.link_param(param, name)
-        values[param.key] = st.session_state.get(name, param.default)
-        if visible:
-            values[param.key] = lab.param_widget(param, key=name, keep=lab.KEEP)
-    return values
-
-
-def of_model(start: ModelConfig, sizes: Mapping[str, int] = {}) -> tuple[Param, ...]:
-    """The parameters of a type of model beside its width and its attention.
-
-    Their defaults are the dial's `sizes`, else those of the recipe.
-    """
-    words: dict[str, Any] = (  # what a setting is called and means in a hierarchical model
-        {
-            "layers": {"meaning": "the number of layers of cells at each of the two levels"},
-            "cell": {"meaning": "the recurrent cell at both levels, over words and over sentences"},
-            "bidirectional": {
-                "name": "Bidirectional",
-                "meaning": "the cells read words, and sentences, in both directions",
-            },
-        }
-        if start.kind == "hierarchical"
-        else {}
-    )
-    return tuple(
-        replace(param, default=sizes.get(key, getattr(start, key)), **words.get(key, {}))
-        for key, param in MODEL_SETTINGS.items()
-        if start.kind in KINDS_WITH.get(key, (start.kind,))
-    )
-
-
-def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
-    excluded = {
-        "label_smoothing": form == "series",
-        "checkpointing": base.model.kind in RECURRENT,
-        "finish_early": form in ("text", "series"),
-    }
-    of_server: dict[str, dict[str, Any]] = {
-        "steps": {"high": lab.limits.max_run_steps()},
-        "max_seconds": {"high": lab.limits.max_run_seconds()},
-        "device": {"choices": devices()},
-    }
-    return {
-        name: tuple(
-            replace(param, default=getattr(base, param.key), **of_server.get(param.key, {}))
-            for param in params
-            if not excluded.get(param.key)
-        )
-        for name, params in TRAINING_SETTINGS.items()
-    }
-
-
-def changes(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
-    return [
-        f"{param.name.lower()} {param.label(value)}"
-        if isinstance(value, str)
-        else f"{param.name.lower()} {('off', 'on')[value] if isinstance(value, bool) else f'{value:g}'}"
-        for param in params
-        if (value := values[param.key]) != param.default
-    ]
-
-
-# The controls of Train: a task, a model, its mechanism and the training; the frozen `Controls` is core's RunConfig.
+# The controls of Train: those of the next run, and which figures of a run are drawn.
 
 
 MEAN = -1  # in place of a token: all of them
-SIZES = {"smallest": -2, "small": -1, "medium": 0, "large": 1, "largest": 2}  # powers of two
-
-
-def sizes_of(base: RunConfig, size: str) -> dict[str, int]:
-    """What the dial of size sets: width and steps double with each stop, and there is one layer more."""
-    model, power = base.model, SIZES[size]
-    widest, most_hidden, deepest = (int(BOUNDS[name][1]) for name in ("d_model", "d_ff", "layers"))
-    return {
-        "d_model": max(1, min(widest, int(model.d_model * 2.0**power))),
-        "d_ff": min(most_hidden, int(model.d_ff * 2.0**power)),
-        "layers": max(1, min(deepest, model.layers + power)),
-        "steps": max(1, min(lab.limits.max_run_steps(), int(base.steps * 2.0**power))),
-    }
-
-
-def resize(name: str, key: str, base: RunConfig, before: dict[str, int]) -> None:
-    """Have the dial set again the numbers that it had set; one that was set by hand stays."""
-    state = st.session_state
-    for field, value in before.items():
-        if state.get(f"{name}:{field}") == value:
-            del state[f"{name}:{field}"]
-    width = state.get(f"{name}:d_model", sizes_of(base, state[key])["d_model"])
-    lab.fit_heads(f"{name}:d_model", width, f"{name}:heads:{width}", lab.heads_of)
 
 
 class Controls(lab.NextRun, page="train"):
-    size = lab.SelectSlider(
-        "Size",
-        list(SIZES),
-        "medium",
-        key=lambda c: f"{c.name}:size",
-        hidden=True,
-        also=lambda c: {"on_change": resize, "args": c.resized},
-        help="Sets d_model, the feed-forward width, the layers and the steps together. A number that is "
-        "set in All settings stays as it is.",
-    )
-    seed = lab.Number(
-        "Seed",
-        0,
-        0,
-        2**31 - 1,
-        hidden=True,
-        help="Fixes the first weights, the data and its order: the same seed gives the same run.",
-    )
     best = lab.SessionValue[tuple[str, Head]](("", (0, 0)))  # the run drawn last, and its head
     drawn = lab.SessionValue[str | None](None)  # the run whose figures were drawn last
     example = lab.Select[int](
@@ -566,7 +309,7 @@ class Controls(lab.NextRun, page="train"):
         hidden=True,
         help="An input that the model is not trained on; the map shows its attention.",
     )
-    attention = lab.Select[Kind](
+    map_kind = lab.Select[Kind](
         "Attention",
         lambda c: {kind: lab.KIND_NAMES[kind] for kind in c.kinds},
         key=lambda c: f"kind:{c.data.run.id}",
@@ -582,7 +325,7 @@ class Controls(lab.NextRun, page="train"):
             for head in range(c.shape[1])
         },
         lambda c: c.best,
-        key=lambda c: f"head:{c.data.run.id}:{c.attention}",
+        key=lambda c: f"head:{c.data.run.id}:{c.map_kind}",
         hidden=True,
         help="At first a head with much weight on the expected position.",
     ).when(lambda c: c.shape != (1, 1))
@@ -621,137 +364,6 @@ class Controls(lab.NextRun, page="train"):
         hidden=True,
         help="Training continues from the last saved weights.",
     )
-
-
-def controls() -> RunConfig | None:
-    with st.container(gap="small"):
-        cells = {name: st.container() for name in ("task", "own", "heads", "size")}
-        popover = st.popover(
-            "All settings",
-            icon=":material/tune:",
-            width="stretch",
-            help="Of the next run: its task, model, attention and training.",
-        )
-        with popover.container(width=lab.room(320), gap="small"):  # narrow, beside the map
-            hidden = "told param more model sizes mechanism axes pattern rate seed training summary"
-            cells |= {name: st.container() for name in hidden.split()}
-    key = Controls.draw("task", into=cells["task"]).task
-    entry, config = task_entry(key), None
-    try:
-        task = task_of(_task(entry, cells))
-    except (ConfigError, ValueError) as error:
-        cells["own"].error(lab.plain(str(error)))
-        return None
-    if task.notes:
-        cells["own"].caption(lab.plain(" ".join(task.notes)))
-    with lab.shown_errors():
-        config = _run(task, cells)
-    no_map = config is not None and config.model.attention is None
-    cells["told"].caption(f"{entry.meaning} {'' if no_map else entry.look}")
-    return config
-
-
-def adopt(config: RunConfig) -> None:
-    config = lab.limits.within(config)
-    task, model = config.task, config.model
-    setup = {"task": task.key, "kind": model.kind, "d_model": model.d_model}
-    name, groups = Controls(**setup).prefix, of_training(config, "pairs").values()
-    st.session_state.pop(f"train:{task.key}:first", None)
-    st.session_state.update(
-        {
-            lab.BUILT_THEN: st.session_state.get(lab.BUILT),
-            **Controls.state(
-                **setup,
-                heads=lab.nearest_heads(model.d_model, model.num_heads),
-                size="medium",
-                rate=config.learning_rate,
-                seed=config.seed,
-            ),
-            lab.attention_key(name): model.attention,
-            **{f"{name}:{param.key}": getattr(model, param.key) for param in of_model(model)},
-            **lab.adopt_pattern(name, model),
-            **{setting_key(name, one): getattr(config, one.key) for of in groups for one in of},
-            **{f"train:{task.key}:{key}": value for key, value in task.params},
-        }
-    )
-
-
-def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
-    """The config of the task: all parameters of a person's own data, or the first one with the others in a popover."""
-    name, own = f"train:{entry.key}", any(one.key == lab.DATA for one in entry.params)
-    count = len(entry.params) if own else 1
-    with cells["own" if own else "param"]:
-        values = parameters_values(entry.params[:count], name, True)
-    if others := entry.params[count:]:
-        with lab.lazy_panel("Task settings", f"{name}:group", cells["more"]) as panel:
-            values |= parameters_values(others, name, panel.open)
-    return TaskConfig.of(entry.key, seed=0, **values)
-
-
-def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
-    # Where other data has another first recommended model, select it, unless a person had selected another
-    state, kinds = st.session_state, list(task.recommended)
-    key, first = f"train:{task.key}:kind", f"train:{task.key}:first"
-    if state.get(first, kinds[0]) != kinds[0] and state.get(key) == state[first]:
-        state[key] = kinds[0]
-    state[first] = kinds[0]
-    given = {"task": task.key, "kinds": kinds, "input": task.input}
-    c = Controls.draw("kind", into=cells["model"], **given)
-    base, name = lab.limits.within(recommended(task, c.kind)), c.prefix
-    linked = any(param.startswith(f"{name}:") for param in st.query_params)
-    before = sizes_of(base, Controls.read("size", task=task.key, kind=c.kind).size)
-    resized = name, f"{name}:size", base, before
-    c = c.draw_more("size", into=cells["size"], base=base, resized=resized)
-    sizes = sizes_of(base, c.size)
-    params = of_model(base.model, sizes)
-    # The panel of the model: its width, and the parameters of its type
-    with lab.lazy_panel("Model settings", f"{name}:sizes", cells["sizes"]) as panel:
-        c = c.draw_or_read("d_model", opened=panel.open, usual=sizes["d_model"])
-        values = parameters_values(params, name, panel.open)
-    width, kind = c.d_model, c.kind
-    wider = [f"d_model {width}"] if width != sizes["d_model"] else []
-    _show_changes(cells["sizes"], wider + changes(values, params))
-    heads = 1
-    if kind not in RECURRENT or base.model.num_heads > 1:
-        heads = c.draw_more("heads", into=cells["heads"]).heads
-        lab.note_heads(f"{name}:d_model", width, heads)
-    # The panel of the training, in its groups
-    groups = of_training(replace(base, steps=sizes["steps"]), task.form)
-    training = dict[str, Any]()
-    with lab.lazy_panel("Training settings", f"{name}:training", cells["training"]) as panel:
-        for title, params in groups.items():
-            if panel.open:
-                st.markdown(f"**{title}**")
-            training |= parameters_values(params, name, panel.open)
-    every = [param for params in groups.values() for param in params]
-    _show_changes(cells["training"], changes(training, every))
-    rate = c.draw_more("rate", into=cells["rate"]).rate
-    seed = Controls.draw("seed", into=cells["seed"]).seed
-    with cells["heads"]:
-        take_mechanism(name, base.model, kind, (width, heads), linked)
-    attention = choose_attention(
-        name, base.model, kind, (width, heads), cells["mechanism"], cells["axes"]
-    )
-    if attention is not None and kind in STACKED:
-        attention = attention.with_(dropout=values["dropout"])
-    sized: Any = {"d_model": width, "num_heads": heads, **values}
-    model = replace(base.model, attention=attention, **sized)
-    pattern = lab.layer_pattern(name, model, cells["pattern"])
-    _show_changes(cells["pattern"], lab.pattern_changes(pattern))
-    model = replace(model, **pattern)
-    with cells["size"]:
-        lab.caption(
-            f"{lab.plural(model.layers, 'layer')} · at most {training['steps']:,} steps · "
-            f"{count_parameters(model, task.shape):,} parameters"
-        )
-    with cells["summary"]:
-        lab.caption(f"d_model {width}. {draw.summary(model)}")
-    return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
-
-
-def _show_changes(cell: DeltaGenerator, changes: list[str]) -> None:
-    if changes:
-        cell.caption(lab.plain(f"Changed: {', '.join(changes)}."))
 
 
 # What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
@@ -830,7 +442,7 @@ def page() -> None:
         if data.config is not None and not lab.is_new(
             Controls.task.key_of(Controls())
         ):  # else the link has a set-up
-            adopt(data.config)
+            lab.adopt_run(data.config)
     with st.container(key="train:board"):
         # On a phone the run bar comes first, then the sentence, the map, the settings and the curves: all of them are
         # in one row, which wraps. The sentence keeps its height, so that the map stays where it is.
@@ -855,7 +467,7 @@ def page() -> None:
         lab.poll(lambda: lab.load_run(run), _figures, data.live, "train:figures")
     with left:
         first = st.container()  # on a phone Stop comes before everything else
-        config = controls()
+        config = lab.next_run()
         with first:
             run_bar(data, config)
             if config is not None:
@@ -1272,29 +884,25 @@ def moves() -> tuple[lab.Move, ...]:
     base, longer = recommended(task, "transformer"), recommended(task, "recurrent").steps
     attention, rate = base.model.attention, base.learning_rate
     setup = {"task": "reverse", "kind": "transformer"}
-    start = Controls.state(**setup, rate=rate)
-    key = lab.attention_key(Controls(**setup).prefix)
-    recurrent = {"task": "reverse", "kind": "recurrent"}
     return (
         lab.Move(
             "Remove the positions",
-            {**start, key: attention.with_(position=Choice.of("none"))},
+            Controls.state(
+                **setup, rate=rate, attention=attention.with_(position=Choice.of("none"))
+            ),
             "The encoder no longer knows the order of the letters. Press **Train**. When it has ended, open **Compare "
             "with the example run** below the button: compare sequence accuracy and the sharpness of the map.",
         ),
         lab.Move(
             "Remove the attention",
-            {
-                **Controls.state(**recurrent),
-                lab.attention_key(Controls(**recurrent).prefix): None,
-            },
+            Controls.state(task="reverse", kind="recurrent", attention=None),
             "A Transformer cannot compute without attention, so the model is now a recurrent one, whose decoder reads "
             f"only the last state of the encoder. It may take {longer:,} steps instead of {base.steps:,}. Press "
             "**Train**. When it has ended, open **Compare with the example run** and compare how many each needs.",
         ),
         lab.Move(
             "Increase the learning rate tenfold",
-            {**Controls.state(**setup, rate=10 * rate), key: attention},
+            Controls.state(**setup, rate=10 * rate, attention=attention),
             "Every update is ten times as large. Press **Train**, then watch the loss and the gradient norm.",
         ),
         lab.Move(

@@ -1,7 +1,8 @@
 """Train: its sentences of numbers and the curves of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from core.attention import (
     distinct_names,
     entry,
 )
+from core.entries import Param, Value
 from core.interpret.trace import head_name
 from core.models import (
     RECURRENT,
@@ -29,6 +31,7 @@ from core.training import (
     RunConfig,
 )
 from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
+from dashboard.draw.figures import CATEGORIES, Theme
 from dashboard.draw.formats import duration, number, percent, plain, score
 
 
@@ -304,3 +307,65 @@ DEPTH_FORMULAS = {
     r"the sublayer $f$ reads of each), $w$ (what each is given of its output) and $M$, whose rows and columns sum to 1. "
     "The map follows each output through all of them.",
 }
+
+
+# What differs from the recipe of a task, and the layers of a model.
+
+
+PLACES = {"decoder_attention": "Decoder's self-attention", "cross_attention": "Cross-attention"}
+
+
+def changes(values: Mapping[str, Value], params: Iterable[Param]) -> list[str]:
+    """What differs from the start of these parameters, each in words."""
+    return [
+        f"{param.name.lower()} {param.label(value)}"
+        if isinstance(value, str)
+        else f"{param.name.lower()} {('off', 'on')[value] if isinstance(value, bool) else f'{value:g}'}"
+        for param in params
+        if (value := values[param.key]) != param.default
+    ]
+
+
+def pattern_changes(fields: Mapping[str, Any]) -> list[str]:
+    """What a pattern of layers changes, in words."""
+    count, shared = len(fields.get("following", ())), fields.get("kv_shared_layers")
+    own = [f"{label.lower()} of its own" for place, label in PLACES.items() if fields.get(place)]
+    texts = [
+        f"a pattern of {count + 1} layers" if count else "",
+        f"{shared} layers with shared keys and values" if shared else "",
+    ]
+    return [*filter(None, texts), *own]
+
+
+STRIP = (
+    "display:grid;grid-auto-flow:column;grid-auto-columns:minmax(6px,22px);gap:2px;margin:2px 0 6px"
+)
+CELL = "height:18px;border-radius:3px;background:{colour}"
+HOLLOW = ";box-shadow:inset 0 0 0 6px {colour};background:transparent"  # without keys of its own
+
+
+def layer_strip(kinds: Sequence[str], shared: int, theme: Theme) -> str:
+    """HTML: a cell for each layer, the first one left, and a legend of the kinds; the last `shared` cells are hollow.
+
+    Equal texts are one kind; more than eight have the same grey.
+    """
+    names = list(dict.fromkeys(kinds))
+    palette = CATEGORIES[theme]
+    colours = {name: palette[min(index, len(palette) - 1)] for index, name in enumerate(names)}
+    cells = []
+    for index, kind in enumerate(kinds):
+        style, words = CELL, f"Layer {index + 1}: {kind}"
+        if index >= len(kinds) - shared:
+            style, words = CELL + HOLLOW, f"{words}, with the keys and values of an earlier layer"
+        cells.append(
+            f'<span title="{escape(words)}" style="{style.format(colour=colours[kind])}"></span>'
+        )
+    legend = "".join(
+        f'<span style="display:inline-flex;align-items:center;gap:5px;margin-right:14px"><span style="width:10px;'
+        f'height:10px;border-radius:2px;background:{colours[name]}"></span>{escape(name)} × {kinds.count(name)}</span>'
+        for name in names
+    )
+    return (
+        f'<div role="img" aria-label="Layers: {escape(", ".join(kinds))}"><div style="{STRIP}">'
+        f'{"".join(cells)}</div><div style="font-size:13px;line-height:20px">{legend}</div></div>'
+    )

@@ -13,7 +13,6 @@ the field's, and is also its name in the link. What a field says of itself may b
 `options=lambda c: fits(c.d_model)`.
 """
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -34,6 +33,7 @@ from dashboard.fields.link import (
     one_of,
     write_first_value,
 )
+from dashboard.server.session import SessionValue
 
 HERE = nullcontext()  # where the page stands, in no grid
 T = TypeVar("T")
@@ -98,9 +98,8 @@ class Field(Generic[T]):
         """The value at the start: the `default` of those that have one."""
         return _of(getattr(self, "default", None), controls)
 
-    @abstractmethod
     def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
-        """Draw the widget with these arguments beside its own; returns its value, None for an empty one."""
+        """Draw the widget, if it has one, with these arguments beside its own; returns its value, None for an empty one."""
 
     def value_of(self, text: str, controls: Any) -> Any:
         """The value of a text in a link; ValueError or KeyError for one that is refused."""
@@ -124,6 +123,10 @@ class Field(Generic[T]):
     def state(self, value: T, controls: "Fields") -> dict[str, Any]:
         """What the session has where the field has this value."""
         return {self.key_of(controls): value}
+
+    def stored(self, controls: "Fields") -> SessionValue[T | None]:
+        """What the session has of it, to be read or set without its link."""
+        return SessionValue(None, self.key_of(controls))
 
     def draw(self, controls: "Fields", into: Any, places: Mapping[str, Any]) -> Any:
         """Draw the control into a grid or a container; returns its value. `places` are the others, by their names."""

@@ -10,9 +10,6 @@ from dashboard.fields.link import CURRENT, WRITTEN
 PENDING = "page_reset:pending"  # the key of the page to reset, the names in its link, and the values it gets
 EMPTIED = "page_reset:emptied"  # whether its widgets have left the browser
 BUILT = "built"  # the page on which a mechanism was last built, and its choices by axis
-BUILT_THEN = (
-    "train:built_then"  # that of the moment at which Train got settings of a run or a button
-)
 
 
 def request_reset(values: Mapping[str, Any] | None = None) -> None:

@@ -27,6 +27,7 @@ from dashboard.fields.data import DATA
 from dashboard.server import queue
 from dashboard.ui import run_setup
 from dashboard.ui.models import FINE_TUNED as TUNED
+from dashboard.ui.run_setup import NextRun
 from dashboard.ui.runs import EXAMPLE_RUN, load_run, summarize
 from pages import train
 from pages.compare_runs import sides
@@ -320,11 +321,11 @@ TASKS_READY = [entry.key for entry in TASKS if not any(param.key == DATA for par
 def script():
     import streamlit as st
 
-    from pages.train import adopt, controls
+    from dashboard.ui.run_setup import adopt_run, next_run
 
     if st.session_state.get("bring") is not None:
-        adopt(st.session_state.pop("bring"))
-    st.session_state["asked"] = controls()
+        adopt_run(st.session_state.pop("bring"))
+    st.session_state["asked"] = next_run()
 
 
 def controls_of(**state) -> tuple[Any, AppTest]:
@@ -344,10 +345,15 @@ def test_every_task_and_model_asks_for_its_recipe(task):
         config, app = controls_of(**{"train:task": task, f"train:{task}:kind": kind}, **panels)
         assert not app.error and config == base
         if task == "reverse":
-            groups = train.of_training(base, "pairs").values()
-            params = [*train.of_model(base.model), *(param for group in groups for param in group)]
+            groups = run_setup.of_training(base, "pairs").values()
+            params = [
+                *run_setup.of_model(base.model),
+                *(param for group in groups for param in group),
+            ]
             widgets = (*app.slider, *app.number_input, *app.selectbox, *app.toggle)
-            assert {train.setting_key(name, one) for one in params} <= {one.key for one in widgets}
+            settings, c = NextRun.settings, NextRun(task=task, kind=kind)
+            keys = {settings.param_key(c, one.key) for one in params}
+            assert keys <= {one.key for one in widgets}
 
 
 def test_what_is_chosen_in_a_popover_is_asked_for():
@@ -369,13 +375,13 @@ def test_what_is_chosen_in_a_popover_is_asked_for():
     assert_says(app, "layers 3", "SGD")  # a closed popover says what differs from the recipe
 
 
-@pytest.mark.parametrize("size", train.SIZES)
+@pytest.mark.parametrize("size", run_setup.DIAL)
 def test_the_dial_sets_what_was_not_set_by_hand(size):
     base, app = controls_of(**{f"{NAME}:sizes": True})  # so that its widgets hold the recipe
     heads = ("select_slider", f"{NAME}:heads:32", 4)
     dial = ("select_slider", f"{NAME}:size", size)
     assert_case(app, Case(do=[("number_input", f"{NAME}:d_ff", 80), heads, dial]))
-    made, sizes = app.session_state["asked"], train.sizes_of(base, size)
+    made, sizes = app.session_state["asked"], run_setup.sizes_of(base, size)
     assert (made.model.d_model, made.model.layers) == (sizes["d_model"], sizes["layers"])
     assert (made.steps, made.model.d_ff, made.model.num_heads) == (sizes["steps"], 80, 4)
 
@@ -383,7 +389,7 @@ def test_the_dial_sets_what_was_not_set_by_hand(size):
 def test_the_largest_model_of_the_dial_can_be_built():
     base = recommended(make_task(TaskConfig.of("reverse")), "transformer")
     wide = replace(base, model=ModelConfig.transformer(384, 4, 12, 4096))
-    sizes: Any = train.sizes_of(wide, "largest")
+    sizes: Any = run_setup.sizes_of(wide, "largest")
     del sizes["steps"]
     attention = wide.model.attention.with_(d_model=sizes["d_model"])
     assert replace(wide.model, attention=attention, **sizes).d_model == 512
@@ -721,10 +727,12 @@ def test_by_hand_a_drawing():
 def test_the_controls_of_a_hierarchical_model():
     # Neither positions nor what a decoder reads are on offer; the mechanisms are those of one learned query.
     start = make_task(TaskConfig.of("documents")).recommended["hierarchical"].model
-    keys = [param.key for param in train.of_model(ModelConfig.from_json(start))]
+    keys = [param.key for param in run_setup.of_model(ModelConfig.from_json(start))]
     assert keys == ["layers", "cell", "bidirectional", "dropout"]
     names = ("bahdanau", "luong_general", "luong_local_m", "vaswani", "linear_transformer")
-    assert [train.fits(key, "hierarchical", (32, 1)) for key in names] == [True] * 2 + [False] * 3
+    assert [run_setup.fits(key, "hierarchical", (32, 1)) for key in names] == [True] * 2 + [
+        False
+    ] * 3
 
 
 # The page Fine-tune.
