@@ -19,7 +19,7 @@ health.begin()
 from core import memory  # noqa: E402
 from core.entries import Cost  # noqa: E402
 from core.event_log import log  # noqa: E402
-from dashboard.draw.components import draw, ship_code  # noqa: E402
+from dashboard.draw.components import draw, sent, ship_code  # noqa: E402
 from dashboard.fields.link import (  # noqa: E402
     ARRIVED,
     drop_infinite_numbers,
@@ -93,18 +93,18 @@ def section_row(current: Step) -> None:
 
 
 def open_pressed() -> None:
-    page = st.session_state[PAGE_LIST].get("page")
+    page = sent(PAGE_LIST, "page")
     if page in [step.key for step in STEPS]:
         PRESSED.value = page
 
 
 def note_picked() -> None:
-    st.session_state[PICKED] = st.session_state[PAGE_LIST].get("hit")
+    PICKED.value = sent(PAGE_LIST, "hit") or ""
 
 
 def is_admitted(step: Step) -> bool:
     """Whether there is memory to open the page; says so where there is none. One that is open runs on."""
-    if st.session_state[ARRIVED] or REFUSED.value:
+    if ARRIVED.value or REFUSED.value:
         new = f"pages.{step.key}" not in sys.modules
         remedy = "The pages that are open go on: try again in a minute."
         why = memory.why_too_much(Cost(bytes=NEW_PAGE if new else PAGE), "This page", remedy)
@@ -136,8 +136,8 @@ drop_infinite_numbers(step.page())
 restore_bound_values()
 note_arrival(step.key)
 note_visit()
-if st.session_state[ARRIVED]:
-    panels.close_notices()
+if ARRIVED.value:
+    panels.TRIED.pop()
     st.session_state.pop(queue.SPARE, None)
 remember_visit(step.key)
 panels.apply_look()
@@ -147,6 +147,7 @@ bars.tour_bar(step.key)
 if not st.context.is_embedded:
     section_row(step)
 if is_pending():
+    panels.TRIED.pop()
     reset_page(step.page(), bars.begin_again(step.key))
 else:
     with health.page_run(step.key), panels.plugin_problems(), bars.lesson_around(step.key):

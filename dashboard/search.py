@@ -12,10 +12,11 @@ import streamlit as st
 
 from core.entries import Entry
 from dashboard.navigation import STEPS, step_of
+from dashboard.server.session import SessionValue
 
 FILE = Path(__file__).parent / "draw" / "components" / "page_list" / "hits.js"
 BEFORE, AFTER = "export const HITS = ", ";\n"
-PICKED = "search:picked"
+PICKED = SessionValue("", "search:picked")
 # Its title and the line below it, other words by which a reader may look for it, the page, and values of its widgets.
 Hit = tuple[str, str, str, str, dict[str, str]]
 OTHER_NAMES = {
@@ -226,11 +227,11 @@ def hits() -> dict[str, Hit]:
 
 def open_picked(current: str) -> None:
     """Open what was picked in the run before; its page draws its widgets with the values of what was picked."""
-    if hit := hits().get(st.session_state.get(PICKED, "")):
+    if hit := hits().get(PICKED.value):
         *_, page, values = hit
         if page != current:
             st.switch_page(step_of(page).page(), query_params={})
-        del st.session_state[PICKED]
+        PICKED.pop()
         # What is only looked at was not built (`watch_built`)
         st.session_state.pop(f"{page}:before", None)
         st.session_state.update(values)

@@ -177,7 +177,7 @@ def result(drawn: tuple[Drawn, ...], answers: str) -> None:
         on_click=begin,
         args=(new_seed(), "", 0),
     )
-    lab.details("What each stop of the path showed", recap, lab.page_bars.RECAP)
+    lab.details("What each stop of the path showed", recap, lab.page_bars.RECAP.key)
     lab.page_bars.next_page("quiz")
 
 

@@ -22,10 +22,9 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
-import streamlit as st
 
 from core.tokens import token_text
-from dashboard.draw.components import add, draw
+from dashboard.draw.components import add, draw, sent, store
 from dashboard.draw.figures import MARKS
 from dashboard.draw.formats import MINUS
 from dashboard.draw.pictures import MapsPicture, PictureMap
@@ -335,13 +334,13 @@ def settle_pin(
 
 def stores(key: str, link: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """A view's own state in the session, and the state that views of the same link share (its own without one)."""
-    own = st.session_state.setdefault(f"{key}:view", {})
-    return own, st.session_state.setdefault(f"{link}:link", {}) if link else own
+    own = store(f"{key}:view")
+    return own, store(f"{link}:link") if link else own
 
 
 def take(key: str, link: str | None, field: str) -> None:
     """A callback: store what the browser sent, for all views of the link if there is one."""
-    message = st.session_state[key].get(field)
+    message = sent(key, field)
     own, shared = stores(key, link)
     shared[field] = parse_message(field, message)
     own["turn"] = int(dict(message or {}).get("turn", 0))

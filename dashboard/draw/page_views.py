@@ -9,11 +9,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import streamlit as st
 
 from core.tokens import token_text
 from dashboard.draw.attention_view import READS, encode, packed
-from dashboard.draw.components import add, draw
+from dashboard.draw.components import add, draw, sent, store
 from dashboard.draw.figures import LIGHT_INK, WEIGHTS, Ink, Theme, text_on
 from dashboard.draw.formats import byte_size, number, operations, share_text, signed
 from dashboard.draw.pictures import DrawnPicture, MapsPicture, PictureMap, svg_of, text
@@ -51,6 +50,7 @@ def mask_board(
     from core.attention.masks.patterns import drawing_of
 
     names = [token_text(str(token)) for token in tokens]
+    own = store(f"{key}:view")
     data = {
         "cells": drawing_of(torch.from_numpy(np.ascontiguousarray(allowed))),
         "names": names,
@@ -60,7 +60,7 @@ def mask_board(
         "title": title,
         "note": note,
         "fact": fact,
-        "turn": st.session_state.get(f"{key}:turn", 0),
+        "turn": own.get("turn", 0),
     }
 
     def picture() -> MapsPicture:
@@ -69,9 +69,7 @@ def mask_board(
         return MapsPicture(name, (drawn,), query, READS["self"])
 
     def take() -> None:
-        st.session_state[f"{key}:turn"] = int(
-            dict(st.session_state[key].get("cells") or {}).get("turn", 0)
-        )
+        own["turn"] = int(dict(sent(key, "cells") or {}).get("turn", 0))
         on_draw()
 
     add(key, picture)
@@ -82,7 +80,7 @@ def drawing_text(key: str) -> str:
     """The board's drawing as validated text; ConfigError when the browser sent anything else."""
     from core.attention.masks.patterns import drawing_of, parse_drawing
 
-    cells = dict(st.session_state[key].get("cells") or {})
+    cells = dict(sent(key, "cells") or {})
     return drawing_of(parse_drawing(str(cells.get("text", ""))))
 
 
@@ -206,7 +204,7 @@ def sketch(
     """
 
     def sent() -> None:
-        guess = st.session_state[key]["guess"]
+        guess = sent(key, "guess")
         if guess is not None:
             take(None if guess == NONE else [float(y) for y in guess])
 
@@ -250,7 +248,7 @@ def translation_view(
         return MapsPicture(title, (drawn,), picked, READS["cross"], about=about)
 
     def take() -> None:
-        word = st.session_state[key].get("word")
+        word = sent(key, "word")
         if isinstance(word, int | float) and 0 <= word < len(target):
             on_pick(int(word))
 
@@ -419,7 +417,7 @@ def tree_view(
     on_pick: Callable[[], None],
     **options: int,
 ) -> None:
-    """Draw a tree, with the `options` of `tree_svg`; `st.session_state[key].pick` is what was pressed.
+    """Draw a tree, with the `options` of `tree_svg`; `sent(key, "pick")` is what was pressed.
 
     `fact` is what a screen reader hears first; with `follow` the picked group is scrolled to.
     """
@@ -604,7 +602,7 @@ def block_diagram(
 
     The main steps are `stops`, whose first layer is open at first; without them, the first block of each kind.
 
-    `on_pick` is called when a block with maps is opened; `st.session_state[key].pick` has its path. While vectors and
+    `on_pick` is called when a block with maps is opened; `sent(key, "pick")` has its path. While vectors and
     maps are `pending`, the panel stays as high as it is.
     """
     data = {

@@ -364,7 +364,7 @@ def projection_payload(reading: Reading, x: np.ndarray, w: Sequence[np.ndarray])
 def step_view(
     picture: dict[str, Any], reading: Reading, *, key: str, on_pick: Callable[[], None]
 ) -> None:
-    """Draw a payload of a reading; `st.session_state[key].pick` holds what was pressed: {query}, {key} or {stage}."""
+    """Draw a payload of a reading; `sent(key, "pick")` holds what was pressed: {query}, {key} or {stage}."""
     add(key, partial(picture_of, reading, [stage["title"] for stage in picture["stages"]]))
     draw("step_view", "step-view", picture, key=key, on_pick_change=on_pick)
 

@@ -24,9 +24,13 @@ from dashboard.server.calls import recording
 from dashboard.server.session import SessionValue, T
 from dashboard.server.streamlit_internals import script_run
 
-CURRENT = "page_reset:current"  # the key of the page that is drawn
+CURRENT = SessionValue[str | None](None, "page_reset:current")  # the key of the page that is drawn
 KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
 BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session
+UNBOUND = {
+    "bind": None,
+    "persist_state": None,
+}  # in neither: what a page takes once, when it is sent
 BEFORE = "link:before"  # the link of the last run, and the session's values of its names
 WRITTEN = (
     "link:written"  # by name, what this visit of the page has put into the link; None: removed it
@@ -304,7 +308,7 @@ def write_linked(page: str, name: str, pair: Pair | None) -> Pair | None:
 # The values that a link leaves out: those with which its page opens today, or those with which it opened before.
 
 
-ARRIVED = "link_start:arrived"  # whether this run came from another page
+ARRIVED = SessionValue(False, "link_start:arrived")  # whether this run came from another page
 
 
 def note_arrival(page: str) -> None:
@@ -314,9 +318,9 @@ def note_arrival(page: str) -> None:
     widgets to their defaults when Back leads there. Such a run counts as a press in the sidebar: the session's values
     hold, and are written into the link.
     """
-    st.session_state[ARRIVED] = st.session_state.get(CURRENT) != page
-    st.session_state[CURRENT] = page
-    if not st.session_state[ARRIVED]:
+    ARRIVED.value = CURRENT.value != page
+    CURRENT.value = page
+    if not ARRIVED.value:
         return
     if by_history() and not st.query_params:
         script_run().is_history_navigation = False
@@ -334,7 +338,7 @@ def read_start(page: str, *starts: str) -> str:
     known, start = session.get(name), st.query_params.get(name)
     has_values = any(param.startswith(f"{page}:") for param in st.query_params)
     if start not in starts:
-        old = has_values and (known is None or session.get(ARRIVED))
+        old = has_values and (known is None or ARRIVED.value)
         start = starts[-1] if old else known or starts[0]
     session[name], session[f"{page}:has_link"] = start, known is not None or has_values
     return start

@@ -160,7 +160,7 @@ def choose_model(
     with st.container():  # which keeps its place, whatever it says of the model
         left, right = columns or st.columns([1, 2])
         name = model_box(left, usual, tuple(PANELS) if has_inputs else (OTHER,))
-        st.session_state[FAILED] = st.session_state.get(CURRENT), name  # until it opens
+        st.session_state[FAILED] = CURRENT.value, name  # until it opens
         with input_errors():
             if (opened := _open(name, (*needs, *("weights",) * weights), right)) is None:
                 return None
@@ -210,7 +210,7 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
     """A select box of the local models that takes any other name; returns the name, or one of `panels`."""
     state, names = st.session_state, [ref.name for ref in local_models()]
     page, failed = state.get(FAILED, (None, ""))
-    if page != state.get(CURRENT) and failed == state.get(MODEL) and MODEL not in st.query_params:
+    if page != CURRENT.value and failed == state.get(MODEL) and MODEL not in st.query_params:
         # what another page could not open gives way
         state[MODEL] = state.get(LOADED) or usual.name
         state[IS_PICKED] = bool(state.get(LOADED))

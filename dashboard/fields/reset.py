@@ -15,7 +15,7 @@ BUILT = "built"  # the page on which a mechanism was last built, and its choices
 def request_reset(values: Mapping[str, Any] | None = None) -> None:
     """Ask for the page that is drawn to be reset, to these values of the session or to its start; for a callback."""
     st.session_state[PENDING] = (
-        st.session_state[CURRENT],
+        CURRENT.value,
         list(st.query_params),
         dict(values or {}),
     )

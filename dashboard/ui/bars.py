@@ -93,6 +93,7 @@ def _way_back(
 CODE = "lesson-code"  # the link's parameter of what was answered
 NAME = "lesson:name"
 TEXT_WIDTH = 860  # px
+ERRORS = SessionValue[dict[str, str]]({}, "lesson:errors")  # of answers, by the key of the field
 
 
 def teacher_markdown(text: str) -> str:
@@ -144,7 +145,7 @@ def ask(lesson: Lesson, at: int) -> None:
                 "Check", key=f"{key}:check", on_click=_check, args=(lesson, index, key)
             )
         right, tries = results[index].right, results[index].tries
-        if error := _error(key).value:
+        if error := ERRORS.value.get(key):
             st.markdown(f":orange[{plain(error)}]")
         elif right:
             st.markdown(f":green[**Right**], after {tries} {'try' if tries == 1 else 'tries'}.")
@@ -177,23 +178,20 @@ def _check(lesson: Lesson, index: int, key: str) -> None:
     """Check an answer and note the try; one that cannot be read, or comes after the right one, is no try."""
     results = _results(lesson)
     before = results[index]
-    _error(key).pop()
-    question, answer = lesson.all_questions[index], str(st.session_state.get(key) or "")
+    question = lesson.all_questions[index]
+    answer = str(SessionValue[Any]("", key).value or "")
+    ERRORS.value = {**ERRORS.value, key: ""}
     try:
         right = question.check(answer)
         if before.right and not right:
             raise LessonError("This answer is not right; your right one counts.")
     except LessonError as error:
-        _error(key).value = str(error)
+        ERRORS.value = {**ERRORS.value, key: str(error)}
         return
     if not before.right:
         pick = 0 if right or question.type != "choice" else 1 << question.options.index(answer)
         results[index] = Result(right, before.tries + 1, before.wrong | pick)
         _stored(lesson).value = results
-
-
-def _error(key: str) -> SessionValue[str]:
-    return SessionValue("", f"{key}:error")
 
 
 def _stored(lesson: Lesson) -> SessionValue[list[Result]]:
@@ -309,8 +307,7 @@ def _step(label: str, text: str, at: int, page: str) -> None:
 
 def begin_again(page: str) -> Mapping[str, Any]:
     """Forget what was said of answers; returns the parameters with which the page's lesson begins, none without one."""
-    for key in filter(re.compile("lesson:.*:error").fullmatch, map(str, list(st.session_state))):
-        del st.session_state[key]
+    ERRORS.pop()
     text = ACTIVE.value
     return _query(text) if in_lesson(page) and text is not None else {}
 
@@ -378,7 +375,7 @@ def _end() -> None:
 TOUR_SENTENCE = "The cat chased a mouse"
 TOUR_LINK = "tour"  # the stop in the link
 OVER = SessionValue(False, "tour:over")  # whether the tour has led to the quiz
-RECAP = "quiz:recap"  # the session's key of the panel that says what each stop showed; open after the tour
+RECAP = SessionValue(False, "quiz:recap")  # whether the panel of what each stop showed is open
 TOUR_AT = SessionValue(-1, "tour:at")  # the stop; -1 while no tour runs
 # the session's values of the stop's page before the tour set them; None where it set none
 TOUR_BEFORE = SessionValue[dict[str, Any] | None](None, "tour:before")
@@ -464,7 +461,7 @@ def open_stop(index: int) -> None:
     """Open a stop with its controls set, and all others of its page as they are at first; after the last one, the quiz."""
     if index == len(STOPS):
         _tour_end()
-        st.session_state[RECAP] = OVER.value = True
+        RECAP.value = OVER.value = True
         st.switch_page(step_of("quiz").page(), query_params={})
     _put_back()
     stop = STOPS[index]

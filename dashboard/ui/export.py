@@ -194,13 +194,16 @@ def notebook_file(script: Script, source: Source, pictures: Mapping[str, Picture
 # Add a view to the report, from the Export dialog of any page: the picture, the page's sentence, a note, the link.
 
 
+NOTE = SessionValue("", "export:note")  # that is typed
+
+
 def report_section(key: str, pictures: Mapping[str, Picture], source: Source) -> None:
     """Draw the field for a note and the button that adds the picked picture, or says why it does not fit."""
     report, fact = current_report(), notes().fact
     st.caption("To your report, beside what you add from other pages")
     note = st.text_area(
         "Your note",
-        key="export:note",
+        key=NOTE.key,
         max_chars=1_000,
         height=80,
         help="Stands below the picture and the page's sentence. You can change it in the report.",
@@ -238,7 +241,7 @@ def report_section(key: str, pictures: Mapping[str, Picture], source: Source) ->
         f"Added to your report, which has {count} view{'s' if count > 1 else ''}.",
         icon=":material/playlist_add:",
     )
-    del st.session_state["export:note"]
+    NOTE.pop()
     st.rerun()
 
 
@@ -250,7 +253,7 @@ def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str
     return ReportView(
         new_id(),
         picture.title,
-        str(st.session_state[CURRENT]),
+        str(CURRENT.value),
         {name: st.query_params.get_all(name) for name in st.query_params},
         notes().fact,
         note,
@@ -313,7 +316,7 @@ def _dialog(page: str) -> None:
     picture = pictures[key]
     source = source_of(page, picture)
     sections: dict[str, Callable[[], object]] = {"Picture": partial(_files, picture, source)}
-    if st.session_state[CURRENT] != REPORT:
+    if CURRENT.value != REPORT:
         sections["Report"] = partial(report_section, key, pictures, source)
     if notes().scripts:
         sections["Python"] = partial(code_section, source_of(page), pictures)
@@ -353,7 +356,7 @@ def _files(picture: Picture, source: Source) -> None:
                     source.file_name(picture.title, suffix),
                     MIME[suffix],
                     on_click="ignore",
-                    key=f"export:{st.session_state[CURRENT]}:{name}",
+                    key=f"export:{CURRENT.value}:{name}",
                 )
     if picture.drawn:
         copied["Picture"] = "png", partial(picture_file, picture, "PNG, 2 ×", source)

@@ -15,7 +15,16 @@ import streamlit as st
 from core import plugins
 from core.entries import ConfigError, Entry
 from core.files import sentence_of
-from dashboard.draw.components import COPY_LINK, HEIGHT, WIDTH, add, begin, notes, page_actions
+from dashboard.draw.components import (
+    COPY_LINK,
+    HEIGHT,
+    WIDTH,
+    add,
+    begin,
+    notes,
+    page_actions,
+    sent,
+)
 from dashboard.draw.figures import (
     PAGE,
     PICK,
@@ -94,7 +103,7 @@ def apply_look() -> None:
 
 def pressed_point(key: str, name: str = PICKED) -> dict[str, Any] | None:
     """What a figure says of the cell or point that was pressed in it; None for a press beside all; for a callback."""
-    points = st.session_state.get(key, {}).get("selection", {}).get(name)
+    points = (sent(key, "selection") or {}).get(name)
     return points[0] if points else None
 
 
@@ -167,7 +176,7 @@ def title(
     # The mode or the theme may change after the app was drawn: a fragment that hears of it reruns alone.
     if is_pending() or _look() != (DRAWN.value or _look()):
         st.rerun(scope="app")
-    page = st.session_state.get(CURRENT)
+    page = CURRENT.value
     if page is None:
         st.markdown(f"# {name}\n\n{lead}")
         return
@@ -304,7 +313,6 @@ def next_page(key: str) -> None:
 
 
 SHOW = "Show me"  # the last option of every question: the answer without a prediction
-TRIED = ":tried"  # how the session key of a page's last move ends
 # What to notice stays at the bottom of the window while the reader looks at the picture further up; in a small window,
 # where it would cover the picture, it stays below the buttons.
 NOTICE_STYLE = """<style>
@@ -334,6 +342,9 @@ class Move:
     label: str
     values: Mapping[str, Any]
     notice: str
+
+
+TRIED = SessionValue[tuple[str, Move] | None](None, "tried")  # the page and its last move
 
 
 def predict(page: str, question: Question) -> bool:
@@ -366,7 +377,7 @@ def predict(page: str, question: Question) -> bool:
 def answered(page: str) -> bool:
     """Whether the answer of a page's question may be seen, also before the question is drawn."""
     key = f"{page}:predict"
-    return guide_is_hidden() or st.session_state.get(key, st.query_params.get(key)) is not None
+    return guide_is_hidden() or SessionValue(st.query_params.get(key), key).value is not None
 
 
 def picture(page: str) -> st.delta_generator.DeltaGenerator:
@@ -393,9 +404,11 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
                 args=(page, move),
                 help=terms_help(move.label),
             )
-    tried: Move | None = st.session_state.get(page + TRIED)
-    if tried is not None and all(
-        st.session_state.get(name, value) == value for name, value in tried.values.items()
+    last, tried = TRIED.value or ("", None)
+    if (
+        tried
+        and last == page
+        and all(st.session_state.get(name, value) == value for name, value in tried.values.items())
     ):
         now = {move.label: move.notice for move in moves}  # with the numbers of now
         with st.container(
@@ -415,19 +428,15 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
                 type="tertiary",
                 key=f"{page}:close",
                 help="Close this notice",
-                on_click=close_notices,
+                on_click=TRIED.pop,
             )
         st.html(NOTICE_STYLE)
 
 
 def _try(page: str, move: Move) -> None:
-    st.session_state.update({**move.values, page + TRIED: move})
+    st.session_state.update(move.values)
+    TRIED.value = page, move
     st.rerun()  # the whole page: of a press in a fragment the controls outside would not hear
-
-
-def close_notices() -> None:
-    for name in [name for name in map(str, st.session_state) if name.endswith(TRIED)]:
-        del st.session_state[name]
 
 
 # A small table: hairlines, numbers aligned right, a marker before each name; it scrolls on a phone.
@@ -515,9 +524,10 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
     What takes over `at_once` seconds, by default 6, waits for a press. The progress and Stop appear after half a second
     of work. In a fragment only by `fragment_unless_measuring`.
     """
-    state = st.session_state.get(key)
-    if state is None or state["about"] != about:
-        state = st.session_state[key] = {"about": about, "going": None, "each": 0.0}
+    stored = SessionValue[dict[str, Any]]({}, key)
+    if stored.value.get("about") != about or not stored.is_set:
+        stored.value = {"about": about, "going": None, "each": 0.0}
+    state = stored.value
     # Kept by the session, as the cache may evict it while the page is open
     values: dict[Item, Value] = state.setdefault("values", measurements(key, about))
     left = [item for item in todo if item not in values]

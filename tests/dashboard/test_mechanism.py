@@ -436,7 +436,7 @@ def test_what_is_picked_opens_also_on_its_own_page():
         ("Llama 3.1", "cards:model", "llama3"),
         ("induction · model", "inside:model", "induction"),
     ]:
-        app.session_state[PICKED] = next(one for one in hits() if typed in one)
+        app.session_state[PICKED.key] = next(one for one in hits() if typed in one)
         app.run()
         assert {one.key: one.value for one in (*app.selectbox, *app.text_input)}[
             key

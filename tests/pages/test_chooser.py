@@ -101,7 +101,7 @@ def test_a_page_begins_with_its_own_model(app):
     # what one page could not open, the next one leaves
     assert code_text(choose(app, OTHER)) == "nothing"
     app.query_params.clear()
-    assert code_text(set_state(app, CURRENT, "lens")).startswith("lab names")
+    assert code_text(set_state(app, CURRENT.key, "lens")).startswith("lab names")
 
 
 def test_the_writer_says_which_words_it_never_read(app):

@@ -12,7 +12,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import recommended
 from dashboard.fields import base
 from dashboard.fields.reset import BUILT, PENDING, forget_page
-from dashboard.ui.panels import SHOW
+from dashboard.ui.panels import SHOW, TRIED
 from tests.pages.app import (
     Case,
     assert_case,
@@ -170,7 +170,8 @@ def test_one_answer_is_right(page):
             app = open_at(page)
         before = shown(app)
         app.button(key=key).click().run()
-        move = app.session_state[f"{key.partition(':try:')[0]}:tried"]
+        about, move = app.session_state[TRIED.key]
+        assert about == key.partition(":try:")[0]
         assert {name: app.session_state[name] for name in move.values} == move.values
         (notice,) = begins(app, "**Notice:**")
         assert move.notice[:20] in without_terms(notice) and not app.error and shown(app) != before

@@ -295,7 +295,7 @@ test_what_a_link_opens = page_cases(
         "a line for each stop": Case(
             {"start:visited": "why.masks", "quiz:answers": "01230123", "quiz:at": "8"},
             [*(stop.showed for stop in bars.STOPS), "2 of 7 pages opened"],
-            do=[("session_state", bars.RECAP, True)],
+            do=[("session_state", bars.RECAP.key, True)],
         ),
     }
     | {

@@ -263,13 +263,16 @@ class PageNotes:
     fact: str = ""
 
 
+NOTES = "page_pictures"  # the session's key of them
+
+
 def notes() -> PageNotes:
-    return st.session_state.setdefault("page_pictures", PageNotes())
+    return st.session_state.setdefault(NOTES, PageNotes())
 
 
 def begin(keeps_about: bool = False) -> None:
     """Forget the pictures of the run before; a fragment that draws all of the page's keeps what they are of."""
-    st.session_state["page_pictures"] = PageNotes(notes().about if keeps_about else {})
+    st.session_state[NOTES] = PageNotes(notes().about if keeps_about else {})
 
 
 def add(key: str, make: Callable[[], Picture]) -> None:
@@ -360,7 +363,6 @@ def _join(
 
 
 COMPONENTS = Path(__file__).parent
-SHIPPED = "components:shipped"  # whether this session's browser has the code of all components
 # What holds the code in the browser: a promise, and what fulfils it, by whichever comes first.
 STORE = """(globalThis.attentionLab ??= (() => {
   let open;
@@ -389,9 +391,19 @@ def draw(
     data = {**data, **{name: spoken(data[name]) for name in ("fact", "label") if name in data}}
     if exported:
         notes().drawn[key] = name, root, data
-    _component(name, root, st.session_state.get(SHIPPED, False))(
+    _component(name, root, store("components").get("shipped", False))(
         key=key, data=data | {"palette": for_browser()}, width=width, height=height, **callbacks
     )
+
+
+def store(name: str) -> dict[str, Any]:
+    """What this session remembers of a component, or of those that share a name; it may be changed."""
+    return st.session_state.setdefault(name, {})
+
+
+def sent(key: str, name: str) -> Any:
+    """What the browser has sent last from a component or figure under this name; for its callback."""
+    return st.session_state.get(key, {}).get(name)
 
 
 def ship_code() -> None:
@@ -400,7 +412,7 @@ def ship_code() -> None:
     A message of a picture then has its data alone, 50 to 100 kB less. Draws an element without any size in sight.
     """
     _code()(key="components_code", data={}, height=1)
-    st.session_state[SHIPPED] = True
+    store("components")["shipped"] = True
 
 
 @functools.cache
@@ -448,8 +460,8 @@ def copy_buttons(formats: Mapping[str, tuple[str, Callable[[], bytes]]], *, key:
 
     A press asks Python, which answers in the next run; the browser waits for the answer with the clipboard open.
     """
-    request_key = f"{key}:request"
-    request = st.session_state.pop(request_key, None) or {}
+    own = store(f"{key}:view")
+    request = own.pop("request", {})
     _, make = formats.get(request.get("name", ""), ("", None))
     data = {
         "buttons": [{"name": label, "type": TYPES[kind]} for label, (kind, _) in formats.items()],
@@ -457,7 +469,7 @@ def copy_buttons(formats: Mapping[str, tuple[str, Callable[[], bytes]]], *, key:
     }
 
     def note() -> None:
-        st.session_state[request_key] = dict(st.session_state[key].get("ask") or {})
+        own["request"] = dict(sent(key, "ask") or {})
 
     draw("copy_buttons", "cb", data, key=key, exported=False, on_ask_change=note)
 
