@@ -30,9 +30,6 @@ def name(model: str) -> str:
     return f"{card(model).name} · {card(model).year}"
 
 
-UNBOUND = {"bind": None, "persist_state": None}  # of a field that is empty again once it was read
-
-
 class Controls(lab.Fields, page="cards"):
     model = lab.Select(
         "Model",
@@ -61,13 +58,13 @@ class Controls(lab.Fields, page="cards"):
         key=lambda c: f"pasted:{c.turn}",
         lines=True,
         help="The whole file, as it stands beside the weights of a model.",
-        also=UNBOUND | {"height": 120, "max_chars": MAX_CHARACTERS},
+        also=lab.UNBOUND | {"height": 120, "max_chars": MAX_CHARACTERS},
     )
     hub = lab.Text(
         "or a model of the Hugging Face hub",
         key=lambda c: f"hub:{c.turn}",
         help="The name in the address of the model's page; only its config.json is downloaded.",
-        also=UNBOUND | {"placeholder": "owner/name"},
+        also=lab.UNBOUND | {"placeholder": "owner/name"},
     )
     turn: int  # the number of configs that were read: each leaves empty fields
     turns = lab.SessionValue(0)

@@ -22,7 +22,6 @@ MAX_TITLE, MAX_TEXT = 200, 1_000  # letters
 MAX_SHOWN = 50  # rows of a table
 key = "report:{}".format  # of a widget
 Edit = Callable[[lab.export.Report], lab.export.Report]
-UNBOUND = {"bind": None, "persist_state": None}  # what is typed is stored with the report
 
 
 def take_title() -> None:
@@ -35,7 +34,7 @@ class Controls(lab.Fields, page="report"):
         "Title of the report",
         lambda c: c.report.title,
         help="Stands above the views in the file.",
-        also=UNBOUND | {"max_chars": MAX_TITLE, "placeholder": TITLE, "on_change": take_title},
+        also=lab.UNBOUND | {"max_chars": MAX_TITLE, "placeholder": TITLE, "on_change": take_title},
     )
 
 
@@ -47,7 +46,7 @@ def taken(name: str, **more: Any) -> Callable[["ViewFields"], dict[str, Any]]:
             typed = ViewFields.read(name, view=controls.view)[name].strip()
             return now.change(controls.view.id, **{name: typed})
 
-        return UNBOUND | {"on_change": lambda: change(change_view), **more}
+        return lab.UNBOUND | {"on_change": lambda: change(change_view), **more}
 
     return also
 

@@ -46,6 +46,20 @@ class Controls(lab.Fields, page=PAGE):
         for name, usual in zip(draw.NAMES, study.VALUES, strict=True)
     )
     word = lab.LinkedValue(0)  # the picked output word
+    # what is typed into the boxes of the doors, which lead to other pages
+    model = lab.Text(
+        "Its name or folder",
+        key="door:model:text",
+        help="The model's name on the Hugging Face hub, owner/name, or a folder of this computer",
+        also=lab.UNBOUND,
+    )
+    formula = lab.Text(
+        "A formula for the score",
+        "score - 0.5*abs(i-j)",
+        key="door:formula:text",
+        help="i is the place of the query, j that of the key; it is compared with the plain dot product",
+        also=lab.UNBOUND,
+    )
 
     @property
     def query(self) -> tuple[float, ...]:
@@ -204,24 +218,11 @@ def _doors() -> None:
     st.subheader("Other doors")
     models, mechanisms, lessons = st.columns(3, gap="medium")
     with models:
-        name = _box(
-            "model",
-            "**I have a model.**",
-            "Its name or folder",
-            "See its heads",
-            help="The model's name on the Hugging Face hub, owner/name, or a folder of this computer",
-        )
+        name = _box("model", "**I have a model.**", "See its heads")
     if name:
         st.switch_page(lab.step_of("pretrained").page(), query_params={"inside:model": name})
     with mechanisms:
-        formula = _box(
-            "formula",
-            "**I invent mechanisms.**",
-            "A formula for the score",
-            "Compare it",
-            "score - 0.5*abs(i-j)",
-            help="i is the place of the query, j that of the key; it is compared with the plain dot product",
-        )
+        formula = _box("formula", "**I invent mechanisms.**", "Compare it")
     if formula:
         from core.attention import AttentionConfig, Choice, ConfigError  # with torch
         from core.attention.text import to_text
@@ -242,12 +243,12 @@ def _doors() -> None:
         st.page_link(step.page(), label=f"Open {step.title}", icon=step.icon)
 
 
-def _box(name: str, who: str, label: str, button: str, text: str = "", *, help: str) -> str | None:
+def _box(name: str, who: str, button: str) -> str | None:
     """What was typed into the box of a door, once Enter or its button was pressed."""
     st.markdown(who)
     with st.form(key(f"door:{name}"), border=False):
-        typed = st.text_input(label, text, key=key(f"door:{name}:text"), help=help)
-        return typed.strip() if st.form_submit_button(button) else None
+        typed = Controls.draw(name, into=lab.HERE)[name].strip()
+        return typed if st.form_submit_button(button) else None
 
 
 def _picked(weights: list[list[float]]) -> int:

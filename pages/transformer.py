@@ -1,6 +1,6 @@
 """The Transformer: a model as a diagram that opens layer by layer, and what norms do to gradients with depth."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ from core.models import STACKED, DecoderLayer, EncoderLayer, ModelConfig, Residu
 from core.models.model_summary import Part, with_layers
 from core.pretrained import WRITER
 from core.pretrained.model_inputs import text_of
-from core.runs.runs import Run, find_run, list_runs
+from core.runs.runs import find_run, list_runs
 from core.studies import transformer as study
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.training.sweeps import SAME
@@ -25,7 +25,7 @@ from dashboard.draw import transformer as draw
 # The page's controls: a run's model with its trained weights, or a model with random weights from a seed.
 
 
-EXAMPLE, WEIGHTS = "example", "transformer:weights"
+EXAMPLE = "example"
 STARTS = {
     "writer": WRITER,
     "trained": EXAMPLE,
@@ -55,6 +55,17 @@ heads_of = partial(heads_that_divide, max_heads=8)
 class Controls(lab.Fields, page="transformer"):
     head, cell = lab.CellField(), lab.CellField()  # a layer and its head; a cell of its map
     pick = lab.SessionValue("")  # the path of the part that is picked
+    offered: Mapping[str, str]  # the models that can be chosen, with their names
+    first: str  # the one with which the page opens
+    run = lab.Select[str](
+        "Weights",
+        lambda c: c.offered,
+        lambda c: c.first,
+        key="weights",
+        link="run",
+        hidden=True,
+        help="Trained weights, of the lab's writer or of a run, or random weights from a seed.",
+    )
 
     text = lab.Text(
         "Your sentence",
@@ -138,23 +149,14 @@ class Controls(lab.Fields, page="transformer"):
     )
 
 
-def run_of(name: str) -> Run | None:
-    return lab.EXAMPLE_RUNS[0] if name == EXAMPLE else find_run(name)
-
-
-def weights_on_offer() -> list[str]:
-    """The writer, the example run, the seed, and every run with a stacked model, the newest first."""
-    stacked = [*LABELS]
+def weights_on_offer() -> dict[str, str]:
+    """The writer, the example run, the seed, and every run with a stacked model, the newest first, with their names."""
+    stacked = {**LABELS}
     for run in reversed(list_runs(latest=50)):
         with suppress(ConfigError, KeyError, TypeError, ValueError):
             if run.checkpoint_steps() and run.config().model.kind in STACKED:
-                stacked.append(run.id)
+                stacked[run.id] = f"Trained: {run.name}"
     return stacked
-
-
-def source_label(source: str) -> str:
-    run = run_of(source)
-    return LABELS.get(source, f"Trained: {run.name if run else source}")
 
 
 def trained_subject(row: lab.Grid, source: str) -> study.Subject:
@@ -163,7 +165,7 @@ def trained_subject(row: lab.Grid, source: str) -> study.Subject:
             text = Controls.draw("text", into=lab.HERE).text.strip()
             lab.note_unknown_words(text)
             return lab.shared(study.writer_controls, text)
-    run = run_of(source)
+    run = lab.EXAMPLE_RUN if source == EXAMPLE else find_run(source)
     if run is None or not run.checkpoint_steps():
         raise ConfigError("This run is no longer here. Choose another one, or random weights.")
     subject = lab.computed(study.run_controls, run, source)
@@ -206,14 +208,14 @@ def seeded_subject(row: lab.Grid) -> study.Subject:
 # The page: controls, the diagram, attention layer by layer, norms against depth, and the sources.
 
 
-FRESH = {WEIGHTS: study.SEEDED, **Controls.state(pattern=SAME)}
+FRESH = Controls.state(run=study.SEEDED, pattern=SAME)
 TRANSLATOR = {**FRESH, **Controls.state(task="reverse", kind="transformer")}
 DECODER = {**FRESH, **Controls.state(task="reverse", kind="decoder")}
 NORMS_PANEL = "transformer:norms"  # the panel that compares both norms
 MOVES = (
     lab.Move(
         "Encoder and decoder",
-        {WEIGHTS: EXAMPLE},
+        Controls.state(run=EXAMPLE),
         "The Transformer of 2017: an encoder reads the input, and a decoder that writes the output looks at it by "
         "cross-attention. This one has learned to reverse its input.",
     ),
@@ -357,32 +359,24 @@ def model_view() -> None:
     lab.details(
         "Every part and its numbers", partial(numbers_view, result, path), "transformer:numbers"
     )
-    if DEPTH in st.query_params:
-        st.session_state.setdefault(NORMS_PANEL, True)
     lab.details(
-        "The norm before or after each sublayer", partial(depth_view, controls), NORMS_PANEL
+        "The norm before or after each sublayer",
+        partial(depth_view, controls),
+        NORMS_PANEL,
+        opened=DEPTH in st.query_params,
     )
 
 
 def subject_of(row: lab.Grid) -> study.Subject:
     """Draw the controls, the model's own in a row; ConfigError where they are of no model."""
     first = STARTS[lab.read_start("transformer", *STARTS)]
-    options = weights_on_offer()
-    if lab.is_new("run") and st.query_params["run"] not in options:
+    offered = weights_on_offer()
+    if lab.is_new("run") and st.query_params["run"] not in offered:
         st.warning(
             "The run in the link is not on this machine, or its model has no layers. Below is another model."
         )
-    lab.link_value(WEIGHTS, first, lab.one_of(options), name="run")
-    with lab.settings_panel("Another model", "transformer:model"):
-        source = st.selectbox(
-            "Weights",
-            options,
-            options.index(first),
-            key=WEIGHTS,
-            format_func=source_label,
-            persist_state="session",
-            help="Trained weights, of the lab's writer or of a run, or random weights from a seed.",
-        )
+    panel = lab.settings_panel("Another model", "transformer:model")
+    source = Controls.draw("run", into=panel, first=first, offered=offered).run
     try:
         return seeded_subject(row) if source == study.SEEDED else trained_subject(row, source)
     finally:
@@ -474,7 +468,7 @@ def numbers_view(result: study.Measurements, path: str) -> None:
 
 
 def store_pick(key: str) -> None:
-    pick = st.session_state[key].get("pick") or {}
+    pick = lab.sent(key, "pick") or {}
     Controls.pick.value = str(pick.get("path", ""))
 
 

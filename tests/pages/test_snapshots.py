@@ -19,6 +19,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.fields.base import Field, Fields, Number, Options, Text, Toggle
+from dashboard.fields.link import UNBOUND
 from dashboard.navigation import STEPS
 from dashboard.server.cache import store
 from tests.pages.app import (
@@ -60,6 +61,8 @@ OPENED = {"transformer": {"run": "seeded"}, "quiz": {"quiz:seed": "0"}}
 def another(field: Field, value: Any) -> tuple[str, Any] | None:
     """A text of a link and the value it brings, which differs from the present one; None where that depends."""
     if callable(getattr(field, "options", None)) or callable(getattr(field, "low", None)):
+        return None
+    if field.also == UNBOUND:
         return None
     if isinstance(field, Options):
         texts = field.texts(Fields())
