@@ -35,7 +35,7 @@ from dashboard.server import queue  # noqa: E402
 from dashboard.server.calls import recording  # noqa: E402
 from dashboard.server.session import SessionValue  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
-from dashboard.ui import bars, panels  # noqa: E402
+from dashboard.ui import bars, guide, panels  # noqa: E402
 
 PAGE_LIST = "page_list"
 PRESSED = SessionValue[str | None](None, "page_list:request")
@@ -137,7 +137,7 @@ restore_bound_values()
 note_arrival(step.key)
 note_visit()
 if ARRIVED.value:
-    panels.TRIED.pop()
+    guide.TRIED.pop()
     st.session_state.pop(queue.SPARE, None)
 remember_visit(step.key)
 panels.apply_look()
@@ -147,7 +147,7 @@ bars.tour_bar(step.key)
 if not st.context.is_embedded:
     section_row(step)
 if is_pending():
-    panels.TRIED.pop()
+    guide.TRIED.pop()
     reset_page(step.page(), bars.begin_again(step.key))
 else:
     with health.page_run(step.key), panels.plugin_problems(), bars.lesson_around(step.key):

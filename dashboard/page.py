@@ -25,6 +25,8 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "fields.link",
     "fields.reset",
     "ui.panels",
+    "ui.guide",
+    "ui.progress",
     "export.recorded",
     "draw.grids",
     "draw.tables",
@@ -79,8 +81,10 @@ if TYPE_CHECKING:  # the same for type checkers and editors
     from dashboard.server.session import *  # type: ignore[assignment, no-redef]
     from dashboard.ui import bars as page_bars, export, lessons
     from dashboard.ui.decoding import *  # type: ignore[assignment, no-redef]
+    from dashboard.ui.guide import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.models import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.panels import *  # type: ignore[assignment, no-redef]
+    from dashboard.ui.progress import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.run_setup import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.runs import *  # type: ignore[assignment, no-redef]
 else:

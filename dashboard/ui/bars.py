@@ -20,7 +20,7 @@ from dashboard.fields.reset import BUILT, forget_page, request_reset
 from dashboard.navigation import step_of
 from dashboard.server.session import SessionValue
 from dashboard.server.streamlit_internals import labels_drawn, script_run
-from dashboard.ui import panels
+from dashboard.ui import guide
 from dashboard.ui.lessons import (
     HELP,
     MAX_ANSWER,
@@ -237,7 +237,7 @@ BESIDE = """@media (min-width: 1100px) {
 def lesson_around(page: str) -> Iterator[None]:
     text = _current(page)
     lesson = None if text is None else part_of(text)
-    panels.LEFT_OUT.value = None if lesson is None else lesson.hide_guide
+    guide.LEFT_OUT.value = None if lesson is None else lesson.hide_guide
     draft_bar(page)
     with labels_drawn() as labels:
         if text is None:
@@ -521,7 +521,7 @@ def next_page(page: str) -> None:
     """The link to the next page; on a stop of the tour to the next stop, with its controls set."""
     at = TOUR_AT.value
     if at < 0 or STOPS[at].page != page:
-        panels.next_page(page)
+        guide.next_page(page)
         return
     step = step_of(STOPS[at + 1].page if at + 1 < len(STOPS) else "quiz")
     if st.button(

@@ -1,14 +1,11 @@
-"""Parts that every page has: title, fact, charts and tables, sources, a question, moves to try, and how it is presented."""
+"""Parts that every page has: its look and title, its texts, charts and tables, panels that open, and messages."""
 
 import inspect
 import re
-import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 from html import escape
-from typing import Any, TypeVar
+from typing import Any
 
 import streamlit as st
 
@@ -37,21 +34,17 @@ from dashboard.draw.figures import (
     ordered,
 )
 from dashboard.draw.formats import plain, spoken
-from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown, terms_help
+from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown
 from dashboard.draw.picture_files import table_html
 from dashboard.draw.pictures import ChartPicture, TablePicture
 from dashboard.fields.link import (
-    BOUND,
     CURRENT,
     VISITS,
-    fragment,
     link_value,
     one_of,
     visited_pages,
 )
 from dashboard.fields.reset import is_pending, request_reset
-from dashboard.navigation import following
-from dashboard.server.cache import measurements
 from dashboard.server.session import SessionValue
 from dashboard.ui import export
 
@@ -128,17 +121,6 @@ def draw_chart(
     return place.vega_lite_chart(
         data, enlarged(shown, SCALE) if presenting() else shown, alt=alt, **options
     )
-
-
-# What a lesson round the page leaves out of it: the link to the next page, and the page's own questions and moves.
-
-
-# The session's key of whether the lesson round the page that is drawn hides its questions and moves; None: no lesson.
-LEFT_OUT = SessionValue[bool | None](None, "lesson:left_out")
-
-
-def guide_is_hidden() -> bool:
-    return bool(LEFT_OUT.value)
 
 
 # A wide equation scrolls in its own box and fades where it goes on; 4 px hold what a last italic letter leans out.
@@ -306,139 +288,6 @@ def placeholder(text: str, height: int = 420) -> None:
         st.caption(text)
 
 
-def next_page(key: str) -> None:
-    if LEFT_OUT.value is None:
-        step = following(key)
-        st.page_link(step.page(), label=f"Next: {step.invite}", icon=":material/arrow_forward:")
-
-
-SHOW = "Show me"  # the last option of every question: the answer without a prediction
-# What to notice stays at the bottom of the window while the reader looks at the picture further up; in a small window,
-# where it would cover the picture, it stays below the buttons.
-NOTICE_STYLE = """<style>
-[class*="-notice"] { flex-wrap: nowrap; padding: 8px 8px 8px 16px; > :first-child { flex: 1; min-width: 0 } }
-@media (min-width: 641px) and (min-height: 600px) {
-[data-testid=stLayoutWrapper]:has(> [class*="-notice"]) { position: sticky; bottom: 0; z-index: 10;
-  background: light-dark(#fff, #12151b); border-radius: 6px }}</style>"""
-
-
-@dataclass(frozen=True)
-class Question:
-    """A prediction to make before the answer is shown; `answer` is the index of the right option, computed."""
-
-    text: str
-    options: tuple[str, ...]
-    answer: int
-    reasons: tuple[str, ...]  # one for each option: why it is right, or why it is wrong
-
-    def __post_init__(self) -> None:
-        assert len(self.reasons) == len(self.options) > self.answer >= 0
-
-
-@dataclass(frozen=True)
-class Move:
-    """One thing to try: the session's values it sets, by widget key, and what to notice then."""
-
-    label: str
-    values: Mapping[str, Any]
-    notice: str
-
-
-TRIED = SessionValue[tuple[str, Move] | None](None, "tried")  # the page and its last move
-
-
-def predict(page: str, question: Question) -> bool:
-    """Draw a question; returns whether its answer may be seen. The verdict and its reason follow the pick."""
-    if guide_is_hidden():
-        return True
-    with st.container(border=True, gap="small", key=f"{page}:question"):
-        paragraph(f"**Predict first.** {question.text}")
-        option = st.pills(
-            "Your prediction",
-            (*question.options, SHOW),
-            key=f"{page}:predict",
-            label_visibility="collapsed",
-            **BOUND,
-        )
-        if option is None:
-            return False
-        index = question.answer if option == SHOW else question.options.index(option)
-        verdict = (
-            f"The answer: **{question.options[index]}**."
-            if option == SHOW
-            else ":green[Right.]"
-            if index == question.answer
-            else ":orange[Not quite.]"
-        )
-        paragraph(f"{verdict} {question.reasons[index]}")
-        return True
-
-
-def answered(page: str) -> bool:
-    """Whether the answer of a page's question may be seen, also before the question is drawn."""
-    key = f"{page}:predict"
-    return guide_is_hidden() or SessionValue(st.query_params.get(key), key).value is not None
-
-
-def picture(page: str) -> st.delta_generator.DeltaGenerator:
-    """A container for the picture that the moves of a page change; "To the picture" leads to it."""
-    with st.container(gap=None):
-        st.html(f'<div id="{page}-picture" style="scroll-margin-top: 60px"></div>')
-        return st.container()
-
-
-def try_this(page: str, moves: Sequence[Move]) -> None:
-    """Draw a button for each move; below, what to notice after the last one, while the controls are as it set them.
-
-    The notice leads to the page's `picture`.
-    """
-    if guide_is_hidden():
-        return
-    st.markdown("**Try this**")
-    with st.container(horizontal=True, gap="small"):
-        for index, move in enumerate(moves):
-            st.button(
-                move.label,
-                key=f"{page}:try:{index}",
-                on_click=_try,
-                args=(page, move),
-                help=terms_help(move.label),
-            )
-    last, tried = TRIED.value or ("", None)
-    if (
-        tried
-        and last == page
-        and all(st.session_state.get(name, value) == value for name, value in tried.values.items())
-    ):
-        now = {move.label: move.notice for move in moves}  # with the numbers of now
-        with st.container(
-            border=True,
-            horizontal=True,
-            vertical_alignment="top",
-            gap="small",
-            key=f"{page}:notice",
-        ):
-            paragraph(
-                f"**Notice:** {now.get(tried.label, tried.notice)} [To the picture](#{page}-picture)",
-                width="stretch",
-            )
-            st.button(
-                "",
-                icon=":material/close:",
-                type="tertiary",
-                key=f"{page}:close",
-                help="Close this notice",
-                on_click=TRIED.pop,
-            )
-        st.html(NOTICE_STYLE)
-
-
-def _try(page: str, move: Move) -> None:
-    st.session_state.update(move.values)
-    TRIED.value = page, move
-    st.rerun()  # the whole page: of a press in a fragment the controls outside would not hear
-
-
 # A small table: hairlines, numbers aligned right, a marker before each name; it scrolls on a phone.
 
 
@@ -478,112 +327,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, l
         f'<div class="lab-table{" wrap" if wrap else ""}" tabindex="0" '  # keys scroll it
         f'role="region" aria-label="{escape(caption)}">{table_html(head, rows, left, marks)}</div>'
     )
-
-
-# Long measurements item by item, with their progress and a stop after which the measured items remain.
-
-
-AT_ONCE = 6.0  # seconds that are measured unasked
-UNASKED = 60.0  # the same where little can be shown before all is measured
-QUIET = 0.5  # seconds without a sign of the work
-SHOW_EVERY = 0.15
-TIMED = 3  # measurements from which the rest is foreseen: the first one also wakes the model up
-MEASURED = SessionValue(False, "progress:measured")  # whether the last run had something to measure
-
-Item = TypeVar("Item", bound=Hashable)
-Value = TypeVar("Value")
-_in_fragment: ContextVar[bool] = ContextVar("_in_fragment", default=False)
-
-
-def fragment_unless_measuring(draw: Callable[[], object]) -> None:
-    """Draw all pictures of a page in a fragment, which reruns alone; in no fragment after a run that measured.
-
-    A press in a fragment does not interrupt it: one that comes upon something to measure runs the whole app again.
-    """
-    if MEASURED.pop():
-        with st.container():  # as a fragment has one, so that each element keeps its place
-            draw()
-    else:
-        _fragment(draw)
-
-
-@fragment
-def _fragment(draw: Callable[[], object]) -> None:
-    begin(keeps_about=True)
-    token = _in_fragment.set(True)
-    try:
-        draw()
-    finally:
-        _in_fragment.reset(token)
-
-
-def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: Callable[[Item], Value], noun: str,
-                          at_once: float | None = None) -> Mapping[Item, Value]:  # fmt: skip
-    """`one` of each item measured so far; Stop keeps what there is.
-
-    What takes over `at_once` seconds, by default 6, waits for a press. The progress and Stop appear after half a second
-    of work. In a fragment only by `fragment_unless_measuring`.
-    """
-    stored = SessionValue[dict[str, Any]]({}, key)
-    if stored.value.get("about") != about or not stored.is_set:
-        stored.value = {"about": about, "going": None, "each": 0.0}
-    state = stored.value
-    # Kept by the session, as the cache may evict it while the page is open
-    values: dict[Item, Value] = state.setdefault("values", measurements(key, about))
-    left = [item for item in todo if item not in values]
-    # always, so that what comes after it keeps its place, and the keyboard's focus
-    slot = st.empty()
-    if left and state["going"] is not False:
-        MEASURED.value = True
-        if _in_fragment.get():
-            st.rerun(scope="app")
-    bar: st.delta_generator.DeltaGenerator | None = None
-    shown, count = time.monotonic() + QUIET - SHOW_EVERY, len(left)
-
-    def button(label: str, name: str, icon: str, going: bool, meaning: str | None = None) -> None:
-        st.button(
-            label,
-            key=f"{key}:{name}",
-            icon=icon,
-            help=meaning,
-            on_click=lambda: state.update(going=going),
-        )
-
-    while left and state["going"] is not False:
-        began, item = time.monotonic(), left.pop(0)
-        values[item] = one(item)
-        now = time.monotonic()
-        if state["going"] is None:
-            state["each"] = min(state["each"] or now - began, now - began)
-            if not left or count - len(left) == TIMED:
-                limit = AT_ONCE if at_once is None else at_once
-                state["going"] = len(left) * state["each"] <= limit
-        if now >= shown + SHOW_EVERY:
-            # how many are measured, with Stop, once the work has lasted QUIET
-            shown, done = now, sum(each in values for each in todo)
-            words = f"{done} of {len(todo)} {noun}"
-            if bar is None:
-                with slot.container(horizontal=True, vertical_alignment="center"):
-                    bar = st.progress(done / len(todo), words)
-                    button("Stop", "stop", ":material/stop:", False)
-            else:
-                bar.progress(done / len(todo), words)
-    slot.empty()
-    if left:
-        # The button that measures the rest, with the time it takes
-        wait = f"about {max(1, round(len(left) * state['each']))} s"
-        with slot.container(horizontal=True, vertical_alignment="center"):
-            button(
-                f"Measure {len(left)} {noun}",
-                "go",
-                ":material/speed:",
-                True,
-                f"{wait.capitalize()} here. Stop keeps what was measured.",
-            )
-            st.caption(
-                f"{len(todo) - len(left)} of {len(todo)} {noun} measured; the rest takes {wait}."
-            )
-    return {item: values[item] for item in todo if item in values}
 
 
 # A message that a callback leaves for the next run of its page.

@@ -30,7 +30,7 @@ from dashboard.draw import (
 )
 from dashboard.draw.grids import short
 from dashboard.server.cache import store
-from dashboard.ui import panels
+from dashboard.ui import progress
 from dashboard.ui.models import ModelRef, load_model, reading_of
 from pages import evidence, inside_weight
 from tests.pages.app import (
@@ -149,7 +149,7 @@ def test_what_is_written_alike_is_told_by_its_change():
 def squares() -> None:
     import streamlit as st
 
-    from dashboard.ui import panels
+    from dashboard.ui import progress
 
     state = st.session_state
 
@@ -160,12 +160,12 @@ def squares() -> None:
         return item * item
 
     def view() -> None:
-        found = panels.measure_with_progress(
+        found = progress.measure_with_progress(
             "evidence:squares", state.about, range(state.count), one, "squares"
         )
-        st.code(repr((dict(found), panels._in_fragment.get())))
+        st.code(repr((dict(found), progress._in_fragment.get())))
 
-    panels.fragment_unless_measuring(view)
+    progress.fragment_unless_measuring(view)
 
 
 def measuring(about: object, stop: int | None = None) -> AppTest:
@@ -205,7 +205,7 @@ def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
         drawn.append(words)
         return empty()
 
-    monkeypatch.setattr(panels, "QUIET", quiet)
+    monkeypatch.setattr(progress, "QUIET", quiet)
     monkeypatch.setattr(st, "progress", bar)
     app = measuring(quiet).run()
     assert drawn == ["1 of 9 squares"] * bars and not app.button

@@ -474,8 +474,8 @@ def test_a_large_model_waits_for_a_press(
     for key in [key for key in store().entries if key[1][0] == name]:
         del store().entries[key]  # what an earlier test measured is measured again
     monkeypatch.setattr("dashboard.page.UNASKED", 0)
-    monkeypatch.setattr("dashboard.ui.panels.AT_ONCE", 0)
-    monkeypatch.setattr("dashboard.ui.panels.TIMED", 1)
+    monkeypatch.setattr("dashboard.ui.progress.AT_ONCE", 0)
+    monkeypatch.setattr("dashboard.ui.progress.TIMED", 1)
     monkeypatch.setattr("core.interpret.lens.CELLS", 1)  # a part a layer
     link = link | model_at(model, tmp_path)
     app = open_at(page, **link)

@@ -12,7 +12,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import recommended
 from dashboard.fields import base
 from dashboard.fields.reset import BUILT, PENDING, forget_page
-from dashboard.ui.panels import SHOW, TRIED
+from dashboard.ui.guide import SHOW, TRIED
 from tests.pages.app import (
     Case,
     assert_case,

@@ -362,7 +362,7 @@ def test_other_jobs_lead_to_models_that_do_them():
 
 
 def test_ten_thousand_words_are_cut_and_told_shortly(monkeypatch):
-    monkeypatch.setattr("dashboard.ui.panels.AT_ONCE", 0)
+    monkeypatch.setattr("dashboard.ui.progress.AT_ONCE", 0)
     app = open_at("use_model", "inside:", text="word " * 10_000)
     assert "512 tokens" in app.warning[0].value and len(html_text(app)) < 2000
 

@@ -213,7 +213,7 @@ def from_text(text: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("page", [step.key for step in STEPS])
 def test_a_page_at_its_links_is_what_was_saved(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # where a script writes what it trains
-    monkeypatch.setattr("dashboard.ui.panels.AT_ONCE", 600.0)
+    monkeypatch.setattr("dashboard.ui.progress.AT_ONCE", 600.0)
     for key in [key for key in store().entries if key[0] == "results"]:
         del store().entries[key]  # what an earlier test measured is measured again
     views = {name: view(app) for name, app in states(page)}

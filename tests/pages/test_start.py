@@ -17,7 +17,7 @@ from core.studies.questions import PAGES, Drawn, quiz
 from core.studies.start import look_up
 from dashboard.navigation import PATH, STEPS, following
 from dashboard.ui import bars
-from dashboard.ui.panels import SHOW
+from dashboard.ui.guide import SHOW
 from dashboard.ui.runs import EXAMPLE_RUN
 from pages import start
 from tests.cases import each

@@ -18,7 +18,7 @@ from core.tasks import TaskConfig
 from core.training import Bucket, Prediction, Record
 from dashboard.draw import why as draw
 from dashboard.server import queue
-from dashboard.ui.panels import SHOW
+from dashboard.ui.guide import SHOW
 from pages import why
 from tests.cases import each
 from tests.pages.app import (
