@@ -24,7 +24,19 @@ QUANTITIES: dict[str, evidence.Quantity | None] = {
 
 
 class Controls(lab.Fields, page="evidence"):
+    choice: lab.ModelChoice
+    reading: Reading
+    masked: int | None  # the position of a model that labels
+    ref: lab.ModelRef
+    baseline: evidence.Baseline
     heads: tuple[str, ...]  # and layers, by their names
+    word = lab.masked_word("at")
+    position = lab.answer_position()
+    output = lab.OutputField(
+        lambda c: f"{c.baseline.answer.output.split()[0].capitalize()} to measure"
+    )
+    contrast = lab.OutputField("Minus the logit of", part="contrast")
+    head = lab.HeadField(None)
     model: str
     against = lab.Text(
         "Compared with the embedding of",
@@ -115,19 +127,19 @@ def draw_controls(choice: lab.ModelChoice) -> Case:
     elif model.head != "none":
         with st.popover("What is measured", icon=":material/tune:"):
             if model.head == "masked":
-                question = evidence.Question(lab.masked_inputs("evidence", choice))
+                word = Controls.draw("word", into=lab.HERE, choice=choice).word
+                question = evidence.Question(choice.masked(word))
             elif model.head not in ("classify", "span"):
                 own = (
                     lab.baseline_of(ref, question).answer.position
                     if model.head == "label"
                     else None
                 )
-                question = replace(
-                    question, position=lab.position_field("evidence", choice.reading, own)
-                )
+                given = {"reading": choice.reading, "masked": own}
+                position = Controls.draw("position", into=lab.HERE, **given).position
+                question = replace(question, position=position)
             baseline = lab.baseline_of(ref, question)
-            noun = baseline.answer.output.split()[0].capitalize()
-            output = lab.output_field(ref, baseline, f"{noun} to measure")
+            output = Controls.draw("output", into=lab.HERE, ref=ref, baseline=baseline).output
             if output is not None and output != baseline.id:
                 baseline = lab.baseline_of(ref, replace(question, output=output))
             question = replace(
@@ -136,10 +148,9 @@ def draw_controls(choice: lab.ModelChoice) -> Case:
                 quantity=QUANTITIES[Controls.draw("quantity", into=lab.HERE).quantity],
             )
             if question.quantity == "difference":
-                question = replace(
-                    question,
-                    contrast=lab.output_field(ref, baseline, "Minus the logit of", "contrast"),
-                )
+                given = {"ref": ref, "baseline": baseline}
+                contrast = Controls.draw("contrast", into=lab.HERE, **given).contrast
+                question = replace(question, contrast=contrast)
     same = question.inputs == choice.inputs
     reading = choice.reading if same else lab.reading_of(ref, question.inputs)
     return Case(ref, reading, question, lab.baseline_of(ref, question))
@@ -232,8 +243,7 @@ def section(case: Case, baseline: evidence.Baseline) -> tuple[flow.Head, Answers
 
 
 def _head(case: Case, default: flow.Head) -> flow.Head:
-    return lab.link_head(
-        "evidence",
+    return Controls.head.shown(
         case.ref,
         case.ref,
         {at: (kind, (layer, head)) for at, (kind, layer, head) in case.ids.items()},
@@ -242,7 +252,7 @@ def _head(case: Case, default: flow.Head) -> flow.Head:
 
 
 def _head_field(case: Case, picked: flow.Head) -> None:
-    lab.head_field(
+    Controls.head.draw(
         {name: head for head, name in case.heads.items()},
         picked,
         f"evidence:head:{case.ref.name}",

@@ -70,7 +70,7 @@ class Controls(lab.Fields, page="inside_weight"):
         help="The order of the dimensions: as in the vectors, or by the size of the product.",
         also={"label_visibility": "collapsed"},
     )
-    cell = lab.CellField("cell")
+    cell, shown = lab.CellField("cell"), lab.HeadField(None)
 
     @property
     def trace(self) -> AttentionTrace:
@@ -101,7 +101,7 @@ def picked_cell(chosen: lab.ModelChoice, controls: Controls) -> Cell:
     shape = trace.maps[0].weights.shape[1:]
     usual = telling_cell(controls.reading, trace, lab.current_head_of(ref, kind, trace.shape))
     heads = {head: (kind, head) for head in controls.heads.values()}
-    linked = lab.link_head("inside_weight", (ref, kind), ref, heads, usual.at[0])
+    linked = Controls.shown.shown((ref, kind), ref, heads, usual.at[0])
     pair = Controls.cell.pinned((shape[0], shape[1]), (ref, chosen.inputs, kind)) or usual.at[1]
     own, _ = lab.stores(MAP, None)
     view = lab.settled(trace, MAP, own, own, linked, pair)

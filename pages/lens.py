@@ -22,6 +22,15 @@ class Controls(lab.Fields, page="lens"):
     choice: lab.ModelChoice
     names: tuple[str, ...]  # of the layers
     offered: dict[str, int]  # tokens by their names
+    reading: Reading
+    masked: int | None  # the position of the mask
+    ref: lab.ModelRef
+    baseline: Baseline
+    word = lab.masked_word("word")
+    position = lab.answer_position()
+    output = lab.OutputField("Token to follow")
+    contrast = lab.OutputField("Minus the logit of", part="contrast", first=lab.NOTHING)
+    head = lab.HeadField(None)
     view = lab.Segmented(
         "View",
         {"when": "When it decides", "who": "Who wrote it"},
@@ -158,18 +167,19 @@ def ask(choice: lab.ModelChoice, view: str) -> Probe:
     ref, masked, contrast = choice.ref, None, None
     with st.container(horizontal=True, vertical_alignment="top", key="lens:question"):
         if choice.model.head == "masked":
-            choice = replace(choice, inputs=lab.masked_inputs("lens", choice, "word"))
+            word = Controls.draw("word", into=lab.HERE, choice=choice).word
+            choice = replace(choice, inputs=choice.masked(word))
             masked = mask_position(
                 choice.model, lab.baseline_of(ref, Question(choice.inputs)).batch["input_ids"]
             )
-        question = Question(choice.inputs, lab.position_field("lens", choice.reading, masked))
-        output = lab.output_field(ref, lab.baseline_of(ref, question), "Token to follow")
-        question = replace(question, output=output)
+        controls = Controls.draw("position", into=lab.HERE, reading=choice.reading, masked=masked)
+        question = Question(choice.inputs, controls.position)
+        baseline = lab.baseline_of(ref, question)
+        controls = controls.draw_more("output", into=lab.HERE, ref=ref, baseline=baseline)
+        question = replace(question, output=controls.output)
         baseline = lab.baseline_of(ref, question)
         if view == "who":
-            contrast = lab.output_field(
-                ref, baseline, "Minus the logit of", "contrast", lab.NOTHING
-            )
+            contrast = controls.draw_more("contrast", into=lab.HERE, baseline=baseline).contrast
     return Probe(choice, question, baseline, contrast)
 
 
@@ -311,7 +321,7 @@ def layers_grid(
 
     def pick() -> None:
         if point := lab.pressed_point(GRID):
-            lab.pick_position(probe.reading, int(point["index"]))
+            Controls.set(position=int(point["index"]), reading=probe.reading)
             if point["state"] != study.EMBEDDING:
                 Controls.set(layer=point["state"], choice=probe.choice)
 
@@ -452,8 +462,7 @@ def who(probe: Probe) -> None:
     }
     picked = None
     if values:
-        picked = lab.link_head(
-            "lens",
+        picked = Controls.head.shown(
             probe.ref,
             probe.ref,
             {(row, head): (rows[row][0], (rows[row][1], head)) for row, head in values},
@@ -465,7 +474,7 @@ def who(probe: Probe) -> None:
             inner = any(part.role == "feed-forward" for _, part in parts)
             more = ", and the feed-forward network (FF) of a layer" if inner else ""
             lab.paragraph(f"**What each head adds{more}**")
-            lab.head_field(
+            Controls.head.draw(
                 {f"{layers[rows[row]]}·H{head}": (row, head) for row, head in values},
                 picked,
                 f"lens:head:{probe.ref.name}",

@@ -109,6 +109,7 @@ class Controls(lab.Fields, page="pretrained"):
         help="Smaller weights are left blank; the pointer still reads them.",
     )
     pinned = lab.SessionValue[Any](None)  # the model and kind to which the pins belong
+    head = lab.HeadField(None)
     roles = lab.SessionValue[Any]((None, None))  # of the heads, and what was asked for them
 
     @property
@@ -209,8 +210,7 @@ def figures(
     Controls.pinned.value = now
     view = view_of(chosen, controls)
     trace = view.trace
-    first = lab.link_head(
-        "pretrained",
+    first = Controls.head.shown(
         now,
         chosen.ref,
         {head: (controls.kind, head) for head in np.ndindex(*trace.shape)},

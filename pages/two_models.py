@@ -12,7 +12,7 @@ import streamlit as st
 import dashboard.page as lab
 from core.entries import ConfigError
 from core.interpret import map_transform as difference, patching
-from core.interpret.evidence import Question
+from core.interpret.evidence import Baseline, Question
 from core.interpret.trace import Kind
 from core.pretrained import ModelInputs, model_inputs, reject_if
 from core.pretrained.finetune import name_of
@@ -180,6 +180,10 @@ class Controls(lab.Fields, page="two_models"):
         "without.",
         also={"wrap": True},
     )
+    baseline: Baseline
+    answer_a = lab.OutputField("Answer of text A", part="answer:A")
+    answer_b = lab.OutputField("Answer of text B", part="answer:B")
+    head = lab.HeadField(None)
     pin = lab.CellField("pin")
     follows = lab.SessionValue("")  # the text B that was not written by a person
 
@@ -314,13 +318,13 @@ def section(
             direction: patching.Direction = Controls.draw("direction", into=lab.HERE).direction
             if model.head != "none":
                 answers = [
-                    lab.output_field(
-                        ref,
-                        lab.baseline_of(ref, Question(inputs)),
-                        f"Answer of text {side}",
-                        f"answer:{side}",
-                    )
-                    for side, inputs in (("A", choice.inputs), ("B", second))
+                    Controls.draw(
+                        name,
+                        into=lab.HERE,
+                        ref=ref,
+                        baseline=lab.baseline_of(ref, Question(inputs)),
+                    )[name]
+                    for name, inputs in (("answer_a", choice.inputs), ("answer_b", second))
                 ]
         about = ref, choice.inputs, second, tuple(answers), direction
         studied = lab.study_of(patching.patch_texts, *about)
@@ -529,8 +533,7 @@ def _view(choice: lab.ModelChoice) -> None:
             comparison = compared(True)
         pair = comparison.pair
         by_pair = {(item.layer, item.head): item for item in comparison.heads}
-        picked = lab.link_head(
-            "two_models",
+        picked = Controls.head.shown(
             (choice.ref, mode),
             choice.ref,
             {at: (comparison.kind, at) for at in by_pair},
@@ -588,7 +591,7 @@ def _heads_apart(
         with st.container(horizontal=True):
             _figures(comparison)
     with right:
-        lab.head_field(
+        Controls.head.draw(
             {item.name: (item.layer, item.head) for item in heads},
             (head.layer, head.head),
             HEAD,

@@ -39,20 +39,26 @@ class Controls(lab.Fields, page="use_model"):
         help="Each is compared with the text above and with the others.",
         also={"max_chars": 6_000, "height": 150},
     )
+    label: str
+    tokens: Sequence[str]
+    usual: int
+    line: str
+    word = lab.TokenField(
+        lambda c: c.label,
+        lambda c: dict(enumerate(map(lab.plain, lab.distinct(c.tokens)))),
+        lambda c: c.usual,
+        key=lambda c: c.line,
+        link="use_model:word",
+        max_options=40,
+        help="The page shows the answer for this word and the head that it depends on most.",
+        also=lambda c: {"width": lab.room(170)} if len(c.tokens) > 40 else {},
+    )
     head, pin = lab.CellField("head"), lab.CellField("pin")
 
 
-def pick_word(label: str, tokens: Sequence[str], default: int, key: str) -> int:
-    return lab.linked_number(
-        PAGE,
-        label,
-        key,
-        dict(enumerate(map(lab.plain, lab.distinct(tokens)))),
-        default,
-        "The page shows the answer for this word and the head that it depends on most.",
-        f"{PAGE}:word",
-        most_in_sight=40,
-    )
+def pick_word(label: str, tokens: Sequence[str], usual: int, line: str) -> int:
+    given = {"label": label, "tokens": tokens, "usual": usual, "line": line}
+    return Controls.draw("word", into=lab.HERE, **given).word
 
 
 def page() -> None:
@@ -110,7 +116,7 @@ def embed(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
                 *(pair for pair in pairs if pair[1] != choice.inputs),
             ]
         else:
-            names = study.sentences(choice.inputs.text, Controls.draw(into=lab.HERE).more)
+            names = study.sentences(choice.inputs.text, Controls.draw("more", into=lab.HERE).more)
             inputs = (choice.inputs, *map(ModelInputs, names[1:]))
             compared = list(zip(names, inputs, strict=False))  # there may be no sentence
     if len(compared) < 2:
@@ -163,9 +169,7 @@ def fill(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
         maskable = generate.maskable_words(line)
         numbers, words = list(maskable), list(maskable.values())
         long = [i for i, word in enumerate(words) if word.isalpha() and len(word) >= 4]
-        picked = pick_word(
-            "Masked word", words, [0, *long][-1], f"use_model:masked:{inputs.text[:80]}"
-        )
+        picked = pick_word("Masked word", words, [0, *long][-1], f"masked:{inputs.text[:80]}")
         inputs = replace(inputs, text=generate.mask_word(pretrained, inputs.text, numbers[picked]))
     question, mask = Question(inputs), lab.plain(pretrained.tokenizer.mask_token)
     _answer(
@@ -196,7 +200,7 @@ def label(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
     line = choice.reading.source
     labels = lab.study_of(token_labels, choice.ref, choice.inputs)
     words = [at for at, special in enumerate(line.special) if not special] or [0]
-    key = f"use_model:word:{choice.inputs.text[:80]}:{choice.inputs.second or ''}"
+    key = f"word:{choice.inputs.text[:80]}:{choice.inputs.second or ''}"
     position = words[pick_word("Token", [line.tokens[at] for at in words], 0, key)]
     _answer(choice, Question(choice.inputs, position=position), pretrained, draw.answer_fact)
     lab.table(
@@ -264,7 +268,7 @@ def translate(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
     produced, inputs = choice.reading.produced, choice.inputs
     assert produced is not None
     words = [position for position, special in enumerate(produced.special) if not special] or [0]
-    key = f"use_model:word:{inputs.text[:80]}:{inputs.target or ''}"
+    key = f"word:{inputs.text[:80]}:{inputs.target or ''}"
     position = words[
         pick_word(
             "Word of the output",

@@ -44,16 +44,6 @@ class ChoiceField(Options[Choice, str]):
     def place_of(self, controls: Any, item: Entry, param: Param) -> str:
         return self.params(item.key, is_text(param))
 
-    def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
-        texts = self.texts(controls)
-        return st.selectbox(
-            str(self.label),
-            list(texts),
-            list(texts).index(start),
-            format_func=texts.__getitem__,
-            **shared,
-        )
-
     def param_key(self, controls: Fields, key: str, param: str) -> str:
         """The session's key of a parameter of the entry with that key."""
         return f"{self.key_of(controls)}:{key}:{param}"

@@ -53,7 +53,7 @@ class Field(Generic[T]):
     """What every control has.
 
     `key` is its name in the session and the link, its field's by default; a hidden one may have another in the `link`, and
-    be there `always`, at its start too.
+    be there `always`, at its start too. One that pages share has the key of another `page`.
     `place` is where `draw` draws it; `span` is the count of columns of the grid; `hidden` is for a control in a popover or
     below, whose value stays in the link while the control is out of sight; `also` are further arguments of Streamlit's
     widget. `of` is what the value belongs to, such as a model: with another one it starts again.
@@ -64,6 +64,7 @@ class Field(Generic[T]):
     help: str | Of | None = None
     key: str | Of | None = None
     link: str | None = None
+    page: str = ""
     always: bool | Of = False
     place: str = ""
     span: int | Of = 1
@@ -118,7 +119,7 @@ class Field(Generic[T]):
         return as_text(value)
 
     def key_of(self, controls: "Fields") -> str:
-        return f"{controls.page_key}:{_of(self.key, controls) or self.name}"
+        return f"{self.page or controls.page_key}:{_of(self.key, controls) or self.name}"
 
     def state(self, value: T, controls: "Fields") -> dict[str, Any]:
         """What the session has where the field has this value."""
@@ -245,6 +246,18 @@ class Options(Field[V], Generic[V, T]):
         default = _of(self.default, controls)
         return next(iter(self.texts(controls)), None) if default is None else default
 
+    def widget(self, controls: Any, start: Any, shared: dict[str, Any], draw: Any = None) -> Any:
+        texts = self.texts(controls)
+        if _of(self.typed, controls):
+            shared["accept_new_options"] = True
+        return (draw or st.selectbox)(
+            _of(self.label, controls),
+            list(texts),
+            list(texts).index(start) if start in texts else None,  # nothing is on offer
+            format_func=lambda value: texts.get(value, value),
+            **shared,
+        )
+
     def value_of(self, text: str, controls: Any) -> Any:
         # Streamlit writes what the list shows into the link, `link_value` the value.
         texts = self.texts(controls)
@@ -272,18 +285,8 @@ class Select(Options[T, T]):
 
     radio: bool = False
 
-    def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
-        texts = self.texts(controls)
-        draw: Any = st.radio if self.radio else st.selectbox
-        if _of(self.typed, controls):
-            shared["accept_new_options"] = True
-        return draw(
-            _of(self.label, controls),
-            list(texts),
-            list(texts).index(start) if start in texts else None,  # nothing is on offer
-            format_func=lambda value: texts.get(value, value),
-            **shared,
-        )
+    def widget(self, controls: Any, start: Any, shared: dict[str, Any], draw: Any = None) -> Any:
+        return super().widget(controls, start, shared, st.radio if self.radio else draw)
 
 
 @dataclass(frozen=True)
@@ -309,9 +312,7 @@ class Segmented(Options[T, T]):
     def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
         texts = self.texts(controls)
         if self.max_options is not None and len(texts) > self.max_options:
-            return st.selectbox(
-                _of(self.label, controls), list(texts), list(texts).index(start), **shared
-            )
+            return super().widget(controls, start, shared)
         return (st.pills if self.pills else st.segmented_control)(
             _of(self.label, controls),
             list(texts),

@@ -2,9 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, cached_property, partial
 from html import escape
 from pathlib import Path
@@ -15,12 +15,13 @@ import streamlit as st
 from core.entries import ConfigError
 from core.files import hosted, without_paths
 from core.interpret.evidence import Baseline, Question
-from core.interpret.roles import (
-    ROLES,
-)
+from core.interpret.roles import ROLES
 from core.interpret.trace import Head, Kind
 from core.pretrained import (
+    LAB_MODELS,
+    WRITER,
     Array,
+    Line,
     ModelInputs,
     Pretrained,
     PretrainedError,
@@ -37,8 +38,6 @@ from core.pretrained import (
     sampling_rate,
     top_candidates,
 )
-from core.pretrained.load import LAB_MODELS, WRITER
-from core.pretrained.model_inputs import LIMITS, MAX_BYTES, SHAPES
 from core.settings import settings
 from core.tasks import grammar
 from dashboard.draw.attention_view import Pair
@@ -47,12 +46,10 @@ from dashboard.draw.figures import CATEGORIES, PICKED, Spec
 from dashboard.draw.formats import byte_size, plain
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.picture_files import trace_npz
-from dashboard.fields.base import guarded
+from dashboard.fields.base import Field, Of, Options, Segmented, guarded
 from dashboard.fields.link import (
     CURRENT,
-    KEEP,
     bound,
-    link_value,
     one_of,
     read_pair,
     take_link,
@@ -63,6 +60,7 @@ from dashboard.navigation import step_of
 from dashboard.server.cache import cached, shared
 from dashboard.server.calls import recorded
 from dashboard.server.limits import LimitReached, admit_upload
+from dashboard.server.session import SessionValue
 from dashboard.server.visitors import MB, at_most, is_local, me
 from dashboard.ui.models import (
     EMBEDDED,
@@ -123,6 +121,17 @@ class ModelChoice:
         """The model, on a page that needs one."""
         assert self.pretrained is not None
         return self.pretrained
+
+    @property
+    def holds_mask(self) -> bool:
+        mask = getattr(self.model.tokenizer, "mask_token_id", None)
+        return mask in self.reading.source.ids
+
+    def masked(self, word: int | None) -> ModelInputs:
+        """The inputs with that word masked; as they are without one."""
+        if word is None:
+            return self.inputs
+        return replace(self.inputs, text=mask_word(self.model, self.inputs.text, word))
 
     @property
     def has_maps(self) -> bool:
@@ -403,8 +412,8 @@ def array_panel(container: Any) -> None:
                 state[WRONG] = str(error)
 
     container.caption(
-        f"{LIMITS} Expected: {SHAPES}. Name the tokens `tokens`, or `queries` and `keys`: an array of "
-        "text in an NPZ, a JSON list in the metadata of safetensors."
+        f"{model_inputs.LIMITS} Expected: {model_inputs.SHAPES}. Name the tokens `tokens`, or `queries` and `keys`: "
+        "an array of text in an NPZ, a JSON list in the metadata of safetensors."
     )
     file, tokens = st.columns([1, 1])
     file.file_uploader(
@@ -412,7 +421,7 @@ def array_panel(container: Any) -> None:
         ["npz", "safetensors"],
         key=FILE,
         on_change=guarded(FILE, uploaded),
-        max_upload_size=at_most("upload_megabytes", MAX_BYTES // 10**6),
+        max_upload_size=at_most("upload_megabytes", model_inputs.MAX_BYTES // 10**6),
         help="A file with the attention weights of one or more layers.",
     )
     tokens.text_input(
@@ -690,120 +699,139 @@ def _upload_field(
 # A question to a model: the masked word, the position that answers, and the output that is followed.
 
 
-AT = "at"  # the name in links
 LIKELIEST, NOTHING = "the most likely", "nothing"
 
 
-def masked_inputs(page: str, choice: ModelChoice, name: str = AT) -> ModelInputs:
-    """The inputs with a word that the reader picks masked, if they hold no mask; `name` is the field's in links."""
-    line, pretrained = choice.reading.source, choice.pretrained
-    if pretrained is None or getattr(pretrained.tokenizer, "mask_token_id", None) in line.ids:
-        return choice.inputs
-    words, key = maskable_words(line), f"inside:word:{hash(line.ids)}"
-    word = linked_number(
-        page,
-        "Masked word",
-        key,
-        words,
-        max(words, key=lambda word: (len(words[word]), word)),
-        "The page measures the model's prediction for this word.",
-        name,
-    )
-    return replace(choice.inputs, text=mask_word(pretrained, choice.inputs.text, word))
+@dataclass(frozen=True)
+class TokenField(Segmented[int]):
+    """A token or a word of a line by its number, from a list or, of at most `max_options`, from buttons in sight.
 
-
-def position_key(reading: Reading) -> str:
-    return f"inside:place:{hash((reading.target or reading.source).ids)}"
-
-
-def pick_position(reading: Reading, position: int) -> None:
-    """Give `position_field` this position; for a callback."""
-    st.session_state[position_key(reading)] = position
-
-
-def position_field(page: str, reading: Reading, masked: int | None = None) -> int:
-    """The position whose next token is measured; of one that fills masks or labels, its own: by default `masked`."""
-    tokens, after = (reading.target or reading.source).tokens, "after " if masked is None else ""
-    labels = {position: f"{position} · {after}{token}" for position, token in enumerate(tokens)}
-    # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
-    last = len(labels) - 1 if reading.target is None else round(0.55 * (len(labels) - 1))
-    return linked_number(
-        page,
-        "Answer at position",
-        position_key(reading),
-        labels,
-        last if masked is None else masked,
-        f"The page measures the prediction of the token {after or 'at '}this one.",
-    )
-
-
-def linked_number(
-    page: str,
-    label: str,
-    key: str,
-    names: Mapping[int, str],
-    default: int,
-    about: str,
-    name: str = AT,
-    most_in_sight: int = 0,
-) -> int:
-    """The number that is picked by its name, from a list or, of at most so many, from buttons that are in sight.
-
-    The link holds it as `name`, for what the `key` belongs to.
+    Its key is of the line: with another line the link's number is forgotten.
     """
-    if st.session_state.setdefault(f"{page}:{name}:line", key) != key:
-        st.session_state[f"{page}:{name}:line"] = key
-        write_link(name, None)
-    st.session_state[key] = st.session_state.get(key, default)  # of another page's widget, too
-    link_value(key, default, one_of(names), name=name)
-    pick: Any = partial(st.selectbox, width=room(170))
-    if len(names) <= most_in_sight:
-        pick = partial(st.segmented_control, required=True)
-    picked = pick(label, list(names), key=key, **KEEP, format_func=names.__getitem__, help=about)
-    return default if picked is None else int(picked)
+
+    _: KW_ONLY
+    hidden: bool = True
+    max_options: int | None = 0
+    also: Mapping[str, Any] | Of = lambda controls: {"width": room(170)}
+
+    def value_of(self, text: str, controls: Any) -> int:
+        return int(one_of(self.texts(controls))(text))
+
+    def take_link(self, key: str, start: int, controls: Any) -> None:
+        line = SessionValue(key, f"{controls.page_key}:{self.link}:line")
+        if line.value != key:
+            write_link(str(self.link), None)
+        line.value = key
+        st.session_state[key] = st.session_state.get(key, start)  # of another page's widget, too
+        super().take_link(key, start, controls)
 
 
-def output_field(
-    ref: ModelRef,
-    baseline: Baseline,
-    label: str,
-    part: str = "output",
-    first: str = LIKELIEST,
-) -> int | None:
-    """The field of an output, the same on each page; None for `first`, and after an error, which is written below it."""
-    key = f"inside:{part}:{ref.name}"
-    for page in ("evidence", "lens", "two_models"):  # as older links write it
-        take_link(key, str, name=f"{page}:{part}:{ref.name}")
-        write_link(f"{page}:{part}:{ref.name}", None)
-    if st.session_state.get(key) in (LIKELIEST, NOTHING):
-        st.session_state[key] = first  # the other page begins with the other one
-    names, is_contrast = output_names(ref, baseline.question), part == "contrast"
-    if is_contrast:
-        names = {name: one for name, one in names.items() if one != baseline.id}
-    with st.container(width=room(170)):
-        typed = st.selectbox(
-            label,
-            [first, *names],
-            accept_new_options=True,
-            **bound(key, first),
-            help=f"The list holds the most likely; you can type any other {baseline.answer.output}.",
+def _words(c: Any) -> dict[int, str]:
+    return maskable_words(c.choice.reading.source)
+
+
+def masked_word(link: str) -> Field[int | None]:
+    """The word of `choice` that is masked, at first the longest; None where its inputs hold a mask."""
+    return TokenField(
+        "Masked word",
+        _words,
+        lambda c: max((len(word), at) for at, word in _words(c).items())[1],
+        help="The page measures the model's prediction for this word.",
+        key=lambda c: f"word:{hash(c.choice.reading.source.ids)}",
+        link=link,
+        page="inside",
+    ).optional(lambda c: not c.choice.holds_mask)
+
+
+def _line(c: Any) -> Line:
+    return c.reading.target or c.reading.source  # type: ignore[no-any-return]
+
+
+def _usual_position(c: Any) -> int:
+    # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
+    last = len(_line(c)) - 1
+    return last if c.reading.target is None else round(0.55 * last)
+
+
+def answer_position() -> Field[int]:
+    """The position of `reading` whose next token is measured; of a model that fills masks or labels, `masked` at first."""
+    return TokenField(
+        "Answer at position",
+        lambda c: {
+            at: f"{at} · {'after ' if c.masked is None else ''}{token}"
+            for at, token in enumerate(_line(c).tokens)
+        },
+        lambda c: _usual_position(c) if c.masked is None else c.masked,
+        help=lambda c: (
+            "The page measures the prediction of the token "
+            f"{'after ' if c.masked is None else 'at '}this one."
+        ),
+        key=lambda c: f"place:{hash(_line(c).ids)}",
+        link="at",
+        page="inside",
+    )
+
+
+@dataclass(frozen=True)
+class OutputField(Options[int | None, str]):
+    """An output that a person names, of the model `ref` and its answer `baseline`; the same on each page.
+
+    None for the `first`, and after an error, which is written below it. A `contrast` is another one than is measured.
+    """
+
+    _: KW_ONLY
+    options: Mapping[str, str] | Iterable[str] | Of = ()  # those of `names`
+    typed: bool | Of = True
+    page: str = "inside"
+    key: str | Of | None = lambda c: c.ref.name
+    help: str | Of | None = lambda c: (
+        f"The list holds the most likely; you can type any other {c.baseline.answer.output}."
+    )
+    part: str = "output"
+    first: str = LIKELIEST
+
+    def key_of(self, controls: Any) -> str:
+        return f"{self.page}:{self.part}:{controls.ref.name}"
+
+    def names(self, controls: Any) -> dict[str, int]:
+        names = output_names(controls.ref, controls.baseline.question)
+        contrast = self.part == "contrast"
+        return {
+            name: one for name, one in names.items() if not contrast or one != controls.baseline.id
+        }
+
+    def texts(self, controls: Any) -> dict[str, str]:
+        return {name: name for name in (self.first, *self.names(controls))}
+
+    def allowed(self, value: Any, controls: Any) -> bool:
+        return value == self.first or value not in (LIKELIEST, NOTHING)  # another page's first
+
+    def draw_widget(self, controls: Any) -> int | None:
+        for page in ("evidence", "lens", "two_models"):  # as older links write it
+            old = f"{page}:{self.part}:{controls.ref.name}"
+            take_link(self.key_of(controls), str, name=old)
+            write_link(old, None)
+        with st.container(width=room(170)):
+            typed, names = super().draw_widget(controls), self.names(controls)
+            if typed == self.first or typed in names:
+                return names.get(typed)
+            try:
+                return self._typed(typed, controls.baseline)
+            except PretrainedError as error:
+                until = f"the most likely, {plain(controls.baseline.word or '')}, is measured"
+                if self.part == "contrast":
+                    other = "the most likely other one is used"
+                    until = other if self.first == LIKELIEST else "nothing is subtracted"
+                st.markdown(f":small[:red[{plain(str(error))}] Until then, {until}.]")
+                return None
+
+    def _typed(self, text: str, baseline: Baseline) -> int:
+        output = output_id(baseline.pretrained, baseline.answer, text)
+        reject_if(
+            self.part == "contrast" and output == baseline.id,
+            f"“{text[:40]}” is measured already, and its difference from itself is always 0.",
         )
-        if typed in (first, None) or typed in names:
-            return names.get(typed)
-        try:
-            output = output_id(baseline.pretrained, baseline.answer, typed)
-            reject_if(
-                is_contrast and output == baseline.id,
-                f"“{typed[:40]}” is measured already, and its difference from itself is always 0.",
-            )
-            return output
-        except PretrainedError as error:
-            until = f"the most likely, {plain(baseline.word or '')}, is measured"
-            if is_contrast:
-                other = "the most likely other one is used"
-                until = other if first == LIKELIEST else "nothing is subtracted"
-            st.markdown(f":small[:red[{plain(str(error))}] Until then, {until}.]")
-            return None
+        return output
 
 
 def output_names(
@@ -831,49 +859,22 @@ KIND_HELP = (
     "Encoder: self-attention of the encoder. Decoder: causal self-attention of the decoder. Cross: the "
     "decoder's attention to the encoder."
 )
-HEAD = "inside:head"
+HEAD = SessionValue[tuple[ModelRef, Kind, Head] | None](None, "inside:head")
 
 
 def choose_head(ref: ModelRef, kind: Kind, head: Head) -> None:
     """Store the user's choice, as (layer, head) among the maps of its kind; not a page's default."""
-    st.session_state[HEAD] = ref, kind, head
+    HEAD.value = ref, kind, head
 
 
 def current_head(ref: ModelRef) -> tuple[Kind, Head] | None:
-    choice = st.session_state.get(HEAD)
+    choice = HEAD.value
     return choice[1:] if choice and choice[0] == ref else None
 
 
 def current_head_of(ref: ModelRef, kind: Kind, shape: tuple[int, int]) -> Head | None:
     chosen, head = current_head(ref) or (None, (0, 0))
     return head if chosen == kind and head[0] < shape[0] and head[1] < shape[1] else None
-
-
-def head_field(
-    heads: Mapping[str, Pair], picked: Pair | None, key: str, *, order: str = ""
-) -> None:
-    """Draw a field that picks a head by its name, for those without a pointer; a press in a figure picks one, too.
-
-    It shows `picked`, None where that is no head; another one is written into the link, which `link_head` reads.
-    """
-    name = st.session_state[key] = next(
-        (name for name, head in heads.items() if head == picked), None
-    )
-
-    def changed() -> None:
-        name = st.session_state[key]
-        if name in heads:  # a browser may still name a head of the model before
-            write_pair("head", heads[name])
-
-    st.selectbox(
-        "Head",
-        list(heads),
-        None if name is None else 0,
-        key=key,
-        width=room(140),
-        on_change=guarded(key, changed),
-        help=f"Layer and head, counted from 0{order}. A click in the figure picks one, too.",
-    )
 
 
 # The marks of roles in tables, and the line with the number of heads that have each role.
@@ -923,31 +924,64 @@ def role_line(roles: HeadRoles, heads: int, mark: Literal["corner", "dot"] = "co
     )
 
 
-# The head that a page shows: that of its link, else the one that was picked on another page.
+# The head that a page shows.
 
 
 Named = Mapping[Pair, tuple[Kind, Pair]]  # the pair in the link → the kind, and (layer, head) in it
 
 
-def link_head(page: str, of: object, ref: ModelRef, heads: Named, default: Pair) -> Pair:
-    """The pair of the link's head, else of the one picked on another page, else the default.
+class HeadField(SessionValue[object]):
+    """The head of the link, else the one picked on another page; its value is what it belonged to.
 
-    The link's is forgotten once `of`, what the heads belong to, has changed. To pick a head is to write its pair.
+    To pick a head is to write its pair into the link.
     """
-    if st.session_state.setdefault(f"{page}:of", of) != of:
-        st.session_state[f"{page}:of"] = of
-        write_pair("head", None)
-    first, second = (1 + max(part) for part in zip(*heads, strict=True))
-    linked, error = read_pair("head", (first, second))
-    if error:
-        st.warning(error)
-    if linked is not None and linked in heads:
-        choose_head(ref, *heads[linked])
-        return linked
-    elsewhere = next((pair for pair, head in heads.items() if head == current_head(ref)), None)
-    if elsewhere is not None:
-        write_pair("head", elsewhere)
-    return elsewhere or default
+
+    @property
+    def key(self) -> str:
+        return f"{self.owner.page_key}:of"
+
+    def shown(self, of: object, ref: ModelRef, heads: Named, default: Pair) -> Pair:
+        """The pair of the head, or the default. The link's is forgotten once `of`, what the heads belong to, has changed."""
+        if self.value not in (None, of):
+            write_pair("head", None)
+        self.value = of
+        first, second = (1 + max(part) for part in zip(*heads, strict=True))
+        linked, error = read_pair("head", (first, second))
+        if error:
+            st.warning(error)
+        if linked is not None and linked in heads:
+            choose_head(ref, *heads[linked])
+            return linked
+        elsewhere = next((pair for pair, head in heads.items() if head == current_head(ref)), None)
+        if elsewhere is not None:
+            write_pair("head", elsewhere)
+        return elsewhere or default
+
+    def draw(
+        self, heads: Mapping[str, Pair], shown: Pair | None, key: str, order: str = ""
+    ) -> None:
+        """Draw a list that picks a head by its name, for those without a pointer; a press in a figure picks one, too.
+
+        It has `shown`, which is None where that is no head.
+        """
+        name = st.session_state[key] = next(
+            (name for name, head in heads.items() if head == shown), None
+        )
+
+        def changed() -> None:
+            name = st.session_state[key]
+            if name in heads:  # a browser may still name a head of the model before
+                write_pair("head", heads[name])
+
+        st.selectbox(
+            "Head",
+            list(heads),
+            None if name is None else 0,
+            key=key,
+            width=room(140),
+            on_change=guarded(key, changed),
+            help=f"Layer and head, counted from 0{order}. A click in the figure picks one, too.",
+        )
 
 
 def effect_chart(
