@@ -10,7 +10,7 @@ import streamlit as st
 
 import dashboard.page as lab
 from core.interpret import map_transform, trace as analysis
-from core.pretrained import Line, Reading
+from core.pretrained import Line, Reading, read
 from dashboard.draw import pretrained as draw
 
 SHOWS = {"both": "Matrix and lines", "matrix": "Matrix", "lines": "Lines"}
@@ -196,7 +196,8 @@ def view_of(chosen: lab.ModelChoice, controls: Controls) -> map_transform.TraceV
         # the reading's own trace: the same object each time, as caches hash it
         return lab.computed(map_transform.view_of, reading, kind)
     options = [controls[name] for name in TOKENS]
-    return lab.reading_study(map_transform.view_of, chosen.ref, chosen.inputs, kind, *options)
+    made = lab.Call(read, (chosen.ref, chosen.inputs))
+    return lab.study_of(map_transform.view_of, made, kind, *options)
 
 
 def figures(

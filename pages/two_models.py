@@ -14,7 +14,7 @@ from core.entries import ConfigError
 from core.interpret import map_transform as difference, patching
 from core.interpret.evidence import Baseline, Question
 from core.interpret.trace import Kind
-from core.pretrained import ModelInputs, model_inputs, reject_if
+from core.pretrained import ModelInputs, model_inputs, read, reject_if
 from core.pretrained.finetune import name_of
 from core.pretrained.finetune_run import config_of, result
 from core.runs.runs import LISTED, Run, list_runs
@@ -524,13 +524,13 @@ def _view(choice: lab.ModelChoice) -> None:
         ):
             both = difference.kinds(*(side.reading for side in sides))
             kind = Controls.draw("kind", into=lab.HERE, kinds=both).kind or both[0]
-            compared = partial(compare, first, second, kind, mode == "models")
-            comparison = compared(False)
+            given = lab.Call(read, first), lab.Call(read, second), kind, mode == "models"
+            comparison = lab.study_of(difference.compare, *given, False)
             in_place = comparison.pair.same_shape
             if in_place and mode == "models":
                 in_place = not Controls.draw("nearest", into=lab.HERE, second=sides[1]).nearest
         if in_place:
-            comparison = compared(True)
+            comparison = lab.study_of(difference.compare, *given, True)
         pair = comparison.pair
         by_pair = {(item.layer, item.head): item for item in comparison.heads}
         picked = Controls.head.shown(
@@ -556,23 +556,6 @@ def _view(choice: lab.ModelChoice) -> None:
         if texts is not None:
             results["texts"] = texts
         lab.as_python(**results, also=cells)
-
-
-def compare(
-    first: Read, second: Read, kind: Kind, of_two_models: bool, in_place: bool
-) -> difference.Comparison:
-    """The comparison of two readings, cached by what they are of, and recorded."""
-    args = kind, of_two_models, in_place
-    result = lab.shared(_compared, first, second, *args)
-    readings = lab.reading_of(*first), lab.reading_of(*second)
-    return lab.recorded(difference.compare, (*readings, *args), result)
-
-
-def _compared(
-    first: Read, second: Read, kind: Kind, of_two_models: bool, in_place: bool
-) -> difference.Comparison:
-    readings = lab.reading_of(*first), lab.reading_of(*second)
-    return difference.compare(*readings, kind, of_two_models, in_place)
 
 
 def _heads_apart(

@@ -74,7 +74,6 @@ from dashboard.ui.models import (
     folder_of,
     is_loaded,
     is_open,
-    lines_of,
     load_model,
     local_models,
     model_label,
@@ -84,6 +83,7 @@ from dashboard.ui.models import (
     start_download,
     store_upload,
     stored_bytes,
+    study_of,
 )
 from dashboard.ui.panels import caption, draw_chart, pressed_point, room, theme
 
@@ -139,7 +139,9 @@ class ModelChoice:
 
     @cached_property
     def _reading(self) -> Reading:
-        return (reading_of if self.has_maps else lines_of)(self.ref, self.inputs)
+        if self.has_maps:
+            return reading_of(self.ref, self.inputs)
+        return study_of(read_lines, self.ref, self.inputs)
 
     @property
     def reading(self) -> Reading:

@@ -8,7 +8,7 @@ import hashlib
 import re
 import sys
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache, partial
@@ -47,7 +47,6 @@ from core.pretrained import (
     minilm_folder,
     model_inputs,
     read,
-    read_lines,
     reject_if,
     sampling_rate,
     untrained,
@@ -55,7 +54,6 @@ from core.pretrained import (
 )
 from core.pretrained.finetune import LAB, MINILM as BASE, FineTuneConfig, Rows, parse
 from core.pretrained.finetune_run import about, config_of, result, trace_of
-from core.pretrained.model_inputs import read_arrays
 from core.runs.runs import Run
 from core.studies.runs import RunView
 from dashboard.draw.components import Cell, source_of
@@ -202,7 +200,7 @@ def store_upload(data: bytes, name: str, tokens: str) -> str:
     store().get(
         "uploads",
         (str(runs_folder()), digest),
-        lambda: Upload(name, tokens, read_arrays(data, name, tokens)),
+        lambda: Upload(name, tokens, model_inputs.read_arrays(data, name, tokens)),
     )
     return f"{name} (array {digest})"
 
@@ -258,24 +256,27 @@ def is_small(pretrained: Pretrained) -> bool:
     return sum(weight.numel() for weight in pretrained.model.parameters()) < SMALL
 
 
-def study_of(
-    function: Callable[..., T],
-    ref: ModelRef,
-    *args: Hashable,
-    given: tuple[Callable[[Pretrained], Any], ...] = (),
-) -> T:
-    """function(model, *args) with the model of a reference, cached and shared; never change it.
+def study_of(function: Callable[..., T], *args: Any, given: Sequence[Callable[..., Any]] = ()) -> T:
+    """function(*args), cached, shared and recorded; never change it.
 
-    The results of the studies in `given`, such as the matrices of its heads, come between the two.
+    The model takes the place of its reference; the reading, the answer or the study of a model that of a `Call` of
+    `read`, `ask` or the study. Studies of the same model in `given` come after it, such as the matrices of its heads.
     """
-    result = shared(_study, function, ref, given, args)
-    return recorded(function, (ref, *(Call(one, (ref,)) for one in given), *args), result)
+    args = (*args[:1], *(Call(one, args[:1]) for one in given), *args[1:])
+    return recorded(function, args, shared(_study, function, args))
 
 
-def _study(
-    function: Callable[..., T], ref: ModelRef, given: tuple[Any, ...], args: tuple[Hashable, ...]
-) -> T:
-    return function(load_model(ref), *(study_of(one, ref) for one in given), *args)
+def _study(function: Callable[..., T], args: tuple[Any, ...]) -> T:
+    return function(*map(_made, args))
+
+
+def _made(arg: Any) -> Any:
+    if isinstance(arg, Call):
+        made = {read: reading_of, ask: baseline_of}.get(
+            arg.function, partial(study_of, arg.function)
+        )
+        return made(*arg.args)
+    return load_model(arg) if isinstance(arg, ModelRef) else arg
 
 
 def reading_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
@@ -284,28 +285,9 @@ def reading_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
     return recorded(read, (ref, inputs), reading)
 
 
-def lines_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
-    """What the model reads, for one without attention."""
-    return study_of(read_lines, ref, inputs)
-
-
 def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
     with wrap_errors(f"{ref.name} cannot read this"):
         return read(load_model(ref), inputs)
-
-
-def reading_study(
-    function: Callable[..., T], ref: ModelRef, inputs: ModelInputs, *args: Hashable
-) -> T:
-    """function(reading, *args) with the model's reading of its inputs, cached and shared; never change it."""
-    result = shared(_reading_study, function, ref, inputs, args)
-    return recorded(function, (Call(read, (ref, inputs)), *args), result)
-
-
-def _reading_study(
-    function: Callable[..., T], ref: ModelRef, inputs: ModelInputs, args: tuple[Hashable, ...]
-) -> T:
-    return function(reading_of(ref, inputs), *args)
 
 
 def baseline_of(ref: ModelRef, question: Question) -> Baseline:
@@ -323,49 +305,31 @@ def answer_study(
     function: Callable[..., T], ref: ModelRef, question: Question, *args: Hashable
 ) -> T:
     """function(baseline, *args) with the model's answer to a question, cached and shared; never change it."""
-    result = shared(_answer_study, function, ref, question, args)
-    return recorded(function, (Call(ask, (ref, question)), *args), result)
-
-
-def _answer_study(
-    function: Callable[..., T], ref: ModelRef, question: Question, args: tuple[Hashable, ...]
-) -> T:
-    return function(baseline_of(ref, question), *args)
+    return study_of(function, Call(ask, (ref, question)), *args)
 
 
 # A model and its inputs as Python.
 
 
-def model_cell(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> Cell:
-    more = "" if inputs is None else f", {'reads' if reads else 'and'} the inputs of the page"
+def model_cell(ref: ModelRef) -> Cell:
+    """The cell that loads a model, or the `reading` of an uploaded array, which has none."""
+    text = f"The model, {ref.name.rstrip('/').rpartition('/')[2]}."
+    if ref.source != "array":
+        imports, code = model_lines(ref)
+        return Cell(text, f"{import_block(imports)}\n\n{code}")
+    array = upload(ref.name)
+    more = f", {array.tokens!r}" if array.tokens.strip() else ""
     return Cell(
-        f"The model, {ref.name.rstrip('/').rpartition('/')[2]}{more}.",
-        model_code(ref, inputs, reads),
-    )
-
-
-def model_code(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> str:
-    """Python that loads the model as `model` and, with inputs, makes `inputs` and where it reads its `reading` of them.
-
-    An uploaded array is a reading without a model.
-    """
-    if ref.source == "array":
-        array = upload(ref.name)
-        more = f", {array.tokens!r}" if array.tokens.strip() else ""
-        return f"""
+        text,
+        f"""
 from pathlib import Path
 
 from core.pretrained.model_inputs import read_arrays
 
 file = Path({array.file!r})  # your own file
 reading = read_arrays(file.read_bytes(), file.name{more})
-"""
-    imports, code = model_lines(ref)
-    if inputs is not None:
-        further, made = inputs_lines(ref, inputs)
-        imports |= further | ({"from core.pretrained import read"} if reads else set())
-        code += f"\ninputs = {made}" + ("\nreading = read(model, inputs)" if reads else "")
-    return f"{import_block(imports)}\n\n{code}"
+""",
+    )
 
 
 def model_lines(ref: ModelRef, name: str = "model") -> Lines:

@@ -17,8 +17,9 @@ from core.threads import CORES, num_threads
 from dashboard.ui.models import (
     ModelRef,
     import_block,
+    inputs_lines,
     load_model,
-    model_code,
+    model_cell,
     question_code,
     reading_of,
     store_upload,
@@ -42,7 +43,12 @@ def run(code: str) -> dict[str, object]:
 
 
 def assert_read_again(ref: ModelRef, inputs: ModelInputs | None) -> None:
-    reading = instance(run(model_code(ref, inputs))["reading"], Reading)
+    cell, made = model_cell(ref), ""
+    if inputs is not None:
+        imports, code = inputs_lines(ref, inputs)
+        imports |= {"from core.pretrained import read"}
+        made = f"{import_block(imports)}\nreading = read(model, {code})"
+    reading = instance(run(f"{cell.code}\n{made}")["reading"], Reading)
     expected = reading_of(ref, inputs or ModelInputs())
     assert reading.source.tokens == expected.source.tokens
     assert_close(reading.trace, expected.trace, rel=1e-5, floor=1e-6)
@@ -62,7 +68,8 @@ def test_what_a_reader_typed_stays_text():
         ModelInputs("the king", second=TYPED),
         ModelInputs(TYPED, target="ModelInputs(text='a')"),
     ):
-        assert run(model_code(lab, inputs, reads=False))["inputs"] == inputs
+        imports, code = inputs_lines(lab, inputs)
+        assert run(f"{import_block(imports)}\ninputs = {code}")["inputs"] == inputs
     question = Question(
         ModelInputs(TYPED), position=2, against=TYPED, output=7, quantity="difference", contrast=0
     )
