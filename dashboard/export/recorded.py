@@ -18,17 +18,30 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import streamlit as st
 
 from core.attention import AttentionConfig, Choice
 from core.runs.runs import Run
 from core.runs.sweeps import Sweep
-from dashboard.draw.components import Cell, Script, add_script, notes, source_of
+from dashboard.draw.components import LINE_WIDTH, Cell, Script, add_script, notes, source_of
 from dashboard.draw.pictures import MapsPicture, Picture
-from dashboard.server.calls import Call, recorded_calls
+from dashboard.fields.link import CURRENT
+from dashboard.server.calls import Call, NotRecorded, recorded_calls
 
 PUBLIC = ("core.attention", "core.models", "core.tasks", "core.training", "core.pretrained")
 LISTED = str | int | float | Choice | AttentionConfig  # an argument that differs from call to call
 PLAIN = str | int | float | bool | None  # whose identity says nothing
+CONFIGS = {  # the classes of which a script may have a literal
+    "AttentionConfig",
+    "Choice",
+    "Comparison",
+    "ModelConfig",
+    "RunConfig",
+    "SearchSettings",
+    "Source",
+    "Subject",
+    "TaskConfig",
+}
 SHORT = 24  # characters of an argument that stands in its call, where another call has it too
 MAX_DEPTH, MAX_ITEMS = 3, 12  # of the numbers in a result: fields of fields, and items of a list
 
@@ -41,9 +54,8 @@ def as_python(
     `draw` has code for pictures that are no maps, by their keys, also of some that may not be drawn; `also` are cells
     written by hand, after the others. A page of several fragments, each of which runs alone, notes one for each `part`.
     """
-    add_script(
-        partial(_script, recorded_calls()[::-1], results, draw or {}, also, notes().pictures), part
-    )
+    page, calls = str(st.session_state.get(CURRENT, "")), recorded_calls()[::-1]
+    add_script(partial(_script, calls, results, draw or {}, also, notes().pictures, page), part)
 
 
 def _script(
@@ -52,8 +64,9 @@ def _script(
     draw: Mapping[str, str],
     also: Sequence[Cell],
     pictures: Mapping[str, Callable[[], Picture]],
+    page: str = "",
 ) -> Script:
-    writer = _Writer(calls)
+    writer = _Writer(calls, page)
     cells = [writer.cell(name, result) for name, result in results.items()]
     parts = {
         expression: np.asarray(one) if isinstance(one, list) else one
@@ -143,6 +156,15 @@ def leaves(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
             yield from leaves(expression, one, depth + 1)
 
 
+def is_spelled(value: Any) -> bool:
+    """Whether a script may have a value as a literal: a plain one, a config or a choice, or several of these."""
+    if isinstance(value, Mapping):
+        return is_spelled([*value.values()])
+    if isinstance(value, list | tuple | frozenset):
+        return all(map(is_spelled, value))
+    return isinstance(value, PLAIN | np.generic) or type(value).__name__ in CONFIGS
+
+
 def is_result(value: Any) -> bool:
     """Whether a value is one that only a call makes, and no source can spell."""
     is_object = is_dataclass(value) and type(value).__eq__ is object.__eq__
@@ -180,6 +202,7 @@ class _Writer:
     """Calls as code: each result under a name, what several calls have under the name of the parameter."""
 
     calls: Sequence[Call]  # the last first: of two with one result, that which says most
+    page: str
     written: list[tuple[Call, str]] = field(default_factory=list)  # and the names of their results
     names: dict[int, str] = field(default_factory=dict)  # of results, by identity
     texts: dict[str, str] = field(default_factory=dict)  # of arguments, by their source
@@ -196,12 +219,13 @@ class _Writer:
         self._write(name, result)
         block = import_module("dashboard.ui.models").import_block(self.imports)
         text = " ".join(dict.fromkeys(self.words)) or f"The value {name}."
-        shown = f"print({name!r}, {_shown(name, result)})"
         if name in self.loops:
             item, items = self.loops[name]
-            parts = _shown("each", result[0])
-            shown = f"for {item}, each in zip({items}, {name}):\n    print({item}, {parts})"
-        return Cell(text, f"{block}\n\n" + "\n".join(self.lines) + f"\n{shown}\n")
+            self.lines.append(f"for {item}, each in zip({items}, {name}):")
+            self.lines.append(f"    print({', '.join([item, *_shown('each', result[0])])})")
+        elif parts := _shown(name, result):
+            self.lines.append(f"print({name!r}, {', '.join(parts)})")
+        return Cell(text, f"{block}\n\n" + "\n".join(self.lines) + "\n")
 
     def _write(self, name: str, result: Any) -> None:
         call, known = self._call_of(result), self.names.get(id(result), "")
@@ -219,18 +243,6 @@ class _Writer:
             code = each
         elif part := self._part(result):
             code = part
-        elif isinstance(result, Mapping):
-            code = (
-                "{"
-                + ", ".join(
-                    f"{key!r}: {self._value(one, key if isinstance(key, str) else name)}"
-                    for key, one in result.items()
-                )
-                + "}"
-            )
-        elif isinstance(result, list | tuple):
-            parts = [self._value(one, name) for one in result]
-            code = "[" + "".join(f"\n    {part}," for part in parts) + "\n]"
         else:
             code = self._value(result, name)
         if code != name:
@@ -291,6 +303,7 @@ class _Writer:
             self.texts[code] = self._free(f"{item}s")
             self.lines.append(f"{self.texts[code]} = {code}")
         self.loops[name] = item, self.texts[code]
+        self.names |= {id(one): f"{name}[{index}]" for index, one in enumerate(results)}
         call = self._call(calls[0], {at: item})
         return f"[{call} for {item} in {self.texts[code]}]"
 
@@ -345,9 +358,6 @@ class _Writer:
         if isinstance(value, Sweep):
             self.imports |= {import_of(Sweep), "from pathlib import Path"}
             return f"Sweep(Path({import_module('dashboard.ui.runs').path_code(value.path)}))"
-        if isinstance(value, Mapping) and any(isinstance(one, Run) for one in value.values()):
-            runs = [f"    {one!r}: {self._value(run, name)},\n" for one, run in value.items()]
-            return "{\n" + "".join(runs) + "}"
         if not isinstance(value, PLAIN) and id(value) in self.names:
             return self.names[id(value)]
         if self._call_of(value) is not None:
@@ -362,11 +372,16 @@ class _Writer:
             return models.question_code(value)
         if type(value).__name__ == "ModelInputs":
             return self._inputs(value)
-        if isinstance(value, tuple) and any(type(one).__name__ == "ModelInputs" for one in value):
-            return f"({', '.join(self._inputs(one) for one in value)},)"
-        if callable(value):
+        if isinstance(value, Mapping | list | tuple) and not is_spelled(value):
+            return self._items(value, name)
+        if hasattr(value, "__name__"):  # a function
             self.imports.add(import_of(value))
             return value.__name__
+        if not is_spelled(value):
+            raise NotRecorded(
+                f"{self.page}: no recorded call made {name}, of the class {type(value).__name__}. Make it by "
+                "lab.cached, lab.shared or lab.computed, or pass on what it is made of."
+            )
         text = source_of(value)
         if text in self.texts:
             return self.texts[text]
@@ -385,6 +400,23 @@ class _Writer:
         self.lines.append(f"{self.texts[text]} = {text}")
         return self.texts[text]
 
+    def _items(self, value: Mapping | list | tuple, name: str) -> str:
+        if isinstance(value, Mapping):
+            names = [key if str(key).isidentifier() else name for key in value]
+            parts = [
+                f"{key!r}: {self._value(value[key], one)}"
+                for key, one in zip(value, names, strict=True)
+            ]
+        else:
+            parts = [self._value(one, name) for one in value]
+        start, end = (
+            "{}" if isinstance(value, Mapping) else "[]" if isinstance(value, list) else ("(", ",)")
+        )
+        line = f"{start}{', '.join(parts)}{end}"
+        if len(line) <= LINE_WIDTH:
+            return line
+        return "\n".join([start, *(f"    {part}," for part in parts), end.lstrip(",")])
+
     def _free(self, name: str) -> str:
         taken = {*self.names.values(), *self.texts.values(), *self.models.values()}
         taken |= {name for _, name in self.written}
@@ -394,13 +426,8 @@ class _Writer:
 
     def _model(self, ref: Any) -> str:
         if ref not in self.models:
-            models = import_module("dashboard.ui.models")
             self.models[ref] = name = self._free("model")
-            imports, line = models.model_lines(ref, name)
-            short = ref.name.rstrip("/").rpartition("/")[2]
-            self.first.append(
-                Cell(f"The model {short}.", f"{models.import_block(imports)}\n\n{line}\n")
-            )
+            self.first.append(import_module("dashboard.ui.models").model_cell(ref, name))
         return self.models[ref]
 
     def _inputs(self, inputs: Any) -> str:
@@ -413,15 +440,23 @@ class _Writer:
         return self.texts[made]
 
 
-def _shown(name: str, result: Any) -> str:
-    """What a cell prints of a result: its numbers, and the shapes of its arrays."""
+def _shown(name: str, result: Any) -> list[str]:
+    """What a cell prints of a result: its numbers, and the shapes of its arrays; no flags, and no ids beside numbers."""
+    numbers = {
+        one: value
+        for one, value in leaves(name, result)
+        if not isinstance(value, tuple) and np.asarray(value).dtype.kind in "fiu"
+    }
+    measured = {
+        one: value
+        for one, value in numbers.items()
+        if np.asarray(value).dtype.kind == "f" or not np.ndim(value) and "[" not in one
+    }
     parts = [
         f"{one}.shape" if isinstance(value, np.ndarray) and value.ndim else one
-        for one, value in leaves(name, result)
-        if not isinstance(value, tuple)
+        for one, value in (measured if measured or is_dataclass(result) else numbers).items()
     ]
-    whole = [part for part in parts if "[" not in part]
-    return ", ".join((whole or parts)[:4]) or f"type({name}).__name__"
+    return ([part for part in parts if "[" not in part] or parts)[:4]
 
 
 def first_sentence(function: Callable[..., Any]) -> str:

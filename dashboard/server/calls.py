@@ -21,6 +21,10 @@ class Call:
     result: Any = None
 
 
+class NotRecorded(ValueError):
+    """A page names or passes on what no recorded call made; the message says what, and on which page."""
+
+
 _calls: ContextVar[list[Call] | None] = ContextVar("calls", default=None)
 
 

@@ -41,6 +41,7 @@ from dashboard.draw.picture_files import (
 from dashboard.draw.pictures import Picture
 from dashboard.fields.link import CURRENT
 from dashboard.navigation import STEPS, step_of
+from dashboard.server.calls import NotRecorded
 from dashboard.server.session import SessionValue
 
 # A report: views that a reader has added from any page, in one small file on the server, found by its secret id.
@@ -157,7 +158,11 @@ def code_section(source: Source, pictures: Mapping[str, Picture]) -> None:
     makes = notes().scripts.values()
     if not makes:
         return
-    script = join(make() for make in makes)
+    try:
+        script = join(make() for make in makes)
+    except NotRecorded as error:  # of a page that is not done
+        st.error(plain(str(error)))
+        return
     text = script.text(source.line)
     st.caption("What the page shows, computed again")
     st.code(text, language="python", height=HEIGHT)

@@ -311,17 +311,15 @@ def answer_study(
 # A model and its inputs as Python.
 
 
-def model_cell(ref: ModelRef) -> Cell:
-    """The cell that loads a model, or the `reading` of an uploaded array, which has none."""
-    text = f"The model, {ref.name.rstrip('/').rpartition('/')[2]}."
-    if ref.source != "array":
-        imports, code = model_lines(ref)
-        return Cell(text, f"{import_block(imports)}\n\n{code}")
-    array = upload(ref.name)
-    more = f", {array.tokens!r}" if array.tokens.strip() else ""
-    return Cell(
-        text,
-        f"""
+def model_cell(ref: ModelRef, name: str = "model") -> Cell:
+    """Python that loads the model by that name; of an uploaded array, the `reading` of its file."""
+    words = f"The model {ref.name.rstrip('/').rpartition('/')[2]}."
+    if ref.source == "array":
+        array = upload(ref.name)
+        more = f", {array.tokens!r}" if array.tokens.strip() else ""
+        return Cell(
+            words,
+            f"""
 from pathlib import Path
 
 from core.pretrained.model_inputs import read_arrays
@@ -329,7 +327,9 @@ from core.pretrained.model_inputs import read_arrays
 file = Path({array.file!r})  # your own file
 reading = read_arrays(file.read_bytes(), file.name{more})
 """,
-    )
+        )
+    imports, line = model_lines(ref, name)
+    return Cell(words, f"{import_block(imports)}\n\n{line}\n")
 
 
 def model_lines(ref: ModelRef, name: str = "model") -> Lines:

@@ -14,12 +14,13 @@ from core.pretrained import ModelInputs, Reading, model_inputs, sampling_rate
 from core.pretrained.hub import model_folder
 from core.pretrained.model_inputs import read_arrays
 from core.threads import CORES, num_threads
+from dashboard.export.recorded import _script
+from dashboard.server.calls import recorded_calls, recording
 from dashboard.ui.models import (
     ModelRef,
     import_block,
     inputs_lines,
     load_model,
-    model_cell,
     question_code,
     reading_of,
     store_upload,
@@ -42,14 +43,11 @@ def run(code: str) -> dict[str, object]:
     return names
 
 
-def assert_read_again(ref: ModelRef, inputs: ModelInputs | None) -> None:
-    cell, made = model_cell(ref), ""
-    if inputs is not None:
-        imports, code = inputs_lines(ref, inputs)
-        imports |= {"from core.pretrained import read"}
-        made = f"{import_block(imports)}\nreading = read(model, {code})"
-    reading = instance(run(f"{cell.code}\n{made}")["reading"], Reading)
-    expected = reading_of(ref, inputs or ModelInputs())
+def assert_read_again(ref: ModelRef, inputs: ModelInputs) -> None:
+    with recording():
+        expected = reading_of(ref, inputs)
+        script = _script(recorded_calls()[::-1], {"reading": expected}, {}, (), {})
+    reading = instance(run(script.text(""))["reading"], Reading)
     assert reading.source.tokens == expected.source.tokens
     assert_close(reading.trace, expected.trace, rel=1e-5, floor=1e-6)
 
@@ -68,8 +66,8 @@ def test_what_a_reader_typed_stays_text():
         ModelInputs("the king", second=TYPED),
         ModelInputs(TYPED, target="ModelInputs(text='a')"),
     ):
-        imports, code = inputs_lines(lab, inputs)
-        assert run(f"{import_block(imports)}\ninputs = {code}")["inputs"] == inputs
+        imports, made = inputs_lines(lab, inputs)
+        assert run(f"{import_block(imports)}\ninputs = {made}")["inputs"] == inputs
     question = Question(
         ModelInputs(TYPED), position=2, against=TYPED, output=7, quantity="difference", contrast=0
     )
@@ -98,7 +96,7 @@ def test_an_uploaded_array_is_read_from_its_file():
         np.savez(out, weights)
         Path(name).write_bytes(out.getvalue())
         ref = ModelRef("array", store_upload(out.getvalue(), name, tokens))
-        assert_read_again(ref, None)
+        assert_read_again(ref, ModelInputs())
         assert upload(ref.name).reading.source == read_arrays(out.getvalue(), name, tokens).source
 
 

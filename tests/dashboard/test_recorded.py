@@ -1,7 +1,7 @@
 """*As Python*: calls that a page made are written once, by names, and run again to the same numbers."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -9,10 +9,24 @@ import pytest
 from core.attention import Choice
 from core.studies import normalizers as study
 from dashboard.export.recorded import _script
-from dashboard.server.cache import cached
-from dashboard.server.calls import recorded_calls, recording
+from dashboard.server.cache import cached, computed
+from dashboard.server.calls import NotRecorded, recorded_calls, recording
 
 SCORES = (1.0, None, -0.5)
+
+
+class Weights(NamedTuple):
+    """What a recorded call may make: a number, a flag and ids beside an array."""
+
+    ids: tuple[int, ...]
+    masked: bool
+    values: np.ndarray
+    largest: float
+
+
+def weights() -> Weights:
+    """Weights."""
+    return Weights((3, 1), True, np.ones((2, 2)), 1.0)
 
 
 def script_of(draw: Mapping[str, str] = {}, **results: Any) -> Any:
@@ -53,3 +67,30 @@ def test_code_of_a_picture_that_is_not_drawn_is_left_out():
 def test_outside_of_a_page_nothing_is_recorded():
     rows_of("softmax")
     assert recorded_calls() == ()
+
+
+def test_a_cell_prints_numbers_without_flags_and_ids():
+    with recording():
+        code = script_of(one=computed(weights)).text("")
+    assert "print('one', one.values.shape, one.largest)" in code
+
+
+def counted(rows: Any) -> np.ndarray:
+    """How many rows."""
+    return np.array([float(len(rows))])
+
+
+@pytest.mark.parametrize("row", [np.ones(2), [np.ones(2)], {"row": np.ones(2)}, object()])
+def test_what_no_call_made_is_refused(row):
+    with recording():
+        count = computed(counted, [row])
+        with pytest.raises(NotRecorded, match="^masks: no recorded call made ro"):
+            _script(recorded_calls(), {"count": count}, {}, (), {}, "masks")
+
+
+def test_results_in_a_list_are_written_by_their_names():
+    with recording():
+        made = rows_of("softmax", "hard")
+        count = computed(counted, [*made])
+        code = script_of(rows=made, count=count).text("")
+    assert "count = counted([rows[0], rows[1]])" in code

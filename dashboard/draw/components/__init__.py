@@ -183,7 +183,7 @@ def _wrapped(start: str, parts: Arguments, end: str, indent: int) -> str:
         return line
     inner, lines = indent + 4, [""]
     for part in (f"{key}{source_of(one, indent + 4)}, " for key, one in parts):
-        if lines[-1] and (len(lines[-1]) + len(part) + inner > LINE_WIDTH or "(" in start):
+        if lines[-1] and (len(lines[-1]) + len(part) + inner > LINE_WIDTH or "(" in start[1:]):
             lines.append("")
         lines[-1] += part
     body = "".join(f"\n{' ' * inner}{part.rstrip()}" for part in lines)
