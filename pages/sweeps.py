@@ -1,171 +1,29 @@
 """Sweeps: vary one setting, train each value from several seeds, and test the differences."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 import dashboard.page as lab
-from core.attention import AXES, PRESETS, ConfigError
-from core.attention.text import choice_from_text, choice_text
-from core.entries import quote, refuse_if
+from core.attention import AXES, ConfigError
+from core.attention.text import choice_text
+from core.entries import refuse_if
 from core.files import SWEEPS
-from core.models.base import STACKED
-from core.models.cards import CARDS
 from core.runs.runs import list_runs
 from core.runs.store import bring_all
-from core.runs.sweeps import (
-    CLAIMED,
-    MEASURES,
-    Sweep,
-    SweepClaim,
-    create_sweep,
-    delete_sweep,
-    find_sweep,
-    list_sweeps,
-)
+from core.runs.sweeps import CLAIMED, Sweep, SweepClaim, delete_sweep, find_sweep, list_sweeps
 from core.serialization import OLD_NAMES as OLD_FIELDS
-from core.studies import runs as study
-from core.tasks import TASKS, TaskConfig, make_task, task_entry, task_of
-from core.training import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig, recommended
+from core.studies import runs as study, sweeps as settings
+from core.tasks import TASKS, TaskConfig, task_of
+from core.training import BOUNDS, RunConfig, SweepConfig, name_of, recommended
 from core.training.seed_stats import compare
-from core.training.settings import KINDS_WITH
-from core.training.sweeps import (
-    EQUAL,
-    FIELDS as SETTINGS,
-    RUNS,
-    SAME,
-    SEEDS,
-    VALUES,
-    Cell,
-    SweepConfig,
-    buildable,
-    name_of,
-    value_text,
-    vary,
-)
+from core.training.sweeps import EQUAL, RUNS, SEEDS, VALUES, vary
 from dashboard.draw import sweeps as draw
-
-# The settings of a run that can be swept, and the values on offer: only those with which the run can be built.
-
-
-USUAL: dict[str, tuple[Any, ...]] = {
-    "pattern": (SAME, *(card.key for card in CARDS if card.pattern > 1 and not card.untrained)),
-    "d_model": (8, 16, 32, 64, 128),
-    "num_heads": (1, 2, 4, 8, 16),
-    "layers": (1, 2, 3, 4, 6),
-    "d_ff": (16, 32, 64, 128, 256),
-    "norm": ("post", "pre"),
-    "residual": ("plain", "attention", "hyper"),
-    "streams": (1, 2, 3, 4, 8),
-    "normalization": ("layer", "rms"),
-    "activation": ("relu", "gelu", "swiglu"),
-    "dropout": (0.0, 0.1, 0.2, 0.3, 0.5),
-    "tied": (False, True),
-    "output_bias": (True, False),
-    "pool": ("first", "mean"),
-    "cell": ("gru", "lstm"),
-    "bidirectional": (True, False),
-    "feeding": ("none", "input", "bahdanau"),
-    "learning_rate": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2),
-    "optimizer": OPTIMIZERS,
-    "schedule": SCHEDULES,
-    "warmup": (0, 20, 50, 100, 200),
-    "batch_size": (8, 16, 32, 64, 128),
-    "weight_decay": (0.0, 0.01, 0.1, 0.3),
-    "label_smoothing": (0.0, 0.05, 0.1, 0.2),
-    "clip": (0.1, 0.3, 1.0, 3.0, 10.0),
-}
-USUAL_CHOICES = {  # with which a sweep of an axis begins
-    "score": ("scaled_dot", "dot", "general", "cosine", "qk_norm", "additive"),
-    "position": ("none", "sinusoidal", "learned", "rope", "alibi"),
-}
-ONLY = {"pattern": ("decoder",), "num_heads": STACKED, **KINDS_WITH}
-
-
-@lru_cache(maxsize=256)
-def offered(base: RunConfig, axis: str) -> dict[str, Any]:
-    """Every value that this run can have on the axis, by its name; the published ones, and the usual numbers."""
-    values = _buildable(lambda value: buildable(vary(base, axis, value)), _candidates(base, axis))
-    return {value_text(axis, value): value for value in values}
-
-
-def _buildable(make: Callable[[Any], object], values: Iterable[Any]) -> list[Any]:
-    return [value for value in values if lab.config_error(make, value) is None]
-
-
-def _candidates(base: RunConfig, axis: str) -> list[Any]:
-    model = base.model
-    if axis in AXES:
-        current = [getattr(model.attention, axis)] if model.attention is not None else []
-        # A choice that is made of others has no parts yet, and cannot be read by its name alone.
-        keys = _buildable(lambda key: choice_from_text(key, axis), (one.key for one in AXES[axis]))
-        return list(dict.fromkeys([*current, *(choice_from_text(key, axis) for key in keys)]))
-    if axis == "attention":
-        sizes = model.d_model, model.num_heads
-        makers = _buildable(lambda item: item.config(*sizes), PRESETS)
-        return list(
-            dict.fromkeys([model.attention, None, *(item.config(*sizes) for item in makers)])
-        )
-    if axis == "kind":
-        return list(make_task(base.task).recommended)
-    if axis.startswith("task."):
-        key = axis.removeprefix("task.")
-        param = next(param for param in task_entry(base.task.key).params if param.key == key)
-        if isinstance(param.default, bool):
-            return [False, True]
-        if isinstance(param.default, str):
-            return list(param.choices)
-        now = float(base.task[key])
-        low, high = (now if bound is None else bound for bound in (param.low, param.high))
-        values = [value for by in (0.5, 1, 1.5, 2, 3) if low <= (value := by * now) <= high]
-        return sorted({*(map(round, values) if isinstance(param.default, int) else values)})
-    if model.kind not in ONLY.get(axis, (model.kind,)):
-        return []
-    now = getattr(model if hasattr(model, axis) else base, axis)
-    return sorted({*USUAL[axis], now}) if _numbers(USUAL[axis]) else list(USUAL[axis])
-
-
-def _numbers(values: tuple[Any, ...]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
-@lru_cache(maxsize=64)
-def values_axes(base: RunConfig) -> tuple[str, ...]:
-    task = [f"task.{param.key}" for param in task_entry(base.task.key).params]
-    names = [
-        axis
-        for axis in (*SETTINGS, *task)
-        if len(_buildable(partial(vary, base, axis), _candidates(base, axis))) > 1
-    ]
-    return tuple(sorted(names, key=lambda axis: axis != "score"))
-
-
-def first(base: RunConfig, axis: str) -> list[str]:
-    names, usual = offered(base, axis), USUAL_CHOICES.get(axis, ())
-    named = [value_text(axis, choice_from_text(key, axis)) for key in usual]
-    return [name for name in named if name in names] or list(names)[:4]
-
-
-def read(base: RunConfig, axis: str, text: str) -> Any:
-    """A value by its name on offer, or as typed: a number, or a choice such as local(window=3). Raises ConfigError."""
-    names = offered(base, axis)
-    if text in names or axis in AXES:
-        return names[text] if text in names else choice_from_text(text, axis)
-    try:
-        number = float(text)
-    except ValueError:
-        raise ConfigError(
-            f"{quote(text)} is neither a value of this setting nor a number."
-        ) from None
-    whole = number.is_integer() and not isinstance(next(iter(names.values())), float)
-    return int(number) if whole else number
-
 
 # The controls: base, varied setting, values, seeds and length, of which core's SweepConfig is made.
 
@@ -238,8 +96,8 @@ class Controls(lab.Fields, page="sweeps"):
     )
     values = lab.MultiSelect[str](
         "Values",
-        lambda c: list(offered(c.base, c.axis)),
-        lambda c: first(c.base, c.axis),
+        lambda c: list(settings.offered(c.base, c.axis)),
+        lambda c: settings.first(c.base, c.axis),
         key=lambda c: f"values:{c.name}:{c.axis}",
         typed=lambda c: bool(c.hint),
         max_options=VALUES[1],
@@ -332,15 +190,15 @@ class Controls(lab.Fields, page="sweeps"):
 def controls(data: study.SweepData | None) -> SweepConfig | None:
     """Draw the controls; the config of the sweep, or None with the reason on the page."""
     main = st.container(gap="small")
-    settings = st.popover("All settings", icon=":material/tune:", width="stretch").container(
+    panel = st.popover("All settings", icon=":material/tune:", width="stretch").container(
         width=lab.room(320)  # narrow, beside the figures
     )
-    with settings:
+    with panel:
         picker()
         base, name = _base(data)
     if base is None:
         return None
-    axes = {axis: name_of(axis, base.task) for axis in values_axes(base)}
+    axes = {axis: name_of(axis, base.task) for axis in settings.axes(base)}
     axis, most = (
         Controls.draw("axis", into=main, axes=axes).axis,
         lab.visitors.at_most("under_way", RUNS),
@@ -350,9 +208,7 @@ def controls(data: study.SweepData | None) -> SweepConfig | None:
     example = study.EXAMPLE_SWEEP.config().base
     same = (base.task, base.model) == (example.task, example.model)
     usual = example.steps if same else base.steps  # of the picture beside it
-    values = Controls.draw(
-        "seeds", "equal", "seconds", "steps", into=settings, name=name, usual=usual
-    )
+    values = Controls.draw("seeds", "equal", "seconds", "steps", into=panel, name=name, usual=usual)
     if values.steps:
         base = replace(base, steps=values.steps, record_every=max(1, values.steps // 25))
     seeds, seconds = tuple(range(values.seeds)), values.seconds or FIRST_SECONDS
@@ -362,7 +218,7 @@ def controls(data: study.SweepData | None) -> SweepConfig | None:
         len(config.cells) > most,
         f"{len(config.cells)} runs are more than the {most} that a person may have here. Choose fewer values or seeds.",
     )
-    settings.caption(
+    panel.caption(
         f"All other settings are those of the base. No run ends early. At most {most} runs."
     )
     st.caption(f"{len(config.cells)} runs, {lab.queue.max_workers()} at a time")
@@ -400,19 +256,19 @@ def _label(item: study.RunSummary) -> str:
     return f"{item.name} · {day[6:]}.{day[4:6]}., {clock[:2]}:{clock[2:4]}"
 
 
-def _values(base: RunConfig, axis: str, name: str) -> list[Any]:
+def _values(base: RunConfig, axis: str, name: str) -> list[object]:
     hint = ""  # how another value is typed, where one can be
     if axis in AXES:
         now = choice_text(getattr(base.model.attention, axis), axis)
         hint = f"You can type another value, such as {now}."
-    elif axis in USUAL and _numbers(USUAL[axis]):
+    elif axis in settings.NUMBERS:
         hint = "You can type another number."
     # The popover's label stays the same: it is part of its identity, and another popover would be closed.
     with st.popover("Values", width="stretch", icon=":material/checklist:"):
         given = {"base": base, "axis": axis, "name": name, "hint": hint}
         selected = Controls.draw("values", into=lab.HERE, **given).values
     lab.caption(f"{len(selected)} values: {', '.join(map(lab.plain, selected))}")
-    return [read(base, axis, name) for name in selected]
+    return [settings.read(base, axis, name) for name in selected]
 
 
 def linked(sweep_id: object) -> Sweep | None:
@@ -460,58 +316,10 @@ def show_selected() -> None:
     select_sweep(find_sweep(sweep_id) or study.EXAMPLE_SWEEP)
 
 
-# How a notebook draws the two pictures.
-
-
-DRAW_SEEDS = """
-import altair as alt
-import pandas as pd
-
-rows = [(name, value) for name, each in numbers.seeds.items() for value in each]
-alt.Chart(pd.DataFrame(rows, columns=["value", "measure"])).mark_tick().encode(x="measure", y="value")
-"""
-DRAW_LINES = """
-import altair as alt
-import pandas as pd
-
-rows = [(name, *point) for name, mean in numbers.lines.items() for point in zip(mean.x, mean.mean)]
-alt.Chart(pd.DataFrame(rows, columns=["value", "over", "measure"])).mark_line().encode(
-    x="over", y="measure", color="value")
-"""
-
-
-def numbers_csv(data: study.SweepData) -> bytes:
-    return lab.picture_files.csv_file(
-        [data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES],
-        [
-            [
-                data.names[value],
-                seed,
-                outcome.state,
-                *(column[-1] if column else 0 for column in (outcome.steps, outcome.train_seconds)),
-                *("" if (last := outcome.last(name)) is None else last for name in MEASURES),
-            ]
-            for (value, seed), outcome in sorted(data.outcomes.items())
-        ],
-    )
-
-
 # The page: the controls on the left; curves, every seed, the fact and the tables on the right.
 
 
 PAGE = "sweeps"
-HOW = r"""
-$$
-\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad
-t = \frac{\bar d}{s_d / \sqrt n}
-$$
-
-Every value is trained from the same seeds. The difference of two values is computed for each seed and tested by a
-paired t test (Student 1908) over all $n$ seeds; losses and errors by the differences of their logarithms, shares on a
-scale that ends at ±1. The p-values and the intervals of all pairs are corrected together (Bonferroni; Dunn 1961): if
-all values are equal, the chance of claiming any difference is at most 5 %, and an interval leaves out no difference
-exactly where p is below 5 %. If the differences of all seeds are equal, their standard deviation is taken as one
-held-out item."""
 
 
 def page() -> None:
@@ -532,13 +340,13 @@ def page() -> None:
             lab.start_run(
                 PAGE,
                 config,
-                start,
+                lab.queue.start_sweep,
                 select_sweep,
                 ConfigError,
                 run_of=lambda sweep: next(iter(sweep.runs().values())),
             )
             if readable and readable.live and own:
-                lab.stop_button(st, PAGE, stop, sweep)
+                lab.stop_button(st, PAGE, lab.queue.stop_sweep, sweep)
             else:
                 lab.start_button(
                     st,
@@ -560,7 +368,7 @@ def page() -> None:
                         lab.flash_errors,
                         PAGE,
                         "The sweep could not continue: ",
-                        partial(resume, sweep),
+                        partial(lab.queue.resume_sweep, sweep),
                         lab.limits.QueueFull,
                         OSError,
                         label=f"Continue ({missing} runs left)",
@@ -575,11 +383,11 @@ def page() -> None:
             lab.details("Make a claim of this sweep", partial(draw_claim, readable), "sweeps:claim")
     lab.details(
         "How a setting is varied and how differences are tested",
-        partial(lab.sources, HOW, vary, compare),
+        partial(lab.sources, draw.HOW, vary, compare),
         "sweeps:source",
     )
     # when all is drawn, which a worker's imports would hold up
-    st.session_state[lab.queue.SPARE] = lab.queue.warm_up()
+    lab.SessionValue[Any](None, lab.queue.SPARE).value = lab.queue.warm_up()
 
 
 def _is_live(data: study.SweepData | str) -> bool:
@@ -590,7 +398,7 @@ def _poll(
     sweep: Sweep, data: study.SweepData | str, render: Callable[[study.SweepData], None], key: str
 ) -> None:
     lab.poll(
-        lambda: lab.recorded(study.load_sweep, (sweep,), study.load_sweep(sweep)),
+        lambda: lab.computed(study.load_sweep, sweep),
         lambda now: st.error(lab.plain(now)) if isinstance(now, str) else render(now),
         _is_live(data),
         key,
@@ -612,14 +420,11 @@ def _draw(data: study.SweepData) -> None:
     final = st.container()
     lab.fact(draw.fact_text(data, measure))
     over = Controls.draw("over", into=lab.HERE, data=data).over
-    numbers = lab.recorded(
-        study.sweep_numbers, (data, measure, over), study.sweep_numbers(data, measure, over)
-    )
-    drawn = {"sweeps:seeds": DRAW_SEEDS} if numbers.seeds else {}
-    if numbers.lines:
-        drawn["sweeps:lines"] = DRAW_LINES
-    lab.as_python(numbers=numbers, draw=drawn)
-    _figures(data, measure, over, final)
+    numbers = lab.computed(study.sweep_numbers, data, measure, over)
+    lab.as_python(numbers=numbers, draw=draw.DRAW)
+    places = {"sweeps:lines": st, "sweeps:seeds": final}
+    for key, (spec, alt) in draw.charts(data, measure, over, lab.theme()).items():
+        lab.draw_chart(places[key], spec, key=key, alt=alt)
     lab.table(
         *draw.table_text(data),
         caption=f"{data.setting}: mean over seeds [its 95 % confidence interval]",
@@ -648,56 +453,11 @@ def _differences(data: study.SweepData, measure: str) -> None:
     )
 
 
-def _figures(data: study.SweepData, measure: str, over: str, final: DeltaGenerator) -> None:
-    """The lines over training, and in `final` the last value of every seed, on the same scale."""
-    means, ends = data.lines(measure, over), data.stats(measure)
-    if not means:
-        return
-    if measure in draw.SHARES:
-        means = {value: line.in_percent() for value, line in means.items()}
-        ends = {value: stats.in_percent() for value, stats in ends.items()}
-    extremes = [v for line in means.values() for v in (*line.low, *line.high)]
-    if measure not in draw.TOP:
-        extremes += [stats.interval[1] for stats in ends.values() if stats.interval]
-    scale, name = (
-        lab.Scale.around(extremes, draw.TOP.get(measure)),
-        draw.figure_title(measure, data),
-    )
-    write, config = partial(draw.plain_number, measure=measure), data.config
-    reached = max(line.x[-1] for line in means.values()) or 1.0
-    # as far as each run goes, where that is equal over this axis
-    last = {
-        ("steps", "steps"): config.base.steps,
-        ("train_seconds", "seconds"): config.seconds,
-    }.get((over, config.equal), reached)
-    x_title = "step" if over == "steps" else "seconds of training"
-    lab.draw_chart(
-        st,
-        lab.lines(name, x_title, last, data.names, means, scale, lab.theme(), write),
-        key="sweeps:lines",
-        alt=f"{name} over training, a line each: {', '.join(data.names)}.",
-    )
-    if ends:
-        lab.draw_chart(
-            final,
-            lab.seeds(
-                f"Final value of every seed: {lab.lower_name(name)}",
-                data.names,
-                ends,
-                scale,
-                lab.theme(),
-                write,
-            ),
-            key="sweeps:seeds",
-            alt=f"Final {name} of every seed, by {data.setting}.",
-        )
-
-
 def _runs(data: study.SweepData) -> None:
     folders, train = data.sweep.runs(), lab.step_of("train").page()
     st.download_button(
         "Download as CSV",
-        lambda: numbers_csv(data),
+        lambda: draw.numbers_csv(data),
         "sweep.csv",
         "text/csv",
         icon=":material/download:",
@@ -755,53 +515,9 @@ def _delete(sweep: Sweep) -> None:
     if not lab.limits.mine(sweep):
         return
     with suppress(ConfigError):  # a damaged file names no runs that could be stopped
-        stop(sweep)
+        lab.queue.stop_sweep(sweep)
     delete_sweep(sweep)
     select_sweep(study.EXAMPLE_SWEEP)
-
-
-# Start, stop and resume a sweep's runs.
-
-
-def start(config: SweepConfig) -> Sweep:
-    """A new sweep with all its runs in the queue. ConfigError and QueueFull leave nothing on the disk."""
-    config.try_models()
-    sweep = create_sweep(config)
-    try:
-        _queue(sweep, config, config.cells)
-    except lab.limits.QueueFull:
-        delete_sweep(sweep)
-        raise
-    return sweep
-
-
-def resume(sweep: Sweep) -> None:
-    """Queue all runs that have not finished: a stopped one continues, a failed or lost one starts again.
-
-    Raises QueueFull, NotYours.
-    """
-    lab.limits.check_owner(sweep)
-    outcomes, runs, missing = sweep.outcomes(), sweep.runs(), sweep.missing()
-    ended = ("stopped", "paused")
-    paused = [cell for cell in missing if cell in runs and outcomes[cell].state in ended]
-    for cell in paused:
-        lab.queue.resume(runs[cell])
-    if lost := [cell for cell in missing if cell not in paused]:
-        _queue(sweep, sweep.config(), lost)
-
-
-def _queue(sweep: Sweep, config: SweepConfig, cells: Sequence[Cell]) -> None:
-    of = [(config.run(*cell), {"sweep": {"id": sweep.id, "value": cell[0]}}) for cell in cells]
-    sweep.add_runs(dict(zip(cells, lab.queue.start_all(of), strict=True)))
-
-
-def stop(sweep: Sweep) -> None:
-    """Stop all runs of a sweep, the waiting ones first, so that none of them takes a free worker. Raises NotYours."""
-    lab.limits.check_owner(sweep)
-    states = {run: run.status().state for run in sweep.runs().values()}
-    live = [run for run, state in states.items() if state in ("queued", "starting", "running")]
-    for run in sorted(live, key=lambda run: states[run] != "queued"):
-        lab.queue.stop(run)
 
 
 # Make a claim of a sweep: which value is better than which, by how much, as a file that works as a plug-in.

@@ -1,23 +1,19 @@
 """Sweeps: its numbers as text, the verdict of their tests, its table and its sentences."""
 
 from collections import Counter
+from functools import partial
 from math import isinf
 from statistics import fmean
 
 from core.models.base import RECURRENT
-from core.runs.sweeps import (
-    LOWER_IS_BETTER,
-    Outcome,
-)
-from core.studies.runs import (
-    SweepData,
-)
+from core.runs.sweeps import LOWER_IS_BETTER, MEASURES, Outcome
+from core.studies.runs import SweepData
 from core.training.seed_stats import Comparison, SeedStats
-from core.training.sweeps import (
-    Cell,
-    SweepConfig,
-)
-from dashboard.draw.formats import SPACE, about_duration, number, plural, score, written
+from core.training.sweeps import Cell, SweepConfig
+from dashboard.draw.curves import Scale, lines, seeds
+from dashboard.draw.figures import Spec, Theme
+from dashboard.draw.formats import SPACE, about_duration, lower_name, number, plural, score, written
+from dashboard.draw.picture_files import csv_file
 
 SHARES = ("sequence_accuracy", "token_accuracy")  # shown in percent
 
@@ -252,3 +248,84 @@ def _share(outcome: Outcome, config: SweepConfig) -> float:
     if outcome.ended or not done:
         return float(outcome.ended)
     return min(1.0, done[-1] / (config.base.steps if by_steps else config.seconds))
+
+
+def charts(data: SweepData, measure: str, over: str, theme: Theme) -> dict[str, tuple[Spec, str]]:
+    """The lines over training, and the last value of every seed on the same scale, by their keys: spec and what it shows."""
+    means, ends = data.lines(measure, over), data.stats(measure)
+    if not means:
+        return {}
+    if measure in SHARES:
+        means = {value: line.in_percent() for value, line in means.items()}
+        ends = {value: stats.in_percent() for value, stats in ends.items()}
+    extremes = [v for line in means.values() for v in (*line.low, *line.high)]
+    if measure not in TOP:
+        extremes += [stats.interval[1] for stats in ends.values() if stats.interval]
+    scale, name = Scale.around(extremes, TOP.get(measure)), figure_title(measure, data)
+    write, config = partial(plain_number, measure=measure), data.config
+    # as far as each run goes, where that is equal over this axis
+    last = {
+        ("steps", "steps"): config.base.steps,
+        ("train_seconds", "seconds"): config.seconds,
+    }.get((over, config.equal), max(line.x[-1] for line in means.values()) or 1.0)
+    x_title = "step" if over == "steps" else "seconds of training"
+    drawn = {
+        "sweeps:lines": (
+            lines(name, x_title, last, data.names, means, scale, theme, write),
+            f"{name} over training, a line each: {', '.join(data.names)}.",
+        )
+    }
+    if ends:
+        title = f"Final value of every seed: {lower_name(name)}"
+        drawn["sweeps:seeds"] = (
+            seeds(title, data.names, ends, scale, theme, write),
+            f"Final {name} of every seed, by {data.setting}.",
+        )
+    return drawn
+
+
+def numbers_csv(data: SweepData) -> bytes:
+    return csv_file(
+        [data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES],
+        [
+            [
+                data.names[value],
+                seed,
+                outcome.state,
+                *(column[-1] if column else 0 for column in (outcome.steps, outcome.train_seconds)),
+                *("" if (last := outcome.last(name)) is None else last for name in MEASURES),
+            ]
+            for (value, seed), outcome in sorted(data.outcomes.items())
+        ],
+    )
+
+
+DRAW = {  # how a notebook draws the two pictures
+    "sweeps:seeds": """
+import altair as alt
+import pandas as pd
+
+rows = [(name, value) for name, each in numbers.seeds.items() for value in each]
+alt.Chart(pd.DataFrame(rows, columns=["value", "measure"])).mark_tick().encode(x="measure", y="value")
+""",
+    "sweeps:lines": """
+import altair as alt
+import pandas as pd
+
+rows = [(name, *point) for name, mean in numbers.lines.items() for point in zip(mean.x, mean.mean)]
+alt.Chart(pd.DataFrame(rows, columns=["value", "over", "measure"])).mark_line().encode(
+    x="over", y="measure", color="value")
+""",
+}
+HOW = r"""
+$$
+\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad
+t = \frac{\bar d}{s_d / \sqrt n}
+$$
+
+Every value is trained from the same seeds. The difference of two values is computed for each seed and tested by a
+paired t test (Student 1908) over all $n$ seeds; losses and errors by the differences of their logarithms, shares on a
+scale that ends at ±1. The p-values and the intervals of all pairs are corrected together (Bonferroni; Dunn 1961): if
+all values are equal, the chance of claiming any difference is at most 5 %, and an interval leaves out no difference
+exactly where p is below 5 %. If the differences of all seeds are equal, their standard deviation is taken as one
+held-out item."""

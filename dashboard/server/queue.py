@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import groupby, islice
@@ -43,15 +43,12 @@ from core.pretrained.finetune_run import create
 from core.runs import ray_queue
 from core.runs.executor import RayExecutor, executor, spawn_worker, start_process
 from core.runs.machine import gpus, number_of
-from core.runs.runs import (
-    MAX_RUNS,
-    Run,
-    create_run,
-    new_run,
-)
+from core.runs.runs import MAX_RUNS, Run, create_run, new_run
 from core.runs.store import take_over
+from core.runs.sweeps import Sweep, create_sweep, delete_sweep
 from core.runs.worker import CONTINUE
 from core.training.config import RunConfig
+from core.training.sweeps import Cell, SweepConfig
 from dashboard.server.cache import recent
 from dashboard.server.counters import add_count
 from dashboard.server.limits import (
@@ -68,10 +65,7 @@ from dashboard.server.limits import (
     spent,
     unfinished_runs,
 )
-from dashboard.server.visitors import (
-    forget_person,
-    limits,
-)
+from dashboard.server.visitors import forget_person, limits
 
 FRESH_SECONDS = 1.0
 
@@ -245,6 +239,50 @@ def measure_claim(config: claim_run.ClaimConfig) -> claim_run.Group:
     """Create the runs that measure a claim, one a worker. Raises QueueFull."""
     with _admit(max_workers(), MAX_CLAIM_RUNS, claim_run.claims_folder(), CLAIM_BYTES):
         return claim_run.create(config, max_workers())
+
+
+def start_sweep(config: SweepConfig) -> Sweep:
+    """A new sweep with all its runs in the queue. ConfigError and QueueFull leave nothing on the disk."""
+    config.try_models()
+    sweep = create_sweep(config)
+    try:
+        _start_cells(sweep, config, config.cells)
+    except QueueFull:
+        delete_sweep(sweep)
+        raise
+    return sweep
+
+
+def resume_sweep(sweep: Sweep) -> None:
+    """Queue all runs that have not finished: a stopped one continues, a failed or lost one starts again.
+
+    Raises QueueFull, NotYours.
+    """
+    check_owner(sweep)
+    outcomes, runs, missing = sweep.outcomes(), sweep.runs(), sweep.missing()
+    ended = ("stopped", "paused")
+    paused = [cell for cell in missing if cell in runs and outcomes[cell].state in ended]
+    for cell in paused:
+        resume(runs[cell])
+    if lost := [cell for cell in missing if cell not in paused]:
+        _start_cells(sweep, sweep.config(), lost)
+
+
+def _start_cells(sweep: Sweep, config: SweepConfig, cells: Sequence[Cell]) -> None:
+    of = [(config.run(*cell), {"sweep": {"id": sweep.id, "value": cell[0]}}) for cell in cells]
+    sweep.add_runs(dict(zip(cells, start_all(of), strict=True)))
+
+
+def stop_sweep(sweep: Sweep) -> None:
+    """Stop all runs of a sweep. Raises NotYours."""
+    check_owner(sweep)
+    _stop_all(run for run in sweep.runs().values() if not run.status().ended)
+
+
+def _stop_all(runs: Iterable[Run]) -> None:
+    """Stop runs, the waiting ones first, so that none of them takes the worker of another."""
+    for run in sorted(runs, key=lambda run: run.status().state != "queued"):
+        stop(run)
 
 
 @contextmanager
@@ -477,9 +515,7 @@ def delete_mine() -> None:
     if folder.parent.name != PEOPLE:  # no assert, which python -O leaves out: a folder is deleted
         raise AssertionError("only a person's folder is deleted")
     runs = unfinished_runs([folder])
-    # those that wait first: else one takes the worker of another
-    for run in sorted(runs, key=lambda run: run.status().state != "queued"):
-        stop(run)
+    _stop_all(runs)
     for run in runs:
         # End a worker at once: what it would still save is deleted anyway
         if run.alive() and (pid := run.status().pid) is not None:

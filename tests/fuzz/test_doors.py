@@ -86,7 +86,7 @@ from dashboard.ui.lessons import (
     to_json,
 )
 from dashboard.ui.runs import summarize
-from pages import report as report_compute, sweeps
+from pages import report as report_compute
 from tests.cases import each, instance
 from tests.damage import PIECES, damaged, damaged_bytes, damaged_text
 from tests.pages.app import WIDGETS, app_at, open_at
@@ -785,11 +785,11 @@ def sweep_file(rng: random.Random, folder: Path) -> None:
             sweep_comparisons(shown.config, shown.outcomes, measure)
             shown.lines(measure, "train_seconds"), shown.lines(measure, "steps")
         sweep_words.table_text(shown), sweep_words.failures(shown), sweep_words.progress(shown, 2)
-        sweeps.numbers_csv(shown)
+        sweep_words.numbers_csv(shown)
         [sweep_words.run_line(shown, cell, outcome) for cell, outcome in shown.outcomes.items()]
         sweep.missing()
     try:
-        sweeps.stop(sweep)
+        queue.stop_sweep(sweep)
     except ConfigError as error:
         assert len(str(error)) <= LONGEST_MESSAGE
 

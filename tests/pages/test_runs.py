@@ -23,6 +23,7 @@ from core.runs.archive import pack
 from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
 from core.runs.store import copier, copy_now
 from core.runs.sweeps import Outcome, Sweep, list_sweeps
+from core.studies import sweeps as settings
 from core.studies.runs import (
     EXAMPLE_SWEEP,
     SweepData,
@@ -55,7 +56,7 @@ from dashboard.ui.runs import (
     summarize,
     summary_of,
 )
-from pages import runs, sweeps
+from pages import runs
 from pages.compare_runs import names, runs_to_compare, sides
 from tests.cases import each, instance
 from tests.pages.app import (
@@ -617,26 +618,26 @@ def test_runs_wait_in_order_stop_leaves_none_waiting(monkeypatch):
     def states(runs: Iterable[Run]) -> list[str]:
         return [run.status().state for run in runs]
 
-    sweep = sweeps.start(sweep_config())
+    sweep = queue.start_sweep(sweep_config())
     assert list(sweep.runs()) == list(sweep.config().cells)
     first, *others = sweep.runs().values()
     assert states([first, *others]) == ["starting", "queued", "queued", "queued"]
     assert {run.metadata()["sweep"]["id"] for run in list_runs()} == {sweep.id}
-    sweeps.stop(sweep)
+    queue.stop_sweep(sweep)
     assert set(states(others)) == {"stopped"} and first.stop_request() == "stop"
     first.set_status("finished", "Finished.")
     assert len(sweep.missing()) == 3
-    sweeps.resume(sweep)
+    queue.resume_sweep(sweep)
     assert set(states(others)) == {"starting", "queued"}
     assert sweep.runs()[0, 0] == first, "what had finished is left alone"
     for run in others:
         run.set_status("failed" if run == others[0] else "finished", "As a worker says.")
     assert sweep.outcomes()[1, 0].state == "failed"
-    sweeps.resume(sweep)  # a failed run begins anew in a folder of its own
+    queue.resume_sweep(sweep)  # a failed run begins anew in a folder of its own
     assert sweep.runs()[1, 0] != others[0]
     assert sweep.outcomes()[1, 0].state in ("starting", "queued")
     monkeypatch.setattr(queue, "QUEUE", 3)
-    pytest.raises(limits.QueueFull, sweeps.start, sweep_config())
+    pytest.raises(limits.QueueFull, queue.start_sweep, sweep_config())
     assert len(list_runs()) == 5 and list_sweeps() == [sweep], "no room leaves nothing behind"
 
 
@@ -646,15 +647,15 @@ def test_runs_wait_in_order_stop_leaves_none_waiting(monkeypatch):
 )
 def test_whatever_is_offered_can_be_built(model):
     base = small_run(model=model)
-    axes = sweeps.values_axes(base)
+    axes = settings.axes(base)
     assert {"d_model", "learning_rate", "task.length"} <= set(axes)
     assert ("position" in axes) == (model.kind == "transformer")
     assert ("score" in axes) == (model.attention is not None)
     generator = torch.get_rng_state()
     for axis in axes:
-        for value in sweeps.offered(base, axis).values():
+        for value in settings.offered(base, axis).values():
             buildable(vary(base, axis, value))
-        assert set(sweeps.first(base, axis)) <= set(sweeps.offered(base, axis))
+        assert set(settings.first(base, axis)) <= set(settings.offered(base, axis))
     assert torch.equal(torch.get_rng_state(), generator), "no random number is drawn"
 
 
@@ -662,7 +663,7 @@ def test_whatever_is_offered_can_be_built(model):
 def test_tasks_of_every_form_can_be_swept(task):
     base = recommended(make_task(TaskConfig.of(task)))
     for axis in ("score", "learning_rate"):
-        chosen = tuple(sweeps.read(base, axis, name) for name in sweeps.first(base, axis))
+        chosen = tuple(settings.read(base, axis, name) for name in settings.first(base, axis))
         sweep = SweepConfig(base, axis, chosen)
         sweep.try_models()
         runs = [sweep.run(index, seed) for index, seed in sweep.cells[: len(chosen)]]
@@ -672,7 +673,7 @@ def test_tasks_of_every_form_can_be_swept(task):
 
 
 def test_values_are_read_as_offered_or_as_typed():
-    read = partial(sweeps.read, small_run())
+    read = partial(settings.read, small_run())
     assert (
         read("score", "Cosine").key == "cosine" and read("mask", "local(window=3)")["window"] == 3
     )
@@ -798,6 +799,6 @@ def test_the_kept_sweep_is_whole():
     assert shown.finished == len(shown.config.cells) == 30
     assert {o.held_out for o in shown.outcomes.values()} == {1000}
     assert {o.steps[-1] for o in shown.outcomes.values()} == {shown.config.base.steps}
-    rows = csv_rows(sweeps.numbers_csv(shown))
+    rows = csv_rows(sweep_words.numbers_csv(shown))
     assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
     assert all(0 <= float(row["sequence_accuracy"]) <= 1 for row in rows)
