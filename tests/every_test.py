@@ -1,6 +1,5 @@
 """What holds for every test: annotated shapes are checked, nothing is fetched, nothing is random."""
 
-import functools
 import gc
 import itertools
 import locale
@@ -15,14 +14,10 @@ import torch
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from streamlit import config as streamlit_config
-from streamlit.components.v2 import manifest_scanner
-from streamlit.runtime.scriptrunner.script_cache import ScriptCache
-from streamlit.testing.v1 import app_test, local_script_runner
-from streamlit.testing.v1.local_script_runner import LocalScriptRunner
+from streamlit.testing.v1 import app_test
 from streamlit.util import calc_hash
 
-from tests import typecheck
-from tests.cases import PATIENCE
+from tests import apps, typecheck
 from tests.weather import noise
 
 if os.environ.get("ATTENTION_LAB_WEATHER"):
@@ -33,15 +28,8 @@ if os.environ.get("ATTENTION_LAB_NOISE"):
 
 gc.disable()  # until all is collected
 typecheck.install()
+apps.install()
 streamlit_config.get_config_options()  # the lab's: the first test of a page may be in another folder
-
-
-# Each AppTest reads the metadata of every installed package (0.2 s), and each of its runs parses and compiles the
-# script (10 ms); once for all of them is enough.
-manifest_scanner.scan_component_manifests = functools.cache(
-    manifest_scanner.scan_component_manifests
-)
-app_test.ScriptCache = local_script_runner.ScriptCache = functools.cache(ScriptCache)  # type: ignore[misc,assignment]
 
 
 def _switch_page(self: app_test.AppTest, page_path: str) -> app_test.AppTest:
@@ -51,21 +39,6 @@ def _switch_page(self: app_test.AppTest, page_path: str) -> app_test.AppTest:
 
 
 app_test.AppTest.switch_page = _switch_page  # type: ignore[method-assign]
-
-_poll = local_script_runner.require_widgets_deltas
-
-
-def _join(runner: LocalScriptRunner, timeout: float = 3) -> None:
-    """Wait for a page's run without a look every millisecond, each of which stops the run for a moment.
-
-    A busy machine takes longer than a test's own timeout.
-    """
-    assert runner._script_thread is not None
-    runner._script_thread.join(PATIENCE)
-    _poll(runner, timeout)  # ends at once, or raises
-
-
-local_script_runner.require_widgets_deltas = _join
 
 settings.register_profile(
     "lab",

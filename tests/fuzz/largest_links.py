@@ -83,9 +83,11 @@ def main(pages: list[str], alone: int, pairs: int) -> None:
     os.environ["ATTENTION_LAB_RUNS"] = tempfile.mkdtemp()
     os.environ["ATTENTION_LAB_LIMITS"] = f"server_mb={MEGABYTES}"
     from dashboard.fields import link as links
+    from tests import apps
     from tests.fuzz.test_doors import peak, reset_peak
     from tests.pages.app import app_at
 
+    apps.install()
     choices, whole = largest_choices(), links.take_link
     readers: dict[str, links.Reader] = {}
 
