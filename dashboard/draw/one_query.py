@@ -7,11 +7,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from core.attention import AttentionConfig, Choice, entry
+from core.attention import AttentionConfig, Choice, entry, preset
 from core.attention.positions import enters, entries_of
+from core.attention.presets import preset_of
 from core.studies import heads as study
 from dashboard.draw import step_view
 from dashboard.draw.components import Cell
+from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.figures import Ink, Spec, config, layer, series_encoding, titled_figure
 from dashboard.draw.formats import (
     added,
@@ -28,6 +30,20 @@ from dashboard.draw.formats import (
     share_text,
 )
 
+PLAIN = ("self_attention", "vaswani")  # presets that have nothing to compare
+MEANING = {
+    1: "Each word starts as a vector x, a row of numbers. Three matrices, which training learns, turn it "
+    "into a query (what the word looks for), a key (what it is found by) and a value (what it passes on).",
+    2: "The score of a query and a key says how well they fit. A dot product multiplies them number by number and adds "
+    "the products.",
+    3: "A score adds D products, where D is the count of numbers in a query. Dividing by √D keeps the scores at the "
+    "same size for every D. Some models also add a bias here, such as a penalty for distance.",
+    4: "The mask sets the score to −∞ for every key that the query may not attend to, so its weight becomes 0.",
+    5: "The normalizer turns the scores of the allowed keys into weights. The softmax makes them positive, with sum 1.",
+    6: "The output is the sum of the values v, each multiplied by its weight. It is the new vector of the word. A weight "
+    "alone does not tell how much a word adds: that is weight × value, and later layers may undo it.",
+}
+STRUT = r"\rule[-1em]{0pt}{2.35em}"
 FRACTIONS = {0.5: "½", 0.25: "¼", 0.125: "⅛", 0.75: "¾"}
 
 
@@ -129,6 +145,7 @@ BREAK = " \\\\ "  # where a long line may be broken
 
 
 Pick = Callable[[str], str]
+Made = tuple[np.ndarray, list[np.ndarray]]  # x and the matrices of a projection
 
 
 # The equation of each stage: symbolic, and with the live numbers of one query and one key.
@@ -148,6 +165,20 @@ def equation(
     )[stage - 1]
     symbols, live = write(reading, config, focus, lambda text: coloured(text, colour))
     return symbols, *live.split(BREAK)
+
+
+def equation_text(parts: Sequence[str], reading: step_view.Reading, made: Made | None) -> str:
+    """The parts of an equation as Markdown, between which a narrow page breaks; with the sum that makes a query."""
+    parts = list(parts)
+    if made is not None:
+        x, (w_q, *_) = made
+        result = reading.q[reading.query, 0]
+        (first, *terms), sign = products(x[reading.query], w_q[:, 0], MAX_TERMS, result)
+        parts += [r"\quad\text{Its first number: }", first, *(f"+ {term}" for term in terms)]
+        parts += [rf"{sign} \mathbf{{{latex(result)}}}"]
+    # A part in braces never breaks, and the strut keeps the lines of a narrow page apart.
+    symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in parts)
+    return f"{symbols} \u2003 {' '.join(live)}"
 
 
 def first_latex(axis: str, choice: Choice) -> str:
@@ -566,23 +597,41 @@ def weighted_sum_fact(
     ]
 
 
-def notes_on(reading: step_view.Reading, config: AttentionConfig) -> list[str]:
-    """Which kernel's steps are drawn, and what of the tokens and dimensions the small maps cannot hold."""
+def notes_on(
+    reading: step_view.Reading, config: AttentionConfig, learned: bool, made: bool
+) -> list[str]:
+    """Whether numbers are random (`learned` ones are), how a query is `made`, and what the picture leaves out."""
     tokens, dims = max(len(reading.queries), len(reading.keys)), reading.q.shape[1]
-    item = entry("kernel", config.kernel.key)
+    item, cells = entry("kernel", config.kernel.key), step_view.MAP_CELLS
+    first = "Q, K and V are the typed ones, so every number can be checked by hand."
+    if learned:
+        first = "Word vectors and matrices are random: before training, which word gets more weight has no meaning."
     does = (
         "gives the same output without them."
         if "same" in item.traits
         else "computes other weights. The page Cost and speed shows them."
     )
     notes = {
+        first: True,
+        f"x is the vector of {reading.name}, drawn from top to bottom: each number multiplies the row of W beside it, "
+        "and a column adds up to one number of q, k or v.": made,
         f"The steps of the exact kernel are shown; kernel = {item.key} {does}": item.key != "exact",
-        f"The maps show {step_view.MAP_CELLS} of {tokens} tokens, those around the query.": tokens
-        > step_view.MAP_CELLS,
-        f"The first {step_view.MAP_CELLS} of {dims} dimensions are drawn; all of them are in every number.": dims
-        > step_view.MAP_CELLS,
+        f"The maps show {cells} of {tokens} tokens, those around the query.": tokens > cells,
+        f"The first {cells} of {dims} dimensions are drawn; all of them are in every number.": dims
+        > cells,
     }
     return [note for note, holds in notes.items() if holds]
+
+
+def preset_words(config: AttentionConfig | None) -> list[str]:
+    """The preset's changes against Vaswani 2017, a sentence each; none where there is no preset."""
+    name = preset_of(config)
+    if config is None or name is None or name in PLAIN:
+        return []
+    item = preset(name)
+    changes = item.changed(config.d_model, config.num_heads) or (item.meaning,)
+    name = item.name if str(item.year) in item.name else f"{item.name} ({item.paper} {item.year})"
+    return [f"{name} compared with Vaswani 2017" if len(changes) > 1 else name, *changes]
 
 
 def largest_fact(points: tuple[study.Scaling, ...]) -> str:
@@ -603,6 +652,36 @@ def scaling_fact(points: tuple[study.Scaling, ...]) -> str:
 
 
 NAMES = ["without √D", "divided by √D"]
+
+
+MEASURES = ("Variance", "Entropy")
+
+
+def scaling_chart(points: tuple[study.Scaling, ...], measure: str, ink: Ink) -> Spec:
+    """One of the measures against the head size, with and without √D; the entropy beside that of uniform weights."""
+    curves = [
+        Curve(
+            name,
+            [(p.dims, getattr(p, measure.lower())[at]) for p in points],
+            (),
+            ink.series[1 - at],
+            1 - at,
+        )
+        for at, name in enumerate(NAMES)
+    ]
+    heading, is_entropy, even = (
+        f"{measure} of the scores",
+        measure == "Entropy",
+        math.log(study.KEYS),
+    )
+    if is_entropy:
+        heading = f"Entropy of the weights, nats (uniform: ln {study.KEYS})"
+        uniform = [(dims, even) for dims in study.DIMS]
+        curves.append(Curve(f"uniform: {number(even)}", uniform, (), ink.quiet, 3))
+    domain = (0, 5) if is_entropy else None
+    return line_chart(
+        heading, "head size D", curves, ink, log=not is_entropy, log_x=True, domain=domain
+    )
 
 
 def largest_chart(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -9,16 +10,21 @@ import streamlit as st
 from core.attention import AXES, Choice, entry
 from core.attention.masks import COMPOSITIONS
 from core.attention.presets.base import Preset
+from core.attention.text import choice_from_text, choice_text
 from core.entries import Entry, Param, Value
+from dashboard.draw.formats import plain
 from dashboard.fields.base import (
     Field,
     Fields,
+    Of,
     Options,
+    _of,
     config_error,
     is_text,
     param_widget,
 )
-from dashboard.fields.link import BOUND, KEEP
+from dashboard.fields.link import BOUND, KEEP, link_value
+from dashboard.server.session import SessionValue
 from dashboard.ui.panels import paragraph
 
 TEXT_COLUMNS = 3  # cells of a grid that a typed parameter takes
@@ -123,6 +129,50 @@ class ParamsField(Field[tuple[Choice, ...]]):
                 else:
                     state[f"{key}:{choice.key}:{name}"] = one
         return state
+
+
+@dataclass(frozen=True)
+class AxisField(Field[Choice]):
+    """A choice of any entry of an axis, with its parts and parameters below the list; the link has it as one text.
+
+    Entries whose keys are in `without` are not on offer, but a link may bring them.
+    """
+
+    axis: str = field(kw_only=True)
+    default: Choice | Of = field(kw_only=True)
+    without: Collection[str] | Of = field(default=(), kw_only=True)
+    hidden: bool = field(default=True, kw_only=True)  # so that the link has what no widget shows
+
+    def widget(self, controls: Any, start: Choice, shared: dict[str, Any]) -> Choice:
+        label, key, without = str(self.label), shared["key"], _of(self.without, controls)
+        return draw_choice(self.axis, label, start, key=key, help=shared["help"], without=without)
+
+    def take_link(self, key: str, start: Choice, controls: Fields) -> None:
+        now = choice_in_session(self.axis, start, key=key)
+        whole = SessionValue(start, f"{key}:choice")
+        whole.value = now
+        read, write = (
+            partial(self.value_of, controls=controls),
+            partial(choice_text, axis=self.axis),
+        )
+        link_value(whole.key, start, read, write, name=key)
+        if whole.value != now:
+            st.session_state.update(choice_state(key, whole.value))
+
+    def value_of(self, text: str, controls: Fields) -> Choice:
+        names = {item.name: item.key for item in AXES[self.axis]}  # as older links write them
+        return choice_from_text(names.get(text, text), self.axis)
+
+    def refusal(self, error: Exception, controls: Fields) -> str:
+        shown = entry(self.axis, self.start(controls).key).name
+        return f", which cannot be read. {plain(str(error))} {shown} is shown."
+
+    def state(self, value: Choice, controls: Fields) -> dict[str, Any]:
+        return choice_state(self.key_of(controls), value)
+
+    def read(self, controls: Fields) -> Choice:
+        super().read(controls)
+        return choice_in_session(self.axis, self.start(controls), key=self.key_of(controls))
 
 
 # The widgets of a choice that may have parts, and of parameters, for pages and panels that draw them one by one.

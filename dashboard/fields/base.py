@@ -110,6 +110,10 @@ class Field(Generic[T]):
         """What a link may say, for the sentence about a text that is refused."""
         return "a text"
 
+    def refusal(self, error: Exception, controls: Any) -> str:
+        """How the sentence ends that says which text of the link is refused."""
+        return f"; expected {self.expected(controls)}."
+
     def allowed(self, value: Any, controls: Any) -> bool:
         """Whether the field can have that value now."""
         return True
@@ -428,10 +432,9 @@ class Fields:
                 continue
             try:  # a value on which those after it may depend
                 vars(controls)[name] = each.value_of(text, controls)
-            except (ValueError, KeyError):
-                sentences.append(
-                    f"The link says {name} = {plain(text[:40])}; expected {each.expected(controls)}."
-                )
+            except (ValueError, KeyError) as error:
+                end = each.refusal(error, controls)
+                sentences.append(f"The link says {name} = {plain(text[:40])}{end}")
         return sentences
 
     @classmethod

@@ -55,12 +55,12 @@ def drawn(at):
 def test_every_preset_sets_all_axes(monkeypatch):
     monkeypatch.setattr("streamlit.session_state", {"one:start": "layer"})
     for item in PRESETS:
-        one_query.put("preset", item.key)
-        one_query._apply_preset()
+        one_query.Controls.set(preset=item.key)
+        one_query.apply_preset()
         values = one_query.read_controls()
-        assert preset_of(values.config) == item.key and not values.error
+        assert preset_of(values.config) == item.key
         changed = item.changed(values.d_model, values.heads)
-        assert item.key in one_query.PLAIN or changed[0] in one_query.sentences(values), item.key
+        assert item.key in draw.PLAIN or changed[0] in draw.preset_words(values.config), item.key
 
 
 def test_every_choice_is_drawn():

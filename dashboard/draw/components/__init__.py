@@ -12,7 +12,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field as DataclassField, dataclass, field, fields, is_dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal, TypeAlias
 
@@ -214,7 +214,7 @@ def _as_key(value: Any) -> Any:
     )
 
 
-def _is_default(item: Field, value: Any) -> bool:
+def _is_default(item: DataclassField, value: Any) -> bool:
     default = item.default_factory() if item.default_factory is not MISSING else item.default
     if default is MISSING or type(default) is not type(value):
         return False
