@@ -137,7 +137,7 @@ restore_bound_values()
 note_arrival(step.key)
 note_visit()
 if ARRIVED.value:
-    guide.TRIED.pop()
+    guide.TRIED.forget()
     st.session_state.pop(queue.SPARE, None)
 remember_visit(step.key)
 panels.apply_look()
@@ -147,7 +147,7 @@ bars.tour_bar(step.key)
 if not st.context.is_embedded:
     section_row(step)
 if is_pending():
-    guide.TRIED.pop()
+    guide.TRIED.forget()
     reset_page(step.page(), bars.begin_again(step.key))
 else:
     with health.page_run(step.key), panels.plugin_problems(), bars.lesson_around(step.key):

@@ -1,7 +1,7 @@
 """Heads over a corpus: every head of a model measured on hundreds of texts."""
 
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import streamlit as st
@@ -437,7 +437,7 @@ def _draw(measurement: study.Measurement, controls: Controls) -> None:
         rf" = {lab.latex(of_head.mean)} \pm {lab.latex(of_head.half)}, \qquad n = {of_head.count}",
         width="content",
     )
-    results: dict[str, object] = {}
+    results: dict[str, Any] = {}
     if controls.view == "map":
         if (plane := draw_map(controls)) is not None:
             results["plane"] = plane

@@ -148,8 +148,8 @@ def draw_controls(choice: lab.ModelChoice) -> Case:
                 quantity=QUANTITIES[Controls.draw("quantity", into=lab.HERE).quantity],
             )
             if question.quantity == "difference":
-                given = {"ref": ref, "baseline": baseline}
-                contrast = Controls.draw("contrast", into=lab.HERE, **given).contrast
+                drawn = Controls.draw("contrast", into=lab.HERE, ref=ref, baseline=baseline)
+                contrast = drawn.contrast
                 question = replace(question, contrast=contrast)
     same = question.inputs == choice.inputs
     reading = choice.reading if same else lab.reading_of(ref, question.inputs)

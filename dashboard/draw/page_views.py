@@ -203,7 +203,7 @@ def sketch(
     A logarithmic axis needs numbers above 0; a `share` of 1 is written as a percentage.
     """
 
-    def sent() -> None:
+    def take_guess() -> None:
         guess = sent(key, "guess")
         if guess is not None:
             take(None if guess == NONE else [float(y) for y in guess])
@@ -215,7 +215,7 @@ def sketch(
         "share": share,
         "xTitle": x_title,
     }
-    draw("sketch_view", "sketch", data, key=key, on_guess_change=sent)
+    draw("sketch_view", "sketch", data, key=key, on_guess_change=take_guess)
 
 
 # Two moving pictures of a translator: through one vector, and with attention back to every input word.

@@ -18,15 +18,14 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import streamlit as st
 
 from core.attention import AttentionConfig, Choice
 from core.runs.runs import Run
 from core.runs.sweeps import Sweep
 from dashboard.draw.components import LINE_WIDTH, Cell, Script, add_script, notes, source_of
 from dashboard.draw.pictures import MapsPicture, Picture
-from dashboard.fields.link import CURRENT
 from dashboard.server.calls import Call, NotRecorded, recorded_calls
+from dashboard.server.session import CURRENT
 
 PUBLIC = ("core.attention", "core.models", "core.tasks", "core.training", "core.pretrained")
 LISTED = str | int | float | Choice | AttentionConfig  # an argument that differs from call to call
@@ -54,7 +53,7 @@ def as_python(
     `draw` has code for pictures that are no maps, by their keys, also of some that may not be drawn; `also` are cells
     written by hand, after the others. A page of several fragments, each of which runs alone, notes one for each `part`.
     """
-    page, calls = str(st.session_state.get(CURRENT, "")), recorded_calls()[::-1]
+    page, calls = CURRENT.value or "", recorded_calls()[::-1]
     add_script(partial(_script, calls, results, draw or {}, also, notes().pictures, page), part)
 
 

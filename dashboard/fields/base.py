@@ -250,11 +250,14 @@ class Options(Field[V], Generic[V, T]):
         default = _of(self.default, controls)
         return next(iter(self.texts(controls)), None) if default is None else default
 
-    def widget(self, controls: Any, start: Any, shared: dict[str, Any], draw: Any = None) -> Any:
+    def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
+        return self.listed(st.selectbox, controls, start, shared)
+
+    def listed(self, draw: Any, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
         texts = self.texts(controls)
         if _of(self.typed, controls):
             shared["accept_new_options"] = True
-        return (draw or st.selectbox)(
+        return draw(
             _of(self.label, controls),
             list(texts),
             list(texts).index(start) if start in texts else None,  # nothing is on offer
@@ -289,8 +292,9 @@ class Select(Options[T, T]):
 
     radio: bool = False
 
-    def widget(self, controls: Any, start: Any, shared: dict[str, Any], draw: Any = None) -> Any:
-        return super().widget(controls, start, shared, st.radio if self.radio else draw)
+    def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
+        draw = st.radio if self.radio else st.selectbox
+        return self.listed(draw, controls, start, shared)
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,9 @@ from dashboard.draw.attention_view import Pair
 from dashboard.draw.formats import plain
 from dashboard.navigation import STEPS
 from dashboard.server.calls import recording
-from dashboard.server.session import SessionValue, T
+from dashboard.server.session import CURRENT, SessionValue, T
 from dashboard.server.streamlit_internals import script_run
 
-CURRENT = SessionValue[str | None](None, "page_reset:current")  # the key of the page that is drawn
 KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
 BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session
 UNBOUND = {

@@ -48,7 +48,6 @@ from dashboard.draw.grids import effect_grid
 from dashboard.draw.picture_files import trace_npz
 from dashboard.fields.base import Field, Of, Options, Segmented, guarded
 from dashboard.fields.link import (
-    CURRENT,
     bound,
     one_of,
     read_pair,
@@ -60,7 +59,7 @@ from dashboard.navigation import step_of
 from dashboard.server.cache import cached, shared
 from dashboard.server.calls import recorded
 from dashboard.server.limits import LimitReached, admit_upload
-from dashboard.server.session import SessionValue
+from dashboard.server.session import CURRENT, SessionValue
 from dashboard.server.visitors import MB, at_most, is_local, me
 from dashboard.ui.models import (
     EMBEDDED,

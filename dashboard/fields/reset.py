@@ -5,7 +5,8 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.fields.link import CURRENT, WRITTEN
+from dashboard.fields.link import WRITTEN
+from dashboard.server.session import CURRENT
 
 PENDING = "page_reset:pending"  # the key of the page to reset, the names in its link, and the values it gets
 EMPTIED = "page_reset:emptied"  # whether its widgets have left the browser

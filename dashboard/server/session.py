@@ -39,3 +39,9 @@ class SessionValue(Generic[T]):
     def pop(self) -> T:
         """The value, which is the start again after it."""
         return st.session_state.pop(self.key, self.start)
+
+    def forget(self) -> None:
+        st.session_state.pop(self.key, None)
+
+
+CURRENT = SessionValue[str | None](None, "page_reset:current")  # the key of the page that is drawn

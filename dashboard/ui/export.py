@@ -39,10 +39,9 @@ from dashboard.draw.picture_files import (
     why_not,
 )
 from dashboard.draw.pictures import Picture
-from dashboard.fields.link import CURRENT
 from dashboard.navigation import STEPS, step_of
 from dashboard.server.calls import NotRecorded
-from dashboard.server.session import SessionValue
+from dashboard.server.session import CURRENT, SessionValue
 
 # A report: views that a reader has added from any page, in one small file on the server, found by its secret id.
 

@@ -136,7 +136,7 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
                 type="tertiary",
                 key=f"{page}:close",
                 help="Close this notice",
-                on_click=TRIED.pop,
+                on_click=TRIED.forget,
             )
         st.html(NOTICE_STYLE)
 

@@ -272,10 +272,8 @@ def _study(function: Callable[..., T], args: tuple[Any, ...]) -> T:
 
 def _made(arg: Any) -> Any:
     if isinstance(arg, Call):
-        made = {read: reading_of, ask: baseline_of}.get(
-            arg.function, partial(study_of, arg.function)
-        )
-        return made(*arg.args)
+        makers: dict[Callable[..., Any], Callable[..., Any]] = {read: reading_of, ask: baseline_of}
+        return makers.get(arg.function, partial(study_of, arg.function))(*arg.args)
     return load_model(arg) if isinstance(arg, ModelRef) else arg
 
 

@@ -38,14 +38,13 @@ from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdo
 from dashboard.draw.picture_files import table_html
 from dashboard.draw.pictures import ChartPicture, TablePicture
 from dashboard.fields.link import (
-    CURRENT,
     VISITS,
     link_value,
     one_of,
     visited_pages,
 )
 from dashboard.fields.reset import is_pending, request_reset
-from dashboard.server.session import SessionValue
+from dashboard.server.session import CURRENT, SessionValue
 from dashboard.ui import export
 
 # Present: the sidebar away and everything half as large again, for a room that reads from a projector.

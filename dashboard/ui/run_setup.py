@@ -554,7 +554,10 @@ def choose_attention(
             problem = None
         NextRun.read("attention", **vars(c))  # puts what has just been changed into the link
     # The list of names, which agrees with the axes: choosing a name sets them
-    mechanisms = [RECOMMENDED, *(item.key for item in PRESETS if fits(item.key, c.kind, c.sizes))]
+    mechanisms = [
+        RECOMMENDED,
+        *(item.key for item in PRESETS if can_train(item.key, c.kind, c.sizes)),
+    ]
     current = (
         NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or CUSTOM
     )
@@ -584,7 +587,7 @@ def take_mechanism(c: NextRun) -> None:
 
 
 @lru_cache(maxsize=1024)
-def fits(key: str, kind: Any, sizes: tuple[int, int]) -> bool:
+def can_train(key: str, kind: Any, sizes: tuple[int, int]) -> bool:
     """Whether a published mechanism can be trained in a model of that kind, with d_model and heads."""
     try:
         config = preset(key).config(*sizes)

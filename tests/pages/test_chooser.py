@@ -13,8 +13,8 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError
 from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays
-from dashboard.fields.link import CURRENT
 from dashboard.fields.model import OTHER, example_arrays, full_name
+from dashboard.server.session import CURRENT
 from dashboard.server.visitors import is_local
 from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, downloads, stored_bytes
 from tests.cases import wait_for
