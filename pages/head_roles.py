@@ -12,7 +12,7 @@ import dashboard.page as lab
 from core.entries import ConfigError, Param
 from core.interpret import head_tests, roles
 from core.interpret.circuits import head_weights
-from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind
+from core.interpret.trace import AttentionTrace, Head, Kind
 from core.pretrained import ModelInputs, Reading
 from dashboard.draw import head_roles as draw
 
@@ -131,6 +131,7 @@ class Controls(lab.Fields, page="head_roles"):
     shown = lab.SessionValue[tuple[object, Head]](
         (None, (0, 0))
     )  # the role, and its head in the last run
+    pin, word_pin, test_pin = (lab.CellField(f"{name}pin") for name in ("", "word_", "test_"))
     picked = lab.SessionValue(("", ""))  # a head of a map, and the field that it is put into
 
 
@@ -201,18 +202,17 @@ def head_map(
     head: Head,
     field: str,
     name: Callable[[Head], str],
-    pin: str = "",
+    pin: lab.CellField | None = None,
     of: object = None,
     **options: Any,
 ) -> None:
-    """Draw a head's map; a head that is picked in it is picked in the field, too. `pin` names its cell in the link."""
-    if pin:
-        options["pin"] = lab.read_linked(
-            "head_roles", pin, trace.maps[head[0]].weights.shape[1:], of
-        )  # type: ignore[arg-type]
+    """Draw a head's map; a head that is picked in it is picked in the field, too. `pin` is its cell in the link."""
+    if pin is not None:
+        rows, columns = trace.maps[head[0]].weights.shape[1:]
+        options["pin"] = pin.pinned((rows, columns), of)
     view = lab.attention_view(trace, layer=head[0], head=head[1], height=420, **options)
-    if pin:
-        lab.write_linked("head_roles", pin, view.pin)
+    if pin is not None:
+        pin.pin(view.pin)
     if (shown := (view.layer, view.head)) != head:
         # A field is not set after it was drawn.
         Controls.picked.value = name(shown), field
@@ -237,33 +237,7 @@ def draw_roles(choice: lab.ModelChoice) -> None:
     with st.spinner("Measuring every head, once per model"), st.skeleton(height=240):
         inputs = lab.inputs_of(choice.ref, choice.inputs, kind, sentences)
         scores = lab.role_scores_of(choice.ref, choice.inputs, kind, sentences)
-    model = f"{choice.ref} {kind}"
-    # The head that was picked on another page since, and its role where it has one
-    _, layers, heads = scores.score.shape
-    elsewhere = lab.current_head_of(choice.ref, kind, (layers, heads))
-    if elsewhere in scores.heads and Controls.known.value != (choice.ref, elsewhere):
-        own = roles.ROLES[scores.head_roles.get(elsewhere, roles.default_role(scores))]
-        Controls.known.value = choice.ref, elsewhere
-        Controls.set(role=own.key, head=scores.name(elsewhere))
-        # A widget writes into the link what a person sets in it, not what it was set to here.
-        st.query_params.update(Controls.state(role=own.name, head=scores.name(elsewhere)))
-    role = [role.key for role in roles.ROLES].index(
-        Controls.draw("role", into=role_column, scores=scores, of=model).role
-    )
-    head = head_field(
-        "head",
-        {scores.name(head): head for head in scores.ranked(role)},
-        (model, role),
-        more,
-        "how far they are above chance",
-    )
-    # Other pages get the head if the user picked it, that is, if it changed while the role did not
-    of = choice.ref, kind, role
-    before_of, before = Controls.shown.value
-    Controls.shown.value = of, head
-    if before_of == of and before != head:
-        lab.choose_head(choice.ref, kind, head)
-        Controls.known.value = choice.ref, head
+    role, head = picked_role(choice.ref, scores, role_column, more)
     left, right = st.columns(2, gap="medium")
     head_chart(
         left,
@@ -295,14 +269,20 @@ def draw_roles(choice: lab.ModelChoice) -> None:
     ):
         for part in draw.role_equation(scores, head, role):
             st.latex(part, width="content")
-    shown, example = _one_head(choice, inputs, scores, role, head, more)
-    reading = lab.reading_of(choice.ref, choice.inputs)
-    own_alone = choice.pretrained is None or inputs.givens == (choice.inputs,)
-    cells = (
-        draw.roles_cell(inputs, scores, sentences, own_alone, role),
-        draw.role_cell(scores.kind, head, shown, example, shown is choice.reading),
+    shown, example = one_head(choice, inputs, scores, role, head, more)
+    results: dict[str, object] = {} if example is None else {"example": example}
+    query = None if example is None else example.query
+    lab.as_python(
+        reading=lab.reading_of(choice.ref, choice.inputs),
+        scores=scores,
+        **results,
+        trace=shown.trace,
+        draw={
+            "head_roles:scores": draw.GRID_CODE.format(values=f"scores.score[{role}]"),
+            "head_roles:map": draw.map_code(head, query, f"trace.of({kind!r})"),
+        },
+        also=[draw.roles_cell(scores, role)],
     )
-    lab.as_python(reading=reading, also=cells)
     st.caption(
         lab.plain(
             draw.role_caption(
@@ -314,16 +294,12 @@ def draw_roles(choice: lab.ModelChoice) -> None:
             )
         )
     )
+    papers = [f"**{one.name}** — {lab.plain(one.meaning)}. {one.source}" for one in roles.ROLES]
     lab.details(
         "Papers and source",
         partial(
             lab.sources,
-            "\n\n".join(
-                [
-                    f"**{each.name}** — {lab.plain(each.meaning)}. {each.source}"
-                    for each in roles.ROLES
-                ]
-            ),
+            "\n\n".join(papers),
             roles.ROLES[role].targets or roles.share_used,
             roles.weight_on_targets,
         ),
@@ -331,7 +307,33 @@ def draw_roles(choice: lab.ModelChoice) -> None:
     )
 
 
-def _one_head(
+def picked_role(
+    ref: lab.ModelRef, scores: roles.RoleScores, column: DeltaGenerator, more: DeltaGenerator
+) -> tuple[int, Head]:
+    """Draw the role and the head; a head that was picked on another page since comes with its own role."""
+    kind, shape = scores.kind, scores.score.shape[1:]
+    elsewhere = lab.current_head_of(ref, kind, shape)
+    if elsewhere in scores.heads and Controls.known.value != (ref, elsewhere):
+        own = roles.ROLES[scores.head_roles.get(elsewhere, roles.default_role(scores))]
+        Controls.known.value = ref, elsewhere
+        Controls.set(role=own.key, head=scores.name(elsewhere))
+        # A widget writes into the link what a person sets in it, not what it was set to here.
+        st.query_params.update(Controls.state(role=own.name, head=scores.name(elsewhere)))
+    model = f"{ref} {kind}"
+    picked = Controls.draw("role", into=column, scores=scores, of=model).role
+    role = [one.key for one in roles.ROLES].index(picked)
+    heads = {scores.name(head): head for head in scores.ranked(role)}
+    head = head_field("head", heads, (model, role), more, "how far they are above chance")
+    # Other pages get the head if the user picked it, that is, if it changed while the role did not
+    before_of, before = Controls.shown.value
+    Controls.shown.value = of, _ = (ref, kind, role), head
+    if before_of == of and before != head:
+        lab.choose_head(ref, kind, head)
+        Controls.known.value = ref, head
+    return role, head
+
+
+def one_head(
     choice: lab.ModelChoice,
     inputs: roles.RoleInputs,
     scores: roles.RoleScores,
@@ -348,13 +350,14 @@ def _one_head(
     left, right = st.columns([1.1, 1], gap="medium", vertical_alignment="top")
     with left:
         shown, given, example = choice.reading, choice.inputs, None
+        of = kind, roles.ROLES[role].key, head
         if Controls.draw("where", into=more, noun=noun).where == "set":
             readings = lab.readings_of(choice.ref, inputs, kind)
-            example = roles.clearest_example(readings, kind, roles.ROLES[role], *head)
+            example = lab.computed(roles.role_example, readings, *of)
         if example is not None:
             shown, given = readings[example.reading], inputs.givens[example.reading]
         else:
-            example = roles.clearest_example([shown], kind, roles.ROLES[role], *head)
+            example = lab.computed(roles.role_example, [shown], *of)
         # Draw the head's map, over the picture if the model read one
         line, trace = shown.lines(kind)[0], shown.trace.of(kind)
         patches = lab.Patches.of(given.picture, line)
@@ -363,7 +366,7 @@ def _one_head(
             head,
             "head",
             scores.name,
-            "pin",
+            Controls.pin,
             (trace.source, given),
             key="head_roles:map",
             patches=patches,
@@ -380,25 +383,9 @@ def _one_head(
             heading=f"{scores.name(head)} in every role; the line is chance, ± 3 standard deviations",
         )
         lab.fact(draw.text_fact(shown, kind, example, role, noun))
-    # A row a role: how many heads have it, the head that has most of it, its score and chance, and an example
-    examples, own = lab.examples_of(choice.ref, inputs, kind), list(scores.head_roles.values())
     lab.table(
         ("role", "heads", "best head", "score", "chance", "clearest example"),
-        [
-            [each.name, "–", "–", "–", "–", "no token here can show it"]
-            if (best := scores.best(index)) is None
-            else [
-                each.name,
-                str(own.count(index)),
-                scores.name(best),
-                lab.number(scores.score[index][best]),
-                draw.chance_text(scores, index, best),
-                draw.example_of(*examples[index], inputs, kind, index)
-                if index in examples
-                else "–",
-            ]
-            for index, each in enumerate(roles.ROLES)
-        ],
+        draw.role_rows(scores, lab.examples_of(choice.ref, inputs, kind), inputs),
         caption="The head with the most of each role",
         left=(0, 5),
         marks=[lab.swatch(index) for index in range(len(roles.ROLES))],
@@ -421,54 +408,28 @@ def draw_syntax(choice: lab.ModelChoice) -> None:
         )
         return
     kind, (relation_column, head_column, file_column) = kind_and_columns(choice, 3)
-    reference = _data_field(file_column)
-    # Read the sentences one by one; wait while more can be read, and no relation has ten instances yet
-    model, known = (
-        lab.load_model(choice.ref),
-        lab.study_of(head_tests.known_sentences, choice.ref, reference),
-    )
-
-    about = choice.ref, reference, kind
-    read = lab.measure_with_progress(
-        READ,
-        about,
-        range(len(known)),
-        lambda index: head_tests.reduce_parse(model, known[index], kind),
-        "sentences",
-        lab.UNASKED,
-    )
-    result = lab.shared(_score_syntax, *about, len(read))
-    if max(result.counts.values(), default=0) < head_tests.MIN_QUERIES:
-        if len(read) == len(known):
-            counts = [f"{one.name(back)} {count}" for (one, back), count in result.counts.items()]
-            st.info(
-                f"No relation has {head_tests.MIN_QUERIES} instances in these sentences, so none is measured. Read: "
-                f"{lab.plain(', '.join(counts[:LISTED]) or 'none')}{', …' if len(counts) > LISTED else ''}.",
-                icon=":material/info:",
-            )
+    reference = sentences_field(file_column)
+    result = syntax_result(choice.ref, reference, kind)
+    if result is None:
         return
     of = f"{choice.ref} {kind} {reference}"
     name = Controls.draw("relation", into=relation_column, result=result, of=of).relation
-    chosen = next(each for each in result.counts if each[0].name(each[1]) == name)
-    result = result.with_relation(*chosen)
-    relation = result.choices.index(chosen)
+    result = lab.computed(head_tests.with_relation, result, name)
+    relation = result.names.index(name)
     score = result.scores[relation]
     assert score is not None
+    heads = sorted(result.heads(), key=lambda head: -score.accuracy[head])
     head = head_field(
         "word_head",
-        {
-            result.readings.name(head): head
-            for head in sorted(result.heads(), key=lambda head: -score.accuracy[head])
-        },
-        (of, chosen[0].key, chosen[1]),
+        {result.readings.name(head): head for head in heads},
+        (of, score.relation.key, score.reverse),
         head_column,
         "accuracy",
     )
     left, right = st.columns(2, gap="medium")
-    offset = float(score.offset_hits.mean(-1).max())
     head_chart(
         left,
-        f"{result.names[relation]}, accuracy of every head",
+        f"{name}, accuracy of every head",
         lab.share_grid(
             result.readings,
             score.accuracy,
@@ -476,7 +437,7 @@ def draw_syntax(choice: lab.ModelChoice) -> None:
                 each: f"{lab.percent(score.accuracy[each])} of {score.count}"
                 for each in result.heads()
             },
-            score.accuracy <= offset,
+            score.accuracy <= float(score.offset_hits.mean(-1).max()),
             head,
             lab.theme(),
             "accuracy",
@@ -484,7 +445,7 @@ def draw_syntax(choice: lab.ModelChoice) -> None:
         ),
         "head_roles:accuracies",
         "word_head",
-        f"Layers by heads, each with its accuracy for {result.names[relation]}",
+        f"Layers by heads, each with its accuracy for {name}",
     )
     lab.draw_chart(
         right,
@@ -493,33 +454,19 @@ def draw_syntax(choice: lab.ModelChoice) -> None:
         alt="Relations with the accuracy of their best head and of the best fixed offset",
         heading="The best head of each relation; the tick is the best fixed offset",
     )
-    source, target = score.relation.ends(score.reverse)
-    own, (best, low, high) = float(score.accuracy[head]), score.held_out_share
-    lab.fact(
-        f"From the {source}, the word to which :primary[**{result.readings.name(head)}**] attends most is the "
-        f"**{target}** in **{lab.percent(own)}** of {score.count} cases. The best fixed offset, the word "
-        f"{draw.offset_text(score.best_offset)}, is right in {lab.percent(offset)}. Chosen on one half of the sentences and "
-        f"measured on the other, the best head reaches **{lab.percent(best)}**, with a 95 % interval from "
-        f"{lab.percent(low)} to {lab.percent(high)}."
+    lab.fact(draw.syntax_fact(result.readings, score, head))
+    st.latex(draw.syntax_latex(score, head), width="content")
+    reading, trace, query = one_sentence(choice, result, score, head)
+    lab.as_python(
+        score=score,
+        reading=reading,
+        trace=trace,
+        draw={
+            "head_roles:accuracies": draw.GRID_CODE.format(values="score.accuracy"),
+            "head_roles:words": draw.map_code(head, query),
+        },
+        also=[draw.syntax_cell(score)],
     )
-    st.latex(
-        r"a_{uw} = \frac{1}{|u|}\sum_{i \in u}\ \sum_{j \in w} a_{ij} \qquad "
-        r"\frac{1}{|Q|}\sum_{u \in Q} \left[\arg\max_{w \neq u} a_{uw} \in T_u\right] = "
-        rf"\frac{{{int(score.hits[head].sum())}}}{{{score.count}}} = {lab.number(own)}",
-        width="content",
-    )
-    sentence, query, reading, trace = _sentence(choice, result, score, head)
-    cells = draw.syntax_cells(reference, result, score, head, sentence, query, trace)
-    lab.as_python(reading=reading, also=cells)
-    _syntax_table(choice, reference, result, score)
-
-
-def _syntax_table(
-    choice: lab.ModelChoice,
-    reference: str,
-    result: head_tests.SyntaxResult,
-    score: head_tests.RelationScore,
-) -> None:
     lab.table(
         "relation|instances|best head|accuracy|95 % interval|best offset|its accuracy".split("|"),
         draw.syntax_rows(result),
@@ -548,18 +495,44 @@ def _syntax_table(
     )
 
 
+def syntax_result(ref: lab.ModelRef, reference: str, kind: Kind) -> head_tests.SyntaxResult | None:
+    """The scores over the sentences, read one by one; None while more can be read, and no relation has ten instances."""
+    model, about = lab.load_model(ref), (ref, reference, kind)
+    known = lab.study_of(head_tests.known_sentences, ref, reference)
+    read = lab.measure_with_progress(
+        READ,
+        about,
+        range(len(known)),
+        lambda index: head_tests.reduce_parse(model, known[index], kind),
+        "sentences",
+        lab.UNASKED,
+    )
+    result = lab.shared(_score_syntax, *about, len(read))
+    if max(result.counts.values(), default=0) >= head_tests.MIN_QUERIES:
+        return lab.recorded(head_tests.measure_syntax, about, result)
+    if len(read) == len(known):
+        counts = [f"{one.name(back)} {count}" for (one, back), count in result.counts.items()]
+        st.info(
+            f"No relation has {head_tests.MIN_QUERIES} instances in these sentences, so none is measured. Read: "
+            f"{lab.plain(', '.join(counts[:LISTED]) or 'none')}{', …' if len(counts) > LISTED else ''}.",
+            icon=":material/info:",
+        )
+    return None
+
+
 def _score_syntax(
     ref: lab.ModelRef, reference: str, kind: Kind, count: int
 ) -> head_tests.SyntaxResult:
+    read = sorted(lab.measurements(READ, (ref, reference, kind)).items())[:count]
+    known = lab.study_of(head_tests.known_sentences, ref, reference)
+    given = min(head_tests.MAX_PARSES, len(lab.shared(head_tests.parses, reference)))
+    parts = [part for _, part in read]
     return head_tests.score_syntax(
-        lab.load_model(ref),
-        [one for _, one in sorted(lab.measurements(READ, (ref, reference, kind)).items())[:count]],
-        min(head_tests.MAX_PARSES, len(lab.shared(head_tests.parses, reference)))
-        - len(lab.study_of(head_tests.known_sentences, ref, reference)),
+        head_tests.join_readings(lab.load_model(ref), parts, given - len(known))
     )
 
 
-def _data_field(column: DeltaGenerator) -> str:
+def sentences_field(column: DeltaGenerator) -> str:
     """The sentences of one's own, as text or a reference; "" for the lab's, also where they cannot be read."""
     lab.link_data(FILE, "")
     with column.popover("Sentences", icon=":material/account_tree:", width="stretch"):
@@ -579,17 +552,14 @@ def _data_field(column: DeltaGenerator) -> str:
     return data
 
 
-def _sentence(
+def one_sentence(
     choice: lab.ModelChoice,
     result: head_tests.SyntaxResult,
     score: head_tests.RelationScore,
     head: Head,
-) -> tuple[int, int, Reading, AttentionTrace]:
-    """Draw a sentence with the weights from its queries, and its map of words; returns it, its query, and the model's
-    reading of it in tokens and in words.
-
-    The sentences in which the head is wrong come first.
-    """
+) -> tuple[Reading, AttentionTrace, int]:
+    """Draw a sentence with the weights from its queries, and its map of words; the sentences in which the head is wrong
+    come first. Returns the model's reading of it in tokens and in words, and its first query."""
     queries = head_tests.queries_by_sentence(result, score, head)
     name, sentences = result.readings.name(head), result.readings.sentences
     # A link has the sentence's number: its label has the verdict on this head.
@@ -604,10 +574,10 @@ def _sentence(
         of=(choice.ref, name, score.relation.key, score.reverse),
     )
     sentence = int(drawn.sentence) - 1
-    parse, tokens = sentences[sentence].parse, sentences[sentence].tokens
+    parse = sentences[sentence].parse
     target = parse.text if lab.load_model(choice.ref).reads == "pair" else None
     reading = lab.reading_of(choice.ref, ModelInputs(parse.text, target=target))
-    trace = head_tests.word_trace(reading, parse, tokens, result.readings.kind)
+    trace = lab.computed(head_tests.sentence_trace, reading, result, sentence)
     st.html(lab.SENTENCE_STYLE)
     st.html(lab.query_lines(parse, trace.head(*head), queries[sentence], lab.theme()))
     st.caption(
@@ -620,14 +590,14 @@ def _sentence(
         head,
         "word_head",
         result.readings.name,
-        "word_pin",
+        Controls.word_pin,
         (choice.ref, sentence),
         key="head_roles:words",
         query=query,
         fact=f"Head {name} on {len(parse.words)} words",
         caption="Between words; what goes to special tokens is missing.",
     )
-    return sentence, query, reading, trace
+    return reading, trace, query
 
 
 # Standard tests.
@@ -640,8 +610,8 @@ def draw_tests(choice: lab.ModelChoice) -> None:
         )
         return
     kind, (test_column, head_column) = kind_and_columns(choice, 2)
-    ref = choice.ref
-    # Read the lines of random tokens one by one; of fewer than two there is no interval
+    ref, model_name = choice.ref, choice.reading.trace.source
+    # Read the lines of random tokens one by one
     model, lines = lab.load_model(ref), lab.study_of(head_tests.random_lines, ref)
     read = lab.measure_with_progress(
         LINES,
@@ -667,11 +637,9 @@ def draw_tests(choice: lab.ModelChoice) -> None:
         "test_head", {scores.name(head): head for head in ranked}, (of, test), head_column, "score"
     )
     if is_successor:
-        cell = draw.successor_cell(ranks, head, _successor(choice, ranks, head))
-        lab.as_python(scores=ranks, also=[cell])
+        successor(ranks, head, str(ref), model_name)
     else:
-        _repeats(choice, scores, test, head)
-        lab.as_python(scores=scores, also=[draw.repeats_cell(scores, test, head)])
+        repeats(scores, test, head, (ref, kind))
     lab.table(
         ("test", "best head", "score", "uniform", "heads above twice uniform", "weight on"),
         draw.repeat_rows(scores),
@@ -680,30 +648,16 @@ def draw_tests(choice: lab.ModelChoice) -> None:
         markers=False,
     )
     csv_button("All scores, CSV", "standard-tests.csv", lambda: draw.repeats_csv(scores))
-    drawn_of = " A cell is faint where its interval reaches twice uniform attention. The map shows the first line."
-    lab.caption(
-        lab.plain(
-            f"{choice.reading.trace.source}, {draw.ATTENTION[scores.kind]}, {scores.lines} lines of "
-            f"{scores.length} different random tokens of its vocabulary, twice in a row, "
-            "between the special tokens that its tokenizer adds. ± is the 95 % interval over the "
-            "lines, for all heads at once. Random tokens have no meaning, so these scores show position and identity alone; "
-            "on sentences, "
-            f"Roles measures.{'' if is_successor else drawn_of}"
-        )
-    )
+    lab.caption(lab.plain(draw.tests_caption(scores, model_name, with_map=not is_successor)))
+    papers = [
+        f"**{one.name}** — weight on {one.attends_to}. {one.source}" for one in head_tests.TESTS
+    ]
+    after = f"the successor of a number, a day, a month or a letter. {head_tests.GOULD}"
     lab.details(
         "Papers and source",
         partial(
             lab.sources,
-            "\n\n".join(
-                [
-                    *(
-                        f"**{one.name}** — weight on {one.attends_to}. {one.source}"
-                        for one in head_tests.TESTS
-                    ),
-                    f"**Successor** — the successor of a number, a day, a month or a letter. {head_tests.GOULD}",
-                ]
-            ),
+            "\n\n".join([*papers, f"**Successor** — {after}"]),
             head_tests.score_successors,
             head_tests.RepeatTest.cells,
             head_tests.score_repeats,
@@ -712,9 +666,7 @@ def draw_tests(choice: lab.ModelChoice) -> None:
     )
 
 
-def _repeats(
-    choice: lab.ModelChoice, scores: head_tests.RepeatScores, test: int, head: Head
-) -> None:
+def repeats(scores: head_tests.RepeatScores, test: int, head: Head, of: object) -> None:
     left, right = st.columns([1, 1.1], gap="medium")
     head_chart(
         left,
@@ -731,41 +683,33 @@ def _repeats(
         "test_head",
         f"Layers by heads, each with its score in the test {head_tests.TESTS[test].name}",
     )
+    query = draw.first_query(scores, test)
     with right:
         head_map(
             scores.example.trace.of(scores.kind),
             head,
             "test_head",
             scores.name,
-            "test_pin",
-            (choice.ref, scores.kind),
+            Controls.test_pin,
+            of,
             key="head_roles:test-map",
             show="matrix",
-            query=draw.first_query(scores, test),
+            query=query,
             fact=f"Head {scores.name(head)} on {scores.length} random tokens, twice",
         )
-    best, others = scores.ranked(test)[0], ""
-    if not scores.passes[test][best]:
-        others = " No head of this model passes the test."
-    elif best != head:
-        others = (
-            f" {scores.name(best)} has the highest score, {draw.score_text(scores, test, best)}."
-        )
-    lab.fact(
-        f"On random tokens that repeat, :primary[**{scores.name(head)}**] puts **{draw.score_text(scores, test, head)}** "
-        f"of its weight on **{head_tests.TESTS[test].attends_to}**; uniform attention puts "
-        f"{lab.number(float(scores.uniform[test]))} there.{others}"
+    lab.fact(draw.repeats_fact(scores, test, head))
+    st.latex(draw.repeats_latex(scores, test, head), width="content")
+    lab.as_python(
+        scores=scores,
+        trace=scores.example.trace,
+        draw={"head_roles:test-map": draw.map_code(head, query, f"trace.of({scores.kind!r})")},
+        also=[
+            draw.best_cell(f"scores.ranked({test})[0]  # of the test {head_tests.TESTS[test].name}")
+        ],
     )
-    # The score with the head's number; n random tokens stand at 1 … n and again at n + 1 … 2n
-    offset, value = head_tests.TESTS[test].offset, lab.number(float(scores.score[test][head]))
-    mean = r"\frac{1}{2n - 1}\sum_{i=2}^{2n} a_{i,\,i-1}"
-    if offset is not None:
-        key = "i + 1" if offset else "i"
-        mean = rf"\frac{{1}}{{n}}\sum_{{i=1}}^{{n}} a_{{n+i,\,{key}}}"
-    st.latex(rf"s = {mean} = {value} \qquad n = {scores.length}", width="content")
 
 
-def _successor(choice: lab.ModelChoice, scores: head_tests.SuccessorScores, head: Head) -> int:
+def successor(scores: head_tests.SuccessorScores, head: Head, ref: str, model_name: str) -> None:
     left, right = st.columns([1, 1.1], gap="medium")
     ends = {each: scores.interval(each) for each in sorted(scores.ranked())}
     faint = np.ones(scores.score.shape, dtype=bool)
@@ -793,19 +737,9 @@ def _successor(choice: lab.ModelChoice, scores: head_tests.SuccessorScores, head
     )
     with right:
         names = [order.name for order in scores.orders]
-        index = names.index(
-            Controls.draw("items", into=lab.HERE, orders=names, of=str(choice.ref)).items
-        )
-        # What the head adds to the logit of each item of the order, where it attends to each
-        items, values = scores.orders[index].items, np.nan_to_num(scores.logits[index])
+        order = names.index(Controls.draw("items", into=lab.HERE, orders=names, of=ref).items)
         head_map(
-            AttentionTrace(
-                tuple(
-                    AttentionMap("self", layer, one, items, items, None, scores.numbers[layer])
-                    for layer, one in enumerate(values)
-                ),
-                choice.reading.trace.source,
-            ),
+            scores.trace(order, model_name),
             head,
             "test_head",
             scores.name,
@@ -814,37 +748,9 @@ def _successor(choice: lab.ModelChoice, scores: head_tests.SuccessorScores, head
             scale="largest",
             show="matrix",
             reads="attending to the row adds to the logit of the column",
-            fact=f"What {scores.name(head)} adds to the logits of {names[index]}",
+            fact=f"What {scores.name(head)} adds to the logits of {names[order]}",
         )
-    # How many successors the head ranks highest, beside chance, and whether any head is above it
-    best, (low, high) = scores.ranked()[0], ends[head]
-    others = ""
-    if ends[best][0] <= scores.chance:
-        others = " No head of this model is a successor head."
-    elif best != head:
-        others = (
-            f" {scores.name(best)} has the highest share, {lab.percent(float(scores.score[best]))}."
-        )
-    lab.fact(
-        f"From {scores.count} ordered items, :primary[**{scores.name(head)}**] raises the "
-        f"successor most of its order in **{lab.percent(float(scores.score[head]))}**, with a 95 % interval from "
-        f"{lab.percent(low)} to {lab.percent(high)}; random ranks would do so in {lab.percent(scores.chance)}.{others}"
-    )
-    st.latex(
-        r"s = \frac{1}{|I|}\sum_{x \in I} \left[\arg\max_{y \in O_x}\ (W_E W_V W_O W_U)_{xy} = x + 1\right] = "
-        rf"\frac{{{scores.hits(head)}}}{{{scores.count}}} = {lab.number(float(scores.score[head]))}",
-        width="content",
-    )
-    orders = ", ".join(f"{len(order.items)} {order.name}" for order in scores.orders)
-    embedded = " This model has no unembedding; its embedding, transposed, stands for it."
-    lab.caption(
-        lab.plain(
-            f"{choice.reading.trace.source}, from its weights alone: what a head adds to the "
-            f"logits where it attends to an item, without any text. The orders O are {orders}, "
-            "those that are single tokens; I are the items with a successor. Biases "
-            "and the first feed-forward network are left out; the gains of norms are folded in. A cell is faint where "
-            "its interval reaches chance; of many heads the best one is above chance by luck more often than one."
-            f"{embedded if scores.by_embedding else ''}"
-        )
-    )
-    return index
+    lab.fact(draw.successor_fact(scores, head))
+    st.latex(draw.successor_latex(scores, head), width="content")
+    lab.caption(lab.plain(draw.successor_caption(scores, model_name)))
+    lab.as_python(scores=scores, also=[draw.best_cell("scores.ranked()[0]")])

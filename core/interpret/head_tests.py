@@ -24,7 +24,14 @@ from core.interpret.roles import (
     stack_layers,
     unknown_share,
 )
-from core.interpret.trace import AttentionTrace, Head, Kind, NumberedHeads, to_numpy
+from core.interpret.trace import (
+    AttentionMap,
+    AttentionTrace,
+    Head,
+    Kind,
+    NumberedHeads,
+    to_numpy,
+)
 from core.pretrained import (
     Line,
     ModelInputs,
@@ -276,6 +283,18 @@ class SuccessorScores(NumberedHeads):
     def ranked(self) -> list[Head]:
         """All heads (layer, head), the one with the highest score first."""
         return ranked_heads(self.score)
+
+    def trace(self, order: int, source: str) -> AttentionTrace:
+        """What each head adds to the logits of an order's items, as maps: from the item that it attends to, to each."""
+        items, values = self.orders[order].items, np.nan_to_num(self.logits[order])
+        maps = zip(self.numbers, values, strict=True)
+        return AttentionTrace(
+            tuple(
+                AttentionMap("self", layer, one, items, items, None, number)
+                for layer, (number, one) in enumerate(maps)
+            ),
+            source,
+        )
 
     def hits(self, head: Head) -> int:
         """The number of items whose successor the head ranks highest."""
@@ -960,15 +979,6 @@ class SyntaxResult:
         counts = {choice: len(_queries(self.readings, *choice)) for choice in choices}
         return {choice: count for choice, count in counts.items() if count}
 
-    def with_relation(self, relation: Relation, reverse: bool) -> "SyntaxResult":
-        """The result with this choice, measured, at its end where it has it not yet."""
-        if (relation, reverse) in self.choices:
-            return self
-        score = score_relation(self.readings, relation, reverse)
-        return replace(
-            self, scores=(*self.scores, score), choices=(*self.choices, (relation, reverse))
-        )
-
     def heads(self) -> list[Head]:
         """All heads (layer, head) of the model."""
         return [(layer, head) for layer, of in enumerate(self.readings.heads) for head in range(of)]
@@ -1008,12 +1018,29 @@ def known_sentences(pretrained: Pretrained, reference: str) -> tuple[Parse, ...]
     return known_parses(pretrained, parses(reference)[:MAX_PARSES])
 
 
-def score_syntax(
-    pretrained: Pretrained, read: Sequence[SyntaxReadings | None], unknown: int
-) -> SyntaxResult:
-    """The scores over sentences that were read by `reduce_parse`; `unknown` is the count of those left out."""
-    readings = join_readings(pretrained, list(read), unknown)
+def score_syntax(readings: SyntaxReadings) -> SyntaxResult:
+    """The scores of all relations over sentences that were read."""
     return SyntaxResult(readings, tuple(score_relation(readings, *choice) for choice in CHOICES))
+
+
+def measure_syntax(pretrained: Pretrained, reference: str, kind: Kind) -> SyntaxResult:
+    """How often the word to which a head attends most is the one that a syntactic relation asks for."""
+    return score_syntax(read_parses(pretrained, parses(reference)[:MAX_PARSES], kind))
+
+
+def with_relation(result: SyntaxResult, name: str) -> SyntaxResult:
+    """The result with the relation of this name and direction, one of its `counts`, measured."""
+    choice = next(each for each in result.counts if each[0].name(each[1]) == name)
+    if choice in result.choices:
+        return result
+    score = score_relation(result.readings, *choice)
+    return replace(result, scores=(*result.scores, score), choices=(*result.choices, choice))
+
+
+def sentence_trace(reading: Reading, result: SyntaxResult, sentence: int) -> AttentionTrace:
+    """The maps of one sentence of a result, between words."""
+    one = result.readings.sentences[sentence]
+    return word_trace(reading, one.parse, one.tokens, result.readings.kind)
 
 
 def queries_by_sentence(

@@ -358,8 +358,9 @@ class RoleInputs:
 def role_inputs(
     pretrained: Pretrained, own_sentences: Sequence[str] = (), kind: Kind = "self"
 ) -> RoleInputs:
-    """Inputs for this model: `own_sentences`, else the example ones, else lines of numbers or of its own words.
+    """The inputs on which a model's roles are measured.
 
+    They are `own_sentences`, else the example ones, else lines of numbers or of the model's own words.
     Of each list only sentences of which the model knows four words in five, and the first list with at least five of
     them (of own sentences: one). A decoder that generates its text gets every third of a long list. A model of pictures
     gets handwritten digits; one of sounds gets none.
@@ -667,6 +668,11 @@ class Example:
 
 
 NEARLY = 0.95  # of the clearest row: as clear to the eye
+
+
+def role_example(readings: Sequence[Reading], kind: Kind, role: str, head: Head) -> Example | None:
+    """Where a head shows a role, named by its key, most clearly; see `clearest_example`."""
+    return clearest_example(readings, kind, next(one for one in ROLES if one.key == role), *head)
 
 
 def clearest_example(

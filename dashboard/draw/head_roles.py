@@ -1,16 +1,16 @@
 """Head roles: its sentences of numbers, its equations, its tables, and its script beside the recorded calls."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from core.interpret.head_tests import (
-    MAX_PARSES,
     TESTS,
     RelationScore,
     RepeatScores,
     SuccessorScores,
+    SyntaxReadings,
     SyntaxResult,
 )
 from core.interpret.roles import (
@@ -22,10 +22,10 @@ from core.interpret.roles import (
     RoleInputs,
     RoleScores,
 )
-from core.interpret.trace import AttentionTrace, Head, Kind
+from core.interpret.trace import Head, Kind
 from core.pretrained import Reading
 from dashboard.draw import picture_files
-from dashboard.draw.components import Cell, source_of
+from dashboard.draw.components import Cell
 from dashboard.draw.formats import cut, number, percent, plain, written
 
 MAX_SENTENCES, MAX_LETTERS = 60, 400
@@ -142,6 +142,28 @@ def role_caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str,
     )
 
 
+def role_rows(
+    scores: RoleScores,
+    examples: Mapping[int, tuple[Reading, Example]],
+    inputs: RoleInputs,
+) -> list[list[str]]:
+    """A row a role: how many heads have it, the head that has most of it, its score and chance, and an example."""
+    own = list(scores.head_roles.values())
+    return [
+        [role.name, "–", "–", "–", "–", "no token here can show it"]
+        if (best := scores.best(index)) is None
+        else [
+            role.name,
+            str(own.count(index)),
+            scores.name(best),
+            number(scores.score[index][best]),
+            chance_text(scores, index, best),
+            example_of(*examples[index], inputs, scores.kind, index) if index in examples else "–",
+        ]
+        for index, role in enumerate(ROLES)
+    ]
+
+
 def example_of(
     reading: Reading, example: Example, inputs: RoleInputs, kind: Kind, index: int
 ) -> str:
@@ -188,6 +210,27 @@ def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: 
         "sentences that measure it; so the table chooses head and offset on the even sentences, measures them on the "
         "odd ones, and the other way round. The interval is Wilson's."
         f"{causal if readings.kind == 'causal' else ''}{left_out if readings.left_out else ''}"
+    )
+
+
+def syntax_fact(readings: SyntaxReadings, score: RelationScore, head: Head) -> str:
+    source, target = score.relation.ends(score.reverse)
+    best, low, high = score.held_out_share
+    offset = float(score.offset_hits.mean(-1).max())
+    return (
+        f"From the {source}, the word to which :primary[**{readings.name(head)}**] attends most is the "
+        f"**{target}** in **{percent(float(score.accuracy[head]))}** of {score.count} cases. The best fixed offset, the word "
+        f"{offset_text(score.best_offset)}, is right in {percent(offset)}. Chosen on one half of the sentences and "
+        f"measured on the other, the best head reaches **{percent(best)}**, with a 95 % interval from "
+        f"{percent(low)} to {percent(high)}."
+    )
+
+
+def syntax_latex(score: RelationScore, head: Head) -> str:
+    return (
+        r"a_{uw} = \frac{1}{|u|}\sum_{i \in u}\ \sum_{j \in w} a_{ij} \qquad "
+        r"\frac{1}{|Q|}\sum_{u \in Q} \left[\arg\max_{w \neq u} a_{uw} \in T_u\right] = "
+        rf"\frac{{{int(score.hits[head].sum())}}}{{{score.count}}} = {number(float(score.accuracy[head]))}"
     )
 
 
@@ -242,6 +285,78 @@ def first_query(scores: RepeatScores, test: int) -> int:
     return int(queries[0])
 
 
+def repeats_fact(scores: RepeatScores, test: int, head: Head) -> str:
+    best, others = scores.ranked(test)[0], ""
+    if not scores.passes[test][best]:
+        others = " No head of this model passes the test."
+    elif best != head:
+        others = f" {scores.name(best)} has the highest score, {score_text(scores, test, best)}."
+    return (
+        f"On random tokens that repeat, :primary[**{scores.name(head)}**] puts **{score_text(scores, test, head)}** "
+        f"of its weight on **{TESTS[test].attends_to}**; uniform attention puts "
+        f"{number(float(scores.uniform[test]))} there.{others}"
+    )
+
+
+def repeats_latex(scores: RepeatScores, test: int, head: Head) -> str:
+    """The score with the head's number; n random tokens stand at 1 … n and again at n + 1 … 2n."""
+    offset, value = TESTS[test].offset, number(float(scores.score[test][head]))
+    mean = r"\frac{1}{2n - 1}\sum_{i=2}^{2n} a_{i,\,i-1}"
+    if offset is not None:
+        key = "i + 1" if offset else "i"
+        mean = rf"\frac{{1}}{{n}}\sum_{{i=1}}^{{n}} a_{{n+i,\,{key}}}"
+    return rf"s = {mean} = {value} \qquad n = {scores.length}"
+
+
+def tests_caption(scores: RepeatScores, model: str, with_map: bool) -> str:
+    drawn = " A cell is faint where its interval reaches twice uniform attention. The map shows the first line."
+    return (
+        f"{model}, {ATTENTION[scores.kind]}, {scores.lines} lines of "
+        f"{scores.length} different random tokens of its vocabulary, twice in a row, "
+        "between the special tokens that its tokenizer adds. ± is the 95 % interval over the "
+        "lines, for all heads at once. Random tokens have no meaning, so these scores show position and identity alone; "
+        "on sentences, "
+        f"Roles measures.{drawn if with_map else ''}"
+    )
+
+
+def successor_fact(scores: SuccessorScores, head: Head) -> str:
+    """How many successors the head ranks highest, beside chance, and whether any head is above it."""
+    best, (low, high) = scores.ranked()[0], scores.interval(head)
+    others = ""
+    if scores.interval(best)[0] <= scores.chance:
+        others = " No head of this model is a successor head."
+    elif best != head:
+        others = (
+            f" {scores.name(best)} has the highest share, {percent(float(scores.score[best]))}."
+        )
+    return (
+        f"From {scores.count} ordered items, :primary[**{scores.name(head)}**] raises the "
+        f"successor most of its order in **{percent(float(scores.score[head]))}**, with a 95 % interval from "
+        f"{percent(low)} to {percent(high)}; random ranks would do so in {percent(scores.chance)}.{others}"
+    )
+
+
+def successor_latex(scores: SuccessorScores, head: Head) -> str:
+    return (
+        r"s = \frac{1}{|I|}\sum_{x \in I} \left[\arg\max_{y \in O_x}\ (W_E W_V W_O W_U)_{xy} = x + 1\right] = "
+        rf"\frac{{{scores.hits(head)}}}{{{scores.count}}} = {number(float(scores.score[head]))}"
+    )
+
+
+def successor_caption(scores: SuccessorScores, model: str) -> str:
+    orders = ", ".join(f"{len(order.items)} {order.name}" for order in scores.orders)
+    embedded = " This model has no unembedding; its embedding, transposed, stands for it."
+    return (
+        f"{model}, from its weights alone: what a head adds to the "
+        f"logits where it attends to an item, without any text. The orders O are {orders}, "
+        "those that are single tokens; I are the items with a successor. Biases "
+        "and the first feed-forward network are left out; the gains of norms are folded in. A cell is faint where "
+        "its interval reaches chance; of many heads the best one is above chance by luck more often than one."
+        f"{embedded if scores.by_embedding else ''}"
+    )
+
+
 def repeat_rows(scores: RepeatScores) -> list[list[str]]:
     return [
         [
@@ -279,11 +394,11 @@ def score_text(scores: RepeatScores, test: int, head: Head) -> str:
     return written(f"{number(score)} ± {number(margin)}", {"": score, " ±": margin})
 
 
-def map_code(head: Head, query: int | None) -> str:
+def map_code(head: Head, query: int | None, trace: str = "trace") -> str:
     return f"""
 from dashboard.show import show
 
-show(trace, layer={head[0]}, head={head[1]}{"" if query is None else f", query={query}"})
+show({trace}, layer={head[0]}, head={head[1]}{"" if query is None else f", query={query}"})
 """
 
 
@@ -298,134 +413,46 @@ alt.Chart(pd.DataFrame(cells)).mark_rect().encode(x="head:O", y="layer:O", color
 """
 
 
-# Its script, after the model and one of its readings.
+# What its script tells beside the recorded calls.
 
 
-def roles_cell(
-    inputs: RoleInputs, scores: RoleScores, sentences: Sequence[str], own: bool, role: int
-) -> Cell:
-    """The score of every head in every role; `own`: on the reading of the page's own input alone."""
-    texts = f"sentences = {source_of(list(sentences))}\n" if sentences else ""
-    read = f"""{texts}texts = role_inputs(model, {"sentences" if sentences else "()"}, {scores.kind!r})  # {inputs.what}
-readings = read_all(model, texts, {scores.kind!r})"""
+def roles_cell(scores: RoleScores, role: int) -> Cell:
     heads = [[*head, index] for head, index in scores.head_roles.items()]
     return Cell(
-        "The score of every head in nine roles over many inputs, with its level when the keys are shuffled.",
+        "The heads that have a role.",
         f"""
-from core.interpret.roles import ROLES, {"" if own else "read_all, role_inputs, "}score_roles
+from core.interpret.roles import ROLES
 
-{"readings = [reading]" if own else read}
-scores = score_roles(readings, {scores.kind!r})  # (roles, layers, heads)
-role = [one.key for one in ROLES].index({ROLES[role].key!r})
-print(ROLES[role].name, "most in", scores.name(scores.best(role)))
+print(ROLES[{role}].name, "most in", scores.name(scores.best({role})))
 for head, one in scores.head_roles.items():
     print(scores.name(head), ROLES[one].name)
 """,
-        GRID_CODE.format(values="scores.score[role]"),
-        "head_roles:scores",
-        {
-            **{f"scores.{name}": getattr(scores, name) for name in ("score", "chance", "std")},
-            "scores.score[role]": scores.score[role],
-            "[[*head, one] for head, one in scores.head_roles.items()]": heads,
-        },
+        results={"[[*head, one] for head, one in scores.head_roles.items()]": heads},
     )
 
 
-def role_cell(kind: Kind, head: Head, shown: Reading, example: Example | None, here: bool) -> Cell:
-    index = 0 if example is None else example.reading
+def syntax_cell(score: RelationScore) -> Cell:
+    numbers = {
+        "score.accuracy": score.accuracy,
+        "score.offset_hits.mean(-1)": score.offset_hits.mean(-1),
+        "score.best": score.best,
+        "score.best_offset": score.best_offset,
+    }
     return Cell(
-        "One head where it shows one role most clearly.",
-        f"""
-from core.interpret.roles import clearest_example
-
-example = clearest_example({"[reading]" if here else "readings"}, {kind!r}, ROLES[role], {head[0]}, {head[1]})
-trace = {"reading" if here else f"readings[{index}]"}.trace.of({kind!r})
-weights = trace.head({head[0]}, {head[1]})  # (T, S)
-print(example)
-""",
-        map_code(head, None if example is None else example.query),
-        "head_roles:map",
-        {"weights": shown.trace.of(kind).head(*head)},
-    )
-
-
-def syntax_cells(
-    reference: str,
-    result: SyntaxResult,
-    score: RelationScore,
-    head: Head,
-    sentence: int,
-    query: int,
-    trace: AttentionTrace,
-) -> list[Cell]:
-    kind = result.readings.kind
-    return [
-        Cell(
-            "Every head on parsed sentences: how often its top word is the one that a relation asks for.",
-            f"""
-from core.interpret.head_tests import parses, read_parses, relations_in, score_relation, word_trace
-
-sentences = parses({reference!r})[:{MAX_PARSES}]
-readings = read_parses(model, sentences, {kind!r})
-relation = next(one for one in relations_in(sentences) if one.key == {score.relation.key!r})
-score = score_relation(readings, relation, reverse={score.reverse})
-accuracy = score.accuracy  # (layers, heads), over {score.count} queries
-print(relation.name({score.reverse}), "best head", readings.name(score.best), accuracy.max())
-print("best fixed offset", score.best_offset, score.offset_hits.mean(-1).max())
-""",
-            GRID_CODE.format(values="accuracy"),
-            "head_roles:accuracies",
-            {
-                "accuracy": score.accuracy,
-                "score.offset_hits.mean(-1)": score.offset_hits.mean(-1),
-                "score.best": score.best,
-                "score.best_offset": score.best_offset,
-            },
-        ),
-        Cell(
-            "One head on the sentence, between words.",
-            f"""
-sentence = readings.sentences[{sentence}]
-trace = word_trace(reading, sentence.parse, sentence.tokens, {kind!r})
-weights = trace.head({head[0]}, {head[1]})  # (words, words)
-""",
-            map_code(head, query),
-            "head_roles:words",
-            {"weights": trace.head(*head)},
-        ),
-    ]
-
-
-def repeats_cell(scores: RepeatScores, test: int, head: Head) -> Cell:
-    return Cell(
-        f"One head on the first line of {scores.length} tokens, twice.",
-        f"""
-best = scores.ranked({test})[0]  # of the test {TESTS[test].name}
-print("best head", scores.name(best), scores.score[{test}][best])
-trace = scores.example.trace.of({scores.kind!r})
-weights = trace.head({head[0]}, {head[1]})  # (T, S)
-""",
-        map_code(head, first_query(scores, test)),
-        "head_roles:test-map",
-        {"weights": scores.example.trace.of(scores.kind).head(*head)},
-    )
-
-
-def successor_cell(scores: SuccessorScores, head: Head, order: int) -> Cell:
-    return Cell(
-        "What one head adds to each item, from each.",
-        f"""
-import numpy as np
-
-print("best head", scores.name(scores.ranked()[0]), scores.score.max(), "of", scores.count, "items")
-order = scores.orders[{order}]
-logits = np.nan_to_num(scores.logits[{order}][{head[0]}, {head[1]}])  # (items, items)
-""",
+        "The best head, and the best fixed offset.",
         """
-from dashboard.show import show_maps
-
-show_maps({order.name: logits}, order.items, order.items)
+print(score.relation.name(score.reverse), score.best, score.accuracy.max())
+print(score.best_offset, score.offset_hits.mean(-1).max())
 """,
-        "head_roles:order-map",
-        {"scores.score": scores.score, "logits": np.nan_to_num(scores.logits[order][head])},
+        results=numbers,
+    )
+
+
+def best_cell(best: str) -> Cell:
+    return Cell(
+        "The best head.",
+        f"""
+best = {best}
+print(scores.name(best), scores.score[..., *best])
+""",
     )

@@ -503,20 +503,29 @@ def config_name(ref: ModelRef) -> str:
 # The roles of a model's heads, measured once and shared by every page and session.
 
 HeadRoles = dict[tuple[int, int], int]
+ABOVE = "input above"  # where there is no set of inputs
 
 
 def inputs_of(
     ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()
 ) -> RoleInputs:
     """The inputs on which roles are measured; the page's own alone where there is no set (sound, arrays)."""
-    inputs = RoleInputs((), "") if ref.source == "array" else shared(_role_inputs, ref, kind, own)
-    return inputs if inputs.givens else RoleInputs((page_inputs,), "input above")
+    inputs = RoleInputs((), "") if ref.source == "array" else study_of(role_inputs, ref, own, kind)
+    return inputs if inputs.givens else RoleInputs((page_inputs,), ABOVE)
 
 
 def role_scores_of(
     ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()
 ) -> RoleScores:
-    return shared(_role_scores, ref, inputs_of(ref, page_inputs, kind, own), kind)
+    return _scores_of(ref, inputs_of(ref, page_inputs, kind, own), kind)
+
+
+def _scores_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> RoleScores:
+    """The score of every head in every role, recorded with the readings of these inputs."""
+    scores = shared(_role_scores, ref, inputs, kind)
+    above = inputs.what == ABOVE
+    readings = (reading_of(ref, *inputs.givens),) if above else Call(read_all, (ref, inputs, kind))
+    return recorded(score_roles, (readings, kind), scores)
 
 
 def roles_of(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> HeadRoles:
@@ -528,7 +537,7 @@ def roles_are_cached(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> boo
     return (
         kind == "cross"
         or ref.source == "array"
-        or remembered(_role_inputs, ref, kind, ())
+        or remembered(_study, role_inputs, ref, (), ((), kind))
         and remembered(_role_scores, ref, inputs_of(ref, page_inputs, kind), kind)
     )
 
@@ -549,17 +558,13 @@ def examples_of(
 
 
 def _examples(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> dict[int, tuple[Reading, Example]]:
-    readings, scores = readings_of(ref, inputs, kind), shared(_role_scores, ref, inputs, kind)
+    readings, scores = readings_of(ref, inputs, kind), _scores_of(ref, inputs, kind)
     clearest = {
         index: clearest_example(readings, kind, role, *best)
         for index, role in enumerate(ROLES)
         if (best := scores.best(index)) is not None
     }
     return {index: (readings[one.reading], one) for index, one in clearest.items() if one}
-
-
-def _role_inputs(ref: ModelRef, kind: Kind, own: tuple[str, ...]) -> RoleInputs:
-    return role_inputs(load_model(ref), own, kind)
 
 
 def _role_scores(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> RoleScores:

@@ -37,6 +37,7 @@ from core.interpret.head_tests import (
     score_successors,
     token_orders,
     wilson_interval,
+    with_relation,
     word_tokens,
     word_trace,
     word_weights,
@@ -742,7 +743,7 @@ def test_every_relation_of_a_file_can_be_scored():
         for (relation, reverse), count in result.counts.items():
             score = score_relation(readings, relation, reverse)
             assert (score.count if score else 0) == (count if count >= 10 else 0)
-            wider = result.with_relation(relation, reverse)
+            wider = with_relation(result, relation.name(reverse))
             assert (relation, reverse) in wider.choices and len(wider.scores) == len(wider.names)
 
 
