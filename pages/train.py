@@ -1,7 +1,6 @@
 """Train and watch: train a small model in a worker process, and see its attention form."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -10,80 +9,36 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import dashboard.page as lab
-from core.attention import (
-    Choice,
-    entry,
-)
+from core import training
+from core.attention import Choice, entry
 from core.interpret.trace import Head, Kind, head_name
 from core.memory import is_small
-from core.models import (
-    sentence_spans,
-)
 from core.runs.machine import line
 from core.runs.runs import Run
 from core.studies import runs as study
 from core.studies.decode import Checkpoint
 from core.tasks import TaskConfig, make_task, task_entry
-from core.training import (
-    Finding,
-    Record,
-    RunConfig,
-    best_head,
-    diagnose,
-    recommended,
-    source_weights,
-    time_needed,
-    train,
-)
 from dashboard.draw import train as draw
 
 # The attention of one held-out example over training time, and where it attends on a picture or a series.
 
 
-@dataclass(frozen=True)
-class DrawnHead:
-    """A head that is drawn; `shape` is (layers, heads) of its kind of attention.
-
-    With `to_source` outputs attend to their source by it, so that records measure it.
-    """
-
-    example: int
-    kind: Kind
-    layer: int
-    head: int
-    shape: tuple[int, int]
-    to_source: bool
-
-
-@dataclass(frozen=True)
-class Moment:
-    """The selected step, the held-out example, and the head that is drawn with its weights (T, S) at that step.
-
-    `latest`: no step was picked, so all figures follow a live run.
-    """
-
-    step: int
-    example: int = 0
-    head: DrawnHead | None = None
-    weights: np.ndarray | None = None
-    latest: bool = True
-
-
-def attention_over_time(data: study.RunData) -> Moment:
+def attention_over_time(data: study.RunData) -> study.Moment:
     """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
-    steps, frames = data.steps, list[tuple[int, np.ndarray]]()
     board = st.container()  # the map, above the popover that changes it
-    if head := _choose_head(data, steps[-1]) if steps else None:
-        step_key, step_name = f"train:wish:{data.run.id}", f"train:step:{data.run.id}"
-        lab.take_link(step_key, lab.one_of(steps), name=step_name)
-        if lab.went_back(step_name):
+    c, frames = _choose_head(data), list[tuple[int, np.ndarray]]()
+    if c is not None:
+        link, picked = Controls.step.key_of(c), picked_step(data.run.id)
+        lab.take_link(picked.key, lab.one_of(data.steps), name=link)
+        if lab.went_back(link):
             forget_step(data.run.id)
-        start = st.session_state.get(step_key)
-        key = f"train:map:{data.run.id}:{head.example}:{head.kind}"
-        which = head.example, head.kind, head.layer
-        view = st.session_state.get(f"{key}:view", {})
-        frames = lab.head_over_time(data.run, steps, *which, head.head, view.get("frame") or start)
-    if head is None or not frames:
+        start, which = picked.value, (c.example, c.map_kind)
+        key = f"train:map:{data.run.id}:{c.example}:{c.map_kind}"
+        view = lab.SessionValue[dict[str, int | None]]({}, f"{key}:view").value
+        frames = lab.head_over_time(
+            data.run, data.steps, *which, *c.head, view.get("frame") or start
+        )
+    if c is None or not frames:
         if data.required_config.model.attention is None:
             st.markdown("**No attention**")
             st.caption(
@@ -92,54 +47,61 @@ def attention_over_time(data: study.RunData) -> Moment:
         step = data.records[-1].step
         if len(data.records) > 1 and not data.live:
             step = Controls.draw("step", into=lab.HERE, data=data).step
-        return Moment(step)
+        return study.Moment(data, step)
     last_step, last = frames[-1]
     with board:
         state = lab.attention_view(
-            lab.head_trace(data, *which, last, head.shape[1]),
+            data.trace(*which, c.head[0], last, c.shape[1]),
             key=key,
             layout="frames",
-            layer=head.layer,
-            head=head.head,
+            layer=c.head[0],
+            head=c.head[1],
             frame=start,
             frames=frames,
             live=data.live,
-            title=f"Held-out example, {head_name(head.layer, head.head)}",
-            reads=lab.READS[head.kind],
+            title=f"Held-out example, {head_name(*c.head)}",
+            reads=lab.READS[c.map_kind],
             height=300,
         )
     step = last_step if state.frame is None else state.frame
-    lab.write_link(step_name, None if step == last_step else str(step))
-    return Moment(step, head.example, head, dict(frames).get(step), state.frame is None)
+    lab.write_link(link, None if step == last_step else str(step))
+    measured = c.map_kind == c.kinds[0]
+    weights = dict(frames).get(step)
+    return study.Moment(data, step, *which, c.head, measured, weights, state.frame is None)
+
+
+def picked_step(run_id: str) -> lab.SessionValue[int | None]:
+    """The step of a link, with which the map of a run opens."""
+    return lab.SessionValue(None, f"train:wish:{run_id}")
 
 
 def forget_step(run_id: str) -> None:
     """Forget the step that a person had picked: the figures show the latest one."""
-    st.session_state.pop(f"train:wish:{run_id}", None)
-    for key in map(str, st.session_state):
+    picked_step(run_id).pop()
+    for key in map(str, st.session_state):  # each example and type of attention has a map
         if key.startswith(f"train:map:{run_id}") and key.endswith(":view"):
-            st.session_state[key]["frame"] = None
+            lab.SessionValue[dict[str, int | None]]({}, key).value["frame"] = None
 
 
-def _choose_head(data: study.RunData, step: int) -> DrawnHead | None:
+def _choose_head(data: study.RunData) -> "Controls | None":
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
-    counts = lab.head_counts(data.run, step)
+    if not data.steps:
+        return None
+    counts = lab.head_counts(data.run, data.steps[-1])
     row = st.popover("Head and example", icon=":material/tune:")
     c = Controls.draw("example", into=row, data=data, examples=range(len(counts)))
     if not counts or not (sizes := counts[c.example]):
         return None
-    first = next(iter(sizes))
     c = c.draw_more("map_kind", into=row, kinds=list(sizes))
-    best = _best_head(data) if c.map_kind == first else (0, 0)
-    best = best if np.less(best, sizes[c.map_kind]).all() else (0, 0)
     shape = sizes[c.map_kind]
-    layer, head = c.draw_more("head", into=row, shape=shape, best=best).head
-    return DrawnHead(c.example, c.map_kind, layer, head, shape, c.map_kind == first)
+    best = _best_head(data) if c.map_kind == c.kinds[0] else (0, 0)
+    best = best if np.less(best, shape).all() else (0, 0)
+    return c.draw_more("head", into=row, shape=shape, best=best)
 
 
 def _best_head(data: study.RunData) -> tuple[int, int]:
     """The head with most weight on the expected position; a live run keeps the one before with at least half of it."""
-    record, best = data.records[-1], best_head(data.records[-1])
+    record, best = data.records[-1], training.best_head(data.records[-1])
     run_id, before = Controls.best.value
     weights = np.array(record.expected or [[0.0]])
     if (data.live or run_id == data.run.id) and np.less(before, weights.shape).all():
@@ -148,29 +110,13 @@ def _best_head(data: study.RunData) -> tuple[int, int]:
     return best
 
 
-def example_label(data: study.RunData, example: int) -> str:
+def source_figures(moment: study.Moment, ink: lab.Ink) -> None:
+    data, example = moment.data, moment.example
     task = data.task
-    source, target = task.display_tokens(data.watched[example])
-    if task.input not in ("patches", "series"):
-        return draw.separator(task).join(source)
-    answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
-    return f"Example {example + 1}{answer}"
-
-
-def weights_on_source(data: study.RunData, moment: Moment, length: int) -> Any:
-    """The outputs and their weights on a source of that length, in the head that is drawn; None without any."""
-    if moment.weights is None or moment.head is None:
-        return None
-    kind, rows = moment.head.kind, lab.tokens(data, moment.example, moment.head.kind)[0]
-    return source_weights(data.required_config.model, kind, moment.weights, rows, length)
-
-
-def source_figures(data: study.RunData, moment: Moment, ink: lab.Ink) -> None:
-    task, example = data.task, moment.example
     if task.input not in ("patches", "series"):
         return
     source = data.watched[example].source
-    outputs, weights = weights_on_source(data, moment, len(source)) or ((), None)
+    outputs, weights = moment.on_source(len(source)) or ((), None)
     if task.input == "patches" and weights is not None:
         lab.chart_title(f"What it attends to, step {moment.step:,}")
         st.html(lab.tiles(source, task.shape.grid, outputs, weights, lab.theme(), ink))
@@ -197,7 +143,7 @@ def source_figures(data: study.RunData, moment: Moment, ink: lab.Ink) -> None:
 # The curves of a run: loss, the scores of its task, and its training; each with the picked step.
 
 
-def charts_details(data: study.RunData, step: int, findings: Sequence[Finding]) -> None:
+def charts_details(data: study.RunData, step: int, findings: Sequence[training.Finding]) -> None:
     last = next((r for r in reversed(data.records) if r.expected), None)
     shown = {
         "expected": last is not None,
@@ -219,12 +165,8 @@ def charts_details(data: study.RunData, step: int, findings: Sequence[Finding]) 
                         f"The {draw.MAX_HEADS} of {count} heads with the largest weight at the end."
                     )
             else:
-                title, curve, key = draw.SINGLE[name]
-                values, clip = lab.points(data.records, key), data.required_config.clip
-                largest = max(value or 0.0 for _, value in values)
-                clips = name == "gradient" and clip <= 5 * max(largest, 1e-9)
-                options = {"guess": (clip, f"clipped at {clip:g}")} if clips else {}
-                _draw(data, step, name, findings, title, [lab.Curve(curve, values)], options)
+                chart = draw.single_chart(name, data.records, data.required_config.clip)
+                _draw(data, step, name, findings, *chart)
 
 
 def _parts(data: study.RunData, step: int) -> None:
@@ -234,30 +176,9 @@ def _parts(data: study.RunData, step: int) -> None:
         lab.chart_title("Gradient norm by part of the model")
         st.caption("Measured from the first step.")
         return
-    most, ink = max(record.gradients.values()) or 1.0, lab.Ink.of(lab.theme())
-    low = min([value for value in record.gradients.values() if value > 0] or [most]) / 3
-    norms = {draw.part_name(path): value for path, value in record.gradients.items()}
     lab.draw_chart(
         st,
-        lab.bar_figure(
-            [
-                {"part": name, "norm": end, "end": end, "text": lab.number(value), "low": low}
-                for name, value in norms.items()
-                for end in [max(value, low)]
-            ],
-            "part",
-            list(norms),
-            "norm",
-            ink,
-            domain=[low, most * 4],
-            log=True,
-            height=max(140, 17 * len(norms)),
-            colour={"value": ink.series[0]},
-            tips=[],
-            mark={"type": "bar", "height": {"band": 0.6}},
-            limit=150,
-            x2={"field": "low"},
-        ),
+        draw.parts_chart(record.gradients, lab.Ink.of(lab.theme())),
         key="train:parts",
         alt="Gradient norm of each part of the model.",
         heading=f"Gradient norm by part, step {record.step:,} (logarithmic)",
@@ -268,7 +189,7 @@ def _draw(
     data: study.RunData,
     step: int,
     key: str,
-    findings: Sequence[Finding],
+    findings: Sequence[training.Finding],
     title: str,
     curves: Sequence[lab.Curve],
     options: dict[str, Any],
@@ -288,7 +209,7 @@ def _draw(
     _show(key, findings)
 
 
-def _show(key: str, findings: Sequence[Finding]) -> None:
+def _show(key: str, findings: Sequence[training.Finding]) -> None:
     for each in findings:
         if each.beside == key:
             st.markdown(f":small[**{lab.plain(each.text)}** {lab.plain(each.advice)}]")
@@ -303,9 +224,11 @@ MEAN = -1  # in place of a token: all of them
 class Controls(lab.NextRun, page="train"):
     best = lab.SessionValue[tuple[str, Head]](("", (0, 0)))  # the run drawn last, and its head
     drawn = lab.SessionValue[str | None](None)  # the run whose figures were drawn last
+    kinds: list[Kind]  # of the maps of the example
+    shape: tuple[int, int]  # layers and heads of that kind
     example = lab.Select[int](
         "Held-out example",
-        lambda c: {at: example_label(c.data, at) for at in c.examples},
+        lambda c: {at: draw.example_label(c.data, at) for at in c.examples},
         hidden=True,
         help="An input that the model is not trained on; the map shows its attention.",
     )
@@ -366,66 +289,12 @@ class Controls(lab.NextRun, page="train"):
     )
 
 
-# What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
-
-
-def step_cell(data: study.RunData, moment: Moment) -> lab.Cell:
-    """One step of the run that is drawn: its config, its scores, and the weights of the head that is drawn."""
-    record, head, config = data.at(moment.step), moment.head, lab.source_of(data.required_config)
-    named = "AttentionConfig" in config or "Choice" in config
-    imports = lab.attention_import(config) if named else ""
-    code = f"""
-{imports}
-from core.models import ModelConfig, map_tokens
-from core.runs.runs import open_run
-from core.tasks import TaskConfig, make_task
-from core.training.config import RunConfig
-from core.training.evaluate import axis_tokens, one_a_step
-
-run = open_run({lab.path_code(data.run.path)})
-config = {config}
-task = make_task(config.task)  # task.baseline_loss is the loss of guessing
-# from core.training import train; records = list(train(config))  # trains it again
-step = {moment.step}
-record = next(one for one in one_a_step(run.records()) if one.step == step)
-print(record.loss, record.sequence_accuracy, record.expected, "guessing has a loss of", task.baseline_loss)
-"""
-    results: dict[str, Any] = {
-        "task.baseline_loss": data.task.baseline_loss,
-        "int(config == run.config())": 1,
-    }
-    if record.expected:
-        results |= {"record.expected": record.expected, "record.even": record.even}
-    if head is None or moment.weights is None:
-        return lab.Cell("One step: the scores.", code, results=results)
-    key = f"{moment.example}:{head.kind}"
-    code += f"""
-frame = run.frame(step)  # by example and type of attention: (layers, H, T, S)
-weights = frame[{key!r}][{head.layer}, {head.head}]  # (T, S)
-tokens = axis_tokens(task, task.held_out(config.num_examples)[{head.example}])
-rows, columns = map_tokens(config.model, {head.kind!r}, *tokens)
-rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
-"""
-    return lab.Cell(
-        "One step: the scores, and the attention of one head on a held-out example.",
-        code,
-        """
-from dashboard.show import show_maps
-
-show_maps({f"Step {step}": weights}, rows, columns)
-""",
-        f"train:map:{data.run.id}:{key}",
-        results | {"weights": moment.weights},
-    )
-
-
 # The page Train: the run bar and the controls on the left, the figures of the run on the right.
 
 
 WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"
 
 PAGE = "train"
-PAGE_CURVES = "train:curves"  # the panel of further curves
 
 
 def page() -> None:
@@ -439,29 +308,13 @@ def page() -> None:
     if run != lab.EXAMPLE_RUN and lab.SETTINGS_OF.value != run.id:
         # a run that a link has just brought, once; not the session's own
         lab.SETTINGS_OF.value = run.id
-        if data.config is not None and not lab.is_new(
-            Controls.task.key_of(Controls())
-        ):  # else the link has a set-up
+        task = Controls.task.key_of(Controls())
+        if data.config is not None and not lab.is_new(task):  # else the link has a set-up
             lab.adopt_run(data.config)
     with st.container(key="train:board"):
         # On a phone the run bar comes first, then the sentence, the map, the settings and the curves: all of them are
         # in one row, which wraps. The sentence keeps its height, so that the map stays where it is.
-        st.html("""<style>@media (max-width: 640px) {
-.st-key-train-board > * > [data-testid=stHorizontalBlock] {
-  > :first-child, > :first-child > *, > :last-child, > :last-child > *, > :last-child > * > *,
-  > :last-child > * > * > * { display: contents }
-  > :first-child > * > :not(:first-child) { order: 3; flex: 1 1 100% }
-  > :last-child > * > * > * > :not(:first-child) { order: 4; flex: 1 1 100% }
-}
-:has(> .st-key-train-now), .st-key-train-now, .st-key-train-now > :first-child,
-.st-key-train-now > * > [data-testid=stHorizontalBlock] { display: contents }
-.st-key-train-now > :last-child { order: 4; flex: 1 1 100% }
-.st-key-train-now > * > [data-testid=stHorizontalBlock] {
-  > :first-child { order: 2 }
-  > :last-child, > :last-child > * { display: contents }
-  > :last-child > * > * { order: 4; flex: 1 1 100% }
-  > :last-child > * > :first-child { order: 1; min-height: 140px }
-}}</style>""")
+        st.html(draw.PHONE_STYLE)
         left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # before the controls: the browser gets the figures first
         lab.poll(lambda: lab.load_run(run), _figures, data.live, "train:figures")
@@ -473,7 +326,7 @@ def page() -> None:
             if config is not None:
                 # last, because it times a few steps
                 with st.spinner("Timing a few steps"):
-                    sentence = time_needed(config)
+                    sentence = training.time_needed(config)
                 if sentence:
                     st.caption(lab.plain(sentence))
     # A question about the run, runs to try, and what the figures mean
@@ -493,7 +346,7 @@ def page() -> None:
     def source() -> None:
         if config is not None and config.model.attention is not None:
             lab.entries_panel([entry("score", config.model.attention.score.key)])
-        lab.source_panel(train)
+        lab.source_panel(training.train)
 
     lab.details("Equation, paper and training loop", source, "train:source")
 
@@ -531,23 +384,23 @@ def draw_run(data: study.RunData, state: str = "") -> None:
         below = st.container()
     with left, lab.picture("train"):
         moment = attention_over_time(data)
-        source_figures(data, moment, ink)
-    step, head = moment.step, moment.head
+        source_figures(moment, ink)
+    step = moment.step
     lab.as_python(
         table=lab.records_table(data.run),
         draw={"train:loss": lab.DRAW_LOSSES},
-        also=[step_cell(data, moment)],
+        also=[draw.step_cell(moment, lab.path_code(data.run.path))],
     )
     failure = data.status.message if data.status.state == "failed" else ""
-    problems = tuple(diagnose(data.until(step), config, task.baseline_loss, failure))
+    problems = tuple(training.diagnose(data.until(step), config, task.baseline_loss, failure))
     with right:
         # What the step shows; while the run trains, the way back to the latest step
         record = data.at(step)
-        index = (head.layer, head.head) if head and head.to_source else best_head(record)
+        index = moment.head if moment.measured else training.best_head(record)
         baselines = lab.baselines_of(config.task, record.held_out)
         lab.fact(draw.fact_text(record, task, index, baselines))
         # a button: a switch that the browser draws late would send its default
-        if data.live and head:
+        if data.live and moment.head:
             st.button(
                 "Follow the latest step",
                 key="train:follow",
@@ -563,7 +416,10 @@ def draw_run(data: study.RunData, state: str = "") -> None:
     with below:
         # The outputs at the step, correct and wrong, and how fast it went
         if (decoded := data.decoded_at(step)) is not None:
-            examples(data, decoded, ink)
+            lab.chart_title(f"Examples at step {decoded.step:,}")
+            html, long = draw.examples_html(data, decoded, lab.theme())
+            # Long sentences scroll, so that the fact below them stays in sight.
+            st.container(height=300 if long else "content", border=False).html(html)
         if record.confusion and len(record.confusion) == len(task.classes):
             lab.chart_title(f"Confusion matrix at step {record.step:,}")
             st.html(lab.confusion(record.confusion, task.classes, ink))
@@ -574,25 +430,25 @@ def draw_run(data: study.RunData, state: str = "") -> None:
     if config.model.residual != "plain":
         lab.details(
             "Over depth: which outputs each sublayer reads",
-            partial(depth_figure, data, moment),
+            partial(depth_figure, moment),
             "train:over_depth",
         )
-    document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
-    if any(each.beside != "loss" for each in problems):  # what is wrong is not folded away
-        st.session_state.setdefault(PAGE_CURVES, True)
+    document_figure(moment, ink)  # as wide as both columns: a sentence is a line
     lab.details(
         WEIGHT_PANEL
         if any(r.expected for r in data.records)
         else "Gradients, learning rate and speed",
         partial(charts_details, data, step, problems),
-        PAGE_CURVES,
+        "train:curves",
+        opened=any(each.beside != "loss" for each in problems),  # what is wrong is not folded away
     )
 
 
 # Between layers: which earlier outputs each sublayer reads, of a model without the plain residual sum.
 
 
-def depth_figure(data: study.RunData, moment: Moment) -> None:
+def depth_figure(moment: study.Moment) -> None:
+    data = moment.data
     residual = data.required_config.model.residual
     lab.paragraph(
         "Between layers stands no plain sum here. At each sublayer a token reads a weighted sum of what came before: "
@@ -630,99 +486,19 @@ def depth_figure(data: study.RunData, moment: Moment) -> None:
 # A classified document with the weights of its sentences and of their words, beside what decides its class.
 
 
-def document_figure(data: study.RunData, moment: Moment, ink: lab.Ink) -> None:
-    task = data.task
-    if moment.head is None or not task.shape.sentence_end:
+def document_figure(moment: study.Moment, ink: lab.Ink) -> None:
+    if (weights := draw.document_weights(moment)) is None:
         return
-    example = data.watched[moment.example]
-    tokens, _ = task.display_tokens(example)
-    if (weights := document_weights(data, moment, tokens)) is None:
-        return
-    words = [
-        "The bar is the weight of a sentence, the colour of a word its weight within its sentence."
-    ]
-    if deciding := task.deciding(example):
-        span, places = deciding
-        names = " and ".join(f"“{lab.plain(tokens[place])}”" for place in places)
-        share = weights.sentences[sentence_spans(tokens).index(span)]
-        words.append(
-            f"The outlined sentence decides: it gets {lab.share_text(share)} of the weight, and "
-            f"{names} {lab.share_text(sum(weights.words[place] for place in places))} of the weight within it; uniform "
-            f"attention gives {lab.number(1 / len(weights.sentences))} and {lab.number(len(places) / len(span))}."
-        )
-    decoded = data.decoded_at(moment.step)
-    if decoded is not None and moment.example < len(decoded.examples):
-        prediction = decoded.examples[moment.example]
-        words.append(
-            f"The class is **{lab.plain(' '.join(map(str, prediction.target)))}**, the prediction "
-            f"**{lab.plain(' '.join(prediction.predicted))}**."
-        )
+    deciding = moment.data.task.deciding(moment.data.watched[moment.example])
     lab.chart_title(f"Document at step {moment.step:,}")
     st.html(lab.sentence_weights(weights, deciding and deciding[0], lab.theme(), ink))
-    lab.caption(" ".join(words))
-
-
-def document_weights(
-    data: study.RunData, moment: Moment, tokens: tuple[str, ...]
-) -> lab.DocumentWeights | None:
-    """The weights at both levels: those that a hierarchical model saves, or a Transformer's row of the class."""
-    if data.required_config.model.kind != "hierarchical":
-        named = weights_on_source(data, moment, len(tokens))
-        return named and lab.DocumentWeights.of_words(tokens, named[1][0].astype(np.float32))
-    frame = data.run.frame(moment.step)
-    words, sentences = (frame.get(f"{moment.example}:{kind}") for kind in ("words", "sentences"))
-    if words is None or sentences is None:  # a run from elsewhere may lack them
-        return None
-    return lab.DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
-
-
-# Held-out examples at a step: text with errors marked, pictures, rows of a table, or a series.
-
-
-def examples(data: study.RunData, record: Record, ink: lab.Ink) -> None:
-    task, predictions, long = data.task, record.examples, False
-    look = task.separator, ink.pick, ink.hairline
-    lab.chart_title(f"Examples at step {record.step:,}")
-    if task.form == "series":
-        # the mean absolute error of each forecast, and of repeating the last season
-        pairs = [
-            np.abs(np.array([output, task.naive(past)]) - target).mean(1).tolist()
-            for past, target, output in map(draw.series, predictions)
-        ]
-        html = lab.forecasts(pairs, ink.hairline)
-    elif task.input == "patches":
-        images = [
-            lab.image(
-                lab.tinted(
-                    lab.joined_patches(one.source, task.shape.grid),
-                    task.shape.grid,
-                    None,
-                    lab.theme(),
-                    ink.text,
-                ),
-                "the picture",
-                height=48,
-            )
-            for one in data.watched[: len(predictions)]
-        ]
-        html = lab.answers(images, predictions, *look)
-    else:
-        tokens = max(len(e.source) + len(e.predicted) for e in predictions)
-        long = tokens > 48 and task.input == "tokens"
-        if task.form == "label":
-            sources = [lab.escaped(draw.separator(task).join(each.source)) for each in predictions]
-            html = lab.answers(sources, predictions, *look)
-        else:
-            write = lab.continued if task.form == "text" else lab.outputs
-            html = write(predictions, *look)
-    # Long sentences scroll, so that the fact below them stays in sight.
-    st.container(height=300 if long else "content", border=False).html(html)
+    lab.caption(draw.document_text(moment, weights))
 
 
 # The run bar of Train: start, stop, pause, continue, train longer, and the run's progress.
 
 
-def run_bar(data: study.RunData, config: RunConfig | None) -> None:
+def run_bar(data: study.RunData, config: training.RunConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Train would start."""
     run = data.run
     lab.start_run(PAGE, config, lab.queue.start, lab.select_run, ends=run if data.live else None)
@@ -774,7 +550,7 @@ def run_bar(data: study.RunData, config: RunConfig | None) -> None:
         )
 
 
-def _train_longer(row: DeltaGenerator, data: study.RunData, config: RunConfig) -> None:
+def _train_longer(row: DeltaGenerator, data: study.RunData, config: training.RunConfig) -> None:
     panel = row.popover(
         "Train longer",
         icon=":material/forward:",
@@ -857,7 +633,7 @@ def run_question(data: study.RunData) -> lab.Question | None:
 
     The curve of that weight is one click away on the page, so that it does not tell the answer.
     """
-    values: dict[str, Callable[[Record], float | None]] = {
+    values: dict[str, Callable[[training.Record], float | None]] = {
         f"{data.task.unit.capitalize()} accuracy": lambda r: r.token_accuracy,
         "The weight on the correct position": study.expected,
     }
@@ -881,7 +657,10 @@ def run_question(data: study.RunData) -> lab.Question | None:
 @lru_cache(maxsize=1)
 def moves() -> tuple[lab.Move, ...]:
     task = make_task(TaskConfig.of("reverse"))
-    base, longer = recommended(task, "transformer"), recommended(task, "recurrent").steps
+    base, longer = (
+        training.recommended(task, "transformer"),
+        training.recommended(task, "recurrent").steps,
+    )
     attention, rate = base.model.attention, base.learning_rate
     setup = {"task": "reverse", "kind": "transformer"}
     return (

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from core.attention import ConfigError
 from core.entries import refuse_if
-from core.interpret.trace import AttentionMap, AttentionTrace, Head
+from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind
 from core.models import (
     DepthAttention,
     Model,
@@ -22,6 +22,7 @@ from core.models import (
     StreamMixing,
     hooked,
     map_tokens,
+    sentence_spans,
 )
 from core.pretrained.finetune import FineTuneConfig
 from core.runs.folder import Status, stamp_of
@@ -40,6 +41,7 @@ from core.training import (
     name_of,
     one_a_step,
     source_maps,
+    source_weights,
     value_text,
     watched_examples,
 )
@@ -117,6 +119,36 @@ class RunData(RunView[RunConfig]):
         """The held-out examples that it records."""
         return watched_examples(self.required_config.task, self.required_config.num_examples)
 
+    def tokens(self, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Those of the rows and of the columns of a map."""
+        return map_tokens(
+            self.required_config.model, kind, *axis_tokens(self.task, self.watched[example])
+        )
+
+    def trace(
+        self, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int
+    ) -> AttentionTrace:
+        """The map (T, S) of one head as that of all heads and layers up to `layer`, for a view that shows one."""
+        rows, columns = (
+            names[:size]
+            for names, size in zip(self.tokens(example, kind), weights.shape, strict=True)
+        )
+        mask = None  # which cells may have weight; None where all may
+        if kind == "causal":  # what comes later is hidden
+            mask = np.tri(*weights.shape, dtype=np.bool_)
+        elif kind == "words":  # as are the other sentences
+            mask = np.array(
+                [
+                    [column in span for column in range(len(columns))]
+                    for span in sentence_spans(columns)
+                ]
+            )
+        each = np.broadcast_to(weights, (heads, *weights.shape))
+        return AttentionTrace(
+            tuple(AttentionMap(kind, i, each, rows, columns, mask) for i in range(layer + 1)),
+            source=f"run {self.run.id}",
+        )
+
     def until(self, step: int) -> tuple[Record, ...]:
         """The records up to a step."""
         return tuple(record for record in self.records if record.step <= step)
@@ -124,6 +156,33 @@ class RunData(RunView[RunConfig]):
     def decoded_at(self, step: int) -> Record | None:
         """The last record up to a step in which the model ran free."""
         return next((r for r in reversed(self.until(step)) if r.examples), None)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A step of a run, and of a held-out example the (layer, head) that is drawn, with its weights (T, S) at that step.
+
+    `measured`: records say how much weight that type of attention puts on the expected position. `latest`: no step was
+    picked, so all figures follow a live run.
+    """
+
+    data: RunData
+    step: int
+    example: int = 0
+    kind: Kind | None = None  # None without a map
+    head: Head | None = None
+    measured: bool = False
+    weights: np.ndarray | None = None
+    latest: bool = True
+
+    def on_source(self, length: int) -> tuple[tuple[str, ...], np.ndarray] | None:
+        """The outputs and their weights on a source of that length, in the head that is drawn; None without any."""
+        if self.weights is None or self.kind is None:
+            return None
+        rows, _ = self.data.tokens(self.example, self.kind)
+        return source_weights(
+            self.data.required_config.model, self.kind, self.weights, rows, length
+        )
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,11 @@ from core.models import (
     ModelConfig,
     encoder_masks,
     exact_fallbacks,
+    sentence_spans,
 )
 from core.models.model_summary import NAMES
 from core.runs.folder import Status
+from core.studies import runs as study
 from core.tasks import Task
 from core.training import (
     PASS,
@@ -30,9 +32,19 @@ from core.training import (
     Record,
     RunConfig,
 )
+from dashboard.draw.components import Cell, attention_import, source_of
 from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
-from dashboard.draw.figures import CATEGORIES, Theme
-from dashboard.draw.formats import duration, number, percent, plain, score
+from dashboard.draw.figures import CATEGORIES, Ink, Spec, Theme
+from dashboard.draw.formats import duration, number, percent, plain, score, share_text
+from dashboard.draw.grids import bar_figure, image, joined_patches, tinted
+from dashboard.draw.tables import (
+    DocumentWeights,
+    answers,
+    continued,
+    escaped,
+    forecasts,
+    outputs,
+)
 
 
 def separator(task: Task) -> str:
@@ -260,6 +272,44 @@ SINGLE = {  # charts of one curve: their title, the name of the curve, and its v
 }
 
 
+def single_chart(
+    name: str, records: Sequence[Record], clip: float
+) -> tuple[str, list[Curve], dict[str, Any]]:
+    """One of SINGLE; the gradient with the norm at which it is clipped, where that is near."""
+    title, curve, key = SINGLE[name]
+    values = points(records, key)
+    largest = max(value or 0.0 for _, value in values)
+    clips = name == "gradient" and clip <= 5 * max(largest, 1e-9)
+    options = {"guess": (clip, f"clipped at {clip:g}")} if clips else {}
+    return title, [Curve(curve, values)], options
+
+
+def parts_chart(gradients: Mapping[str, float], ink: Ink) -> Spec:
+    """The gradient norm in each part of the model, first part on top: where it grows or fades with depth."""
+    most = max(gradients.values()) or 1.0
+    low = min([value for value in gradients.values() if value > 0] or [most]) / 3
+    norms = {part_name(path): value for path, value in gradients.items()}
+    return bar_figure(
+        [
+            {"part": name, "norm": end, "end": end, "text": number(value), "low": low}
+            for name, value in norms.items()
+            for end in [max(value, low)]
+        ],
+        "part",
+        list(norms),
+        "norm",
+        ink,
+        domain=[low, most * 4],
+        log=True,
+        height=max(140, 17 * len(norms)),
+        colour={"value": ink.series[0]},
+        tips=[],
+        mark={"type": "bar", "height": {"band": 0.6}},
+        limit=150,
+        x2={"field": "low"},
+    )
+
+
 def part_name(path: str) -> str:
     above, _, last = path.rpartition(".")
     if last.isdecimal():  # such as encoder.layers.0
@@ -368,4 +418,160 @@ def layer_strip(kinds: Sequence[str], shared: int, theme: Theme) -> str:
     return (
         f'<div role="img" aria-label="Layers: {escape(", ".join(kinds))}"><div style="{STRIP}">'
         f'{"".join(cells)}</div><div style="font-size:13px;line-height:20px">{legend}</div></div>'
+    )
+
+
+# Held-out examples at a step, and the map of one.
+
+
+PHONE_STYLE = """<style>@media (max-width: 640px) {
+.st-key-train-board > * > [data-testid=stHorizontalBlock] {
+  > :first-child, > :first-child > *, > :last-child, > :last-child > *, > :last-child > * > *,
+  > :last-child > * > * > * { display: contents }
+  > :first-child > * > :not(:first-child) { order: 3; flex: 1 1 100% }
+  > :last-child > * > * > * > :not(:first-child) { order: 4; flex: 1 1 100% }
+}
+:has(> .st-key-train-now), .st-key-train-now, .st-key-train-now > :first-child,
+.st-key-train-now > * > [data-testid=stHorizontalBlock] { display: contents }
+.st-key-train-now > :last-child { order: 4; flex: 1 1 100% }
+.st-key-train-now > * > [data-testid=stHorizontalBlock] {
+  > :first-child { order: 2 }
+  > :last-child, > :last-child > * { display: contents }
+  > :last-child > * > * { order: 4; flex: 1 1 100% }
+  > :last-child > * > :first-child { order: 1; min-height: 140px }
+}}</style>"""
+
+
+def example_label(data: study.RunData, example: int) -> str:
+    """A held-out example in a list."""
+    task = data.task
+    source, target = task.display_tokens(data.watched[example])
+    if task.input not in ("patches", "series"):
+        return separator(task).join(source)
+    answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
+    return f"Example {example + 1}{answer}"
+
+
+def examples_html(data: study.RunData, record: Record, theme: Theme) -> tuple[str, bool]:
+    """Text with errors marked, pictures, rows of a table, or a series; and whether it is long, so that it scrolls."""
+    task, predictions, ink = data.task, record.examples, Ink.of(theme)
+    look = task.separator, ink.pick, ink.hairline
+    if task.form == "series":
+        # the mean absolute error of each forecast, and of repeating the last season
+        pairs = [
+            np.abs(np.array([output, task.naive(past)]) - target).mean(1).tolist()
+            for past, target, output in map(series, predictions)
+        ]
+        return forecasts(pairs, ink.hairline), False
+    if task.input == "patches":
+        grid = task.shape.grid
+        pictures = [
+            tinted(joined_patches(one.source, grid), grid, None, theme, ink.text)
+            for one in data.watched[: len(predictions)]
+        ]
+        images = [image(one, "the picture", height=48) for one in pictures]
+        return answers(images, predictions, *look), False
+    tokens = max(len(e.source) + len(e.predicted) for e in predictions)
+    long = tokens > 48 and task.input == "tokens"
+    if task.form == "label":
+        sources = [escaped(separator(task).join(each.source)) for each in predictions]
+        return answers(sources, predictions, *look), long
+    return (continued if task.form == "text" else outputs)(predictions, *look), long
+
+
+def document_weights(moment: study.Moment) -> DocumentWeights | None:
+    """The weights of a document's sentences and words: those that a hierarchical model saves, or a row of the class.
+
+    None for another input than a document, and where a run lacks them.
+    """
+    data, example = moment.data, moment.example
+    if moment.head is None or not data.task.shape.sentence_end:
+        return None
+    tokens, _ = data.task.display_tokens(data.watched[example])
+    if data.required_config.model.kind != "hierarchical":
+        named = moment.on_source(len(tokens))
+        return named and DocumentWeights.of_words(tokens, named[1][0].astype(np.float32))
+    frame = data.run.frame(moment.step)
+    words, sentences = (frame.get(f"{example}:{kind}") for kind in ("words", "sentences"))
+    if words is None or sentences is None:  # a run from elsewhere may lack them
+        return None
+    return DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
+
+
+def document_text(moment: study.Moment, weights: DocumentWeights) -> str:
+    """What the weights of a document say, beside what decides its class."""
+    data, tokens = moment.data, weights.tokens
+    words = [
+        "The bar is the weight of a sentence, the colour of a word its weight within its sentence."
+    ]
+    if deciding := data.task.deciding(data.watched[moment.example]):
+        span, places = deciding
+        names = " and ".join(f"“{plain(tokens[place])}”" for place in places)
+        share = weights.sentences[sentence_spans(tokens).index(span)]
+        words.append(
+            f"The outlined sentence decides: it gets {share_text(share)} of the weight, and "
+            f"{names} {share_text(sum(weights.words[place] for place in places))} of the weight within it; uniform "
+            f"attention gives {number(1 / len(weights.sentences))} and {number(len(places) / len(span))}."
+        )
+    decoded = data.decoded_at(moment.step)
+    if decoded is not None and moment.example < len(decoded.examples):
+        prediction = decoded.examples[moment.example]
+        words.append(
+            f"The class is **{plain(' '.join(map(str, prediction.target)))}**, the prediction "
+            f"**{plain(' '.join(prediction.predicted))}**."
+        )
+    return " ".join(words)
+
+
+def step_cell(moment: study.Moment, path: str) -> Cell:
+    """One step of the run that is drawn: its config, its scores, and the weights of the head that is drawn.
+
+    `path` is the code of its folder.
+    """
+    data, config = moment.data, source_of(moment.data.required_config)
+    record = data.at(moment.step)
+    named = "AttentionConfig" in config or "Choice" in config
+    imports = attention_import(config) if named else ""
+    code = f"""
+{imports}
+from core.models import ModelConfig, map_tokens
+from core.runs.runs import open_run
+from core.tasks import TaskConfig, make_task
+from core.training.config import RunConfig
+from core.training.evaluate import axis_tokens, one_a_step
+
+run = open_run({path})
+config = {config}
+task = make_task(config.task)  # task.baseline_loss is the loss of guessing
+# from core.training import train; records = list(train(config))  # trains it again
+step = {moment.step}
+record = next(one for one in one_a_step(run.records()) if one.step == step)
+print(record.loss, record.sequence_accuracy, record.expected, "guessing has a loss of", task.baseline_loss)
+"""
+    results: dict[str, Any] = {
+        "task.baseline_loss": data.task.baseline_loss,
+        "int(config == run.config())": 1,
+    }
+    if record.expected:
+        results |= {"record.expected": record.expected, "record.even": record.even}
+    if moment.head is None or moment.weights is None:
+        return Cell("One step: the scores.", code, results=results)
+    key = f"{moment.example}:{moment.kind}"
+    code += f"""
+frame = run.frame(step)  # by example and type of attention: (layers, H, T, S)
+weights = frame[{key!r}][{moment.head[0]}, {moment.head[1]}]  # (T, S)
+tokens = axis_tokens(task, task.held_out(config.num_examples)[{moment.example}])
+rows, columns = map_tokens(config.model, {moment.kind!r}, *tokens)
+rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
+"""
+    return Cell(
+        "One step: the scores, and the attention of one head on a held-out example.",
+        code,
+        """
+from dashboard.show import show_maps
+
+show_maps({f"Step {step}": weights}, rows, columns)
+""",
+        f"train:map:{data.run.id}:{key}",
+        results | {"weights": moment.weights},
     )

@@ -18,8 +18,8 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention import ConfigError, entry
 from core.entries import quote_name
 from core.files import folder_bytes, hosted, runs_folder, seconds_of, text_of
-from core.interpret.trace import AttentionMap, AttentionTrace, Kind
-from core.models import ModelConfig, map_tokens, sentence_spans
+from core.interpret.trace import Kind
+from core.models import ModelConfig
 from core.pretrained.finetune import FineTuneConfig, name_of as pretrained_name
 from core.pretrained.finetune_run import about, config_of
 from core.runs.folder import DAMAGED, Details, Status, open_index, stamp_of
@@ -27,7 +27,7 @@ from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_r
 from core.studies import runs as study
 from core.studies.runs import EXAMPLE, RunSummary, RunView, score_of
 from core.tasks import TaskConfig, task_entry, task_of
-from core.training import KINDS, Record, RunConfig, axis_tokens
+from core.training import KINDS, Record, RunConfig
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.figures import Ink, split_data
 from dashboard.draw.formats import STATES, about_duration, plain, plural
@@ -390,30 +390,7 @@ def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -
     return weights if weights.ndim == 2 and weights.size and np.isfinite(weights).all() else None
 
 
-def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return map_tokens(
-        data.required_config.model, kind, *axis_tokens(data.task, data.watched[example])
-    )
-
-
-def head_trace(
-    data: RunData, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int
-) -> AttentionTrace:
-    rows, columns = (
-        names[:size] for names, size in zip(tokens(data, example, kind), weights.shape, strict=True)
-    )
-    mask = None  # which cells may have weight; None where all may
-    if kind == "causal":  # what comes later is hidden
-        mask = np.tri(*weights.shape, dtype=np.bool_)
-    elif kind == "words":  # as are the other sentences
-        mask = np.array(
-            [[column in span for column in range(len(columns))] for span in sentence_spans(columns)]
-        )
-    each = np.broadcast_to(weights, (heads, *weights.shape))
-    return AttentionTrace(
-        tuple(AttentionMap(kind, i, each, rows, columns, mask) for i in range(layer + 1)),
-        source=f"run {data.run.id}",
-    )
+tokens = RunData.tokens
 
 
 # The controls of a run, and what went wrong.
