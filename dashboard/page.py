@@ -15,6 +15,7 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "draw.formats",
     "draw.page_views",
     "draw.pictures",
+    "draw.templates",
     "navigation",
     "server.calls",
     "server.cache",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors
     from dashboard.draw.page_views import *  # type: ignore[assignment, no-redef]
     from dashboard.draw.pictures import *  # type: ignore[assignment, no-redef]
     from dashboard.draw.tables import *  # type: ignore[assignment, no-redef]
+    from dashboard.draw.templates import *  # type: ignore[assignment, no-redef]
     from dashboard.export.recorded import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.axis import *  # type: ignore[assignment, no-redef]
     from dashboard.fields.base import *  # type: ignore[assignment, no-redef]

@@ -1,7 +1,6 @@
 """Quiz: eight questions about the path, with numbers drawn anew; the end of the tour, and what each stop showed."""
 
 import secrets
-from html import escape
 
 import streamlit as st
 
@@ -118,20 +117,8 @@ def path(drawn: tuple[Drawn, ...], answers: str, at: int) -> str:
         if index < len(answers):
             right = question.options[question.answer]
             sign = " ✓" if int(answers[index]) == question.answer else " ✕"
-        look = (
-            f"border-color:{lab.Ink.of(lab.theme()).pick};font-weight:600"
-            if index == at
-            else "opacity:.7"
-        )
-        cells.append(
-            f'<li style="border-top:3px solid;padding-top:4px;{look}">{index + 1}{sign} '
-            f"{escape(lab.step_of(question.page).title)}<br>{escape(right)}</li>"
-        )
-    return (
-        '<ol style="display:grid;grid-template-columns:repeat(auto-fill,minmax(min(200px,45%),1fr));'
-        "gap:20px 12px;list-style:none;"
-        f'margin:0;padding:0;font-size:16px;line-height:22px" aria-label="{at + 1} of {COUNT}">{"".join(cells)}</ol>'
-    )
+        cells.append((lab.step_of(question.page).title, sign, right))
+    return lab.html("quiz", "path", cells, at, lab.Ink.of(lab.theme()).pick)
 
 
 def marked(question: Drawn, option: int, own: int | None) -> str:

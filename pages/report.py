@@ -4,7 +4,6 @@ import datetime
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from html import escape
 from typing import Any
 from urllib.parse import urlencode
 
@@ -90,16 +89,7 @@ def html_file(report: lab.export.Report, base: str) -> bytes:
     """The report as one HTML file that needs no network: components alive, drawings, tables, and links to the pages."""
     parts = []
     for at, view in enumerate(report.views):
-        texts = [f"<p>{escape(part)}</p>" for part in view.note.splitlines() if part.strip()]
-        if view.sentence:
-            texts.insert(
-                0,
-                f'<p style="font:400 19px/28px var(--st-heading-font)">{escape(view.sentence)}</p>',
-            )
-        below = "".join(texts) + (
-            f'<p style="font-size:13px;opacity:.72">{escape(view.source)} · <a style="color:inherit" '
-            f'href="{escape(address(view, base))}">Open this view live</a></p>'
-        )
+        below = lab.html("report", "below", view, address(view, base))
         if view.part is not None:
             name, root, data = view.part
             parts.append(lab.picture_files.Part(view.title, name, root, data, below=below))

@@ -1,7 +1,5 @@
 """Cache: a step as a table of vectors, sequences in pages, its sentences of numbers, and code of its script."""
 
-from html import escape
-
 import numpy as np
 
 from core.models.cards import FORMS, MODELS, ModelCard, Step, cache_bytes, intensity
@@ -11,6 +9,7 @@ from dashboard.draw.components import Cell, source_of
 from dashboard.draw.curves import Curve
 from dashboard.draw.figures import BAR, CATEGORIES, PICK, Theme, colour_scale, colours_at
 from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain, plural
+from dashboard.draw.templates import html
 
 SHORT, LONG = 8192, 131072  # tokens
 
@@ -41,45 +40,19 @@ STYLE = """<style>
 
 def step_table(decoding: study.Decoding, step: int, head: tuple[int, int], theme: Theme) -> str:
     first, last = decoding.first_new(step), decoding.last(step)
-    spans = {name: float(np.abs(decoding.vectors[name][head]).max()) for name in study.NAMES}
-    rows = []
-    for at, token in enumerate(decoding.tokens):
-        state = "later" if at > last else "new" if at >= first else "old"
-        values = {
-            name: decoding.vectors[name][head][at] / spans[name] if at <= last else None
-            for name in study.NAMES
-        }
-        cells = "".join(_vector(each, name, state, theme) for name, each in values.items())
-        weight = "<td></td>"
-        if at <= last:
-            share = float(decoding.weights[step][head][at])
-            words = number(share) if share >= 0.001 else "&lt; 0.001"
-            weight = f'<td class="w"><i style="width:{round(50 * share, 1)}%"></i>{words}</td>'
-        rows.append(
-            f'<tr class="{state}"><th scope="row">{escape(token_text(token))}</th>{cells}{weight}</tr>'
+    vectors = {name: decoding.vectors[name][head] for name in study.NAMES}
+    spans = {name: float(np.abs(values).max()) for name, values in vectors.items()}
+    rows = [
+        (
+            "later" if at > last else "new" if at >= first else "old",
+            token_text(token),
+            {name: _strip(values[at] / spans[name], theme) for name, values in vectors.items()},
+            float(decoding.weights[step][head][at]) if at <= last else 0.0,
         )
-    heads = "".join(f'<th scope="col">{name}</th>' for name in ("token", *study.NAMES, "weight"))
-    strip = f' style="background:{_strip(np.linspace(-1, 1, 8), theme)}"'
-    legend = (
-        f'<p><span><i class="new"{strip}></i>computed now</span>'
-        f'<span><i class="old"{strip}></i>read from the cache</span>'
-        '<span><i class="not"></i>not stored</span></p>'
-    )
-    return (
-        f'<div class="kv" style="--pick:{PICK[theme]};--bar:{BAR[theme]}">{legend}'
-        f'<table aria-label="What each token\'s q, k and v are at step {step}"><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _vector(values: np.ndarray | None, name: str, state: str, theme: Theme) -> str:
-    """A cell: the vector where it is computed or stored, hatched where it is no longer there."""
-    if values is None:
-        return '<td><i class="later" title="not yet"></i></td>'
-    if state == "old" and name == "q":
-        return '<td><i class="not" title="not stored"></i></td>'
-    title = f"{name}, {'computed now' if state == 'new' else 'read from the cache'}"
-    return f'<td><i class="{state}" title="{title}" style="background:{_strip(values, theme)}"></i></td>'
+        for at, token in enumerate(decoding.tokens)
+    ]
+    legend = _strip(np.linspace(-1, 1, 8), theme)
+    return html("cache", "steps", rows, study.NAMES, step, legend, PICK[theme], BAR[theme])
 
 
 def _strip(values: np.ndarray, theme: Theme) -> str:
@@ -94,31 +67,15 @@ def _strip(values: np.ndarray, theme: Theme) -> str:
 def pages_view(paging: study.Paging, theme: Theme) -> str:
     """The sequences with room for the longest each, and in pages in the order of memory, as HTML."""
     longest, size = max(paging.lengths), paging.size
-
-    def square(sequence: int, filled: int, places: int) -> str:
-        """So many places in a sequence's colour, filled from the left; a page is square."""
-        colour, share = CATEGORIES[theme][sequence], round(100 * filled / places, 2)
-        title = f"sequence {sequence + 1}: {filled} of {places} places"
-        fill = f"color-mix(in srgb,{colour} 60%,transparent) {share}%,transparent {share}%"
-        width = round(26 * places / size, 1)
-        return (
-            f'<i title="{title}" style="width:{width}px;background:linear-gradient(90deg,{fill}) border-box">'
-            f"{sequence + 1}</i>"
-        )
-
     rows = [
-        "".join(
-            square(sequence, max(0, min(size, length - start)), min(size, longest - start))
+        [
+            (sequence, max(0, min(size, length - start)), min(size, longest - start))
             for start in range(0, longest, size)
-        )
+        ]
         for sequence, length in enumerate(paging.lengths)
     ]
-    reserved = "".join(f'<div class="row">{row}</div>' for row in rows)
-    paged = "".join(square(page.sequence, page.filled, size) for page in paging.pages)
-    return (
-        f'<div class="pg"><div><h3>Room for the longest</h3>{reserved}</div>'
-        f"<div><h3>In pages</h3><div>{paged}</div></div></div>"
-    )
+    memory = [(page.sequence, page.filled) for page in paging.pages]
+    return html("cache", "pages", rows, memory, size, CATEGORIES[theme])
 
 
 def seconds_curves(pair: study.Pair, count: int) -> list[Curve]:

@@ -1,6 +1,6 @@
 """Model cards: their figures and sentences, what differs between two, and the strips of their layers, as HTML."""
 
-from html import escape
+from functools import cache
 from itertools import groupby
 
 from core.attention import AXES, AttentionConfig
@@ -9,6 +9,7 @@ from core.models import cards
 from core.models.cards import KINDS, LONG, AttentionLayer, Kind, ModelCard, card
 from dashboard.draw.figures import CATEGORIES, PICK, Theme
 from dashboard.draw.formats import byte_size, number, operations, percent, plain, whole
+from dashboard.draw.templates import html
 
 REFERENCE = "llama2"  # stores the keys and values of every head in every layer
 LAYER = AttentionConfig()
@@ -173,13 +174,6 @@ MEANINGS: dict[Kind, str] = {
     "none": "few tokens or none",
     "unknown": "not in the lab",
 }
-HEAD = (  # of the table of all models
-    "model",
-    "year",
-    '<span style="float:left">layers</span>',
-    "parameters, 10⁹",
-    "GB at 128k tokens",
-)
 STYLE = """<style>
 .cards{--hair:color-mix(in srgb,currentColor 10%,transparent);font-size:14px;line-height:20px}
 .cards table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
@@ -200,19 +194,16 @@ STYLE = """<style>
 </style>"""
 
 
-def strip(card: ModelCard, theme: Theme, large: bool = False) -> str:
-    layers = card.layers
-    cells = "".join(
-        f'<i title="layer {at}: {escape(layer.name)}" style="{cell_style(layer.kind, theme)}"></i>'
-        for at, layer in enumerate(layers, 1)
-    )
-    names = [layer.name for layer in layers]
-    runs = [(name, len(list(group))) for name, group in groupby(names)]
+def strip(card: ModelCard, theme: Theme) -> tuple[list[tuple[str, str]], str]:
+    """The title and style of each layer's cell, and all of them in words."""
+    layers = [
+        (f"layer {at}: {layer.name}", cell_style(layer.kind, theme))
+        for at, layer in enumerate(card.layers, 1)
+    ]
+    runs = [(name, len(list(group))) for name, group in groupby(each.name for each in card.layers)]
     shown = ", ".join(f"{count} {name}" for name, count in runs[:6])
-    if len(runs) > 6:
-        shown += ", and so on"
-    words = f"{len(names)} layers: {shown}"
-    return f'<div class="{"layers large" if large else "layers"}" role="img" aria-label="{escape(words)}">{cells}</div>'
+    more = ", and so on" if len(runs) > 6 else ""
+    return layers, f"{len(layers)} layers: {shown}{more}"
 
 
 def cell_style(kind: Kind, theme: Theme) -> str:
@@ -229,31 +220,27 @@ def cell_style(kind: Kind, theme: Theme) -> str:
 
 def legend(model: str, theme: Theme) -> str:
     """What each kind of cell means, and the style that marks a model in the table, which is not sent again."""
-    items = "".join(
-        f'<span><b><i style="{cell_style(kind, theme)}"></i></b>{kind}: {MEANINGS[kind]}</span>'
-        for kind in KINDS
-    )
-    return (
-        f"<div class=\"cards\"><p>{items}</p><style>.cards tr[data-model='{model}'] "
-        f"th{{font-weight:600;color:{PICK[theme]}}}</style></div>"
-    )
+    kinds = [(kind, cell_style(kind, theme), MEANINGS[kind]) for kind in KINDS]
+    return html("cards", "legend", kinds, model, PICK[theme])
 
 
 def strips(one: ModelCard, other: ModelCard | None, theme: Theme) -> str:
     """The layers of a model, and below them those of another one."""
-    second = f"<p>{escape(other.name)}</p>{strip(other, theme, large=True)}" if other else ""
-    return f'<div class="cards">{strip(one, theme, large=True)}{second}</div>'
+    second = other and (other.name, strip(other, theme))
+    return html("cards", "strips", strip(one, theme), second)
 
 
+@cache
 def models_table(theme: Theme) -> str:
-    head = "".join(f'<th scope="col">{words}</th>' for words in HEAD)
-    body = "".join(
-        f'<tr data-model="{one.key}"><th scope="row">{escape(one.name)}</th><td>{one.year}</td>'
-        f'<td class="strip">{strip(one, theme)}</td><td>{billions(one.parameters)}</td>'
-        f"<td>{billions(cards.cache(one, LONG))}</td></tr>"
+    rows = [
+        (
+            one.key,
+            one.name,
+            one.year,
+            strip(one, theme),
+            billions(one.parameters),
+            billions(cards.cache(one, LONG)),
+        )
         for one in cards.CARDS
-    )
-    return (
-        f'<div class="cards"><table aria-label="The layers of {len(cards.CARDS)} published models">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    ]
+    return html("cards", "models", rows)

@@ -8,6 +8,7 @@ from html import escape
 
 import numpy as np
 from jaxtyping import Bool, Float
+from markupsafe import Markup
 from PIL import Image
 from torch import Tensor
 
@@ -45,6 +46,7 @@ from dashboard.draw.figures import (
     whole_tip,
 )
 from dashboard.draw.formats import cell, distinct, number, percent, share_text, signed
+from dashboard.draw.templates import html
 
 # Layers × parts of a model, each cell a signed effect on the answer, as a Vega-Lite figure.
 
@@ -320,12 +322,12 @@ def tinted(
     return (full + (PLAIN if weights is None else OVER) * whole[..., None] * away).astype(np.uint8)
 
 
-def image(pixels: np.ndarray, alt_text: str, height: int = TILE) -> str:
+def image(pixels: np.ndarray, alt_text: str, height: int = TILE) -> Markup:
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "png")
     data = base64.b64encode(out.getvalue()).decode()
     width = round(height * pixels.shape[1] / pixels.shape[0])
-    return (
+    return Markup(
         f'<img alt="{escape(alt_text)}" src="data:image/png;base64,{data}" width="{width}" height="{height}" '
         'style="image-rendering:pixelated;border-radius:2px;display:block">'
     )
@@ -702,9 +704,7 @@ def query_lines(parse: Parse, weights: np.ndarray, queries: Sequence[Query], the
             if index == query.word:
                 name, weight = "asks", "the query"
                 style = f"color:{PICK[theme]};box-shadow:inset 0 0 0 2px {PICK[theme]}"
-            words.append(
-                f'<span class="{name}" title="{escape(weight)}" style="{style}">{escape(word.form)}</span>'
-            )
+            words.append((name, weight, style, word.form))
         # Right or wrong, with the weights of the top word and of the target
         asks = parse.words[query.word].form
         top, target = (
@@ -716,8 +716,5 @@ def query_lines(parse: Parse, weights: np.ndarray, queries: Sequence[Query], the
             verdict = f"✓ {asks} → {target}"
         elif query.top < 0:
             verdict = f"✗ {asks} attends to no other word; right is {target}"
-        lines.append(
-            f'<div><div class="words">{" ".join(words)}</div>'
-            f'<div class="verdict">{escape(verdict)}</div></div>'
-        )
-    return f'<div class="syntax-lines">{"".join(lines)}</div>'
+        lines.append((words, verdict))
+    return html("roles", "queries", lines)

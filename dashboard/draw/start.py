@@ -9,8 +9,9 @@ import numpy as np
 from core.studies.start import Lookup
 from dashboard.draw.components import Cell
 from dashboard.draw.figures import BAR, Ink, Theme, shade
-from dashboard.draw.formats import number, share_text
+from dashboard.draw.formats import number
 from dashboard.draw.pictures import svg_source
+from dashboard.draw.templates import html
 
 WIDTH, HEIGHT, PAD = 144, 72, 6
 
@@ -135,32 +136,13 @@ def lookup_table(
     keys: Sequence[tuple[float, ...]], values: Sequence[float], result: Lookup, theme: Theme
 ) -> str:
     """A row for each key: name and key, q · k, the score, the weight as a bar, the value, and whether it is equal."""
-    ink = Ink.of(theme)
-    cell = f"border-bottom:1px solid {ink.hairline};padding:6px 8px 6px 0;text-align:left;font-weight:400"
-    indent = "padding-left:16px"  # of the values
-    head = "".join(
-        f'<th scope="col" style="{cell};color:{ink.quiet};{indent if name == "value" else ""}">{name}</th>'
-        for name in ("key", "q · k", "÷ √2", "weight", "value", "equal")
-    )
-    body = ""
-    rows = zip(keys, result.products, result.scores, result.weights, values, strict=True)
-    for at, (vector, product, score, weight, value) in enumerate(rows):
-        bar = (
-            f'<div style="display:flex;align-items:center;gap:6px"><div style="flex:1;min-width:24px">'
-            f'<div style="width:{round(100 * weight, 1)}%;height:12px;background:{BAR[theme]}"></div></div>'
-            f"<span>{share_text(weight)}</span></div>"
+    rows = [
+        (f"{NAMES[at]} {vector_text(vector)}", *numbers, typed(value), at == result.equal)
+        for at, (vector, *numbers, value) in enumerate(
+            zip(keys, result.products, result.scores, result.weights, values, strict=True)
         )
-        mark = f'<b style="color:{ink.pick}">yes</b>' if at == result.equal else "no"
-        body += (
-            f'<tr><th scope="row" style="{cell};white-space:nowrap">{NAMES[at]} {vector_text(vector)}</th>'
-            f'<td style="{cell}">{number(product)}</td><td style="{cell}">{number(score)}</td>'
-            f'<td style="{cell};width:40%">{bar}</td><td style="{cell};{indent}">{typed(value)}</td>'
-            f'<td style="{cell}">{mark}</td></tr>'
-        )
-    return (
-        f'<table style="width:100%;border-collapse:collapse;font-size:14px"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table>"
-    )
+    ]
+    return html("start", "lookup", rows, Ink.of(theme), BAR[theme])
 
 
 def hard_text(query: tuple[float, ...], values: Sequence[float], result: Lookup) -> str:

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from html import escape
+from typing import Any
 
 import numpy as np
+from markupsafe import Markup, escape
 
 from core.models import sentence_spans
 from core.training.evaluate import Bucket, Prediction
 from dashboard.draw.figures import BAR, Ink, Theme, shade, text_on
-from dashboard.draw.formats import cut, number, percent, score, share_text
+from dashboard.draw.formats import cut, number, percent, score
+from dashboard.draw.templates import html
 
-# Held-out examples as HTML tables, errors marked in the accent; everything is escaped here.
+# Held-out examples as HTML tables, errors marked in the accent.
+NOTHING_YET = Markup("<i>nothing yet</i>")
 CODE = ";font-family:'Source Code Pro',monospace;font-size:13px"  # for what is compared letter by letter
 MAX_SIGNS = 400  # of one cell
 ANYWHERE, RIGHT = "overflow-wrap:anywhere", "text-align:right"
 
 
-def escaped(text: str) -> str:
+def escaped(text: str) -> Markup:
     return escape(cut(text, MAX_SIGNS))
 
 
@@ -45,7 +48,7 @@ def outputs(examples: Sequence[Prediction], separator: str, pick: str, line: str
         (
             escaped(separator.join(e.source)),
             marked(e, separator, pick),
-            str(sum(wrong_tokens(e.target, e.predicted)) + missing(e.target, e.predicted)),
+            sum(wrong_tokens(e.target, e.predicted)) + missing(e.target, e.predicted),
         )
         for e in examples
     ]
@@ -55,9 +58,9 @@ def outputs(examples: Sequence[Prediction], separator: str, pick: str, line: str
 def answers(
     sources: Sequence[str], examples: Sequence[Prediction], separator: str, pick: str, line: str
 ) -> str:
-    """A source (HTML already), the answer, underlined where it is wrong, and what it should be."""
+    """A source, the answer, underlined where it is wrong, and what it should be."""
     rows = [
-        (source, marked(e, separator, pick), "" if e.right else escape(separator.join(e.target)))
+        (source, marked(e, separator, pick), "" if e.right else separator.join(e.target))
         for source, e in zip(sources, examples, strict=True)
     ]
     return html_table(("input", "answer", "should be"), rows, line, (ANYWHERE, "", ""))
@@ -69,7 +72,7 @@ def continued(examples: Sequence[Prediction], separator: str, pick: str, line: s
     rows = [
         (
             escaped(separator.join(e.source)),
-            escaped(separator.join(e.predicted)) or "<i>nothing yet</i>",
+            escaped(separator.join(e.predicted)) or NOTHING_YET,
             escaped(separator.join(e.target)),
         )
         for e in examples
@@ -81,7 +84,7 @@ def forecasts(rows: Sequence[tuple[float, float]], line: str) -> str:
     """The mean absolute error of each window, beside that of the last season again."""
     return html_table(
         ("window", "error", "error of repeating the last season"),
-        [(f"{at}", number(own), number(naive)) for at, (own, naive) in enumerate(rows, 1)],
+        [(at, number(own), number(naive)) for at, (own, naive) in enumerate(rows, 1)],
         line,
         ("", RIGHT, RIGHT),
     )
@@ -93,10 +96,10 @@ def lengths(buckets: Sequence[Bucket], line: str) -> str:
     scores = [name for name, key in measured.items() if getattr(buckets[0], key) is not None]
     rows = [
         (
-            escape(bucket.lengths),
-            f"{bucket.count}",
-            escape(percent(bucket.sequence_accuracy)),
-            *(escape(score(getattr(bucket, measured[name]))) for name in scores),
+            bucket.lengths,
+            bucket.count,
+            percent(bucket.sequence_accuracy),
+            *(score(getattr(bucket, measured[name])) for name in scores),
         )
         for bucket in buckets
     ]
@@ -106,59 +109,25 @@ def lengths(buckets: Sequence[Bucket], line: str) -> str:
 
 def confusion(counts: Sequence[Sequence[int]], classes: Sequence[str], ink: Ink) -> str:
     """The confusion matrix: a row a class, a column a prediction, each cell tinted by its share of the row."""
-    line, names = ink.hairline, list(map(escaped, classes))
-    head = [_cell(text, line, RIGHT, "th") for text in names]
-    rows = []
-    for name, row in zip(names, counts, strict=True):
-        cells = [
-            _cell(
-                f"{count:,}" if count else "·",
-                line,
-                f"{RIGHT};background:color-mix(in srgb, {ink.pick} {share}%, transparent)",
-            )
-            for count in row
-            for share in [round(45 * count / max(1, sum(row)))]
-        ]
-        rows.append(f"<tr>{_cell(name, line, tag='th')}{''.join(cells)}</tr>")
-    return (
-        '<div style="overflow-x:auto"><table aria-label="Confusion matrix" style="border-collapse:collapse;'
-        f'font-size:14px"><thead><tr>{_cell("is ↓, predicted →", line, "opacity:.75", "th")}'
-        f"{''.join(head)}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
+    rows = [
+        [(f"{count:,}" if count else "·", round(45 * count / max(1, sum(row)))) for count in row]
+        for row in counts
+    ]
+    return html("tables", "confusion", list(map(escaped, classes)), rows, ink)
 
 
-def marked(example: Prediction, separator: str, pick: str) -> str:
-    mark = f'<b style="color:{pick};text-decoration:underline;text-underline-offset:3px">'
-    tokens, wrong = example.predicted, wrong_tokens(example.target, example.predicted)
-    return (
-        escape(separator).join(
-            f"{mark}{escape(token)}</b>" if is_wrong else escape(token)
-            for token, is_wrong in zip(tokens, wrong, strict=True)
-        )
-        or "<i>nothing yet</i>"
-    )
-
-
-def _cell(content: str, line: str, more: str = "", tag: str = "td") -> str:
-    style = f"border:1px solid {line};padding:6px 9px;text-align:left;vertical-align:top;font-weight:400;{more}"
-    scope = ' scope="col"' if tag == "th" else ""
-    return f'<{tag}{scope} style="{style}">{content}</{tag}>'
+def marked(example: Prediction, separator: str, pick: str) -> Markup:
+    """The predicted tokens, those that are wrong underlined."""
+    wrong = wrong_tokens(example.target, example.predicted)
+    tokens = list(zip(example.predicted, wrong, strict=True))
+    return html("tables", "marked", tokens, separator, pick) or NOTHING_YET
 
 
 def html_table(
-    names: Sequence[str], rows: Sequence[Sequence[str]], line: str, styles: Sequence[str]
-) -> str:
-    head = "".join(
-        _cell(name, line, f"opacity:.75{';' + RIGHT if style == RIGHT else ''}", "th")
-        for name, style in zip(names, styles, strict=True)
-    )
-    body = "".join(
-        f"<tr>{''.join(map(_cell, row, [line] * len(row), styles))}</tr>" for row in rows
-    )
-    return (
-        '<table style="width:100%;border-collapse:collapse;font-size:14px">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
+    names: Sequence[str], rows: Sequence[Sequence[Any]], line: str, styles: Sequence[str]
+) -> Markup:
+    """Cells of text, or of HTML as Markup, under their names, each column with a style."""
+    return html("tables", "examples", names, rows, line, styles)
 
 
 BAR_WIDTH = 56  # pixels
@@ -189,37 +158,15 @@ def sentence_weights(
     weights: DocumentWeights, deciding: range | None, theme: Theme, ink: Ink
 ) -> str:
     """A table with a row a sentence: its weight as a bar and a number, and its words; the deciding one is outlined."""
-    rows = []
-    for span, share in zip(
-        sentence_spans(weights.tokens), map(float, weights.sentences), strict=True
-    ):
-        words = " ".join(
-            _word(weights.tokens[i], float(weights.words[i]), share, theme) for i in span
-        )
-        outline = note = ""
-        if span == deciding:
-            outline = f"outline:2px solid {ink.pick};outline-offset:-2px;border-radius:4px;"
-            note = f' <b style="color:{ink.pick};white-space:nowrap">decides</b>'
-        rows.append(
-            f'<tr style="{outline}"><td style="padding:4px;vertical-align:middle">'
-            f'<div style="width:{BAR_WIDTH}px;height:12px;background:{ink.hairline}"><div style="height:12px;'
-            f'width:{min(max(share, 0.0), 1.0) * BAR_WIDTH:.1f}px;background:{BAR[theme]}"></div></div></td>'
-            f'<td style="padding:4px;text-align:right;vertical-align:middle">{number(share)}</td>'
-            f'<td style="padding:4px 8px;line-height:26px;width:100%">{words}{note}</td></tr>'
-        )
-    look = 'scope="col" style="padding:2px 4px;font-weight:400;opacity:.75;text-align:left"'
-    return (
-        '<div style="overflow-x:auto"><table aria-label="Weights of sentences and words" style="width:100%;'
-        'border-collapse:separate;border-spacing:0 2px;font-size:14px"><thead><tr>'
-        f'<th {look} colspan="2">weight</th><th {look} >sentence and its words</th></tr></thead><tbody>'
-        f"{''.join(rows)}</tbody></table></div>"
-    )
 
+    def word(token: str, weight: float) -> tuple[str, float, str, str]:
+        colour = shade(weight, theme)
+        return token, weight, colour, text_on(colour, theme)
 
-def _word(token: str, weight: float, sentence: float, theme: Theme) -> str:
-    colour = shade(weight, theme)
-    title = f"{share_text(weight)} of its sentence, {share_text(weight * sentence)} of the document"
-    return (
-        f'<span title="{title}" style="background:{colour};color:{text_on(colour, theme)};padding:1px 2px;'
-        f'border-radius:3px">{escape(token)}</span>'
-    )
+    rows = [
+        (share, [word(weights.tokens[i], float(weights.words[i])) for i in span], span == deciding)
+        for span, share in zip(
+            sentence_spans(weights.tokens), map(float, weights.sentences), strict=True
+        )
+    ]
+    return html("tables", "sentences", rows, BAR_WIDTH, BAR[theme], ink)

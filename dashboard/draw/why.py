@@ -1,6 +1,5 @@
 """Why attention: its two figures, its sentences of numbers, equations and tables, and code of its script."""
 
-import html
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -217,8 +216,8 @@ def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, l
     return html_table(
         ("", "sentence", "wrong or missing"),
         [
-            ("source", html.escape(" ".join(source)), ""),
-            ("target", html.escape(" ".join(target)), ""),
+            ("source", " ".join(source), ""),
+            ("target", " ".join(target), ""),
             *(
                 (
                     labels[model],

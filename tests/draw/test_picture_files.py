@@ -11,6 +11,7 @@ import re
 import subprocess
 from base64 import b64decode
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 from xml.etree import ElementTree
 
@@ -20,6 +21,7 @@ import pytest
 import torch
 import vl_convert
 from hypothesis import given, strategies as st
+from jinja2 import UndefinedError
 from PIL import Image
 from pypdf import PdfReader
 
@@ -96,6 +98,7 @@ from dashboard.draw.pictures import (
     maps_svg,
     outlined,
 )
+from dashboard.draw.templates import html
 from tests.cases import each
 from tests.draw.test_components import data_of
 
@@ -1079,3 +1082,14 @@ def test_a_drawing_that_is_too_small_says_so():
         pytest.raises(NotForPaper, paper_file, wide, millimetres, "pdf")
     assert not any(why_not(picture, 170.0) for picture in PICTURES.values())
     assert paper_file(PICTURES["a map"], 85.0, "svg").startswith(b"<svg")
+
+
+def test_templates_escape_all_but_markup():
+    table = tables.html_table(("<a>",), [("<b>",), (tables.escaped("<c>"),)], "#000", ("",))
+    assert [f"&lt;{name}&gt;" in table for name in "abc"] == [True] * 3 and "&amp;" not in table
+    below = html(
+        "report", "below", SimpleNamespace(sentence="", note="<i>\n\n2", source="s"), "?a&b"
+    )
+    assert below.count("<p") == 3 and "&lt;i&gt;" in below and 'href="?a&amp;b"' in below
+    with pytest.raises(UndefinedError):
+        html("report", "below", object(), "")

@@ -97,6 +97,8 @@ def view(app: AppTest) -> list[str]:
     texts = [str(one.value) for kind in said for one in kind]
     texts += [
         re.sub(r"(?s)<style>.*?</style>|<[^>]+>", " ", without_terms(one.proto.body))
+        .replace("&#34;", "&quot;")  # html.escape and templates write quotation marks in two ways
+        .replace("&#39;", "&#x27;")
         for one in app.get("html")
     ]
     plain = [" ".join(without_terms(text).replace("\\", "").split()) for text in texts]
