@@ -26,9 +26,9 @@ EXAMPLES = {
 }
 
 
-def link_run() -> None:
+def link_run(c: "Controls") -> None:
     """Name the chosen run in the link."""
-    st.query_params[LINKED] = st.session_state[Controls.run_id.key_of(Controls())]
+    st.query_params[LINKED] = c.read("run_id", **vars(c)).run_id
 
 
 class Controls(lab.Search, page="decode"):
@@ -46,7 +46,12 @@ class Controls(lab.Search, page="decode"):
         key="run",
         help="The trained model that decodes.",
         # the link has it by another name, and a run that was trained meanwhile goes before the last one
-        also={"bind": None, "persist_state": None, "on_change": link_run},
+        also=lambda c: {
+            "bind": None,
+            "persist_state": None,
+            "on_change": link_run,
+            "args": (c,),
+        },
     )
     step = lab.Select(
         "Trained for",
@@ -150,7 +155,7 @@ def choose_run(runs: Mapping[str, Run]) -> tuple[Run, str]:
         linked = HALF_TRAINED.id
     if linked:
         Controls.set(run_id=linked)
-    last = st.session_state.get(lab.LAST)
+    last = lab.SessionValue(HALF_TRAINED.id, lab.LAST).value
     first = last if last in runs else HALF_TRAINED.id
     return runs[Controls.read("run_id", names=dict.fromkeys(runs, ""), first=first).run_id], trouble
 
@@ -225,7 +230,7 @@ def page() -> None:
         theme=lab.theme(),
         follow=Controls.picked.value is not None,
         key="decode:tree",
-        on_pick=pick,
+        on_pick=Controls.picked.set,
     )
     greedy = replace(settings, strategy="greedy")
     plainest = search(run, checkpoint, source, greedy).tree.hypotheses[0]
@@ -249,21 +254,11 @@ def page() -> None:
     lab.search_sources(settings.strategy, key="decode:source-code")
 
 
-def pick() -> None:
-    """Pick the candidate that was pressed in the tree, whose state is a component's."""
-    Controls.picked.value = st.session_state["decode:tree"].get("pick")
-
-
 def picked_path(result: study.SearchResult, of: tuple[object, ...]) -> list[int]:
     """The path to the candidate that was pressed in this tree, else to the end of the best output."""
-    picked, count = Controls.picked, len(result.tree.candidates)
     if Controls.picked_of.value != of:
-        Controls.picked_of.value, picked.value = of, None
-        lab.take_link(picked.key, lab.between(0, count - 1))
-    index = picked.value
-    if not isinstance(index, int) or not 0 <= index < count:
-        index = None
-    lab.write_link(picked.key, None if index is None else str(index))
+        Controls.picked_of.value, Controls.picked.value = of, None
+    index = Controls.picked.linked(lab.between(0, len(result.tree.candidates) - 1))
     return result.tree.path(result.tree.hypotheses[0].leaf if index is None else index)
 
 

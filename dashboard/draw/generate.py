@@ -1,46 +1,25 @@
 """Generate: the text at a step as HTML, its sentences of numbers, and code of its script."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 
 import numpy as np
 from torch import Tensor
 
-from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind, induction, to_numpy
+from core.interpret.trace import AttentionMap, Head, induction, to_numpy
 from core.models.decoding import Hypothesis, SearchSettings
+from core.studies import generate as study
+from core.studies.generate import StepView
 from dashboard.draw.components import Cell, source_of
 from dashboard.draw.figures import Ink, Theme, shade, text_on
-from dashboard.draw.formats import number, plain, share_text, shorten
+from dashboard.draw.formats import duration, number, plain, share_text, shorten
 
-LIKELIEST = 10  # tokens that are named at a step
 STYLE = """<style>
 .lab-strip{display:flex;flex-wrap:wrap;gap:3px 2px;font-size:14px;line-height:18px}
 .lab-strip span{border-radius:4px;padding:2px 5px;text-align:center;white-space:pre}
 .lab-strip small{display:block;font-size:11px;line-height:13px;min-height:13px;font-variant-numeric:tabular-nums}
 </style>"""
 GAP = "<span>…</span>"  # in place of those that are not
-
-
-@dataclass(frozen=True, eq=False)
-class StepView:
-    """One step of a path: its tokens, the model's logits and what the search makes of them, and the maps of one kind.
-
-    `ids` are those of the maps' columns; `names` those of the tokens that were read, tried and written, and of the
-    likeliest ones of each step.
-    """
-
-    step: int
-    kind: Kind
-    prefix: tuple[int, ...]  # what the output begins with, before the new tokens
-    tokens: tuple[int, ...]
-    trace: AttentionTrace
-    logits: Tensor
-    used: Tensor
-    names: Mapping[int, str]
-    ids: tuple[int, ...]
-    sink: bool
-    note: str | None
 
 
 # Text as tokens, shaded by the weights of one step; the new token in the accent, later ones faint.
@@ -176,6 +155,33 @@ def outputs_fact(
     )
 
 
+def conditions(
+    model: str, search: study.Search, settings: SearchSettings, visible: int, note: str | None
+) -> str:
+    """How many candidates there are, of which so many are in the tree, and what the numbers are."""
+    candidates, length = search.tree.candidates, search.tree.length
+    reads = len(search.start.prompt.prefix_tokens) + search.start.room
+    hidden, share = (
+        len(candidates) - visible,
+        "model's probability of the token after the tokens before it",
+    )
+    if settings.strategy == "sampling":
+        share = "probability with which the token is drawn after the tokens before it"
+    timed = ""  # where another session searched
+    if search.seconds:
+        timed = f" in {duration(search.seconds)}, {length / search.seconds:,.0f} steps per second"
+    more = {
+        f"{hidden:,} of them are not in the tree.": hidden,
+        f"A number in the tree is the {share}; dashed ones were dropped.": True,
+        f"The model has positions for {reads} tokens, so it writes at most {search.start.room}.": (
+            search.start.room < settings.longest
+        ),
+        note or "": note,
+    }
+    scored = f"{model}, fp32; {len(candidates):,} candidates scored{timed}."
+    return " ".join([scored, *filter(more.get, more)])
+
+
 # What the script says beside the page's calls.
 
 
@@ -210,7 +216,7 @@ model_share = logits.softmax(-1)
 search_share = step_probabilities(
     model, start, {source_of(settings)}, {source_of(view.tokens[: view.step])}, logits
 )
-names = token_names(model, model_share.topk({LIKELIEST}).indices.tolist())
+names = token_names(model, model_share.topk({study.LIKELIEST}).indices.tolist())
 print({{name: float(model_share[token]) for token, name in names.items()}})
 """,
             """

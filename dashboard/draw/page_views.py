@@ -414,10 +414,10 @@ def tree_view(
     key: str,
     follow: bool,
     theme: Theme,
-    on_pick: Callable[[], None],
+    on_pick: Callable[[int], None],
     **options: int,
 ) -> None:
-    """Draw a tree, with the `options` of `tree_svg`; `sent(key, "pick")` is what was pressed.
+    """Draw a tree, with the `options` of `tree_svg`; `on_pick` gets the candidate that was pressed.
 
     `fact` is what a screen reader hears first; with `follow` the picked group is scrolled to.
     """
@@ -430,9 +430,14 @@ def tree_view(
         drawing = tree_svg(tree, words, path, "light", **options)
         return DrawnPicture("Tree of candidates", TREE_HEAD, tuple(rows), drawing)
 
+    def pressed() -> None:
+        candidate = st.session_state[key].get("pick")
+        if isinstance(candidate, int) and 0 <= candidate < len(tree.candidates):
+            on_pick(candidate)
+
     add(key, picture)
     data = {"svg": tree_svg(tree, words, path, theme, **options), "fact": fact, "follow": follow}
-    draw("tree_view", "tv", data, key=key, on_pick_change=on_pick)
+    draw("tree_view", "tv", data, key=key, on_pick_change=pressed)
 
 
 # A model as the papers draw it, stacks of blocks with residual paths whose layers open in place; and as nested parts.

@@ -20,7 +20,9 @@ from core.pretrained.generate import (
     prepare_generation,
 )
 from core.runs.runs import create_run
+from core.studies import generate
 from core.studies.decode import Score, longest_of
+from core.studies.generate import Search, picked_path, run
 from core.tasks import TaskConfig, make_task
 from core.training import RunConfig, prepare, recommended
 from dashboard.draw import decode, generate as generate_draw
@@ -29,9 +31,7 @@ from dashboard.draw.formats import number, share_text, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import RANKS, tree_spots, tree_svg
 from dashboard.ui.decoding import search_equation
-from dashboard.ui.models import EMBEDDED
-from pages import generate
-from pages.generate import Controls, Generation, Search, picked_path, run
+from pages.generate import Controls
 from tests.cases import each
 from tests.pages.app import (
     Case,
@@ -334,13 +334,12 @@ def test_a_step_or_a_dropped_candidate_is_looked_at(pick, shown):
 def search(**settings):
     model, chosen = tiny("gpt2"), SearchSettings(**{"longest": 6, **settings})
     started = prepare_generation(model, ModelInputs("the street"))
-    controls = Generation(EMBEDDED, ModelInputs("the street"), chosen)
-    return Search(controls, started, generate_steps(model, started, chosen))
+    return Search(chosen, started, generate_steps(model, started, chosen))
 
 
 def test_a_search_goes_on_where_it_was_left(monkeypatch):
     for name in ("PATIENCE", "BETWEEN", "SHARE"):
-        monkeypatch.setattr(f"pages.generate.{name}", 0)
+        monkeypatch.setattr(generate, name, 0)
     now, whole = (search(strategy="beam", width=3) for _ in range(2))
     seen: list[int] = []
 
@@ -381,7 +380,8 @@ def test_what_one_session_searched_all_others_have():
     link = {"inside:text": "the king saw the dog . the king", "generate:strategy": "Sampling"}
     first, again = open_generate(**link), open_generate(**link)
     assert (
-        again.session_state[Controls.going.key].tree is first.session_state[Controls.going.key].tree
+        again.session_state[Controls.going.key][1].tree
+        is first.session_state[Controls.going.key][1].tree
     )
     assert [" steps per second" in captions(at) for at in (first, again)] == [True, False]
     assert drawn_strip(again) == drawn_strip(first)
@@ -393,7 +393,7 @@ def test_the_timeline_moves_the_token_that_is_said():
     slide(at, 5)
     assert_says(at, "At step 5 the model gives")
     assert drawn_strip(at) != before
-    place = f"{at.session_state[Controls.going.key].tree.hypotheses[0].leaf}.4"
+    place = f"{at.session_state[Controls.going.key][1].tree.hypotheses[0].leaf}.4"
     assert query_value(at, "at") == place
     assert_says(open_generate(at=place), "At step 5 the model gives")
 
@@ -405,7 +405,7 @@ def slide(at, step):
 
 def test_another_output_is_looked_at_where_it_parts():
     at = open_generate(**{"generate:strategy": "Beam"})
-    tree = at.session_state[Controls.going.key].tree
+    tree = at.session_state[Controls.going.key][1].tree
     best, other = (tree.path(tree.hypotheses[place].leaf) for place in (0, 2))
     parts = next(
         step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two
@@ -436,11 +436,11 @@ def test_a_search_that_is_stopped_shows_what_it_has(monkeypatch):
         **{"inside:model": "induction", "inside:text": "the young queen sees the river . the young"}
     )
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
-    first = at.session_state[Controls.going.key].tree
+    first = at.session_state[Controls.going.key][1].tree
     assert_case(at, Case(do=[("button", "generate:go-on", None)], never=["Stopped"]))
     assert (
-        at.session_state[Controls.going.key].tree is first
-        and at.session_state[Controls.going.key].done
+        at.session_state[Controls.going.key][1].tree is first
+        and at.session_state[Controls.going.key][1].done
     )
     assert len(first.hypotheses[0]) == 20 and drawn[-1] == 20
 
