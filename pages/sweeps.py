@@ -18,9 +18,9 @@ from core.runs.runs import list_runs
 from core.runs.store import bring_all
 from core.runs.sweeps import CLAIMED, Sweep, SweepClaim, delete_sweep, find_sweep, list_sweeps
 from core.serialization import OLD_NAMES as OLD_FIELDS
-from core.studies import runs as study, sweeps as settings
+from core.studies import runs as study
 from core.tasks import TASKS, TaskConfig, task_of
-from core.training import BOUNDS, RunConfig, SweepConfig, name_of, recommended
+from core.training import BOUNDS, RunConfig, SweepConfig, name_of, recommended, sweeps as settings
 from core.training.seed_stats import compare
 from core.training.sweeps import EQUAL, RUNS, SEEDS, VALUES, vary
 from dashboard.draw import sweeps as draw
@@ -97,7 +97,7 @@ class Controls(lab.Fields, page="sweeps"):
     values = lab.MultiSelect[str](
         "Values",
         lambda c: list(settings.offered(c.base, c.axis)),
-        lambda c: settings.first(c.base, c.axis),
+        lambda c: settings.first_values(c.base, c.axis),
         key=lambda c: f"values:{c.name}:{c.axis}",
         typed=lambda c: bool(c.hint),
         max_options=VALUES[1],
@@ -198,11 +198,9 @@ def controls(data: study.SweepData | None) -> SweepConfig | None:
         base, name = _base(data)
     if base is None:
         return None
-    axes = {axis: name_of(axis, base.task) for axis in settings.axes(base)}
-    axis, most = (
-        Controls.draw("axis", into=main, axes=axes).axis,
-        lab.visitors.at_most("under_way", RUNS),
-    )
+    axes = {axis: name_of(axis, base.task) for axis in settings.axes_of(base)}
+    axis = Controls.draw("axis", into=main, axes=axes).axis
+    most = lab.visitors.at_most("under_way", RUNS)
     with main:
         selected = _values(base, axis, name)
     example = study.EXAMPLE_SWEEP.config().base
@@ -268,7 +266,7 @@ def _values(base: RunConfig, axis: str, name: str) -> list[object]:
         given = {"base": base, "axis": axis, "name": name, "hint": hint}
         selected = Controls.draw("values", into=lab.HERE, **given).values
     lab.caption(f"{len(selected)} values: {', '.join(map(lab.plain, selected))}")
-    return [settings.read(base, axis, name) for name in selected]
+    return [settings.value_of_text(base, axis, name) for name in selected]
 
 
 def linked(sweep_id: object) -> Sweep | None:

@@ -23,7 +23,6 @@ from core.runs.archive import pack
 from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
 from core.runs.store import copier, copy_now
 from core.runs.sweeps import Outcome, Sweep, list_sweeps
-from core.studies import sweeps as settings
 from core.studies.runs import (
     EXAMPLE_SWEEP,
     SweepData,
@@ -36,7 +35,7 @@ from core.studies.runs import (
     source_at,
 )
 from core.tasks import TaskConfig, make_task
-from core.training import Prediction, Record, recommended
+from core.training import Prediction, Record, recommended, sweeps as settings
 from core.training.seed_stats import Line, SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.draw import (
@@ -647,7 +646,7 @@ def test_runs_wait_in_order_stop_leaves_none_waiting(monkeypatch):
 )
 def test_whatever_is_offered_can_be_built(model):
     base = small_run(model=model)
-    axes = settings.axes(base)
+    axes = settings.axes_of(base)
     assert {"d_model", "learning_rate", "task.length"} <= set(axes)
     assert ("position" in axes) == (model.kind == "transformer")
     assert ("score" in axes) == (model.attention is not None)
@@ -655,7 +654,7 @@ def test_whatever_is_offered_can_be_built(model):
     for axis in axes:
         for value in settings.offered(base, axis).values():
             buildable(vary(base, axis, value))
-        assert set(settings.first(base, axis)) <= set(settings.offered(base, axis))
+        assert set(settings.first_values(base, axis)) <= set(settings.offered(base, axis))
     assert torch.equal(torch.get_rng_state(), generator), "no random number is drawn"
 
 
@@ -663,7 +662,9 @@ def test_whatever_is_offered_can_be_built(model):
 def test_tasks_of_every_form_can_be_swept(task):
     base = recommended(make_task(TaskConfig.of(task)))
     for axis in ("score", "learning_rate"):
-        chosen = tuple(settings.read(base, axis, name) for name in settings.first(base, axis))
+        chosen = tuple(
+            settings.value_of_text(base, axis, name) for name in settings.first_values(base, axis)
+        )
         sweep = SweepConfig(base, axis, chosen)
         sweep.try_models()
         runs = [sweep.run(index, seed) for index, seed in sweep.cells[: len(chosen)]]
@@ -673,7 +674,7 @@ def test_tasks_of_every_form_can_be_swept(task):
 
 
 def test_values_are_read_as_offered_or_as_typed():
-    read = partial(settings.read, small_run())
+    read = partial(settings.value_of_text, small_run())
     assert (
         read("score", "Cosine").key == "cosine" and read("mask", "local(window=3)")["window"] == 3
     )
