@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, entry
-from core.attention.cost import Work, peak_bytes, workload
+from core.attention.cost import peak_bytes, seconds, workload
 from core.attention.properties import score_properties
 from core.plugins import describe
 from core.seeding import seeded_layer
@@ -135,17 +135,11 @@ def timings(
         while len(rounds) < MIN_ROUNDS or (
             len(rounds) < max_rounds and time.perf_counter() - start < limit
         ):
-            rounds.append([_processor_seconds(work) for work in works])
+            rounds.append([seconds(work, time.thread_time) for work in works])
         return tuple(
             Timing(min(each), size)
             for each, size in zip(zip(*rounds, strict=True), sizes, strict=True)
         )
-
-
-def _processor_seconds(work: Work) -> float:
-    start = time.thread_time()
-    work()
-    return time.thread_time() - start
 
 
 SAVED = Path(__file__).parent / "data" / "scores.json"
