@@ -129,30 +129,37 @@ def leaves(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
         array = to_numpy(value)
         if array.dtype.kind in "fiub":
             yield name, array
-    elif isinstance(value, Sequence) and value and all(isinstance(one, str) for one in value):
-        if not isinstance(value, str):
-            yield name, tuple(value)
+    elif isinstance(value, list | tuple) and value and all(isinstance(one, str) for one in value):
+        yield name, tuple(value)
     elif (
-        isinstance(value, Sequence) and value and all(isinstance(one, int | float) for one in value)
+        isinstance(value, list | tuple)
+        and value
+        and all(isinstance(one, float | int) for one in value)
     ):
         yield name, list(value)
-    elif isinstance(value, Sequence) and any(one is None for one in value):
+    elif isinstance(value, list | tuple) and any(one is None for one in value):
         return  # numbers with gaps
     elif depth < MAX_DEPTH:
-        items: list[tuple[str, Any]] = []
-        if is_dataclass(value) or hasattr(value, "_fields"):
-            parts = [one.name for one in fields(value)] if is_dataclass(value) else value._fields
-            items = [(f"{name}.{one}", getattr(value, one)) for one in parts]
-        elif isinstance(value, Mapping):
-            items = [
-                (f"{name}[{key!r}]", one)
-                for key, one in value.items()
-                if isinstance(key, str | int | None)
-            ]
-        elif isinstance(value, Sequence) and not isinstance(value, str):
-            items = [(f"{name}[{index}]", one) for index, one in enumerate(value)]
-        for expression, one in items[: None if is_dataclass(value) or not depth else MAX_ITEMS]:
-            yield from leaves(expression, one, depth + 1)
+        if isinstance(value, Mapping):
+            value = {key: one for key, one in value.items() if isinstance(key, str | int | None)}
+        most = None if is_dataclass(value) or not depth else MAX_ITEMS
+        for suffix, one in parts_of(value)[:most]:
+            yield from leaves(name + suffix, one, depth + 1)
+
+
+def parts_of(value: Any) -> list[tuple[str, Any]]:
+    """The fields and the items of a value, each with what follows the value's name."""
+    if is_dataclass(value):
+        return [(f".{one.name}", getattr(value, one.name)) for one in fields(value)]
+    if hasattr(value, "_fields"):
+        return [(f".{one}", getattr(value, one)) for one in value._fields]
+    if isinstance(value, Mapping):
+        return [(f"[{key!r}]", one) for key, one in value.items()]
+    return (
+        [(f"[{at}]", one) for at, one in enumerate(value)]
+        if isinstance(value, list | tuple)
+        else []
+    )
 
 
 def is_spelled(value: Any) -> bool:
@@ -181,19 +188,12 @@ def same_call(one: Call, other: Call) -> bool:
     )
 
 
-def parts_of(value: Any, depth: int = 3) -> Iterator[tuple[str, Any]]:
-    """The fields and the items of a value, and of these, each with what follows the value's name."""
-    items: list[tuple[str, Any]] = []
-    if is_dataclass(value):
-        items = [(f".{one.name}", getattr(value, one.name)) for one in fields(value)]
-    elif isinstance(value, Mapping):
-        items = [(f"[{key!r}]", one) for key, one in value.items()]
-    elif isinstance(value, list | tuple):
-        items = [(f"[{index}]", one) for index, one in enumerate(value)]
-    for suffix, one in items:
+def all_parts(value: Any, depth: int = MAX_DEPTH) -> Iterator[tuple[str, Any]]:
+    """The parts of a value, and of these."""
+    for suffix, one in parts_of(value):
         yield suffix, one
         if depth > 1:
-            yield from ((suffix + more, part) for more, part in parts_of(one, depth - 1))
+            yield from ((suffix + more, part) for more, part in all_parts(one, depth - 1))
 
 
 @dataclass
@@ -268,7 +268,7 @@ class _Writer:
         for call in self.calls:
             if any(arg is value for arg in call.args) or call.result is value:
                 continue
-            for suffix, part in parts_of(call.result):
+            for suffix, part in all_parts(call.result):
                 if part is value and self._call_of(call.result) is not None:
                     if id(call.result) not in self.names:
                         variable = call.function.__name__.rpartition("_")[2]
@@ -476,10 +476,5 @@ def classes_in(value: Any) -> Iterator[type]:
     """The classes that the source of a value calls."""
     if is_dataclass(value):
         yield type(value)
-        for one in fields(value):
-            yield from classes_in(getattr(value, one.name))
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from classes_in(one)
-    elif isinstance(value, Mapping):
-        yield from classes_in(list(value.values()))
+    for _, one in parts_of(value):
+        yield from classes_in(one)
