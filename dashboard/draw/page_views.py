@@ -431,7 +431,7 @@ def tree_view(
         return DrawnPicture("Tree of candidates", TREE_HEAD, tuple(rows), drawing)
 
     def pressed() -> None:
-        candidate = st.session_state[key].get("pick")
+        candidate = sent(key, "pick")
         if isinstance(candidate, int) and 0 <= candidate < len(tree.candidates):
             on_pick(candidate)
 

@@ -53,7 +53,9 @@ def as_python(
     `draw` has code for pictures that are no maps, by their keys, also of some that may not be drawn; `also` are cells
     written by hand, after the others. A page of several fragments, each of which runs alone, notes one for each `part`.
     """
-    page, calls = CURRENT.value or "", recorded_calls()[::-1]
+    page = CURRENT.value or ""
+    # a private function is the server's own
+    calls = [one for one in recorded_calls()[::-1] if not one.function.__name__.startswith("_")]
     add_script(partial(_script, calls, results, draw or {}, also, notes().pictures, page), part)
 
 
@@ -348,6 +350,7 @@ class _Writer:
             variable = self._free(name)
             self.lines.append(f"{variable} = {self._call(made)}")
             self.written.append((made, variable))
+            self.names[id(made.result)] = variable
             return variable
         if type(value).__name__ == "ModelRef":
             return self._model(value)
