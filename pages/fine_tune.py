@@ -238,7 +238,7 @@ def controls() -> tuple[str, FineTuneConfig | None]:
     task = Controls.draw("task", into=row[0]).task
     name = lab.model_box(row[1], USUAL_MODEL[task])
     with row[2]:
-        data, reading = _rows(task)
+        data, reading, opened = _rows(task)
     panel = row[3].popover(
         "Settings",
         icon=":material/tune:",
@@ -271,9 +271,7 @@ def controls() -> tuple[str, FineTuneConfig | None]:
             args=(USUAL_MODEL[task].name,),
         )
     except ConfigError as error:
-        if not st.session_state.get(
-            f"fine_tune:data:{task}:panel"
-        ):  # there it stands under the field
+        if not opened:  # there it stands under the field
             lab.field_error(error)
     return task, None
 
@@ -297,8 +295,8 @@ def _model(name: str, task: str) -> str | None:
     return lab.config_name(ref)
 
 
-def _rows(task: str) -> tuple[str, dict[str, Any]]:
-    """The rows, and how their first line and columns are read."""
+def _rows(task: str) -> tuple[str, dict[str, str], bool]:
+    """The rows, how their first line and columns are read, and whether their panel is open."""
     key, own = f"fine_tune:data:{task}", own_rows(task)
     lab.link_data(key, own)
     # The label stays the same: a popover with another label would be closed.
@@ -312,7 +310,8 @@ def _rows(task: str) -> tuple[str, dict[str, Any]]:
     )
     if not panel.open:
         values = Controls.read(*READING, task=task)
-        return _text(str(st.session_state.get(key, own))), {name: values[name] for name in READING}
+        rows = lab.SessionValue(own, key).value
+        return _text(rows), {name: values[name] for name in READING}, False
     first, second = TASKS[task]
     with panel:
         st.markdown(f"**{LINES[task]} in each line of a CSV**")
@@ -343,10 +342,10 @@ def _rows(task: str) -> tuple[str, dict[str, Any]]:
                 "Use the lab's rows",
                 key=f"{key}:ours",
                 type="tertiary",
-                on_click=st.session_state.update,
-                args=({key: own, f"{key}:trouble": None},),
+                on_click=lab.clear_data,
+                args=(key, own),
             )
-    return rows, reading
+    return rows, reading, True
 
 
 def _text(value: str) -> str:
@@ -436,7 +435,7 @@ def page() -> None:
     read_link()
     task, config = controls()
     data = lab.load_fine_tune(current_run(task))
-    st.session_state[lab.queue.SPARE] = lab.queue.warm_up(data.live)
+    lab.SessionValue[object](None, lab.queue.SPARE).value = lab.queue.warm_up(data.live)
     lab.forget_other_runs("fine_tune", data.run.id)
     # Draw the buttons of the run, and its progress; `config` is what Fine-tune would start
     lab.start_run(
@@ -613,8 +612,8 @@ def before_and_after(
     Controls.set(head=shown, heads=both.heads)
     head = heads[Controls.draw("head", into=row[1], heads=both.heads).head]
     item, frames = both.now.map(head.layer), None
-    slider = Controls.step.key_of(Controls(data=data))
-    if both.sentence is not None and slider in st.session_state:
+    slider = lab.SessionValue(0, Controls.step.key_of(Controls(data=data)))
+    if both.sentence is not None and slider.is_set:
         # the two maps at each step of the slider, which the browser draws at once
         moments = [
             replace(
@@ -626,7 +625,7 @@ def before_and_after(
             for step in data.steps
         ]
         frames = lab.Frames(
-            slider, data.steps.index(both.step), [moment.tiles(head) for moment in moments]
+            slider.key, data.steps.index(both.step), [moment.tiles(head) for moment in moments]
         )
     with maps:
         lab.multiples(

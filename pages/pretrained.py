@@ -108,7 +108,6 @@ class Controls(lab.Fields, page="pretrained"):
         key="from",
         help="Smaller weights are left blank; the pointer still reads them.",
     )
-    pinned = lab.SessionValue[Any](None)  # the model and kind to which the pins belong
     head = lab.HeadField(None)
     roles = lab.SessionValue[Any]((None, None))  # of the heads, and what was asked for them
 
@@ -206,9 +205,8 @@ def figures(
     """Draw the grid, one head and its facts; returns the maps, and a skeleton where the roles are not measured."""
     # The link's head and pins belong to one model and one kind of map
     now = (chosen.ref, controls.kind)
-    if Controls.pinned.value not in (None, now):
+    if Controls.head.value not in (None, now):
         lab.write_pair("pin", None)
-    Controls.pinned.value = now
     view = view_of(chosen, controls)
     trace = view.trace
     first = Controls.head.shown(

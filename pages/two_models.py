@@ -246,12 +246,12 @@ def draw_sides(
 
 def _second_text(ref: lab.ModelRef, first: str, into: st.delta_generator.DeltaGenerator) -> str:
     """Text B: until a person writes one, the example beside the model's own text A, else text A, to be changed."""
-    key = Controls.text.key_of(Controls(ref=ref))
+    written = lab.SessionValue("", Controls.text.key_of(Controls(ref=ref)))
     example = first == model_inputs.text_of(ref.name)
     usual = SECOND.get(ref.name, SECOND[""]) if example else first
     # not in the session, it comes from the link
-    if key in st.session_state and st.session_state[key] == Controls.follows.value:
-        st.session_state[key] = usual
+    if written.is_set and written.value == Controls.follows.value:
+        written.value = usual
     Controls.follows.value = usual
     text = Controls.draw("text", into=into, ref=ref, usual=usual).text
     if text == first:

@@ -109,19 +109,16 @@ def score_rows(
 def conditions(result: SearchResult, task: Task, settings: SearchSettings, visible: int) -> str:
     """How many candidates there are, of which so many are in the tree; the target, and unknown words."""
     count = len(result.tree.candidates)
-    parts = [f"{count:,} candidates computed in {duration(result.seconds)} on one core."]
-    if count > visible:
-        parts.append(f"{count - visible} of them are not shown.")
     beam = " and take no place in the beam" if settings.strategy == "beam" else ""
-    parts.append(
+    parts = {
+        f"{count:,} candidates computed in {duration(result.seconds)} on one core.": True,
+        f"{count - visible} of them are not shown.": count > visible,
         "Each number is the probability of a token after those before it. Solid boxes can be continued, or end an "
-        f"output{beam}; dashed ones were dropped."
-    )
-    if result.target is not None:
-        parts.append(f"Target: {task.separator.join(result.target)}.")
-    if result.unknown:
-        parts.append(f"Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}.")
-    return " ".join(parts)
+        f"output{beam}; dashed ones were dropped.": True,
+        f"Target: {task.separator.join(result.target or ())}.": result.target is not None,
+        f"Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}.": result.unknown,
+    }
+    return " ".join(filter(parts.get, parts))
 
 
 def outputs_cell(run: str, step: int, result: SearchResult, path: ForcedSteps) -> Cell:

@@ -8,11 +8,7 @@ import numpy as np
 
 from core.interpret.map_transform import HeadChange
 from core.interpret.trace import AttentionTrace
-from core.pretrained.finetune import (
-    FineTuneConfig,
-    Rows,
-    name_of,
-)
+from core.pretrained.finetune import FineTuneConfig, Rows, name_of
 from core.training import Prediction, Record
 from dashboard.draw.attention_view import Tile
 from dashboard.draw.curves import Curve, balanced_points, points
@@ -94,32 +90,32 @@ def score_text(now: Record, start: float | None, rows: Rows, task: str) -> str:
 
 def conditions(config: FineTuneConfig, about: dict, rows: Rows, machine: str = "") -> str:
     """The conditions of the numbers; `machine` is where the run trained, if that is known."""
-    new, cut, parts = about.get("new_words") or (), about.get("truncated"), []
-    parts.append(
-        f"{plain(name_of(config.model))}, {about.get('learns', 0):,} of {about.get('weights', 0):,} weights train"
+    new, cut, labels = (
+        about.get("new_words") or (),
+        about.get("truncated") or 0,
+        config.task == "classify",
     )
-    parts.append(f"{len(rows.learned):,} training rows, {len(rows.held_out):,} held out")
-    parts.append(f"seed {config.seed}")
-    if machine:
-        parts.append(f"trained on {plain(machine)}")
-    if config.task == "classify" and "new_head" in about:
-        own = "its own head has the same labels"
-        parts.append("its classification head is new" if about["new_head"] else own)
-    if new:
-        words = ", ".join([*map(plain, new[:10]), *(["…"] if len(new) > 10 else [])])
-        parts.append(
-            f"{len(new)} words were not in its vocabulary ({words}); their vectors start near the mean of the others"
-        )
-    if rows.repeated:
-        parts.append(f"{rows.repeated} repeated rows are used once")
-    if cut:
-        parts.append(f"{cut:,} rows are cut at {about.get('max_tokens', 0):,} tokens")
-    text = f"{'; '.join(parts)}."
-    if config.task == "classify" and config.layers == 0:
-        text = f"Only the classification head is trained, so no attention changes. {text}"
-    if config.task == "pairs":
-        text += " The decoder reads the correct target (teacher forcing), so the rows of a map stay the same."
-    return f"{text} A change is not yet a reason: to test whether a head matters, switch it off on the page Why this answer."
+    words = ", ".join([*map(plain, new[:10]), *(["…"] if len(new) > 10 else [])])
+    own_head = labels and "new_head" in about and not about["new_head"]
+    parts = {
+        f"{plain(name_of(config.model))}, {about.get('learns', 0):,} of {about.get('weights', 0):,} weights train": True,
+        f"{len(rows.learned):,} training rows, {len(rows.held_out):,} held out": True,
+        f"seed {config.seed}": True,
+        f"trained on {plain(machine)}": machine,
+        "its classification head is new": labels and about.get("new_head"),
+        "its own head has the same labels": own_head,
+        f"{len(new)} words were not in its vocabulary ({words}); their vectors start near the mean of the others": new,
+        f"{rows.repeated} repeated rows are used once": rows.repeated,
+        f"{cut:,} rows are cut at {about.get('max_tokens', 0):,} tokens": cut,
+    }
+    sentences = {
+        "Only the classification head is trained, so no attention changes.": labels
+        and config.layers == 0,
+        f"{'; '.join(filter(parts.get, parts))}.": True,
+        "The decoder reads the correct target (teacher forcing), so the rows of a map stay the same.": not labels,
+        "A change is not yet a reason: to test whether a head matters, switch it off on the page Why this answer.": True,
+    }
+    return " ".join(filter(sentences.get, sentences))
 
 
 def table(

@@ -186,8 +186,9 @@ WIDGETS: dict[str, Callable[[Param, Mapping[str, Value], str], str]] = {
 }
 
 
-def clear_data(key: str) -> None:
-    st.session_state[key] = ""
+def clear_data(key: str, text: str = "") -> None:
+    """Put a text in the place of the data, and forget what was wrong with a file."""
+    st.session_state[key] = text
     st.session_state.pop(f"{key}:trouble", None)
 
 
