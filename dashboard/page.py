@@ -38,6 +38,7 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "fields.mechanism",
     "fields.model",
     "fields.run",
+    "ui.fine_tune",
     "ui.models",
     "ui.run_setup",
     "ui.runs",
@@ -83,6 +84,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors
     from dashboard.server.session import *  # type: ignore[assignment, no-redef]
     from dashboard.ui import bars as page_bars, export, lessons
     from dashboard.ui.decoding import *  # type: ignore[assignment, no-redef]
+    from dashboard.ui.fine_tune import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.guide import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.models import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.panels import *  # type: ignore[assignment, no-redef]

@@ -1,141 +1,31 @@
 """Fine-tune: train a pretrained model on a reader's rows, and compare its attention before and after."""
 
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
 import dashboard.page as lab
-from core.entries import ConfigError, Param
+from core.entries import ConfigError
 from core.interpret.map_transform import HeadChange, changes
-from core.interpret.trace import Head
-from core.pretrained import PretrainedError, reject_if
-from core.pretrained.finetune import (
-    BOUNDS,
-    LAB,
-    MAX_HELD_OUT,
-    TASKS,
-    USUAL,
-    FineTuneConfig,
-    check_model,
-    own_rows,
-    parse,
-)
+from core.interpret.trace import Head, Kind
+from core.pretrained import PretrainedError
+from core.pretrained.finetune import TASKS, FineTuneConfig, own_rows
 from core.pretrained.finetune_run import config_of, make_trainer
 from core.runs.machine import line
 from core.runs.runs import Run
-from core.tasks.own import HEADER
-from core.tasks.reading import MAX_SIGNS, read
-from core.training import AUTO, devices
 from dashboard.draw import fine_tune as draw
 
-# The controls of the next run: task, model, rows and settings; the frozen `Controls` is core's FineTuneConfig.
-
-
 LINK = "run"  # the link's word for the run
-EXAMPLE = "could you tell me why nobody answers the phone"
-USUAL_MODEL = {
-    "classify": lab.EMBEDDED,
-    "pairs": lab.ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB)),
-}
-SETTINGS = ("epochs", "layers", "learning_rate", "batch_size", "seed", "device")
-READING = ("header", "answers")
-LINES = {"classify": "One text and its label", "pairs": "A source and its target"}
-OURS = {
-    "classify": "120 messages that are a question, a request, praise or a complaint",
-    "pairs": "400 numbers in English words and the same numbers in digits",
-}
 
 
-def usual(name: str) -> Callable[[Any], Any]:
-    return lambda c: USUAL[c.task][name]
+class Controls(lab.FineTuneSetup, page="fine_tune"):
+    data: lab.FineTuneData
+    kinds: tuple[Kind, ...]
+    heads: list[HeadChange]
 
-
-def of_task(name: str) -> Callable[[Any], str]:
-    return lambda c: f"{name}:{c.task}"
-
-
-class Controls(lab.Fields, page="fine_tune"):
     last = lab.SessionValue[dict[str, str]]({})  # by task, the id of the run that was shown last
-    task = lab.Select(
-        "Task",
-        {"classify": "Labels of texts", "pairs": "Pairs of sequences"},
-        # the link's run is of another task
-        also={"on_change": lambda: st.query_params.pop(LINK, None)},
-        help="What the model learns from each row.",
-    )
-    epochs = lab.Number(
-        "Epochs",
-        usual("epochs"),
-        low=int(BOUNDS["epochs"][0]),
-        high=int(BOUNDS["epochs"][1]),
-        key=of_task("epochs"),
-        hidden=True,
-        help="Passes over the training rows.",
-    )
-    layers = lab.Number(
-        "Trained layers",
-        usual("layers"),
-        low=int(BOUNDS["layers"][0]),
-        high=int(BOUNDS["layers"][1]),
-        key=of_task("layers"),
-        hidden=True,
-        help="Counted from the last layer. With 0, only the classification head is trained and no attention "
-        "changes. Embeddings are not trained. A classifier with the same labels keeps its head; any other "
-        "model gets a new one.",
-    ).optional(lambda c: c.task == "classify")
-    learning_rate = lab.SelectSlider(
-        "Learning rate",
-        (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2),
-        usual("learning_rate"),
-        text="{:g}".format,
-        key=of_task("learning_rate"),
-        hidden=True,
-        help="The size of each update of the weights.",
-    )
-    batch_size = lab.SelectSlider(
-        "Batch size",
-        (4, 8, 16, 32, 64),
-        usual("batch_size"),
-        key=of_task("batch_size"),
-        hidden=True,
-        help="The number of rows in one update.",
-    )
-    seed = lab.Number(
-        "Seed",
-        0,
-        low=int(BOUNDS["seed"][0]),
-        high=int(BOUNDS["seed"][1]),
-        key=of_task("seed"),
-        hidden=True,
-        help="Fixes which rows are held out, the new weights and the order of rows.",
-    )
-    device = lab.Select(
-        "Device",
-        devices(),
-        key=of_task("device"),
-        # more than automatic and the CPU
-        hidden=True,
-        help=f"{AUTO[0].upper()}{AUTO[1:]}.",
-    ).optional(lambda c: len(devices()) > 2)
-    header = lab.Select(
-        "First line",
-        dict(zip(HEADER.choices, HEADER.labels, strict=True)),
-        key=of_task("header"),
-        hidden=True,
-        help="What the first line of your rows holds.",
-    )
-    answers = lab.Select(
-        "Column of the labels or targets",
-        {"auto": "automatic", "first": "the first", "second": "the second"},
-        key=of_task("answers"),
-        hidden=True,
-        help="Which column the model learns to answer.",
-    )
     source = lab.Select[str](
         "Source",
         lambda c: c.data.watched,
@@ -159,14 +49,6 @@ class Controls(lab.Fields, page="fine_tune"):
         hidden=True,
         also={"label_visibility": "collapsed"},
     ).optional(lambda c: len(c.kinds) > 1)
-    sentence = lab.Select[str](
-        "Sentence (select or type)",
-        lambda c: list(dict.fromkeys([*c.watched, c.typed_before])),
-        EXAMPLE,
-        typed=True,
-        hidden=True,
-        help="The next run records its attention.",
-    )
     follow = lab.Toggle(
         "Follow the latest step",
         True,
@@ -192,10 +74,6 @@ def pick_head(heads: list[HeadChange]) -> None:
     picked = Controls.read("head", heads=heads).head
     if picked != Controls.drawn_head.value:
         Controls.picked.value = picked
-
-
-def typed_sentence() -> str:
-    return Controls.read("sentence", watched=[], typed_before=EXAMPLE).sentence
 
 
 # The fine-tuning run that the page shows: the link's, the session's last of that task, or an example.
@@ -229,131 +107,6 @@ def select_run(run: Run) -> None:
 def select_example(task: str) -> None:
     st.query_params.pop(LINK, None)
     Controls.last.value = {key: one for key, one in Controls.last.value.items() if key != task}
-
-
-def controls() -> tuple[str, FineTuneConfig | None]:
-    """Draw the row of controls; the task, and the config, or None with the reason on the page."""
-    sentence = typed_sentence()
-    row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
-    task = Controls.draw("task", into=row[0]).task
-    name = lab.model_box(row[1], USUAL_MODEL[task])
-    with row[2]:
-        data, reading, opened = _rows(task)
-    panel = row[3].popover(
-        "Settings",
-        icon=":material/tune:",
-        width="stretch",
-        on_change="rerun",
-        key=f"fine_tune:panel:{task}",
-        help="Duration, learning rate and seed of the next run.",
-    )
-    with panel:  # while it is closed, the settings of the session
-        values = Controls(task=task).draw_or_read(*SETTINGS, opened=panel.open)
-    settings = {name: values[name] for name in SETTINGS if values[name] is not None} | reading
-    try:
-        model = _model(name, task)
-        parse(task, data, settings["seed"], **reading)
-        example = sentence if task == "classify" else ""
-        if model:
-            return task, FineTuneConfig(
-                task=task,  # type: ignore[arg-type]
-                data=data,
-                model=model,
-                logged_example=example.strip(),
-                **settings,
-            )
-    except PretrainedError as error:
-        lab.field_error(error)
-        st.button(
-            f"Use {USUAL_MODEL[task].name}",
-            key="fine_tune:usual",
-            on_click=lab.select_model,
-            args=(USUAL_MODEL[task].name,),
-        )
-    except ConfigError as error:
-        if not opened:  # there it stands under the field
-            lab.field_error(error)
-    return task, None
-
-
-def _model(name: str, task: str) -> str | None:
-    """The model's name in a config; None, with a panel on the page, while it is not here.
-
-    PretrainedError when it cannot learn such rows.
-    """
-    if name == lab.OTHER:
-        lab.other_panel(st)
-        return None
-    ref = lab.resolve_model(name) if name not in lab.PANELS else lab.ModelRef("array", name)
-    if ref is None:
-        return None
-    reject_if(
-        ref.source == "array",
-        f"{name} holds attention weights only, so there is no model to train.",
-    )
-    check_model(lab.config_name(ref), task)
-    return lab.config_name(ref)
-
-
-def _rows(task: str) -> tuple[str, dict[str, str], bool]:
-    """The rows, how their first line and columns are read, and whether their panel is open."""
-    key, own = f"fine_tune:data:{task}", own_rows(task)
-    lab.link_data(key, own)
-    # The label stays the same: a popover with another label would be closed.
-    panel = st.popover(
-        "Rows",
-        icon=":material/table_rows:",
-        width="stretch",
-        on_change="rerun",
-        key=f"{key}:panel",
-        help="The data that the model learns from.",
-    )
-    if not panel.open:
-        values = Controls.read(*READING, task=task)
-        rows = lab.SessionValue(own, key).value
-        return _text(rows), {name: values[name] for name in READING}, False
-    first, second = TASKS[task]
-    with panel:
-        st.markdown(f"**{LINES[task]} in each line of a CSV**")
-        st.caption(
-            f"The first line may name the columns: {first},{second}. For validation, a quarter of "
-            f"{'each label’s rows' if task == 'classify' else 'the rows'} is held out, rounded down to a whole number, "
-            f"and at most {MAX_HELD_OUT} rows are measured. The lab's rows: {OURS[task]}."
-        )
-        values = Controls.draw(*READING, into=lab.HERE, task=task)
-        reading = {name: values[name] for name in READING}
-        rows = _text(
-            lab.data_widget(
-                Param(
-                    "data",
-                    "Rows",
-                    default=own,
-                    meaning=f"CSV with {first} and {second}",
-                    longest=MAX_SIGNS,
-                    parse=lambda value: parse(task, read(value), **reading),
-                ),
-                key,
-            )
-        )
-        with suppress(ConfigError):  # which stands under the field
-            lab.caption(" ".join(map(lab.plain, parse(task, rows, **reading).notes)))
-        if rows != own:
-            st.button(
-                "Use the lab's rows",
-                key=f"{key}:ours",
-                type="tertiary",
-                on_click=lab.clear_data,
-                args=(key, own),
-            )
-    return rows, reading, True
-
-
-def _text(value: str) -> str:
-    """The rows themselves; "" where they are not here, which the field reports."""
-    try:
-        return read(value)
-    except ConfigError:
-        return ""
 
 
 # What the page computes as Python.
@@ -433,7 +186,7 @@ def page() -> None:
         "Fine-tune", "Fine-tuning trains a pretrained model on your rows and changes its attention."
     )
     read_link()
-    task, config = controls()
+    task, config = Controls.draw_setup()
     data = lab.load_fine_tune(current_run(task))
     lab.SessionValue[object](None, lab.queue.SPARE).value = lab.queue.warm_up(data.live)
     lab.forget_other_runs("fine_tune", data.run.id)
@@ -599,7 +352,7 @@ def before_and_after(
     if config.task == "pairs":
         text = Controls.draw("source", into=row[0], data=data).source
     else:  # any that is typed, too
-        given = {"watched": data.watched, "typed_before": typed_sentence()}
+        given = {"watched": data.watched, "typed_before": Controls.typed_sentence()}
         text = Controls.draw("sentence", into=row[0], **given).sentence
     both = _readings(data, text or "", maps, timeline)
     if both is None:
@@ -669,8 +422,8 @@ def _readings(
         if traces is None:
             return None
         shares = [
-            f"{lab.plain(name)} **{lab.share_text(share)}**"
-            for name, share in data.labels(text)[:4]
+            f"{lab.plain(one.word)} **{lab.share_text(one.probability)}**"
+            for one in data.labels(text)
         ]
         timeline.markdown(f":small[{' · '.join(shares)}]")
         (first, now), step = traces, data.records[-1].step

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -199,7 +200,7 @@ def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained
         )
     if view.trace.maps:
         picked = attended(about, view, path, text_container)
-        results: dict[str, object] = {"continuation": result}
+        results: dict[str, Any] = {"continuation": result}
         cells = draw.script_cells(view, settings, picked)
         if search.done:
             made = lab.recorded(generate.generate, (ref, about.inputs, settings), tree)

@@ -270,7 +270,7 @@ def draw_roles(choice: lab.ModelChoice) -> None:
         for part in draw.role_equation(scores, head, role):
             st.latex(part, width="content")
     shown, example = one_head(choice, inputs, scores, role, head, more)
-    results: dict[str, object] = {} if example is None else {"example": example}
+    results: dict[str, Any] = {} if example is None else {"example": example}
     query = None if example is None else example.query
     lab.as_python(
         reading=lab.reading_of(choice.ref, choice.inputs),

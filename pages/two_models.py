@@ -1,7 +1,6 @@
 """Two texts, two models: attention held against attention, head by head and token by token."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,14 +9,10 @@ import numpy as np
 import streamlit as st
 
 import dashboard.page as lab
-from core.entries import ConfigError
 from core.interpret import map_transform as difference, patching
 from core.interpret.evidence import Baseline, Question
 from core.interpret.trace import Kind
 from core.pretrained import ModelInputs, model_inputs, read, reject_if
-from core.pretrained.finetune import name_of
-from core.pretrained.finetune_run import config_of, result
-from core.runs.runs import LISTED, Run, list_runs
 from dashboard.draw import two_models as draw
 
 
@@ -108,7 +103,6 @@ SECOND = {
     "": "The animal didn't cross the street because it was too wide.",
 }
 FINE_TUNED = "Fine-tuned: "
-EXAMPLE = "example"
 MIN_SCALE = 0.01  # of the heads' grid: rounding alone is not drawn dark
 RELATED = {  # the first model to compare with
     "writer": lab.EMBEDDED.name,  # which reads all of its words
@@ -141,7 +135,7 @@ class Controls(lab.Fields, page="two_models"):
         lambda c: list(c.models),
         key=lambda c: f"model:{c.ref.name}",
         hidden=True,
-        old=lambda text, values: text.replace(OLD_EXAMPLE, f", {EXAMPLE}"),
+        old=lambda text, values: text.replace(OLD_EXAMPLE, ", example"),
         help="Also lists the models of the hub that were loaded in the field above.",
     )
     picture = lab.Select[str](
@@ -263,12 +257,10 @@ def _second_model(
     ref: lab.ModelRef, into: st.delta_generator.DeltaGenerator
 ) -> tuple[str, lab.ModelRef]:
     """Those that were fine-tuned from this model come first, other fine-tuned ones last."""
-    runs = [
-        run for run in reversed(list_runs(latest=LISTED)) if run.job == "finetune" and result(run)
-    ][:5]
-    tuned = [pair for run in (*runs, *lab.FINE_TUNED.values()) if (pair := _fine_tuned(run))]
+    tuned = lab.tuned_models()
     own, others = (
-        {name: one for base, name, one in tuned if (base == ref) is mine} for mine in (True, False)
+        {f"{FINE_TUNED}{name}": one for base, name, one in tuned if (base == ref) is mine}
+        for mine in (True, False)
     )
     models = (
         own
@@ -284,17 +276,6 @@ def _second_model(
     )
     name = Controls.draw("model", into=into, models=models, ref=ref).model
     return name, models[name]
-
-
-def _fine_tuned(run: Run) -> tuple[lab.ModelRef, str, lab.ModelRef] | None:
-    """A run's base model, the name and the reference of the fine-tuned one; None while there is none."""
-    with suppress(ConfigError):
-        if ref := lab.load_fine_tune(run).tuned:
-            base = config_of(run).model
-            name = run.name if run.metadata().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
-            shown = EXAMPLE if run in lab.FINE_TUNED.values() else name
-            return lab.base_model(base), f"{FINE_TUNED}{name_of(base)}, {shown}", ref
-    return None
 
 
 # The section on patching: which part of one text's run, put into the other's, brings the answer back.

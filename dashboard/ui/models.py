@@ -1,7 +1,7 @@
 """Models by name, the same in links, cache keys and the picker; each is loaded once for every session.
 
-Also uploaded arrays, which are a source like any model, a model and its inputs as Python, the fine-tuned models, the
-roles of heads, and downloads.
+Also uploaded arrays, which are a source like any model, a model and its inputs as Python, the roles of heads, and
+downloads.
 """
 
 import hashlib
@@ -11,11 +11,9 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
-
-import numpy as np
 
 from core.files import hosted, runs_folder, sentence_of
 from core.interpret.evidence import Baseline, Question, ask
@@ -29,7 +27,7 @@ from core.interpret.roles import (
     role_inputs,
     score_roles,
 )
-from core.interpret.trace import AttentionTrace, Kind
+from core.interpret.trace import Kind
 from core.pretrained import (
     LAB_MODELS,
     MINILM,
@@ -38,7 +36,6 @@ from core.pretrained import (
     Pretrained,
     PretrainedError,
     Reading,
-    answer,
     hub,
     lab_models,
     load_folder,
@@ -52,10 +49,6 @@ from core.pretrained import (
     untrained,
     wrap_errors,
 )
-from core.pretrained.finetune import LAB, MINILM as BASE, FineTuneConfig, Rows, parse
-from core.pretrained.finetune_run import about, config_of, result, trace_of
-from core.runs.runs import Run
-from core.studies.runs import RunView
 from dashboard.draw.components import Cell, source_of
 from dashboard.server.cache import model, remembered, shared, store
 from dashboard.server.calls import Call, recorded
@@ -397,107 +390,6 @@ def import_block(imports: set[str]) -> str:
         top = line.split()[1].partition(".")[0]
         groups[2 if top == "core" else 0 if top in sys.stdlib_module_names else 1].append(line)
     return "\n\n".join("\n".join(group) for group in groups if group)
-
-
-# Fine-tuning runs: the examples, and what the folder of one holds.
-
-
-FINE_TUNED = {
-    "classify": Run(EXAMPLES / "examples" / "fine_tune" / "messages"),
-    "pairs": Run(EXAMPLES / "examples" / "fine_tune" / "numbers"),
-}
-
-
-class FineTuneData(RunView[FineTuneConfig]):
-    @cached_property
-    def about(self) -> dict[str, Any]:
-        return about(self.run)
-
-    @property
-    def sentences(self) -> list[dict[str, Any]]:
-        return list(self.about.get("sentences", ()))
-
-    @property
-    def watched(self) -> list[str]:
-        return [str(sentence["text"]) for sentence in self.sentences]
-
-    @property
-    def model(self) -> Path | None:
-        return None if self.live else result(self.run)
-
-    def rows(self) -> Rows:
-        config = self.required_config
-        return parse(config.task, config.data, config.seed)
-
-    def trace(self, step: int, sentence: int) -> AttentionTrace:
-        return trace_of(
-            _frame(self.run, step, self.run.frame_path(step).stat().st_mtime_ns),
-            sentence,
-            self.sentences[sentence],
-            f"step {step:,}",
-        )
-
-    @property
-    def tuned(self) -> ModelRef | None:
-        """The fine-tuned model; None until it is stored."""
-        if self.model is None:
-            return None
-        return ModelRef(
-            "folder",
-            folder_name(self.model),
-            str((self.model / "model.safetensors").stat().st_mtime_ns),
-        )
-
-    def readings(self, text: str) -> tuple[AttentionTrace, AttentionTrace] | None:
-        """Both models' attention on the text; None without a second model. PretrainedError for an empty text."""
-        if (tuned := self.tuned) is None or self.config is None:
-            return None
-        base, inputs = base_model(self.config.model), ModelInputs(text)
-        return reading_of(base, inputs).trace, reading_of(tuned, inputs).trace
-
-    def labels(self, text: str) -> list[tuple[str, float]]:
-        """The labels of the text by the fine-tuned model, with their probabilities, the likeliest first."""
-        if self.tuned is None:
-            return []
-        model = load_model(self.tuned)
-        shares, names = answer(model, ModelInputs(text)).probabilities, model.model.config.id2label
-        return sorted(
-            ([] if shares is None else [(str(names[at]), float(x)) for at, x in enumerate(shares)]),
-            key=lambda label: -label[1],
-        )
-
-
-@lru_cache(maxsize=64)
-def _frame(run: Run, step: int, _changed: int) -> dict[str, np.ndarray]:
-    return run.frame(step)
-
-
-def load_fine_tune(run: Run) -> FineTuneData:
-    """Read a run's folder; an unreadable config, or one with unusable rows, becomes `trouble`."""
-    return FineTuneData.read(
-        run, config_of, lambda config: parse(config.task, config.data, config.seed)
-    )
-
-
-def base_model(model: str) -> ModelRef:
-    if model == BASE:
-        return EMBEDDED
-    return (
-        ModelRef("lab", model.removeprefix(LAB))
-        if model.startswith(LAB)
-        else ModelRef("folder", folder_name(Path(model)))
-    )
-
-
-def config_name(ref: ModelRef) -> str:
-    """A model's name in a run's config, which `base_model` reads."""
-    if ref.source == "hub":
-        return str(hub.model_folder(ref.name, ref.revision))
-    return (
-        str(folder_of(ref.name))
-        if ref.source == "folder"
-        else {"embedded": BASE, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)
-    )
 
 
 # The roles of a model's heads, measured once and shared by every page and session.

@@ -1124,7 +1124,7 @@ def model_card(text: str, _: Path) -> None:
     one = parse_card(text, "fuzz")
     json.dumps(one.to_json())
     figures, words = draw_cards.figures(one), (draw_cards.fact_text(one), draw_cards.note(one))
-    assert all(figures) and all(words) and draw_cards.strip(one, "light", large=True)
+    assert all(figures) and all(words) and draw_cards.strips(one, None, "light")
     assert draw_cards.differences(one, card("gpt2")) is not None
 
 

@@ -26,7 +26,7 @@ from dashboard.draw.tables import DocumentWeights, sentence_weights
 from dashboard.fields.data import DATA
 from dashboard.server import queue
 from dashboard.ui import run_setup
-from dashboard.ui.models import FINE_TUNED as TUNED
+from dashboard.ui.fine_tune import FINE_TUNED as TUNED
 from dashboard.ui.run_setup import NextRun
 from dashboard.ui.runs import EXAMPLE_RUN, load_run, summarize
 from pages import train
