@@ -24,7 +24,7 @@ from core.attention.text import from_text, pattern_from_text, pattern_to_text, t
 from core.entries import Param
 from core.models import BOUNDS, LONGEST, RECURRENT, STACKED, ModelConfig, count_parameters
 from core.models.cards.base import ModelCard
-from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
+from core.tasks import TASKS, Task, TaskConfig, make_task, task_entry, task_of
 from core.training import (
     PATTERNS,
     SAME,
@@ -324,9 +324,20 @@ def next_run() -> RunConfig | None:
         with popover.container(width=room(320), gap="small"):  # narrow, beside the map
             hidden = "told param more model sizes mechanism axes pattern rate seed training summary"
             cells |= {name: st.container() for name in hidden.split()}
-    entry, config = task_entry(NextRun.draw("task", into=cells["task"]).task), None
+    c, config = NextRun.draw("task", into=cells["task"]), None
+    entry = task_entry(c.task)
+    # All parameters of a person's own data are in sight, else the first one, and the others in a panel
+    own = any(one.key == DATA for one in entry.params)
+    count, cell = (len(entry.params), "own") if own else (1, "param")
+    params, others = entry.params[:count], entry.params[count:]
     try:
-        task = task_of(_task(entry, cells))
+        values = c.draw_more("task_settings", into=cells[cell], params=params).task_settings
+        if others:
+            key = f"{NextRun.task_settings.key_of(c)}:group"
+            with lazy_panel("Task settings", key, cells["more"]) as panel:
+                more = c.draw_or_read("task_settings", opened=panel.open, params=others)
+            values |= more.task_settings
+        task = task_of(TaskConfig.of(entry.key, seed=0, **values))
     except (ConfigError, ValueError) as error:
         cells["own"].error(plain(str(error)))
         return None
@@ -337,21 +348,6 @@ def next_run() -> RunConfig | None:
     no_map = config is not None and config.model.attention is None
     cells["told"].caption(f"{entry.meaning} {'' if no_map else entry.look}")
     return config
-
-
-def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
-    """The config of the task: all parameters of a person's own data, or the first one with the others in a popover."""
-    c, own = NextRun(task=entry.key), any(one.key == DATA for one in entry.params)
-    count = len(entry.params) if own else 1
-    cell = cells["own" if own else "param"]
-    values = c.draw_more("task_settings", into=cell, params=entry.params[:count]).task_settings
-    if others := entry.params[count:]:
-        key = f"{NextRun.task_settings.key_of(c)}:group"
-        with lazy_panel("Task settings", key, cells["more"]) as panel:
-            values |= c.draw_or_read(
-                "task_settings", opened=panel.open, params=others
-            ).task_settings
-    return TaskConfig.of(entry.key, seed=0, **values)
 
 
 def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
@@ -556,7 +552,7 @@ def choose_attention(
     # The list of names, which agrees with the axes: choosing a name sets them
     mechanisms = [
         RECOMMENDED,
-        *(item.key for item in PRESETS if can_train(item.key, c.kind, c.sizes)),
+        *(item.key for item in PRESETS if trainable(item.key, c.kind, c.sizes)),
     ]
     current = (
         NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or CUSTOM
@@ -587,7 +583,7 @@ def take_mechanism(c: NextRun) -> None:
 
 
 @lru_cache(maxsize=1024)
-def can_train(key: str, kind: Any, sizes: tuple[int, int]) -> bool:
+def trainable(key: str, kind: Any, sizes: tuple[int, int]) -> bool:
     """Whether a published mechanism can be trained in a model of that kind, with d_model and heads."""
     try:
         config = preset(key).config(*sizes)

@@ -730,7 +730,7 @@ def test_the_controls_of_a_hierarchical_model():
     keys = [param.key for param in run_setup.of_model(ModelConfig.from_json(start))]
     assert keys == ["layers", "cell", "bidirectional", "dropout"]
     names = ("bahdanau", "luong_general", "luong_local_m", "vaswani", "linear_transformer")
-    assert [run_setup.can_train(key, "hierarchical", (32, 1)) for key in names] == [True] * 2 + [
+    assert [run_setup.trainable(key, "hierarchical", (32, 1)) for key in names] == [True] * 2 + [
         False
     ] * 3
 
