@@ -10,7 +10,6 @@ from pathlib import Path
 
 import streamlit as st
 
-from core.entries import Entry
 from dashboard.navigation import STEPS, step_of
 from dashboard.server.session import SessionValue
 
@@ -168,7 +167,7 @@ def collect() -> list[Hit]:
         ),
         *(
             (
-                _name(item),
+                f"{item.name} ({OTHER_NAMES[item.key]})" if item.key in OTHER_NAMES else item.name,
                 f"{axis} · {item.paper} {item.year}" if item.paper else axis,
                 item.meaning,
                 "mechanisms",
@@ -211,10 +210,6 @@ def collect() -> list[Hit]:
             for claim in CLAIMS
         ),
     ]
-
-
-def _name(item: Entry) -> str:
-    return f"{item.name} ({OTHER_NAMES[item.key]})" if item.key in OTHER_NAMES else item.name
 
 
 @cache

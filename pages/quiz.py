@@ -127,7 +127,8 @@ def marked(question: Drawn, option: int, own: int | None) -> str:
     if own is None or option not in (own, question.answer):
         return text
     sign, colour = ("✓", "green") if option == question.answer else ("✕", "orange")
-    return f":{colour}[**{sign} {text}{' · yours' if option == own else ''}**]"
+    text = f"{text} · yours" if option == own else text
+    return f":{colour}[**{sign} {text}**]"
 
 
 def begin(seed: int, answers: str, at: int) -> None:
@@ -144,9 +145,8 @@ def wrong_answers(drawn: tuple[Drawn, ...], answers: str) -> list[Drawn]:
 
 def result(drawn: tuple[Drawn, ...], answers: str) -> None:
     wrong = wrong_answers(drawn, answers)
-    lab.fact(
-        f"**{COUNT - len(wrong)} of {COUNT}** answers are right{'' if wrong else ': you can follow attention by hand'}."
-    )
+    praise = "" if wrong else ": you can follow attention by hand"
+    lab.fact(f"**{COUNT - len(wrong)} of {COUNT}** answers are right{praise}.")
     st.markdown("**What to see again**" if wrong else "**What to do next**")
     for name in () if wrong else NEXT:
         step = lab.step_of(name)
@@ -176,7 +176,7 @@ def recap() -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.page_link(
                 step.page(),
-                label=f"{'✓ ' if stop.page in visited else ''}{step.title}",
+                label=f"✓ {step.title}" if stop.page in visited else step.title,
                 icon=step.icon,
                 width=240,
                 query_params=dict(stop.query),

@@ -81,8 +81,9 @@ class ViewFields(lab.Fields, page="report"):
 
 def address(view: lab.picture_files.ReportView, base: str) -> str:
     step = lab.step_of(view.page)
-    query = urlencode(view.query, doseq=True)
-    return f"{base.rstrip('/')}/{'' if step.default else step.key}{'?' if query else ''}{query}"
+    page, query = "" if step.default else step.key, urlencode(view.query, doseq=True)
+    link = f"{base.rstrip('/')}/{page}"
+    return f"{link}?{query}" if query else link
 
 
 def html_file(report: lab.export.Report, base: str) -> bytes:
@@ -210,7 +211,7 @@ def page() -> None:
             else "this browser and whoever has the link of this page can open and change it"
         )
         lab.caption(
-            f"{count} of at most {lab.export.MAX_VIEWS} view{'' if count == 1 else 's'}, "
+            f"{count} of at most {lab.export.MAX_VIEWS} views, "
             f"{lab.byte_size(lab.export.size_of(report))} of at most "
             f"{lab.byte_size(lab.export.MAX_BYTES)}. The report is stored on the server: {whose}. The server holds at most "
             f"{lab.export.MAX_REPORTS} reports and deletes the oldest, so take the file, too."

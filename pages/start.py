@@ -183,7 +183,7 @@ def page() -> None:
                     label=f"**{number}. {step.title.split(',')[0]}**",
                     icon=":material/check_circle:" if seen else step.icon,
                 )
-                lab.paragraph(f"{sentence}{' (visited)' if seen else ''}")
+                lab.paragraph(f"{sentence} (visited)" if seen else sentence)
     lab.details("The addresses of these pages, to copy", _links, key("links"))
     _doors()
 

@@ -242,23 +242,25 @@ def size_fact(model: ModelCard, number_bytes: int) -> str:
 
 def size_note(model: ModelCard, number_bytes: int) -> str:
     attention = model.attention
-    latent = attention.projection.key == "latent"
+    stored = (
+        "latent vectors instead of" if attention.projection.key == "latent" else attention.kv_heads
+    )
     return (
         f"{len(model.layers)} layers of {attention.num_heads} heads of {attention.head_dim} numbers, "
-        f"{number_bytes} bytes each. Published with "
-        f"{'latent vectors instead of' if latent else attention.kv_heads} KV heads. "
+        f"{number_bytes} bytes each. Published with {stored} KV heads. "
         "Calculated: numbers a token, times layers, times bytes; no model is built. Both axes are logarithmic. The "
         "last column divides the operations of attention for one new token by the bytes of cache that it reads."
     )
 
 
 def bound_fact(step: Step, length: int, batch: int, operations_a_byte: float) -> str:
-    memory, reads = step.bound == "memory", byte_size(step.weight_bytes + step.cache_bytes)
+    reads = byte_size(step.weight_bytes + step.cache_bytes)
+    bound, than = ("Memory", "more") if step.bound == "memory" else ("Computing", "fewer")
     return (
-        f"**{'Memory' if memory else 'Computing'} bounds decoding** at {length:,} tokens and "
+        f"**{bound} bounds decoding** at {length:,} tokens and "
         f"{plural(batch, 'sequence')}: a step does {operations(step.flops)}FLOPs and reads {reads}, "
         f"{number(step.intensity)} FLOPs a byte. The machine does {number(operations_a_byte)} in the time in which it "
-        f"reads one byte, which is {'more' if memory else 'fewer'}. Reading takes {duration(step.reading)}, "
+        f"reads one byte, which is {than}. Reading takes {duration(step.reading)}, "
         f"computing {duration(step.computing)}."
     )
 
@@ -278,9 +280,10 @@ def bound_note(step: Step, model: ModelCard) -> str:
 def pages_fact(paging: study.Paging) -> str:
     token_bytes = cache_bytes(MODELS["llama2"], FORMS["multi_head"], 1, 2)
     fewer = paging.reserved - paging.paged
+    than = "less" if fewer >= 0 else "more"
     return (
         f"{paging.used:,} tokens take {plural(len(paging.pages), 'page')} of {paging.size}: "
         f"**{percent(paging.wasted(paging.paged))}** of their places are empty. With room for the longest reserved "
         f"for each, **{percent(paging.wasted(paging.reserved))}** would be: pages take "
-        f"{byte_size(abs(fewer) * token_bytes)} {'less' if fewer >= 0 else 'more'}."
+        f"{byte_size(abs(fewer) * token_bytes)} {than}."
     )

@@ -20,7 +20,10 @@ def figures(one: ModelCard) -> list[str]:
     return [
         whole(has.parameters),
         percent(has.active / has.parameters),
-        *(size_text(size) for size in (has.token_bytes, has.short, has.long)),
+        *(
+            "–" if size is None else byte_size(size)
+            for size in (has.token_bytes, has.short, has.long)
+        ),
         "–" if has.flops is None else operations(has.flops),
     ]
 
@@ -67,10 +70,6 @@ def differences(one: ModelCard, other: ModelCard) -> list[list[str]]:
         for name in mine
         if mine[name] != theirs[name]
     ]
-
-
-def size_text(size: int | None) -> str:
-    return "–" if size is None else byte_size(size)
 
 
 def billions(count: int | None) -> str:
@@ -149,9 +148,9 @@ def layer_text(layer: AttentionLayer, count: int) -> str:
         if config and (choice := getattr(config, axis)) != getattr(LAYER, axis)
     ]
     extras = "".join(
-        f" {plain(extra.name)}: {abs(extra.parameters):,} parameters "
-        f"{'more' if extra.parameters > 0 else 'fewer'}, {plain(extra.reason)}."
+        f" {plain(extra.name)}: {abs(extra.parameters):,} parameters {more}, {plain(extra.reason)}."
         for extra in layer.extras
+        for more in ["more" if extra.parameters > 0 else "fewer"]
     )
     heads = (
         f"{config.num_heads} heads of {config.head_dim}. {plain('; '.join(choices))}"

@@ -51,11 +51,10 @@ def written(text: str, numbers: Mapping[str, float] | float) -> Written:
 
 def number(value: float) -> str:
     """Any real number: a weight, a probability, a cosine, a score, a loss."""
-    if not math.isfinite(value):
-        text = "not a number" if math.isnan(value) else f"{MINUS if value < 0 else ''}∞"
-    else:
-        text = f"{MINUS if value < 0 else ''}{_unsigned(abs(float(value)))}"  # of numpy's float32
-    return written(text, value)
+    if math.isnan(value):
+        return written("not a number", value)
+    size = "∞" if math.isinf(value) else _unsigned(abs(float(value)))  # of numpy's float32
+    return written(MINUS + size if value < 0 else size, value)
 
 
 def whole(value: int) -> str:
@@ -72,7 +71,7 @@ def rounded(value: float) -> float:
 
 def signed(value: float) -> str:
     """A change or a correlation: `number` with its sign, which zero has not."""
-    return written(f"{'+' if value > 0 else ''}{number(value)}", value)
+    return written(f"+{number(value)}" if value > 0 else number(value), value)
 
 
 def percent(share: float | None) -> str:
@@ -84,13 +83,13 @@ def percent(share: float | None) -> str:
         return number(value)
     size = abs(value)
     if 0 < size < 0.01:
-        text = f"{'under' if value > 0 else 'over'}{SPACE}{MINUS * (value < 0)}0.01{SPACE}%"
-        return written(text, {", %": value})
+        least = f"under{SPACE}" if value > 0 else f"over{SPACE}{MINUS}"
+        return written(f"{least}0.01{SPACE}%", {", %": value})
     nearly = 99.5 <= size < 100 * (1 - EXACT)
     size = min(size, 99.99) if nearly else size
     decimals = max(0, _places(size if 0 < size < 0.5 else 100 - size if nearly else 1.0))
-    text = f"{MINUS if value < 0 else ''}{_rounded(size, decimals)}{SPACE}%"
-    return written(text, {", %": value})
+    text = f"{_rounded(size, decimals)}{SPACE}%"
+    return written(MINUS + text if value < 0 else text, {", %": value})
 
 
 def share_text(value: float) -> str:
@@ -150,7 +149,8 @@ def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str | None:
         if value >= 0.9995 * size:  # 999.5 k is written 1 M
             amount = value / size
             text = _rounded(amount, max(0, 2 - math.floor(math.log10(amount * 1.0005))))
-            return f"{text.rstrip('0').rstrip('.') if '.' in text else text}{SPACE}{unit}"
+            text = text.rstrip("0").rstrip(".") if "." in text else text
+            return f"{text}{SPACE}{unit}"
     return None
 
 
@@ -205,7 +205,7 @@ def cut(text: str, max_length: int) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def shorten(text: str, max_length: int = 80) -> str:
@@ -213,7 +213,8 @@ def shorten(text: str, max_length: int = 80) -> str:
     if len(text) <= max_length:
         return text
     start, end = text[: max_length // 2 - 1], text[-max_length // 2 + 2 :]
-    return f"{start.rpartition(' ')[0] or start} … {end.partition(' ')[2] or end}"
+    first, last = start.rpartition(" ")[0] or start, end.partition(" ")[2] or end
+    return f"{first} … {last}"
 
 
 def spoken(text: str) -> str:

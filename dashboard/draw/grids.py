@@ -344,13 +344,16 @@ def tiles(
     """HTML: a picture for each output, its patches tinted by their weight, the largest of all in the full colour."""
     whole, most = joined_patches(source, grid), float(weights.max()) or 1.0
     height = ONE_TILE if len(weights) == 1 else TILE
-    parts = [
-        '<figure style="margin:0">'
-        + image(tinted(whole, grid, row / most, theme, ink.text), f"what {name} attends to", height)
-        + f'<figcaption style="font-size:13px;text-align:center">{escape(name)}</figcaption></figure>'
+    pictures = [
+        (
+            image(
+                tinted(whole, grid, row / most, theme, ink.text), f"what {name} attends to", height
+            ),
+            name,
+        )
         for name, row in list(zip(outputs, weights, strict=False))[:MAX_PICTURES]
     ]
-    return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(parts)}</div>'
+    return html("grids", "figures", pictures)
 
 
 def forecast_chart(
@@ -717,4 +720,4 @@ def query_lines(parse: Parse, weights: np.ndarray, queries: Sequence[Query], the
         elif query.top < 0:
             verdict = f"✗ {asks} attends to no other word; right is {target}"
         lines.append((words, verdict))
-    return html("roles", "queries", lines)
+    return html("grids", "queries", lines)

@@ -342,13 +342,13 @@ def _edge(
         if one.chance is not None
         else math.exp(one.logp)
     )
-    faint = one.fate == "dropped"
-    colour, opacity = (ink.pick, 1.0) if index in on else (ink.text, 0.16 if faint else 0.5)
+    faint, thick = (0.16, 1.0) if one.fate == "dropped" else (0.5, 1 + 3 * share)
+    colour, opacity = (ink.pick, 1.0) if index in on else (ink.text, faint)
     start, y, to_y = x + pitch - 20, y + TALL // 2, to_y + TALL // 2
     middle = (start + end) / 2
     return (
         f'<path d="M{start} {y}C{middle} {y} {middle} {to_y} {end} {to_y}" fill="none" stroke="{colour}" '
-        f'stroke-opacity="{opacity}" stroke-width="{round(1 + (0 if faint else 3 * share), 1)}"/>'
+        f'stroke-opacity="{opacity}" stroke-width="{round(thick, 1)}"/>'
     )
 
 
@@ -366,19 +366,18 @@ def _box(
     colour = stops[min(len(stops) - 1, round(_share(one) * (len(stops) - 1)))]
     text, name = text_on(colour, theme), words[one.token]
     name = name if 8 * len(name) + 10 <= width else name[: max(1, (width - 18) // 8)] + "…"
-    ring = (
-        f'stroke="{ink.pick}" stroke-width="{3 if place == current else 1.5}"'
-        if place in on
-        else f'stroke="{ink.text}" stroke-opacity="0.35"{STROKES.get(one.fate, "")}'
-    )
-    # of each part: a group's needs a layer
-    faint = 0.55 if one.fate == "dropped" and place not in on else 1
+    state, border = (f"{one.fate} picked", 3) if place == current else (one.fate, 1.5)
+    # the opacity of each part: a group's needs a layer
+    faint, weight = 0.55 if one.fate == "dropped" else 1, 400
+    ring = f'stroke="{ink.text}" stroke-opacity="0.35"{STROKES.get(one.fate, "")}'
+    if place in on:
+        faint, weight, ring = 1, 600, f'stroke="{ink.pick}" stroke-width="{border}"'
     return (
-        f'class="{one.fate}{" picked" if place == current else ""}" fill-opacity="{faint}">'
+        f'class="{state}" fill-opacity="{faint}">'
         f"<title>{escape(candidate_text(tree, place, words))}</title>"
         f'<rect x="{x + 1.5}" y="{y + 1.5}" width="{width - 3}" height="{TALL - 3}" rx="4" fill="{colour}" {ring}/>'
         f'<text x="{x + width / 2}" y="{y + 15}" font-size="13" text-anchor="middle" fill="{text}" '
-        f'font-weight="{600 if place in on else 400}">{escape(name)}</text>'
+        f'font-weight="{weight}">{escape(name)}</text>'
         f'<text x="{x + width / 2}" y="{y + 28}" font-size="11" text-anchor="middle" fill="{text}">'
         f"{_number(one)}</text>"
     )
@@ -653,8 +652,9 @@ def stacks_svg(stacks: Sequence[Mapping[str, Any]], pre_norm: bool) -> str:
         parts.append(text(x + WIDE / 2, height - 4, stack["name"], anchor="middle", weight=600))
         for title, kind, inset, size in column:
             y -= size + GAP
+            above = y if kind == "layer" else y + size
             parts.append(
-                f'<line x1="{x + WIDE / 2}" y1="{y + (0 if kind == "layer" else size)}" x2="{x + WIDE / 2}" '
+                f'<line x1="{x + WIDE / 2}" y1="{above}" x2="{x + WIDE / 2}" '
                 f'y2="{y + size + GAP}" stroke="{LIGHT_INK.quiet}"/>'
             )
             if kind == "layer":

@@ -216,7 +216,7 @@ def payload(
             key_line(reading, j, focus, whys.get(j, ""), (vectors, scores, most)) for j in listed
         ],
         "against": against,
-        "sum": "≈ " * (number(shown) != total) + total,
+        "sum": total if number(shown) == total else f"≈ {total}",
         "legend": f"signed: vectors ±{plain(vectors)}, scores ±{plain(scores)}",
         "fact": "".join(text for text, _ in fact),
         "parts": fact,

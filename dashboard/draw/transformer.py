@@ -185,7 +185,8 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         change = f"the vector of “{last}” by {number(moved[-1])} times its length."
         if whole:
             takes = stream.lead and (stream.lead - 1) // 2 == int(layer)
-            title = f"Layer {layer}: “{leader}” {'takes the lead' if takes else 'leads'}"
+            leads = "takes the lead" if takes else "leads"
+            title = f"Layer {layer}: “{leader}” {leads}"
             about = (
                 f"{ABOUT['add'].format('feed-forward')} With attention, this changes"
                 if name

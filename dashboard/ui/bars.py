@@ -148,7 +148,8 @@ def ask(lesson: Lesson, at: int) -> None:
         if error := ERRORS.value.get(key):
             st.markdown(f":orange[{plain(error)}]")
         elif right:
-            st.markdown(f":green[**Right**], after {tries} {'try' if tries == 1 else 'tries'}.")
+            count = "1 try" if tries == 1 else f"{tries} tries"
+            st.markdown(f":green[**Right**], after {count}.")
         elif tries:
             st.markdown(f":orange[**Not yet.**] {teacher_markdown(question.hint)}")
     if at < len(lesson.more) or not results:
@@ -263,8 +264,9 @@ def _beside(text: str, page: str) -> st.delta_generator.DeltaGenerator:
     """Draw a page of a lesson, which is written as in a link, but for the page itself, whose place it returns."""
     lesson, at = decode(text), part_at(text)
     part = lesson.parts[at]
-    hidden = ",".join(f".st-key-{re.sub(r'[^a-zA-Z0-9_-]', '-', name)}" for name in part.hide)
-    st.html(f"<style>{BESIDE}{hidden and hidden + '{display:none!important}'}</style>")
+    keys = ",".join(f".st-key-{re.sub(r'[^a-zA-Z0-9_-]', '-', name)}" for name in part.hide)
+    hidden = f"{keys}{{display:none!important}}" if keys else ""
+    st.html(f"<style>{BESIDE}{hidden}</style>")
     whole = st.container(key="lesson:page")
     with whole.container(border=True, gap="small", key="lesson:text"):
         st.markdown(f"**Lesson: {plain(lesson.title)}**")
@@ -480,10 +482,11 @@ def tour_bar(page: str) -> None:
         _put_back()
     at = TOUR_AT.value = here
     write_link(TOUR_LINK, str(at))
+    onward = "Finish ends it." if at == last else "Next continues it."
     sentence = (
         STOPS[at].sentence
         if STOPS[at].page == page
-        else f"This page is not part of the tour. {'Finish ends' if at == last else 'Next continues'} it."
+        else f"This page is not part of the tour. {onward}"
     )
     with st.container(border=True, horizontal=True, vertical_alignment="center", key="tour:bar"):
         st.markdown(f":small[**Tour, {at + 1} of {last + 1}.** {sentence}]", width="stretch")

@@ -45,7 +45,7 @@ def outputs_table(
             "log-probability",
             "tokens",
             "drawn" if sampled else "score",
-            *["right"] * bool(correct),
+            *(["right"] if correct else []),
         ],
         [
             [
@@ -91,10 +91,11 @@ def search_equation(
             rf"y_{subscript} = \arg\max_i\, p_i, \qquad p = {probability}, "
             rf"\qquad \sum_t \log p_t = {number(total)}"
         )
-    filters = ", ".join(
-        [f"top-k {settings.top_k}"] * bool(settings.top_k)
-        + [f"top-p {settings.top_p:g}"] * (settings.top_p < 1)
+    both = (
+        (f"top-k {settings.top_k}", settings.top_k),
+        (f"top-p {settings.top_p:g}", settings.top_p < 1),
     )
+    filters = ", ".join(text for text, is_set in both if is_set)
     over = rf"j \text{{ kept by {filters}}}" if filters else r"\text{all } j"
     return (
         rf"p'_i = \frac{{p_i^{{1/T}}}}{{\sum_{{{over}}} p_j^{{1/T}}}}, \qquad T = {settings.temperature:g}: \quad "

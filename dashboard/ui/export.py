@@ -20,7 +20,7 @@ import streamlit as st
 from core.files import REPORTS, runs_folder, sentence_of, text_of, write_atomically
 from core.runs.store import bring_all
 from dashboard.draw.components import Script, begin, copy_buttons, join, notes
-from dashboard.draw.formats import byte_size, plain
+from dashboard.draw.formats import byte_size, plain, plural
 from dashboard.draw.picture_files import (
     FORMATS,
     IMAGES,
@@ -240,9 +240,8 @@ def report_section(key: str, pictures: Mapping[str, Picture], source: Source) ->
     except (ValueError, OSError) as error:
         st.error(plain(sentence_of(error)))
         return
-    count = len(views) + 1
     st.toast(
-        f"Added to your report, which has {count} view{'s' if count > 1 else ''}.",
+        f"Added to your report, which has {plural(len(views) + 1, 'view')}.",
         icon=":material/playlist_add:",
     )
     NOTE.pop()

@@ -68,28 +68,24 @@ STYLE = f"""<style>
 </style>"""
 
 
-def presenting() -> bool:
-    return IS_PRESENT.value
-
-
 def _turn_presentation() -> None:
-    IS_PRESENT.value = not presenting()
+    IS_PRESENT.value = not IS_PRESENT.value
 
 
 def _look() -> tuple[bool, str | None]:
-    return presenting(), st.context.theme.type
+    return IS_PRESENT.value, st.context.theme.type
 
 
 def room(width: int) -> int:
     """A width in pixels for Streamlit, which holds the same words while the session presents, on any screen."""
-    return width * WIDE_SCALE if presenting() else width
+    return width * WIDE_SCALE if IS_PRESENT.value else width
 
 
 def apply_look() -> None:
     """Take the mode from the link, write it there, and draw its style; on each run of each page."""
     link_value(PRESENT, False, one_of([True, False]))
     DRAWN.value = _look()
-    if presenting():
+    if IS_PRESENT.value:
         st.html(STYLE)
 
 
@@ -118,7 +114,7 @@ def draw_chart(
     shown = {name: part for name, part in spec.items() if name != "usermeta"}
     shown = each_press_counts(shown) if "selection_mode" in options else shown
     return place.vega_lite_chart(
-        data, enlarged(shown, SCALE) if presenting() else shown, alt=alt, **options
+        data, enlarged(shown, SCALE) if IS_PRESENT.value else shown, alt=alt, **options
     )
 
 
@@ -174,7 +170,7 @@ def title(
             ):
                 page_actions(
                     key=f"{page}:actions",
-                    presenting=presenting(),
+                    presenting=IS_PRESENT.value,
                     theme=theme(),
                     on_present=_turn_presentation,
                     on_export=export.request,
@@ -201,8 +197,9 @@ def caption(text: str, width: Any = PROSE) -> None:
 
 
 def chart_title(text: str, column: Any = st, legend: str = "") -> None:
+    legend = legend and f"&ensp;{legend}"
     column.markdown(
-        f":small[{explain_markdown(f'**{text}**')}{legend and '&ensp;'}{legend}]",
+        f":small[{explain_markdown(f'**{text}**')}{legend}]",
         unsafe_allow_html=True,
     )
 
@@ -319,11 +316,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, l
     if markers and not marks:
         marks = [mark_html(index, theme()) for index in range(len(rows))]
     left = range(left) if isinstance(left, int) else left
+    look = "lab-table wrap" if wrap else "lab-table"
     st.html(
         TABLE_STYLE
     )  # apart, since it never changes: a rerun then sends and cleans the rows alone
     st.html(
-        f'<div class="lab-table{" wrap" if wrap else ""}" tabindex="0" '  # keys scroll it
+        f'<div class="{look}" tabindex="0" '  # keys scroll it
         f'role="region" aria-label="{escape(caption)}">{table_html(head, rows, left, marks)}</div>'
     )
 

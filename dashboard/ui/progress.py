@@ -54,11 +54,16 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
     of work. In a fragment only by `fragment_unless_measuring`.
     """
     stored = SessionValue[dict[str, Any]]({}, key)
-    if stored.value.get("about") != about or not stored.is_set:
-        stored.value = {"about": about, "going": None, "each": 0.0}
+    if not stored.is_set or stored.value["about"] != about:
+        # the values are held here too, as the cache may evict them while the page is open
+        stored.value = {
+            "about": about,
+            "going": None,
+            "each": 0.0,
+            "values": measurements(key, about),
+        }
     state = stored.value
-    # Kept by the session, as the cache may evict it while the page is open
-    values: dict[Item, Value] = state.setdefault("values", measurements(key, about))
+    values: dict[Item, Value] = state["values"]
     left = [item for item in todo if item not in values]
     # always, so that what comes after it keeps its place, and the keyboard's focus
     slot = st.empty()

@@ -104,8 +104,9 @@ class Script:
 
         code = "\n".join(f"{cell.code}\n{cell.draw}" for cell in self.cells)
         needed, commit = needed_plugins(code), lab_commit()
+        made_at = f" (commit {commit})" if commit else ""
         about = [
-            f"Needs Attention Lab {lab_version()}{f' (commit {commit})' if commit else ''}: its folder on "
+            f"Needs Attention Lab {lab_version()}{made_at}: its folder on "
             "PYTHONPATH, or installed. Runs in any folder."
         ]
         lines = ["from core.files import lab_path"] if "lab_path(" in code else []
@@ -431,7 +432,7 @@ def _code() -> Any:
 @functools.cache
 def _component(name: str, root: str, shipped: bool) -> Any:
     return st.components.v2.component(
-        f"attention_lab.{'shipped_' * shipped}{name}",
+        f"attention_lab.shipped_{name}" if shipped else f"attention_lab.{name}",
         html=f'<div class="view {root}"></div>\n',
         css=css_of(name),
         js=(
