@@ -16,77 +16,18 @@ from core.pretrained import ModelInputs, model_inputs, read, reject_if
 from dashboard.draw import two_models as draw
 
 
-def _texts(model: str, language: str, first: str, second: str) -> dict[str, str]:
-    """The session's values for two texts of a model; `language` is that of its examples ("": English)."""
-    return {
-        "inside:model": model,
-        "inside:language": language,
-        "inside:text": first,
-        "two_models:mode": "texts",
-        f"two_models:text:{model}": second,
-    }
-
-
-PAIRS = (
-    lab.Move(
-        "Another word to copy",
-        _texts("induction", "induction", "the old king saw the old", "the old queen saw the old"),
-        "The last “old” is followed by what followed it before. Only the state at the word that differs carries the "
-        "answer, until the heads of the last layer move it to the end.",
-    ),
-    lab.Move(
-        "A word that is not repeated",
-        _texts("induction", "induction", "the old king saw the old", "the young king saw the old"),
-        "In text B the last word occurs only once, so nothing can be copied. The attention of layer 0 brings the "
-        "answer back at “king”: it tells each word which word came before it. Layer 1 then finds “king”.",
-    ),
-    lab.Move(
-        "Which word came before",
-        _texts(
-            "only-attention",
-            "only-attention",
-            "the dark river and the cold house . we saw the dark",
-            "the cold river and the dark house . we saw the dark",
-        ),
-        "“dark” and “cold” are swapped, so only what came before “river” and “house” differs. One head of layer 0, "
-        "which attends to the word before, brings back most; the heads of layer 1 share the rest. What a head can do "
-        "names the same heads by their weights alone.",
-    ),
-    lab.Move(
-        "Which of two names",
-        _texts(
-            "names",
-            "names",
-            "when ann and ben went to the shop , ben gave the book to",
-            "when ann and ben went to the shop , ann gave the book to",
-        ),
-        "Only who gives differs. One head of layer 1 brings back all of the difference: it attends to the name that "
-        "gives, and lowers it. The heads of layer 0 raise both names, in both texts.",
-    ),
-    lab.Move(
-        "Singular or plural",
-        _texts("names", "names", "the dogs near the tree", "the dog near the tree"),
-        "Another head, of layer 0, brings back most: at the word before the verb it attends to the subject and passes "
-        "over the noun between them.",
-    ),
-    lab.Move(
-        "One number",
-        _texts(
-            "numbers",
-            "numbers",
-            "nine thousand three hundred and twelve",
-            "nine thousand four hundred and twelve",
-        ),
-        "The answer is the first word of the two translations that differs. In the encoder the state at the changed "
-        "word carries all of it; cross-attention moves it to the decoder.",
-    ),
-    lab.Move(
-        "One word of a sentence",
-        _texts("all-MiniLM-L6-v2", "", "The cat sat on the mat.", "The dog sat on the mat."),
-        "An embedding has no answer; the cosine with the embedding of text A is brought back instead. No single head "
-        "does it: a sentence’s embedding is the mean of all its tokens.",
-    ),
-)
+def tries() -> tuple[lab.Move, ...]:
+    """The pairs of texts, as the session has them."""
+    return tuple(
+        lab.Move(
+            pair.title,
+            lab.model_state(pair.model, pair.first)
+            | {lab.GROUP: pair.language}
+            | Controls.state(mode="texts", text=pair.second, ref=lab.parse_model(pair.model)),
+            pair.about,
+        )
+        for pair in draw.PAIRS
+    )
 
 
 # The controls: what is compared, the second side, the kind of attention, how heads are paired, and the head.
@@ -94,14 +35,6 @@ PAIRS = (
 
 HEAD = "two_models:head"
 OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
-SECOND = {
-    "writer": "When Mary and John went to the shop, Mary gave a book to",
-    "numbers": "nine thousand three hundred and twelve ; forty-eight",
-    "induction": "the old king walked to the dark house . the old king walked to the dark",
-    "only-attention": "the cold river and the dark house . we saw the dark",
-    "names": "when ann and ben went to the shop , ann gave the book to",
-    "": "The animal didn't cross the street because it was too wide.",
-}
 FINE_TUNED = "Fine-tuned: "
 MIN_SCALE = 0.01  # of the heads' grid: rounding alone is not drawn dark
 RELATED = {  # the first model to compare with
@@ -242,7 +175,7 @@ def _second_text(ref: lab.ModelRef, first: str, into: st.delta_generator.DeltaGe
     """Text B: until a person writes one, the example beside the model's own text A, else text A, to be changed."""
     written = lab.SessionValue("", Controls.text.key_of(Controls(ref=ref)))
     example = first == model_inputs.text_of(ref.name)
-    usual = SECOND.get(ref.name, SECOND[""]) if example else first
+    usual = draw.SECOND.get(ref.name, draw.SECOND[""]) if example else first
     # not in the session, it comes from the link
     if written.is_set and written.value == Controls.follows.value:
         written.value = usual
@@ -319,7 +252,7 @@ def section(
                 _draw_effects(ref, source, effects, direction)
             if choice.reading.note:  # such as which layers hold no attention
                 lab.caption(lab.plain(choice.reading.note))
-    lab.try_this("two_models", PAIRS)
+    lab.try_this("two_models", tries())
     lab.details(
         "How parts are patched: source",
         partial(
@@ -344,18 +277,7 @@ def _draw_effects(
     pair, estimates = source.pair, source.estimates
     names = {key: source.names[key] for key in effects}
     best = patching.ranked(effects, direction)
-    heads, states = list[draw.Recovered](), list[draw.Recovered]()
-    for key, effect in effects.items():
-        layer = names[key]
-        heads += [(layer, f"{at}", one, f"{layer}·H{at}") for at, one in enumerate(effect.heads)]
-        heads.append((layer, "all", effect.attention, f"all heads of {layer}"))
-        if effect.feed_forward is not None:
-            heads.append((layer, "FF", effect.feed_forward, f"feed-forward of {layer}"))
-        line = pair.clean.target if key[0] == "causal" and pair.clean.target else pair.clean.source
-        states += [
-            (layer, f"{at} {line.tokens[at]}", one, f"after {layer}, at {line.tokens[at]}")
-            for at, one in enumerate(effect.residual)
-        ]
+    heads, states = draw.recovered(source, effects)
 
     def pick(layer_name: str, head: int) -> None:
         kind, layer = next(key for key, name in names.items() if name == layer_name)
@@ -402,14 +324,7 @@ def _draw_effects(
             st.caption(
                 "The layers of this model are one module, so their states cannot be told apart."
             )
-    rows = [
-        [
-            f"{names[key]}·H{head}",
-            lab.number(value),
-            lab.number(float(estimates[key][head])) if key in estimates else "–",
-        ]
-        for key, head, value in best[:6]
-    ]
+    rows = draw.ranked_rows(best[:6], names, estimates)
     lab.details(
         f"The {len(rows)} heads with the largest effect, and their estimates",
         partial(
@@ -436,16 +351,7 @@ def _grid(
         f"two_models:patch:{key}",
         alt,
         pick,
-        [
-            {
-                "layer": layer,
-                "head": column,
-                "change": float(value) - (direction == "noise"),
-                "name": name,
-                "by": lab.number(float(value)),
-            }
-            for layer, column, value, name in cells
-        ],
+        draw.recovered_rows(cells, direction),
         list(dict.fromkeys(layer for layer, *_ in cells)),
         columns,
         picked,
@@ -470,16 +376,7 @@ def page() -> None:
         "How heads are compared: definitions and source",
         partial(
             lab.sources,
-            r"""Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988).
-The difference of two heads is the total variation between their rows, averaged:
-
-$$
-\mathrm{difference}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)
-$$
-
-A head that changed need not matter for the answer: the page Why this answer switches heads off to test it. On the changes by
-fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the difference between trained and random queries
-and keys [Trockman 2023](https://arxiv.org/abs/2305.09828).""",
+            draw.HOW,
             difference.align,
             difference.Aligned.changes,
         ),
@@ -532,11 +429,11 @@ def _view(choice: lab.ModelChoice) -> None:
         if mode == "texts" and model.reads_text:
             texts, more = section(choice, replace(choice.inputs, text=second[1].text))
             cells += more
-        results: dict[str, Any] = {"reading": sides[0].reading, "other": sides[1].reading}
-        results["comparison"] = comparison
-        if texts is not None:
-            results["texts"] = texts
-        lab.as_python(**results, also=cells)
+        results = {} if texts is None else {"texts": texts}
+        first_reading, other = (side.reading for side in sides)
+        lab.as_python(
+            reading=first_reading, other=other, comparison=comparison, **results, also=cells
+        )
 
 
 def _heads_apart(
@@ -545,15 +442,15 @@ def _heads_apart(
     heads = comparison.heads
     left, right = st.columns([0.38, 0.62], gap="medium")  # a phone shows the finding first
     numbers = {f"L{item.number}": item.layer for item in heads}
-    # Of heads that have no common position, how alike they are
-    shown = {item.name: item.moved if comparison.in_place else 1 - item.moved for item in heads}
     measure = "weight moved" if comparison.in_place else "weight on the same tokens"
-    largest = max(shown.values())
+    rows = draw.head_rows(comparison)
+    largest = max(float(row["change"]) for row in rows)
 
     with left:
         lab.fact(draw.fact_text(sides, comparison, head))
         with st.container(horizontal=True):
-            _figures(comparison)
+            for name, value, meaning in draw.figures(comparison):
+                st.metric(name, value, help=meaning, width="content")
     with right:
         Controls.head.draw(
             {item.name: (item.layer, item.head) for item in heads},
@@ -565,17 +462,7 @@ def _heads_apart(
             "two_models:grid",
             f"The {measure} of each of {len(heads)} heads; the largest is that of {heads[0].name}",
             lambda layer, one: lab.write_pair("head", (numbers[layer], one)),
-            [
-                {
-                    "layer": f"L{item.number}",
-                    "head": str(item.head),
-                    "change": shown[item.name],
-                    "name": item.name,
-                    "to": item.name if comparison.in_place else item.other,
-                    "by": lab.number(shown[item.name]),
-                }
-                for item in heads
-            ],
+            rows,
             [f"L{one}" for one in sorted({item.number for item in heads})],
             [str(one) for one in range(max(item.head for item in heads) + 1)],
             (f"L{head.number}", str(head.head)),
@@ -585,29 +472,6 @@ def _heads_apart(
             largest=max(largest, MIN_SCALE),
             more={"to": "compared with"},
         )
-
-
-def _figures(comparison: difference.Comparison) -> None:
-    heads = comparison.heads
-    moved = [item.moved for item in heads]
-    for name, value, meaning in (
-        (
-            "Overlap",
-            lab.number(1 - float(np.mean(moved))),
-            "The share of the weight on the same tokens, the mean of all heads; 1 where nothing differs.",
-        ),
-        (
-            "Mean difference",
-            lab.number(float(np.mean([item.difference for item in heads]))),
-            "The mean absolute difference of a weight, over all cells of all heads.",
-        ),
-        (
-            "Heads that differ by 0.25",
-            f"{sum(change >= 0.25 for change in comparison.largest_changes)} of {len(heads)}",
-            "Heads in which one weight at least differs by a quarter or more, between tokens that both sides have.",
-        ),
-    ):
-        st.metric(name, value, help=meaning, width="content")
 
 
 def _maps(

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from core.interpret import map_transform as difference, patching
 from core.pretrained import Reading
 from dashboard.draw.components import Cell
+from dashboard.draw.figures import Spec
 from dashboard.draw.formats import number, percent, plain, share_text, signed
 
 SIDES = {
@@ -27,6 +29,105 @@ class Side:
     name: str
     note: str
     reading: Reading
+
+
+class Pair(NamedTuple):
+    """Two texts of a model that are worth a try; `language` is that of its examples ("": English)."""
+
+    title: str
+    model: str
+    language: str
+    first: str
+    second: str
+    about: str
+
+
+PAIRS = (
+    Pair(
+        "Another word to copy",
+        "induction",
+        "induction",
+        "the old king saw the old",
+        "the old queen saw the old",
+        "The last “old” is followed by what followed it before. Only the state at the word that differs carries the "
+        "answer, until the heads of the last layer move it to the end.",
+    ),
+    Pair(
+        "A word that is not repeated",
+        "induction",
+        "induction",
+        "the old king saw the old",
+        "the young king saw the old",
+        "In text B the last word occurs only once, so nothing can be copied. The attention of layer 0 brings the "
+        "answer back at “king”: it tells each word which word came before it. Layer 1 then finds “king”.",
+    ),
+    Pair(
+        "Which word came before",
+        "only-attention",
+        "only-attention",
+        "the dark river and the cold house . we saw the dark",
+        "the cold river and the dark house . we saw the dark",
+        "“dark” and “cold” are swapped, so only what came before “river” and “house” differs. One head of layer 0, "
+        "which attends to the word before, brings back most; the heads of layer 1 share the rest. What a head can do "
+        "names the same heads by their weights alone.",
+    ),
+    Pair(
+        "Which of two names",
+        "names",
+        "names",
+        "when ann and ben went to the shop , ben gave the book to",
+        "when ann and ben went to the shop , ann gave the book to",
+        "Only who gives differs. One head of layer 1 brings back all of the difference: it attends to the name that "
+        "gives, and lowers it. The heads of layer 0 raise both names, in both texts.",
+    ),
+    Pair(
+        "Singular or plural",
+        "names",
+        "names",
+        "the dogs near the tree",
+        "the dog near the tree",
+        "Another head, of layer 0, brings back most: at the word before the verb it attends to the subject and passes "
+        "over the noun between them.",
+    ),
+    Pair(
+        "One number",
+        "numbers",
+        "numbers",
+        "nine thousand three hundred and twelve",
+        "nine thousand four hundred and twelve",
+        "The answer is the first word of the two translations that differs. In the encoder the state at the changed "
+        "word carries all of it; cross-attention moves it to the decoder.",
+    ),
+    Pair(
+        "One word of a sentence",
+        "all-MiniLM-L6-v2",
+        "",
+        "The cat sat on the mat.",
+        "The dog sat on the mat.",
+        "An embedding has no answer; the cosine with the embedding of text A is brought back instead. No single head "
+        "does it: a sentence’s embedding is the mean of all its tokens.",
+    ),
+)
+
+
+SECOND = {
+    "writer": "When Mary and John went to the shop, Mary gave a book to",
+    "numbers": "nine thousand three hundred and twelve ; forty-eight",
+    "induction": "the old king walked to the dark house . the old king walked to the dark",
+    "only-attention": "the cold river and the dark house . we saw the dark",
+    "names": "when ann and ben went to the shop , ann gave the book to",
+    "": "The animal didn't cross the street because it was too wide.",
+}
+HOW = r"""Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988).
+The difference of two heads is the total variation between their rows, averaged:
+
+$$
+\mathrm{difference}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)
+$$
+
+A head that changed need not matter for the answer: the page Why this answer switches heads off to test it. On the changes by
+fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the difference between trained and random queries
+and keys [Trockman 2023](https://arxiv.org/abs/2305.09828)."""
 
 
 def fact_text(
@@ -79,6 +180,95 @@ def conditions(sides: Sequence[Side], comparison: difference.Comparison, mode: s
         == "untrained",
     }
     return "; ".join(filter(holds.get, holds)) + "." + "".join(filter(more.get, more))
+
+
+def figures(comparison: difference.Comparison) -> list[tuple[str, str, str]]:
+    """The three numbers of a comparison: the name, the value and the meaning of each."""
+    heads = comparison.heads
+    apart = sum(change >= 0.25 for change in comparison.largest_changes)
+    return [
+        (
+            "Overlap",
+            number(1 - float(np.mean([item.moved for item in heads]))),
+            "The share of the weight on the same tokens, the mean of all heads; 1 where nothing differs.",
+        ),
+        (
+            "Mean difference",
+            number(float(np.mean([item.difference for item in heads]))),
+            "The mean absolute difference of a weight, over all cells of all heads.",
+        ),
+        (
+            "Heads that differ by 0.25",
+            f"{apart} of {len(heads)}",
+            "Heads in which one weight at least differs by a quarter or more, between tokens that both sides have.",
+        ),
+    ]
+
+
+def head_rows(comparison: difference.Comparison) -> list[Spec]:
+    """The cells of the grid: how far each head moved, or how alike it is to one of another position."""
+    shown = [one.moved if comparison.in_place else 1 - one.moved for one in comparison.heads]
+    return [
+        {
+            "layer": f"L{item.number}",
+            "head": str(item.head),
+            "change": value,
+            "name": item.name,
+            "to": item.name if comparison.in_place else item.other,
+            "by": number(value),
+        }
+        for item, value in zip(comparison.heads, shown, strict=True)
+    ]
+
+
+def recovered(
+    source: patching.PatchSource, effects: Mapping[patching.LayerKey, patching.LayerEffect]
+) -> tuple[list[Recovered], list[Recovered]]:
+    """What heads and networks recover, and what the states after each layer do."""
+    heads, states = list[Recovered](), list[Recovered]()
+    for key, effect in effects.items():
+        layer = source.names[key]
+        heads += [(layer, f"{at}", one, f"{layer}·H{at}") for at, one in enumerate(effect.heads)]
+        heads.append((layer, "all", effect.attention, f"all heads of {layer}"))
+        if effect.feed_forward is not None:
+            heads.append((layer, "FF", effect.feed_forward, f"feed-forward of {layer}"))
+        line = source.pair.clean.source
+        if key[0] == "causal":
+            line = source.pair.clean.target or line
+        states += [
+            (layer, f"{at} {line.tokens[at]}", one, f"after {layer}, at {line.tokens[at]}")
+            for at, one in enumerate(effect.residual)
+        ]
+    return heads, states
+
+
+def recovered_rows(cells: Sequence[Recovered], direction: patching.Direction) -> list[Spec]:
+    return [
+        {
+            "layer": layer,
+            "head": column,
+            "change": float(value) - (direction == "noise"),
+            "name": name,
+            "by": number(float(value)),
+        }
+        for layer, column, value, name in cells
+    ]
+
+
+def ranked_rows(
+    best: Sequence[tuple[patching.LayerKey, int, float]],
+    names: Mapping[patching.LayerKey, str],
+    estimates: Mapping[patching.LayerKey, np.ndarray],
+) -> list[list[str]]:
+    """Heads with what was measured of them, and its estimate."""
+    return [
+        [
+            f"{names[key]}·H{head}",
+            number(value),
+            number(float(estimates[key][head])) if key in estimates else "–",
+        ]
+        for key, head, value in best
+    ]
 
 
 def patched_text(
