@@ -9,6 +9,7 @@ import dashboard.page as lab
 from core.attention import AXES, Choice, entry
 from core.attention.masks import COMPOSITIONS, make_mask
 from core.attention.masks.patterns import Rule
+from core.entries import complete
 from core.interpret import trace as analysis
 from core.studies import masks as study
 from core.tokens import Cut, tokenize
@@ -31,10 +32,10 @@ JOINS = {
 
 def start_drawing() -> None:
     """Start the first drawing from the mask on the page, when a drawing is chosen in the list."""
-    drawing = Controls.first.param_key(Controls(), "drawn", "drawing")
-    chosen = Controls.read("first").first.key
-    if chosen == "drawn" and Controls.shown.value and drawing not in st.session_state:
-        st.session_state[drawing] = Controls.shown.value
+    if Controls.shown.value and Controls.read("first").first == complete(
+        "drawn", AXES["mask"], "mask"
+    ):
+        Controls.set(first=Choice.of("drawn", drawing=Controls.shown.value))
 
 
 class Controls(lab.Fields, page="masks"):
@@ -51,7 +52,9 @@ class Controls(lab.Fields, page="masks"):
         axis="mask",
         span=2,
         # a drawing is hardly ever typed
-        params=lambda mask, typed: "settings" if mask == "drawn" else "below" if typed else "",
+        params=lambda c, item, param: (
+            "settings" if item.key == "drawn" else "below" if lab.is_text(param) else ""
+        ),
         help="Which keys each query may attend to",
         also={"on_change": start_drawing},
     )
@@ -67,7 +70,7 @@ class Controls(lab.Fields, page="masks"):
         "causal",
         axis="mask",
         place="settings",
-        params=lambda mask, typed: "settings",
+        params=lambda c, item, param: "settings",
         after=", 2nd",
         help="The mask that is joined with the first",
     ).optional(lambda c: c.join not in ("alone", "not"))

@@ -51,7 +51,7 @@ def _choice(axis: str) -> lab.ChoiceField:
         first_choice(axis),
         axis=axis,
         refused=True,
-        params=lambda key, typed: "below" if typed else "",  # a formula may be long
+        params=lambda c, item, param: "below" if lab.is_text(param) else "",  # it may be long
         text_columns=6,
         help="Replaces this part of scaled dot-product attention; all other parts stay.",
     )

@@ -82,14 +82,18 @@ def change_source() -> None:
         Controls.set(position=Choice("none"), mask=Choice("none"))
 
 
-def axis_field(axis: str) -> lab.AxisField:
-    is_position = axis == "position"
-    return lab.AxisField(
+def axis_field(axis: str) -> lab.ChoiceField:
+    def left_out(controls: "Controls") -> set[str]:
+        return READS_X if axis == "position" and controls.is_typed else set()
+
+    return lab.ChoiceField(
         axis.capitalize(),
+        lambda c: {item.key: item.name for item in AXES[axis] if item.key not in left_out(c)},
+        lambda c: getattr(c.base, axis).key,
         axis=axis,
-        default=lambda c: getattr(c.base, axis),
-        without=lambda c: READS_X if is_position and c.is_typed else (),
-        help=lambda c: HELP[axis] + (LEFT_OUT if is_position and c.is_typed else ""),
+        parts=True,
+        hidden=True,
+        help=lambda c: HELP[axis] + (LEFT_OUT if left_out(c) else ""),
     )
 
 

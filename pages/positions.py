@@ -32,24 +32,24 @@ STARTS = {
 }  # what a link leaves out, and what older links do
 
 
-class PositionField(lab.ChoiceField):
-    def place_of(self, controls: Any, item: Entry, param: Param) -> str:
-        """What the picture of two orders does not need stands below it, and so do all parameters after the second."""
-        first = param in item.params[:2] and (controls.idea != "shuffle" or lab.is_text(param))
-        return "" if first else "settings"
+def place_of(controls: "Controls", item: Entry, param: Param) -> str:
+    """What the picture of two orders does not need stands below it, and so do all parameters after the second."""
+    first = param in item.params[:2] and (controls.idea != "shuffle" or lab.is_text(param))
+    return "" if first else "settings"
 
 
 class Controls(lab.Fields, page="positions"):
     order = lab.LinkedValue(1)  # how often the words were shuffled
     start = lab.SessionValue("dog")
     idea = lab.Segmented("What to see", IDEAS, help="What the picture shows", also={"wrap": True})
-    position = PositionField(
+    position = lab.ChoiceField(
         "Position encoding",
         {key: f"{item.name} · {item.year}" for key, item in ENTRIES.items()},
         "sinusoidal",
         axis="position",
         refused=True,
         parts=True,
+        params=place_of,
         span=2,
         text_columns=2,
         help="How the order of the words enters the layer",

@@ -11,12 +11,11 @@ from core.attention import AXES, Choice, entry
 from core.attention.masks import COMPOSITIONS
 from core.attention.presets.base import Preset
 from core.attention.text import choice_from_text, choice_text
-from core.entries import Entry, Param, Value
+from core.entries import Entry, Param, Value, complete
 from dashboard.draw.formats import plain
 from dashboard.fields.base import (
     Field,
     Fields,
-    Of,
     Options,
     _of,
     config_error,
@@ -27,41 +26,46 @@ from dashboard.fields.link import BOUND, KEEP, link_value
 from dashboard.server.session import SessionValue
 from dashboard.ui.panels import paragraph
 
-TEXT_COLUMNS = 3  # cells of a grid that a typed parameter takes
-
 
 @dataclass(frozen=True)
 class ChoiceField(Options[Choice, str]):
     """A choice on an axis, of the entries that are `options`, with its parameters; the value is the Choice.
 
-    `params` is the place of a parameter, by its entry's key and whether it is typed; `after` follows each parameter's
+    `params` is the place of a parameter, by the controls before, its entry and itself; `after` follows each parameter's
     name. Of a typed parameter that cannot be read the last text counts that could, and `unread` of the controls is true;
     where the field may be `refused` it counts itself, and the config that takes it says why not. With `parts`, those of
     an entry that is composed of others are controls, too.
+
+    List and parameters are names of the link. A `hidden` one has all of it as one text there, draws all of it in one
+    place, and shows what a link brings though it is not among its options.
     """
 
     axis: str = field(kw_only=True)
-    params: Callable[[str, bool], str] = field(default=lambda key, typed: "", kw_only=True)
+    params: Callable[[Any, Entry, Param], str] = field(
+        default=lambda controls, item, param: "", kw_only=True
+    )
     after: str = field(default="", kw_only=True)
     refused: bool = field(default=False, kw_only=True)
     parts: bool = field(default=False, kw_only=True)
-    text_columns: int = field(default=TEXT_COLUMNS, kw_only=True)  # of a typed parameter
-
-    def place_of(self, controls: Any, item: Entry, param: Param) -> str:
-        return self.params(item.key, is_text(param))
-
-    def param_key(self, controls: Fields, key: str, param: str) -> str:
-        """The session's key of a parameter of the entry with that key."""
-        return f"{self.key_of(controls)}:{key}:{param}"
+    text_columns: int = field(default=3, kw_only=True)  # cells of a grid that a typed one takes
 
     def draw(self, controls: Fields, into: Any, places: Mapping[str, Any]) -> Choice:
-        item, key = entry(self.axis, super().draw(controls, into, places)), self.key_of(controls)
+        key, start = self.key_of(controls), self.start(controls)
+        if self.hidden:
+            self.take_link(key, start, controls)
+            others = {item.key for item in AXES[self.axis]} - self.texts(controls).keys()
+            name, about = str(self.label), _of(self.help, controls)
+            with into:
+                return draw_choice(
+                    self.axis, name, Choice(start), key=key, help=about, without=others
+                )
+        item = entry(self.axis, super().draw(controls, into, places))
         drawn, grids, parts = dict[str, Value](), dict[str, Any](), list[Choice]()
         if self.parts:
             with into:
                 parts = draw_parts(self.axis, item.key, Choice(item.key), key=key, keep=BOUND)
         for param in item.params:
-            place = self.place_of(controls, item, param)
+            place = self.params(controls, item, param)
             if place not in grids:
                 given: Any = places[place] if place else into
                 grids[place] = (
@@ -76,6 +80,36 @@ class ChoiceField(Options[Choice, str]):
         values = drawn if self.refused else params_in_session(item, key=key)
         controls.unread |= values != drawn
         return Choice.of(item.key, *parts, **values)
+
+    def allowed(self, value: Any, controls: Any) -> bool:
+        return self.hidden or super().allowed(value, controls)
+
+    def take_link(self, key: str, start: str, controls: Any) -> None:
+        first = complete(start, AXES[self.axis], self.axis)
+        now, whole = (
+            choice_in_session(self.axis, first, key=key),
+            SessionValue(first, f"{key}:choice"),
+        )
+        whole.value = now
+        read, write = (
+            partial(self.value_of, controls=controls),
+            partial(choice_text, axis=self.axis),
+        )
+        link_value(whole.key, first, read, write, name=key)
+        if whole.value != now:
+            st.session_state.update(choice_state(key, whole.value))
+
+    def value_of(self, text: str, controls: Any) -> Any:
+        if not self.hidden:
+            return super().value_of(text, controls)
+        names = {item.name: item.key for item in AXES[self.axis]}  # as older links write them
+        return choice_from_text(names.get(text, text), self.axis)
+
+    def refusal(self, error: Exception, controls: Any) -> str:
+        if not self.hidden:
+            return super().refusal(error, controls)
+        shown = entry(self.axis, self.start(controls)).name
+        return f", which cannot be read. {plain(str(error))} {shown} is shown."
 
     def state(self, value: Choice, controls: Fields) -> dict[str, Any]:
         return choice_state(self.key_of(controls), value)
@@ -129,50 +163,6 @@ class ParamsField(Field[tuple[Choice, ...]]):
                 else:
                     state[f"{key}:{choice.key}:{name}"] = one
         return state
-
-
-@dataclass(frozen=True)
-class AxisField(Field[Choice]):
-    """A choice of any entry of an axis, with its parts and parameters below the list; the link has it as one text.
-
-    Entries whose keys are in `without` are not on offer, but a link may bring them.
-    """
-
-    axis: str = field(kw_only=True)
-    default: Choice | Of = field(kw_only=True)
-    without: Collection[str] | Of = field(default=(), kw_only=True)
-    hidden: bool = field(default=True, kw_only=True)  # so that the link has what no widget shows
-
-    def widget(self, controls: Any, start: Choice, shared: dict[str, Any]) -> Choice:
-        label, key, without = str(self.label), shared["key"], _of(self.without, controls)
-        return draw_choice(self.axis, label, start, key=key, help=shared["help"], without=without)
-
-    def take_link(self, key: str, start: Choice, controls: Fields) -> None:
-        now = choice_in_session(self.axis, start, key=key)
-        whole = SessionValue(start, f"{key}:choice")
-        whole.value = now
-        read, write = (
-            partial(self.value_of, controls=controls),
-            partial(choice_text, axis=self.axis),
-        )
-        link_value(whole.key, start, read, write, name=key)
-        if whole.value != now:
-            st.session_state.update(choice_state(key, whole.value))
-
-    def value_of(self, text: str, controls: Fields) -> Choice:
-        names = {item.name: item.key for item in AXES[self.axis]}  # as older links write them
-        return choice_from_text(names.get(text, text), self.axis)
-
-    def refusal(self, error: Exception, controls: Fields) -> str:
-        shown = entry(self.axis, self.start(controls).key).name
-        return f", which cannot be read. {plain(str(error))} {shown} is shown."
-
-    def state(self, value: Choice, controls: Fields) -> dict[str, Any]:
-        return choice_state(self.key_of(controls), value)
-
-    def read(self, controls: Fields) -> Choice:
-        super().read(controls)
-        return choice_in_session(self.axis, self.start(controls), key=self.key_of(controls))
 
 
 # The widgets of a choice that may have parts, and of parameters, for pages and panels that draw them one by one.
