@@ -26,6 +26,7 @@ from core.runs.sweeps import Outcome, Sweep, list_sweeps
 from core.studies.runs import (
     EXAMPLE_SWEEP,
     SweepData,
+    compared_runs,
     expected,
     heads,
     latest,
@@ -188,6 +189,17 @@ def test_a_run_whose_settings_are_broken_stands_in_the_list():
     assert len(listed(app)) == 3 and "cannot be read" in item.trouble
     assert (item.created, item.name) == (0, "unreadable")
     assert runs.about_text(item) and draw_runs.result_text(item) and draw_runs.state_text(item)
+
+
+def test_a_broken_run_can_be_compared():
+    run = made()
+    (run.path / "run.json").write_text('{"config": {"task": 1}}', encoding="utf-8")
+    (side,) = compared_runs({"broken": run})
+    assert side.config is None and "cannot be read" in side.trouble
+    assert [record.step for record in side.records] == [0, 4] and not side.live
+    run.set_status("running")
+    assert compared_runs({"broken": run}) == [side], "equal while folder and steps with maps are"
+    assert compared_runs({"another name": run}) != [side]
 
 
 # The Runs page with a store: what it says of it, and a run of another server that is opened.
