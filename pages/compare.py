@@ -12,17 +12,13 @@ import torch
 import dashboard.page as lab
 from core.attention import (
     AXES,
-    PRESETS,
     AttentionConfig,
     ConfigError,
     entry,
     exact,
     heads_that_divide,
-    preset,
 )
 from core.attention.cost import ClosedFormCost, Measurement, closed_form_cost
-from core.attention.masks import COMPOSITIONS
-from core.attention.text import from_text
 from core.models.cards import CARDS, card
 from core.pretrained import PretrainedError
 from core.studies import compare as study
@@ -34,6 +30,7 @@ Mechanisms = tuple[AttentionConfig, ...]
 
 
 CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplicate", "Remove"
+MOVES: dict[str, study.Moved] = {UP: "before", DOWN: "after", TWICE: "twice", REMOVE: "removed"}
 OF_PAGE = {"bind": None}  # the link has names of its own, of several values each
 WIDTHS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
 
@@ -46,10 +43,6 @@ class Controls(lab.Fields, page="compare"):
     written = lab.SessionValue[study.Link]({})  # the link as this page wrote it
     editing = lab.SessionValue[int | None](None)  # the mechanism to change
     edits = lab.SessionValue(0)  # a new editor starts from its mechanism
-    add, layers = (
-        lab.SessionValue[str | None](None),
-        lab.SessionValue[str | None](None),
-    )  # picked in a list
     refusal = lab.SessionValue("")
     # what was compared before one's own mechanism came, and with it
     before_yours = lab.SessionValue[tuple[Mechanisms, Mechanisms]](((), ()))
@@ -132,6 +125,26 @@ class Controls(lab.Fields, page="compare"):
         help="The number of tokens at which time, memory and FLOPs are given.",
     )
 
+    add = lab.Menu(
+        "Add a mechanism",
+        study.addable(),
+        take=lambda option: add(option),
+        also=lambda c: {
+            "disabled": len(c.names) >= study.MAX_MECHANISMS,
+            "placeholder": f"At most {study.MAX_MECHANISMS} mechanisms"
+            if len(c.names) >= study.MAX_MECHANISMS
+            else "A preset, or one choice",
+        },
+        help="A published mechanism, or dot-product attention with one part changed.",
+    )
+    layers = lab.Menu(
+        "Compare the layers of a model",
+        {one.key: one.name for one in CARDS if one.pattern > 1 and not one.untrained},
+        take=lambda model: take_layers(model),
+        also={"placeholder": "A model with unlike layers"},
+        help="Replace the list by the different attentions of a published model's layers, in small.",
+    )
+
     @property
     def comparison(self) -> study.Comparison:
         return replace(
@@ -208,24 +221,6 @@ def tokens_panel(comparison: study.Comparison) -> None:
         lab.note_heads("compare:d_model", sizes.d_model, sizes.num_heads)
 
 
-def add_mechanism(names: Sequence[str]) -> None:
-    full = len(names) >= study.MAX_MECHANISMS
-    st.selectbox(
-        "Add a mechanism",
-        addable(),
-        None,
-        key=Controls.add.key,
-        format_func=addable().__getitem__,
-        disabled=full,
-        on_change=lab.guarded(Controls.add.key, _take),
-        args=(Controls.add,),
-        placeholder=f"At most {study.MAX_MECHANISMS} mechanisms"
-        if full
-        else "A preset, or one choice",
-        help="A published mechanism, or dot-product attention with one part changed.",
-    )
-
-
 def mechanisms_panel(names: Sequence[str]) -> None:
     count, full = len(names), len(names) >= study.MAX_MECHANISMS
     for index, name in enumerate(names):
@@ -241,82 +236,40 @@ def mechanisms_panel(names: Sequence[str]) -> None:
             [action for action, can in possible.items() if can],
             key=f"compare:line:{index}",
             width="stretch",
-            on_click=lab.guarded(f"compare:line:{index}", _act),
+            on_click=lab.guarded(f"compare:line:{index}", act),
             args=(index,),
         )
-    st.selectbox(
-        "Compare the layers of a model",
-        [one.key for one in CARDS if one.pattern > 1 and not one.untrained],
-        None,
-        key=Controls.layers.key,
-        format_func=lambda key: card(key).name,
-        on_change=lab.guarded(Controls.layers.key, _take),
-        args=(Controls.layers,),
-        placeholder="A model with unlike layers",
-        help="Replace the list by the different attentions of a published model's layers, in small.",
-    )
+    Controls.draw("layers", into=lab.HERE)
 
 
-def _act(index: int) -> None:
-    """Change a mechanism, or its place; the difference stays with its two where it can."""
+def act(index: int) -> None:
+    """Change a mechanism, or its place."""
     action = lab.SessionValue[str | None](None, f"compare:line:{index}").value
-    comparison = current()
     if action == CHANGE:
         Controls.editing.value, Controls.edits.value = index, Controls.edits.value + 1
     elif action is not None:
-        before = list(range(len(comparison.mechanisms)))
-        order = {
-            REMOVE: [*before[:index], *before[index + 1 :]],
-            TWICE: [*before[: index + 1], *before[index:]],
-            UP: [*before[: index - 1], index, index - 1, *before[index + 1 :]],
-            DOWN: [*before[:index], index + 1, index, *before[index + 2 :]],
-        }[action]
-        minus = [order.index(old) if old in order else None for old in comparison.minus]
-        free = [place for place in range(len(order)) if place not in minus]
-        first, second = (free.pop(0) if place is None else place for place in minus)
-        mechanisms = tuple(comparison.mechanisms[old] for old in order)
-        store_controls(replace(comparison, mechanisms=mechanisms, minus=(first, second)))
+        store_controls(current().moved(index, MOVES[action]))
 
 
-def addable() -> dict[str, str]:
-    """What can be added, by its option: dot product, every preset, and dot product with one other choice of one axis."""
-    return {
-        "": "Dot product, unchanged",
-        **{f"preset={item.key}": item.name for item in PRESETS},
-        **{
-            f"{axis}={item.key}": f"{lab.AXIS_NAMES[axis]}: {item.name}"
-            for axis, entries in AXES.items()
-            for item in entries
-            if item.key not in COMPOSITIONS and item.key != getattr(draw.PLAIN, axis).key
-        },
-    }
-
-
-def mechanism_of(option: str, sizes: tuple[int, int]) -> AttentionConfig:
-    """The mechanism of an option of `addable`; ConfigError where the sizes (d_model, heads) do not fit it."""
-    known = option.removeprefix("preset=")
-    return from_text(option, sizes) if known == option else preset(known).config(*sizes)
-
-
-def _take(menu: lab.SessionValue[str | None]) -> None:
-    picked, comparison, layers = menu.value, current(), menu is Controls.layers
-    menu.value = None
-    if picked is None:
-        return
+def add(option: str) -> None:
+    comparison = current()
     try:
-        if layers:
-            small = tuple(dict.fromkeys(card(picked).small(*comparison.sizes)))
-            store_controls(replace(comparison, mechanisms=small, minus=(1, 0)))
-        else:
-            new = mechanism_of(picked, comparison.sizes)
-            lab.set_built("compare", {axis: getattr(new, axis) for axis in AXES})
-            store_controls(replace(comparison, mechanisms=(*comparison.mechanisms, new)))
+        new = study.mechanism_of(option, comparison.sizes)
     except ConfigError as error:
-        Controls.refusal.value = (
-            f"The layers of {card(picked).name} are not compared. {error}"
-            if layers
-            else f"{addable()[picked]} is not added. {error}"
-        )
+        Controls.refusal.value = f"{study.addable()[option]} is not added. {error}"
+        return
+    lab.set_built("compare", {axis: getattr(new, axis) for axis in AXES})
+    store_controls(replace(comparison, mechanisms=(*comparison.mechanisms, new)))
+
+
+def take_layers(model: str) -> None:
+    comparison = current()
+    try:
+        small = tuple(dict.fromkeys(card(model).small(*comparison.sizes)))
+    except ConfigError as error:
+        Controls.refusal.value = f"The layers of {card(model).name} are not compared. {error}"
+        return
+    store_controls(replace(comparison, mechanisms=small, minus=(1, 0)))
 
 
 def adopt(built: lab.Built) -> None:
@@ -395,8 +348,7 @@ def page() -> None:
     for sentence in errors:
         st.warning(sentence)
     with st.grid(3, min_column_width=200, vertical_alignment="bottom"):
-        Controls.draw("source", into=lab.HERE, now=comparison)
-        add_mechanism(names)
+        Controls.draw("source", "add", into=lab.HERE, now=comparison, names=names)
     maps, measure = compute_maps(comparison), None
     if maps is None:
         draw_details(comparison, names)
@@ -474,7 +426,11 @@ def draw_result(
         None if config is None else lab.cached(closed_form_cost, config, comparison.length)
         for config in study.sized_configs(comparison)
     ]
-    note_script(comparison, maps, costs, tiles)
+    lab.as_python(
+        maps=maps,
+        costs=[cost for cost in costs if cost],
+        also=draw.script_cells(comparison, maps[1], tiles),
+    )
     measure = cost_table(comparison, names, results, costs)
     lab.caption(
         draw.caption_text(
@@ -487,37 +443,6 @@ def draw_result(
         "compare:sources",
     )
     return measure
-
-
-def note_script(
-    comparison: study.Comparison,
-    maps: study.Maps,
-    costs: Sequence[ClosedFormCost | None],
-    tiles: Mapping[int, lab.Tile],
-) -> None:
-    """Note the page as Python: maps, costs, and what is measured of the maps."""
-    measured = [each for each in maps[1] if each.entropy is not None]
-    cells = [
-        lab.Cell(
-            "Entropy (nats) and distance (tokens) of each map.\n"
-            f"core.attention.cost.race(configs, [{comparison.length}]) measures time and memory here.",
-            "measures = [(each.entropy, each.distance) for each in maps[1] if each.entropy is not None]\nprint(measures)",
-            results={"measures": [(each.entropy, each.distance) for each in measured]},
-        )
-    ]
-    a, b = comparison.minus
-    if a != b and a in tiles and b in tiles:
-        cells.append(
-            lab.Cell(
-                "The difference of two maps.",
-                f"difference = maps[1][{a}].weights - maps[1][{b}].weights\nprint(abs(difference).max())",
-                "from dashboard.show import show_maps\n\n"
-                f"show_maps({{{f'{tiles[a].name} − {tiles[b].name}'!r}: difference}}, maps[0].names, maps[0].names)",
-                "compare:apart",
-                {"difference": maps[1][a].weights - maps[1][b].weights},
-            )
-        )
-    lab.as_python(maps=maps, costs=[cost for cost in costs if cost], also=cells)
 
 
 def no_map(comparison: study.Comparison, errors: Mapping[str, str]) -> None:

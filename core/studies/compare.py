@@ -1,16 +1,29 @@
 """Mechanisms on the same tokens: the map of each, or why there is none, what they share, and what each costs."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from core.attention import Attention, AttentionConfig, ConfigError, Steps, check_sizes, entry
+from core.attention import (
+    AXES,
+    PRESETS,
+    Attention,
+    AttentionConfig,
+    ConfigError,
+    Steps,
+    check_sizes,
+    entry,
+    preset,
+)
 from core.attention.cost import Measurement, layer_admitted, race
-from core.attention.text import from_text, to_text
+from core.attention.masks import COMPOSITIONS
+from core.attention.text import PLAIN, from_text, to_text
 from core.entries import quote, refuse_if
 from core.interpret import trace as analysis
 from core.pretrained import LayerQKV, Pretrained, layer_qkv
@@ -28,6 +41,7 @@ ROUNDS = 5
 POLL_INTERVAL = 0.1  # seconds between two tries while another measurement runs
 
 Pair = tuple[int, int]
+Moved = Literal["before", "after", "twice", "removed"]  # what becomes of a mechanism's place
 # by mechanism at its sizes, and length
 Measurements = dict[tuple[AttentionConfig, int], Measurement]
 
@@ -67,6 +81,41 @@ class Comparison:
         """A mechanism at these sizes; ConfigError where they do not fit it."""
         d_model, num_heads = self.sizes
         return config.with_(d_model=d_model, num_heads=num_heads)
+
+    def moved(self, index: int, place: Moved) -> Comparison:
+        """With that mechanism in another place, twice, or removed; the difference stays with its two where it can."""
+        before = list(range(len(self.mechanisms)))
+        order = {
+            "removed": [*before[:index], *before[index + 1 :]],
+            "twice": [*before[: index + 1], *before[index:]],
+            "before": [*before[: index - 1], index, index - 1, *before[index + 1 :]],
+            "after": [*before[:index], index + 1, index, *before[index + 2 :]],
+        }[place]
+        minus = [order.index(old) if old in order else None for old in self.minus]
+        free = [place for place in range(len(order)) if place not in minus]
+        first, second = (free.pop(0) if at is None else at for at in minus)
+        mechanisms = tuple(self.mechanisms[old] for old in order)
+        return replace(self, mechanisms=mechanisms, minus=(first, second))
+
+
+def addable() -> dict[str, str]:
+    """What can be added, by its option: dot product, every preset, and dot product with one other choice of one axis."""
+    return {
+        "": "Dot product, unchanged",
+        **{f"preset={item.key}": item.name for item in PRESETS},
+        **{
+            f"{axis}={item.key}": f"{axis.capitalize()}: {item.name}"
+            for axis, entries in AXES.items()
+            for item in entries
+            if item.key not in COMPOSITIONS and item.key != getattr(PLAIN, axis).key
+        },
+    }
+
+
+def mechanism_of(option: str, sizes: Pair) -> AttentionConfig:
+    """The mechanism of an option of `addable`; ConfigError where the sizes (d_model, heads) do not fit it."""
+    known = option.removeprefix("preset=")
+    return from_text(option, sizes) if known == option else preset(known).config(*sizes)
 
 
 # The link of a comparison: mechanisms in order, shared tokens and sizes.

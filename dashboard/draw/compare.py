@@ -1,6 +1,6 @@
 """Side by side: names of mechanisms, its sentences of numbers, equations, and rows of the table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from core.attention.presets import preset_of
 from core.studies import compare as study
 from dashboard.draw import formats
 from dashboard.draw.attention_view import Tile
+from dashboard.draw.components import Cell
 from dashboard.draw.formats import choice_name, lower_name, number, plain, rule, share_text, written
 
 PLAIN = AttentionConfig()
@@ -278,3 +279,31 @@ def conditions(comparison: study.Comparison, threads: int, missing: bool) -> str
         "weight, in tokens."
     )
     return f"{text} Where a time is missing, press Measure." if missing else text
+
+
+def script_cells(
+    comparison: study.Comparison, results: Sequence[study.MapResult], tiles: Mapping[int, Tile]
+) -> list[Cell]:
+    """What the script measures of the recorded `maps`, and the difference of the two that are subtracted."""
+    measured = [(each.entropy, each.distance) for each in results if each.entropy is not None]
+    cells = [
+        Cell(
+            "Entropy (nats) and distance (tokens) of each map.\n"
+            f"core.attention.cost.race(configs, [{comparison.length}]) measures time and memory here.",
+            "measures = [(each.entropy, each.distance) for each in maps[1] if each.entropy is not None]\nprint(measures)",
+            results={"measures": measured},
+        )
+    ]
+    a, b = comparison.minus
+    if a != b and a in tiles and b in tiles:
+        cells.append(
+            Cell(
+                "The difference of two maps.",
+                f"difference = maps[1][{a}].weights - maps[1][{b}].weights\nprint(abs(difference).max())",
+                "from dashboard.show import show_maps\n\n"
+                f"show_maps({{{f'{tiles[a].name} − {tiles[b].name}'!r}: difference}}, maps[0].names, maps[0].names)",
+                "compare:apart",
+                {"difference": results[a].weights - results[b].weights},
+            )
+        )
+    return cells

@@ -359,6 +359,24 @@ class MultiSelect(Options[list[T], T]):
         return all(super(MultiSelect, self).allowed(each, controls) for each in value)
 
 
+@dataclass(frozen=True)
+class Menu(Options[None, T]):
+    """A list from which a press takes something: `take` gets it, and nothing stays picked. No link has it."""
+
+    take: Callable[[Any], object] = field(kw_only=True)
+
+    def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
+        texts, key = self.texts(controls), shared["key"]
+
+        def changed() -> None:
+            picked, st.session_state[key] = st.session_state[key], None
+            if picked is not None:
+                self.take(picked)
+
+        own = {"bind": None, "on_change": guarded(key, changed), "format_func": texts.get}
+        return st.selectbox(_of(self.label, controls), list(texts), None, **shared | own)
+
+
 class Fields:
     """The controls of a page, as a class: see the head of this module. An instance has their values.
 

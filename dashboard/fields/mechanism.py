@@ -60,14 +60,6 @@ def note_heads(d_model: str, width: int, heads: int) -> None:
         st.session_state[f"{d_model}:heads"] = heads, width, heads
 
 
-AXIS_NAMES = {
-    "projection": "Projection",
-    "score": "Score",
-    "position": "Position",
-    "mask": "Mask",
-    "normalizer": "Normalizer",
-    "kernel": "Kernel",
-}
 AXIS_HELP = {
     "projection": "Where queries, keys and values come from.",
     "score": "How a query is compared with a key.",
@@ -104,7 +96,7 @@ def mechanism(
         with cells[axis]:
             fields[axis] = draw_choice(
                 axis,
-                AXIS_NAMES[axis],
+                axis.capitalize(),
                 getattr(base, axis),
                 key=f"{key}:{axis}",
                 help=AXIS_HELP[axis],
@@ -234,7 +226,7 @@ def _explain(config: AttentionConfig, axes: Collection[str]) -> None:
     st.markdown(
         "\n".join(
             [
-                f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(error)}"
+                f"- **{axis.capitalize()}: {item.name}.** {plain(error)}"
                 for axis, item, error in clashes(config, axes)
             ]
         )

@@ -23,7 +23,6 @@ from core.studies.efficient import ONE_AT_A_TIME
 from dashboard.draw import compare as draw
 from dashboard.draw.formats import number
 from dashboard.ui.models import EMBEDDED, load_model
-from pages import compare
 from tests.attention import drawing
 from tests.cases import each
 from tests.pages.app import Case, assert_says, html_text, open_at, page_cases
@@ -297,12 +296,12 @@ def test_what_minilm_s_queries_cannot_have_is_said():
         assert not compute_map(replace(setup, source=study.SEEDED), config).error
 
 
-@each("option", [*compare.addable()])
+@each("option", [*study.addable()])
 def test_what_can_be_added_has_a_map_or_a_reason_and_a_name(option):
     minilm = replace(study.default_controls(), text="one two three")
     for setup in (SETUP, minilm):
         try:
-            config = compare.mechanism_of(option, setup.sizes)
+            config = study.mechanism_of(option, setup.sizes)
         except ConfigError as error:
             assert str(error).endswith(".")
             continue
