@@ -429,7 +429,7 @@ def _view(choice: lab.ModelChoice) -> None:
         if mode == "texts" and model.reads_text:
             texts, more = section(choice, replace(choice.inputs, text=second[1].text))
             cells += more
-        results = {} if texts is None else {"texts": texts}
+        results: dict[str, Any] = {} if texts is None else {"texts": texts}
         first_reading, other = (side.reading for side in sides)
         lab.as_python(
             reading=first_reading, other=other, comparison=comparison, **results, also=cells
