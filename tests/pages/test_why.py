@@ -17,8 +17,9 @@ from core.studies import why as study
 from core.tasks import TaskConfig
 from core.training import Bucket, Prediction, Record
 from dashboard.draw import why as draw
+from dashboard.fields.reset import PENDING
 from dashboard.server import queue
-from dashboard.ui.guide import SHOW
+from dashboard.ui.guide import SHOW, TRIED
 from pages import why
 from tests.cases import each
 from tests.pages.app import (
@@ -212,6 +213,13 @@ def test_a_move_draws_its_lines():
     for page in ("start", "why"):
         app.switch_page(f"../pages/{page}.py").run()
     assert "Notice:" not in page_text(app)
+
+
+def test_reset_closes_the_notice():
+    app = open_page().button(key="why:try:1").click().run()
+    assert TRIED.key in app.session_state
+    app.session_state[PENDING] = ("why", [], {})
+    assert TRIED.key not in app.run().session_state
 
 
 def test_the_moves_say_what_the_saved_measurement_shows():
