@@ -10,6 +10,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from dashboard.fields.reset import last_choices
 from dashboard.navigation import STEPS, step_of
 from dashboard.server.session import SessionValue
 
@@ -228,7 +229,7 @@ def open_picked(current: str) -> None:
             st.switch_page(step_of(page).page(), query_params={})
         PICKED.pop()
         # What is only looked at was not built (`watch_built`)
-        st.session_state.pop(f"{page}:before", None)
+        last_choices(page).pop()
         st.session_state.update(values)
 
 

@@ -22,7 +22,7 @@ from core.entries import Entry, complete
 from dashboard.draw.formats import choice_name, plain
 from dashboard.fields.axis import choice_state, dated, draw_choice
 from dashboard.fields.base import HERE, Fields, config_error, guarded, is_text
-from dashboard.fields.reset import BUILT
+from dashboard.fields.reset import BUILT, last_choices
 from dashboard.ui.panels import details, entries_panel, source_panel
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
@@ -303,10 +303,10 @@ def set_built(page: str, choices: Mapping[str, Choice]) -> None:
 
 def watch_built(page: str, choices: Mapping[str, Choice]) -> None:
     """Note what a page shows once a control changes it: what it opens with was not built there."""
-    before, state = f"{page}:before", st.session_state
-    if state.setdefault(before, choices) != choices:
-        state[before] = choices
+    before = last_choices(page)
+    if before.is_set and before.value != choices:
         set_built(page, choices)
+    before.value = choices
 
 
 def take_built(
@@ -329,7 +329,7 @@ def take_built(
 
     def put(choices: Built) -> None:
         state[taken] = choices
-        state.pop(f"{page}:before", None)  # so that taking it over does not count as building it
+        last_choices(page).pop()  # so that taking it over does not count as building it
         adopt(choices)
 
     def put_back() -> None:

@@ -6,11 +6,16 @@ from typing import Any
 import streamlit as st
 
 from dashboard.fields.link import WRITTEN
-from dashboard.server.session import CURRENT
+from dashboard.server.session import CURRENT, SessionValue
 
 PENDING = "page_reset:pending"  # the key of the page to reset, the names in its link, and the values it gets
 EMPTIED = "page_reset:emptied"  # whether its widgets have left the browser
 BUILT = "built"  # the page on which a mechanism was last built, and its choices by axis
+
+
+def last_choices(page: str) -> SessionValue[Any]:
+    """The choices that a page showed in the run before, which `watch_built` compares with those of now."""
+    return SessionValue(None, f"{page}:before")
 
 
 def request_reset(values: Mapping[str, Any] | None = None) -> None:
