@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Literal
 
-import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -16,7 +15,6 @@ from core.interpret.trace import AttentionTrace, Head, Kind
 from core.pretrained import ModelInputs, Reading
 from dashboard.draw import head_roles as draw
 
-LISTED = 6  # relations of a file with too few instances
 SUCCESSOR = "Successor"
 TEST_NAMES = (*(test.name for test in head_tests.TESTS), SUCCESSOR)
 FILE = "head_roles:conllu"
@@ -202,17 +200,38 @@ def head_map(
     head: Head,
     field: str,
     name: Callable[[Head], str],
-    pin: lab.CellField | None = None,
-    of: object = None,
-    **options: Any,
+    pin: lab.CellField,
+    of: object,
+    *,
+    key: str,
+    query: int | None,
+    fact: str,
+    caption: str | None = None,
+    show: Literal["both", "matrix"] = "matrix",
+    patches: lab.Patches | None = None,
 ) -> None:
-    """Draw a head's map; a head that is picked in it is picked in the field, too. `pin` is its cell in the link."""
-    if pin is not None:
-        rows, columns = trace.maps[head[0]].weights.shape[1:]
-        options["pin"] = pin.pinned((rows, columns), of)
-    view = lab.attention_view(trace, layer=head[0], head=head[1], height=420, **options)
-    if pin is not None:
-        pin.pin(view.pin)
+    """Draw a head's map, whose `pin` in the link is a cell `of` something; a head picked in it is the field's, too."""
+    layer, number = head
+    rows, columns = trace.maps[layer].weights.shape[1:]
+    view = lab.attention_view(
+        trace,
+        key=key,
+        layer=layer,
+        head=number,
+        query=query,
+        pin=pin.pinned((rows, columns), of),
+        show=show,
+        patches=patches,
+        fact=fact,
+        caption=caption,
+        height=420,
+    )
+    pin.pin(view.pin)
+    take_head(view, head, field, name)
+
+
+def take_head(view: lab.ViewState, head: Head, field: str, name: Callable[[Head], str]) -> None:
+    """Put another head that was picked in a map into its field."""
     if (shown := (view.layer, view.head)) != head:
         # A field is not set after it was drawn.
         Controls.picked.value = name(shown), field
@@ -250,15 +269,7 @@ def draw_roles(choice: lab.ModelChoice) -> None:
     head_chart(
         right,
         f"{roles.ROLES[role].name}, score from 0 to 1",
-        lab.share_grid(
-            scores,
-            scores.score[role],
-            {each: lab.role_figure(scores, role, each) for each in scores.heads},
-            ~scores.counts[role],
-            head,
-            lab.theme(),
-            "role",
-        ),
+        draw.role_chart(scores, role, head, lab.theme()),
         "head_roles:scores",
         "head",
         f"Layers by heads, each with its score as {roles.ROLES[role].name.lower()}",
@@ -294,17 +305,8 @@ def draw_roles(choice: lab.ModelChoice) -> None:
             )
         )
     )
-    papers = [f"**{one.name}** — {lab.plain(one.meaning)}. {one.source}" for one in roles.ROLES]
-    lab.details(
-        "Papers and source",
-        partial(
-            lab.sources,
-            "\n\n".join(papers),
-            roles.ROLES[role].targets or roles.share_used,
-            roles.weight_on_targets,
-        ),
-        "head_roles:source",
-    )
+    rule = roles.ROLES[role].targets or roles.share_used
+    papers("source", draw.ROLE_PAPERS, rule, roles.weight_on_targets)
 
 
 def picked_role(
@@ -394,6 +396,11 @@ def one_head(
     return shown, example
 
 
+def papers(name: str, text: str, *functions: object) -> None:
+    show = partial(lab.sources, text, *functions)
+    lab.details("Papers and source", show, f"head_roles:{name}")
+
+
 def csv_button(label: str, name: str, data: Callable[[], bytes]) -> None:
     st.download_button(label, data, name, "text/csv", icon=":material/download:", on_click="ignore")
 
@@ -430,19 +437,7 @@ def draw_syntax(choice: lab.ModelChoice) -> None:
     head_chart(
         left,
         f"{name}, accuracy of every head",
-        lab.share_grid(
-            result.readings,
-            score.accuracy,
-            {
-                each: f"{lab.percent(score.accuracy[each])} of {score.count}"
-                for each in result.heads()
-            },
-            score.accuracy <= float(score.offset_hits.mean(-1).max()),
-            head,
-            lab.theme(),
-            "accuracy",
-            "accuracy",
-        ),
+        draw.accuracy_chart(result, score, head, lab.theme()),
         "head_roles:accuracies",
         "word_head",
         f"Layers by heads, each with its accuracy for {name}",
@@ -478,21 +473,8 @@ def draw_syntax(choice: lab.ModelChoice) -> None:
     lab.caption(
         lab.plain(draw.syntax_caption(result, score, choice.reading.trace.source, not reference))
     )
-    lab.details(
-        "Papers and source",
-        partial(
-            lab.sources,
-            (
-                "Attention between words, both directions and the best fixed offset as the baseline: "
-                f"{roles.CLARK}, section 4. Relations: "
-                "[Universal Dependencies](https://universaldependencies.org/u/dep/)."
-            ),
-            head_tests.Relation.targets,
-            head_tests.word_weights,
-            head_tests.score_relation,
-        ),
-        "head_roles:syntax-source",
-    )
+    rules = head_tests.Relation.targets, head_tests.word_weights, head_tests.score_relation
+    papers("syntax-source", draw.SYNTAX_PAPERS, *rules)
 
 
 def syntax_result(ref: lab.ModelRef, reference: str, kind: Kind) -> head_tests.SyntaxResult | None:
@@ -511,12 +493,7 @@ def syntax_result(ref: lab.ModelRef, reference: str, kind: Kind) -> head_tests.S
     if max(result.counts.values(), default=0) >= head_tests.MIN_QUERIES:
         return lab.recorded(head_tests.measure_syntax, about, result)
     if len(read) == len(known):
-        counts = [f"{one.name(back)} {count}" for (one, back), count in result.counts.items()]
-        st.info(
-            f"No relation has {head_tests.MIN_QUERIES} instances in these sentences, so none is measured. Read: "
-            f"{lab.plain(', '.join(counts[:LISTED]) or 'none')}{', …' if len(counts) > LISTED else ''}.",
-            icon=":material/info:",
-        )
+        st.info(draw.too_few(result), icon=":material/info:")
     return None
 
 
@@ -561,20 +538,16 @@ def one_sentence(
     """Draw a sentence with the weights from its queries, and its map of words; the sentences in which the head is wrong
     come first. Returns the model's reading of it in tokens and in words, and its first query."""
     queries = head_tests.queries_by_sentence(result, score, head)
-    name, sentences = result.readings.name(head), result.readings.sentences
+    name = result.readings.name(head)
     # A link has the sentence's number: its label has the verdict on this head.
     drawn = Controls.draw(
         "sentence",
         into=lab.HERE,
-        texts={
-            str(index + 1): f"{index + 1} {'✓' if all(query.right for query in each) else '✗'} "
-            f"{sentences[index].parse.text}"
-            for index, each in queries.items()
-        },
+        texts=draw.sentence_labels(result, queries),
         of=(choice.ref, name, score.relation.key, score.reverse),
     )
     sentence = int(drawn.sentence) - 1
-    parse = sentences[sentence].parse
+    parse = result.readings.sentences[sentence].parse
     target = parse.text if lab.load_model(choice.ref).reads == "pair" else None
     reading = lab.reading_of(choice.ref, ModelInputs(parse.text, target=target))
     trace = lab.computed(head_tests.sentence_trace, reading, result, sentence)
@@ -594,6 +567,7 @@ def one_sentence(
         (choice.ref, sentence),
         key="head_roles:words",
         query=query,
+        show="both",
         fact=f"Head {name} on {len(parse.words)} words",
         caption="Between words; what goes to special tokens is missing.",
     )
@@ -649,21 +623,8 @@ def draw_tests(choice: lab.ModelChoice) -> None:
     )
     csv_button("All scores, CSV", "standard-tests.csv", lambda: draw.repeats_csv(scores))
     lab.caption(lab.plain(draw.tests_caption(scores, model_name, with_map=not is_successor)))
-    papers = [
-        f"**{one.name}** — weight on {one.attends_to}. {one.source}" for one in head_tests.TESTS
-    ]
-    after = f"the successor of a number, a day, a month or a letter. {head_tests.GOULD}"
-    lab.details(
-        "Papers and source",
-        partial(
-            lab.sources,
-            "\n\n".join([*papers, f"**Successor** — {after}"]),
-            head_tests.score_successors,
-            head_tests.RepeatTest.cells,
-            head_tests.score_repeats,
-        ),
-        "head_roles:tests-source",
-    )
+    rules = head_tests.score_successors, head_tests.RepeatTest.cells, head_tests.score_repeats
+    papers("tests-source", draw.TEST_PAPERS, *rules)
 
 
 def repeats(scores: head_tests.RepeatScores, test: int, head: Head, of: object) -> None:
@@ -671,14 +632,7 @@ def repeats(scores: head_tests.RepeatScores, test: int, head: Head, of: object) 
     head_chart(
         left,
         f"{head_tests.TESTS[test].name}, score from 0 to 1",
-        lab.share_grid(
-            scores,
-            scores.score[test],
-            {each: draw.score_text(scores, test, each) for each in sorted(scores.ranked(test))},
-            ~scores.passes[test],
-            head,
-            lab.theme(),
-        ),
+        draw.test_chart(scores, test, head, lab.theme()),
         "head_roles:tests",
         "test_head",
         f"Layers by heads, each with its score in the test {head_tests.TESTS[test].name}",
@@ -693,7 +647,6 @@ def repeats(scores: head_tests.RepeatScores, test: int, head: Head, of: object) 
             Controls.test_pin,
             of,
             key="head_roles:test-map",
-            show="matrix",
             query=query,
             fact=f"Head {scores.name(head)} on {scores.length} random tokens, twice",
         )
@@ -711,26 +664,10 @@ def repeats(scores: head_tests.RepeatScores, test: int, head: Head, of: object) 
 
 def successor(scores: head_tests.SuccessorScores, head: Head, ref: str, model_name: str) -> None:
     left, right = st.columns([1, 1.1], gap="medium")
-    ends = {each: scores.interval(each) for each in sorted(scores.ranked())}
-    faint = np.ones(scores.score.shape, dtype=bool)
-    for each, (low, _) in ends.items():
-        faint[each] = low <= scores.chance
     head_chart(
         left,
         "Successor, share of items from 0 to 1",
-        lab.share_grid(
-            scores,
-            scores.score,
-            {
-                each: f"{lab.percent(scores.score[each])}, 95 % interval {lab.percent(low)} to {lab.percent(high)}"
-                for each, (low, high) in ends.items()
-            },
-            faint,
-            head,
-            lab.theme(),
-            "items",
-            "share of items",
-        ),
+        draw.successor_chart(scores, head, lab.theme()),
         "head_roles:tests",
         "test_head",
         "Layers by heads, each with the share of items whose successor it ranks highest",
@@ -738,18 +675,19 @@ def successor(scores: head_tests.SuccessorScores, head: Head, ref: str, model_na
     with right:
         names = [order.name for order in scores.orders]
         order = names.index(Controls.draw("items", into=lab.HERE, orders=names, of=ref).items)
-        head_map(
+        view = lab.attention_view(
             scores.trace(order, model_name),
-            head,
-            "test_head",
-            scores.name,
             key="head_roles:order-map",
+            layer=head[0],
+            head=head[1],
+            height=420,
             signed=True,
             scale="largest",
             show="matrix",
             reads="attending to the row adds to the logit of the column",
             fact=f"What {scores.name(head)} adds to the logits of {names[order]}",
         )
+        take_head(view, head, "test_head", scores.name)
     lab.fact(draw.successor_fact(scores, head))
     st.latex(draw.successor_latex(scores, head), width="content")
     lab.caption(lab.plain(draw.successor_caption(scores, model_name)))

@@ -1,12 +1,15 @@
 """Head roles: its sentences of numbers, its equations, its tables, and its script beside the recorded calls."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from core.interpret.head_tests import (
+    GOULD,
+    MIN_QUERIES,
     TESTS,
+    Query,
     RelationScore,
     RepeatScores,
     SuccessorScores,
@@ -14,6 +17,7 @@ from core.interpret.head_tests import (
     SyntaxResult,
 )
 from core.interpret.roles import (
+    CLARK,
     MIN_SHARE,
     MIN_STDS,
     ROLES,
@@ -26,8 +30,22 @@ from core.interpret.trace import Head, Kind
 from core.pretrained import Reading
 from dashboard.draw import picture_files
 from dashboard.draw.components import Cell
+from dashboard.draw.figures import Spec, Theme
 from dashboard.draw.formats import cut, number, percent, plain, written
+from dashboard.draw.grids import role_figure, share_grid
 
+ROLE_PAPERS = "\n\n".join(f"**{one.name}** — {plain(one.meaning)}. {one.source}" for one in ROLES)
+SYNTAX_PAPERS = (
+    "Attention between words, both directions and the best fixed offset as the baseline: "
+    f"{CLARK}, section 4. Relations: "
+    "[Universal Dependencies](https://universaldependencies.org/u/dep/)."
+)
+TEST_PAPERS = "\n\n".join(
+    [
+        *(f"**{one.name}** — weight on {one.attends_to}. {one.source}" for one in TESTS),
+        f"**Successor** — the successor of a number, a day, a month or a letter. {GOULD}",
+    ]
+)
 MAX_SENTENCES, MAX_LETTERS = 60, 400
 ATTENTION = {"self": "self-attention", "causal": "causal self-attention"}
 
@@ -45,6 +63,39 @@ def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
         else "",
     )
     return tuple(short[:MAX_SENTENCES]), " ".join(filter(None, errors)) or None
+
+
+# Layers by heads, each with its share: in a role, of right words, in a test, of successors.
+
+
+def role_chart(scores: RoleScores, role: int, head: Head, theme: Theme) -> Spec:
+    texts = {each: role_figure(scores, role, each) for each in scores.heads}
+    return share_grid(scores, scores.score[role], texts, ~scores.counts[role], head, theme, "role")
+
+
+def accuracy_chart(result: SyntaxResult, score: RelationScore, head: Head, theme: Theme) -> Spec:
+    """Faint where the best fixed offset is at least as good."""
+    shares, names = score.accuracy, ("accuracy", "accuracy")
+    texts = {each: f"{percent(shares[each])} of {score.count}" for each in result.heads()}
+    faint = shares <= float(score.offset_hits.mean(-1).max())
+    return share_grid(result.readings, shares, texts, faint, head, theme, *names)
+
+
+def test_chart(scores: RepeatScores, test: int, head: Head, theme: Theme) -> Spec:
+    texts = {each: score_text(scores, test, each) for each in sorted(scores.ranked(test))}
+    return share_grid(scores, scores.score[test], texts, ~scores.passes[test], head, theme)
+
+
+def successor_chart(scores: SuccessorScores, head: Head, theme: Theme) -> Spec:
+    """Faint where the interval reaches chance."""
+    texts, faint = dict[Head, str](), np.ones(scores.score.shape, dtype=bool)
+    for each in sorted(scores.ranked()):
+        low, high = scores.interval(each)
+        faint[each] = low <= scores.chance
+        texts[each] = (
+            f"{percent(scores.score[each])}, 95 % interval {percent(low)} to {percent(high)}"
+        )
+    return share_grid(scores, scores.score, texts, faint, head, theme, "items", "share of items")
 
 
 def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
@@ -211,6 +262,24 @@ def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: 
         "odd ones, and the other way round. The interval is Wilson's."
         f"{causal if readings.kind == 'causal' else ''}{left_out if readings.left_out else ''}"
     )
+
+
+def too_few(result: SyntaxResult) -> str:
+    """Why nothing is measured: the instances of the relations, of which six are named."""
+    counts = [f"{one.name(back)} {count}" for (one, back), count in result.counts.items()]
+    return (
+        f"No relation has {MIN_QUERIES} instances in these sentences, so none is measured. Read: "
+        f"{plain(', '.join(counts[:6]) or 'none')}{', …' if len(counts) > 6 else ''}."
+    )
+
+
+def sentence_labels(result: SyntaxResult, queries: Mapping[int, Sequence[Query]]) -> dict[str, str]:
+    """The sentences by their numbers from 1, with the verdict on a head."""
+    return {
+        str(index + 1): f"{index + 1} {'✓' if all(query.right for query in each) else '✗'} "
+        f"{result.readings.sentences[index].parse.text}"
+        for index, each in queries.items()
+    }
 
 
 def syntax_fact(readings: SyntaxReadings, score: RelationScore, head: Head) -> str:
