@@ -1,6 +1,6 @@
 """Train and watch: train a small model in a worker process, and see its attention form."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -19,201 +19,6 @@ from core.studies import runs as study
 from core.studies.decode import Checkpoint
 from core.tasks import TaskConfig, make_task, task_entry
 from dashboard.draw import train as draw
-
-# The attention of one held-out example over training time, and where it attends on a picture or a series.
-
-
-def attention_over_time(data: study.RunData) -> study.Moment:
-    """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
-    board = st.container()  # the map, above the popover that changes it
-    c, frames = _choose_head(data), list[tuple[int, np.ndarray]]()
-    if c is not None:
-        link, picked = Controls.step.key_of(c), picked_step(data.run.id)
-        lab.take_link(picked.key, lab.one_of(data.steps), name=link)
-        if lab.went_back(link):
-            forget_step(data.run.id)
-        start, which = picked.value, (c.example, c.map_kind)
-        key = f"train:map:{data.run.id}:{c.example}:{c.map_kind}"
-        view = lab.SessionValue[dict[str, int | None]]({}, f"{key}:view").value
-        frames = lab.head_over_time(
-            data.run, data.steps, *which, *c.head, view.get("frame") or start
-        )
-    if c is None or not frames:
-        if data.required_config.model.attention is None:
-            st.markdown("**No attention**")
-            st.caption(
-                "The decoder of this model reads only the encoder's last state, so there is no attention map."
-            )
-        step = data.records[-1].step
-        if len(data.records) > 1 and not data.live:
-            step = Controls.draw("step", into=lab.HERE, data=data).step
-        return study.Moment(data, step)
-    last_step, last = frames[-1]
-    with board:
-        state = lab.attention_view(
-            data.trace(*which, c.head[0], last, c.shape[1]),
-            key=key,
-            layout="frames",
-            layer=c.head[0],
-            head=c.head[1],
-            frame=start,
-            frames=frames,
-            live=data.live,
-            title=f"Held-out example, {head_name(*c.head)}",
-            reads=lab.READS[c.map_kind],
-            height=300,
-        )
-    step = last_step if state.frame is None else state.frame
-    lab.write_link(link, None if step == last_step else str(step))
-    measured = c.map_kind == c.kinds[0]
-    weights = dict(frames).get(step)
-    return study.Moment(data, step, *which, c.head, measured, weights, state.frame is None)
-
-
-def picked_step(run_id: str) -> lab.SessionValue[int | None]:
-    """The step of a link, with which the map of a run opens."""
-    return lab.SessionValue(None, f"train:wish:{run_id}")
-
-
-def forget_step(run_id: str) -> None:
-    """Forget the step that a person had picked: the figures show the latest one."""
-    picked_step(run_id).pop()
-    for key in map(str, st.session_state):  # each example and type of attention has a map
-        if key.startswith(f"train:map:{run_id}") and key.endswith(":view"):
-            lab.SessionValue[dict[str, int | None]]({}, key).value["frame"] = None
-
-
-def _choose_head(data: study.RunData) -> "Controls | None":
-    """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
-    if not data.steps:
-        return None
-    counts = lab.head_counts(data.run, data.steps[-1])
-    row = st.popover("Head and example", icon=":material/tune:")
-    c = Controls.draw("example", into=row, data=data, examples=range(len(counts)))
-    if not counts or not (sizes := counts[c.example]):
-        return None
-    c = c.draw_more("map_kind", into=row, kinds=list(sizes))
-    shape = sizes[c.map_kind]
-    best = _best_head(data) if c.map_kind == c.kinds[0] else (0, 0)
-    best = best if np.less(best, shape).all() else (0, 0)
-    return c.draw_more("head", into=row, shape=shape, best=best)
-
-
-def _best_head(data: study.RunData) -> tuple[int, int]:
-    """The head with most weight on the expected position; a live run keeps the one before with at least half of it."""
-    record, best = data.records[-1], training.best_head(data.records[-1])
-    run_id, before = Controls.best.value
-    weights = np.array(record.expected or [[0.0]])
-    if (data.live or run_id == data.run.id) and np.less(before, weights.shape).all():
-        best = best if 2 * weights[before] < weights[best] else before
-    Controls.best.value = data.run.id, best
-    return best
-
-
-def source_figures(moment: study.Moment, ink: lab.Ink) -> None:
-    data, example = moment.data, moment.example
-    task = data.task
-    if task.input not in ("patches", "series"):
-        return
-    source = data.watched[example].source
-    outputs, weights = moment.on_source(len(source)) or ((), None)
-    if task.input == "patches" and weights is not None:
-        lab.chart_title(f"What it attends to, step {moment.step:,}")
-        st.html(lab.tiles(source, task.shape.grid, outputs, weights, lab.theme(), ink))
-        st.caption(
-            f"The largest weight of a patch is {lab.share_text(weights.max())}; uniform attention gives each patch "
-            f"{lab.number(1 / weights.shape[1])}."
-        )
-    decoded = data.decoded_at(moment.step)
-    if task.form == "series" and decoded is not None and len(decoded.examples) > example:
-        past, target, output = draw.series(decoded.examples[example])
-        lab.draw_chart(
-            st,
-            lab.forecast_chart(past, target, output, task.naive(past), weights, ink, lab.theme()),
-            key="train:forecast",
-            alt="The past values, the target and the forecast.",
-            heading=f"Forecast at step {decoded.step:,}",
-        )
-        st.caption(
-            "Gray: past values; the size of a dot is its attention weight. Black or white: the target. Blue: "
-            "the forecast. Dashed: the last season repeated."
-        )
-
-
-# The curves of a run: loss, the scores of its task, and its training; each with the picked step.
-
-
-def charts_details(data: study.RunData, step: int, findings: Sequence[training.Finding]) -> None:
-    last = next((r for r in reversed(data.records) if r.expected), None)
-    shown = {
-        "expected": last is not None,
-        **dict.fromkeys(("gradient", "parts", "rate"), True),
-        "speed": last is None,
-        "indexer": any(r.indexer_loss is not None for r in data.records),
-    }
-    names = [name for name, holds in shown.items() if holds]
-    cells = [cell for _ in names[::2] for cell in st.columns(2, gap="medium")]
-    for cell, name in zip(cells, names, strict=False):
-        with cell:
-            if name == "parts":
-                _parts(data, step)
-                _show(name, findings)
-            elif name == "expected" and last is not None:
-                _draw(data, step, name, findings, *draw.weight_chart(data.task, data.records, last))
-                if (count := sum(map(len, last.expected or ()))) > draw.MAX_HEADS:
-                    st.caption(
-                        f"The {draw.MAX_HEADS} of {count} heads with the largest weight at the end."
-                    )
-            else:
-                chart = draw.single_chart(name, data.records, data.required_config.clip)
-                _draw(data, step, name, findings, *chart)
-
-
-def _parts(data: study.RunData, step: int) -> None:
-    """The norm in each part of the model, first part on top: where it grows or fades with depth."""
-    record = next((r for r in reversed(data.until(step)) if r.gradients), None)
-    if record is None:
-        lab.chart_title("Gradient norm by part of the model")
-        st.caption("Measured from the first step.")
-        return
-    lab.draw_chart(
-        st,
-        draw.parts_chart(record.gradients, lab.Ink.of(lab.theme())),
-        key="train:parts",
-        alt="Gradient norm of each part of the model.",
-        heading=f"Gradient norm by part, step {record.step:,} (logarithmic)",
-    )
-
-
-def _draw(
-    data: study.RunData,
-    step: int,
-    key: str,
-    findings: Sequence[training.Finding],
-    title: str,
-    curves: Sequence[lab.Curve],
-    options: dict[str, Any],
-) -> None:
-    """Curves over the steps of the run, all of them while it is live, and what goes wrong in them.
-
-    `alt` names no step: the browser builds a chart anew when its words change.
-    """
-    usual: dict[str, Any] = {
-        "alt": f"{key} over training.",
-        "height": 140,  # so that loss and accuracy are in one screen
-        "last_x": data.required_config.steps if data.live else data.records[-1].step,
-    }
-    lab.draw_curves(
-        st, title, curves, key=f"train:{key}", cut=" accuracy", step=step, **usual | options
-    )
-    _show(key, findings)
-
-
-def _show(key: str, findings: Sequence[training.Finding]) -> None:
-    for each in findings:
-        if each.beside == key:
-            st.markdown(f":small[**{lab.plain(each.text)}** {lab.plain(each.advice)}]")
-
 
 # The controls of Train: those of the next run, and which figures of a run are drawn.
 
@@ -442,6 +247,200 @@ def draw_run(data: study.RunData, state: str = "") -> None:
         "train:curves",
         opened=any(each.beside != "loss" for each in problems),  # what is wrong is not folded away
     )
+
+
+# The attention of one held-out example over training time, and where it attends on a picture or a series.
+
+
+def attention_over_time(data: study.RunData) -> study.Moment:
+    """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
+    board = st.container()  # the map, above the popover that changes it
+    c, frames = _choose_head(data), list[tuple[int, np.ndarray]]()
+    if c is not None:
+        link, picked = Controls.step.key_of(c), picked_step(data.run.id)
+        lab.take_link(picked.key, lab.one_of(data.steps), name=link)
+        if lab.went_back(link):
+            forget_step(data.run.id)
+        start, which = picked.value, (c.example, c.map_kind)
+        key = f"train:map:{data.run.id}:{c.example}:{c.map_kind}"
+        view = lab.SessionValue[dict[str, int | None]]({}, f"{key}:view").value
+        frames = lab.head_over_time(
+            data.run, data.steps, *which, *c.head, view.get("frame") or start
+        )
+    if c is None or not frames:
+        if data.required_config.model.attention is None:
+            st.markdown("**No attention**")
+            st.caption(
+                "The decoder of this model reads only the encoder's last state, so there is no attention map."
+            )
+        step = data.records[-1].step
+        if len(data.records) > 1 and not data.live:
+            step = Controls.draw("step", into=lab.HERE, data=data).step
+        return study.Moment(data, step)
+    last_step, last = frames[-1]
+    with board:
+        state = lab.attention_view(
+            data.trace(*which, c.head[0], last, c.shape[1]),
+            key=key,
+            layout="frames",
+            layer=c.head[0],
+            head=c.head[1],
+            frame=start,
+            frames=frames,
+            live=data.live,
+            title=f"Held-out example, {head_name(*c.head)}",
+            reads=lab.READS[c.map_kind],
+            height=300,
+        )
+    step = last_step if state.frame is None else state.frame
+    lab.write_link(link, None if step == last_step else str(step))
+    measured = c.map_kind == c.kinds[0]
+    weights = dict(frames).get(step)
+    return study.Moment(data, step, *which, c.head, measured, weights, state.frame is None)
+
+
+def picked_step(run_id: str) -> lab.SessionValue[int | None]:
+    """The step of a link, with which the map of a run opens."""
+    return lab.SessionValue(None, f"train:wish:{run_id}")
+
+
+def forget_step(run_id: str) -> None:
+    """Forget the step that a person had picked: the figures show the latest one."""
+    picked_step(run_id).pop()
+    for key in map(str, st.session_state):  # each example and type of attention has a map
+        if key.startswith(f"train:map:{run_id}") and key.endswith(":view"):
+            lab.SessionValue[dict[str, int | None]]({}, key).value["frame"] = None
+
+
+def _choose_head(data: study.RunData) -> Controls | None:
+    """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
+    if not data.steps:
+        return None
+    counts = lab.head_counts(data.run, data.steps[-1])
+    row = st.popover("Head and example", icon=":material/tune:")
+    c = Controls.draw("example", into=row, data=data, examples=range(len(counts)))
+    if not counts or not (sizes := counts[c.example]):
+        return None
+    c = c.draw_more("map_kind", into=row, kinds=list(sizes))
+    shape = sizes[c.map_kind]
+    best = _best_head(data) if c.map_kind == c.kinds[0] else (0, 0)
+    best = best if np.less(best, shape).all() else (0, 0)
+    return c.draw_more("head", into=row, shape=shape, best=best)
+
+
+def _best_head(data: study.RunData) -> tuple[int, int]:
+    """The head with most weight on the expected position; a live run keeps the one before with at least half of it."""
+    record, best = data.records[-1], training.best_head(data.records[-1])
+    run_id, before = Controls.best.value
+    weights = np.array(record.expected or [[0.0]])
+    if (data.live or run_id == data.run.id) and np.less(before, weights.shape).all():
+        best = best if 2 * weights[before] < weights[best] else before
+    Controls.best.value = data.run.id, best
+    return best
+
+
+def source_figures(moment: study.Moment, ink: lab.Ink) -> None:
+    data, example = moment.data, moment.example
+    task = data.task
+    if task.input not in ("patches", "series"):
+        return
+    source = data.watched[example].source
+    outputs, weights = moment.on_source(len(source)) or ((), None)
+    if task.input == "patches" and weights is not None:
+        lab.chart_title(f"What it attends to, step {moment.step:,}")
+        st.html(lab.tiles(source, task.shape.grid, outputs, weights, lab.theme(), ink))
+        st.caption(
+            f"The largest weight of a patch is {lab.share_text(weights.max())}; uniform attention gives each patch "
+            f"{lab.number(1 / weights.shape[1])}."
+        )
+    decoded = data.decoded_at(moment.step)
+    if task.form == "series" and decoded is not None and len(decoded.examples) > example:
+        past, target, output = draw.series(decoded.examples[example])
+        lab.draw_chart(
+            st,
+            lab.forecast_chart(past, target, output, task.naive(past), weights, ink, lab.theme()),
+            key="train:forecast",
+            alt="The past values, the target and the forecast.",
+            heading=f"Forecast at step {decoded.step:,}",
+        )
+        st.caption(
+            "Gray: past values; the size of a dot is its attention weight. Black or white: the target. Blue: "
+            "the forecast. Dashed: the last season repeated."
+        )
+
+
+# The curves of a run: loss, the scores of its task, and its training; each with the picked step.
+
+
+def charts_details(data: study.RunData, step: int, findings: Sequence[training.Finding]) -> None:
+    last = next((r for r in reversed(data.records) if r.expected), None)
+    shown = {
+        "expected": last is not None,
+        **dict.fromkeys(("gradient", "parts", "rate"), True),
+        "speed": last is None,
+        "indexer": any(r.indexer_loss is not None for r in data.records),
+    }
+    names = [name for name, holds in shown.items() if holds]
+    cells = [cell for _ in names[::2] for cell in st.columns(2, gap="medium")]
+    for cell, name in zip(cells, names, strict=False):
+        with cell:
+            if name == "parts":
+                _parts(data, step)
+                _show(name, findings)
+            elif name == "expected" and last is not None:
+                _draw(data, step, name, findings, *draw.weight_chart(data.task, data.records, last))
+                if (count := sum(map(len, last.expected or ()))) > draw.MAX_HEADS:
+                    st.caption(
+                        f"The {draw.MAX_HEADS} of {count} heads with the largest weight at the end."
+                    )
+            else:
+                chart = draw.single_chart(name, data.records, data.required_config.clip)
+                _draw(data, step, name, findings, *chart)
+
+
+def _parts(data: study.RunData, step: int) -> None:
+    """The norm in each part of the model, first part on top: where it grows or fades with depth."""
+    record = next((r for r in reversed(data.until(step)) if r.gradients), None)
+    if record is None:
+        lab.chart_title("Gradient norm by part of the model")
+        st.caption("Measured from the first step.")
+        return
+    lab.draw_chart(
+        st,
+        draw.parts_chart(record.gradients, lab.Ink.of(lab.theme())),
+        key="train:parts",
+        alt="Gradient norm of each part of the model.",
+        heading=f"Gradient norm by part, step {record.step:,} (logarithmic)",
+    )
+
+
+def _draw(
+    data: study.RunData,
+    step: int,
+    key: str,
+    findings: Sequence[training.Finding],
+    title: str,
+    curves: Sequence[lab.Curve],
+    options: Mapping[str, object],
+) -> None:
+    """Curves over the steps of the run, all of them while it is live, and what goes wrong in them.
+
+    `alt` names no step: the browser builds a chart anew when its words change.
+    """
+    given: dict[str, Any] = {
+        "alt": f"{key} over training.",
+        "height": 140,  # so that loss and accuracy are in one screen
+        "last_x": data.required_config.steps if data.live else data.records[-1].step,
+        **options,
+    }
+    lab.draw_curves(st, title, curves, key=f"train:{key}", cut=" accuracy", step=step, **given)
+    _show(key, findings)
+
+
+def _show(key: str, findings: Sequence[training.Finding]) -> None:
+    for each in findings:
+        if each.beside == key:
+            st.markdown(f":small[**{lab.plain(each.text)}** {lab.plain(each.advice)}]")
 
 
 # Between layers: which earlier outputs each sublayer reads, of a model without the plain residual sum.
