@@ -48,7 +48,7 @@ class Controls(lab.NextRun, page="train"):
     head = lab.Select[Head](
         "Head",
         lambda c: {
-            (layer, head): draw.head_label(layer, head, c.shape)
+            (layer, head): f"head {head if c.shape[0] == 1 else head_name(layer, head)}"
             for layer in range(c.shape[0])
             for head in range(c.shape[1])
         },
@@ -385,7 +385,18 @@ def charts_details(data: study.RunData, step: int, findings: Sequence[training.F
     for cell, name in zip(cells, names, strict=False):
         with cell:
             if name == "parts":
-                _parts(data, step)
+                record = next((r for r in reversed(data.until(step)) if r.gradients), None)
+                if record is None:
+                    lab.chart_title("Gradient norm by part of the model")
+                    st.caption("Measured from the first step.")
+                else:
+                    lab.draw_chart(
+                        st,
+                        draw.parts_chart(record.gradients, lab.Ink.of(lab.theme())),
+                        key="train:parts",
+                        alt="Gradient norm of each part of the model.",
+                        heading=f"Gradient norm by part, step {record.step:,} (logarithmic)",
+                    )
                 _show(name, findings)
             elif name == "expected" and last is not None:
                 _draw(data, step, name, findings, *draw.weight_chart(data.task, data.records, last))
@@ -396,22 +407,6 @@ def charts_details(data: study.RunData, step: int, findings: Sequence[training.F
             else:
                 chart = draw.single_chart(name, data.records, data.required_config.clip)
                 _draw(data, step, name, findings, *chart)
-
-
-def _parts(data: study.RunData, step: int) -> None:
-    """The norm in each part of the model, first part on top: where it grows or fades with depth."""
-    record = next((r for r in reversed(data.until(step)) if r.gradients), None)
-    if record is None:
-        lab.chart_title("Gradient norm by part of the model")
-        st.caption("Measured from the first step.")
-        return
-    lab.draw_chart(
-        st,
-        draw.parts_chart(record.gradients, lab.Ink.of(lab.theme())),
-        key="train:parts",
-        alt="Gradient norm of each part of the model.",
-        heading=f"Gradient norm by part, step {record.step:,} (logarithmic)",
-    )
 
 
 def _draw(

@@ -167,10 +167,6 @@ def pace(record: Record, machine: str = "") -> str:
     return " · ".join(part for part in parts if part)
 
 
-def head_label(layer: int, head: int, shape: tuple[int, int]) -> str:
-    return f"head {head if shape[0] == 1 else head_name(layer, head)}"
-
-
 MAX_HEADS = 4  # lines that can be told apart
 
 
