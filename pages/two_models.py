@@ -20,13 +20,12 @@ def tries() -> tuple[lab.Move, ...]:
     """The pairs of texts, as the session has them."""
     return tuple(
         lab.Move(
-            pair.title,
-            lab.model_state(pair.model, pair.first)
-            | {lab.GROUP: pair.language}
-            | Controls.state(mode="texts", text=pair.second, ref=lab.parse_model(pair.model)),
-            pair.about,
+            title,
+            lab.model_state(model, first)
+            | Controls.state(mode="texts", text=second, ref=lab.parse_model(model)),
+            about,
         )
-        for pair in draw.PAIRS
+        for title, model, first, second, about in draw.PAIRS
     )
 
 
@@ -36,20 +35,13 @@ def tries() -> tuple[lab.Move, ...]:
 HEAD = "two_models:head"
 OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
 FINE_TUNED = "Fine-tuned: "
-MIN_SCALE = 0.01  # of the heads' grid: rounding alone is not drawn dark
-RELATED = {  # the first model to compare with
-    "writer": lab.EMBEDDED.name,  # which reads all of its words
-    "names": "writer",
-    "induction": "only-attention",
-    "only-attention": "induction",
-}
 
 
 class Controls(lab.Fields, page="two_models"):
     two: str  # of texts, pictures or sounds
     ref: lab.ModelRef
     models: dict[str, lab.ModelRef]
-    pictures: list[str]
+    pictures: tuple[str, ...]
     usual: str
     kinds: list[Kind]
     second: draw.Side
@@ -116,10 +108,11 @@ class Controls(lab.Fields, page="two_models"):
 
 
 Read = tuple[lab.ModelRef, ModelInputs]
+Effects = Mapping[patching.LayerKey, patching.LayerEffect]
 
 
 def draw_sides(
-    choice: lab.ModelChoice, mode: str, into: st.delta_generator.DeltaGenerator
+    choice: lab.ModelChoice, mode: str, into: lab.Place
 ) -> tuple[Read, Read, tuple[draw.Side, draw.Side]]:
     """Draw the control of the second side; returns the models and inputs of both, and what they read.
 
@@ -149,13 +142,7 @@ def draw_sides(
         lab.say_notes(other, into)
         inputs, notes = replace(inputs, target=None), (model.name, name)
     elif model.reads == "picture":
-        name = Controls.draw(
-            "picture",
-            into=into,
-            pictures=list(
-                model_inputs.pictures(int(getattr(model.model.config, "num_channels", 3)))
-            ),
-        ).picture
+        name = Controls.draw("picture", into=into, pictures=lab.pictures_for(model)).picture
         inputs = ModelInputs(picture=model_inputs.picture(name))
         names, notes = ("Picture A", "Picture B"), ("", "")
     else:
@@ -171,7 +158,7 @@ def draw_sides(
     return *both, (first, second)
 
 
-def _second_text(ref: lab.ModelRef, first: str, into: st.delta_generator.DeltaGenerator) -> str:
+def _second_text(ref: lab.ModelRef, first: str, into: lab.Place) -> str:
     """Text B: until a person writes one, the example beside the model's own text A, else text A, to be changed."""
     written = lab.SessionValue("", Controls.text.key_of(Controls(ref=ref)))
     example = first == model_inputs.text_of(ref.name)
@@ -186,9 +173,7 @@ def _second_text(ref: lab.ModelRef, first: str, into: st.delta_generator.DeltaGe
     return text
 
 
-def _second_model(
-    ref: lab.ModelRef, into: st.delta_generator.DeltaGenerator
-) -> tuple[str, lab.ModelRef]:
+def _second_model(ref: lab.ModelRef, into: lab.Place) -> tuple[str, lab.ModelRef]:
     """Those that were fine-tuned from this model come first, other fine-tuned ones last."""
     tuned = lab.tuned_models()
     own, others = (
@@ -201,7 +186,7 @@ def _second_model(
             one.written: one
             for one in sorted(
                 (*lab.local_models(), *map(lab.parse_model, lab.downloaded_models())),
-                key=lambda one: one.name != RELATED.get(ref.name),
+                key=lambda one: one.name != draw.RELATED.get(ref.name),
             )
             if one != ref and (one.source == "hub" or lab.load_model(one).reads_text)
         }
@@ -231,14 +216,10 @@ def section(
         with st.container(horizontal=True, vertical_alignment="bottom"):
             direction: patching.Direction = Controls.draw("direction", into=lab.HERE).direction
             if model.head != "none":
+                baselines = [lab.baseline_of(ref, Question(one)) for one in (choice.inputs, second)]
                 answers = [
-                    Controls.draw(
-                        name,
-                        into=lab.HERE,
-                        ref=ref,
-                        baseline=lab.baseline_of(ref, Question(inputs)),
-                    )[name]
-                    for name, inputs in (("answer_a", choice.inputs), ("answer_b", second))
+                    Controls.draw(name, into=lab.HERE, ref=ref, baseline=baseline)[name]
+                    for name, baseline in zip(("answer_a", "answer_b"), baselines, strict=True)
                 ]
         about = ref, choice.inputs, second, tuple(answers), direction
         studied = lab.study_of(patching.patch_texts, *about)
@@ -269,10 +250,7 @@ def section(
 
 
 def _draw_effects(
-    ref: lab.ModelRef,
-    source: patching.PatchSource,
-    effects: Mapping[patching.LayerKey, patching.LayerEffect],
-    direction: patching.Direction,
+    ref: lab.ModelRef, source: patching.PatchSource, effects: Effects, direction: patching.Direction
 ) -> None:
     pair, estimates = source.pair, source.estimates
     names = {key: source.names[key] for key in effects}
@@ -302,7 +280,7 @@ def _draw_effects(
             "What each patched part recovers of the answer",
             pick,
             heads,
-            [*map(str, range(max(len(each.heads) for each in effects.values()))), "all", *inner],
+            [*map(str, range(max(len(one.heads) for one in effects.values()))), "all", *inner],
             (names[best[0][0]], str(best[0][1])),
             "part",
             direction,
@@ -324,15 +302,10 @@ def _draw_effects(
             st.caption(
                 "The layers of this model are one module, so their states cannot be told apart."
             )
-    rows = draw.ranked_rows(best[:6], names, estimates)
+    rows, columns = draw.ranked_rows(best[:6], names, estimates), ["head", "measured", "estimate"]
     lab.details(
         f"The {len(rows)} heads with the largest effect, and their estimates",
-        partial(
-            lab.table,
-            ["head", "measured", "estimate"],
-            rows,
-            caption="Heads with the largest effect",
-        ),
+        partial(lab.table, columns, rows, caption="Heads with the largest effect"),
         "two_models:patched",
     )
 
@@ -374,12 +347,7 @@ def page() -> None:
         lab.fragment_unless_measuring(partial(_view, choice))
     lab.details(
         "How heads are compared: definitions and source",
-        partial(
-            lab.sources,
-            draw.HOW,
-            difference.align,
-            difference.Aligned.changes,
-        ),
+        partial(lab.sources, draw.HOW, difference.align, difference.Aligned.changes),
         "two_models:how",
     )
 
@@ -387,9 +355,7 @@ def page() -> None:
 def _view(choice: lab.ModelChoice) -> None:
     with lab.input_errors():
         model, (left, right) = choice.model, st.columns([1.4, 1.6], vertical_alignment="bottom")
-        two = {"picture": "Two pictures", "sound": "Two sounds"}.get(
-            model.reads, draw.MODES["texts"]
-        )
+        two = draw.TWO.get(model.reads, draw.MODES["texts"])
         mode = Controls.draw("mode", into=left, two=two).mode
         first, second, sides = draw_sides(choice, mode, right)
         if sides[1].reading.cut and sides[1].reading.cut != choice.reading.cut:
@@ -445,7 +411,6 @@ def _heads_apart(
     measure = "weight moved" if comparison.in_place else "weight on the same tokens"
     rows = draw.head_rows(comparison)
     largest = max(float(row["change"]) for row in rows)
-
     with left:
         lab.fact(draw.fact_text(sides, comparison, head))
         with st.container(horizontal=True):
@@ -469,7 +434,7 @@ def _heads_apart(
             title=f"{measure}, largest: {lab.number(largest)}",
             tips=(("name", "head"), ("to", "compared with"), ("by", measure)),
             has_sign=False,
-            largest=max(largest, MIN_SCALE),
+            largest=max(largest, 0.01),  # rounding alone is not drawn dark
             more={"to": "compared with"},
         )
 
@@ -479,7 +444,7 @@ def _maps(
     comparison: difference.Comparison,
     head: difference.HeadChange,
     pin: lab.Pair | None,
-) -> st.delta_generator.DeltaGenerator:
+) -> lab.Place:
     """Draw both maps, and the second minus the first where both have a token; returns the room beside that."""
     pair, heads = comparison.pair, comparison.heads
 

@@ -107,9 +107,7 @@ def embed(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
     with left:
         chart = st.container()
         if pretrained.reads == "picture":
-            names = model_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[
-                :8
-            ]
+            names = lab.pictures_for(pretrained)[:8]
             pairs = ((name, ModelInputs(picture=model_inputs.picture(name))) for name in names)
             compared = [
                 ("This picture", choice.inputs),

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from core.interpret import map_transform as difference, patching
-from core.pretrained import Reading
+from core.pretrained import MINILM, Reading
 from dashboard.draw.components import Cell
 from dashboard.draw.figures import Spec
 from dashboard.draw.formats import number, percent, plain, share_text, signed
@@ -18,6 +17,7 @@ SIDES = {
     "untrained": ("Trained", "Untrained"),
 }
 MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
+TWO = {"picture": "Two pictures", "sound": "Two sounds"}  # in place of two texts
 NOTE_SIGNS = 34  # of a text under a map
 Recovered = tuple[str, str, float, str]  # layer, column, what the part recovers, and its name
 
@@ -31,39 +31,26 @@ class Side:
     reading: Reading
 
 
-class Pair(NamedTuple):
-    """Two texts of a model that are worth a try; `language` is that of its examples ("": English)."""
-
-    title: str
-    model: str
-    language: str
-    first: str
-    second: str
-    about: str
-
-
+# Two texts of a model that are worth a try: the title, the model, text A, text B, and what there is to see.
 PAIRS = (
-    Pair(
+    (
         "Another word to copy",
-        "induction",
         "induction",
         "the old king saw the old",
         "the old queen saw the old",
         "The last “old” is followed by what followed it before. Only the state at the word that differs carries the "
         "answer, until the heads of the last layer move it to the end.",
     ),
-    Pair(
+    (
         "A word that is not repeated",
-        "induction",
         "induction",
         "the old king saw the old",
         "the young king saw the old",
         "In text B the last word occurs only once, so nothing can be copied. The attention of layer 0 brings the "
         "answer back at “king”: it tells each word which word came before it. Layer 1 then finds “king”.",
     ),
-    Pair(
+    (
         "Which word came before",
-        "only-attention",
         "only-attention",
         "the dark river and the cold house . we saw the dark",
         "the cold river and the dark house . we saw the dark",
@@ -71,37 +58,33 @@ PAIRS = (
         "which attends to the word before, brings back most; the heads of layer 1 share the rest. What a head can do "
         "names the same heads by their weights alone.",
     ),
-    Pair(
+    (
         "Which of two names",
-        "names",
         "names",
         "when ann and ben went to the shop , ben gave the book to",
         "when ann and ben went to the shop , ann gave the book to",
         "Only who gives differs. One head of layer 1 brings back all of the difference: it attends to the name that "
         "gives, and lowers it. The heads of layer 0 raise both names, in both texts.",
     ),
-    Pair(
+    (
         "Singular or plural",
-        "names",
         "names",
         "the dogs near the tree",
         "the dog near the tree",
         "Another head, of layer 0, brings back most: at the word before the verb it attends to the subject and passes "
         "over the noun between them.",
     ),
-    Pair(
+    (
         "One number",
-        "numbers",
         "numbers",
         "nine thousand three hundred and twelve",
         "nine thousand four hundred and twelve",
         "The answer is the first word of the two translations that differs. In the encoder the state at the changed "
         "word carries all of it; cross-attention moves it to the decoder.",
     ),
-    Pair(
+    (
         "One word of a sentence",
         "all-MiniLM-L6-v2",
-        "",
         "The cat sat on the mat.",
         "The dog sat on the mat.",
         "An embedding has no answer; the cosine with the embedding of text A is brought back instead. No single head "
@@ -110,6 +93,7 @@ PAIRS = (
 )
 
 
+# Text B beside a model's own text A
 SECOND = {
     "writer": "When Mary and John went to the shop, Mary gave a book to",
     "numbers": "nine thousand three hundred and twelve ; forty-eight",
@@ -117,6 +101,12 @@ SECOND = {
     "only-attention": "the cold river and the dark house . we saw the dark",
     "names": "when ann and ben went to the shop , ann gave the book to",
     "": "The animal didn't cross the street because it was too wide.",
+}
+RELATED = {  # the first model to compare with
+    "writer": MINILM,  # which reads all of its words
+    "names": "writer",
+    "induction": "only-attention",
+    "only-attention": "induction",
 }
 HOW = r"""Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988).
 The difference of two heads is the total variation between their rows, averaged:

@@ -256,7 +256,7 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
 
 def model_state(name: str, text: str) -> dict[str, Any]:
     """What the session has where a model of the lab reads a text: for something to try."""
-    return {MODEL: name, GROUP: name, TEXT: text}
+    return {MODEL: name, GROUP: _group(name), TEXT: text}
 
 
 def select_model(name: str) -> None:
@@ -567,12 +567,21 @@ GROUP, TEXTS, BACK = "inside:language", "inside:texts", "inside:back"
 OWN = "Your own…"
 
 
+def _group(model: str) -> str:
+    return model if model in model_inputs.OWN_TEXTS else ""
+
+
+def pictures_for(pretrained: Pretrained) -> tuple[str, ...]:
+    """The names of example pictures with as many channels as a model reads."""
+    return tuple(model_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3))))
+
+
 def _inputs(ref: ModelRef, pretrained: Pretrained, own: str) -> ModelInputs:
     if pretrained.reads == "picture":
         return ModelInputs(
             picture=_upload_field(
                 "picture",
-                model_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3))),
+                pictures_for(pretrained),
                 "PNG or JPEG",
                 ["png", "jpg", "jpeg", "webp", "gif"],
                 model_inputs.decode_picture,
@@ -593,7 +602,7 @@ def _inputs(ref: ModelRef, pretrained: Pretrained, own: str) -> ModelInputs:
         )
     state, usual = st.session_state, own or model_inputs.text_of(ref.name)
     # A model of its own vocabulary gets that vocabulary's last text.
-    language, group = state.get(GROUP), ref.name if ref.name in model_inputs.OWN_TEXTS else ""
+    language, group = state.get(GROUP), _group(ref.name)
     if language is not None and language != group:
         texts = state.setdefault(TEXTS, {})
         texts[language] = state.get(TEXT)
