@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import streamlit as st
@@ -78,7 +78,7 @@ class Controls(lab.Fields, page="pretrained"):
         help="With a pinned cell: by the weights of its row or column. Otherwise: keys by the "
         "average weight that they receive, queries by their largest weight.",
     )
-    scale = lab.Select[str](
+    scale = lab.Select[Literal["auto", "unit", "largest", "p99.5"]](
         "Scale of one head",
         {
             "auto": "As fits the length",
@@ -109,19 +109,20 @@ class Controls(lab.Fields, page="pretrained"):
         help="Smaller weights are left blank; the pointer still reads them.",
     )
     head = lab.HeadField(None)
-    roles = lab.SessionValue[Any]((None, None))  # of the heads, and what was asked for them
+    # of the heads, and what was asked for them
+    roles = lab.SessionValue[tuple[object, lab.HeadRoles | None]]((None, None))
 
     @property
     def lines(self) -> tuple[Line, Line]:
         return self.reading.lines(self.kind)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, bool | str]:
         """Those of `view_of` that change the maps."""
         return {name: self[name] for name in TOKENS if self[name] not in (False, "all")}
 
     @property
-    def colours(self) -> Any:
+    def colours(self) -> Literal["unit", "largest", "p99.5"]:
         """The weights that the colours cover, by the scale of `attention_view`."""
         if self.scale != "auto":
             return self.scale
@@ -281,7 +282,7 @@ def as_python(
     view: map_transform.TraceView, ranked: map_transform.TraceView, head: lab.Pair, row: int
 ) -> None:
     layer, index = head
-    results, trace = dict[str, Any](trace=view.trace), "trace"
+    results, trace = {"trace": view.trace}, "trace"
     if ranked is not view:
         results["ordered"], trace = ranked.trace, "ordered"
     one = f"show({trace}, layer={layer}, head={index}, query={row})"

@@ -10,12 +10,13 @@ import torch
 from PIL import Image
 
 from core.interpret.evidence import Question
-from core.pretrained import ModelInputs, Reading, model_inputs, sampling_rate
+from core.interpret.map_transform import compare
+from core.pretrained import ModelInputs, Reading, model_inputs, read, sampling_rate
 from core.pretrained.hub import model_folder
 from core.pretrained.model_inputs import read_arrays
 from core.threads import CORES, num_threads
 from dashboard.export.recorded import _script
-from dashboard.server.calls import recorded_calls, recording
+from dashboard.server.calls import Call, recorded_calls, recording
 from dashboard.ui.models import (
     ModelRef,
     import_block,
@@ -24,6 +25,7 @@ from dashboard.ui.models import (
     question_code,
     reading_of,
     store_upload,
+    study_of,
     upload,
 )
 from tests.cases import instance
@@ -121,6 +123,17 @@ def test_pictures_and_sounds_are_examples(tmp_path):
         file.writeframes(np.arange(-4000, 4000, dtype="<i2").tobytes())
     own = model_inputs.decode_wav(Path("your sound.wav").read_bytes(), rate)
     assert_read_again(ears, ModelInputs(sound=own, target=TYPED))
+
+
+def test_a_study_of_two_readings_is_made_once_and_recorded():
+    ref = ModelRef("lab", "induction")
+    first, second = (Call(read, (ref, ModelInputs(text))) for text in ("the king", "the queen"))
+    with recording():
+        made = [study_of(compare, first, second, "causal", False, True) for _ in range(2)]
+        calls = [call for call in recorded_calls() if call.function is compare]
+    assert made[0] is made[1] and [call.args[:2] for call in calls] == [(first, second)] * 2
+    pair = made[0].pair
+    assert [trace.map(0).keys[-1] for trace in (pair.first, pair.second)] == ["king", "queen"]
 
 
 def test_imports_are_sorted_and_each_module_stands_once():

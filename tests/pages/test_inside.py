@@ -15,7 +15,7 @@ from core.pretrained.model_inputs import picture
 from core.tasks import digits, task_of
 from core.tasks.tables import iris
 from core.tasks.text import topics
-from dashboard.fields.model import choose_head, current_head_of
+from dashboard.fields.model import TokenField, choose_head, current_head_of
 from dashboard.server.cache import store
 from dashboard.ui.models import EMBEDDED, ModelRef
 from tests.pages.app import (
@@ -588,6 +588,11 @@ def test_another_model_and_another_kind_have_other_heads(monkeypatch):
     assert current_head_of(EMBEDDED, "cross", (6, 12)) is None
     assert current_head_of(EMBEDDED, "self", (6, 7)) is None, "a smaller model"
     assert current_head_of(ModelRef("lab", "numbers"), "self", (6, 12)) is None
+
+
+def test_a_link_names_a_word_by_its_number():
+    word = TokenField("Word", {0: "one", 1: "0"}, 0, link="word")
+    assert [word.value_of(text, None) for text in "01"] == [0, 1]
 
 
 # A hybrid, of whose five layers two have attention: every page calls them by the model's own numbers, 2 and 4.
