@@ -1,10 +1,10 @@
 """Heads: one or many at the same width, keys and values shared, and two maps subtracted."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property, partial
 from html import escape
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import streamlit as st
@@ -223,17 +223,14 @@ def qkv_of(source: Source) -> study.QKV:
     return lab.recorded(study.read_qkv, (lab.EMBEDDED, text, layer), saved)
 
 
-def _of_source(function: Callable[..., T], source: Source, *args: Any) -> T:
+def _of_source(function: Callable[..., T], source: Source, *args: Hashable) -> T:
     return function(qkv_of(source), *args)
 
 
-def of_layer(controls: Controls, function: Callable[..., T], *args: Any) -> T:
+def of_layer(controls: Controls, function: Callable[..., T], *args: Hashable) -> T:
     """The study of the layer that the controls choose, recorded as one of its queries, keys and values."""
     result = lab.cached(_of_source, function, controls.source, *args)
     return lab.recorded(function, (controls.qkv, *args), result)
-
-
-BYTES = 4  # of a number, fp32
 
 
 # The maps of each idea, under one crosshair and with one pin, which is also in the link.
@@ -244,23 +241,10 @@ ROW = 40  # pixels of a row of weights, at most
 LINK = "heads:maps"  # the maps share a crosshair and a pin
 
 
-def pinned_cell(controls: Controls, name: str) -> lab.Pair | None:
-    size, key = len(controls.tokens), f"heads:{name}"
+def pinned_cell(controls: Controls, key: str) -> lab.Pair | None:
+    size = len(controls.tokens)
     pin = Controls.pin.pinned((size, size), controls.tokens)
     return lab.settle_pin(lab.stores(key, LINK)[1], key, pin, (size, size))
-
-
-def draw_maps(
-    tiles: Sequence[lab.Tile],
-    controls: Controls,
-    name: str,
-    pin: lab.Pair | None,
-    **options: Any,
-) -> lab.Pair | None:
-    key = f"heads:{name}"
-    return Controls.pin.pin(
-        lab.multiples(tiles, controls.tokens, key=key, link=LINK, pin=pin, **options)
-    )
 
 
 def pressed_head(controls: Controls) -> int | None:
@@ -276,7 +260,7 @@ def draw_split(
     controls: Controls, many: study.Split, chosen: list[int], pressed: int | None
 ) -> lab.Pair:
     """Draw what a word attends to in the `chosen` heads, then their maps; returns the picked cell."""
-    pin = pinned_cell(controls, "chosen")
+    pin = pinned_cell(controls, "heads:chosen")
     row, column = cell = pin or study.largest_word_cell(many.weights[chosen], controls.tokens)
     key = column if pin or row == column else None  # without another word, the word itself
     shown = study.word_targets(many.weights, controls.tokens, chosen, row, key)
@@ -285,18 +269,21 @@ def draw_split(
     first = None if key is None else best
     lab.fact(draw.split_fact(controls.tokens, controls.layer or 0, many.weights, shown, row, first))
     left, right = st.columns([0.44, 0.56], gap="medium")
-    options: dict[str, Any] = {"dimmed": (0, len(controls.tokens) - 1) if controls.dim else ()}
-    draw_maps(
-        head_tiles(many, chosen, controls),
-        controls,
-        "chosen",
-        pin,
-        query=cell[0],
-        column=cell[1],
-        height=LARGE,
-        first=chosen.index(best) if best in chosen else 0,
-        fact=f"{len(chosen)} of {many.heads} heads of {controls.d_model // many.heads} numbers",
-        **options,
+    dimmed = (0, len(controls.tokens) - 1) if controls.dim else ()
+    Controls.pin.pin(
+        lab.multiples(
+            head_tiles(many, chosen, controls),
+            controls.tokens,
+            key="heads:chosen",
+            link=LINK,
+            pin=pin,
+            query=row,
+            column=column,
+            height=LARGE,
+            first=chosen.index(best) if best in chosen else 0,
+            fact=f"{len(chosen)} of {many.heads} heads of {controls.d_model // many.heads} numbers",
+            dimmed=dimmed,
+        )
     )
     with left:
         if controls.real:
@@ -320,7 +307,7 @@ def draw_split(
             reads="head (row) attends to → key (column)",
             height=ROW * many.heads,
             legend=False,
-            **options,
+            dimmed=dimmed,
         )
     of = "" if pressed is None else " the pressed one, and"
     of = f" Maps:{of} those of the {many.heads} heads with the largest weight on another word."
@@ -331,21 +318,10 @@ def draw_split(
 
 def every_layer(controls: Controls, row: int, column: int, head: int) -> None:
     """Draw how much one word gives another in each head of MiniLM; a press of a cell opens that head."""
-    layers, of = range(study.MINILM_LAYERS), study.MINILM_HEADS
-    cells = [
-        {
-            "layer": f"L{layer}",
-            "head": str(at),
-            "change": float(weight),
-            "name": head_name(layer, at),
-            "by": lab.share_text(weight),
-        }
-        for layer in layers
-        for at, weight in enumerate(
-            lab.cached(_of_source, study.split, (controls.source[0], layer), of).weights[
-                :, row, column
-            ]
-        )
+    text, of = controls.source[0], study.MINILM_HEADS
+    weights = [
+        lab.cached(_of_source, study.split, (text, layer), of).weights[:, row, column]
+        for layer in range(study.MINILM_LAYERS)
     ]
     words = f"“{controls.tokens[row]}” → “{controls.tokens[column]}”"
 
@@ -358,10 +334,10 @@ def every_layer(controls: Controls, row: int, column: int, head: int) -> None:
     lab.chart_title(f"{lab.plain(words)} in every head; a press opens it")
     lab.effect_chart(
         "heads:layers",
-        f"Weight of {words} in each of {len(cells)} heads",
+        f"Weight of {words} in each of {study.MINILM_LAYERS * of} heads",
         open_head,
-        cells,
-        [f"L{layer}" for layer in layers],
+        draw.layer_cells(weights),
+        [f"L{layer}" for layer in range(study.MINILM_LAYERS)],
         [str(at) for at in range(of)],
         (f"L{controls.layer}", str(head)),
         title="",
@@ -385,8 +361,18 @@ def head_tiles(many: study.Split, chosen: Sequence[int], controls: Controls) -> 
 
 
 def all_heads(controls: Controls, many: study.Split, row: int, column: int) -> None:
-    tiles, pin = head_tiles(many, range(many.heads), controls), pinned_cell(controls, "many")
-    draw_maps(tiles, controls, "many", pin, query=row, column=column, height=SMALL)
+    Controls.pin.pin(
+        lab.multiples(
+            head_tiles(many, range(many.heads), controls),
+            controls.tokens,
+            key="heads:many",
+            link=LINK,
+            pin=pinned_cell(controls, "heads:many"),
+            query=row,
+            column=column,
+            height=SMALL,
+        )
+    )
     if controls.real:
         lab.caption(draw.jobs(many, controls.tokens))
 
@@ -394,44 +380,21 @@ def all_heads(controls: Controls, many: study.Split, row: int, column: int) -> N
 def trained_heads() -> None:
     """One head against several that were trained alike, as `make heads` saved them."""
     saved = lab.cached(study.load_trained)
-    *models, fed = saved.measured
-    one, *_, four = models
-    names = [lab.plural(each.heads, "head") for each in models]
-    word, ink = study.EXAMPLE, lab.Ink.of(lab.theme())
-    before, letter, after = (word[study.QUERY + step] for step in (-1, 0, 1))
-    shares = [each.weights[0][study.QUERY + step] for each in (one, fed) for step in (-1, 1)]
+    one, *_, four, _ = saved.measured
+    letter, rows = study.EXAMPLE[study.QUERY], np.array([*one.weights, *four.weights])
     left, right = st.columns(2, gap="medium")
     with left:
         lab.draw_chart(
             st,
-            lab.seed_marks(
-                "Neighbours that are named",
-                [
-                    (name, each.accuracy, ink.series[0], "circle")
-                    for name, each in [
-                        *zip(names, models, strict=True),
-                        ("1 head, feed-forward", fed),
-                    ]
-                ],
-                {
-                    "field": "x",
-                    "type": "quantitative",
-                    "scale": {"domain": [0, 1], "nice": False},
-                    "axis": {"title": None, "format": "%", "values": [0, 0.5, 1], "grid": False},
-                },
-                ink,
-                ends=(0.0, 1.0),
-                write=lab.percent,
-            ),
+            draw.trained_chart(saved.measured, lab.Ink.of(lab.theme())),
             key="heads:accuracy",
             alt="Share of the neighbours that each trained model names, a mark for each seed",
         )
     with right:
-        rows = np.array([*one.weights, *four.weights])
         lab.multiples(
             [lab.Tile(f"What “{letter}” attends to", "", rows, marker=-1)],
             ["1 head", *[f"Head {head} of 4" for head in range(four.heads)]],
-            list(word),
+            list(study.EXAMPLE),
             key="heads:trained:row",
             query=0,
             column=study.QUERY - 1,
@@ -439,39 +402,11 @@ def trained_heads() -> None:
             height=ROW * len(rows),
             legend=False,
         )
-    low, high = one.accuracy.interval or (one.accuracy.mean,) * 2
-    lab.fact(
-        f"Each letter has to name the letter before it and the letter after it. One head names "
-        f"**{lab.percent(one.accuracy.mean)}** of them (95{lab.SPACE}% interval {lab.percent(low)} to "
-        f"{lab.percent(high)}), four heads "
-        f"**{lab.percent(four.accuracy.mean)}**, with the same {four.parameters:,} parameters."
-    )
-    lab.caption(
-        f"The one head gives “{before}” {lab.share_text(shares[0])} and “{after}” {lab.share_text(shares[1])}: it "
-        f"reads a mix of "
-        "both letters, which no longer says which of them came first. Of the four heads some read one letter alone. With a "
-        f"feed-forward network behind it, which can take apart a mix of unequal weights ({lab.share_text(shares[2])} and "
-        f"{lab.share_text(shares[3])}), one head names {lab.percent(fed.accuracy.mean)}. One layer of attention of width "
-        f"{study.TRAINED_WIDTH} and a linear layer, {study.STEPS} steps on random letters, {study.SEEDS} seeds, each "
-        f"model at the best of {len(study.RATES)} learning rates. Saved on {saved.date}, {saved.machine}.",
-    )
+    lab.fact(draw.trained_fact(one, four))
+    lab.caption(draw.trained_caption(saved))
 
 
 # The page: controls, maps, question and meaning.
-
-
-MEANING = {
-    "split": "A head has its own queries, keys and values, so several heads attend to different words at the same "
-    "time. Every head reads the whole vector of a word. The layer is not larger for it: its matrices are divided among "
-    "the heads. The outputs of the heads stand side by side, and a last matrix mixes them into the word's new vector, "
-    "a sum with one part from each head.",
-    "shared": "This is for later; the path goes on without it. A decoder stores the keys and values of all earlier "
-    "tokens, because every new token attends to them. "
-    "Query heads that share one head of keys and values make this cache smaller.",
-    "subtract": "This is for later; the path goes on without it. A differential head makes two maps and subtracts λ "
-    "times the second from the first. The weight that "
-    "both maps put on the same key cancels.",
-}
 
 
 Shown = tuple[
@@ -502,7 +437,7 @@ def explore() -> None:
         if question is not None:
             lab.predict(f"heads:{controls.idea}", question)
         lab.try_this("heads", moves(controls.idea))
-        lab.paragraph(f"## What it means\n\n{MEANING[controls.idea]}", width=560)
+        lab.paragraph(f"## What it means\n\n{draw.MEANING[controls.idea]}", width=560)
         rest()
         lab.details("Equation, paper and code", partial(sources, controls), "heads:source")
     lab.write_start("heads")
@@ -552,8 +487,8 @@ def split(controls: Controls) -> Shown:
 
 
 def split_rest(controls: Controls, many: study.Split, row: int, column: int) -> None:
-    lengths = controls.qkv.lengths[:, row]
-    colour, token = lab.CATEGORIES[lab.theme()][0], controls.tokens[row]
+    lengths, token = controls.qkv.lengths[:, row], controls.tokens[row]
+    colour = lab.CATEGORIES[lab.theme()][0]
     names = [controls.name_of(head) for head in range(many.heads)]
     st.html(
         draw.bars_html(
@@ -564,15 +499,7 @@ def split_rest(controls: Controls, many: study.Split, row: int, column: int) -> 
             ],
         )
     )
-    max_, min_ = int(lengths.argmax()), int(lengths.argmin())
-    lab.paragraph(
-        f"{names[max_]} adds most to the new vector of “{lab.plain(token)}”, a part of length "
-        f"{lab.number(lengths[max_])}, and "
-        f"{names[min_]} least, {lab.number(lengths[min_])}. The sum of the {len(lengths)} parts, with a bias, is what "
-        "attention puts out for this word."
-        if many.heads > 1
-        else f"The one head makes the whole new vector of “{lab.plain(token)}”: its part has length {lab.number(lengths[0])}."
-    )
+    lab.paragraph(draw.lengths_text(names, lengths, token))
     if many.heads > 1:
         lab.details(
             f"All {many.heads} heads", partial(all_heads, controls, many, row, column), "heads:all"
@@ -593,43 +520,18 @@ def differences(controls: Controls, many: study.Split) -> None:
         counts = sorted(
             {1, controls.heads} | ({2, 4, MAX_HEADS} if controls.layer is None else set())
         )
-        splits = (of_layer(controls, study.split, n) for n in counts if controls.d_model % n == 0)
+        splits = [of_layer(controls, study.split, n) for n in counts if controls.d_model % n == 0]
         lab.table(
             ["heads", "size of each", "parameters", "entropy", "distance", "overlap"],
-            [
-                [
-                    str(each.heads),
-                    str(controls.d_model // each.heads),
-                    lab.whole(each.parameters),
-                    lab.number(each.entropy),
-                    lab.number(each.distance),
-                    draw.optional_number(each.overlap),
-                ]
-                for each in splits
-            ],
+            draw.split_rows(splits, controls.d_model),
             markers=False,
             caption="The same layer as one head and as several",
         )
-        words = len(controls.tokens)
-        lab.caption(
-            "Every row of the table is the same layer, divided into another number of heads. Entropy is in "
-            f"nats (uniform weights on {words} words have {lab.number(math.log(words))}), the distance from "
-            "query to key in words. Overlap is the weight that two heads put on the same words. "
-            f"{controls.conditions()}"
-        )
+        lab.caption(f"{draw.split_note(len(controls.tokens))} {controls.conditions()}")
         if many.heads > 1:
             lab.table(
                 ["head", "entropy", "distance"],
-                [
-                    [controls.name_of(head), lab.number(entropy), lab.number(distance)]
-                    for head, (entropy, distance) in enumerate(
-                        zip(
-                            analysis.entropy(many.weights).mean(1),
-                            analysis.mean_distance(many.weights),
-                            strict=True,
-                        )
-                    )
-                ],
+                draw.head_rows(many.weights, controls.name_of),
                 markers=False,
                 caption="Each head",
             )
@@ -654,15 +556,18 @@ def shared(controls: Controls) -> Shown:
     query, column = int(weights.max(-1).argmax()), None  # the query with the largest weight
     if controls.real:
         query, column = study.largest_word_cell(weights[None], controls.tokens)
-    draw_maps(
-        tiles,
-        controls,
-        "shared",
-        pinned_cell(controls, "shared"),
-        height=SMALL,
-        query=query,
-        column=column,
-        fact=f"Head {controls.head} of {controls.heads} with four ways to store keys and values",
+    Controls.pin.pin(
+        lab.multiples(
+            tiles,
+            controls.tokens,
+            key="heads:shared",
+            link=LINK,
+            pin=pinned_cell(controls, "heads:shared"),
+            height=SMALL,
+            query=query,
+            column=column,
+            fact=f"Head {controls.head} of {controls.heads} with four ways to store keys and values",
+        )
     )
     lab.fact(draw.shared_fact(controls.length, controls.kv_heads, caches))
     # How the cache grows when the text becomes twice as long
@@ -692,15 +597,7 @@ def shared_rest(
         r"2HD,\quad 2GD,\quad 2D,\quad R + R_\mathrm{rope}",
         f"= {',   '.join(f'{each.config.sizes.cache:,}' for each in caches)} numbers for each token",
     )
-    lab.caption(
-        "The numbers that multi-head, grouped-query, multi-query and latent attention store for a token. H "
-        "is the count of query heads, G of heads of keys and values, D the count of numbers in a head, R "
-        "that in a latent vector and R_rope that in its rotated key."
-    )
-    draw_cache(controls, names, caches)
-
-
-def draw_cache(controls: Controls, names: Sequence[str], caches: Sequence[study.CacheSize]) -> None:
+    lab.caption(draw.STORED)
     left, right = st.columns([0.36, 0.64], gap="medium")
     with left:
         st.html(
@@ -719,26 +616,10 @@ def draw_cache(controls: Controls, names: Sequence[str], caches: Sequence[study.
     with right:
         lab.table(
             ["keys and values", "numbers per token", "bytes in the cache", "parameters", "overlap"],
-            [
-                [
-                    name,
-                    lab.whole(each.config.sizes.cache),
-                    lab.whole(each.bytes),
-                    lab.whole(each.parameters),
-                    draw.optional_number(each.overlap),
-                ]
-                for name, each in zip(names, caches, strict=True)
-            ],
+            draw.cache_rows(names, caches),
             caption="What is stored for each token, with four ways to store keys and values",
         )
-    equal = all(each.bytes == BYTES * each.config.sizes.cache * controls.length for each in caches)
-    lab.caption(
-        f"Bytes are measured on the cached tensors of {controls.length:,} random tokens in one layer, fp32, "
-        f"{'' if equal else 'not '}as many as the formula says; a number has {BYTES} bytes. Shared heads are the "
-        "means of the multi-head layer's heads, as when a grouped-query model is made from a multi-head model. "
-        "Latent attention has its own random weights and a rotated key next to the latent vector. Overlap is the "
-        f"weight that two heads put on the same words. {controls.conditions()}",
-    )
+    lab.caption(f"{draw.cache_note(controls.length, caches)} {controls.conditions()}")
 
 
 def subtract(controls: Controls) -> Shown:
@@ -754,16 +635,19 @@ def subtract(controls: Controls) -> Shown:
         ),
         lab.Tile(f"A₁ {lab.MINUS} λA₂", "the weights of the values", two.difference),
     ]
-    pin = draw_maps(
-        tiles,
-        controls,
-        "subtract",
-        pinned_cell(controls, "subtract"),
-        first=len(tiles) - 1,
-        height=LARGE,
-        query=cell[0],
-        column=cell[1],
-        fact=f"Head {controls.head} of {controls.heads}: two maps and their difference",
+    pin = Controls.pin.pin(
+        lab.multiples(
+            tiles,
+            controls.tokens,
+            key="heads:subtract",
+            link=LINK,
+            pin=pinned_cell(controls, "heads:subtract"),
+            first=len(tiles) - 1,
+            height=LARGE,
+            query=cell[0],
+            column=cell[1],
+            fact=f"Head {controls.head} of {controls.heads}: two maps and their difference",
+        )
     )
     lab.fact(draw.subtract_fact(controls.tokens, two, pin or cell))
     # The sum of a row of the difference
@@ -789,18 +673,10 @@ def subtract_rest(controls: Controls, two: study.TwoMaps, cell: lab.Pair) -> Non
         r"w_{ij} = (A_1 - \lambda A_2)_{ij}",
         f"= {first} {lab.MINUS} {lab.number(two.weight)} · {second} = {result}",
     )
-    size = controls.d_model // controls.heads
-    start = f"0.8 {lab.MINUS} 0.6·e^({lab.MINUS}0.3·{controls.depth - 1}) = {lab.number(two.start)}"
+    note = draw.subtract_note(controls.d_model // controls.heads, controls.depth, two)
+    halves = draw.HALVES if controls.real else ""
     conditions = draw.conditions(controls.source, controls.layer, controls.seed)
-    halves = ""
-    if controls.real:
-        halves = " MiniLM was not trained to subtract: its query and key are divided into two halves here."
-    lab.caption(
-        f"Each head has two queries and two keys of {size // 2} numbers instead of one of {size}, and one "
-        f"value. λ depends on the layer set above, which is counted from 1: in layer {controls.depth} it starts near "
-        f"{start} and is then learned. A row has the sum 1 {lab.MINUS} λ = {lab.number(1 - two.weight)}; a norm "
-        f"in each head corrects this. {conditions}{halves} {' '.join(controls.cut.notes)}",
-    )
+    lab.caption(f"{note} {conditions}{halves} {' '.join(controls.cut.notes)}")
 
 
 def equation(symbols: str, numbers: str) -> None:
@@ -813,22 +689,14 @@ def equation(symbols: str, numbers: str) -> None:
         )
 
 
-def split_equations(controls: Controls) -> None:
-    equation(
-        r"A_h = \mathrm{softmax}\!\left(\frac{Q_h K_h^\top}{\sqrt{D}}\right),\quad D = C / H",
-        f"= {controls.d_model} / {controls.heads} = {controls.d_model // controls.heads}",
-    )
-    equation(r"\mathrm{out} = [A_1 V_1 \cdots A_H V_H]\, W_o = \sum_h A_h V_h\, W_{o,h}", "")
-    lab.caption(
-        "$Q_h$, $K_h$ and $V_h$ are the queries, keys and values of head $h$, a row for each word. Each head has $D$ of "
-        "the $C$ columns of $W_q$, $W_k$ and $W_v$; $W_{o,h}$ are the $D$ rows of $W_o$ that belong to it. A bar above is "
-        "the length of a row of $A_h V_h W_{o,h}$."
-    )
-
-
 def sources(controls: Controls) -> None:
     if controls.idea == "split":
-        split_equations(controls)
+        equation(
+            r"A_h = \mathrm{softmax}\!\left(\frac{Q_h K_h^\top}{\sqrt{D}}\right),\quad D = C / H",
+            f"= {controls.d_model} / {controls.heads} = {controls.d_model // controls.heads}",
+        )
+        equation(r"\mathrm{out} = [A_1 V_1 \cdots A_H V_H]\, W_o = \sum_h A_h V_h\, W_{o,h}", "")
+        lab.caption(draw.HEADS_NOTE)
     names = {
         "split": ["multi_head"],
         "shared": ["grouped_query", "multi_query", "latent"],

@@ -1,16 +1,31 @@
 """Heads: its sentences of numbers, its bars and squares, and its script beside the recorded calls."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from html import escape
 
 import numpy as np
 
+from core.interpret import trace as analysis
 from core.interpret.trace import head_name
 from core.studies import heads as study
+from core.studies.efficient import Saved
 from dashboard.draw.attention_view import Pair
 from dashboard.draw.components import Cell
-from dashboard.draw.figures import Theme, colour_scale
-from dashboard.draw.formats import MINUS, byte_size, cell, number, plain, plural, share_text
+from dashboard.draw.curves import seed_marks
+from dashboard.draw.figures import Ink, Spec, Theme, colour_scale
+from dashboard.draw.formats import (
+    MINUS,
+    SPACE,
+    byte_size,
+    cell,
+    number,
+    percent,
+    plain,
+    plural,
+    share_text,
+    whole,
+)
 
 RANDOM = (
     "Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
@@ -34,6 +49,166 @@ def conditions(source: tuple[object, ...], layer: int | None, seed: int | None) 
     return (
         f"Queries, keys and values are those of layer {layer} of all-MiniLM-L6-v2, a trained model with "
         f"{study.MINILM_HEADS} heads{saved}."
+    )
+
+
+MEANING = {
+    "split": "A head has its own queries, keys and values, so several heads attend to different words at the same "
+    "time. Every head reads the whole vector of a word. The layer is not larger for it: its matrices are divided among "
+    "the heads. The outputs of the heads stand side by side, and a last matrix mixes them into the word's new vector, "
+    "a sum with one part from each head.",
+    "shared": "This is for later; the path goes on without it. A decoder stores the keys and values of all earlier "
+    "tokens, because every new token attends to them. "
+    "Query heads that share one head of keys and values make this cache smaller.",
+    "subtract": "This is for later; the path goes on without it. A differential head makes two maps and subtracts λ "
+    "times the second from the first. The weight that "
+    "both maps put on the same key cancels.",
+}
+HALVES = " MiniLM was not trained to subtract: its query and key are divided into two halves here."
+STORED = (
+    "The numbers that multi-head, grouped-query, multi-query and latent attention store for a token. H "
+    "is the count of query heads, G of heads of keys and values, D the count of numbers in a head, R "
+    "that in a latent vector and R_rope that in its rotated key."
+)
+HEADS_NOTE = (
+    "$Q_h$, $K_h$ and $V_h$ are the queries, keys and values of head $h$, a row for each word. Each head has $D$ of "
+    "the $C$ columns of $W_q$, $W_k$ and $W_v$; $W_{o,h}$ are the $D$ rows of $W_o$ that belong to it. A bar above is "
+    "the length of a row of $A_h V_h W_{o,h}$."
+)
+BYTES = 4  # of a number, fp32
+
+
+def layer_cells(weights: Sequence[np.ndarray]) -> list[Spec]:
+    """A cell for each head of each layer, with the weight that it gives one cell of its map."""
+    return [
+        {
+            "layer": f"L{layer}",
+            "head": str(head),
+            "change": float(weight),
+            "name": head_name(layer, head),
+            "by": share_text(weight),
+        }
+        for layer, of_heads in enumerate(weights)
+        for head, weight in enumerate(of_heads)
+    ]
+
+
+def trained_chart(measured: Sequence[study.TrainedHeads], ink: Ink) -> Spec:
+    """The share of neighbours that models of one head and of several name, and one head with a feed-forward network."""
+    names = [*(plural(each.heads, "head") for each in measured[:-1]), "1 head, feed-forward"]
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "scale": {"domain": [0, 1], "nice": False},
+        "axis": {"title": None, "format": "%", "values": [0, 0.5, 1], "grid": False},
+    }
+    marks = [
+        (name, each.accuracy, ink.series[0], "circle")
+        for name, each in zip(names, measured, strict=True)
+    ]
+    return seed_marks("Neighbours that are named", marks, x, ink, ends=(0.0, 1.0), write=percent)
+
+
+def trained_fact(one: study.TrainedHeads, four: study.TrainedHeads) -> str:
+    low, high = one.accuracy.interval or (one.accuracy.mean,) * 2
+    return (
+        f"Each letter has to name the letter before it and the letter after it. One head names "
+        f"**{percent(one.accuracy.mean)}** of them (95{SPACE}% interval {percent(low)} to "
+        f"{percent(high)}), four heads "
+        f"**{percent(four.accuracy.mean)}**, with the same {four.parameters:,} parameters."
+    )
+
+
+def trained_caption(saved: Saved[tuple[study.TrainedHeads, ...]]) -> str:
+    one, *_, fed = saved.measured
+    before, after = (study.EXAMPLE[study.QUERY + step] for step in (-1, 1))
+    shares = [
+        share_text(each.weights[0][study.QUERY + step]) for each in (one, fed) for step in (-1, 1)
+    ]
+    return (
+        f"The one head gives “{before}” {shares[0]} and “{after}” {shares[1]}: it "
+        f"reads a mix of "
+        "both letters, which no longer says which of them came first. Of the four heads some read one letter alone. With a "
+        f"feed-forward network behind it, which can take apart a mix of unequal weights ({shares[2]} and "
+        f"{shares[3]}), one head names {percent(fed.accuracy.mean)}. One layer of attention of width "
+        f"{study.TRAINED_WIDTH} and a linear layer, {study.STEPS} steps on random letters, {study.SEEDS} seeds, each "
+        f"model at the best of {len(study.RATES)} learning rates. Saved on {saved.date}, {saved.machine}."
+    )
+
+
+def lengths_text(names: Sequence[str], lengths: np.ndarray, token: str) -> str:
+    if len(names) == 1:
+        return f"The one head makes the whole new vector of “{plain(token)}”: its part has length {number(lengths[0])}."
+    most, least = int(lengths.argmax()), int(lengths.argmin())
+    return (
+        f"{names[most]} adds most to the new vector of “{plain(token)}”, a part of length "
+        f"{number(lengths[most])}, and "
+        f"{names[least]} least, {number(lengths[least])}. The sum of the {len(lengths)} parts, with a bias, is what "
+        "attention puts out for this word."
+    )
+
+
+def split_rows(splits: Sequence[study.Split], d_model: int) -> list[list[str]]:
+    return [
+        [
+            str(each.heads),
+            str(d_model // each.heads),
+            whole(each.parameters),
+            number(each.entropy),
+            number(each.distance),
+            optional_number(each.overlap),
+        ]
+        for each in splits
+    ]
+
+
+def split_note(words: int) -> str:
+    return (
+        "Every row of the table is the same layer, divided into another number of heads. Entropy is in "
+        f"nats (uniform weights on {words} words have {number(math.log(words))}), the distance from "
+        "query to key in words. Overlap is the weight that two heads put on the same words."
+    )
+
+
+def head_rows(weights: np.ndarray, name_of: Callable[[int], str]) -> list[list[str]]:
+    measured = zip(analysis.entropy(weights).mean(1), analysis.mean_distance(weights), strict=True)
+    return [
+        [name_of(head), number(entropy), number(distance)]
+        for head, (entropy, distance) in enumerate(measured)
+    ]
+
+
+def cache_rows(names: Sequence[str], caches: Sequence[study.CacheSize]) -> list[list[str]]:
+    return [
+        [
+            name,
+            whole(each.config.sizes.cache),
+            whole(each.bytes),
+            whole(each.parameters),
+            optional_number(each.overlap),
+        ]
+        for name, each in zip(names, caches, strict=True)
+    ]
+
+
+def cache_note(length: int, caches: Sequence[study.CacheSize]) -> str:
+    equal = all(each.bytes == BYTES * each.config.sizes.cache * length for each in caches)
+    return (
+        f"Bytes are measured on the cached tensors of {length:,} random tokens in one layer, fp32, "
+        f"{'' if equal else 'not '}as many as the formula says; a number has {BYTES} bytes. Shared heads are the "
+        "means of the multi-head layer's heads, as when a grouped-query model is made from a multi-head model. "
+        "Latent attention has its own random weights and a rotated key next to the latent vector. Overlap is the "
+        "weight that two heads put on the same words."
+    )
+
+
+def subtract_note(size: int, depth: int, maps: study.TwoMaps) -> str:
+    start = f"0.8 {MINUS} 0.6·e^({MINUS}0.3·{depth - 1}) = {number(maps.start)}"
+    return (
+        f"Each head has two queries and two keys of {size // 2} numbers instead of one of {size}, and one "
+        f"value. λ depends on the layer set above, which is counted from 1: in layer {depth} it starts near "
+        f"{start} and is then learned. A row has the sum 1 {MINUS} λ = {number(1 - maps.weight)}; a norm "
+        "in each head corrects this."
     )
 
 
