@@ -1,9 +1,8 @@
 """Evidence: beside the weights what a head writes, its gradient, rollout and flow, and what the answer loses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -189,9 +188,6 @@ def flow_of(case: Case, row: int, query: int) -> evidence.Flow | None:
 # The first figure: what the answer loses without each head, and the answer with several of them off.
 
 
-LAYER = "all"  # the column of whole layers
-
-
 def panel(label: str, opened: bool) -> lab.Place:
     """An expander of what comes after the first sight; open from a link that points into it."""
     first = lab.SessionValue(opened, f"evidence:open:{label}")
@@ -200,7 +196,6 @@ def panel(label: str, opened: bool) -> lab.Place:
 
 
 Answers = Mapping[int | None, Mapping[str, float]]  # values by WAYS
-TABLE_ROWS = 6
 
 
 def section(case: Case, baseline: evidence.Baseline) -> tuple[flow.Head, Answers]:
@@ -227,7 +222,7 @@ def section(case: Case, baseline: evidence.Baseline) -> tuple[flow.Head, Answers
     left, right, last = st.columns([0.29, 0.43, 0.28], gap="medium")
     with right:
         _grid(case, baseline, effects, list(alone), picked)
-    count, shown = len(case.heads), min(TABLE_ROWS, len(alone))
+    count, shown = len(case.heads), min(draw.TABLE_ROWS, len(alone))
     of = f" of the {len(alone)} measured so far, out of {count}"
     if len(alone) == count:
         of = ""
@@ -266,27 +261,8 @@ def _grid(
     ranked: list[flow.Head],
     picked: flow.Head,
 ) -> None:
-    layers, rows = list(case.layers.values()), list[lab.Spec]()
-    ranks = {head: rank for rank, head in enumerate(ranked, 1)}
-    measured = "" if len(ranked) == len(case.heads) else " measured"
-    for off, effect in effects.items():
-        ((kind, layer, head),) = off
-        name = case.layers[kind, layer]
-        cell = {"head": LAYER, "name": f"all of {name}", "share": "a whole layer"}
-        if head is not None:
-            rank = f"{ranks[layers.index(name), head]} of {len(ranked)}{measured}"
-            cell = {"head": str(head), "name": f"{name}·H{head}", "share": rank}
-        rows.append(
-            cell
-            | {
-                "layer": name,
-                "change": effect.change,
-                "by": lab.signed(effect.change),
-                "answer": effect.value,
-                "rank": None if head is None else ranks[layers.index(name), head],
-                "now": f"{lab.number(effect.value)} instead of {lab.number(baseline.value)}",
-            }
-        )
+    layers = list(case.layers.values())
+    rows = draw.effect_rows(case.layers, effects, ranked, len(case.heads), baseline)
     st.markdown(
         "**Without each head**",
         help="One forward pass per head, in which its output is zero. The last column is the whole layer. A head that "
@@ -299,7 +275,7 @@ def _grid(
         lambda layer, head: lab.write_pair("head", (layers.index(layer), head)),
         rows,
         layers,
-        [*map(str, range(max(len(item.weights) for item in case.maps))), LAYER],
+        [*map(str, range(max(len(item.weights) for item in case.maps))), draw.LAYER],
         (layers[picked[0]], str(picked[1])),
         largest=max(abs(row["change"]) for row in rows),
         more={"answer": "answer", "rank": "rank"},
@@ -341,11 +317,7 @@ def _without(
     lab.draw_chart(
         chart,
         draw.before_after(
-            [
-                {"word": word, "of": way, "p": value, "text": lab.number(value)}
-                for word, by_way in zip(words, answers.values(), strict=True)
-                for way, value in by_way.items()
-            ],
+            draw.answer_rows(words, answers),
             words,
             lab.Ink.of(lab.theme()),
             logits,
@@ -353,14 +325,7 @@ def _without(
         key="evidence:bars",
         alt="The likeliest tokens with and without the picked head",
     )
-    why = ""
-    if logits and baseline.question.quantity is None:  # nobody chose the logit
-        most = lab.number(float(evidence.quantity_values(baseline.answer, "probability").max()))
-        why = (
-            f" The most likely has a probability of {most}, which changes little so close to 1, so the logit is "
-            "measured."
-        )
-    st.caption(f"The page measures {draw.target_text(baseline)}.{why}")
+    st.caption(draw.measured_text(baseline))
     if others:
         added = sum(effects[one].change for head in off if (one := frozenset({head})) in effects)
         effect = effects.get(off) or evidence.ablate_heads(baseline, off)
@@ -379,17 +344,7 @@ def _without(
 def _ranking(
     case: Case, baseline: evidence.Baseline, alone: Mapping[flow.Head, evidence.Effect]
 ) -> None:
-    shown = dict(list(alone.items())[:TABLE_ROWS])
-    columns: dict[str, Sequence[str]] = {
-        "head": [case.heads[head] for head in shown],
-        "answer without it": [lab.number(effect.value) for effect in shown.values()],
-        "change": [lab.signed(effect.change) for effect in shown.values()],
-    }
-    if ids := [effect.id for effect in shown.values() if effect.id is not None]:
-        columns["prediction then"] = display_names(baseline.pretrained, baseline.answer, ids)
-    if estimates := case.estimates:
-        columns["estimated change"] = [lab.signed(estimates[head]) for head in shown]
-    columns["mean largest weight"] = [lab.number(case.sharp[head]) for head in shown]
+    columns = draw.ranking(case.heads, case.sharp, case.estimates, baseline, alone)
     lab.table(
         list(columns),
         list(zip(*columns.values(), strict=True)),
@@ -436,7 +391,16 @@ def maps_section(case: Case, head: flow.Head, cell: lab.Pair) -> evidence.HeadMa
             st.caption(
                 "The gradient is left out: it needs more memory than this computer has free. Use a shorter text."
             )
-        agreement(measures)
+        lab.table(
+            ["ρ", *(draw.NAMES[name] for name in measures.maps)],
+            draw.agreement_rows(measures),
+            markers=False,
+            caption="Agreement of the order of the keys between measures, Spearman's ρ",
+        )
+        st.caption(
+            "Spearman’s ρ between the orders of the keys by two measures, the mean over the rows; the gradient "
+            "without its sign. 1 is the same order, 0 no relation."
+        )
     return measures
 
 
@@ -501,79 +465,13 @@ def draw_measures(
         st.latex(draw.rollout_latex(row, column, rolled), width="content")
 
 
-def agreement(measures: evidence.HeadMaps) -> None:
-    def text(one: str, other: str) -> str:
-        ρ = evidence.key_agreement(measures, one, other)
-        return "–" if ρ is None else lab.number(ρ) if other == one else lab.signed(ρ)
-
-    lab.table(
-        ["ρ", *(draw.NAMES[name] for name in measures.maps)],
-        [
-            [draw.NAMES[one], *(text(one, other) for other in measures.maps)]
-            for one in measures.maps
-        ],
-        markers=False,
-        caption="Agreement of the order of the keys between measures, Spearman's ρ",
-    )
-    st.caption(
-        "Spearman’s ρ between the orders of the keys by two measures, the mean over the rows; the gradient "
-        "without its sign. 1 is the same order, 0 no relation."
-    )
-
-
 # What the page computes as Python.
-
-
-EVERY = lab.Cell(
-    "What the answer loses without each head, and without each layer: one forward pass each.",
-    """
-import numpy as np
-
-from core.interpret.evidence import ablate_heads, head_sets
-
-effects = {off: ablate_heads(baseline, off) for off in head_sets(reading.trace)}
-changes = np.array([effect.change for effect in effects.values()])
-(needed,) = list(effects)[abs(changes).argmax()]
-print("largest change:", needed, changes[abs(changes).argmax()])
-""",
-    """
-import altair as alt
-import pandas as pd
-
-rows = [{"layer": f"{kind} {layer}", "head": "all" if head is None else head, "change": effect.change}
-        for off, effect in effects.items() for kind, layer, head in off]
-alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color="change:Q")
-""",
-    "evidence:grid",
-)
-HIDE = lab.Cell(
-    "The tokens by each measure, and the change of the answer when each is hidden.",
-    """
-import numpy as np
-
-from core.interpret.evidence import hide_token, token_scores
-from core.ranks import kendall
-
-scores = token_scores(baseline, reading.trace, contributions)
-hidden = np.array([hide_token(baseline, token).change for token in range(len(baseline.source))])
-for name, score in scores.items():
-    print(f"{name}: first {reading.source.tokens[score.argmax()]}, tau with hiding {kendall(score, abs(hidden))}")
-rows = np.stack([*scores.values(), abs(hidden)])
-shares = rows / rows.max(-1, keepdims=True).clip(1e-30)  # of the largest
-""",
-    """
-from dashboard.show import show_maps
-
-show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.tokens)
-""",
-    "evidence:strip",
-)
 
 
 def as_python(
     case: Case, head: flow.Head, row: int, measures: evidence.HeadMaps, answers: Answers
 ) -> None:
-    item, stories, results = case.maps[head[0]], list[lab.Cell](), dict[str, Any]()
+    item, stories, results = case.maps[head[0]], list[lab.Cell](), dict[str, object]()
     if answers:
         results["answers"] = answers
     if (baseline := case.baseline) is not None:
@@ -588,7 +486,7 @@ def as_python(
         changes = {}
         if all(one in effects for one in todo):
             changes = {"changes": np.array([effects[one].change for one in todo])}
-        stories.append(replace(EVERY, results=changes))
+        stories.append(replace(draw.EVERY, results=changes))
     hidden = lab.measurements(WITHOUT_TOKENS, case.key)
     tokens = range(len(case.reading.source.tokens))
     if baseline is not None and all(token in hidden for token in tokens):
@@ -597,7 +495,7 @@ def as_python(
         rows = np.stack([*scores.values(), np.abs(changed)])
         numbers = {f"scores[{name!r}]": values for name, values in scores.items()}
         shares = rows / rows.max(-1, keepdims=True).clip(1e-30)
-        stories.append(replace(HIDE, results={**numbers, "hidden": changed, "shares": shares}))
+        stories.append(replace(draw.HIDE, results={**numbers, "hidden": changed, "shares": shares}))
     query = int(row if measures.known is None else measures.known.any(1).argmax())
     maps = f"""
 from dashboard.show import show_maps
@@ -610,9 +508,6 @@ show_maps(shown, item.queries, item.keys, row={query})
 
 
 # The third figure: the tokens by every measure, and what the answer loses when each one is hidden.
-
-
-HIDDEN = "Measured"
 
 
 def tokens_section(
@@ -645,7 +540,7 @@ def tokens_section(
     first = {name: int(values.argmax()) for name, values in measures.items()}
     needed = int(np.abs(changes).argmax())
     # Measures × tokens; for a picture, the picture with the picked row over its patches
-    names = [*(draw.NAMES[name] for name in measures), HIDDEN]
+    names = [*(draw.NAMES[name] for name in measures), draw.HIDDEN]
     values = np.stack([row / (row.max() or 1.0) for row in (*measures.values(), np.abs(changes))])
     patches = lab.Patches.of(case.question.inputs.picture, case.reading.source)
     shape = values.shape[0], values.shape[1]
@@ -683,48 +578,18 @@ def tokens_section(
     Controls.strip.pin(picked)
     words = lab.numbered(tokens)
     lab.fact(draw.tokens_fact(words, changes.tolist(), first, agree))
-    rows = [
-        [
-            draw.NAMES[name],
-            draw.MEANINGS[name],
-            words[first[name]],
-            "–" if tau is None else lab.signed(tau),
-        ]
-        for name, tau in agree.items()
-    ]
     lab.table(
         ["measure", "computed from", "ranks first", "τ"],
-        [*rows, [HIDDEN, "the token hidden from every head", words[needed], ""]],
+        draw.token_rows(words, first, agree, needed),
         caption="Measures of tokens, compared with hiding each",
         left=3,
         markers=False,
     )
-    slow = f" Flow from {len(tokens)} tokens takes too long, so it is left out."
-    st.caption(
-        "Kendall’s τ compares the order of the tokens by a measure with their order by how much the answer "
-        "changes when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
-        + ("" if "flow" in measures else slow)
-    )
+    st.caption(draw.tau_note(len(tokens), "flow" in measures))
     return agree, first["weights"] == needed
 
 
 # The page.
-
-
-PAPERS = r"""**‖α·v·W\_O‖** — the length of the vector that a head writes at a query for one key.
-[Kobayashi et al. 2020](https://arxiv.org/abs/2004.10102)
-
-**Rollout and flow** — attention combined over the layers, with the residual as half of every step.
-[Abnar and Zuidema 2020](https://arxiv.org/abs/2005.00928)
-
-**Heads switched off** — what the answer loses without a head, and α·∂answer/∂α as its estimate.
-[Michel et al. 2019](https://arxiv.org/abs/1905.10650)
-
-**Weights as explanation** — how the order of words by weight agrees with gradients and with leaving words out.
-[Jain and Wallace 2019](https://arxiv.org/abs/1902.10186)
-
-**A reply** — when another set of weights is a fair comparison, and when it is not.
-[Wiegreffe and Pinter 2019](https://arxiv.org/abs/1908.04626)"""
 
 
 def page() -> None:
@@ -739,7 +604,7 @@ def page() -> None:
             "Papers and source",
             partial(
                 lab.sources,
-                PAPERS,
+                draw.PAPERS,
                 evidence.ablate_heads,
                 evidence.make_heads_uniform,
                 evidence.hide_token,

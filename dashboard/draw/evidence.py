@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from core.interpret import evidence, trace as flow
-from core.pretrained import display_names
+from core.pretrained import HeadSet, display_names
 from dashboard.draw.attention_view import Tile
+from dashboard.draw.components import Cell
 from dashboard.draw.figures import Ink, Spec, series_encoding, table_columns, text_tip
 from dashboard.draw.formats import number, percent, plain, share_text, signed
 from dashboard.draw.grids import bar_figure
@@ -51,6 +52,165 @@ def before_after(
         offset={"field": "of", "sort": list(evidence.WAYS)},
         dx=8 if logits else 4,
     ) | table_columns({"word": "answer", "of": "heads", "p": "logit" if logits else "probability"})
+
+
+# What its script tells beside the recorded calls.
+
+
+EVERY = Cell(
+    "What the answer loses without each head, and without each layer: one forward pass each.",
+    """
+import numpy as np
+
+from core.interpret.evidence import ablate_heads, head_sets
+
+effects = {off: ablate_heads(baseline, off) for off in head_sets(reading.trace)}
+changes = np.array([effect.change for effect in effects.values()])
+(needed,) = list(effects)[abs(changes).argmax()]
+print("largest change:", needed, changes[abs(changes).argmax()])
+""",
+    """
+import altair as alt
+import pandas as pd
+
+rows = [{"layer": f"{kind} {layer}", "head": "all" if head is None else head, "change": effect.change}
+        for off, effect in effects.items() for kind, layer, head in off]
+alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color="change:Q")
+""",
+    "evidence:grid",
+)
+HIDE = Cell(
+    "The tokens by each measure, and the change of the answer when each is hidden.",
+    """
+import numpy as np
+
+from core.interpret.evidence import hide_token, token_scores
+from core.ranks import kendall
+
+scores = token_scores(baseline, reading.trace, contributions)
+hidden = np.array([hide_token(baseline, token).change for token in range(len(baseline.source))])
+for name, score in scores.items():
+    print(f"{name}: first {reading.source.tokens[score.argmax()]}, tau with hiding {kendall(score, abs(hidden))}")
+rows = np.stack([*scores.values(), abs(hidden)])
+shares = rows / rows.max(-1, keepdims=True).clip(1e-30)  # of the largest
+""",
+    """
+from dashboard.show import show_maps
+
+show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.tokens)
+""",
+    "evidence:strip",
+)
+
+
+PAPERS = r"""**‖α·v·W\_O‖** — the length of the vector that a head writes at a query for one key.
+[Kobayashi et al. 2020](https://arxiv.org/abs/2004.10102)
+
+**Rollout and flow** — attention combined over the layers, with the residual as half of every step.
+[Abnar and Zuidema 2020](https://arxiv.org/abs/2005.00928)
+
+**Heads switched off** — what the answer loses without a head, and α·∂answer/∂α as its estimate.
+[Michel et al. 2019](https://arxiv.org/abs/1905.10650)
+
+**Weights as explanation** — how the order of words by weight agrees with gradients and with leaving words out.
+[Jain and Wallace 2019](https://arxiv.org/abs/1902.10186)
+
+**A reply** — when another set of weights is a fair comparison, and when it is not.
+[Wiegreffe and Pinter 2019](https://arxiv.org/abs/1908.04626)"""
+
+
+# The rows of the grid of heads, of its tables and of the chart of answers.
+
+
+LAYER = "all"  # the column of whole layers
+TABLE_ROWS = 6
+HIDDEN = "Measured"
+
+
+def effect_rows(
+    names: Mapping[tuple[str, int], str],
+    effects: Mapping[HeadSet, evidence.Effect],
+    ranked: Sequence[flow.Head],
+    count: int,
+    baseline: evidence.Baseline,
+) -> list[Spec]:
+    """A cell for each head and each whole layer, whose `names` are given; `ranked` are those of `count` so far."""
+    layers, rows = list(names.values()), list[Spec]()
+    ranks = {head: rank for rank, head in enumerate(ranked, 1)}
+    measured = "" if len(ranked) == count else " measured"
+    for off, effect in effects.items():
+        ((kind, layer, head),) = off
+        name = names[kind, layer]
+        rank, cell = None, {"head": LAYER, "name": f"all of {name}", "share": "a whole layer"}
+        if head is not None:
+            rank = ranks[layers.index(name), head]
+            share = f"{rank} of {len(ranked)}{measured}"
+            cell = {"head": str(head), "name": f"{name}·H{head}", "share": share}
+        rows.append(
+            cell
+            | {
+                "layer": name,
+                "change": effect.change,
+                "by": signed(effect.change),
+                "answer": effect.value,
+                "rank": rank,
+                "now": f"{number(effect.value)} instead of {number(baseline.value)}",
+            }
+        )
+    return rows
+
+
+def ranking(
+    names: Mapping[flow.Head, str],
+    sharp: Mapping[flow.Head, float],
+    estimates: Mapping[flow.Head, float],
+    baseline: evidence.Baseline,
+    alone: Mapping[flow.Head, evidence.Effect],
+) -> dict[str, Sequence[str]]:
+    """The first heads of `alone`, by columns."""
+    shown = dict(list(alone.items())[:TABLE_ROWS])
+    columns: dict[str, Sequence[str]] = {
+        "head": [names[head] for head in shown],
+        "answer without it": [number(effect.value) for effect in shown.values()],
+        "change": [signed(effect.change) for effect in shown.values()],
+    }
+    if ids := [effect.id for effect in shown.values() if effect.id is not None]:
+        columns["prediction then"] = display_names(baseline.pretrained, baseline.answer, ids)
+    if estimates:
+        columns["estimated change"] = [signed(estimates[head]) for head in shown]
+    return columns | {"mean largest weight": [number(sharp[head]) for head in shown]}
+
+
+def answer_rows(
+    words: Sequence[str], answers: Mapping[int | None, Mapping[str, float]]
+) -> list[Spec]:
+    return [
+        {"word": word, "of": way, "p": value, "text": number(value)}
+        for word, by_way in zip(words, answers.values(), strict=True)
+        for way, value in by_way.items()
+    ]
+
+
+def agreement_rows(measures: evidence.HeadMaps) -> list[list[str]]:
+    def text(one: str, other: str) -> str:
+        ρ = evidence.key_agreement(measures, one, other)
+        return "–" if ρ is None else number(ρ) if other == one else signed(ρ)
+
+    names = [*measures.maps]
+    return [[NAMES[one], *(text(one, other) for other in names)] for one in names]
+
+
+def token_rows(
+    words: Sequence[str], first: Mapping[str, int], agree: Mapping[str, float | None], needed: int
+) -> list[list[str]]:
+    """What each measure ranks first, and its τ with the measured changes, which come last."""
+    return [
+        *(
+            [NAMES[name], MEANINGS[name], words[first[name]], "–" if tau is None else signed(tau)]
+            for name, tau in agree.items()
+        ),
+        [HIDDEN, "the token hidden from every head", words[needed], ""],
+    ]
 
 
 # Sentences, LaTeX and the CSV.
@@ -97,6 +257,27 @@ def target_text(baseline: evidence.Baseline) -> str:
     if baseline.other is not None:
         return f"the logit of the {name} minus that of **{plain(baseline.other)}**"
     return f"the {baseline.quantity} of the {name}"
+
+
+def measured_text(baseline: evidence.Baseline) -> str:
+    """What is measured, and why a logit where nobody chose it."""
+    text = f"The page measures {target_text(baseline)}."
+    if baseline.id is None or baseline.quantity == "probability" or baseline.question.quantity:
+        return text
+    most = number(float(evidence.quantity_values(baseline.answer, "probability").max()))
+    return (
+        f"{text} The most likely has a probability of {most}, which changes little so close to 1, so the logit is "
+        "measured."
+    )
+
+
+def tau_note(tokens: int, has_flow: bool) -> str:
+    slow = f" Flow from {tokens} tokens takes too long, so it is left out."
+    return (
+        "Kendall’s τ compares the order of the tokens by a measure with their order by how much the answer "
+        "changes when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
+        f"{'' if has_flow else slow}"
+    )
 
 
 def moves(before: float, after: float) -> str:
