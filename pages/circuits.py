@@ -1,7 +1,8 @@
 """What a head can do: its OV and QK circuits and its composition with earlier heads, from the weights alone."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import streamlit as st
 
@@ -111,7 +112,7 @@ def explore(ref: lab.ModelRef) -> None:
     controls, picked = draw_controls(ref, circuits)
     head, has_tokens = picked.head, circuits.has_tokens(picked.head[0])
     values = lab.study_of(study.singular_values, ref, head, given=WEIGHTS)
-    results: dict[str, Any] = {"singular": values}
+    results: dict[str, object] = {"singular": values}
     if has_tokens:
         results["moves"] = of_token(controls, picked, "OV")
     st.markdown("## Every head")
@@ -155,8 +156,8 @@ def explore(ref: lab.ModelRef) -> None:
         circuit = results["circuit"] = lab.study_of(study.induction_circuit, ref)
         lab.paragraph(draw.twice(circuits, circuit))
     if ref == lab.ModelRef("lab", "names"):
-        results["carriers"] = lab.study_of(study.carriers, ref)
-        lab.paragraph(draw.carriers_text(circuits, results["carriers"]))
+        carriers = results["carriers"] = lab.study_of(study.carriers, ref)
+        lab.paragraph(draw.carriers_text(circuits, carriers))
     results = {name: one for name, one in results.items() if one is not None}
     stories = [TOKENS[name] for name in TOKENS if name in results]
     if kind is not None:
@@ -265,7 +266,9 @@ def compositions(controls: Controls, kind: study.CompositionKind, head: Head) ->
     lab.caption(draw.drawn_lines(circuits, kind, controls.edges))
 
 
-def pickable(place: Any, spec: lab.Spec, key: str, controls: Controls, alt: str) -> None:
+def pickable(
+    place: lab.Place | ModuleType, spec: lab.Spec, key: str, controls: Controls, alt: str
+) -> None:
     def pick() -> None:
         point = lab.pressed_point(key)
         if point and (name := f"{point['layer']}·H{point['head']}") in controls.circuits.names:

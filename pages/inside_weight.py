@@ -1,7 +1,6 @@
 """Inside one weight: the query and the key that meet in one cell, up to the weight and what it carries."""
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -33,7 +32,7 @@ def numbered(tokens: tuple[str, ...]) -> dict[int, str]:
     return {index: f"{index} · {token}" for index, token in enumerate(tokens)}
 
 
-def in_no_link(controls: "Controls") -> dict[str, Any]:
+def in_no_link(controls: "Controls") -> dict[str, object]:
     """The lists show the link's cell, and change it."""
     return {"bind": None, "on_change": partial(changed, controls)}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -26,7 +25,7 @@ PAGE, RUNS = "why", "runs"
 Pair = tuple[Run, Run]
 
 
-def offered_seconds(_: Any = None) -> list[int]:
+def offered_seconds(_: object = None) -> list[int]:
     return [seconds for seconds in study.SECONDS if seconds <= lab.limits.max_run_seconds()]
 
 

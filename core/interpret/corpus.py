@@ -936,8 +936,8 @@ def texts_of_map(pretrained: Pretrained, run: Run) -> list[ModelInputs]:
 
 def map_vectors(pretrained: Pretrained, run: Run) -> HeadVectors:
     """The queries and keys of every head on the first texts of a measurement."""
-    short, kind = shorten(pretrained), config_of(run).kind
-    return join_vectors([text_vectors(short, one, kind) for one in texts_of_map(pretrained, run)])
+    texts, kind = load_inputs(run)[:MAP_TEXTS], config_of(run).kind
+    return head_vectors(shorten(pretrained), texts, kind, MAP_TOKENS)
 
 
 # Measure a corpus from a shell: `attention-lab corpus FOLDER`, by default MiniLM on the lab's sentences.
