@@ -94,10 +94,6 @@ def read_link() -> None:
         )
 
 
-def current_run(task: str) -> Run:
-    return lab.limits.find_run(Controls.last.value.get(task)) or lab.FINE_TUNED[task]
-
-
 def select_run(run: Run) -> None:
     st.query_params[LINK] = run.id
     Controls.last.value = {**Controls.last.value, config_of(run).task: run.id}
@@ -187,7 +183,8 @@ def page() -> None:
     )
     read_link()
     task, config = Controls.draw_setup()
-    data = lab.load_fine_tune(current_run(task))
+    run = lab.limits.find_run(Controls.last.value.get(task)) or lab.FINE_TUNED[task]
+    data = lab.load_fine_tune(run)
     lab.SessionValue[object](None, lab.queue.SPARE).value = lab.queue.warm_up(data.live)
     lab.forget_other_runs("fine_tune", data.run.id)
     # Draw the buttons of the run, and its progress; `config` is what Fine-tune would start

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import streamlit as st
@@ -282,7 +282,7 @@ def as_python(
     view: map_transform.TraceView, ranked: map_transform.TraceView, head: lab.Pair, row: int
 ) -> None:
     layer, index = head
-    results, trace = {"trace": view.trace}, "trace"
+    results, trace = dict[str, Any](trace=view.trace), "trace"
     if ranked is not view:
         results["ordered"], trace = ranked.trace, "ordered"
     one = f"show({trace}, layer={layer}, head={index}, query={row})"

@@ -754,7 +754,7 @@ def masked_word(link: str) -> Field[int | None]:
 
 
 def _line(c: Any) -> Line:
-    return c.reading.target or c.reading.source  # type: ignore[no-any-return]
+    return c.reading.target or c.reading.source
 
 
 def _usual_position(c: Any) -> int:

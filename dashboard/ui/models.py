@@ -222,7 +222,9 @@ def is_loaded(ref: ModelRef) -> bool:
 
 def _load(ref: ModelRef) -> Pretrained:
     pretrained = _stored(ref)
-    return replace(pretrained, all_cores=not is_small(pretrained))
+    # one thread reads a sentence with a small model sooner than two, which on busy cores wait for each other
+    weights = sum(weight.numel() for weight in pretrained.model.parameters())
+    return replace(pretrained, all_cores=weights >= SMALL)
 
 
 def _stored(ref: ModelRef) -> Pretrained:
@@ -242,11 +244,6 @@ def _stored(ref: ModelRef) -> Pretrained:
             if ref.source == "folder"
             else hub.load(ref.name, ref.revision)
         )
-
-
-def is_small(pretrained: Pretrained) -> bool:
-    """Whether one thread reads a sentence sooner than two: on busy cores they wait for each other at each layer."""
-    return sum(weight.numel() for weight in pretrained.model.parameters()) < SMALL
 
 
 def study_of(function: Callable[..., T], *args: Any, given: Sequence[Callable[..., Any]] = ()) -> T:
