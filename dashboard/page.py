@@ -17,7 +17,6 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "draw.pictures",
     "draw.templates",
     "navigation",
-    "server.calls",
     "server.cache",
     "server.session",
     "fields.base",
