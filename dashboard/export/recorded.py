@@ -166,10 +166,8 @@ def parts_of(value: Any) -> list[tuple[str, Any]]:
 
 def is_spelled(value: Any) -> bool:
     """Whether a script may have a value as a literal: a plain one, a config or a choice, or several of these."""
-    if isinstance(value, Mapping):
-        return is_spelled([*value.values()])
-    if isinstance(value, list | tuple | frozenset):
-        return all(map(is_spelled, value))
+    if type(value) in (dict, list, tuple, frozenset):  # not a named tuple
+        return all(map(is_spelled, value.values() if isinstance(value, dict) else value))
     return isinstance(value, PLAIN | np.generic) or type(value).__name__ in CONFIGS
 
 
@@ -374,7 +372,7 @@ class _Writer:
             return models.question_code(value)
         if type(value).__name__ == "ModelInputs":
             return self._inputs(value)
-        if isinstance(value, Mapping | list | tuple) and not is_spelled(value):
+        if type(value) in (dict, list, tuple) and not is_spelled(value):
             return self._items(value, name)
         if hasattr(value, "__name__"):  # a function
             self.imports.add(import_of(value))
@@ -402,22 +400,18 @@ class _Writer:
         self.lines.append(f"{self.texts[text]} = {text}")
         return self.texts[text]
 
-    def _items(self, value: Mapping | list | tuple, name: str) -> str:
-        if isinstance(value, Mapping):
+    def _items(self, value: dict | list | tuple, name: str) -> str:
+        """Several values in one line, or in a line each."""
+        if isinstance(value, dict):
             names = [key if str(key).isidentifier() else name for key in value]
-            parts = [
-                f"{key!r}: {self._value(value[key], one)}"
-                for key, one in zip(value, names, strict=True)
-            ]
+            written = map(self._value, value.values(), names)
+            parts = [f"{key!r}: {one}" for key, one in zip(value, written, strict=True)]
         else:
             parts = [self._value(one, name) for one in value]
-        start, end = (
-            "{}" if isinstance(value, Mapping) else "[]" if isinstance(value, list) else ("(", ",)")
-        )
+        start, end = {list: ("[", "]"), tuple: ("(", ",)")}.get(type(value), ("{", "}"))
         line = f"{start}{', '.join(parts)}{end}"
-        if len(line) <= LINE_WIDTH:
-            return line
-        return "\n".join([start, *(f"    {part}," for part in parts), end.lstrip(",")])
+        lines = "\n".join([start, *(f"    {part}," for part in parts), end.lstrip(",")])
+        return line if len(line) <= LINE_WIDTH else lines
 
     def _free(self, name: str) -> str:
         taken = {*self.names.values(), *self.texts.values(), *self.models.values()}

@@ -20,7 +20,7 @@ class Weights(NamedTuple):
 
     ids: tuple[int, ...]
     masked: bool
-    values: np.ndarray
+    values: np.ndarray | float
     largest: float
 
 
@@ -80,7 +80,9 @@ def counted(rows: Any) -> np.ndarray:
     return np.array([float(len(rows))])
 
 
-@pytest.mark.parametrize("row", [np.ones(2), [np.ones(2)], {"row": np.ones(2)}, object()])
+@pytest.mark.parametrize(
+    "row", [np.ones(2), [np.ones(2)], {"row": np.ones(2)}, object(), Weights((1,), True, 1.0, 2.0)]
+)
 def test_what_no_call_made_is_refused(row):
     with recording():
         count = computed(counted, [row])
