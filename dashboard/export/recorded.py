@@ -125,9 +125,7 @@ def leaves(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
     """The numbers in a result, by the expressions that give them: arrays and lists; and texts that name rows."""
     from core.interpret.trace import to_numpy  # with torch, which Start does not need
 
-    if isinstance(value, bool | int | float | np.generic):
-        yield name, np.asarray(value)
-    elif isinstance(value, np.ndarray) or hasattr(value, "detach"):
+    if isinstance(value, bool | int | float | np.generic | np.ndarray) or hasattr(value, "detach"):
         array = to_numpy(value)
         if array.dtype.kind in "fiub":
             yield name, array
