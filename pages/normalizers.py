@@ -21,12 +21,6 @@ MASKED = "x"
 SINK = entry("normalizer", "sink")
 # the sink starts at 1 on this page
 START: Any = replace(next(one for one in SINK.params if one.key == "start"), default=1.0)
-# The list of keys: pills, or where these do not fit, a list that opens.
-KEY: dict[str, Any] = {
-    "key": "key",
-    "text": lab.plain,
-    "help": "The key whose weight the equation and the curves show.",
-}
 
 
 def own_fields(normalizer: str) -> dict[str, str]:
@@ -56,20 +50,16 @@ class Controls(lab.Fields, page="normalizers"):
         help="Normalizers with a temperature divide the scores by it. A small temperature makes the "
         "largest weight larger.",
     )
-    pill = lab.Segmented[str](
+    key = lab.Segmented[str](
         "Key",
         lambda c: c.names,
         lambda c: c.names[c.largest],
+        text=lab.plain,
         pills=True,
-        **KEY,
-    ).optional(lambda c: len(c.names) <= draw.MAX_PILLS)
-    item = lab.Select[str](
-        "Key",
-        lambda c: c.names,
-        lambda c: c.names[c.largest],
-        also=lambda _: {"width": lab.room(260)},
-        **KEY,
-    ).optional(lambda c: len(c.names) > draw.MAX_PILLS)
+        max_options=draw.MAX_PILLS,
+        also=lambda c: {"width": lab.room(260)} if len(c.names) > draw.MAX_PILLS else {},
+        help="The key whose weight the equation and the curves show.",
+    )
     curves = lab.MultiSelect(
         f"Up to {MAX_CURVES} normalizers",
         draw.NAMES,
@@ -116,8 +106,7 @@ class Controls(lab.Fields, page="normalizers"):
 
     @property
     def picked(self) -> int:
-        name = self.pill or self.item
-        return self.names.index(name) if name in self.names else self.largest
+        return self.names.index(self.key)
 
 
 def parse(text: str) -> study.Scores:
@@ -173,7 +162,7 @@ def adopt(built: lab.Built) -> None:
 @lab.shown_errors()
 def explore() -> None:
     controls = Controls.draw("scores", "spread", "temperature")
-    controls = controls.draw_more("pill", "item", into=lab.HERE)
+    controls = controls.draw_more("key", into=lab.HERE)
     picture = st.container()
     # under the picture, and before it in this run, as it has what the picture is drawn from
     controls = controls.draw_more(

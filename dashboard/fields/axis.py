@@ -131,16 +131,13 @@ class ParamsField(Field[tuple[Choice, ...]]):
     axis: str = field(kw_only=True)
     own: Callable[[str], Mapping[str, str]] = field(default=lambda key: {}, kw_only=True)
 
-    def draw_widget(self, controls: Fields) -> tuple[Choice, ...]:
-        self.widget(controls, None, {})
-        return self.read(controls)
-
-    def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> None:
+    def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> tuple[Choice, ...]:
         for item in AXES[self.axis]:
             own = self.own(item.key)
             if any(param.key not in own for param in item.params):
                 paragraph(f"**{item.name}**")
             params_of(item, key=self.key_of(controls), exclude=tuple(own))
+        return self.read(controls)
 
     def read(self, controls: Fields) -> tuple[Choice, ...]:
         key = self.key_of(controls)

@@ -237,6 +237,20 @@ class Options(Field[V], Generic[V, T]):
     text: Callable[[Any], str] | None = None
     old: Callable[[str, Any], str] = lambda text, controls: text
     typed: bool | Of = False
+    radio: bool = False
+
+    def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
+        texts = self.texts(controls)
+        draw: Any = st.radio if self.radio else st.selectbox
+        if _of(self.typed, controls):
+            shared["accept_new_options"] = True
+        return draw(
+            _of(self.label, controls),
+            list(texts),
+            list(texts).index(start) if start in texts else None,  # nothing is on offer
+            format_func=lambda value: texts.get(value, value),
+            **shared,
+        )
 
     def texts(self, controls: Any) -> dict[Any, str]:
         options = _of(self.options, controls)
@@ -249,21 +263,6 @@ class Options(Field[V], Generic[V, T]):
     def start(self, controls: Any) -> Any:
         default = _of(self.default, controls)
         return next(iter(self.texts(controls)), None) if default is None else default
-
-    def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
-        return self.listed(st.selectbox, controls, start, shared)
-
-    def listed(self, draw: Any, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
-        texts = self.texts(controls)
-        if _of(self.typed, controls):
-            shared["accept_new_options"] = True
-        return draw(
-            _of(self.label, controls),
-            list(texts),
-            list(texts).index(start) if start in texts else None,  # nothing is on offer
-            format_func=lambda value: texts.get(value, value),
-            **shared,
-        )
 
     def value_of(self, text: str, controls: Any) -> Any:
         # Streamlit writes what the list shows into the link, `link_value` the value.
@@ -289,12 +288,6 @@ class Options(Field[V], Generic[V, T]):
 @dataclass(frozen=True)
 class Select(Options[T, T]):
     """One of a list that opens; with `radio`, of one that is in sight."""
-
-    radio: bool = False
-
-    def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
-        draw = st.radio if self.radio else st.selectbox
-        return self.listed(draw, controls, start, shared)
 
 
 @dataclass(frozen=True)
@@ -366,15 +359,15 @@ class Menu(Options[None, T]):
     take: Callable[[Any], object] = field(kw_only=True)
 
     def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
-        texts, key = self.texts(controls), shared["key"]
+        key = shared["key"]
 
         def changed() -> None:
             picked, st.session_state[key] = st.session_state[key], None
             if picked is not None:
                 self.take(picked)
 
-        own = {"bind": None, "on_change": guarded(key, changed), "format_func": texts.get}
-        return st.selectbox(_of(self.label, controls), list(texts), None, **shared | own)
+        own = {"bind": None, "on_change": guarded(key, changed)}
+        return super().widget(controls, None, shared | own)
 
 
 class Fields:

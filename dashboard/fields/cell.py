@@ -3,40 +3,26 @@
 from collections.abc import Sequence
 from typing import Any
 
-import streamlit as st
-
 from dashboard.draw.attention_view import Pair, Tile, multiples
-from dashboard.fields.base import Fields
-from dashboard.fields.link import read_linked, write_linked
+from dashboard.fields.link import LinkedValue, read_linked, write_linked
 
 
-class CellField:
+class CellField(LinkedValue[Pair | None]):
     """A pinned cell: `pinned` before its picture is drawn, `pin` after. It has no widget.
 
     `link` is its name in the link, by default the page's and the field's.
     """
 
     def __init__(self, link: str = "") -> None:
-        self.link = link
-
-    def __set_name__(self, owner: type[Fields], name: str) -> None:
-        self.owner, self.name = owner, name
-
-    @property
-    def key(self) -> str:
-        return self.link or f"{self.owner.page_key}:{self.name}"
-
-    @property
-    def in_link(self) -> bool:
-        return self.key in st.query_params
+        super().__init__(None, link)
 
     def pinned(self, shape: Pair, of: object = None) -> Pair | None:
         """The link's cell, else the page's last one; none once `of`, what it is a cell of, has changed."""
-        return read_linked(self.owner.page_key, self.key, shape, of)
+        return read_linked(self.owner.page_key, self.link or self.key, shape, of)
 
     def pin(self, cell: Pair | None) -> Pair | None:
         """Put a cell into the link, or none; returns it."""
-        return write_linked(self.owner.page_key, self.key, cell)
+        return write_linked(self.owner.page_key, self.link or self.key, cell)
 
 
 def linked_maps(
