@@ -297,20 +297,13 @@ class Controls(lab.Fields, page="one"):
         return ()
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        return tokenize(self.tokens).notes
-
-    @property
-    def axes(self) -> dict[str, Choice]:
-        return {axis: self[axis] for axis in AXES}
-
-    @property
     def choices(self) -> lab.AxisChoices:
         """What makes a config where it goes together; typed matrices are one head without a projection."""
+        chosen = {axis: self[axis] for axis in AXES}
         if self.matrices is None:
-            return {"d_model": self.d_model, "num_heads": self.heads} | self.axes
+            return {"d_model": self.d_model, "num_heads": self.heads} | chosen
         width = len(self.matrices[0][0])
-        return {"d_model": width, "num_heads": 1} | self.axes | {"projection": Choice("identity")}
+        return {"d_model": width, "num_heads": 1} | chosen | {"projection": Choice("identity")}
 
     @property
     def config(self) -> AttentionConfig | None:
@@ -318,10 +311,6 @@ class Controls(lab.Fields, page="one"):
         with suppress(ConfigError):
             return AttentionConfig(**self.choices) if self.given else None
         return None
-
-    @property
-    def row(self) -> int:
-        return self.names.index(self.query) if self.query else 0
 
     @property
     def maps(self) -> int:
@@ -370,7 +359,9 @@ def draw_controls(row: lab.Place) -> AttentionConfig | None:
         st.warning(str(error))
         return None
     if error := lab.config_error(AttentionConfig, **controls.choices):
-        lab.show_refusal(controls.choices, error, "one", use_choice)
+        lab.show_refusal(
+            controls.choices, error, "one", lambda axis, choice: Controls.set(**{axis: choice})
+        )
         return None
     last, config = last_word(controls.names), AttentionConfig(**controls.choices)
     if controls.query == Controls.last.value:
@@ -393,10 +384,6 @@ def draw_controls(row: lab.Place) -> AttentionConfig | None:
             key="one:next",
         )
     return config
-
-
-def use_choice(axis: str, choice: Choice) -> None:
-    Controls.set(**{axis: choice})
 
 
 def move_stage(stage: int) -> None:
@@ -493,7 +480,7 @@ def explore() -> None:
         config = draw_controls(row)
     controls = read_controls()
     if config is not None:  # else the choices do not go together
-        lab.watch_built("one", controls.axes)
+        lab.watch_built("one", {axis: controls[axis] for axis in AXES})
     focus = Controls.focus.linked(
         lambda text: (text.rpartition(":")[0], lab.between(0, 999)(text.rpartition(":")[2])),
         write=lambda focus: f"{focus[0]}:{focus[1]}",
@@ -531,7 +518,7 @@ def show(
         steps,
         given.queries,
         given.keys,
-        controls.row,
+        given.queries.index(controls.query),
         head,
         half=controls.half,
         adjusts=config.has("position", "adjusts"),
@@ -541,6 +528,7 @@ def show(
         scaling=lab.cached(study.measure_scaling, SEED),
         also=[draw.head_cell(layer, reading, head, controls.half)],
     )
+    notes = () if controls.is_typed else tokenize(controls.tokens).notes
     reasons = draw.reasons_text(reading, controls.real)
     made = study.projected(layer, given, seed, head, steps) if stage == 1 else None
     learned = not controls.is_typed or any(True for _ in seeded_layer(layer, seed).parameters())
@@ -556,9 +544,7 @@ def show(
                 key,
                 reasons,
                 draw.facts_fact(reading, layer, stage, reasons, head),
-                " ".join(
-                    [*draw.notes_on(reading, config, learned, made is not None), *controls.notes]
-                ),
+                " ".join([*draw.notes_on(reading, config, learned, made is not None), *notes]),
                 None if made is None else lab.step_view.projection_payload(reading, *made),
             ),
             reading,
