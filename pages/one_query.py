@@ -5,7 +5,6 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import streamlit as st
 
 import dashboard.page as lab
@@ -82,17 +81,15 @@ def change_source() -> None:
         Controls.set(position=Choice("none"), mask=Choice("none"))
 
 
-def axis_field(axis: str) -> lab.ChoiceField:
+def axis_field(axis: str) -> lab.WrittenChoice:
     def left_out(controls: "Controls") -> set[str]:
         return READS_X if axis == "position" and controls.is_typed else set()
 
-    return lab.ChoiceField(
+    return lab.WrittenChoice(
         axis.capitalize(),
         lambda c: {item.key: item.name for item in AXES[axis] if item.key not in left_out(c)},
         lambda c: getattr(c.base, axis).key,
         axis=axis,
-        parts=True,
-        hidden=True,
         help=lambda c: HELP[axis] + (LEFT_OUT if left_out(c) else ""),
     )
 
@@ -427,8 +424,6 @@ def apply_preset() -> None:
 
 # The page: one query's picture in six steps, a question, things to try, and what each step means.
 
-SMALL, LARGE = 4, 64  # head sizes of the question on √D
-MUCH = 0.8  # an entropy below this share of the other's is much lower
 # On a phone the six steps are two rows of three.
 STYLE = """<style>@media (max-width: 640px) {
 .st-key-one-stage [role=radiogroup] > button { flex: 1 1 30%; padding: 0 6px }
@@ -577,28 +572,14 @@ def sources(config: AttentionConfig) -> None:
 def root_of_d() -> None:
     st.markdown("## What √D does")
     points = lab.cached(study.measure_scaling, SEED)
-    # What happens to the weights at a larger head size when scores are not divided by √D
-    small, large = (
-        next(point for point in points if point.dims == dims) for dims in (SMALL, LARGE)
-    )
-    ratio = large.entropy[0] / small.entropy[0]
-    reason = (
-        f"The largest weight goes from {lab.number(small.largest[0])} at D = {SMALL} to {lab.number(large.largest[0])} at "
-        f"D = {LARGE}. A score adds D products, so its variance grows with D: {lab.number(small.variance[0])} and "
-        f"{lab.number(large.variance[0])}. At D = {LARGE}, divided by √{LARGE}, it is {lab.number(large.variance[1])}."
-    )
+    answer, reason = draw.root_answer(points)
     if not lab.predict(
         "one:root",
         lab.Question(
-            f"Scores are not divided by √D, and the size D of queries and keys grows from {SMALL} to {LARGE}. What "
-            "happens to the weights?",
-            (
-                "a few keys get almost all weight",
-                "they stay about the same",
-                "they become more equal",
-            ),
-            0 if ratio < MUCH else 2 if ratio > 1 / MUCH else 1,
-            (reason,) * 3,
+            draw.ROOT_QUESTION,
+            draw.ROOT_ANSWERS,
+            answer,
+            (reason,) * len(draw.ROOT_ANSWERS),
         ),
     ):
         st.caption("The measurement is shown once you have picked an answer.")
@@ -683,13 +664,6 @@ def moves(reading: lab.step_view.Reading) -> tuple[lab.Move, ...]:
         f"Under the causal mask {lab.plain(first)}, the first word, may attend only to itself: the score of every "
         "later word is −∞.",
     )
-    # The largest weight of the picked word without and with the division by √D
-    row = reading.raw[reading.query].astype(float)
-    best, dims = int(row.argmax()), reading.q.shape[1]
-    whole, divided = (
-        lab.number(float(np.exp(scores[best] - np.logaddexp.reduce(scores))))
-        for scores in (row, row / dims**0.5)
-    )
     return (
         lab.Move(
             "See the weights",
@@ -700,11 +674,7 @@ def moves(reading: lab.step_view.Reading) -> tuple[lab.Move, ...]:
         lab.Move(
             "Do not divide by √D",
             Controls.state(**plain_choices(score="dot"), query=reading.name, stage=5),
-            (
-                f"{lab.plain(reading.name)} gives {whole} to {lab.plain(reading.keys[best])}; divided by √{dims} it "
-                f"would give "
-                f"{divided}. Larger scores make the largest weight larger. “What √D does” shows it for larger D."
-            ),
+            draw.undivided_text(reading),
         ),
         lab.Move(
             "Six words, four heads",

@@ -24,6 +24,7 @@ from dashboard.draw.formats import (
     listed,
     mask_latex,
     number,
+    plain,
     plural,
     rounded,
     rule,
@@ -652,6 +653,44 @@ def scaling_fact(points: tuple[study.Scaling, ...]) -> str:
 
 
 NAMES = ["without √D", "divided by √D"]
+
+
+SMALL, LARGE = 4, 64  # head sizes of the question on √D
+MUCH = 0.8  # an entropy below this share of the other's is much lower
+ROOT_QUESTION = (
+    f"Scores are not divided by √D, and the size D of queries and keys grows from {SMALL} to {LARGE}. What happens "
+    "to the weights?"
+)
+ROOT_ANSWERS = (
+    "a few keys get almost all weight",
+    "they stay about the same",
+    "they become more equal",
+)
+
+
+def root_answer(points: tuple[study.Scaling, ...]) -> tuple[int, str]:
+    """Which of ROOT_ANSWERS is measured, and its reason."""
+    small, large = (next(point for point in points if point.dims == at) for at in (SMALL, LARGE))
+    ratio = large.entropy[0] / small.entropy[0]
+    return 0 if ratio < MUCH else 2 if ratio > 1 / MUCH else 1, (
+        f"The largest weight goes from {number(small.largest[0])} at D = {SMALL} to {number(large.largest[0])} at "
+        f"D = {LARGE}. A score adds D products, so its variance grows with D: {number(small.variance[0])} and "
+        f"{number(large.variance[0])}. At D = {LARGE}, divided by √{LARGE}, it is {number(large.variance[1])}."
+    )
+
+
+def undivided_text(reading: step_view.Reading) -> str:
+    """The largest weight of the picked word without the division by √D, and with it."""
+    row = reading.raw[reading.query].astype(float)
+    best, dims = int(row.argmax()), reading.q.shape[1]
+    whole, divided = (
+        number(float(np.exp(scores[best] - np.logaddexp.reduce(scores))))
+        for scores in (row, row / dims**0.5)
+    )
+    return (
+        f"{plain(reading.name)} gives {whole} to {plain(reading.keys[best])}; divided by √{dims} it would give "
+        f"{divided}. Larger scores make the largest weight larger. “What √D does” shows it for larger D."
+    )
 
 
 MEASURES = ("Variance", "Entropy")

@@ -35,9 +35,6 @@ class ChoiceField(Options[Choice, str]):
     name. Of a typed parameter that cannot be read the last text counts that could, and `unread` of the controls is true;
     where the field may be `refused` it counts itself, and the config that takes it says why not. With `parts`, those of
     an entry that is composed of others are controls, too.
-
-    List and parameters are names of the link. A `hidden` one has all of it as one text there, draws all of it in one
-    place, and shows what a link brings though it is not among its options.
     """
 
     axis: str = field(kw_only=True)
@@ -50,15 +47,7 @@ class ChoiceField(Options[Choice, str]):
     text_columns: int = field(default=3, kw_only=True)  # cells of a grid that a typed one takes
 
     def draw(self, controls: Fields, into: Any, places: Mapping[str, Any]) -> Choice:
-        key, start = self.key_of(controls), self.start(controls)
-        if self.hidden:
-            self.take_link(key, start, controls)
-            others = {item.key for item in AXES[self.axis]} - self.texts(controls).keys()
-            name, about = str(self.label), _of(self.help, controls)
-            with into:
-                return draw_choice(
-                    self.axis, name, Choice(start), key=key, help=about, without=others
-                )
+        key = self.key_of(controls)
         item = entry(self.axis, super().draw(controls, into, places))
         drawn, grids, parts = dict[str, Value](), dict[str, Any](), list[Choice]()
         if self.parts:
@@ -81,8 +70,36 @@ class ChoiceField(Options[Choice, str]):
         controls.unread |= values != drawn
         return Choice.of(item.key, *parts, **values)
 
+    def state(self, value: Choice, controls: Fields) -> dict[str, Any]:
+        return choice_state(self.key_of(controls), value)
+
+    def read(self, controls: Fields) -> Choice:
+        item = entry(self.axis, super().read(controls))
+        if self.parts:
+            return choice_in_session(self.axis, Choice(item.key), key=self.key_of(controls))
+        return Choice.of(item.key, **params_in_session(item, key=self.key_of(controls)))
+
+
+@dataclass(frozen=True)
+class WrittenChoice(ChoiceField):
+    """A choice on an axis that is one text of the link, drawn in one place with all its parts and parameters.
+
+    A link may also bring what is not among its options.
+    """
+
+    hidden: bool = field(default=True, kw_only=True)
+    parts: bool = field(default=True, kw_only=True)
+
+    def draw(self, controls: Fields, into: Any, places: Mapping[str, Any]) -> Choice:
+        start, key = self.start(controls), self.key_of(controls)
+        self.take_link(key, start, controls)
+        others = {item.key for item in AXES[self.axis]} - self.texts(controls).keys()
+        name, about = str(self.label), _of(self.help, controls)
+        with into:
+            return draw_choice(self.axis, name, Choice(start), key=key, help=about, without=others)
+
     def allowed(self, value: Any, controls: Any) -> bool:
-        return self.hidden or super().allowed(value, controls)
+        return True
 
     def take_link(self, key: str, start: str, controls: Any) -> None:
         first = complete(start, AXES[self.axis], self.axis)
@@ -99,26 +116,13 @@ class ChoiceField(Options[Choice, str]):
         if whole.value != now:
             st.session_state.update(choice_state(key, whole.value))
 
-    def value_of(self, text: str, controls: Any) -> Any:
-        if not self.hidden:
-            return super().value_of(text, controls)
+    def value_of(self, text: str, controls: Any) -> Choice:
         names = {item.name: item.key for item in AXES[self.axis]}  # as older links write them
         return choice_from_text(names.get(text, text), self.axis)
 
     def refusal(self, error: Exception, controls: Any) -> str:
-        if not self.hidden:
-            return super().refusal(error, controls)
         shown = entry(self.axis, self.start(controls)).name
         return f", which cannot be read. {plain(str(error))} {shown} is shown."
-
-    def state(self, value: Choice, controls: Fields) -> dict[str, Any]:
-        return choice_state(self.key_of(controls), value)
-
-    def read(self, controls: Fields) -> Choice:
-        item = entry(self.axis, super().read(controls))
-        if self.parts:
-            return choice_in_session(self.axis, Choice(item.key), key=self.key_of(controls))
-        return Choice.of(item.key, **params_in_session(item, key=self.key_of(controls)))
 
 
 @dataclass(frozen=True)
@@ -284,6 +288,7 @@ def part_starts(axis: str, name: str, base: Choice, key: str) -> tuple[Choice, .
 
 
 def part_key(key: str, name: str, number: int) -> str:
+    """The session's key of one of the parts of the choice with that key and name."""
     return f"{key}:{name}:part{number}"
 
 

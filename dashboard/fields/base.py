@@ -106,13 +106,9 @@ class Field(Generic[T]):
         """The value of a text in a link; ValueError or KeyError for one that is refused."""
         return text
 
-    def expected(self, controls: Any) -> str:
-        """What a link may say, for the sentence about a text that is refused."""
-        return "a text"
-
     def refusal(self, error: Exception, controls: Any) -> str:
         """How the sentence ends that says which text of the link is refused."""
-        return f"; expected {self.expected(controls)}."
+        return "; expected a text."
 
     def allowed(self, value: Any, controls: Any) -> bool:
         """Whether the field can have that value now."""
@@ -123,6 +119,7 @@ class Field(Generic[T]):
         return as_text(value)
 
     def key_of(self, controls: "Fields") -> str:
+        """The key of its widget in the session, which may depend on the controls before."""
         return f"{self.page or controls.page_key}:{_of(self.key, controls) or self.name}"
 
     def state(self, value: T, controls: "Fields") -> dict[str, Any]:
@@ -140,6 +137,7 @@ class Field(Generic[T]):
             return self.draw_widget(controls)
 
     def draw_widget(self, controls: "Fields") -> Any:
+        """Draw the widget where the page stands, with its value from link and session; returns the value."""
         key, start = self.key_of(controls), self.start(controls)
         if self.hidden:
             self.take_link(key, start, controls)
@@ -160,6 +158,7 @@ class Field(Generic[T]):
         return start if value is None else value
 
     def take_link(self, key: str, start: Any, controls: Any) -> None:
+        """Bring the value of a `hidden` one from a new link, or write that of the session into it."""
         read, always = partial(self.value_of, controls=controls), _of(self.always, controls)
         link_value(key, start, read, name=self.link, always=always)
 
@@ -203,8 +202,9 @@ class Number(Field[N]):
         low, high = _of(self.low, controls), _of(self.high, controls)
         return between(low, high, type(self.start(controls)))(text)
 
-    def expected(self, controls: Any) -> str:
-        return f"a number from {_of(self.low, controls)} to {_of(self.high, controls)}"
+    def refusal(self, error: Exception, controls: Any) -> str:
+        low, high = _of(self.low, controls), _of(self.high, controls)
+        return f"; expected a number from {low} to {high}."
 
     def allowed(self, value: Any, controls: Any) -> bool:
         return bool(_of(self.low, controls) <= value <= _of(self.high, controls))
@@ -212,6 +212,8 @@ class Number(Field[N]):
 
 @dataclass(frozen=True)
 class Toggle(Field[bool]):
+    """Something that is on or off."""
+
     default: bool | Of = field(default=False, kw_only=False)
 
     def widget(self, controls: Any, start: Any, shared: dict[str, Any]) -> Any:
@@ -220,8 +222,8 @@ class Toggle(Field[bool]):
     def value_of(self, text: str, controls: Any) -> Any:
         return one_of([True, False])(text)
 
-    def expected(self, controls: Any) -> str:
-        return "true or false"
+    def refusal(self, error: Exception, controls: Any) -> str:
+        return "; expected true or false."
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,7 @@ class Options(Field[V], Generic[V, T]):
         )
 
     def texts(self, controls: Any) -> dict[Any, str]:
+        """What is on offer, by value: the texts of list and link."""
         options = _of(self.options, controls)
         return (
             dict(options)
@@ -272,8 +275,8 @@ class Options(Field[V], Generic[V, T]):
         shown = {name: option for option, name in texts.items()}
         return shown[text] if text in shown else one_of(texts)(self.old(text, controls))
 
-    def expected(self, controls: Any) -> str:
-        return f"one of {', '.join(self.texts(controls).values())}"
+    def refusal(self, error: Exception, controls: Any) -> str:
+        return f"; expected one of {', '.join(self.texts(controls).values())}."
 
     def allowed(self, value: Any, controls: Any) -> bool:
         return bool(_of(self.typed, controls)) or value in self.texts(controls)
@@ -394,6 +397,7 @@ class Fields:
         vars(self).update(given)
 
     def keys(self) -> Iterator[str]:
+        """The names of what has a value, so that `**controls` passes them on."""
         return iter(vars(self))
 
     def __getitem__(self, name: str) -> Any:
