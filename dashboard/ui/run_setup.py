@@ -18,8 +18,8 @@ from core.attention import (
     distinct_names,
     heads_that_divide,
     preset,
+    preset_of,
 )
-from core.attention.presets import preset_of
 from core.attention.text import from_text, pattern_from_text, pattern_to_text, to_text
 from core.entries import Param
 from core.models import BOUNDS, LONGEST, RECURRENT, STACKED, ModelConfig, count_parameters
