@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import streamlit as st
 import torch
@@ -274,7 +273,7 @@ def take_layers(model: str) -> None:
 
 def adopt(built: lab.Built) -> None:
     """Compare what was built elsewhere with the first mechanism; of none, what was compared before."""
-    comparison, choices = current(), dict[str, Any](built)
+    comparison, choices = current(), lab.AxisChoices(built)
     before, changed = Controls.before_yours.pop()
     if comparison.mechanisms == changed:
         comparison = replace(comparison, mechanisms=before, minus=(1, 0))

@@ -24,14 +24,7 @@ from core.seeding import seeded_layer
 from core.studies import mechanisms as study
 from dashboard.draw import mechanisms as draw
 
-NAMES = {
-    "projection": "Projections",
-    "score": "Scores",
-    "position": "Positions",
-    "mask": "Masks",
-    "normalizer": "Normalizers",
-    "kernel": "Kernels",
-}
+NAMES = {axis: f"{axis.capitalize()}s" for axis in AXES}
 SYMBOLS = (
     " T counts queries, S keys, D the numbers of a head, w the keys of a band, b those of a block."
 )

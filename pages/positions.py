@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+from torch import Tensor
 
 import dashboard.page as lab
 from core.attention import AXES, AttentionConfig, Choice, Entry, heads_that_divide
@@ -148,7 +149,7 @@ def shuffle(controls: Controls) -> None:
     """Take the next order that differs from the one on the page, where there is one."""
     now, count = Controls.order.value, len(controls.tokens)
     orders = {n: study.shuffle(count, controls.seed, n).tolist() for n in range(now, now + 20)}
-    Controls.order.set(next((n for n in orders if orders[n] != orders[now]), now + 1))
+    Controls.order.value = next((n for n in orders if orders[n] != orders[now]), now + 1)
 
 
 GUIDE_CONFIG, GUIDE_TOKENS = AttentionConfig(D_MODEL, HEADS), 12  # of the question
@@ -262,16 +263,17 @@ def show(controls: Controls) -> draw.Equation | None:
 
 
 def chart(
-    name: str, alt: str, heading: str, x: str, curves: Sequence[lab.Curve], **options: Any
+    name: str,
+    alt: str,
+    heading: str,
+    x: str,
+    curves: Sequence[lab.Curve],
+    log: bool = False,
+    rule: float | None = None,
 ) -> None:
-    lab.draw_chart(
-        st,
-        lab.line_chart(heading, x, curves, lab.Ink.of(lab.theme()), **options),
-        theme=None,
-        key=f"positions:{name}",
-        alt=alt,
-        width="stretch",
-    )
+    spec = lab.line_chart(heading, x, curves, lab.Ink.of(lab.theme()), log=log, rule=rule)
+    key = f"positions:{name}"
+    lab.draw_chart(st, spec, theme=None, key=key, alt=alt, width="stretch")
 
 
 # Encodings that are added to the input: the table, the similarity of two positions, and a shift as a linear map.
@@ -305,7 +307,7 @@ def encoding(controls: Controls) -> draw.Words:
         draw.table_curves(added.table),
     )
     if controls.item.key == "sinusoidal":
-        hands(controls, controls.places, HANDS)
+        hands(lab.cached(study.table_of, controls.config, controls.seed, controls.places), HANDS)
     return draw.table_fact(added), draw.row_latex(controls.item, added.table)
 
 
@@ -355,15 +357,10 @@ def shift(controls: Controls) -> draw.Words:
 
 
 def hands(
-    controls: Controls,
-    count: int,
-    max_pairs: int,
-    names: tuple[str, ...] = (),
-    words: Sequence[str] = (),
-) -> tuple[Any, list[Pair]]:
-    """Draw pairs of sine and cosine, from the fastest, as hands of a clock; returns the table, and the pairs drawn."""
-    table = lab.cached(study.table_of, controls.config, controls.seed, count)
-    pairs = sinusoid_pairs(table)
+    table: Tensor, max_pairs: int, names: tuple[str, ...] = (), words: Sequence[str] = ()
+) -> list[Pair]:
+    """Draw pairs of sine and cosine, from the fastest, as hands of a clock; returns those that are drawn."""
+    count, pairs = len(table), sinusoid_pairs(table)
     moving = [pair for pair in pairs if pair.wavelength <= SLOWEST * count]
     drawn = lab.sample_pairs(moving or pairs[:1], max_pairs)
     lab.dials(
@@ -375,7 +372,7 @@ def hands(
         names=names[: len(drawn) - 1] + names[-1:] if len(drawn) > 1 else names[:1],
         words=words,
     )
-    return table, drawn
+    return drawn
 
 
 # Encodings that change the scores: maps of the change, and its mean by distance.
@@ -483,8 +480,8 @@ def shuffled(controls: Controls) -> draw.Equation:
                 "**How a vector tells a position.** Each pair of its numbers is the hand of a clock: every word turns it "
                 "further. Fast and slow hands together tell all positions apart."
             )
-            words = controls.tokens[:CLOCKS]
-            table, pairs = hands(controls, CLOCKS, len(SPEEDS), SPEEDS, words)
+            table = lab.cached(study.table_of, controls.config, controls.seed, CLOCKS)
+            pairs = hands(table, len(SPEEDS), SPEEDS, controls.tokens[:CLOCKS])
             lab.caption(draw.hands_text(pairs, CLOCKS))
         results["table"], parts = table, draw.row_latex(controls.item, table.numpy())
     codes = {
@@ -559,13 +556,17 @@ def maps_with_difference(
     before: lab.Tile,
     after: lab.Tile,
     tokens: Sequence[str],
+    *,
+    query: int,
+    height: int,
+    link: str,
+    noun: str = "weight",
     signed: bool = False,
     fact: str = "",
-    **options: Any,
 ) -> None:
     """Two maps, and the second minus the first; no picture shows where they differ by rounding alone."""
-    size = len(tokens)
-    options["pin"] = Controls.cell.pinned((size, size), name)
+    options: dict[str, Any] = {"query": query, "height": height, "link": link, "noun": noun}
+    options["pin"] = Controls.cell.pinned((len(tokens), len(tokens)), name)
     left, right = st.columns([3, 1], gap="small")
     with left:
         drawn = lab.multiples(
@@ -609,18 +610,10 @@ OPTIONS = ("Yes: their distances are the same", "No: their positions are others"
 
 def question(changes: Mapping[str, float]) -> lab.Question:
     """Whether sinusoids keep the scores of a sentence that comes later; `changes` are the largest changes of a score."""
-    added, learned, rotated = (
-        lab.share_text(changes[key]) for key in ("sinusoidal", "learned", "rope")
-    )
-    reason = (
-        f"Measured on this sentence, a score changes by up to {added}: the sinusoids are added to the words before $W_q$ "
-        f"and $W_k$, so the absolute position enters each score. With learned vectors it is {learned}. RoPE rotates query "
-        f"and key instead, so that only their distance is left: {rotated}."
-    )
     return lab.Question(
         f"Sinusoids add to each word a vector of its position. Now {study.GUIDE_SHIFT} other words stand before the "
         "sentence. Do the scores between its own words stay the same?",
         OPTIONS,
         int(changes["sinusoidal"] >= draw.SAME_SCORE),
-        (reason,) * len(OPTIONS),
+        (draw.shift_reason(changes),) * len(OPTIONS),
     )

@@ -1,6 +1,6 @@
 """Positions: its sentences of numbers, equations, curves, and the rows of words in two orders."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -9,7 +9,7 @@ from core.attention import AttentionConfig, Entry
 from core.attention.properties import Pair
 from core.studies import positions as study
 from dashboard.draw.curves import Curve
-from dashboard.draw.formats import latex, listed, number, percent, plain
+from dashboard.draw.formats import latex, listed, number, percent, plain, share_text
 from dashboard.draw.page_views import sample_pairs, wavelength_text
 
 Equation = tuple[str, str]  # the symbols, and the live numbers
@@ -346,4 +346,16 @@ def parameters_text(item: Entry, count: int, others: int, d_model: int, heads: i
     return (
         f"{item.name} {learned}; the rest of the layer has {others:,} (d_model {d_model}, "
         f"{heads} heads). There is no mask: a causal mask would also tell the order.{random}"
+    )
+
+
+def shift_reason(changes: Mapping[str, float]) -> str:
+    """How much a score changes by at most when a sentence comes later, by encoding."""
+    added, learned, rotated = (
+        share_text(changes[key]) for key in ("sinusoidal", "learned", "rope")
+    )
+    return (
+        f"Measured on this sentence, a score changes by up to {added}: the sinusoids are added to the words before $W_q$ "
+        f"and $W_k$, so the absolute position enters each score. With learned vectors it is {learned}. RoPE rotates query "
+        f"and key instead, so that only their distance is left: {rotated}."
     )

@@ -56,6 +56,7 @@ def fit_heads(d_model: str, width: int, heads: str, fits: Callable[[int], Sequen
 
 
 def note_heads(d_model: str, width: int, heads: int) -> None:
+    """Note the heads that a page shows at this width, as chosen by hand unless a change of the width brought them."""
     if st.session_state.get(f"{d_model}:heads", (0, 0, 0))[1:] != (width, heads):
         st.session_state[f"{d_model}:heads"] = heads, width, heads
 
@@ -211,6 +212,7 @@ def clashes(
 def show_refusal(
     fields: AxisChoices, error: ConfigError, key: str, use: Callable[[str, Choice], None]
 ) -> None:
+    """Say why the choices do not go together, with a button for each of the `repairs`; `use` takes the pressed one."""
     st.error(plain(str(error)))
     for axis, choice in repairs(fields, error):
         text = choice_text(choice, axis)
@@ -294,6 +296,7 @@ Built = dict[str, Choice]  # by axis, without what the default attention has
 
 
 def set_built(page: str, choices: Mapping[str, Choice]) -> None:
+    """Note these choices by axis as built on that page, for the next page that can take them."""
     whole = {axis: complete(choice, AXES[axis], axis) for axis, choice in choices.items()}
     st.session_state[BUILT] = (
         page,
