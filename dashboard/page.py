@@ -18,6 +18,7 @@ FLAT = (  # whose names are in the namespace: the light ones first
     "draw.templates",
     "navigation",
     "server.cache",
+    "server.calls",
     "server.session",
     "fields.base",
     "fields.link",

@@ -2,7 +2,7 @@
 
 from functools import partial
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import streamlit as st
 
@@ -112,7 +112,7 @@ def explore(ref: lab.ModelRef) -> None:
     controls, picked = draw_controls(ref, circuits)
     head, has_tokens = picked.head, circuits.has_tokens(picked.head[0])
     values = lab.study_of(study.singular_values, ref, head, given=WEIGHTS)
-    results: dict[str, object] = {"singular": values}
+    results: dict[str, Any] = {"singular": values}
     if has_tokens:
         results["moves"] = of_token(controls, picked, "OV")
     st.markdown("## Every head")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -471,7 +472,7 @@ def draw_measures(
 def as_python(
     case: Case, head: flow.Head, row: int, measures: evidence.HeadMaps, answers: Answers
 ) -> None:
-    item, stories, results = case.maps[head[0]], list[lab.Cell](), dict[str, object]()
+    item, stories, results = case.maps[head[0]], list[lab.Cell](), dict[str, Any]()
     if answers:
         results["answers"] = answers
     if (baseline := case.baseline) is not None:
