@@ -44,6 +44,7 @@ FLAT = (  # whose names are in the namespace: the light ones first
 WHOLE = {  # that are in it as modules: lab.queue
     "export": "ui.export",
     "glossary": "draw.glossary",
+    "handed_in": "ui.handed_in",
     "lessons": "ui.lessons",
     "limits": "server.limits",
     "page_bars": "ui.bars",
@@ -80,7 +81,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors
     from dashboard.server.cache import *  # type: ignore[assignment, no-redef]
     from dashboard.server.calls import *  # type: ignore[assignment, no-redef]
     from dashboard.server.session import *  # type: ignore[assignment, no-redef]
-    from dashboard.ui import bars as page_bars, export, lessons
+    from dashboard.ui import bars as page_bars, export, handed_in, lessons
     from dashboard.ui.decoding import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.fine_tune import *  # type: ignore[assignment, no-redef]
     from dashboard.ui.guide import *  # type: ignore[assignment, no-redef]

@@ -1,8 +1,7 @@
 """Lessons: pages with a text and questions beside them, to work through, to make, and to hand in."""
 
 import socket
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
@@ -16,7 +15,6 @@ from core.files import hosted, sentence_of
 
 key = "lessons:{}".format  # a widget's key, which is also its name in the link
 PARTS = ("Work through", lab.page_bars.MAKE, "See results")
-MAX_LINES = 500  # codes
 
 
 class Controls(lab.Fields, page="lessons"):
@@ -50,7 +48,7 @@ class Controls(lab.Fields, page="lessons"):
         also={
             "bind": None,
             "height": 200,
-            "max_chars": 100 * MAX_LINES,
+            "max_chars": 100 * lab.handed_in.MAX_LINES,
             "placeholder": "Ada Lovelace 2E7C-…",
         },
     )
@@ -436,9 +434,6 @@ def hand_out_short(lesson: lab.lessons.Lesson) -> None:
         st.info(" ".join(sentences), icon=":material/lan:")
 
 
-Handed = tuple[lab.lessons.Code, lab.lessons.Lesson]
-
-
 def read() -> None:
     """Draw the fields and the tables."""
     lessons = known_lessons()
@@ -449,18 +444,18 @@ def read() -> None:
         "codes_file",
         "Its lines are read as those above.",
     )
-    handed, errors = read_lines(f"{typed}\n{lines}", lessons)
+    handed, errors = lab.handed_in.read_lines(f"{typed}\n{lines}", lessons)
     if handed:
         lab.table(
             ("name", "lesson", "right", "questions", "tries", "date"),
-            [row_of(*one) for one in handed],
+            [lab.handed_in.row_of(*one) for one in handed],
             caption="What students solved",
             left={0, 1, 3, 4},
             markers=False,
         )
         lab.table(
             ("question", "right", "wrong options that were picked"),
-            by_question(handed),
+            lab.handed_in.by_question(handed),
             caption="What the class solved",
             left={0, 2},
             markers=False,
@@ -468,7 +463,7 @@ def read() -> None:
         )
         st.download_button(
             "CSV",
-            class_csv(handed),
+            lab.handed_in.class_csv(handed),
             "class.csv",
             "text/csv",
             key=key("csv"),
@@ -484,61 +479,6 @@ def read() -> None:
         f"means that no answer "
         "was checked. A line is refused when its code was mistyped, belongs to another name, or to another lesson. "
         "A code is no proof against cheating. No code is stored on the server."
-    )
-
-
-def row_of(code: lab.lessons.Code, lesson: lab.lessons.Lesson) -> list[str]:
-    right = [str(index) for index, result in enumerate(code.results, 1) if result.right]
-    return [
-        code.name or "–",
-        lesson.title,
-        f"{len(right)} of {len(code.results)}",
-        ", ".join(right) or "–",
-        ", ".join(str(result.tries or "–") for result in code.results),
-        code.day.isoformat(),
-    ]
-
-
-def wrong_options(question: lab.lessons.Question, result: lab.lessons.Result) -> list[str]:
-    return [option for at, option in enumerate(question.options) if result.wrong >> at & 1]
-
-
-def by_question(handed: Sequence[Handed]) -> list[list[str]]:
-    """For each question of each lesson, the share of students who solved it, and how many picked each wrong option."""
-    rows = []
-    for lesson in {lesson.id: lesson for _, lesson in handed}.values():
-        codes = [code for code, other in handed if other.id == lesson.id]
-        for at, question in enumerate(lesson.all_questions):
-            results = [code.results[at] for code in codes]
-            rows.append(
-                [
-                    f"{lesson.title}, {at + 1}. {question.text}",
-                    lab.percent(sum(one.right for one in results) / len(codes)),
-                    "; ".join(
-                        f"{option} ({count})"
-                        for option, count in Counter(
-                            option for one in results for option in wrong_options(question, one)
-                        ).most_common()
-                    )
-                    or "–",
-                ]
-            )
-    return rows
-
-
-def class_csv(handed: Sequence[Handed]) -> bytes:
-    return lab.picture_files.csv_file(
-        ("name", "lesson", "date", "question", "right", "tries", "wrong options"),
-        [
-            [
-                *(code.name, lesson.title, code.day, at, int(one.right), one.tries),
-                "; ".join(wrong_options(question, one)),
-            ]
-            for code, lesson in handed
-            for at, (question, one) in enumerate(
-                zip(lesson.all_questions, code.results, strict=True), 1
-            )
-        ],
     )
 
 
@@ -558,33 +498,6 @@ def known_lessons() -> dict[str, lab.lessons.Lesson]:
     with suppress(lab.lessons.LessonError):  # the form is not complete
         lessons.append(read_lesson())
     return {lesson.id: lesson for lesson in lessons}
-
-
-def read_lines(
-    typed: str, lessons: Mapping[str, lab.lessons.Lesson]
-) -> tuple[list[Handed], list[str]]:
-    """The latest code of each student for each known lesson, and a sentence for every other line."""
-    handed: dict[tuple[str, str], Handed] = {}
-    errors = []
-    lines = [(number, line) for number, line in enumerate(typed.splitlines(), 1) if line.strip()]
-    for number, line in lines[:MAX_LINES]:
-        try:
-            code = lab.lessons.read_code(line)
-            lesson = lessons.get(code.lesson)
-            if lesson is None or len(lesson.all_questions) != len(code.results):
-                raise lab.lessons.LessonError(
-                    f"The code of {code.name or 'no name'} belongs to another lesson, or to one that was "
-                    "changed since. Give its link above."
-                )
-        except lab.lessons.LessonError as error:
-            errors.append(f"Line {number}: {error}")
-            continue
-        student = code.name.casefold(), code.lesson
-        if student not in handed or handed[student][0].day <= code.day:
-            handed[student] = code, lesson
-    if len(lines) > MAX_LINES:
-        errors.append(f"The first {MAX_LINES} of {len(lines)} codes are read.")
-    return list(handed.values()), errors
 
 
 def page() -> None:

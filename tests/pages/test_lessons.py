@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 from streamlit.testing.v1 import AppTest
 
 from dashboard.fields.reset import PENDING
+from dashboard.ui import handed_in
 from dashboard.ui.bars import teacher_markdown
 from dashboard.ui.lessons import (
     KEYS,
@@ -145,12 +146,12 @@ def test_a_class_has_its_latest_codes():
 
     wrong = Result(False, 1, 1 << 2)  # a, mouse
     lines = [line("Ada", right, 3), line("ada", wrong), line("Eve", wrong), line("=Bob", right)]
-    handed, errors = lessons.read_lines("\n".join(lines), {lesson.id: lesson})
+    handed, errors = handed_in.read_lines("\n".join(lines), {lesson.id: lesson})
     assert not errors and [code.name for code, _ in handed] == ["Ada", "Eve", "=Bob"]
     assert [
-        (share.replace("\xa0", " "), options) for _, share, options in lessons.by_question(handed)
+        (share.replace("\xa0", " "), options) for _, share, options in handed_in.by_question(handed)
     ] == [("67 %", "a, mouse (1)"), ("100 %", "–"), ("0 %", "–")]
-    rows = list(csv.DictReader(io.StringIO(lessons.class_csv(handed).decode())))
+    rows = list(csv.DictReader(io.StringIO(handed_in.class_csv(handed).decode())))
     assert len(rows) == 9 and rows[3]["wrong options"] == "a, mouse" and rows[6]["name"] == "'=Bob"
     teacher = open_page(part="Read codes")
     file = ("file_uploader", "codes_file", ("codes.txt", "\n".join(lines).encode(), "text/plain"))
@@ -190,11 +191,11 @@ def test_several_pages_are_stepped_through():
     assert_says(app.run(), "At last.", "Page 3 of 3", "Right answers: 1 of 5")
     assert app.button(key="lesson:Next page").disabled
     app.text_input(key="lesson:name").set_value("Ada").run()
-    handed, errors = lessons.read_lines(
+    handed, errors = handed_in.read_lines(
         next(item.value for item in app.code if item.value.startswith("Ada")), {SEVERAL.id: SEVERAL}
     )
     assert not errors and [one.right for one in handed[0][0].results] == [True, *[False] * 4]
-    assert len(lessons.by_question(handed)) == 5
+    assert len(handed_in.by_question(handed)) == 5
     pytest.raises(LessonError, replace, LESSON, more=(SEVERAL,)).match("at most 6 pages")
 
 
