@@ -595,6 +595,12 @@ def test_a_link_names_a_word_by_its_number():
     assert [word.value_of(text, None) for text in "01"] == [0, 1]
 
 
+def test_positions_are_a_list_by_their_texts():
+    app = open_at("lens", "inside:", model="induction", text="the old king")
+    place = next(one for one in app.selectbox if one.label == "Answer at position")
+    assert place.options[-1].endswith(" · after king")
+
+
 # A hybrid, of whose five layers two have attention: every page calls them by the model's own numbers, 2 and 4.
 
 
