@@ -328,7 +328,8 @@ def picked_role(
     head = head_field("head", heads, (model, role), more, "how far they are above chance")
     # Other pages get the head if the user picked it, that is, if it changed while the role did not
     before_of, before = Controls.shown.value
-    Controls.shown.value = of, _ = (ref, kind, role), head
+    of = ref, kind, role
+    Controls.shown.value = of, head
     if before_of == of and before != head:
         lab.choose_head(ref, kind, head)
         Controls.known.value = ref, head

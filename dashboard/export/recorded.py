@@ -346,7 +346,8 @@ class _Writer:
             variable = self._free(name)
             self.lines.append(f"{variable} = {self._call(made)}")
             self.written.append((made, variable))
-            self.names[id(made.result)] = variable
+            if made.result is not None:  # the page has it, too
+                self.names[id(made.result)] = variable
             return variable
         if type(value).__name__ == "ModelRef":
             return self._model(value)
