@@ -38,7 +38,7 @@ class Controls(lab.Fields, page="compare"):
     now: study.Comparison  # what the page last showed
     names: Sequence[str]  # of its mechanisms
 
-    setup = lab.SessionValue[study.Comparison | None](None)
+    setup = lab.SessionValue(study.default_controls())
     written = lab.SessionValue[study.Link]({})  # the link as this page wrote it
     editing = lab.SessionValue[int | None](None)  # the mechanism to change
     edits = lab.SessionValue(0)  # a new editor starts from its mechanism
@@ -159,10 +159,6 @@ class Controls(lab.Fields, page="compare"):
         )
 
 
-def current() -> study.Comparison:
-    return Controls.setup.value or study.default_controls()
-
-
 def load_controls() -> list[str]:
     """Take the link's controls where the link is not what this page wrote; returns what it says wrong.
 
@@ -247,11 +243,11 @@ def act(index: int) -> None:
     if action == CHANGE:
         Controls.editing.value, Controls.edits.value = index, Controls.edits.value + 1
     elif action is not None:
-        store_controls(current().moved(index, MOVES[action]))
+        store_controls(Controls.setup.value.moved(index, MOVES[action]))
 
 
 def add(option: str) -> None:
-    comparison = current()
+    comparison = Controls.setup.value
     try:
         new = study.mechanism_of(option, comparison.sizes)
     except ConfigError as error:
@@ -262,7 +258,7 @@ def add(option: str) -> None:
 
 
 def take_layers(model: str) -> None:
-    comparison = current()
+    comparison = Controls.setup.value
     try:
         small = tuple(dict.fromkeys(card(model).small(*comparison.sizes)))
     except ConfigError as error:
@@ -273,7 +269,7 @@ def take_layers(model: str) -> None:
 
 def adopt(built: lab.Built) -> None:
     """Compare what was built elsewhere with the first mechanism; of none, what was compared before."""
-    comparison, choices = current(), lab.AxisChoices(built)
+    comparison, choices = Controls.setup.value, lab.AxisChoices(built)
     before, changed = Controls.before_yours.pop()
     if comparison.mechanisms == changed:
         comparison = replace(comparison, mechanisms=before, minus=(1, 0))
@@ -312,7 +308,7 @@ def _dialog(comparison: study.Comparison, index: int) -> None:
     )
 
     def put(new: AttentionConfig) -> None:
-        before = current()
+        before = Controls.setup.value
         lab.set_built("compare", {axis: getattr(new, axis) for axis in AXES})
         mechanisms = (*before.mechanisms[:index], new, *before.mechanisms[index + 1 :])
         store_controls(replace(before, mechanisms=mechanisms))
@@ -336,9 +332,9 @@ def page() -> None:
     head = st.container()  # over what is said of a mechanism that comes from another page
     errors = load_controls()
     lab.take_built("compare", adopt, linked=bool(link_query()))
-    names = draw.names_of(current().mechanisms)
+    names = draw.names_of(Controls.setup.value.mechanisms)
     # with the values of all widgets, also of those in a closed popover and further down the page
-    comparison = Controls.read(names=names, now=current()).comparison
+    comparison = Controls.read(names=names, now=Controls.setup.value).comparison
     write_controls(comparison)
     errors += filter(None, [Controls.refusal.pop()])
     with head:
@@ -397,7 +393,15 @@ def draw_result(
         else (st.container(), st.container())
     )
     with rest:
-        no_map(comparison, errors)
+        for name, error in errors.items():
+            st.error(f"**{lab.plain(name)}** has no map here. {lab.plain(error)}")
+        if errors and not comparison.seeded:  # MiniLM's queries and keys are the reason
+            st.button(
+                "Use the seeded layer",
+                key="compare:seeded",
+                on_click=lambda: store_controls(replace(Controls.setup.value, source=study.SEEDED)),
+                help="A layer with random parameters, which every mechanism can change.",
+            )
         for index in tiles:
             linear = comparison.mechanisms[index].kernel.key == "linear"
             if linear and (text := draw.flat_text(names[index], results[index])):
@@ -442,19 +446,6 @@ def draw_result(
         "compare:sources",
     )
     return measure
-
-
-def no_map(comparison: study.Comparison, errors: Mapping[str, str]) -> None:
-    """Say why mechanisms have no map, with the way out where MiniLM's queries and keys are the reason."""
-    for name, error in errors.items():
-        st.error(f"**{lab.plain(name)}** has no map here. {lab.plain(error)}")
-    if errors and not comparison.seeded:
-        st.button(
-            "Use the seeded layer",
-            key="compare:seeded",
-            on_click=lambda: store_controls(replace(current(), source=study.SEEDED)),
-            help="A layer with random parameters, which every mechanism can change.",
-        )
 
 
 def draw_details(comparison: study.Comparison, names: Sequence[str]) -> None:
