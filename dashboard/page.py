@@ -1,10 +1,11 @@
 """What pages are written with, as one namespace: `import dashboard.page as lab`, then `lab.fact(…)`, `lab.cached(…)`.
 
-A module is loaded when a page first asks for one of its names: Start loads no torch. A name that two modules define is
-that of the first.
+A module is loaded when a page first asks for one of its names: Start loads no torch. The names are those that a module
+defines, not what it imports; `dir(lab)` lists them, and loads all modules.
 """
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 FLAT = (  # whose names are in the namespace: the light ones first
@@ -96,7 +97,20 @@ else:
         if name in WHOLE:
             return import_module(f"dashboard.{WHOLE[name]}")
         for module in FLAT:
-            names = vars(import_module(f"dashboard.{module}"))
-            if name in names:
-                return globals().setdefault(name, names[name])
+            loaded = import_module(f"dashboard.{module}")
+            if _defines(loaded, name):
+                return globals().setdefault(name, vars(loaded)[name])
         raise AttributeError(f"no module of pages has {name!r}")
+
+    def __dir__() -> list[str]:
+        modules = [import_module(f"dashboard.{module}") for module in FLAT]
+        return sorted(
+            {*WHOLE, *(name for one in modules for name in vars(one) if _defines(one, name))}
+        )
+
+    def _defines(module: ModuleType, name: str) -> bool:
+        """Whether a module defines a name, and does not import it: a class or function tells where it is from."""
+        value = vars(module).get(name)
+        if name not in vars(module) or name.startswith("_") or isinstance(value, ModuleType):
+            return False
+        return getattr(value, "__name__", "") != name or value.__module__ == module.__name__

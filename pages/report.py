@@ -120,7 +120,7 @@ def example() -> lab.picture_files.ReportView:
     first, last = (next(one for one in data.records if one.step == step) for step in ends)
     layer, head = best_head(last)
     frames = dict(lab.head_over_time(data.run, ends, 0, "cross", layer, head))
-    names = [tuple(map(token_text, line)) for line in lab.tokens(data, 0, "cross")]
+    names = [tuple(map(token_text, line)) for line in data.tokens(0, "cross")]
     maps = tuple(
         lab.PictureMap(f"Step {step:,}", frames[step], names[0], names[1], noun="weight")
         for step in frames

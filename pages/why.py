@@ -15,6 +15,7 @@ from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.recurrent import RecurrentSeq2Seq
 from core.runs.runs import Run
 from core.studies import why as study
+from core.studies.runs import RunData
 from core.training import Record, SeedStats
 from dashboard.draw import why as draw
 
@@ -164,7 +165,7 @@ def _pair(text: str) -> Pair | None:
 class Comparison(study.Result):
     """The results of the two runs; without parts it is the saved measurement."""
 
-    parts: tuple[lab.RunData, ...] = ()
+    parts: tuple[RunData, ...] = ()
 
     @property
     def live(self) -> bool:

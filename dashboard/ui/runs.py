@@ -169,8 +169,7 @@ def warn_of_damage(run: Run) -> None:
         )
 
 
-RunData = study.RunData
-load_run = RunData.of
+load_run = study.RunData.of
 
 
 def records_table(run: Run) -> dict[str, np.ndarray]:
@@ -388,9 +387,6 @@ def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -
     except (OSError, SafetensorError, IndexError):
         return None
     return weights if weights.ndim == 2 and weights.size and np.isfinite(weights).all() else None
-
-
-tokens = RunData.tokens
 
 
 # The controls of a run, and what went wrong.
