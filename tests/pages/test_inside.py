@@ -439,19 +439,26 @@ DOES: list[tuple[str, str, Case]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("page", "model", "case"), [(*row[:2], Case(*row[2:])) for row in SAYS] + DOES
-)
-def test_a_page_says_what_it_reads_or_why_it_cannot(page, model, case, tmp_path):
-    assert_case(open_at(page, **model_at(model, tmp_path), **case.link), case)
+@pytest.fixture(scope="session")
+def families(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("families")
 
 
-def model_at(model: str, folder: Path) -> dict[str, str]:
-    """The link to a model of the lab, or to a family's that is saved in a folder."""
+def model_at(model: str, families: Path) -> dict[str, str]:
+    """The link to a model of the lab, or to a family's, which is saved once and loaded by the first page."""
     if model in FAMILIES:
-        (folder / model).mkdir(exist_ok=True)
-        return {"inside:model": str(save(model, folder / model))}
+        folder = families / model
+        return {"inside:model": str(folder if folder.exists() else save(model, folder))}
     return {"inside:model": model} if model else {}
+
+
+# One model after the other, since a server keeps eight.
+@pytest.mark.parametrize(
+    ("page", "model", "case"),
+    sorted([(*row[:2], Case(*row[2:])) for row in SAYS] + DOES, key=lambda row: row[1]),
+)
+def test_a_page_says_what_it_reads_or_why_it_cannot(page, model, case, families):
+    assert_case(open_at(page, **model_at(model, families), **case.link), case)
 
 
 # As on a slow machine: the first few are measured, the rest once it is asked for, and then for all sessions.
@@ -469,7 +476,7 @@ def model_at(model: str, folder: Path) -> dict[str, str]:
     ("evidence", "digits", {}, "evidence:heads", "The head of the 1 measured so far, out of 8",
      "The 6 heads that change the answer most")])  # fmt: skip
 def test_a_large_model_waits_for_a_press(
-    page, model, link, name, first, then, tmp_path, monkeypatch
+    page, model, link, name, first, then, families, monkeypatch
 ):
     for key in [key for key in store().entries if key[1][0] == name]:
         del store().entries[key]  # what an earlier test measured is measured again
@@ -477,7 +484,7 @@ def test_a_large_model_waits_for_a_press(
     monkeypatch.setattr("dashboard.ui.progress.AT_ONCE", 0)
     monkeypatch.setattr("dashboard.ui.progress.TIMED", 1)
     monkeypatch.setattr("core.interpret.lens.CELLS", 1)  # a part a layer
-    link = link | model_at(model, tmp_path)
+    link = link | model_at(model, families)
     app = open_at(page, **link)
     assert first in everything(app) and then not in everything(app)
     app.button(key=f"{name}:go").click().run()
@@ -509,8 +516,8 @@ def test_a_large_model_waits_for_a_press(
         ("bart", "15 tokens (2 special)", ("inside_weight", "generate")),
     ],
 )
-def test_the_pages_of_a_family_show_its_heads(tmp_path, family, sentence, pages):
-    link = model_at(family, tmp_path)
+def test_the_pages_of_a_family_show_its_heads(families, family, sentence, pages):
+    link = model_at(family, families)
     app = open_at("pretrained", **link)
     assert "In head L" in page_text(app) and page_text(app).count(sentence) == 1
     for one in (app, *(open_at(page, **link) for page in pages)):
