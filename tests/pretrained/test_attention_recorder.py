@@ -1509,6 +1509,7 @@ def test_what_sees_all_is_not_causal():
     assert kind_of("text", module, half[..., :1, :1], None) == "causal"
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("part", range(GROUPS))
 def test_every_architecture_is_drawn(part, monkeypatch):
     monkeypatch.setattr("core.interpret.evidence.MAX_FLOW", 0)  # flow is of the maps alone
