@@ -296,6 +296,22 @@ def test_what_minilm_s_queries_cannot_have_is_said():
         assert not compute_map(replace(setup, source=study.SEEDED), config).error
 
 
+@each(
+    ("index", "place", "order", "minus"),
+    [
+        (2, "before", (0, 2, 1, 3), (2, 0)),
+        (0, "after", (1, 0, 2, 3), (0, 1)),
+        (1, "twice", (0, 1, 1, 2, 3), (1, 0)),
+        (0, "removed", (1, 2, 3), (0, 1)),
+    ],
+)
+def test_a_moved_mechanism_keeps_the_difference(index, place, order, minus):
+    before = study.default_controls()
+    after = before.moved(index, place)
+    assert after.mechanisms == tuple(before.mechanisms[at] for at in order)
+    assert after.minus == minus
+
+
 @each("option", [*study.addable()])
 def test_what_can_be_added_has_a_map_or_a_reason_and_a_name(option):
     minilm = replace(study.default_controls(), text="one two three")
