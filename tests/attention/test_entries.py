@@ -113,12 +113,14 @@ def test_every_pair_runs_across_two_sequences():
 @each(("axis", "key"), ENTRIES)
 def test_the_dtype_is_kept(axis, key, dtype):
     config = AttentionConfig(C, H, **{axis: plain(axis, key)})
-    layer, x = Attention(config, add_positions=True).to(dtype), torch.randn(B, T, C, dtype=dtype)
+    layer = Attention(config, add_positions=True).to(dtype)
+    x = torch.randn(B, T, C, dtype=dtype, requires_grad=True)
     for record in (True, False):
         steps = layer(x, key_mask=torch.ones(B, T, dtype=torch.bool), record=record)
         assert {
             t.dtype for t in [t for t in vars(steps).values() if isinstance(t, torch.Tensor)]
         } - {torch.bool} == {dtype}
+        steps.merged.sum().backward()  # some functions of torch have no bfloat16 there
 
 
 @each("shape", [(1, 1), (1, 7), (7, 1)])
