@@ -17,7 +17,7 @@ from dashboard.draw.components import COMPONENTS
 from dashboard.draw.formats import number
 from dashboard.draw.picture_files import trace_html
 from dashboard.navigation import step_of
-from tests.browser.test_pages import AXE, AXE_CHECK
+from tests.browser.test_pages import AXE_CHECK, axe
 from tests.cases import PATIENCE
 from tests.draw.test_components import trace
 from tests.pages.app import open_at, page_html
@@ -73,7 +73,7 @@ def test_the_site_reads_on_any_screen_alone(tmp_path, browser):
         page.emulate_media(color_scheme=scheme)
         page.goto(f"{address}/{name}.html")
         page.wait_for_function(READ)
-        page.evaluate(AXE)
+        page.evaluate(axe())
         found = page.evaluate(
             AXE_CHECK, [[], {"rules": {rule: {"enabled": False} for rule in THEMES_OWN}}]
         )
