@@ -113,7 +113,7 @@ def opened(page: str) -> AppTest:
     return open_at(page)
 
 
-@each("page", [step.key for step in STEPS if step.key != "glossary"])
+@pytest.mark.parametrize("page", [step.key for step in STEPS if step.key != "glossary"])
 def test_a_page_explains_its_controls_and_terms(page):
     app = opened(page)
     found = texts(app.main)
@@ -159,8 +159,12 @@ def assert_numbers_come_back(picture: Picture) -> None:
     files = {name: picture_file(picture, name, SOURCE) for name in NUMBERS}
     head, rows = picture.table()
     if isinstance(picture, ChartPicture):
-        assert len({*head}) == len(head) and all(name.strip() for name in head)
-        assert not {*head} & DRAWING and not [
+        bare = [f"column {at + 1}" for at, name in enumerate(head) if not name.strip()]
+        assert not bare, f"{picture.title}: give {bare} a title, that of the chart or of its field"
+        assert len({*head}) == len(head), f"{picture.title}: two columns have one name, {head}"
+        reserved = sorted({*head} & DRAWING)  # the fields of marks that no title names
+        assert not reserved, f"{picture.title}: name these columns otherwise: {', '.join(reserved)}"
+        assert not [
             cell for row in rows for cell in row if isinstance(cell, str) and DRAWN.fullmatch(cell)
         ], (picture.title, head, rows[:2])
         assert rows and len({*map(len, rows)}) == 1
@@ -222,7 +226,7 @@ def test_the_composition_of_every_pair_is_a_table():
 
 
 @pytest.mark.first
-@each("page", [step.key for step in STEPS])
+@pytest.mark.parametrize("page", [step.key for step in STEPS])
 def test_every_picture_of_a_page_comes_back_from_every_file(page, monkeypatch):
     # The smallest of each kind from PDF, too, and the smallest of all from PNG, and as cairo draws it: of all heads at
     # once neither says more, and each takes a second.
