@@ -1,7 +1,7 @@
 # make run        the dashboard (creates .venv the first time)
 # make quick      a slice through all tests in a minute, without a browser: what to run at every save
 # make check      style, types and the JavaScript's own tests
-# make generated  writes again all files that follow from the code, and lists those that changed
+# make generated  writes again all files that follow from the code, and lists those that changed; ONLY="budget" one page's
 # make test       the checks, the tests, and the tests in a real browser: all parts, whichever of them fails
 # make docs       the site of docs/, in .site/
 # make clean      removes what these made
@@ -74,19 +74,25 @@ javascript:
 	$(NODE) --disable-warning=MODULE_TYPELESS_PACKAGE_JSON --test --test-reporter=dot "$(NODE_FOLDER)/*.test.js"
 
 # What it lists is what differs from the last commit; the diff of tests/pages/snapshots shows what pages now say.
-GENERATED := core/models/cards core/studies/data/scores.json dashboard/draw/components/page_list \
-  dashboard/ui/lessons docs/gallery tests
+# ONLY="scores mechanisms" writes what these pages say and draw, the search, new times and what each choice is.
+GENERATED := core/models/cards/published.json core/studies/data/scores.json dashboard/draw/components/page_list/hits.js \
+  dashboard/ui/lessons/*.json docs/gallery tests/claims/experiments tests/pages/snapshots tests/test_draws.json \
+  tests/test_snapshots.json
+ONLY ?=
 generated: $(VENV)/.installed-dev
 	$(BIN)/python -m dashboard.search
+	$(BIN)/python -c "from core.studies.scores import main; main()"
+ifeq ($(ONLY),)
 	$(BIN)/python -m core.pretrained.cards
 	$(BIN)/python -m dashboard.ui.lessons.exercises
-	$(BIN)/python -c "from core.studies.scores import main; main()"
-	$(BIN)/python -m docs.site.gallery
+endif
+	$(BIN)/python -m docs.site.gallery $(ONLY)
 	@$(MAKE) --no-print-directory snapshots; made=$$?; \
 	echo "Changed since the last commit:"; git status --short -- $(GENERATED); exit $$made
 
 snapshots: $(VENV)/.installed-dev
-	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest -n 2 tests/test_snapshots.py tests/pages/test_snapshots.py tests/claims
+	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest -n 2 tests/test_snapshots.py tests/pages/test_snapshots.py \
+	  $(if $(ONLY),-k "choices $(foreach key,$(ONLY),or $(key))",tests/claims)
 
 # On two cores the tests, which often wait for a process that they started, run beside those that drive a browser, and
 # give way to them: a page that is slow to come is no fault. Both need the node packages: two installations at once would

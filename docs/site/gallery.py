@@ -1,12 +1,15 @@
 """The gallery: pictures of the pages at first sight, as Export writes them, and the page that shows them.
 
-`python -m docs.site.gallery`, which `make generated` runs, writes those that look otherwise into docs/gallery/.
+`python -m docs.site.gallery`, which `make generated` runs, writes those that look otherwise into docs/gallery/: of the
+pages that are named, or all.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from datetime import date
 from pathlib import Path
 
@@ -55,9 +58,9 @@ def picture_of(page: str) -> Picture:
     return pictures_of(open_at(page))[PICTURES[page]]
 
 
-def files() -> Iterator[tuple[str, bytes]]:
+def files(pages: Collection[str] = PICTURES) -> Iterator[tuple[str, bytes]]:
     """Each picture's file and what is in it; ValueError for one that is too large for a site."""
-    for page in PICTURES:
+    for page in (one for one in PICTURES if one in pages):
         picture = picture_of(page)
         data = picture_file(
             picture, "SVG", Source(step_of(page).title, date.today().isoformat(), picture.about, {})
@@ -91,8 +94,9 @@ def words_and_numbers(data: bytes) -> tuple[list[bytes], list[float]]:
     return re.split(NUMBER, plain), [float(number) for number in re.findall(NUMBER, plain)]
 
 
-def main() -> None:
-    for name, data in files():
+def main(pages: Collection[str]) -> None:
+    logging.disable(logging.WARNING)  # Streamlit's, once a page, that it runs without a browser
+    for name, data in files(pages or PICTURES):
         file = FOLDER / name
         if file.exists():
             (words, numbers), (before, those_before) = map(
@@ -104,4 +108,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
