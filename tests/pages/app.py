@@ -158,13 +158,14 @@ def open_page(page: str, link: Mapping[str, Any], state: Mapping[str, Any] = {})
     return app.run()
 
 
+def elements(app: AppTest) -> dict[str, Any]:
+    """The controls of a page that can be set, by key."""
+    drawn: list[Any] = [one for kind in (*WIDGETS, "button_group") for one in app.get(kind)]
+    return {one.key: one for one in drawn if one.key and not one.disabled}
+
+
 def controls_of(app: AppTest) -> dict[str, Any]:
-    elements: list[Any] = [
-        element for kind in (*WIDGETS, "button_group") for element in app.get(kind)
-    ]
-    return {
-        element.key: element.value for element in elements if element.key and not element.disabled
-    }
+    return {key: one.value for key, one in elements(app).items()}
 
 
 def shown(app: AppTest) -> list[str]:
