@@ -80,8 +80,8 @@ def another(field: Field, value: Any, drawn: Any) -> tuple[str, Any] | None:
         return None
     if depends(field):
         if isinstance(field, Options):
-            texts = [text for text in drawn.options if text != drawn.format_func(value)]
-            return (texts[0], texts[0]) if texts else None
+            others = [text for text in drawn.options if text != drawn.format_func(value)]
+            return (others[0], others[0]) if others else None
         other = type(value)(drawn.min if value != drawn.min else drawn.max)
         return str(other), other
     if isinstance(field, Options):
