@@ -107,6 +107,8 @@ READABLE = 4.5  # the least contrast of text (WCAG 2.2)
 
 @dataclass(frozen=True)
 class Ink:
+    """The colours of a figure in a theme (`Ink.of(theme)`): of text, quiet text, thin lines, what is picked, and series."""
+
     text: str
     quiet: str
     hairline: str
@@ -254,6 +256,7 @@ Spec = dict[str, Any]  # what st.vega_lite_chart takes as its spec
 
 
 def figure(layers: Sequence[Spec], height: int | Spec) -> Spec:
+    """A figure of layers, as wide as its place and `height` pixels high; {"step": 24} gives each row of y 24."""
     return {
         "layer": list(layers),
         "height": height,
@@ -296,6 +299,7 @@ def each_press_counts(spec: Spec) -> Spec:
 
 
 def titled_figure(title: str, layers: Sequence[Spec], height: int, ink: Ink, **more: Any) -> Spec:
+    """A figure of layers under a title, in the type and colours of all; `more` are further parts of the spec."""
     return {
         "title": {
             "text": title,
@@ -359,6 +363,11 @@ def with_names(spec: Spec) -> Spec:
 
 
 def layer(mark: str, rows: Sequence[Spec], encoding: Spec, **look: Any) -> Spec:
+    """One mark of Vega-Lite ("line", "rect", "text" …) for the rows, which are dicts.
+
+    `encoding` says which field of a row is at which channel: {"x": field("step", "Step"), "color": literal("fill")}.
+    `look` is what all marks have: `strokeWidth=2`.
+    """
     return {"data": {"values": list(rows)}, "mark": {"type": mark, **look}, "encoding": encoding}
 
 

@@ -218,7 +218,9 @@ def bar_figure(
 ) -> Spec:
     """A horizontal bar, or another `mark`, for each row of data, by the fields `name` and `value`.
 
-    Behind it, at the row's `end`, stands its `text`.
+    Behind it, at the row's `end`, stands its `text`. `names` are the rows' names from top to bottom, `domain` the ends of
+    the axis, `colour` the channel of the bars' colour, such as {"value": ink.series[0]} or `literal("fill")`, and `tips`
+    the channels of the tooltip, such as `text_tip("text", "loss")`.
     """
     scale = {"domain": list(domain), **({"type": "log", "nice": False} if log else {"zero": False})}
     x = field(value, None) | {"scale": scale}
