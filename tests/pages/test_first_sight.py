@@ -17,6 +17,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
 
 from dashboard.draw import pictures as figure_files
+from dashboard.draw.figures import figure, layer, table_columns
 from dashboard.draw.formats import cell, number, percent
 from dashboard.draw.glossary import explain, find_terms
 from dashboard.draw.picture_files import FORMATS, NUMBERS, WIDTHS, Source, framed_svg, picture_file
@@ -192,6 +193,13 @@ def assert_numbers_come_back(picture: Picture) -> None:
             )
     assert len(np.load(io.BytesIO(files["NPZ"])).files) > 0
     assert files["LaTeX"].count(b"{") == files["LaTeX"].count(b"}")
+
+
+@each("title, says", [("end", "name these columns otherwise: end"), ("", "give \\['column 1'\\]")])
+def test_a_column_without_a_title_is_named(title, says):
+    spec = figure([layer("point", [{"end": 0.5}], {})], 100) | table_columns({"end": title})
+    with pytest.raises(AssertionError, match=says):
+        assert_numbers_come_back(ChartPicture("Points", spec))
 
 
 HEADS = {

@@ -455,7 +455,7 @@ def model_at(model: str, families: Path) -> dict[str, str]:
 # One model after the other, since a server keeps eight.
 @pytest.mark.parametrize(
     ("page", "model", "case"),
-    sorted([(*row[:2], Case(*row[2:])) for row in SAYS] + DOES, key=lambda row: str(row[1])),
+    sorted([(row[0], row[1], Case(*row[2:])) for row in SAYS] + DOES, key=lambda row: row[1]),
 )
 def test_a_page_says_what_it_reads_or_why_it_cannot(page, model, case, families):
     assert_case(open_at(page, **model_at(model, families), **case.link), case)
