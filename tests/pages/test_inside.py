@@ -453,9 +453,13 @@ def model_at(model: str, families: Path) -> dict[str, str]:
 
 
 # One model after the other, since a server keeps eight.
+CASES: list[tuple[str, str, Case]] = [(row[0], row[1], Case(*row[2:])) for row in SAYS] + DOES
+CASES.sort(key=lambda case: case[1])
+
+
 @pytest.mark.parametrize(
     ("page", "model", "case"),
-    sorted([(row[0], row[1], Case(*row[2:])) for row in SAYS] + DOES, key=lambda row: row[1]),
+    CASES,
 )
 def test_a_page_says_what_it_reads_or_why_it_cannot(page, model, case, families):
     assert_case(open_at(page, **model_at(model, families), **case.link), case)
