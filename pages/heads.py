@@ -152,10 +152,8 @@ class Controls(lab.Fields, page="heads"):
         999_999,
         help="The random weights and word vectors are drawn from this number",
     ).optional(lambda c: not c.real)
-    pin, pressed = (
-        lab.CellField(),
-        lab.CellField(),
-    )  # of all maps; layer and head in the grid of all heads
+    # of all maps; layer and head in the grid of all heads
+    pin, pressed = lab.CellField(), lab.CellField()
 
     @property
     def real(self) -> bool:

@@ -15,10 +15,8 @@ from core.studies import masks as study
 from core.tokens import Cut, tokenize
 from dashboard.draw import masks as draw
 
-MAX_TOKENS, PADDING = (
-    64,
-    2,
-)  # as many as a drawing may have; keys that a padding mask hides at first
+# as many as a drawing may have; keys that a padding mask hides at first
+MAX_TOKENS, PADDING = 64, 2
 MASKS = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
 JOINS = {
     "alone": "alone",
@@ -85,10 +83,8 @@ class Controls(lab.Fields, page="masks"):
         help="Tokens after these are padding. With 0 every token is padding.",
     ).optional(lambda c: "padding" in [one.key for one in (c.first, c.second) if one])
     cell, padded, reach = lab.CellField(), lab.CellField(), lab.CellField()
-    shown, before = (
-        lab.SessionValue(""),
-        lab.SessionValue(""),
-    )  # the mask as a drawing; that before a press on the board
+    # the mask as a drawing; that before a press on the board
+    shown, before = lab.SessionValue(""), lab.SessionValue("")
 
     @property
     def text(self) -> Cut:

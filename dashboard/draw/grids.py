@@ -294,10 +294,8 @@ def bars(
 
 
 TILE, ONE_TILE = 72, 144  # pixels of a picture on the page, of several and of the only one
-PLAIN, OVER = (
-    0.85,
-    0.45,
-)  # how strongly a picture is drawn by itself, and over the colours of weights
+# how strongly a picture is drawn by itself, and over the colours of weights
+PLAIN, OVER = 0.85, 0.45
 MAX_PICTURES = 14
 
 

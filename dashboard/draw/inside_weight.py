@@ -296,10 +296,8 @@ def row(
     `level` is a dotted line to compare with; `named` writes the keys below.
     """
     ink, finite = Ink.of(theme), np.isfinite(values)
-    shown, few = (
-        np.where(finite, values, 0.0),
-        len(tokens) <= 48,
-    )  # else their positions are written
+    # else their positions are written
+    shown, few = np.where(finite, values, 0.0), len(tokens) <= 48
     rows = [
         {
             "at": index,

@@ -62,9 +62,8 @@ def fact_text(effect: study.MaskEffect, cell: tuple[int, int] | None = None) -> 
 def press_text(before: study.MaskEffect, after: study.MaskEffect, cell: tuple[int, int]) -> str:
     """What a press on the board, which changed that cell first, did to its row."""
     (i, j), names = cell, [*map(plain, after.names)]
-    sign = (
-        1 if after.allowed[i, j] else -1
-    )  # the key gets weight or loses it, the others the opposite
+    # the key gets weight or loses it, the others the opposite
+    sign = 1 if after.allowed[i, j] else -1
     old, new = before.after[i], after.after[i]
     other = int((sign * (new - old)).argmin())
     largest = f"“{names[other]}” ({share_text(old[other])} → {share_text(new[other])})"

@@ -206,9 +206,8 @@ def project_latex(
 ) -> tuple[str, str]:
     i = reading.query
     symbols = first_latex("projection", config.projection)
-    symbols = (
-        symbols if symbols.startswith("q_i") else "q_i = x_i W_q"
-    )  # later stages show the rest
+    # later stages show the rest
+    symbols = symbols if symbols.startswith("q_i") else "q_i = x_i W_q"
     places = enters(config.position)
     if "q, k" in places:
         symbols = f"q_i = R_i({symbols.removeprefix('q_i = ')})"

@@ -64,10 +64,8 @@ PICTURE_FONT = "'Source Sans 3', 'Source Sans', 'Liberation Sans', sans-serif"
 MAX_PLACES = 6  # columns of a LaTeX table whose rows are the lines of a chart
 MARGIN, TITLE, SOURCE = 16, 30, 24  # px around a drawing, and of the lines above and below it
 WHITE = '<rect width="100%" height="100%" fill="#FFFFFF"/>'
-NAME_LENGTH, LINE_LENGTH = (
-    40,
-    120,
-)  # signs of one part of a file's name, and of the line below a picture
+# signs of one part of a file's name, and of the line below a picture
+NAME_LENGTH, LINE_LENGTH = 40, 120
 
 
 @dataclass(frozen=True)

@@ -296,10 +296,8 @@ MANY = 12  # more maps than this are drawn small, without names
 SMALL_WIDTH = 120  # px, the most of a map; of one that is not small WIDTH
 GAP, TITLE, NOTE, LEGEND = 28, 18, 16, 36  # px
 MAX_LETTERS = 24  # of a name beside a map
-COLUMN_CELL, COLUMN_GAP = (
-    36,
-    8,
-)  # px, the most of a cell where the width is given, and between small maps
+# px, the most of a cell where the width is given, and between small maps
+COLUMN_CELL, COLUMN_GAP = 36, 8
 MIN_MAP, MIN_SMALL = 80, 24  # px, of a map where the width is given
 AXIS = 16  # px of the title of an axis
 _TO = r" (?:attends to →|→|·|…) "

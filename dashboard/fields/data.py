@@ -21,10 +21,8 @@ from dashboard.server.visitors import at_most
 
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
 MAX_MB = 4 * reading.MAX_SIGNS // 1_000_000  # a character has at most four bytes
-SHORT, LONG = (
-    1_000,
-    4_000,
-)  # characters; what is longer is stored for the link; is summed up instead of edited
+# characters; what is longer is stored for the link; is summed up instead of edited
+SHORT, LONG = 1_000, 4_000
 UNNAMED = {
     "label": "The last column",
     "text": "None: all columns",

@@ -95,10 +95,8 @@ MISSING = {
     "generate": "generates no text; this page needs a model that does.",
 }
 
-MODEL, IS_PICKED = (
-    "inside:model",
-    "inside:picked",
-)  # the picker's key; whether a user or a link set it
+# the picker's key; whether a user or a link set it
+MODEL, IS_PICKED = "inside:model", "inside:picked"
 USUAL, BEFORE = "inside:usual", "inside:before"  # the page's own model; the name before the last
 # A page and the name that it could not open; the last name that loaded, "" if nobody picked it
 FAILED, LOADED = "inside:failed", "inside:loaded"

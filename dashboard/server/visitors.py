@@ -200,10 +200,8 @@ def forget_person(key: str) -> None:
 
 
 DESCRIPTORS = Path("/dev/fd")  # on Linux and macOS
-MAX_FILES = (
-    65_536,
-    10_240,
-)  # open files, where the system allows as many; macOS refuses the first
+# open files, where the system allows as many; macOS refuses the first
+MAX_FILES = 65_536, 10_240
 UNTAKEN = 120.0  # seconds in which a page takes a file that was uploaded
 
 open_pages: Counter[str] = Counter()  # connected sessions by address
@@ -328,10 +326,8 @@ PAGES = {f"/{'' if step.default else step.key}" for step in STEPS}
 CORE_PATHS = {"health", "host-config", "metrics", "upload_file", "bidi-components"}
 FILES = {"/static", "/media", "/component", "/_stcore/bidi-components"}  # hundreds a visit
 METHODS = {"GET", "HEAD", "OPTIONS", "PUT", "POST", "DELETE"}
-PROBES = (
-    "/_stcore/health",
-    "/health",
-)  # a probe asks by an address, not by the name that readers use
+# a probe asks by an address, not by the name that readers use
+PROBES = "/_stcore/health", "/health"
 METRICS = "/_stcore/metrics"
 UNKNOWN_NAME = (
     "This lab does not answer under this name. Open it as localhost or by its address, or start it with "

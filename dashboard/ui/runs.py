@@ -395,10 +395,8 @@ def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -
 RunState = Literal["live", "paused", "ended"]
 T = TypeVar("T")
 U = TypeVar("U")
-POLL_INTERVAL, SLOW_POLL_INTERVAL = (
-    0.5,
-    1.0,
-)  # seconds between two reads; slow where many folders are read
+# seconds between two reads; slow where many folders are read
+POLL_INTERVAL, SLOW_POLL_INTERVAL = 0.5, 1.0
 PATIENCE = 0.6  # seconds
 
 

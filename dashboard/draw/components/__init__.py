@@ -476,11 +476,8 @@ def copy_buttons(formats: Mapping[str, tuple[str, Callable[[], bytes]]], *, key:
 
 
 COPY_LINK = "Copy link"
-WIDTH, WIDE, HEIGHT = (
-    284,
-    390,
-    28,
-)  # px, with that label and a longer one: nothing moves when the browser fills them
+# px, with that label and a longer one: nothing moves when the browser fills them
+WIDTH, WIDE, HEIGHT = 284, 390, 28
 
 
 def page_actions(

@@ -249,18 +249,12 @@ LEVELS_AND_GOALS = {
     "efficient": ("Advanced", "Predict the cost"),
 }
 KEYS = tuple(LEVELS_AND_GOALS)
-MAX_LINK, MAX_FILE = (
-    8_000,
-    100_000,
-)  # characters of the link's parameter, and of the lesson's JSON
+# characters of the link's parameter, and of the lesson's JSON
+MAX_LINK, MAX_FILE = 8_000, 100_000
 MAX_TITLE, MAX_LESSON_TEXT, MAX_QUESTIONS, MAX_HIDE, MAX_QUERY = 80, 3_000, 10, 60, 4_000
 MAX_PARTS, MAX_ALL = 6, 30  # pages of a lesson, and questions on all of them
-PARAMETERS = (
-    "lesson",
-    "lesson-code",
-    "embed",
-    "embed_options",
-)  # of a link, that are no control of a page
+# of a link, that are no control of a page
+PARAMETERS = "lesson", "lesson-code", "embed", "embed_options"
 PAGES = tuple(step.key for step in STEPS if step.key != "lessons")
 
 
