@@ -152,9 +152,8 @@ class Controls(lab.Fields, page="corpus"):
     )
     run = lab.LinkedValue("")  # the measurement of a link, by its id
     data = lab.SessionValue("")  # a person's own texts, or their reference
-    known = lab.SessionValue[object](
-        None
-    )  # the model and the head that was picked here or taken over
+    # the model and the head that was picked here or taken over
+    known = lab.SessionValue[object](None)
 
     @property
     def noun(self) -> str:

@@ -123,12 +123,10 @@ class Controls(lab.Fields, page="head_roles"):
         of=lambda c: c.of,
         help="The ordered items that the map shows.",
     )
-    known = lab.SessionValue[object](
-        None
-    )  # the model and the head that was picked on this page or taken over
-    shown = lab.SessionValue[tuple[object, Head]](
-        (None, (0, 0))
-    )  # the role, and its head in the last run
+    # the model and the head that was picked on this page or taken over
+    known = lab.SessionValue[object](None)
+    # the role, and its head in the last run
+    shown = lab.SessionValue[tuple[object, Head]]((None, (0, 0)))
     pin, word_pin, test_pin = (lab.CellField(f"{name}pin") for name in ("", "word_", "test_"))
     picked = lab.SessionValue(("", ""))  # a head of a map, and the field that it is put into
 

@@ -407,9 +407,8 @@ def trained_heads() -> None:
 # The page: controls, maps, question and meaning.
 
 
-Shown = tuple[
-    lab.Question | None, Callable[[], None]
-]  # a question, and what draws the rest after it
+# a question, and what draws the rest after it
+Shown = tuple[lab.Question | None, Callable[[], None]]
 
 
 def page() -> None:

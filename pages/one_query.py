@@ -44,10 +44,8 @@ STARTS = {
     # of links that were made before these
     "layer": Start(SENTENCE, 5, AttentionConfig(16, 4, position="alibi", mask="causal")),
 }
-SOURCES = {
-    "sentence": "Sentence",
-    "matrices": "Matrices Q, K, V",
-}  # the labels are in links, as the stages' are
+# the labels are in links, as the stages' are
+SOURCES = {"sentence": "Sentence", "matrices": "Matrices Q, K, V"}
 EXACT = Choice("exact")
 WORKED, CUSTOM = "worked", "custom"
 WORKED_EXAMPLE = study.parse(study.WORKED)

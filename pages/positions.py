@@ -27,10 +27,8 @@ IDEAS = {
 }
 ENTRIES = {item.key: item for item in AXES["position"]}
 D_MODEL, HEADS, SEED, MAX_TOKENS = 64, 4, 126, 48
-STARTS = {
-    "dog": "dog bites man",
-    "animal": SENTENCE,
-}  # what a link leaves out, and what older links do
+# what a link leaves out, and what older links do
+STARTS = {"dog": "dog bites man", "animal": SENTENCE}
 
 
 def place_of(controls: "Controls", item: Entry, param: Param) -> str:

@@ -26,11 +26,8 @@ from dashboard.draw import transformer as draw
 
 
 EXAMPLE = "example"
-STARTS = {
-    "writer": WRITER,
-    "trained": EXAMPLE,
-    "random": study.SEEDED,
-}  # with which the page has opened
+# with which the page has opened
+STARTS = {"writer": WRITER, "trained": EXAMPLE, "random": study.SEEDED}
 LABELS = {
     WRITER: "Trained: the writer of stories",
     EXAMPLE: "Trained: the example run",

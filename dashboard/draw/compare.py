@@ -55,9 +55,8 @@ def heading_note(config: AttentionConfig) -> str:
 
 
 def citation(item: Entry) -> str:
-    return (
-        f"{item.paper.removesuffix(' et al.')} {item.year}" if item.paper else ""
-    )  # a person's own rule has none
+    # a person's own rule has none
+    return f"{item.paper.removesuffix(' et al.')} {item.year}" if item.paper else ""
 
 
 def spoken_name(config: AttentionConfig, name: str) -> str:

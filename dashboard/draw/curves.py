@@ -41,9 +41,8 @@ if TYPE_CHECKING:  # at run time torch would come with them
     from core.training.evaluate import Record
     from core.training.seed_stats import Line, SeedStats
 
-    SeedRow = tuple[
-        str, SeedStats, str, str
-    ]  # its name, the numbers of its seeds, colour and shape
+    # its name, the numbers of its seeds, colour and shape
+    SeedRow = tuple[str, SeedStats, str, str]
 
 HEIGHT = 240  # pixels
 FLOOR = 1e-9  # the smallest value that a logarithmic axis shows, unless a chart names another

@@ -300,11 +300,8 @@ FIGURE_MARGIN = 2  # pixels around a drawing
 PLOT = 0.85  # of the width, what a plot may take beside its axis
 LETTER = 0.55 * TYPE  # pixels of a letter
 SYMBOL = 32  # pixels of the line before a name in a legend
-FIELDS = {
-    "p": "probability",
-    "column": "position",
-    "name": "",
-}  # names of axes by fields that say less
+# names of axes by fields that say less
+FIELDS = {"p": "probability", "column": "position", "name": ""}
 TITLE_MARKS = '"field": "title"'  # of a chart that draws the titles of its axes itself
 TALLEST = 0.75  # of the width, the height of a plot
 SIZES = ("fontSize", "labelFontSize", "titleFontSize", "subtitleFontSize")

@@ -49,12 +49,8 @@ INHERITED = (
     "letter-spacing",
 )
 PLACE = ("x", "y", "dx", "dy", "dominant-baseline", "lengthAdjust", "textLength", "style")
-NAMES = {
-    b"m": "M",
-    b"l": "L",
-    b"c": "C",
-    b"h": "Z",
-}  # of what a clip path of a PDF is drawn with, in a path's `d`
+# of what a clip path of a PDF is drawn with, in a path's `d`
+NAMES = {b"m": "M", b"l": "L", b"c": "C", b"h": "Z"}
 STEP = re.compile(rb"((?:-?[\d.]{1,20}\s+){0,6})([mlch])\s")
 CLIPS = re.compile(rb"\bW\*?\s+n")  # what ends a clip path of a PDF
 SVG_TEXT = f"{{{SVG}}}text"

@@ -23,10 +23,8 @@ DATA = "data"  # the task parameter that holds a reader's own text, or refers to
 MAX_MB = 4 * reading.MAX_SIGNS // 1_000_000  # a character has at most four bytes
 # characters; what is longer is stored for the link; is summed up instead of edited
 SHORT, LONG = 1_000, 4_000
-UNNAMED = {
-    "label": "The last column",
-    "text": "None: all columns",
-}  # labels of an empty column name
+# labels of an empty column name
+UNNAMED = {"label": "The last column", "text": "None: all columns"}
 HEAD_LINES, HEAD_SIGNS = 4, 60
 
 

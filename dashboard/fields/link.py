@@ -26,10 +26,8 @@ from dashboard.server.streamlit_internals import script_run
 
 KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
 BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session
-UNBOUND = {
-    "bind": None,
-    "persist_state": None,
-}  # in neither: what a page takes once, when it is sent
+# in neither: what a page takes once, when it is sent
+UNBOUND = {"bind": None, "persist_state": None}
 BEFORE = "link:before"  # the link of the last run, and the session's values of its names
 WRITTEN = (
     "link:written"  # by name, what this visit of the page has put into the link; None: removed it

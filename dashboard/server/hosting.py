@@ -51,8 +51,7 @@ def begin_hosting() -> None:
                 PERSON_HEADER: "attention_lab_person",
             },
         )
-        config.set_option(
-            "server.maxUploadSize", limits()["upload_megabytes"]
-        )  # by which the server stops reading
+        # by which the server stops reading
+        config.set_option("server.maxUploadSize", limits()["upload_megabytes"])
         config.set_option("client.showErrorDetails", "none")
         threading.Thread(target=watch, daemon=True, name="forgetting").start()

@@ -426,9 +426,8 @@ class HTTPGuard:
                 "Metrics need a token here (ATTENTION_LAB_METRICS_TOKEN).", 403
             )
         elif exact == BEFORE_A_PAGE and (problem := no_room(_address(scope))):
-            answer = JSONResponse(
-                problem, 503
-            )  # of another type the browser shows the status alone
+            # of another type the browser shows the status alone
+            answer = JSONResponse(problem, 503)
         await answer(scope, receive, send_with_headers)
 
     async def _open_page(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -38,9 +38,8 @@ from dashboard.ui.lessons import (
     read_code,
 )
 
-CONTROLS = SessionValue[dict[str, dict[str, str]]](
-    {}, "lesson:controls"
-)  # by page, the label of each control, by key
+# by page, the label of each control, by key
+CONTROLS = SessionValue[dict[str, dict[str, str]]]({}, "lesson:controls")
 DRAFT = SessionValue[tuple[str, ...]]((), "lesson:draft")  # the pages that the draft is about
 PART, MAKE = "lessons:part", "Make a lesson"  # the draft's place in the link of Lessons
 

@@ -103,11 +103,8 @@ def search_equation(
     )
 
 
-STRATEGIES: dict[str, Strategy] = {
-    "Greedy": "greedy",
-    "Beam": "beam",
-    "Sampling": "sampling",
-}  # by label
+# by label
+STRATEGIES: dict[str, Strategy] = {"Greedy": "greedy", "Beam": "beam", "Sampling": "sampling"}
 PAPERS: dict[Strategy, tuple[str, str, str, str]] = {  # name, paper, address, meaning
     "greedy": (
         "Greedy",

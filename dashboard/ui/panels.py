@@ -317,9 +317,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, l
         marks = [mark_html(index, theme()) for index in range(len(rows))]
     left = range(left) if isinstance(left, int) else left
     look = "lab-table wrap" if wrap else "lab-table"
-    st.html(
-        TABLE_STYLE
-    )  # apart, since it never changes: a rerun then sends and cleans the rows alone
+    # apart, since it never changes: a rerun then sends and cleans the rows alone
+    st.html(TABLE_STYLE)
     st.html(
         f'<div class="{look}" tabindex="0" '  # keys scroll it
         f'role="region" aria-label="{escape(caption)}">{table_html(head, rows, left, marks)}</div>'

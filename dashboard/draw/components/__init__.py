@@ -244,9 +244,8 @@ def _changed_params(value: Any) -> Arguments:
 # What the page that is drawn has noted for Export. A picture is made when Export opens: a rerun does not pay for it.
 
 
-Component: TypeAlias = tuple[
-    str, str, Mapping[str, Any]
-]  # its folder, the class of its root, and its data
+# its folder, the class of its root, and its data
+Component: TypeAlias = tuple[str, str, Mapping[str, Any]]
 
 
 @dataclass
