@@ -399,15 +399,10 @@ def read_vocabularies(pretrained: Pretrained) -> Vocabularies:
     model, norms = pretrained.model, NormCalls()
     forward(pretrained, blank_batch(pretrained), hooks=watch_norms(model, norms))
     two = model.config.is_encoder_decoder
-    parts: dict[Kind, Any] = {
-        "self": model.get_encoder() if two else model,
-        "causal": model.get_decoder() if two else model,
-    }
-    embeddings = {
-        kind: table if (scale := _scale(pretrained, parts[kind])) == 1 else table * scale
-        for kind, part in parts.items()
-        if (table := _table(part.get_input_embeddings, nn.Embedding)) is not None
-    }
+    source = _embedding(pretrained, model.get_encoder() if two else model)
+    target = _embedding(pretrained, model.get_decoder()) if two else source
+    tables: dict[Kind, Tensor | None] = {"self": source, "causal": target}
+    embeddings = {kind: table for kind, table in tables.items() if table is not None}
     unembeddings = {kind: table.T for kind, table in embeddings.items()}
     output = _table(partial(output_embeddings, model), nn.Embedding, nn.Linear)
     if output is not None:
@@ -445,6 +440,14 @@ def _table(getter: Callable[[], Any], *kinds: type) -> Float[Tensor, "V C"] | No
         return None
     fits: Any = module if isinstance(module, kinds) else None
     return None if fits is None else fits.weight.detach().cpu().float()
+
+
+def _embedding(pretrained: Pretrained, part: Any) -> Tensor | None:
+    """The rows that the first layer of a part of the model gets, one a token; None for a part without them."""
+    table = _table(part.get_input_embeddings, nn.Embedding)
+    if table is None or (scale := _scale(pretrained, part)) == 1:
+        return table
+    return table * scale
 
 
 def _scale(pretrained: Pretrained, part: Any) -> float:
