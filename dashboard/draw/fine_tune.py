@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
+from markupsafe import Markup
 
 from core.interpret.map_transform import HeadChange
 from core.interpret.trace import AttentionTrace
@@ -122,19 +122,16 @@ def table(
     before: Sequence[Prediction], now: Sequence[Prediction], columns: Sequence[str], ink: Ink
 ) -> str:
     def output(prediction: Prediction) -> str:
-        text = escape(" ".join(prediction.predicted)) or "nothing"
-        return (
-            text
-            if prediction.right
-            else f'<span style="color:{ink.quiet};text-decoration:line-through">{text}</span>'
-        )
+        text = " ".join(prediction.predicted) or "nothing"
+        struck = Markup('<span style="color:{};text-decoration:line-through">{}</span>')
+        return text if prediction.right else struck.format(ink.quiet, text)
 
     return html_table(
         columns,
         [
             (
-                escape(" ".join(last.source)),
-                escape(" ".join(last.target)),
+                " ".join(last.source),
+                " ".join(last.target),
                 output(first),
                 output(last),
             )
