@@ -172,7 +172,7 @@ def walk(browser: Browser, url: str, steps: tuple[Step, ...]) -> Iterator[Row]:
 
 
 def address(step: Step) -> str:
-    return "" if step.default or step is NOTHING else step.key
+    return "" if step is NOTHING else step.path
 
 
 def visit(

@@ -139,7 +139,7 @@ def running_server(settings: Mapping[str, str], script: Path = APP) -> Iterator[
 async def open_all(reader: Reader, server: RunningServer, show: bool) -> None:
     """Open every page once, in the order of the sidebar."""
     for step in STEPS:
-        await reader.open("" if step.default else step.key)
+        await reader.open(step.path)
         if show:
             print(f"  {step.key}: {server.held().all / MB:,.0f} MB", flush=True)
 

@@ -59,7 +59,7 @@ def page_list(current: Step) -> None:
             "pages": [
                 {
                     "key": step.key,
-                    "path": "" if step.default else step.key,
+                    "path": step.path,
                     "title": step.place or step.title,
                     "icon": step.icon.split("/")[-1].strip(":"),
                 }
@@ -123,7 +123,9 @@ def load_first_model() -> None:
     load_model(EMBEDDED)
 
 
-page = st.navigation([step.page() for step in STEPS], position="hidden")
+# Streamlit serves the first page at / alone, and says of its name that there is no such page
+by_name = st.Page(STEPS[0].run, title=STEPS[0].title, url_path=STEPS[0].key, visibility="hidden")
+page = st.navigation([*(step.page() for step in STEPS), by_name], position="hidden")
 step = next(step for step in STEPS if step.title == page.title)
 st.set_page_config(
     page_title=f"{step.title} · Attention Lab",  # what a tab is called, and heard first

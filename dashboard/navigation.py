@@ -17,11 +17,16 @@ class Step:
     default: bool = False
     place: str = ""  # the entry of the sidebar that it shares with other pages about one object
     section: str = ""  # its name there
-    listed: bool = True  # in the sidebar
+    listed: bool = True  # in the sidebar; Report is once something is in it
+
+    @property
+    def path(self) -> str:
+        """Its address after the last slash: that of the first page is empty."""
+        return "" if self.default else self.key
 
     def page(self) -> st.Page:
         """The page for Streamlit; without an icon, which would be fetched from another host."""
-        return st.Page(self.run, title=self.title, url_path=self.key, default=self.default)
+        return st.Page(self.run, title=self.title, url_path=self.path, default=self.default)
 
     def run(self) -> None:
         """Draw the page. Its module is imported once: what it defines is the same in every run."""

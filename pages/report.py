@@ -81,8 +81,7 @@ class ViewFields(lab.Fields, page="report"):
 
 def address(view: lab.picture_files.ReportView, base: str) -> str:
     step = lab.step_of(view.page)
-    page, query = "" if step.default else step.key, urlencode(view.query, doseq=True)
-    link = f"{base.rstrip('/')}/{page}"
+    query, link = urlencode(view.query, doseq=True), f"{base.rstrip('/')}/{step.path}"
     return f"{link}?{query}" if query else link
 
 

@@ -61,7 +61,7 @@ CHECK = r"""() => {
 }"""
 
 
-NAMES = {"" if step.default else step.key: step.title for step in STEPS}
+NAMES = {step.path: step.title for step in STEPS}
 # Pages without a picture that is drawn after them; cards has strips of 16 pixels, claims images, positions dials and words.
 WORDS = ("cards", "claims", "glossary", "lessons", "positions", "questions", "quiz", "report")
 # Pages with every kind of control between them; the snapshots have all pages.

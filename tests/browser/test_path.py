@@ -23,7 +23,8 @@ from tests.browser.helpers import (
 def test_the_picked_word_shows_its_strongest_arrow(
     page,
 ):
-    open_page(page, "")
+    open_page(page, "start")  # the name of the first page, which is also at /
+    expect(page.get_by_text("Page not found")).to_have_count(0)
     item = start.load()["translations"][0]
     board, line = page.locator(".tv .board").nth(1), page.locator(".tv .line").nth(1)
     expect(board).to_be_visible()  # what stands after a component is shown once that is drawn
