@@ -35,7 +35,7 @@ from dashboard.server import queue  # noqa: E402
 from dashboard.server.calls import recording  # noqa: E402
 from dashboard.server.session import SessionValue  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
-from dashboard.ui import bars, guide, panels  # noqa: E402
+from dashboard.ui import bars, export, guide, panels  # noqa: E402
 
 PAGE_LIST = "page_list"
 PRESSED = SessionValue[str | None](None, "page_list:request")
@@ -64,7 +64,7 @@ def page_list(current: Step) -> None:
                     "icon": step.icon.split("/")[-1].strip(":"),
                 }
                 for step in steps
-                if step.listed and sections(step.key)[0] == step
+                if (step.listed or export.report_has_views()) and sections(step.key)[0] == step
             ],
         }
         for group, steps in GROUPS.items()

@@ -161,7 +161,8 @@ def page() -> None:
         st.warning("The report of this link is not on this server, or was deleted.")
     if report is None or not report.views:
         st.info(
-            "Your report is empty. Press **Export** on any page, then **Add to report**.",
+            "Your report is empty. Press **Export** on any page, then **Add to report**. "
+            "This example is not in it.",
             icon=":material/playlist_add:",
         )
         _draw_view(example(), 1)
@@ -224,7 +225,7 @@ def _draw_view(view: lab.picture_files.ReportView, number: int, count: int = 0) 
     step = lab.step_of(view.page)
     shown, texts = st.columns([0.58, 0.42], gap="medium")
     with shown:
-        lab.paragraph(f"**{number}. {lab.plain(view.title)}**")
+        lab.paragraph(f"**{f'{number}.' if count else 'Example:'} {lab.plain(view.title)}**")
         # The drawing on white, or the table; Export takes either as files.
         if view.svg:
             paper = on_paper(view.svg)

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,20 @@ def current_report() -> Report | None:
     if report and name is None:
         NAME.value = report.id
     return report
+
+
+def report_has_views() -> bool:
+    """Whether something is in the report of this session or browser; its file is read again where it changed."""
+    name = NAME.value if NAME.is_set else getattr(current_report(), "id", "")
+    with suppress(OSError):
+        return bool(ID.fullmatch(name or "")) and _count(name, _path(name).stat().st_mtime_ns) > 0
+    return False
+
+
+@lru_cache(maxsize=MAX_REPORTS)
+def _count(name: str, changed: int) -> int:
+    report = read_report(name)
+    return len(report.views) if report else 0
 
 
 def report_cookie() -> list[str]:

@@ -156,9 +156,15 @@ def open_page(report: Report) -> AppTest:
     return open_at("report", report=report.id)
 
 
+def in_sidebar(app: AppTest) -> bool:
+    (pages,) = [one.proto.json for one in app.get("bidi_component") if '"groups"' in one.proto.json]
+    return '"Report"' in pages
+
+
 def test_first_sight_shows_a_view_of_an_example_run():
     view, run = report.example(), EXAMPLE_RUNS[0]
-    assert_says(open_at("report"), "Your report is empty", view.title)
+    assert_says(app := open_at("report"), "Your report is empty", f"Example: {view.title}")
+    assert f"1. {view.title}" not in page_text(app)
     last = run.records()[-1]
     weights = run.frame(last.step)["0:cross"][0, 0]
     shown = [row[-1] for row in view.rows if row[0] == f"Step {last.step:,}"]
@@ -168,6 +174,7 @@ def test_first_sight_shows_a_view_of_an_example_run():
 
 def test_views_are_shown_in_order_and_what_is_typed():
     app = open_page(report := stored(VIEW, TABLE))
+    assert [in_sidebar(app), in_sidebar(app.run())] == [False, True], "once it is this session's"
     fields = [field.value for field in (*app.text_input, *app.text_area)]
     assert fields == ["", "Heads <b>", "Costs", *["It has 0.5.", "My note"] * 2]
     assert app.button(key="report:a:up").disabled and app.button(key="report:b:down").disabled
@@ -191,6 +198,7 @@ def test_views_are_shown_in_order_and_what_is_typed():
     app = open_page(report).button(key="report:b:remove").click().run()
     assert order(read_report(report.id)) == "a"
     assert_says(app.button(key="report:a:remove").click().run(), "Your report is empty")
+    assert not in_sidebar(app)
 
 
 test_a_report_that_is_not_here = page_cases(

@@ -69,8 +69,9 @@ function buildSearch(view) {
   };
 }
 
-function build(view, groups) {
-  view.links = [];
+function build(view, groups, text) {
+  view.nav.replaceChildren();
+  Object.assign(view, { links: [], text });
   for (const { name, pages } of groups) {
     const group = element(view.nav, "details");
     group.open = !view.links.length; // the first group, the path
@@ -86,7 +87,8 @@ function build(view, groups) {
 }
 
 function update(view, { groups, current }) {
-  if (!view.links) build(view, groups);
+  const text = JSON.stringify(groups); // Report joins them once something is in it
+  if (view.text !== text) build(view, groups, text);
   for (const link of view.links) {
     const here = link.dataset.key === current;
     if (here && !link.hasAttribute("aria-current")) link.closest("details").open = true;
