@@ -13,11 +13,13 @@ import streamlit as st
 from dashboard.fields.reset import last_choices
 from dashboard.navigation import STEPS, step_of
 from dashboard.server.session import SessionValue
+from dashboard.ui import export
 
 FILE = Path(__file__).parent / "draw" / "components" / "page_list" / "hits.js"
 BEFORE, AFTER = "export const HITS = ", ";\n"
 PICKED = SessionValue("", "search:picked")
-# Its title and the line below it, other words by which a reader may look for it, the page, and values of its widgets.
+# Its title and the line below it, other words by which a reader may look for it, the page, "" for the files of the one
+# that is open, and values of its widgets.
 Hit = tuple[str, str, str, str, dict[str, str]]
 OTHER_NAMES = {
     "additive": "Bahdanau",
@@ -45,18 +47,19 @@ OTHER_NAMES = {
     "hgrn2": "HGRN2",
     "lightning": "DeepSeek sparse",
     "path": "PaTH-FoX",
+    "rope": "rotary",
     "formula": "type your own rule",
     "compressed": "ZAYA1",
 }  # of choices, shown after the name
 WORDS = {
     "start": "home begin introduction tour beginner what is attention",
     "why": "translation long sentence one vector bottleneck recurrent RNN seq2seq",
-    "one_query": "Q K V softmax formula calculate by hand example divide sqrt d scale dot product matrix",
-    "heads": "multi-head multihead several split help",
+    "one_query": "Q K V softmax formula calculate by hand from scratch numpy example divide sqrt d scale dot product matrix",
+    "heads": "multi-head multihead several split help visualize attention weights refer pronoun",
     "positions": "order of words positional encoding sinusoidal RoPE shuffle",
-    "masks": "causal mask padding future hide later words",
-    "transformer": "attention is all you need architecture encoder decoder block layer residual feed-forward diagram",
-    "train": "train a small model on your own data learn loss GPU tasks upload backpropagation",
+    "masks": "causal mask padding future hide later words draw my own custom look ahead",
+    "transformer": "attention is all you need architecture encoder decoder block layer residual stream feed-forward diagram",
+    "train": "train a small model transformer from scratch on your own data learn loss GPU tasks upload backpropagation translate",
     "own_text": "upload a file of text",
     "own_pairs": "upload a file of pairs translation",
     "own_table": "upload a file CSV spreadsheet data",
@@ -66,16 +69,16 @@ WORDS = {
     "compare": "compare mechanisms variants difference",
     "efficient": "Flash attention FLOPs memory fast time benchmark long context complexity quadratic",
     "cards": "Llama GPT DeepSeek Qwen Mistral Gemma architecture parameters size",
-    "pretrained": "MiniLM BERT load open my own model Hugging Face attention map heads",
+    "pretrained": "MiniLM BERT load open my own model Hugging Face visualize plot attention map heatmap weights heads",
     "inside_weight": "why is this attention weight large q k product",
-    "head_roles": "previous token pattern what does a head do",
+    "head_roles": "previous token pattern what does a head do learn look at",
     "circuits": "OV QK circuit copying head copies a word composition induction interpretability",
     "corpus": "statistics many texts",
     "evidence": "evidence attention explanation explain importance ablation patching gradient saliency rollout remove head",
     "lens": "logit lens layer by layer prediction",
     "generate": "write text story chat next token GPT temperature sampling probability",
     "decode": "beam search greedy sampling top-k top-p",
-    "cache": "KV cache size key value memory bytes inference",
+    "cache": "KV cache size key value memory bytes inference MQA GQA MHA",
     "two_models": "compare two models two sentences difference",
     "use_model": "classify sentiment embedding similar sentences fill in translate summarize",
     "fine_tune": "LoRA adapter finetuning adapt my own data",
@@ -90,6 +93,13 @@ WORDS = {
     "report": "export download PDF save share picture",
 }  # of pages, and of tasks on data of one's own
 SINGLE: tuple[Hit, ...] = (
+    (
+        "Export (pictures, slides, Python)",
+        "Take what this page shows as files.",
+        "export download save image figure PNG SVG PDF powerpoint presentation notebook code script CSV copy",
+        "",
+        {},
+    ),
     (
         "Head roles: induction head",
         "See which heads find what followed before.",
@@ -225,11 +235,13 @@ def open_picked(current: str) -> None:
     """Open what was picked in the run before; its page draws its widgets with the values of what was picked."""
     if hit := hits().get(PICKED.value):
         *_, page, values = hit
-        if page != current:
+        if not page:
+            export.request()
+        elif page != current:
             st.switch_page(step_of(page).page(), query_params={})
         PICKED.pop()
         # What is only looked at was not built (`watch_built`)
-        last_choices(page).pop()
+        last_choices(page or current).pop()
         st.session_state.update(values)
 
 

@@ -38,7 +38,7 @@ const TYPED = [
   ["load my own model", "Pretrained models", 1],
   ["hub", "A model of the Hugging Face Hub", 1],
   ["how much memory does the cache need", "Cache and decoding"],
-  ["export to pdf", "Report", 1],
+  ["export to pdf", "Report", 2],
   ["llama 3", "Llama 3.1 8B"],
   ["gpt oss", "Sink (GPT-OSS)", 1],
   ["difference between bert and gpt", "How do BERT, GPT and T5 differ?", 1],
@@ -87,6 +87,63 @@ for (const [typed, title, most = 3] of TYPED) {
   test(`“${typed}” finds ${title}`, () => {
     const titles = search(typed).map((hit) => hit[0]);
     assert.ok(titles.slice(0, most).some((one) => one.startsWith(title)), titles.join(" | "));
+  });
+}
+
+// Questions as newcomers ask them in public threads (issues of bertviz, transformers, nanoGPT, tensor2tensor, x-transformers and
+// other implementations, Stack Exchange, Hacker News), and words by which readers looked for a page in vain: first or second.
+const ASKED = {
+  "what exactly are keys, queries, and values in attention mechanisms": ["Why the names query, key and value?"],
+  "why they're called key query value": ["Why the names query, key and value?"],
+  "why divide by sqrt d_k": ["Why divide by √d?", "Dividing by √d_k", "One query, step by step"],
+  "calculate attention by hand": ["One query, step by step"],
+  "attention from scratch numpy": ["One query, step by step"],
+  "dot product large softmax gradient": ["Why divide by √d?", "One query, step by step"],
+  "temperature in softmax": ["Normalizers", "temperature", "softmax"],
+  "how to visualize attention in bert": ["BERT: its heads", "Pretrained models"],
+  "visualizing attention weights": ["Heads", "Pretrained models"],
+  "how to generate attention maps": ["attention map", "Pretrained models"],
+  "attention heatmap": ["Pretrained models"],
+  "what does each head learn": ["Head roles"],
+  "why multi-head attention": ["multi-head attention", "Heads"],
+  "multi head instead of single head": ["Heads", "multi-head attention", "Multi-head"],
+  "which noun does it refer to": ["Heads"],
+  "why masking during inference": ["Masks", "Why the mask is causal", "Why does a decoder need a causal mask?"],
+  "what is the causal mask": ["causal mask", "Masks"],
+  "look ahead mask": ["Masks", "causal mask"],
+  "draw my own mask": ["Masks"],
+  "attention mask padding": ["Why are padded keys masked, and padded queries not?", "Masks", "Padding"],
+  "why positional encoding": ["Positions", "position encoding"],
+  "why add positional embedding instead of concatenate": ["Why are positions added and not concatenated?"],
+  "sinusoidal vs learned positional embedding": ["Positions"],
+  "rotary embeddings": ["RoPE", "RoPE (rotary)"],
+  "self attention vs cross attention": ["self-attention", "cross-attention"],
+  "difference between encoder and decoder": ["The Transformer"],
+  "why residual connections": ["residual connection"],
+  "residual stream": ["residual connection", "residual stream", "The Transformer"],
+  "transformer architecture explained": ["The Transformer"],
+  "seq2seq bottleneck": ["Why attention"],
+  "train transformer from scratch on my own text": ["Train and watch", "Your own text"],
+  "number words": ["Number words", "Train and watch"],
+  "translate": ["Train and watch"],
+  "KV cache size": ["Cache and decoding"],
+  "MQA GQA memory": ["Cache and decoding"],
+  "flash attention out of memory": ["Cost and speed"],
+  "quadratic complexity": ["Cost and speed"],
+  "is attention explanation": ["Attention is not explanation", "Why this answer"],
+  "temperature repetition sampling": ["Temperature (Generate text)", "Generate", "sampling", "temperature"],
+  "how does beam search work": ["beam search", "Decode"],
+  "finetune bert with lora": ["Fine-tune"],
+  "RoPE vs ALiBi": ["RoPE", "ALiBi", "RoPE (rotary)"],
+  "slides": ["Export (pictures, slides, Python)"],
+  "export picture": ["Export (pictures, slides, Python)"],
+  "copy python code": ["Export (pictures, slides, Python)"],
+};
+
+for (const [typed, titles] of Object.entries(ASKED)) {
+  test(`“${typed}” is answered by the first or second`, () => {
+    const first = search(typed, 2).map((hit) => hit[0]);
+    assert.ok(first.some((one) => titles.includes(one)), first.join(" | "));
   });
 }
 

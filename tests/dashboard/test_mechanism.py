@@ -24,7 +24,7 @@ from dashboard.navigation import STEPS, following
 from dashboard.search import PICKED, collect, hits
 from dashboard.ui.panels import _as_html
 from tests.cases import each
-from tests.pages.app import open_at
+from tests.pages.app import open_at, page_text
 
 
 def _page():
@@ -421,6 +421,13 @@ def test_a_typed_text_finds_terms_by_name():
 def test_the_saved_list_is_what_the_lab_has():
     saved = [*hits().values()]  # no two have the same title and line
     assert saved == json.loads(json.dumps(collect())), "run make generated"
+
+
+def test_export_is_of_the_page_that_is_open():
+    app = open_at("start")
+    app.session_state[PICKED.key] = next(one for one in hits() if one.startswith("Export ("))
+    app.run()
+    assert app.selectbox(key="export:picture").value and "# Start here" in page_text(app)
 
 
 def test_what_is_picked_opens_also_on_its_own_page():

@@ -2,8 +2,8 @@
 
 import { HITS } from "./hits.js";
 
-const EMPTY = new Set(("a an and are as at be by can do does for from how i in is it its me my of on or our show that the " +
-  "their there this to was we what when where which who why will with you your").split(" "));
+const EMPTY = new Set(("a an and are as at be by can do doe does exactly for from how i in is it its me my of on or our show that the " +
+  "their there they this to was we what when where which who why will with you your").split(" "));
 const ENDINGS = /(?<=.{3})(?:ing|ed|es|s|e)$/;
 const TITLE = 4, PAGE = 3, LINE = 2, TEXT = 1; // what a word counts by where it stands; PAGE: other words of a page
 const FEWEST = 0.4; // of the best hit's points: what has less is not shown
@@ -57,7 +57,7 @@ const NAMES = ALL.map(([title]) => [title, ...title.split(/[()]/)].map(nameOf).f
 
 /** What fits the typed words best, the best first; a word that few have counts more. @param {string} typed */
 export function search(typed, most = 8) {
-  const all = wordsOf(typed), meant = all.filter((word) => !EMPTY.has(word));
+  const all = wordsOf(typed.replace(/(attention) mechanisms?/gi, "$1")), meant = all.filter((word) => !EMPTY.has(word));
   const words = meant.length ? meant : all;
   const points = ALL.map(() => 0);
   for (const word of words) {
