@@ -59,7 +59,7 @@ WORDS = {
     "positions": "order of words positional encoding sinusoidal RoPE shuffle",
     "masks": "causal mask padding future hide later words draw my own custom look ahead",
     "transformer": "attention is all you need architecture encoder decoder block layer residual stream feed-forward diagram",
-    "train": "train a small model transformer from scratch on your own data learn loss GPU tasks upload backpropagation translate",
+    "train": "train small model transformer from scratch your own data learn loss GPU tasks upload backpropagation translate",
     "own_text": "upload a file of text",
     "own_pairs": "upload a file of pairs translation",
     "own_table": "upload a file CSV spreadsheet data",

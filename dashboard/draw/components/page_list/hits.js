@@ -6,7 +6,7 @@ export const HITS = [
 ["Positions", "See how attention gets the order of words.", "order of words positional encoding sinusoidal RoPE shuffle", "positions", {}],
 ["Masks", "Decide which words each word may attend to.", "causal mask padding future hide later words draw my own custom look ahead", "masks", {}],
 ["The Transformer", "Open a whole model layer by layer.", "attention is all you need architecture encoder decoder block layer residual stream feed-forward diagram", "transformer", {}],
-["Train and watch", "Watch attention form while a model learns.", "train a small model transformer from scratch on your own data learn loss GPU tasks upload backpropagation translate", "train", {}],
+["Train and watch", "Watch attention form while a model learns.", "train small model transformer from scratch your own data learn loss GPU tasks upload backpropagation translate", "train", {}],
 ["All mechanisms", "Look up any choice of the six axes.", "list of every attention variant paper equation catalogue", "mechanisms", {}],
 ["Scores", "Compare a query with a key in every way.", "dot product cosine additive similarity", "scores", {}],
 ["Normalizers", "Turn scores into weights in every way.", "softmax sparsemax sigmoid temperature", "normalizers", {}],
