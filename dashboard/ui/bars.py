@@ -307,10 +307,13 @@ def _step(label: str, text: str, at: int, page: str) -> None:
 
 
 def begin_again(page: str) -> Mapping[str, Any]:
-    """Forget what was said of answers; returns the parameters with which the page's lesson begins, none without one."""
+    """Forget what was said of answers; returns the parameters with which the page's lesson or stop of the tour begins."""
     ERRORS.pop()
     text = ACTIVE.value
-    return _query(text) if in_lesson(page) and text is not None else {}
+    if in_lesson(page) and text is not None:
+        return _query(text)
+    at = TOUR_AT.value
+    return STOPS[at].query if at >= 0 and STOPS[at].page == page else {}
 
 
 def in_lesson(page: str) -> bool:
@@ -381,15 +384,19 @@ TOUR_AT = SessionValue(-1, "tour:at")  # the stop; -1 while no tour runs
 # the session's values of the stop's page before the tour set them; None where it set none
 TOUR_BEFORE = SessionValue[dict[str, Any] | None](None, "tour:before")
 
-# Task and buttons share a line; on a phone, where the page is long, the bar is low, its buttons are icons (their names are
-# still heard), and it stays at the bottom of the window.
+# Task and buttons share a line; on a phone, where the page is long, the bar is low, Back and End are icons (their names are
+# still heard), of Next: Heads the first word is shown, and it stays at the bottom of the window.
 TOUR_STYLE = """<style>.st-key-tour-bar { flex-wrap: nowrap; > :first-child { flex: 1; min-width: 0 } }
+.st-key-tour-next strong { font-weight: inherit }
 @media (min-width: 641px) {
 :is(.st-key-tour-back, .st-key-tour-skip) span:has(> [data-testid=stIconMaterial]) { display: none } }
 @media (max-width: 640px) {
 .st-key-tour-bar { padding: 4px 4px 4px 8px; gap: 4px; p { font-size: 13px; line-height: 16px }
   button { width: 40px; min-height: 40px; padding: 0;
-    [data-testid=stMarkdownContainer] { position: absolute; width: 1px; height: 1px; overflow: hidden } } } }
+    [data-testid=stMarkdownContainer] { position: absolute; width: 1px; height: 1px; overflow: hidden } } }
+.st-key-tour-next button { width: auto; padding: 0 8px;
+  [data-testid=stMarkdownContainer] { position: static; width: auto; height: auto }
+  p { font-size: 0; strong { font-size: 14px } } span:has(> [data-testid=stIconMaterial]) { display: none } } }
 @media (max-width: 640px) and (min-height: 600px) {
 [data-testid=stLayoutWrapper]:has(> .st-key-tour-bar) { position: sticky; bottom: 0; z-index: 11; order: 1;
   background: light-dark(#fff, #12151b); border-radius: 6px } }</style>"""
@@ -404,6 +411,11 @@ class Stop:
     showed: str
     query: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
+    def says(self) -> str:
+        """What the bar says: once a prediction that it asks for is made, what the stop showed."""
+        asks = self.sentence.startswith("**Predict")
+        return self.showed if asks and guide.answered(self.page) else self.sentence
+
 
 STOPS = (
     Stop(
@@ -413,7 +425,7 @@ STOPS = (
     ),
     Stop(
         "one_query",
-        "Press **Next: Score** and go on to step 6, where **cat** gets its output.",
+        "Press **Next** up to step 6, where **cat** gets its output.",
         "A query is compared with every key; the softmax makes weights of the scores.",
         {"one:start": "simple", "one:tokens": TOUR_SENTENCE, "one:query": "cat"},
     ),
@@ -483,7 +495,7 @@ def tour_bar(page: str) -> None:
     write_link(TOUR_LINK, str(at))
     onward = "Finish ends it." if at == last else "Next continues it."
     sentence = (
-        STOPS[at].sentence
+        STOPS[at].says()
         if STOPS[at].page == page
         else f"This page is not part of the tour. {onward}"
     )
@@ -498,9 +510,9 @@ def tour_bar(page: str) -> None:
         ):
             open_stop(at - 1)
         if st.button(
-            "Finish"
+            "**Finish**"
             if at == last
-            else f"Next: {step_of(STOPS[at + 1].page).title.partition(',')[0]}",
+            else f"**Next**: {step_of(STOPS[at + 1].page).title.partition(',')[0]}",
             key="tour:next",
             icon=":material/check:" if at == last else ":material/arrow_forward:",
             help="End the tour with a quiz" if at == last else "The next stop of the tour",
