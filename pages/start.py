@@ -75,10 +75,10 @@ class Controls(lab.Fields, page=PAGE):
 
 
 SENTENCES = (
-    "An encoder reads a sentence; a decoder translates it.",
-    "Without attention, **one vector** loses long sentences.",
-    "With **attention**, each step reads every word.",
-    "The better a word's **key** fits the **query**, the larger its **weight**.",
+    "An encoder reads; a decoder translates.",
+    "**One vector** loses long sentences.",
+    "**Attention** takes from every word.",
+    "A **key** that fits the **query** gets more **weight**.",
     "The output adds all **values**, each times its weight.",
 )
 
@@ -94,24 +94,28 @@ PATH_STOPS = (
 )
 
 
-MOVES = (
-    lab.Move(
-        "Ask for exactly key C",
-        Controls.state(q1=1.0, q2=1.0),
-        "the hard look-up now finds key C and returns its value alone. The soft one gives C the largest weight and "
-        "still mixes in the others.",
-    ),
-    lab.Move(
-        "Make the query ten times larger",
-        Controls.state(q1=10.0, q2=20.0),
-        "the scores are ten times larger, and one weight is nearly 1: the soft look-up has become almost hard.",
-    ),
-    lab.Move(
-        "Ask for nothing",
-        Controls.state(q1=0.0, q2=0.0),
-        "all scores are 0, so all weights are equal, and the output is the mean of the values.",
-    ),
-)
+def moves(controls: Any, result: study.Lookup) -> tuple[lab.Move, ...]:
+    """What to try with the numbers of now: another query, and what it does to them."""
+    keys, values = controls.vectors, controls.values
+    larger = 10 * max(map(abs, controls.query)) <= LIMIT
+    other = tuple(one * 10 if larger else one / 10 for one in controls.query)
+    return (
+        lab.Move(
+            f"Ask for exactly key {draw.NAMES[-1]}",
+            Controls.state(q1=controls.kC1, q2=controls.kC2),
+            draw.equal_text(study.look_up(keys[-1], keys, values)),
+        ),
+        lab.Move(
+            f"Make the query ten times {'larger' if larger else 'smaller'}",
+            Controls.state(q1=other[0], q2=other[1]),
+            draw.scaled_text(result, study.look_up(other, keys, values), larger),
+        ),
+        lab.Move(
+            "Ask for nothing",
+            Controls.state(q1=0.0, q2=0.0),
+            "all scores are 0, so all weights are equal, and the output is the mean of the values.",
+        ),
+    )
 
 
 ROWS = [("q1", "q2"), *((f"k{name}1", f"k{name}2", f"v{name}") for name in draw.NAMES)]
@@ -137,7 +141,7 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
         st.markdown(draw.soft_text(values, result))
         lab.caption(draw.product_text(query, keys[-1], result))
         lab.as_python(lookup=result, also=[draw.translator_cell(data, item)])
-    lab.try_this(PAGE, MOVES)
+    lab.try_this(PAGE, moves(controls, result))
 
 
 def page() -> None:
@@ -151,7 +155,7 @@ def page() -> None:
         st.switch_page(lab.step_of("why").page(), query_params=old)
     lab.title(
         "Start here",
-        "For each word, attention decides how much to take from every other word.",
+        "Attention decides how much each word takes from every other.",
     )
     data, visited = study.load(), lab.visited_pages()
     item = _example(data)
@@ -192,11 +196,12 @@ def _example(data: dict[str, Any]) -> dict[str, Any]:
     """The tour's button, in a phone's first screen too, and the examples, of which it returns the picked one."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         if st.button(
-            f"Take the tour of {len(lab.page_bars.STOPS)} pages",
+            "Take the tour",
             icon=":material/tour:",
             type="primary",
             key=key("tour"),
-            help="Each page of the path with one sentence. It sets the page's controls; End tour ends it.",
+            help=f"The {len(lab.page_bars.STOPS)} pages of the path, each with one sentence. It sets their controls; End "
+            "tour ends it.",
         ):
             lab.page_bars.open_stop(0)
         words = Controls.draw("sentence", into=lab.HERE).sentence
@@ -208,9 +213,8 @@ def _introduction(item: Mapping[str, Any]) -> None:
         lab.paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
         weights = item["weights"][:-1]  # without the end mark
         lab.fact(
-            "For each German word, most attention is on one English word: on average "
-            f"**{100 * sum(map(max, weights)) / len(weights):.0f} %**; evenly spread, "
-            f"{100 / len(item['source']):.0f} %."
+            f"A German word takes **{100 * sum(map(max, weights)) / len(weights):.0f} %** from one English word "
+            f"(mean; evenly {100 / len(item['source']):.0f} %)."
         )
 
 
@@ -218,11 +222,13 @@ def _doors() -> None:
     st.subheader("Other doors")
     models, mechanisms, lessons = st.columns(3, gap="medium")
     with models:
-        name = _box("model", "**I have a model.**", "See its heads")
+        name = _box(
+            "model", "**I have a model.**", "See its heads", "Type its name first, as owner/name."
+        )
     if name:
         st.switch_page(lab.step_of("pretrained").page(), query_params={"inside:model": name})
     with mechanisms:
-        formula = _box("formula", "**I invent mechanisms.**", "Compare it")
+        formula = _box("formula", "**I invent mechanisms.**", "Compare it", "Type a formula first.")
     if formula:
         from core.attention import AttentionConfig, Choice, ConfigError  # with torch
         from core.attention.text import to_text
@@ -243,12 +249,15 @@ def _doors() -> None:
         st.page_link(step.page(), label=f"Open {step.title}", icon=step.icon)
 
 
-def _box(name: str, who: str, button: str) -> str | None:
-    """What was typed into the box of a door, once Enter or its button was pressed."""
+def _box(name: str, who: str, button: str, empty: str) -> str:
+    """What was typed into the box of a door, once Enter or its button was pressed; says so where nothing was."""
     st.markdown(who)
     with st.form(key(f"door:{name}"), border=False):
         typed = Controls.draw(name, into=lab.HERE)[name].strip()
-        return typed if st.form_submit_button(button) else None
+        pressed = st.form_submit_button(button)
+        if pressed and not typed:
+            st.info(empty)
+        return typed if pressed else ""
 
 
 def _picked(weights: list[list[float]]) -> int:

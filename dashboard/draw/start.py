@@ -164,6 +164,29 @@ def soft_text(values: Sequence[float], result: Lookup) -> str:
     return f"**Soft look-up: {number(result.output)}** ≈ {terms}"
 
 
+def scaled_text(before: Lookup, after: Lookup, larger: bool) -> str:
+    """What ten times the query, or a tenth of it, does to the largest weight."""
+    if not any(before.products):
+        return "all scores are 0, and so are ten times 0: the weights stay equal."
+    first, then = (number(max(result.weights)) for result in (before, after))
+    rule = (
+        "the larger the scores, the nearer the soft look-up comes to the hard one"
+        if larger
+        else "the smaller the scores, the nearer the output comes to the mean of the values"
+    )
+    return f"the largest weight was {first} and is {then}: {rule}."
+
+
+def equal_text(result: Lookup) -> str:
+    """What a query does that is equal to a key."""
+    assert result.equal is not None
+    name, weight = NAMES[result.equal], number(result.weights[result.equal])
+    return (
+        f"the hard look-up finds key {name} and returns its value alone. The soft one gives {name} a weight of {weight} "
+        "and still mixes in the others."
+    )
+
+
 def product_text(query: tuple[float, ...], key: tuple[float, ...], result: Lookup) -> str:
     """The product with the last key in numbers, and what becomes of it."""
     products = " + ".join(f"{typed(q)} · {typed(k)}" for q, k in zip(query, key, strict=True))

@@ -113,9 +113,9 @@ def start(page: Page, ear: Ear) -> None:
     ear.press("Enter")
     slider = ear.tab_to("The same with attention")
     assert slider.role == "slider" and re.match(
-        r"ein attends most to \w+: 0\.\d\d of its weight", slider.value
+        r"ein takes most from \w+: 0\.\d\d of its weight", slider.value
     )
-    assert ear.press("ArrowDown").value.startswith("und attends most to ")
+    assert ear.press("ArrowDown").value.startswith("und takes most from ")
 
 
 def why(page: Page, ear: Ear) -> None:

@@ -15,6 +15,7 @@ import pytest
 from core.studies import start as example
 from core.studies.questions import PAGES, Drawn, quiz
 from core.studies.start import look_up
+from dashboard.fields.reset import PENDING
 from dashboard.navigation import PATH, STEPS, following
 from dashboard.ui import bars
 from dashboard.ui.guide import SHOW
@@ -43,6 +44,29 @@ test_what_it_says = page_cases(
             says=["Soft look-up: 20.00"],
             do=[("button", "start:try:2", None)],
             controls={"start:q1": 0},
+        ),
+        "ten times the query that stands there": Case(
+            {"start:q1": "0.5", "start:q2": "-2.0"},
+            ["the largest weight was 0.71 and is 0.9999"],
+            do=[("button", "start:try:1", None)],
+            controls={"start:q1": 5.0, "start:q2": -20.0},
+        ),
+        "a tenth, where ten times is beyond the box": Case(
+            {"start:q1": "20.0"},
+            ["the nearer the output comes to the mean of the values"],
+            do=[("button", "start:try:1", None)],
+            controls={"start:q1": 2.0, "start:q2": 0.2},
+        ),
+        "ten times nothing": Case(
+            {"start:q1": "0.0", "start:q2": "0.0"},
+            ["ten times 0: the weights stay equal"],
+            do=[("button", "start:try:1", None)],
+        ),
+        "key C as it stands there": Case(
+            {"start:kC1": "3.0"},
+            ["Hard look-up: 30.", "the hard look-up finds key C"],
+            do=[("button", "start:try:0", None)],
+            controls={"start:q1": 3.0, "start:q2": 1.0},
         ),
         "another query and another value": Case(
             says=["Hard look-up: 7."],
@@ -87,6 +111,8 @@ test_a_stop_of_the_tour_is_in_the_link = page_cases(
             "# Pretrained models",
             {"inside:model": "numbers · English to German"},
         ),
+        ("model", "", "See its heads", "Type its name first", {}),
+        ("formula", "", "Compare it", "Type a formula first", {}),
         ("formula", "score - (", "Compare it", "the bracket of character 9 is not closed", {}),
         (
             "formula",
@@ -179,6 +205,22 @@ def test_a_stop_of_the_tour_starts_its_page_again():
     assert app.selectbox(key="masks:first").value == "local", "the reader's, before the tour"
     assert app.text_input(key="masks:tokens").value == before and "Tour, " not in page_text(app)
     assert app.pills(key="masks:predict").value == SHOW
+
+
+def test_reset_returns_to_the_stop_of_the_tour():
+    app = open_at("masks", tour="4", **bars.STOPS[4].query)
+    app.text_input(key="masks:tokens").set_value("One two").run()
+    app.session_state[PENDING] = "masks", [*app.query_params], {}
+    app.run().run()  # as the browser does when the widgets have left it
+    assert app.text_input(key="masks:tokens").value == bars.TOUR_SENTENCE
+    assert_says(app, f"Tour, 5 of {len(bars.STOPS)}", bars.STOPS[4].sentence)
+
+
+def test_a_stop_that_asks_says_what_it_showed_once_answered():
+    app = open_at("why", tour="0")
+    assert_says(app, bars.STOPS[0].sentence)
+    app.pills(key="why:predict").set_value(SHOW).run()
+    assert_says(app, f"Tour, 1 of {len(bars.STOPS)}.", bars.STOPS[0].showed)
 
 
 def test_the_tour_puts_back_the_controls_that_it_set():

@@ -9,19 +9,18 @@ import { drawAttention, drawVector, rowAt, sizes } from "./pictures.js";
 const READ = 320, HOLD = 600, WRITE = 520; // ms a word read, the pause at the vector, a word written
 const REST = 400; // ms after the last key until the pick is sent
 
-/** @param {HTMLElement} parent @param {string} title @param {string} note */
-function buildPicture(parent, title, note) {
+/** @param {HTMLElement} parent @param {string} title */
+function buildPicture(parent, title) {
   const root = element(parent, "div", "picture"), heading = element(root, "div", "heading");
   element(heading, "b", "name").textContent = title;
-  element(heading, "span", "note").textContent = note;
-  const board = element(root, "div", "board");
-  return { root, board, line: element(root, "div", "line") };
+  return { root, board: element(root, "div", "board") };
 }
 
 function start(view) {
   const pictures = element(view.root, "div", "pictures");
-  view.left = buildPicture(pictures, "One vector", "Without attention, the decoder has one vector to write from.");
-  view.right = buildPicture(pictures, "Attention", "A small Transformer translates. Point at or tap a German word.");
+  view.left = buildPicture(pictures, "Without attention");
+  view.right = buildPicture(pictures, "With attention");
+  element(view.right.root, "span", "note").textContent = "Pick a German word";
   view.left.board.setAttribute("role", "img");
   for (const [name, value] of Object.entries({ role: "slider", tabindex: "0", "aria-orientation": "vertical", "aria-valuemin": "1" })) view.right.board.setAttribute(name, value);
   view.right.board.classList.add("pickable");
@@ -92,15 +91,9 @@ function show(view) {
   const row = done ? view.hovered ?? view.picked : written - 1;
   view.showVector({ read: Math.min(time, source.length), vector: time > source.length, written });
   view.showAttention({ read: Math.min(time, source.length), written, row });
-  view.left.line.textContent = done ? `All ${target.length - 1} output words and the end mark, <eos>, are written from the same vector.` : "";
-  if (row < 0) {
-    view.right.line.textContent = "";
-    return;
-  }
+  if (row < 0 || !done) return;
   const best = weights[row].indexOf(Math.max(...weights[row]));
-  const text = `${target[row]} attends most to ${source[best]}: ${number(weights[row][best])} of its weight.`;
-  view.right.line.textContent = text;
-  if (done) sayPicked(view, text);
+  sayPicked(view, `${target[row]} takes most from ${source[best]}: ${number(weights[row][best])} of its weight.`);
 }
 
 function sayPicked({ picked, target, right: { board } }, text) {

@@ -4,7 +4,7 @@
 import { svgElement } from "../lib/dom.js";
 import { number } from "../lib/numbers.js";
 
-const ROW = 28, PHONE_ROW = 24, PHONE = 400, TOP = 22, WIDEST = 520, RADIUS = 7; // px; the picture grows beyond WIDEST as a whole
+const ROW = 32, PHONE_ROW = 24, PHONE = 400, TOP = 22, WIDEST = 520, RADIUS = 7; // px; the picture grows beyond WIDEST as a whole
 const LARGEST = 1.6, LEAST_WEIGHT = 0.015, WORDS = 78;
 
 /** Where the rows and columns are, in a room of so many px. */
@@ -32,8 +32,8 @@ function canvas({ layout }, board) {
 /** The words of both sides with a circle each: the states of the encoder and of the decoder. */
 function drawWords({ layout, source, target }, svg) {
   const { inputs, outputs, inputY, outputY } = layout;
-  svgElement(svg, "text", { class: "small", x: inputs, y: 10, "text-anchor": "middle" }, "encoder");
-  svgElement(svg, "text", { class: "small", x: outputs, y: 10, "text-anchor": "middle" }, "decoder");
+  svgElement(svg, "text", { class: "small part", x: inputs, y: 10, "text-anchor": "middle" }, "encoder");
+  svgElement(svg, "text", { class: "small part", x: outputs, y: 10, "text-anchor": "middle" }, "decoder");
   const side = (words, x, y, anchor, offset) => words.map((word, row) => ({
     text: svgElement(svg, "text", { x: x + offset, y: y(row), "text-anchor": anchor }, word),
     state: svgElement(svg, "circle", { class: "state", cx: x, cy: y(row), r: RADIUS }),
@@ -116,7 +116,7 @@ function showStrongest({ view, words, tips, value }, picked) {
   const best = row ? row.indexOf(Math.max(...row)) : -1;
   words.ins.forEach(({ text }, column) => text.classList.toggle("picked", column === best));
   if (!row) return;
-  value.textContent = number(row[best]);
+  value.textContent = `weight ${number(row[best])}`;
   value.setAttribute("x", String((inputs + RADIUS + 8 + outputs - RADIUS) / 2));
   value.setAttribute("y", String((inputY(best) + outputY(picked)) / 2));
 }
