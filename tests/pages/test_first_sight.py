@@ -23,10 +23,11 @@ from dashboard.draw.glossary import explain, find_terms
 from dashboard.draw.picture_files import FORMATS, NUMBERS, WIDTHS, Source, framed_svg, picture_file
 from dashboard.draw.pictures import ChartPicture, Picture, TablePicture
 from dashboard.navigation import STEPS
+from dashboard.server.session import CURRENT
 from dashboard.ui.export import REQUESTED
 from docs.site import gallery
 from tests.cases import each
-from tests.pages.app import open_at, pictures_of, set_state
+from tests.pages.app import controls_of, open_at, pictures_of, set_state, shown
 from tests.pages.picture_programs import (
     assert_drawn,
     assert_pdf_has,
@@ -387,3 +388,46 @@ def test_no_amount_is_written_beside_the_formatters():
         and isinstance(after, ast.Constant)
         and UNIT.match(str(after.value))
     ] == []
+
+
+# Every press at first sight changes something in sight, or says why it does not.
+
+WORKS = {  # seconds or a worker each
+    "Train",
+    "Run it",
+    "Measure",
+    "Measure on this machine",
+    "Measure on 50 held-out sources",
+    "Compare it",
+    "Start sweep",
+    "Fine-tune",
+}
+
+
+def in_sight(app: AppTest) -> tuple[object, ...]:
+    """What a page says, draws and offers, its link and its page, but the notice that follows a move of Try this."""
+    says = [one for one in shown(app) if not one.startswith("**Notice:**")]
+    tells = [one.value for kind in ("info", "warning", "error", "toast") for one in app.get(kind)]
+    buttons = [(one.label, one.disabled) for one in app.main.button if one.label]
+    return (
+        (says, tells, buttons, {key: str(one) for key, one in controls_of(app).items()})
+        + (dict(app.query_params), [one.label for one in app.expander])
+        + (app.session_state[CURRENT.key],)
+    )
+
+
+@pytest.mark.parametrize("page", [step.key for step in STEPS])
+def test_every_press_changes_something_in_sight(page):
+    app = open_at(page)
+    pressed = {one.key: one.label for one in app.main.button if not one.disabled}
+    idle = []
+    for key, label in pressed.items():
+        button = next((one for one in app.main.button if one.key == key and not one.disabled), None)
+        if label in WORKS or button is None:  # taken away by a press before
+            continue
+        before = in_sight(app)
+        button.click().run()
+        idle += [label] * (in_sight(app) == before)
+        if app.session_state[CURRENT.key] != page:
+            app.run()  # AppTest has not seen that the press led to another page
+    assert idle == []
