@@ -25,8 +25,9 @@ from core.studies import mechanisms as study
 from dashboard.draw import mechanisms as draw
 
 NAMES = {axis: f"{axis.capitalize()}s" for axis in AXES}
+SIZES = study.BASELINE.d_model, study.BASELINE.num_heads  # of the maps and of the table
 SYMBOLS = (
-    " T counts queries, S keys, D the numbers of a head, w the keys of a band, b those of a block."
+    "T counts queries, S keys, D the numbers of a head, w the keys of a band, b those of a block."
 )
 
 
@@ -62,7 +63,8 @@ def page() -> None:
     count = sum(len(entries) for entries in AXES.values())
     lab.title(
         "All mechanisms",
-        f"Attention is one formula with six axes. Pick one of {count} choices to see its effect.",
+        f"Attention has six parts (axes). Pick one of {count} choices for a part: the maps show one sentence without "
+        "and with it.",
     )
     lab.take_built("mechanisms", adopt)
     for sentence in Controls.refused():
@@ -82,7 +84,7 @@ def page() -> None:
                 "paper": [item.url or None for item in entries],
                 "year": [item.year for item in entries],
                 "parameters": [
-                    parameters(example_config(axis, item.key))[axis] for item in entries
+                    parameters(example_config(axis, item.key, *SIZES))[axis] for item in entries
                 ],
                 "conflicts": [len(lab.cached(refusals, axis, item.key)) for item in entries],
             }
@@ -95,7 +97,7 @@ def page() -> None:
             ),
             "year": st.column_config.NumberColumn(format="%d", width="small"),
             "parameters": st.column_config.NumberColumn(
-                format="%,d", help="Learned numbers, at d_model 64 with 4 heads"
+                format="%,d", help="Learned numbers, at d_model {} with {} heads".format(*SIZES)
             ),
             "conflicts": st.column_config.NumberColumn(
                 help="Choices of the other axes that it cannot be combined with"
@@ -116,23 +118,25 @@ def adopt(built: lab.Built) -> None:
 def explore(axis: str) -> None:
     grid, below = st.grid(min_column_width=210, gap="small"), st.container()
     choice: Choice = Controls.draw(axis, into=grid, below=below)[axis]
-    item, sizes = entry(axis, choice.key), (study.BASELINE.d_model, study.BASELINE.num_heads)
+    item = entry(axis, choice.key)
+    paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
+    lab.paragraph(f"{item.meaning}{paper}")
     config = effect = None
     with lab.shown_errors(ValueError):
-        config = example_config(axis, item.key, *sizes, **choice.kwargs)
+        config = example_config(axis, item.key, *SIZES, **choice.kwargs)
         lab.watch_built("mechanisms", {name: getattr(config, name) for name in AXES})
         effect = lab.cached(study.beside_baseline, config)
         lab.as_python(effect=effect)
         maps(axis, item, effect)
-    st.latex(item.latex, width="content")
-    symbols = SYMBOLS if item.latex.startswith("O(") else ""
-    paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
-    lab.paragraph(f"{item.meaning}{symbols}{paper}")
     if effect is not None:
         lab.caption(draw.conditions(effect))
-    if item.params:
-        rows = ((p.name, p.meaning, str(p.default), draw.bounds(p)) for p in item.params)
-        st.markdown(draw.rows_text(("parameter", "meaning", "default", "range"), rows))
+    with lab.settings_panel("Equation and parameters"):
+        st.latex(item.latex, width="content")
+        if item.latex.startswith("O("):
+            lab.caption(SYMBOLS)
+        if item.params:
+            rows = ((p.name, p.meaning, str(p.default), draw.bounds(p)) for p in item.params)
+            st.markdown(draw.rows_text(("parameter", "meaning", "default", "range"), rows))
     lab.details(
         "What it can be combined with", partial(compatible_panel, axis, item), "mechanisms:fits"
     )
