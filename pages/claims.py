@@ -281,6 +281,12 @@ def _results(
     if len(sources) == 2 and (chosen := Controls.draw("results", into=lab.HERE).results) != "both":
         sources = {chosen: sources[chosen]}
     named = {WHOSE[name][0]: each for name, each in sources.items()}
+    for name, each in sources.items():
+        lab.fact(draw.verdict_text(WHOSE[name][1], each))
+    lab.caption(
+        "Each colour is one condition, measured from several random starts (seeds); its band or bar shows how "
+        "sure their mean is."
+    )
     for figure in claim.figures:
         drawn = guess.get(figure.measure)
         lab.draw_chart(
@@ -293,16 +299,16 @@ def _results(
                 draw.curves_of(figure, named, lab.theme(), drawn), lab.Ink.of(lab.theme()), least=1
             ),
         )
-    for name, each in sources.items():
-        lab.fact(draw.verdict_text(WHOSE[name][1], each))
-        st.html(draw.parts_html(each.verdict, lab.theme()))
-    lab.caption(
-        f"A part holds where the whole interval of its mean over {MIN_SEEDS} seeds or more lies within its bounds, "
-        "and is refuted where the whole interval lies outside; the intervals cover all parts together (95 %, "
-        "Student's t, Bonferroni), those of shares between 0 and 1. Ratios (×) are averaged as "
-        "logarithms; the charts draw the plain mean of the seeds, with its own 95 % interval. It cannot be told where "
-        "the models have not learned, or where the task leaves no room."
-    )
+    with lab.settings_panel("Its parts: what each test asks, and what came out"):
+        for each in sources.values():
+            st.html(draw.parts_html(each.verdict, lab.theme()))
+        lab.caption(
+            f"A part holds where the whole interval of its mean over {MIN_SEEDS} seeds or more lies within its bounds, "
+            "and is refuted where the whole interval lies outside; the intervals cover all parts together (95 %, "
+            "Student's t, Bonferroni), those of shares between 0 and 1. Ratios (×) are averaged as "
+            "logarithms; the charts draw the plain mean of the seeds, with its own 95 % interval. It cannot be told "
+            "where the models have not learned, or where the task leaves no room."
+        )
 
 
 def _download(label: str, name: str, result: claim_runs.Shipped) -> None:
