@@ -97,7 +97,7 @@ class Controls(lab.Fields, page="efficient"):
 def page() -> None:
     lab.title(
         "Cost and speed",
-        "How the time and memory of attention grow with the text.",
+        "Each line is one way (kernel) to compute attention; the steeper, the more a longer text costs.",
     )
     lab.take_built("efficient", adopt, axes=("kernel",))
     lab.fragment_unless_measuring(benchmark)
@@ -150,12 +150,13 @@ def benchmark() -> None:
             "peak memory",
             "grows as",
             "by formula",
+            "measured up to",
             "error",
             "faster than fused",
         ),
         draw.table_rows(result, growths),
         markers=False,
-        caption="Time, FLOPs and memory of each kernel at its longest length",
+        caption="Time, FLOPs and memory of each kernel at the longest length that all reach",
     )
 
 

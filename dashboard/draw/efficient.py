@@ -236,23 +236,25 @@ def faster_text(result: study.Result, kernel: str) -> str:
 
 
 def table_rows(result: study.Result, growths: Sequence[study.Growth]) -> list[list[str]]:
-    """A row a kernel of two lengths or more, at its longest."""
+    """A row a kernel of two lengths or more, all at the longest that all of them reach."""
+    grown = [one for one in growths if len(one.lengths) > 1]
+    at = min(len(one.lengths) for one in grown) - 1 if grown else 0  # a race begins at one length
     return [
         [
             study.ENTRIES[one.kernel].name,
-            whole(one.lengths[-1]),
-            duration(one.seconds[-1]),
+            whole(one.lengths[at]),
+            duration(one.seconds[at]),
             power(one.power(one.seconds)),
-            operations(one.closed_flops[-1]),
+            operations(one.closed_flops[at]),
             power(one.power(one.closed_flops)),
-            byte_size(one.bytes[-1]),
+            byte_size(one.bytes[at]),
             power(one.power(one.bytes)),
-            byte_size(one.closed_bytes[-1]),
+            byte_size(one.closed_bytes[at]),
+            whole(one.lengths[-1]),
             share_text(one.error),
             faster_text(result, one.kernel),
         ]
-        for one in growths
-        if len(one.lengths) > 1
+        for one in grown
     ]
 
 

@@ -177,6 +177,21 @@ def test_slopes_and_the_sentence_come_from_the_points():
     assert efficient_draw.power(1.98) == "T¹·⁹⁸"
 
 
+def test_the_table_compares_kernels_at_one_length():
+    points = square("linear", lambda n: n * 1e-6, lambda n: n)
+    points += square("exact", lambda n: n * n * 1e-6, lambda n: n * n)[:2]  # to 256
+    conditions = efficient.Conditions.of(["exact", "linear"], 512)
+    result = efficient.Result(conditions, tuple(points), "here")
+    growths = [efficient.growth_of(result, kernel) for kernel in ("exact", "linear")]
+    rows = efficient_draw.table_rows(result, growths)
+    assert [(row[1], row[2], row[9]) for row in rows] == [
+        ("256", "65.5\u00a0ms", "256"),
+        ("256", "256\u00a0µs", "512"),
+    ]
+    assert "At 256 tokens" in efficient_draw.fact_text(growths)
+    assert efficient_draw.table_rows(result, []) == []
+
+
 def test_distances_are_those_of_the_outputs():
     # Zero but for rounding where the weights are the same; not where they are others.
     defaults = efficient.Conditions()
