@@ -311,10 +311,7 @@ def head_map(
         lab.Patches.of(choice.inputs.picture, baseline.source),
         study.default_head(answer),
     )
-    st.markdown(
-        f"**Head {first.name}**, "
-        + (f"on which {noun} depends most" if first.effect else "with the largest weight")
-    )
+    heading = st.container()
     maps, usual, of = answer.trace.maps, (first.index, first.head), (choice.ref, question)
     linked = Controls.head.pinned((len(maps), max(len(item.weights) for item in maps)), of)
     layer, head = linked if linked and linked[1] < len(maps[linked[0]].weights) else usual
@@ -333,7 +330,12 @@ def head_map(
     )
     Controls.head.pin(None if (view.layer, view.head) == usual else (view.layer, view.head))
     Controls.pin.pin(view.pin)
-    return answer, study.head_at(answer, view.layer, view.head)
+    head_shown = study.head_at(answer, view.layer, view.head)
+    most = f"on which {noun} depends most" if first.effect else "with the largest weight"
+    if (view.layer, view.head) != usual:
+        most = f"picked here; {first.name} is the one {most}"
+    heading.markdown(f"**Head {head_shown.name}**, {most}")
+    return answer, head_shown
 
 
 def _other(job: generate.ModelTask) -> None:
