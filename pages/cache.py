@@ -246,7 +246,7 @@ def size() -> None:
         )
     lab.fact(draw.size_fact(model, controls.bytes))
     lab.table(
-        ("stored as", "a token", "8k tokens", "128k tokens", "of multi-head", "FLOPs a byte"),
+        ("stored as", "a token", "8k tokens", "128k tokens", "of multi-head there", "FLOPs a byte"),
         draw.size_rows(model, controls.bytes),
         caption="Bytes of the cache by form",
         markers=False,

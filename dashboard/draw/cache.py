@@ -247,7 +247,7 @@ def size_note(model: ModelCard, number_bytes: int) -> str:
     )
     return (
         f"{len(model.layers)} layers of {attention.num_heads} heads of {attention.head_dim} numbers, "
-        f"{number_bytes} bytes each. Published with {stored} KV heads. "
+        f"{plural(number_bytes, 'byte')} each. Published with {stored} KV heads. "
         "Calculated: numbers a token, times layers, times bytes; no model is built. Both axes are logarithmic. The "
         "last column divides the operations of attention for one new token by the bytes of cache that it reads."
     )
