@@ -296,7 +296,7 @@ def _store_head(measurement: study.Measurement, ref: lab.ModelRef) -> None:
 def page() -> None:
     lab.title(
         "Heads over a corpus",
-        "Each dot is a head, averaged over hundreds of texts.",
+        "Each dot is a head: dots that lie together attend alike, over hundreds of texts.",
     )
     lab.fragment_unless_measuring(_view)
     papers = [
@@ -420,7 +420,8 @@ def _draw(measurement: study.Measurement, controls: Controls) -> None:
         left, right = st.columns([1.7, 1], gap="medium")
         with left:
             _scatter(controls, x, y)
-            lab.role_line(measurement.scores.head_roles, len(measurement.heads), "dot")
+            texts = draw.about(f"{measurement.corpus.read:,} texts", noun)
+            lab.role_line(measurement.scores.head_roles, len(measurement.heads), texts, "dot")
     with right:
         # Draw the picked head's values over all texts, and its mean
         lab.draw_chart(
@@ -431,11 +432,6 @@ def _draw(measurement: study.Measurement, controls: Controls) -> None:
             heading=f"{measure.name} of {name}",
         )
         lab.fact(draw.about(draw.fact_text(measurement, measure, head, of_head), noun))
-    st.latex(
-        r"\bar{x} \pm t_{n-1}\,\frac{s}{\sqrt{n}}"
-        rf" = {lab.latex(of_head.mean)} \pm {lab.latex(of_head.half)}, \qquad n = {of_head.count}",
-        width="content",
-    )
     results: dict[str, Any] = {}
     if controls.view == "map":
         if (plane := draw_map(controls)) is not None:
@@ -484,8 +480,17 @@ def _draw(measurement: study.Measurement, controls: Controls) -> None:
         draw=draw.CODES,
         also=stories,
     )
-    lab.caption(draw.about(draw.spread_text(measurement, of_head.values, head), noun))
-    lab.caption(lab.plain(draw.about(draw.caption_text(measurement, lab.load_model(ref)), noun)))
+    with lab.settings_panel("How sure the mean is, and how it was measured"):
+        st.latex(
+            r"\bar{x} \pm t_{n-1}\,\frac{s}{\sqrt{n}}"
+            rf" = {lab.latex(of_head.mean)} \pm {lab.latex(of_head.half)}, \qquad n = {of_head.count}",
+            width="content",
+        )
+        for text in (
+            draw.spread_text(measurement, of_head.values, head),
+            lab.plain(draw.caption_text(measurement, lab.load_model(ref))),
+        ):
+            lab.caption(draw.about(text, noun))
     st.download_button(
         "All heads, CSV",
         lambda: draw.to_csv(measurement),
@@ -527,7 +532,8 @@ def _scatter(controls: Controls, x: study.Axis, y: study.Axis) -> None:
         *lab.split_data(lab.titles_as_marks(spec, lab.Ink.of(lab.theme()))),
         key=key("scatter"),
         alt="Every head as a point of two measures",
-        heading=f"Right: {draw.about(x.measure.meaning, controls.noun)}. Up: {draw.about(y.measure.meaning, controls.noun)}.",
+        heading=f"Further right: {draw.about(x.measure.meaning, controls.noun)}. "
+        f"Further up: {draw.about(y.measure.meaning, controls.noun)}.",
         selection_mode="head",
         on_select=pick,
     )

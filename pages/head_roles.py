@@ -134,7 +134,7 @@ class Controls(lab.Fields, page="head_roles"):
 def page() -> None:
     lab.title(
         "Head roles",
-        "See what each head attends to, over many sentences.",
+        "Each square is a head, each row a layer: its colour says which tokens it takes from, over many sentences.",
     )
     choice = lab.choose_model()
     with lab.input_errors():
@@ -266,18 +266,13 @@ def draw_roles(choice: lab.ModelChoice) -> None:
     )
     head_chart(
         right,
-        f"{roles.ROLES[role].name}, score from 0 to 1",
+        f"{roles.ROLES[role].name}: share of {'its keys' if roles.ROLES[role].targets is None else 'its weight'}",
         draw.role_chart(scores, role, head, lab.theme()),
         "head_roles:scores",
         "head",
         f"Layers by heads, each with its score as {roles.ROLES[role].name.lower()}",
     )
     lab.fact(draw.role_fact(scores, head, role, inputs))
-    with st.container(
-        horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"
-    ):
-        for part in draw.role_equation(scores, head, role):
-            st.latex(part, width="content")
     shown, example = one_head(choice, inputs, scores, role, head, more)
     results: dict[str, Any] = {} if example is None else {"example": example}
     query = None if example is None else example.query
@@ -292,17 +287,12 @@ def draw_roles(choice: lab.ModelChoice) -> None:
         },
         also=[draw.roles_cell(scores, role)],
     )
-    st.caption(
-        lab.plain(
-            draw.role_caption(
-                scores,
-                role,
-                inputs,
-                choice.reading.trace.source,
-                len(set(sentences) - {each.text for each in inputs.givens}),
-            )
-        )
-    )
+    with lab.settings_panel("How a head gets its role: the test in numbers"):
+        for part in draw.role_equation(scores, head, role):
+            st.latex(part, width="content")
+        left_out = len(set(sentences) - {each.text for each in inputs.givens})
+        model = choice.reading.trace.source
+        st.caption(lab.plain(draw.role_caption(scores, role, inputs, model, left_out)))
     rule = roles.ROLES[role].targets or roles.share_used
     papers("source", draw.ROLE_PAPERS, rule, roles.weight_on_targets)
 
@@ -381,7 +371,7 @@ def one_head(
             lab.head_bars(scores, head, lab.theme()),
             key="head_roles:bars",
             alt=f"The scores of {scores.name(head)} in every role, compared with chance",
-            heading=f"{scores.name(head)} in every role; the line is chance, ± 3 standard deviations",
+            heading=f"{scores.name(head)} in every role; the line is what chance gives",
         )
         lab.fact(draw.text_fact(shown, kind, example, role, noun))
     lab.table(

@@ -272,7 +272,8 @@ def figures(
         column = int(item.weights[one.head, row].argmax()) if key is None else key
         lab.weight_link(chosen, controls.kind, head, ranked.transform.source_cell((row, column)))
         if roles:
-            lab.role_line(roles, sum(len(layer.weights) for layer in trace.maps))
+            measured = lab.inputs_of(chosen.ref, chosen.inputs, controls.kind).name
+            lab.role_line(roles, sum(len(layer.weights) for layer in trace.maps), measured)
         skeleton = st.skeleton(height=56) if roles is None else None  # the line of roles
     lab.caption(draw.rivals_text(ranked.trace, *head, row, key))
     return view, skeleton

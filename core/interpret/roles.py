@@ -354,6 +354,14 @@ class RoleInputs:
     givens: tuple[ModelInputs, ...]
     what: str
 
+    @property
+    def name(self) -> str:
+        """With their number: "30 example sentences", "the input above"."""
+        if (count := len(self.givens)) != 1:
+            return f"{count} {self.what}"
+        one = self.what.replace("sentences", "sentence").replace("lines", "line")
+        return f"{'the' if one == 'input above' else '1'} {one}"
+
 
 def role_inputs(
     pretrained: Pretrained, own_sentences: Sequence[str] = (), kind: Kind = "self"

@@ -359,9 +359,6 @@ def fact_text(
     measurement: study.Measurement, measure: study.Measure, head: Head, shown: study.HeadValues
 ) -> str:
     read, count, role = measurement.corpus.read, shown.count, measure.role
-    within = ""
-    if np.isfinite(shown.half):
-        within = f" ± {number(shown.half)} ({percent(study.CONFIDENCE)} interval)"
     texts = f"{count:,} texts"
     if count < read:
         texts = f"the {count:,} of {read:,} texts that can show it"
@@ -372,7 +369,7 @@ def fact_text(
     else:
         subject = f"its weight on {role.attends_to}{',' * (',' in role.attends_to)}"
     return (
-        f":primary[**{measurement.scores.name(head)}**]: {subject} is **{number(shown.mean)}**{within}, "
+        f":primary[**{measurement.scores.name(head)}**]: {subject} is **{number(shown.mean)}**, "
         f"the mean over {texts}."
     )
 
@@ -405,8 +402,9 @@ def caption_text(measurement: study.Measurement, pretrained: Pretrained) -> str:
         (
             True,
             f"{pretrained.name}, {kind}, {corpus.read:,} texts, measured on {day}. A measure is the mean over the "
-            "rows of a text's own tokens; its mean and confidence interval, the lines at its point, are "
-            "taken over texts, which all count the same.",
+            "rows of a text's own tokens; its mean and its "
+            f"{percent(study.CONFIDENCE)} confidence interval (±, the lines at its point) are taken over texts, which "
+            "all count the same.",
         ),
         (
             corpus.cut,

@@ -1,6 +1,5 @@
 """Head roles: its sentences of numbers, its equations, its tables, and its script beside the recorded calls."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -98,17 +97,11 @@ def successor_chart(scores: SuccessorScores, head: Head, theme: Theme) -> Spec:
     return share_grid(scores, scores.score, texts, faint, head, theme, "items", "share of items")
 
 
-def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
-    count = len(inputs.givens)
-    noun = re.sub("(sentence|line)s", r"\1", inputs.what) if count == 1 else inputs.what
-    return f"{scores.rows[index]:,} rows of {'the' if noun == 'input above' else count} {noun}"
-
-
 def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) -> str:
     role, score = ROLES[index], scores.score[index][head]
     chance, measured = (
         number(scores.chance[index][head]),
-        f"over {rows_of(scores, index, inputs)}",
+        f"over {scores.rows[index]:,} rows of {inputs.name}",
     )
     line = (
         f":primary[**{scores.name(head)}**] puts **{number(score)}** of its weight on **{role.attends_to}**, "
@@ -169,11 +162,6 @@ def role_equation(scores: RoleScores, head: Head, index: int) -> tuple[str, str,
 
 
 def role_caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str, cut: int) -> str:
-    on = (
-        "only the input above"
-        if inputs.what == "input above"
-        else f"{len(inputs.givens)} {inputs.what}"
-    )
     measured = (
         f"rows that can show the role, Mᵢ is {ROLES[index].attends_to}; c and σ are the mean and standard "
         "deviation of s when the keys of each text are shuffled, in the same way for all of its rows."
@@ -186,7 +174,7 @@ def role_caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str,
         )
     left_out = f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the words."
     return (
-        f"{model}, {ATTENTION[scores.kind]}, measured on {on}. R are the {scores.rows[index]:,} {measured} "
+        f"{model}, {ATTENTION[scores.kind]}, measured on {inputs.name}. R are the {scores.rows[index]:,} {measured} "
         f"The role of a head is the one in which it is furthest above chance, by at least 3 σ and "
         f"{number(MIN_SHARE)} of the way from chance to 1. First token and Broad count only where no other role does."
         f"{left_out if cut else ''}"

@@ -107,8 +107,8 @@ def all_heads_fact(view: TraceView) -> str:
         layer, head, value = strongest(view.trace, previous_token)
         share = float(np.mean([even(item, row) for row in range(1, len(item.queries))]))
         return (
-            f"Of all heads, {view.trace.name((layer, head))} attends most to the previous token, with "
-            f"{share_text(value)} of its weight; uniform attention would give it {share_text(share)}."
+            f"Of all heads, {view.trace.name((layer, head))} attends most to the previous token of this text, "
+            f"with {share_text(value)} of its weight; uniform attention would give it {share_text(share)}."
         )
     if len(item.keys) < 2:
         return "With a single key, every weight is 1."

@@ -904,20 +904,22 @@ def swatch(index: int) -> str:
 
 HEAD_MARKS = {  # of heads: the text, the mark in a colour, and that of a head without a role
     "corner": (
-        "A corner names a head’s role; so many heads have it:",
+        "A corner names a head’s role. Over {}, so many heads have it:",
         "width:0;height:0;border-left:12px solid transparent;border-bottom:12px solid {}",
         "",
     ),
     "dot": (
-        "Roles:",
+        "Roles over {}:",
         "width:10px;height:10px;border-radius:5px;background:{}",
         '<div style="width:7px;height:7px;border-radius:5px;border:1.5px solid"></div>',
     ),
 }
 
 
-def role_line(roles: HeadRoles, heads: int, mark: Literal["corner", "dot"] = "corner") -> None:
-    """How many of all heads have each role, after the mark that these carry in a figure; tooltips explain the roles."""
+def role_line(
+    roles: HeadRoles, heads: int, texts: str, mark: Literal["corner", "dot"] = "corner"
+) -> None:
+    """How many of all heads have each role over these texts, after the mark that the roles carry in a figure."""
     count = Counter(roles.values())
     about, style, bare = HEAD_MARKS[mark]
     items = [
@@ -927,7 +929,7 @@ def role_line(roles: HeadRoles, heads: int, mark: Literal["corner", "dot"] = "co
         if count[index]
     ]
     st.html(
-        f'{STYLE}<div class="role-line"><span class="quiet">{about}</span>{"".join(items)}'
+        f'{STYLE}<div class="role-line"><span class="quiet">{about.format(texts)}</span>{"".join(items)}'
         f'<span class="quiet">{bare}No role {heads - len(roles)}</span></div>'
     )
 
