@@ -431,7 +431,7 @@ def _heads_apart(
             [f"L{one}" for one in sorted({item.number for item in heads})],
             [str(one) for one in range(max(item.head for item in heads) + 1)],
             (f"L{head.number}", str(head.head)),
-            title=f"{measure}, largest: {lab.number(largest)}",
+            title=f"{measure}, mean of all queries, largest: {lab.number(largest)}",
             tips=(("name", "head"), ("to", "compared with"), ("by", measure)),
             has_sign=False,
             largest=max(largest, 0.01),  # rounding alone is not drawn dark

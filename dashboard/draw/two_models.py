@@ -188,9 +188,10 @@ def figures(comparison: difference.Comparison) -> list[tuple[str, str, str]]:
             "The mean absolute difference of a weight, over all cells of all heads.",
         ),
         (
-            "Heads that differ by 0.25",
-            f"{apart} of {len(heads)}",
-            "Heads in which one weight at least differs by a quarter or more, between tokens that both sides have.",
+            "One weight differs by 0.25",
+            f"in {apart} of {len(heads)}",
+            "Heads in which one weight at least, of one query, differs by a quarter or more, between tokens that both "
+            "sides have. The map shows the mean of all queries, which is smaller.",
         ),
     ]
 

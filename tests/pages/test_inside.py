@@ -363,7 +363,7 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
      ("sieben und vier zig", "Where each new token attends in the source", '"show": "both"'), ()),
     ("generate", "numbers", {"generate:kind": "What was said"}, ("attends in the text before it",), ()),
     ("two_models", "all-MiniLM-L6-v2", {"two_models:text:all-MiniLM-L6-v2": SENTENCE},
-     ("Overlap 1.00", "Heads that differ by 0.25 0 of 72"), ()),
+     ("Overlap 1.00", "One weight differs by 0.25 in 0 of 72"), ()),
     *(("two_models", name, {}, (f"head {head} brings back",), ("unk",)) for name, head in (
         ("all-MiniLM-L6-v2", "L5·H9"), ("induction", "L1·H2"), ("only-attention", "L0·H2"), ("names", "L1·H0"),
         ("numbers", "cross L1·H3"))),
@@ -374,6 +374,7 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     ("use_model", "", {"use_model:more": " "}, ("nothing to compare with",), ()),
     ("use_model", "induction", {}, ("The next token is river with", "none of 8 heads changes it more"), ()),
     ("use_model", "digits", {}, ("The class is 3", "the patch in row"), ()),
+    ("use_model", "", {"head": "2.3"}, ("Head L2·H3", "picked here; L5·H11 is the one on which"), ()),
     ("use_model", "digits", {"inside:picture": "Digit 7"}, ("The class is 7",), ()),
     ("use_model", "numbers", {"inside:target": "neun und", "inside:text": "forty-seven"},
      ("The model reads your target neun und",), ()),
