@@ -73,7 +73,7 @@ class Picked(NamedTuple):
 def page() -> None:
     lab.title(
         "What a head can do",
-        "Where a head attends to a word, it makes some words likelier to come next.",
+        "Where a head attends to a word, it makes some words likelier to come next: the table says which.",
     )
     choice = lab.choose_model(("model", "qkv"), usual=USUAL, has_inputs=False)
     if choice is not None:
@@ -116,13 +116,14 @@ def explore(ref: lab.ModelRef) -> None:
     if has_tokens:
         results["moves"] = of_token(controls, picked, "OV")
     st.markdown("## Every head")
+    lab.caption("A row is a layer, a column a head; press one to open it.")
     shown = draw.measure_grids(circuits)
     for column, (name, of_heads, unit, has_sign) in zip(
         st.columns(len(shown), gap="medium"), shown, strict=True
     ):
         lab.chart_title(name, column)
         chart = draw.measure_chart(circuits, of_heads, unit, has_sign, head, lab.theme())
-        alt = f"{name} of every head, layers by heads"
+        alt = f"{name}, layers by heads"
         pickable(column, chart, f"circuits:{unit.split()[0]}", controls, alt)
     lab.fact(draw.head_fact(circuits, head))
     if has_tokens and "QK" in values:
@@ -149,9 +150,10 @@ def explore(ref: lab.ModelRef) -> None:
     else:
         results["scores"] = lab.computed(study.pair_scores, circuits, kind)
         compositions(controls, kind, head)
-    for line in draw.equations(circuits, head, circuits.best_into(head)):
-        st.latex(line, width="content")
-    lab.caption(draw.conditions(circuits, ref.name, head[0]))
+    with lab.settings_panel("Equations, and what is left out"):
+        for line in draw.equations(circuits, head, circuits.best_into(head)):
+            st.latex(line, width="content")
+        lab.caption(draw.conditions(circuits, ref.name, head[0]))
     if ref.source == "lab" and ref.name in study.PAIRED_MODELS:
         circuit = results["circuit"] = lab.study_of(study.induction_circuit, ref)
         lab.paragraph(draw.twice(circuits, circuit))
@@ -281,7 +283,10 @@ def pickable(
 def of_token(controls: Controls, picked: Picked, circuit: str) -> study.Extremes | None:
     """What a circuit of the head makes of the token; None where its stream has none."""
     head, word, moves = picked.head, picked.word, circuit == "OV"
-    st.markdown(f"## {'What it moves' if moves else 'What it looks for'}")
+    word_shown = lab.plain(word)
+    st.markdown(
+        f"## {f'What attending to “{word_shown}” does' if moves else f'Which keys match “{word_shown}”'}"
+    )
     shown = lab.study_of(study.extremes, controls.ref, head, circuit, picked.token, given=WEIGHTS)
     one = controls.circuits.heads[head[0]]
     if shown is None:

@@ -73,7 +73,7 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
             "own": picked in (edge.source, edge.target),
             "wide": THIN + (WIDE - THIN) * (edge.score - least) / (most - least or 1.0),
             "name": f"{circuits.name(edge.source)} → {circuits.name(edge.target)}",
-            "by": f"{edge.kind} {signed(edge.score)}",
+            "by": f"{edge.kind} {number(edge.score + circuits.random_level)}",
             "from": circuits.name(edge.source),
             "to": circuits.name(edge.target),
             "kind": edge.kind,
@@ -166,8 +166,8 @@ def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
     if first.score <= most:
         return (
             f"No head takes its {PARTS[kind]} from an earlier one more than random matrices would: the highest "
-            f"{kind}-composition, {source} → {target}, is **{signed(first.score)}** beside the mean of random "
-            f"matrices, and one of these reaches {signed(most)}."
+            f"{kind}-composition, {source} → {target}, is **{number(first.score + circuits.random_level)}**, and "
+            f"random ones reach {number(most + circuits.random_level)}."
         )
     return (
         f"The {PARTS[kind]} of **{target}** take most from **{source}**: their {kind}-composition is "
@@ -182,14 +182,15 @@ def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
     word, best = plain(circuit.word), circuits.pairs["K"][0]
     composed = best.source, best.target
     pair = " → ".join(plain(circuits.name(head)) for head in composed)
+    composition = number(best.score + circuits.random_level)
     names = (
-        f"The strongest K-composition is another pair, {pair} ({signed(best.score)}): several "
+        f"The strongest K-composition is another pair, {pair} ({composition}): several "
         "heads share the work."
     )
     if composed == circuit.patched:
         names = (
             "The weights alone name the same two: the strongest K-composition of the model is "
-            f"{pair} ({signed(best.score)})."
+            f"{pair} ({composition})."
         )
     return (
         f"**The circuit, found twice.** After “{plain(PAIR[0].text)}” the model predicts “{word}”; with “dark” and "
@@ -217,7 +218,8 @@ def head_fact(circuits: Circuits, head: Head) -> str:
     text += f" has an effective rank of {number(float(measures.ranks[index]))} of {size}."
     best = circuits.best_into(head)
     parts = [
-        f"its {PARTS[kind]} from **{plain(circuits.name(edge.source))}** ({signed(edge.score)})"
+        f"its {PARTS[kind]} from **{plain(circuits.name(edge.source))}** "
+        f"({number(edge.score + circuits.random_level)})"
         for kind, edge in best.items()
         if edge.score > circuits.chance(kind)[0]
     ]
@@ -225,7 +227,7 @@ def head_fact(circuits: Circuits, head: Head) -> str:
     if best:
         takes = "It composes with no earlier head more than random matrices do."
     if parts:
-        takes = f"It takes {' and '.join(parts)} more than random matrices would."
+        takes = f"It takes {' and '.join(parts)}; random matrices would have {number(circuits.random_level)}."
     return f"{text} {takes}"
 
 
@@ -233,14 +235,15 @@ def drawn_lines(circuits: Circuits, kind: CompositionKind, at_most: int) -> str:
     edges = circuits.edges(kind)
     drawn = edges[:at_most]
     (most, count), pairs, above = circuits.chance(kind), len(circuits.pairs[kind]), len(edges)
+    level = circuits.random_level
     text = f"Of {pairs:,} pairs of heads {above:,} {'is' if above == 1 else 'are'} above it"
     if not drawn:
         text = f"Neither is any of the {pairs:,} pairs of heads"
     elif above > 1:
         text += "; all are" if len(drawn) == above else f"; the {len(drawn):,} strongest are"
-        text += f" drawn, the thinnest with {signed(drawn[-1].score)}"
+        text += f" drawn, the thinnest with {number(drawn[-1].score + level)}"
     return (
-        f"A line is drawn only above {signed(most)}, the most that random matrices reach: of {count:,} pairs in "
+        f"A line is drawn only above {number(most + level)}, the most that random matrices reach: of {count:,} pairs in "
         f"which the earlier head has its own singular values and random directions, none is above it. {text}."
     )
 
@@ -324,9 +327,9 @@ def measure_grids(circuits: Circuits) -> list[tuple[str, dict[Head, float], str,
         if (edges := circuits.best_into(head))
     }
     grids = [
-        ("Copying score", copying, "copying", True),
-        ("Effective rank of OV", ranks, "rank", False),
-        ("Best composition", best, "above random", True),
+        ("Copying score: 1 raises what it attends to, −1 lowers it", copying, "copying", True),
+        ("Effective rank of OV: how many dimensions it uses", ranks, "rank", False),
+        ("Best composition with an earlier head, above random", best, "above random", True),
     ]
     return [one for one in grids if one[1]]
 

@@ -324,6 +324,23 @@ def test_heads_that_share_the_work_are_not_called_the_same():
     assert "several heads share" in words and "same two" not in words
 
 
+def test_a_composition_is_one_number_in_all_sentences():
+    circuits = circuits_of("only-attention")
+    edge, level = circuits.pairs["K"][0], circuits.random_level
+    value = f"{edge.score + level:.2f}"
+    circuit = wiring.induction_circuit(load_lab_model("only-attention"))
+    assert f"({value})" in circuits_draw.twice(circuits, circuit)
+    assert f"({value})" in circuits_draw.head_fact(circuits, edge.target)
+    assert f"**{value}**" in circuits_draw.edges_fact(circuits, "K")
+    assert value in " ".join(circuits_draw.equations(circuits, edge.target, {"K": edge}))
+    (line, *_) = circuits_draw.graph(circuits, [edge], edge.target, "light")["layer"][0]["data"][
+        "values"
+    ]
+    assert line["by"] == f"K {value}"
+    most, _ = circuits.chance("K")
+    assert f"above {most + level:.2f}" in circuits_draw.drawn_lines(circuits, "K", 8)
+
+
 def test_special_tokens_have_no_rank():
     model = load_lab_model("only-attention")
     size, specials = len(model.tokenizer), model.tokenizer.all_special_ids
