@@ -636,8 +636,14 @@ def explore(choice: lab.ModelChoice) -> None:
         cell = evidence.default_cell(case.maps[head[0]], head[1], case.contributions, baseline)
         measures = maps_section(case, head, cell)
         if baseline is not None:
-            with panel("Which tokens the answer depends on", Controls.strip.in_link):
-                lab.paragraph(draw.can_tell(*tokens_section(case, baseline)))
+            with panel(
+                "Is attention an explanation? Which tokens the answer depends on",
+                Controls.strip.in_link,
+            ):
+                answer = st.container()  # before the orders that it is read from
+                tested = tokens_section(case, baseline)
+                with answer:
+                    lab.paragraph(draw.can_tell(*tested))
         as_python(case, head, cell[0], measures, answers)
         lab.caption(
             draw.conditions(

@@ -435,7 +435,7 @@ def tokens_fact(
     best = max(known, key=known.__getitem__)
     return (
         f"{text}; over all {len(tokens)} tokens their order agrees with the measured one with τ = "
-        f"**{signed(known['weights'])}**"
+        f"**{signed(known['weights'])}** (1: the same order, 0: no relation)"
         + (
             ", the most of all measures."
             if best == "weights"
@@ -485,33 +485,37 @@ def even_fact(
     )
 
 
-CAN_TELL = (
-    "**What weights can and cannot tell.** Jain and Wallace (“Attention is not Explanation”, 2019) found that weights "
-    "often order tokens differently from gradients and from leaving words out, and that other weights can give the "
-    "same answer. Wiegreffe and Pinter (“Attention is not not Explanation”, 2019) reply that other weights are a fair "
-    "test only if a whole model is trained to have them, and that such models learn less from them: a weight is one "
-    "explanation of an answer, if not the only one. "
+IN_GENERAL = (
+    "Jain and Wallace (“Attention is not Explanation”, 2019) found that weights often order tokens differently from "
+    "gradients and from leaving words out, and that other weights can give the same answer. Wiegreffe and Pinter "
+    "(“Attention is not not Explanation”, 2019) reply that other weights are a fair test only if a whole model is "
+    "trained to have them, and that such models learn less from them."
 )
 
 
 SIDES = (  # from the τ on: what the weights show, and whether their first token needs a word
-    (0.6, "so here the weights show well which tokens matter, but not how much", False),
-    (0.2, "so here they show in part which tokens matter", True),
-    (-math.inf, "so here they show little of which tokens matter", True),
+    (0.6, "Here, yes: the weights show which tokens matter, though not how much", False),
+    (0.2, "Here, in part: the weights show some of the tokens that matter", True),
+    (-math.inf, "Here, hardly: the weights show little of which tokens matter", True),
 )
 
 
 def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
-    """The two papers, and this text between them; `same_first`: the weights put the most needed token first."""
+    """Whether weights explain, on this text, then in general; `same_first`: they put the most needed token first."""
+    general = (
+        f"**In general, a weight is one explanation of an answer, not the only one.** {IN_GENERAL}"
+    )
     if agree is None:
-        return CAN_TELL
+        return general
     if (tau := agree.get("weights")) is None:
-        return f"{CAN_TELL}Here there are too few tokens, or nothing changes, so neither can be tested."
+        return (
+            f"Here there are too few tokens, or nothing changes, so it cannot be tested. {general}"
+        )
     side, less = next((words, less) for limit, words, less in SIDES if tau >= limit)
     though = ", though they rank the one that matters most first" if same_first and less else ""
     return (
-        f"{CAN_TELL}On your text the order by weight agrees with the measured one with τ = {signed(tau)} (1: the "
-        f"same order, 0: no relation), {side}{though}."
+        f"**{side}{though}.** Each token was hidden in turn; the order by weight is beside the order by how much the "
+        f"answer changed. {general}"
     )
 
 
