@@ -25,8 +25,8 @@ from core.seeding import seeded_rng
 
 ANSWERS: dict[str, tuple[str, str]] = {
     "scaling": (
-        "Why divide by √d?",
-        "A score is a sum of d products, so scores grow with √d. Large ones push the softmax onto a single "
+        "Why divide by √D?",
+        "A score is a sum of D products, so scores grow with √D. Large ones push the softmax onto a single "
         "key, where its gradient is almost zero.",
     ),
     "names": (

@@ -41,13 +41,13 @@ ANSWERS = {
         (("one_query", "See variance grow with the size"), ("scores", "Compare all scores")),
         questions.scaling,
         {
-            "d": col("D"),
+            "D": col("D"),
             "std of q\u00a0·\u00a0k": col("std", number),
             "largest weight, no scaling": col("plain", number),
-            "largest weight, 1/√d": col("scaled", number),
+            "largest weight, 1/√D": col("scaled", number),
         },
         lambda rows: (
-            f"At d = {rows[-1]['D']} the largest of 16 weights is {number(rows[-1]['plain'])} on average without "
+            f"At D = {rows[-1]['D']} the largest of 16 weights is {number(rows[-1]['plain'])} on average without "
             f"the division and {number(rows[-1]['scaled'])} with it."
         ),
     ),

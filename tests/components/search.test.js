@@ -10,7 +10,7 @@ const TYPED = [
   ["lesson for a class", "Lessons", 1],
   ["i am a teacher", "Lessons"],
   ["KV cache size", "Cache and decoding", 1],
-  ["why divide by sqrt d", "Why divide by √d?", 1],
+  ["why divide by sqrt d", "Why divide by √D?", 1],
   ["upload your own text", "Your own text", 1],
   ["use my own csv file", "Your own table"],
   ["addition task", "Addition", 1],
@@ -148,7 +148,7 @@ for (const [typed, titles] of Object.entries(ASKED)) {
 }
 
 test("words are compared without endings, accents and signs", () => {
-  assert.deepEqual(wordsOf("Why divide by √d?"), ["why", "divid", "by", "sqrt", "d"]);
+  assert.deepEqual(wordsOf("Why divide by √D?"), ["why", "divid", "by", "sqrt", "d"]);
   assert.deepEqual(["queries", "classes", "bias", "training", "splitting"].map(stem), ["query", "class", "bias", "train", "split"]);
   assert.deepEqual(search("   ").concat(search("xyzzy")), []);
 });

@@ -40,7 +40,7 @@ from core.seeding import seeded_normal
 from core.tasks import Task, TaskConfig
 from core.training import RunConfig, until
 
-DOT, SCALED, ADDITIVE = "dot product", "dot product / √d", "additive"
+DOT, SCALED, ADDITIVE = "dot product", "dot product / √D", "additive"
 SCORES = {DOT: "dot", SCALED: "scaled_dot", ADDITIVE: "additive"}
 LOSS, TIME, IN_TIME = (
     "Loss after equal steps",
@@ -220,7 +220,7 @@ SCORES_CLAIM = Claim(
 KEY_SIZES = (4, 8, 16, 32, 64, 128, 256, 512)
 TRAINED = (16, 128)
 KEYS, QUERIES = 64, 128
-DIVIDED, UNSCALED = "divided by √d_k", "not divided"
+DIVIDED, UNSCALED = "divided by √D", "not divided"
 VARIANCE, GRADIENT, ACCURACY = (
     "Variance of the scores",
     "Gradient of the softmax",
@@ -254,16 +254,16 @@ def jacobian_norm(weights: torch.Tensor) -> float:
 
 SCALING = Claim(
     key="scaling",
-    name="Dividing by √d_k",
+    name="Dividing by √D",
     subject="Scores",
-    statement="Dividing by √d_k keeps the variance of the scores at 1 and the gradient of the softmax alive; without "
+    statement="Dividing by √D keeps the variance of the scores at 1 and the gradient of the softmax alive; without "
     "it, large heads train worse.",
     source=replace(VASWANI, part="section 3.2.1"),
-    refutation="The variance of divided scores leaves 0.75 to 1.25 at d_k = 512; or undivided scores keep half of "
-    "their gradient from d_k = 4 to 512; or divided ones lose half; or a model with one head of 128 learns "
+    refutation="The variance of divided scores leaves 0.75 to 1.25 at D = 512; or undivided scores keep half of "
+    "their gradient from D = 4 to 512; or divided ones lose half; or a model with one head of 128 learns "
     "recall less than 2 points better with the division.",
     guess=Pick(
-        "From d_k = 4 to d_k = 512, without the division: what happens to the gradient that passes through the "
+        "From D = 4 to D = 512, without the division: what happens to the gradient that passes through the "
         "softmax?",
         (
             "It stays about the same",
@@ -293,21 +293,21 @@ SCALING = Claim(
         Part(
             "Divided scores keep a variance near 1.",
             lambda seed: seed.one(DIVIDED, VARIANCE, KEY_SIZES[-1]),
-            "variance at d_k = 512",
+            "variance at D = 512",
             low=0.75,
             high=1.25,
             unit="positive",
         ),
         Part(
-            "Undivided scores have a variance near d_k.",
+            "Undivided scores have a variance near D.",
             lambda seed: seed.one(UNSCALED, VARIANCE, KEY_SIZES[-1]) / KEY_SIZES[-1],
-            "variance at d_k = 512, divided by 512",
+            "variance at D = 512, divided by 512",
             low=0.75,
             high=1.25,
             unit="times",
         ),
         Part(
-            "Undivided, less than half of the gradient is left at d_k = 512.",
+            "Undivided, less than half of the gradient is left at D = 512.",
             ratio((UNSCALED, GRADIENT, KEY_SIZES[-1]), (UNSCALED, GRADIENT, KEY_SIZES[0])),
             "gradient at 512 over that at 4",
             high=0.5,
@@ -334,8 +334,8 @@ SCALING = Claim(
         ),
     ),
     figures=(
-        Figure("Variance of the scores", VARIANCE, x="d_k", unit="positive", log="xy"),
-        Figure("Mean norm of the softmax's Jacobian", GRADIENT, x="d_k", unit="positive", log="x"),
+        Figure("Variance of the scores", VARIANCE, x="D", unit="positive", log="xy"),
+        Figure("Mean norm of the softmax's Jacobian", GRADIENT, x="D", unit="positive", log="x"),
         Figure("Accuracy on recall", ACCURACY, x="head size", unit="share"),
     ),
     limits="Queries and keys are random with variance 1, as at the start of training; a trained model may scale them "
