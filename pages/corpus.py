@@ -444,8 +444,8 @@ def _draw(measurement: study.Measurement, controls: Controls) -> None:
             expected = ", and the keys that the role expects are underlined"
             if controls.view == "weakest":  # how often the role fails
                 before = (
-                    f"In {int((of_head.values < 0.5).sum()):,} of {of_head.count:,} texts the head puts less "
-                    f"than half of its weight on {measure.role.attends_to}. "
+                    f"In {int((of_head.values < 0.5).sum()):,} of {of_head.count:,} texts the head takes less "
+                    f"than half from {measure.role.attends_to}. "
                 )
         lab.caption(
             draw.about(

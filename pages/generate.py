@@ -89,7 +89,7 @@ class Controls(lab.Search, page="generate"):
 def page() -> None:
     lab.title(
         "Generate: one token after another",
-        "A model writes a text. See what else it could write next, and where it looks.",
+        "A model writes a text. See what else it could write next, and from which words it takes.",
     )
     choice = lab.choose_model(needs=("generate",), usual=lab.WRITES, text=OPENING, weights=False)
     if choice is not None and choice.pretrained is not None:

@@ -708,7 +708,7 @@ MOVES = {
     "minilm": lab.Move(
         "MiniLM's first layer",
         Controls.state(weights="minilm", layer=0),
-        "L0·H2 gives nearly all of its weight to the token before.",
+        "L0·H2 takes nearly everything from the token before.",
     ),
     "random": lab.Move(
         "Random weights",

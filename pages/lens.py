@@ -155,8 +155,8 @@ def explore(choice: lab.ModelChoice) -> None:
                     "induction",
                     "the old king walked to the dark river . the old king walked to the dark",
                 ),
-                "The heads of the last layer write the word that they attend to: press one in the picture to see where it "
-                "looks.",
+                "The heads of the last layer write the word that they attend to: press one in the picture to see what it "
+                "takes from.",
             ),
         ),
     )

@@ -637,14 +637,14 @@ def link_errors() -> list[str]:
 def trained_question() -> lab.Question:
     words = lab.cached(study.trained_weights)
     options = ("animal", "street", "tired")
-    given = ", ".join(f"{lab.number(words[word])} to {word}" for word in options)
+    given = ", ".join(f"{lab.number(words[word])} from {word}" for word in options)
     return lab.Question(
-        f"“{study.MINILM_TEXT}” In a trained model (MiniLM, layer {study.TRAINED_LAYER}, head {study.TRAINED_HEAD}), which "
-        "word gets the largest weight from “it”?",
+        f"“{study.MINILM_TEXT}” In a trained model (MiniLM, layer {study.TRAINED_LAYER}, head {study.TRAINED_HEAD}), from "
+        "which word does “it” take most?",
         options,
         options.index(max(options, key=words.__getitem__)),
         (
-            f"In that head, “it” gives {given}. Training made the matrices so; those above are random.",
+            f"In that head, “it” takes {given}. Training made the matrices so; those above are random.",
         )
         * len(options),
     )

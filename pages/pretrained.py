@@ -135,7 +135,7 @@ GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thum
 def page() -> None:
     lab.title(
         "Pretrained models",
-        "See where each head of a trained model looks. Pick a head, then a word.",
+        "See from which words each head of a trained model takes. Pick a head, then a word.",
     )
     chosen = lab.choose_model()
     measure = None if chosen is None else explore(chosen)

@@ -134,8 +134,8 @@ def example() -> lab.picture_files.ReportView:
         picture.title,
         "train",
         {"run": [data.run.id]},
-        f"After {last.step:,} steps this head puts {lab.number(after)} of its weight on the letter that the output "
-        f"copies; before, {lab.number(before)}. Even attention would give it {lab.number(last.even or 0.0)}.",
+        f"After {last.step:,} steps this head takes {lab.number(after)} from the letter that the output "
+        f"copies; before, {lab.number(before)}. Even attention would take {lab.number(last.even or 0.0)}.",
         "Your own note stands here.",
         f"Attention Lab · Train and watch · {data.run.id}",
         picture.svg(),

@@ -283,8 +283,8 @@ def translate(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
         return (
             f"{'The model reads your target' if inputs.target else 'The model writes'} "
             f"**{lab.plain(generate.decode_text(pretrained, produced.ids))}**. For :primary[**{lab.plain(word)}**], head "
-            f"**{head.name}** puts **{weight}** of its weight on **{key}**; uniform attention would put {uniform} "
-            f"there. {draw.without(answer, head, word)}"
+            f"**{head.name}** takes **{weight}** from **{key}**; uniform attention would take {uniform}. "
+            f"{draw.without(answer, head, word)}"
         )
 
     question, token = Question(inputs, position=position), produced.tokens[position]

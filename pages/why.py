@@ -391,9 +391,8 @@ def _map(metric: str, live: Comparison) -> None:
         with words:
             lab.paragraph(
                 "**What attention reads.** A row is a word that it writes, a column one of the English sentence: "
-                f"**{lab.plain((*sentence.target, '<eos>')[row])}** puts {lab.share_text(weights[row, largest])} of "
-                f"its weight "
-                f"on **{lab.plain(sentence.source[largest])}**. The slider shows earlier steps."
+                f"**{lab.plain((*sentence.target, '<eos>')[row])}** takes {lab.share_text(weights[row, largest])} "
+                f"from **{lab.plain(sentence.source[largest])}**. The slider shows earlier steps."
             )
         lab.details(
             "What an output word reads, as an equation",
@@ -466,7 +465,7 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
         live=data.live,
         height=420,
         pin=Controls.cell.pinned(weights.shape),
-        fact=f"{target[row]} puts {lab.share_text(weights[row, most])} of its weight on {source[most]}",
+        fact=f"{target[row]} takes {lab.share_text(weights[row, most])} from {source[most]}",
         title=f"A sentence of {len(source)} words",
         reads="output (row) attends to → input (column)",
     )

@@ -403,7 +403,7 @@ def previous(rng: random.Random) -> Drawn | None:
     return head_question(
         rng,
         "heads",
-        "A row is a letter that reads, a column one that is read. Which head attends to the letter before?",
+        "A row is a letter that takes, a column one that it takes from. Which head takes from the letter before?",
         2,
         "on the diagonal below the main one, the letter before",
     )
@@ -420,8 +420,8 @@ def shuffled(rng: random.Random) -> Drawn | None:
     return make_question(
         rng,
         "positions",
-        f"Without positions, a query gives “{' '.join(words)}” the weights "
-        f"{', '.join(f'{each:.2f}' for each in weights)}. The words are shuffled to "
+        "Without positions, a query takes "
+        f"{', '.join(f'{each:.2f}' for each in weights)} from “{' '.join(words)}”. The words are shuffled to "
         f"“{' '.join(after)}”. Which weight does the word “{words[key]}” get now?",
         f"{right:.2f}",
         (f"{each:.2f}" for at, each in enumerate(weights) if at != key),
@@ -438,9 +438,9 @@ def causal(rng: random.Random) -> Drawn | None:
     return make_question(
         rng,
         "masks",
-        f"Without a mask, “{WORDS[asks]}” gives the words of “{' '.join(WORDS)}” the weights "
-        f"{', '.join(f'{each:.2f}' for each in before)}. Which weight does the word “{WORDS[key]}” get with a causal "
-        "mask?",
+        f"Without a mask, “{WORDS[asks]}” takes "
+        f"{', '.join(f'{each:.2f}' for each in before)} from the words of “{' '.join(WORDS)}”. "
+        f"Which weight does the word “{WORDS[key]}” get with a causal mask?",
         f"{after[key]:.2f}",
         apart(
             after[key],
@@ -479,8 +479,8 @@ def needed(rng: random.Random) -> Drawn | None:
         heads.pop(best),
         heads,
         f"Without head {best} the probability falls to {without[best]:.2f}. Head {largest} has the largest weight, "
-        f"{weights[largest]:.2f}, but without it the probability is still {without[largest]:.2f}: a weight shows where a "
-        "head reads, not what the answer needs.",
+        f"{weights[largest]:.2f}, but without it the probability is still {without[largest]:.2f}: a weight shows what a "
+        "head takes from, not what the answer needs.",
     )
 
 

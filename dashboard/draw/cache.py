@@ -199,7 +199,7 @@ def strips_note(decoding: study.Decoding, step: int, head: tuple[int, int]) -> s
     return (
         f"Each strip is a vector of 16 numbers of head L{head[0]}·H{head[1]} of the lab's trained decoder, purple "
         "below 0 and green above; k and v as the cache holds them. In this model two query heads share one head of "
-        f"keys and values. The last column is the weight that “{plain(decoding.tokens[decoding.last(step)])}” gives to "
+        f"keys and values. The last column is the weight that “{plain(decoding.tokens[decoding.last(step)])}” takes from "
         "each token."
     )
 

@@ -89,18 +89,17 @@ def fact_text(
     if np.abs(first.weights - second.weights).max() < 5e-4:
         sentence = (
             f"{plain(begin)} and {plain(name_b)} give the same weights, with **{share_text(first.near)}** of the "
-            f"weight within two tokens; uniform weights would put {share_text(even)} there."
+            f"weight within two tokens; uniform weights would take {share_text(even)}."
         )
     elif abs(first.near - second.near) > SAME_SHARE:
         sentence = (
-            f"{plain(begin)} puts **{share_text(first.near)}** of its weight within two tokens, {plain(name_b)} "
-            f"**{share_text(second.near)}**; uniform weights would put {share_text(even)} there."
+            f"{plain(begin)} takes **{share_text(first.near)}** from within two tokens, {plain(name_b)} "
+            f"**{share_text(second.near)}**; uniform weights would take {share_text(even)}."
         )
     else:
         sentence = (
-            f"{plain(begin)} and {plain(name_b)} both put **{share_text(first.near)}** of their weight "
-            f"within two "
-            f"tokens; uniform weights would put {share_text(even)} there."
+            f"{plain(begin)} and {plain(name_b)} both take **{share_text(first.near)}** from within two "
+            f"tokens; uniform weights would take {share_text(even)}."
         )
     shared = "".join(
         sharing(comparison.sized(comparison.mechanisms[at]), names[at]) for at in (a, b)
@@ -138,18 +137,17 @@ def _of_cell(
     if any(masked):
         blind, weight = (name_a, before) if masked[0] else (name_b, now)
         return (
-            f"{query} cannot attend to {key} under {plain(blind)}; under the other, it gives {key} "
-            f"{share_text(weight)}."
+            f"{query} cannot attend to {key} under {plain(blind)}; under the other, it takes "
+            f"{share_text(weight)} from it."
         )
     if share_text(now) == share_text(before):
-        return f"{query} gives {key} {share_text(now)} in both."
+        return f"{query} takes {share_text(now)} from {key} in both."
     prefers = [int(each.weights[i].argmax()) == j for each in (first, second)]
     if not prefers[0]:
-        return f"{query} gives {key} {share_text(now)} instead of {share_text(before)}."
+        return f"{query} takes {share_text(now)} from {key} instead of {share_text(before)}."
     still = "still" if prefers[1] else "now"
     return (
-        f"{query} {still} gives {key} its largest weight: {share_text(now)} instead of "
-        f"{share_text(before)}."
+        f"{query} {still} takes most from {key}: {share_text(now)} instead of {share_text(before)}."
     )
 
 

@@ -364,7 +364,9 @@ def cell_fact(
 ) -> str:
     values = {name: float(each[row, column]) for name, each in measures.maps.items()}
     (query, key), weight, lengths = map(plain, pair), values["weights"], measures.lengths
-    text = f"In **{plain(head)}**, :primary[**{query}**] puts **{share_text(weight)}** of its weight on **{key}**"
+    text = (
+        f"In **{plain(head)}**, :primary[**{query}**] takes **{share_text(weight)}** from **{key}**"
+    )
     if lengths is not None and column < lengths.shape[1]:
         share = values["written"]
         but = "but only" if share < weight - 0.02 else "and"

@@ -52,8 +52,8 @@ def gained(both: BeforeAfter, head: HeadChange) -> str:
     before, weights = (tile.weights for tile in both.tiles(head))
     row, column = map(int, np.unravel_index((weights - before).argmax(), weights.shape))
     return (
-        f"In head **{head.name}**, :primary[**{plain(now.queries[row])}**] now puts "
-        f"**{share_text(weights[row, column])}** of its weight on **{plain(now.keys[column])}**, "
+        f"In head **{head.name}**, :primary[**{plain(now.queries[row])}**] now takes "
+        f"**{share_text(weights[row, column])}** from **{plain(now.keys[column])}**, "
         f"{number(before[row, column])} before; {number(head.moved)} of the head's weight has moved to other tokens."
     )
 

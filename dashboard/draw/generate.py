@@ -123,15 +123,15 @@ def attention_fact(
     row = item.weights[head, step]
     best, even = int(np.argmax(row)), 1 / float(item.visible[0, step].sum())
     out = (
-        f"Head {item.layer_name}·H{head} puts {share_text(row[best])} of its weight on "
-        f":primary[{plain(item.keys[best])}]; uniform attention would put {share_text(even)}."
+        f"Head {item.layer_name}·H{head} takes {share_text(row[best])} from "
+        f":primary[{plain(item.keys[best])}]; uniform attention would take {share_text(even)}."
     )
     if item.kind == "cross" or (scored := induction(item, keys, tokens)) is None:
         return out
     steps = "the one step" if scored.steps == 1 else f"the {scored.steps} steps"
     return (
-        f"{out} Over {steps} whose new token occurred before, it puts {share_text(scored.heads[head])} on that earlier "
-        f"token; uniform attention would put {share_text(scored.uniform)}."
+        f"{out} Over {steps} whose new token occurred before, it takes {share_text(scored.heads[head])} from that earlier "
+        f"token; uniform attention would take {share_text(scored.uniform)}."
     )
 
 

@@ -104,8 +104,8 @@ def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) ->
         f"over {scores.rows[index]:,} rows of {inputs.name}",
     )
     line = (
-        f":primary[**{scores.name(head)}**] puts **{number(score)}** of its weight on **{role.attends_to}**, "
-        f"{measured}; with the keys shuffled, the same weights would put {chance} there."
+        f":primary[**{scores.name(head)}**] takes **{number(score)}** from **{role.attends_to}**, "
+        f"{measured}; with the keys shuffled, the same weights would take {chance}."
     )
     if role.targets is None:
         line = (
@@ -140,8 +140,8 @@ def text_fact(reading: Reading, kind: Kind, example: Example | None, index: int,
         return f"{start} has the broadest row: it uses {number(example.value)} of its keys."
     more = f" and {example.expected - 1} more" if example.expected > 1 else ""
     return (
-        f"{start} shows the role most clearly: it puts {number(example.value)} on "
-        f"**{plain(tokens[example.key])}**{more}; uniform attention would put {number(example.uniform)}."
+        f"{start} shows the role most clearly: it takes {number(example.value)} from "
+        f"**{plain(tokens[example.key])}**{more}; uniform attention would take {number(example.uniform)}."
     )
 
 
@@ -349,9 +349,9 @@ def repeats_fact(scores: RepeatScores, test: int, head: Head) -> str:
     elif best != head:
         others = f" {scores.name(best)} has the highest score, {score_text(scores, test, best)}."
     return (
-        f"On random tokens that repeat, :primary[**{scores.name(head)}**] puts **{score_text(scores, test, head)}** "
-        f"of its weight on **{TESTS[test].attends_to}**; uniform attention puts "
-        f"{number(float(scores.uniform[test]))} there.{others}"
+        f"On random tokens that repeat, :primary[**{scores.name(head)}**] takes **{score_text(scores, test, head)}** "
+        f"from **{TESTS[test].attends_to}**; uniform attention takes "
+        f"{number(float(scores.uniform[test]))}.{others}"
     )
 
 

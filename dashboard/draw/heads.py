@@ -126,9 +126,9 @@ def trained_caption(saved: Saved[tuple[study.TrainedHeads, ...]]) -> str:
         share_text(each.weights[0][study.QUERY + step]) for each in (one, fed) for step in (-1, 1)
     ]
     return (
-        f"The one head gives “{before}” {shares[0]} and “{after}” {shares[1]}: it "
-        f"reads a mix of "
-        "both letters, which no longer says which of them came first. Of the four heads some read one letter alone. With a "
+        f"The one head takes {shares[0]} from “{before}” and {shares[1]} from “{after}”: "
+        "a mix of both letters, which no longer says which of them came first. Of the four heads some take from one letter "
+        "alone. With a "
         f"feed-forward network behind it, which can take apart a mix of unequal weights ({shares[2]} and "
         f"{shares[3]}), one head names {percent(fed.accuracy.mean)}. One layer of attention of width "
         f"{study.TRAINED_WIDTH} and a linear layer, {study.STEPS} steps on random letters, {study.SEEDS} seeds, each "
@@ -230,7 +230,7 @@ def split_fact(
         if first != best:
             others = f"most in {head_name(layer, best)}, {share_text(of_heads[best])}, and {others}"
         return (
-            f"{word} gives “{plain(tokens[key])}” **{share_text(of_heads[first])}** in "
+            f"{word} takes **{share_text(of_heads[first])}** from “{plain(tokens[key])}” in "
             f"{head_name(layer, first)} "
             f"(layer {layer}, head {first}); {others}."
         )
@@ -238,7 +238,7 @@ def split_fact(
         f"“{plain(tokens[key])}” in {head_name(layer, head)} (**{share_text(weights[head, row, key])}**)"
         for head, key in shown
     )
-    return f"Of the other words, {word} gives most to {each}."
+    return f"Of the other words, {word} takes most from {each}."
 
 
 def jobs(many: study.Split, tokens: Sequence[str]) -> str:
@@ -275,9 +275,9 @@ def subtract_fact(tokens: Sequence[str], maps: study.TwoMaps, cell: Pair) -> str
     lowest = maps.difference[row, least]
     bold = "**" if lowest < 0 else ""
     return (
-        f":primary[{plain(tokens[row])}] gives “{plain(tokens[column])}” {number(first)} {MINUS} "
+        f":primary[{plain(tokens[row])}] takes {number(first)} {MINUS} "
         f"{number(second)} = "
-        f"**{number(first - second)}** and its lowest weight, {bold}{number(lowest)}{bold}, to "
+        f"**{number(first - second)}** from “{plain(tokens[column])}” and least, {bold}{number(lowest)}{bold}, from "
         f"“{plain(tokens[least])}”. The two maps have {number(maps.common)} of their weight on the same keys, and "
         f"{int((maps.difference < 0).sum())} of {maps.difference.size} weights are below 0."
     )

@@ -141,8 +141,8 @@ def batch_fact(sentences: list[study.Sentence]) -> str:
     padding = sum(length - item.real for item in sentences) * length
     return (
         f"{padding} of {len(sentences) * length**2} cells belong to padding. Without a mask, the words of "
-        f"“{plain(' '.join(worst.names[: worst.real]))}” put **{number(worst.leak)}** of their weight on padding; "
-        f"with it, **{number(masked)}**. A row of padding may get weights, too, but no word attends to it, so its "
+        f"“{plain(' '.join(worst.names[: worst.real]))}” take **{number(worst.leak)}** from padding; "
+        f"with it, **{number(masked)}**. A row of padding may get weights, too, but no word takes from it, so its "
         "output is never used."
     )
 

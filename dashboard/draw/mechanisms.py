@@ -20,8 +20,8 @@ def fact_text(item: Entry, effect: study.Effect, query: int, column: int) -> str
     if not effect.changes:
         if item.key == "fused":
             name = "Fused (FlashAttention) is faster and needs less memory, and"
-        return f"{name} changes no weight here: {row} gives {key} **{number(now)}** with it and without it."
-    text = f"With {name}, {row} gives **{number(now)}** to {key} instead of {number(was)}."
+        return f"{name} changes no weight here: {row} takes **{number(now)}** from {key} with it and without it."
+    text = f"With {name}, {row} takes **{number(now)}** from {key} instead of {number(was)}."
     total = float(after[query].sum())
     if abs(total - 1) >= MIN_NUMBER:
         text += f" The weights of this query sum to **{number(total)}**."

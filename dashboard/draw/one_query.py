@@ -544,15 +544,15 @@ def normalize_fact(
     )
     parts = [
         [reading.name, "pick"],
-        [" gives ", ""],
+        [" takes ", ""],
         [share_text(reading.weights[i, best]), "strong"],
-        [f" to {target}" + ("." if not target.endswith(".") else ""), ""],
+        [f" from {target}" + ("." if not target.endswith(".") else ""), ""],
     ]
     end, cost = "", float(reading.raw[i, top] * reading.scale - reading.scores[i, top])
     if reading.folded:
         first, *rest = (number(each[i, best]) for each in reading.normalized)
         end = (
-            f" The first map gives it {first}, the second {', '.join(rest)}. Its row sums to "
+            f" By the first map it takes {first}, by the second {', '.join(rest)}. Its row sums to "
             f"{number(reading.sum)}."
         )
     elif not reading.sums_to_one:
@@ -687,7 +687,7 @@ def undivided_text(reading: step_view.Reading) -> str:
         for scores in (row, row / dims**0.5)
     )
     return (
-        f"{plain(reading.name)} gives {whole} to {plain(reading.keys[best])}; divided by √{dims} it would give "
+        f"{plain(reading.name)} takes {whole} from {plain(reading.keys[best])}; divided by √{dims} it would take "
         f"{divided}. Larger scores make the largest weight larger. “What √D does” shows it for larger D."
     )
 

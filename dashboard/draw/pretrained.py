@@ -53,13 +53,13 @@ def head_fact(
     order = [int(j) for j in np.argsort(-weights, kind="stable")]
     first = order[0] if pinned is None else pinned
     also = "".join(
-        f" and {share_text(weights[j])} on {called(keys, j)}"
+        f" and {share_text(weights[j])} from {called(keys, j)}"
         for j in [j for j in order if j != first][:1]
     )
     return (
-        f"In head **{trace.name((layer, head))}**, :primary[**{called(item.queries, row)}**] puts "
-        f"**{share_text(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
-        f"uniform attention would give each key {number(even(item, row, head))}."
+        f"In head **{trace.name((layer, head))}**, :primary[**{called(item.queries, row)}**] takes "
+        f"**{share_text(weights[first])}** from **{called(keys, first)}**{also}; "
+        f"uniform attention would take {number(even(item, row, head))} from each key."
     )
 
 
@@ -81,13 +81,15 @@ def rivals_text(
     best_head, count = f"{trace.name((best[0], best[1]))} with {number(value)}", len(others)
     stronger = sum(other >= float(weights[first]) for other, *_ in others)
     if weights[first] < 0.005:
-        return f"The head with the largest weight there is {best_head}."
+        return f"The head that takes most from it is {best_head}."
     if stronger:
         return (
-            f"{stronger} of {count} other head{'s' * (count != 1)} put{'s' * (stronger == 1)} at least as much there; "
+            f"{stronger} of {count} other head{'s' * (count != 1)} take{'s' * (stronger == 1)} at least as much from it; "
             f"the largest is {best_head}."
         )
-    return f"None of the other {count} heads puts as much there; the next largest is {best_head}."
+    return (
+        f"None of the other {count} heads takes as much from it; the next largest is {best_head}."
+    )
 
 
 def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) -> str:
@@ -107,8 +109,8 @@ def all_heads_fact(view: TraceView) -> str:
         layer, head, value = strongest(view.trace, previous_token)
         share = float(np.mean([even(item, row) for row in range(1, len(item.queries))]))
         return (
-            f"Of all heads, {view.trace.name((layer, head))} attends most to the previous token of this text, "
-            f"with {share_text(value)} of its weight; uniform attention would give it {share_text(share)}."
+            f"Of all heads, {view.trace.name((layer, head))} takes most from the previous token of this text, "
+            f"{share_text(value)}; uniform attention would take {share_text(share)}."
         )
     if len(item.keys) < 2:
         return "With a single key, every weight is 1."

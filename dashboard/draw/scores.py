@@ -37,9 +37,9 @@ def fact_text(
     high = max(maps, key=lambda each: float(each.weights[query, column]))
     low = min(maps, key=lambda each: float(each.weights[query, column]))
     sentence = (
-        f"For the query :primary[{plain(tokens[query])}], {agree} of {len(maps)} scores put most weight on "
-        f"{plain(tokens[column])}: {lower(high.key)} gives **{share_text(high.weights[query, column])}**, "
-        f"{lower(low.key)} ({plain(rule(low))}) **{share_text(low.weights[query, column])}**. "
+        f"By {agree} of {len(maps)} scores :primary[{plain(tokens[query])}] takes most from "
+        f"{plain(tokens[column])}: by {lower(high.key)} **{share_text(high.weights[query, column])}**, "
+        f"by {lower(low.key)} ({plain(rule(low))}) **{share_text(low.weights[query, column])}**. "
         f"Uniform weights would be {number(1 / len(tokens))}."
     )
     return sentence if stretch == 1.0 else f"{sentence} Each query is multiplied by {stretch:g}."

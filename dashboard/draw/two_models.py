@@ -136,14 +136,14 @@ def fact_text(
         f"From {names[0]} to {names[1]}, head **{head.name}** (layer {head.number}, head {head.head}) moves "
         f"**{number(head.moved)}** of its weight to other tokens; the median head {number(median)}."
         if comparison.in_place
-        else f"Head **{head.name}** of A is most like head **{head.other}** of B: they put "
-        f"**{number(1 - head.moved)}** of their weight on the same tokens; the median head {number(1 - median)}."
+        else f"Head **{head.name}** of A is most like head **{head.other}** of B: they take "
+        f"**{number(1 - head.moved)}** from the same tokens; the median head {number(1 - median)}."
     )
     if (cell := difference.most_different_cell(pair, head)) is None:
         return out
     first, second = (share_text(weights[cell]) for weights, _ in difference.maps_of(pair, head))
     return (
-        f"{out} In it, :primary[**{plain(pair.queries[cell[0]])}**] puts **{first}** of its weight on "
+        f"{out} In it, :primary[**{plain(pair.queries[cell[0]])}**] takes **{first}** from "
         f"“{plain(pair.keys[cell[1]])}” in {names[0]} and **{second}** in {names[1]}."
     )
 

@@ -37,7 +37,7 @@ def answer_fact(answer: study.Answer, predictions: Sequence[Candidate], head: st
 def head_fact(answer: study.Answer, head: study.Head, word: str) -> str:
     key, weight, uniform = attends(answer, head)
     return (
-        f"Head **{head.name}** attends most to **{key}**, with {weight} of its weight (uniform attention: "
+        f"Head **{head.name}** takes most from **{key}**, {weight} (uniform attention: "
         f"{uniform}). {without(answer, head, word)}"
     )
 

@@ -73,7 +73,7 @@ from tests.tiny_models import save
             "head_roles",
             "head_roles-scores path[aria-label^='L2·H11: ']",
             "head=L2%C2%B7H11",
-            re.compile(r"L2·H11 puts 0\.37"),
+            re.compile(r"L2·H11 takes 0\.37"),
         ),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_click_in_the_grid_a_pin_and_the_link_agree(page: Page):
     wait_ready(page)
     page.mouse.click(*cell(head, 6, 8))
     expect(page).to_have_url(re.compile(r"pin=6\.8"))
-    sees(page, re.compile(r"In head L0·H2, cross puts .* of its weight on street"))
+    sees(page, re.compile(r"In head L0·H2, cross takes .* from street"))
     click(
         page.get_by_text("Inside one weight: cross → street"),
         "In head L0·H2, the query cross and the key street",

@@ -246,11 +246,11 @@ def test_picture_follows_presses_keys_query_stage_and_text(page):
     expect(page.locator(VIEW)).to_have_attribute(
         "aria-label", re.compile("The key in the equation is tired$")
     )
-    for key, says in (("ArrowUp", "too gives"), ("ArrowRight", "The output of too")):
+    for key, says in (("ArrowUp", "too takes"), ("ArrowRight", "The output of too")):
         page.keyboard.press(key)
         expect(fact(page)).to_contain_text(says)
     for name, says in (
-        ("5 Normalize", "too gives"),
+        ("5 Normalize", "too takes"),
         ("animal", "animal gives"),
         ("Next: Weigh values", "The output of animal"),
     ):

@@ -96,7 +96,7 @@ test_what_it_says = page_cases(
         "a broken link": Case(
             {**SEEDED_LINK, **BAD, "m": ["score=warp", ""]},
             [*(f"The link's {name} is not used" for name in ("m", *BAD) if name != "pin")]
-            + ["The link says pin = 99.0", "of its weight within two tokens"],
+            + ["The link says pin = 99.0", "from within two tokens"],
         ),
         "sentence, sizes, head and seed of all": Case(
             SEEDED_LINK,
@@ -356,7 +356,7 @@ def test_the_fact_is_what_is_measured():
     names, tokens = draw.names_of(setup.mechanisms), tokens_of(setup)
     cell = study.default_cell(results[0].weights, tokens.special)
     assert (
-        "cannot attend to “animal” under the local window; under the other, it gives “animal” 0.68."
+        "cannot attend to “animal” under the local window; under the other, it takes 0.68 from it."
         in draw.fact_text(replace(setup, minus=(2, 0)), names, results, tokens, cell)
     )
     setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 4, Choice("gated"))))

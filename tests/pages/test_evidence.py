@@ -72,9 +72,9 @@ def test_arrays_alone_show_what_follows_from_weights():
     text = page_text(app)
     assert "Only the weights are known here" in text and "as uploaded" in text
     assert "forward pass" not in text, "no model was asked"
-    assert "In L0·H0, a puts 0.33 of its weight on a. Over all paths through attention" in text
+    assert "In L0·H0, a takes 0.33 from a. Over all paths through attention" in text
     field(app, "Head").set_value("L1·H1").run()
-    assert "In L1·H1, a puts 0.33" in page_text(app)
+    assert "In L1·H1, a takes 0.33" in page_text(app)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ test_what_it_says = page_cases(
             do=[("session_state", page.Controls.picked.key, ("L3·H11", "head"))],
             controls={HEAD: "L3·H11"},
         ),
-        "another head": Case({}, ["L2·H11 puts"], do=[("selectbox", HEAD, "L2·H11")]),
+        "another head": Case({}, ["L2·H11 takes"], do=[("selectbox", HEAD, "L2·H11")]),
         "another role has its own head": Case(
             {HEAD: "L2·H11"},
             do=[("selectbox", ROLE, "same")],

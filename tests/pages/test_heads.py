@@ -76,7 +76,7 @@ test_what_it_says = page_cases(
             ["0.68</b> in L3·H1 (layer 3, head 1); the mean of 12 heads is 0.10"],
         ),
         "two maps": Case(
-            {"start": "minilm", "idea": heads.IDEAS["subtract"]}, [">it</span> gives “animal”"]
+            {"start": "minilm", "idea": heads.IDEAS["subtract"]}, [">it</span> takes"]
         ),
         # A link of before MiniLM opens the random layer of then
         **{

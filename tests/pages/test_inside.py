@@ -214,9 +214,9 @@ MEASURES = ("Weights", "Written", "Gradient", "Rollout", "Flow", "Measured")
 SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = [
     *(("pretrained", "", {name: value}, ("The link says", "In head L3·H1"), ())
       for name, value in (("head", "6.0"), ("head", "a.b"), ("pin", "999.0"), ("pin", "<b>"))),
-    *(("pretrained", model, {}, (f"{model}, ", " puts "), ("The link says",))
+    *(("pretrained", model, {}, (f"{model}, ", " takes "), ("The link says",))
       for model in ("numbers", "induction", "only-attention")),
-    ("pretrained", "digits", {}, ("digits, ", " puts ", "2,1 is in row 2, column 1"), ()),
+    ("pretrained", "digits", {}, ("digits, ", " takes ", "2,1 is in row 2, column 1"), ()),
     *((page, "mamba", {}, ("no attention weights, which this page needs", "Use "), ())
       for page in ("pretrained", "inside_weight", "circuits", "evidence", "head_roles")),
     ("lens", "mamba", {}, ("mamba, ", "L1 has no attention", "is the likeliest from L1 on"), ()),
@@ -292,7 +292,7 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     ("generate", "digits", {}, ("generates no text",), ()),
     ("generate", "", {"generate:strategy": "Beam"}, ("A beam of 4 ranks",), ()),
     ("generate", "", {"generate:strategy": "Sampling"}, ("5 samples give",), ()),
-    ("generate", "", {"head": "0.1"}, ("Head L0·H1 puts",), ()),
+    ("generate", "", {"head": "0.1"}, ("Head L0·H1 takes",), ()),
     ("generate", "", {"head": "x"}, ("expected two whole numbers",), ()),
     ("generate", "", {"head": "9999.1"}, ("here these run from 0.0",), ()),
     ("generate", "", {"at": "9999.1"}, ("here these run from 0.0",), ()),
@@ -319,7 +319,7 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     ("pretrained", "", {"pretrained:special": "true"}, ("Special tokens are hidden", "divided by what is left"), ("CLS",)),
     ("pretrained", "", {"inside:text": "Tokenization of unbelievable things.", "pin": "1.2", "pretrained:words": "true"},
      ("Pieces of a word are merged", "tokenization"), ()),
-    ("pretrained", "", {"head": "0.2", "pin": "6.8_10.9"}, ("In head L0·H2, it puts", "on because", "cross → street"), ()),
+    ("pretrained", "", {"head": "0.2", "pin": "6.8_10.9"}, ("In head L0·H2, it takes", "from because", "cross → street"), ()),
     ("evidence", "digits", {}, ("before the softmax) of the class 3 falls from", "The most likely has a probability of 0.9"),
      ("Minus the logit of",)),
     ("evidence", "digits", {"evidence:quantity": "probability"}, ("the probability of the class 3",), ("changes little",)),
@@ -345,13 +345,13 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
       "No head takes its values from an earlier one more than random matrices would"), ()),
     ("circuits", "", {"circuits:token": "zyzzyva"}, ("has no token for “zyzzyva”", "attends to cold"), ()),
     ("circuits", "names", {"circuits:kind": "K: keys"},
-     ("L1·H0 brings back 100\u00a0% of the difference. It puts 0.97 of its weight on “ben”",
-      "L0·H1 brings back 88\u00a0% of the difference. It puts 0.99 of its weight on “dogs”",
+     ("L1·H0 brings back 100\u00a0% of the difference. It takes 0.97 from “ben”",
+      "L0·H1 brings back 88\u00a0% of the difference. It takes 0.99 from “dogs”",
       "No head takes its keys from an earlier one more than random matrices"), ()),
     ("head_roles", "induction", {"head_roles:view": "Standard tests"}, ("L1·H2 puts 0.97 ±",), ()),
-    ("head_roles", "", {"head_roles:view": "Standard tests"}, ("On random tokens that repeat, L2·H9 puts",), ()),
+    ("head_roles", "", {"head_roles:view": "Standard tests"}, ("On random tokens that repeat, L2·H9 takes",), ()),
     ("head_roles", "", {"head_roles:view": "Standard tests", "head_roles:test": "Previous token",
-                        "head_roles:tested": "L2·H11"}, ("L2·H11 puts", "L0·H2 has the highest score"), ()),
+                        "head_roles:tested": "L2·H11"}, ("L2·H11 takes", "L0·H2 has the highest score"), ()),
     ("head_roles", "", {"head_roles:view": "Standard tests", "head_roles:test": "Successor", "head_roles:order": "days"},
      ("No head of this model is a successor head.", "This model has no unembedding"), ()),
     ("corpus", "induction", {"corpus:head": "L0·H2"}, ("L0·H2: its weight on the token before is",), ()),

@@ -677,7 +677,7 @@ def test_the_fact_counts_who_agrees():
     maps = [study.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in SCORES]
     column = study.favourite(maps, 1)
     agree = sum(int(one.weights[1].argmax()) == column for one in maps)
-    words = f"{agree} of {len(maps)} scores put most weight on {TOKENS[column]}"
+    words = f"By {agree} of {len(maps)} scores :primary[long] takes most from {TOKENS[column]}"
     assert words in draw_scores.fact_text(maps, TOKENS, 1, 1.0)
 
 

@@ -460,7 +460,7 @@ def test_what_is_sent_is_bounded_holds_the_query():
 def test_the_opening_sentence_says_what_the_numbers_say():
     r = reading()
     assert sentence_of(r, CONFIG) == (
-        "tired gives 0.60 to animal. The full stop has the highest score, 3.67, but comes later, "
+        "tired takes 0.60 from animal. The full stop has the highest score, 3.67, but comes later, "
         "so the mask removes it."
     )
     assert r.raw[4].argmax() == 5 and round(float(r.weights[4, 1]), 2) == 0.60
@@ -519,8 +519,8 @@ def test_what_a_move_promises_is_so():
     )
     best, moves = undivided.weights[1].argmax(), one_query.moves(r)
     assert undivided.weights[1, best] > r.weights[1, best]
-    assert f"gives {number(undivided.weights[1, best])} to {r.keys[best]}" in moves[2].notice
-    assert f"by √4 it would give {number(r.weights[1, best])}." in moves[2].notice
+    assert f"takes {number(undivided.weights[1, best])} from {r.keys[best]}" in moves[2].notice
+    assert f"by √4 it would take {number(r.weights[1, best])}." in moves[2].notice
     scores = [move.values["one:score"] for move in moves[1:]]  # each sets all that it relies on
     assert scores == ["scaled_dot", "dot", "scaled_dot"]
     layer = [reading(AttentionConfig(16, 4), head=head).weights[4] for head in range(4)]

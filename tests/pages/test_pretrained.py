@@ -69,7 +69,7 @@ test_what_pretrained_says = page_cases(
         ),
         "no text": Case(says=["write a sentence"], do=[("text_input", "inside:text", "   ")]),
         "the order of the weights": Case(
-            {"pin": "10.2"}, ["puts 0.68"], do=[("radio", "pretrained:order", "both")]
+            {"pin": "10.2"}, ["takes 0.68"], do=[("radio", "pretrained:order", "both")]
         ),
     }
     | {
@@ -204,13 +204,13 @@ def test_fact_tells_weight_its_rivals_and_its_baseline():
     item = AttentionMap("cross", 0, weights, tuple("xyz"), tuple("abca"))
     trace = AttentionTrace((item,), "test")
     words = (
-        "puts **0.70**",
-        "**a \\(0\\)** and 0.20 on b; uniform attention would give each key 0.25",
-        "1 of 1 other head puts at least as much there; the largest is L0·H1 with 0.80.",
+        "takes **0.70**",
+        "**a \\(0\\)** and 0.20 from b; uniform attention would take 0.25 from each key",
+        "1 of 1 other head takes at least as much from it; the largest is L0·H1 with 0.80.",
     )
     says = f"{head_fact(trace, 0, 0, 1)} {rivals_text(trace, 0, 0, 1)}"
     assert [part for part in words if part not in says] == []
-    assert "**0.20** of its weight on **b**" in head_fact(trace, 0, 0, 1, 1)
+    assert "**0.20** from **b**" in head_fact(trace, 0, 0, 1, 1)
     facts = [pins_fact(item, 0, pins) for pins in (((1, 1), (1, 0)), ((1, 1),))]
     assert facts == ["Also pinned: y → b **0.20**.", ""]
     assert called(("a", "b", "a"), 2) == "a \\(2\\)"
@@ -314,7 +314,7 @@ test_another_answer_has_other_words = page_cases(
     {
         "picked": Case(
             {"inside:model": "numbers"},
-            ["neun</b></span>, head", "of its weight on <b style='font-weight:600'>nine"],
+            ["neun</b></span>, head", "from <b style='font-weight:600'>nine"],
             do=[FIRST],
             query={"use_model:word": "0"},
         ),

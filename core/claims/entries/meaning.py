@@ -438,7 +438,7 @@ SINKS = Claim(
     key="sinks",
     name="Attention sinks",
     subject="What attention shows",
-    statement="Heads that have nothing to read give most of their weight to the first token, which the model needs for "
+    statement="Heads that have nothing to read take most from the first token, which the model needs for "
     "that; softmax-one, a learned sink or a gated output take it away.",
     source=Source(
         authors="Xiao, Guangxuan and Tian, Yuandong and Chen, Beidi and Han, Song and Lewis, Mike",
@@ -446,12 +446,12 @@ SINKS = Claim(
         year=2023,
         url="https://arxiv.org/abs/2309.17453",
     ),
-    refutation="With softmax, no head gives the first token half of its weight on average; or hiding that token adds "
+    refutation="With softmax, no head takes half from the first token on average; or hiding that token adds "
     "less than 0.1 nats to the loss; or softmax-one, a learned sink or a gated output leaves more than half "
     "of that weight.",
     guess=Pick(
-        "Lines begin with a mark that says nothing of what follows. How much of its weight does some head give "
-        "to it, on average over the later half of a line?",
+        "Lines begin with a mark that says nothing of what follows. How much does some head take "
+        "from it, on average over the later half of a line?",
         ("Less than a fifth", "A fifth to a half", "More than half"),
         first_below(lambda seed: seed.one(SOFTMAX, WEIGHT), 0.2, 0.5),
     ),
@@ -506,7 +506,7 @@ SINKS = Claim(
                 high=0.5,
                 unit="times",
                 learned=LEARNED_TEXT,
-                note="where softmax itself gives the first token little weight (the first part), there is hardly "
+                note="where softmax itself takes little from the first token (the first part), there is hardly "
                 "any to take away",
             )
             for condition, name in (
@@ -517,7 +517,7 @@ SINKS = Claim(
         ),
     ),
     figures=(
-        Figure("Weight on the first token, of the head that gives most", WEIGHT, unit="share"),
+        Figure("Weight on the first token, of the head that takes most", WEIGHT, unit="share"),
         Figure("Loss added by hiding the first token, in nats", HIDDEN),
         Figure("Validation loss", LOSS, unit="positive"),
     ),

@@ -261,7 +261,7 @@ ADVANTAGES = Claim(
     refutation="Four heads have less than 1 % more parameters than one, or take more than 1.25 times the seconds a "
     "step; at 64 letters a Transformer's training step is not faster than that of a recurrent network with "
     "attention; after equal steps it does not reverse letters 2 points better; the clearest head of a "
-    "trained Transformer puts less than half of its weight where the answer stands, or the attention of "
+    "trained Transformer takes less than half from where the answer stands, or the attention of "
     "the recurrent network half or more.",
     guess=Pick(
         "A Transformer of width 64 has one head. How many parameters does it have with four?",

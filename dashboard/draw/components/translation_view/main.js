@@ -93,7 +93,7 @@ function show(view) {
   view.showAttention({ read: Math.min(time, source.length), written, row });
   if (row < 0 || !done) return;
   const best = weights[row].indexOf(Math.max(...weights[row]));
-  sayPicked(view, `${target[row]} takes most from ${source[best]}: ${number(weights[row][best])} of its weight.`);
+  sayPicked(view, `${target[row]} takes most from ${source[best]}: ${number(weights[row][best])}.`);
 }
 
 function sayPicked({ picked, target, right: { board } }, text) {
