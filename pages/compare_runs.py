@@ -111,7 +111,7 @@ def usual_step(same: Sequence[study.ComparedRun]) -> int:
 
 
 HEIGHT, LINK = 260, "compare_runs"
-READS = "output (row) attends to → input (column)"
+READS = "output (row) takes from → input (column)"
 DRAW_CURVES = """
 import altair as alt
 import pandas as pd

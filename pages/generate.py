@@ -298,7 +298,7 @@ def matrix(
         link=f"generate:{view.kind}",
         row_slider=Controls.step.key_of(Controls(path=path)),
         title=f"Where each new token attends in {'the source' if cross else 'the text before it'}",
-        reads="new token (row) attends to → read (column)",
+        reads="new token (row) takes from → read (column)",
         fact=f"{len(view.tokens)} new tokens attend to {len(view.trace.maps[0].keys)} tokens",
     )
     Controls.pin.pin(picked.pin)

@@ -302,7 +302,7 @@ def draw_split(
             key="heads:row",
             query=best,
             column=shown[0][1],
-            reads="head (row) attends to → key (column)",
+            reads="head (row) takes from → key (column)",
             height=ROW * many.heads,
             legend=False,
             dimmed=dimmed,
@@ -396,7 +396,7 @@ def trained_heads() -> None:
             key="heads:trained:row",
             query=0,
             column=study.QUERY - 1,
-            reads="head (row) attends to → key (column)",
+            reads="head (row) takes from → key (column)",
             height=ROW * len(rows),
             legend=False,
         )

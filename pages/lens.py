@@ -399,10 +399,10 @@ def attention(probe: Probe, state: str, only: tuple[str, int] | None = None) -> 
         if only is None
         else f"{study.answering_layers(probe.reading)[item.kind, item.layer]}·H{head}"
     )
-    lab.paragraph(f"**Where {lab.plain(name)} attends to from “{lab.plain(probe.token)}”**")
+    lab.paragraph(f"**What {lab.plain(name)} takes from, at “{lab.plain(probe.token)}”**")
     several = len({item.kind for _, item, _ in rows}) > 1
     lab.table(
-        ["head", *["attention"] * several, "attends most to", "weight"],
+        ["head", *["attention"] * several, "takes most from", "weight"],
         [
             [
                 f"{item.layer_name}·H{head}",

@@ -374,7 +374,7 @@ def batch(controls: Controls) -> None:
         [str(position) for position in range(len(sentences[0].names))],
         fact=draw.batch_fact(sentences).replace("*", ""),
         height=300,
-        reads="position of the query (row) attends to → position of the key (column)",
+        reads="position of the query (row) takes from → position of the key (column)",
     )
     lab.fact(draw.batch_fact(sentences))
 

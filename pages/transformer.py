@@ -213,7 +213,7 @@ MOVES = (
     lab.Move(
         "Encoder and decoder",
         Controls.state(run=EXAMPLE),
-        "The Transformer of 2017: an encoder reads the input, and a decoder that writes the output looks at it by "
+        "The Transformer of 2017: an encoder reads the input, and a decoder that writes the output takes from it by "
         "cross-attention. This one has learned to reverse its input.",
     ),
     lab.Move(

@@ -467,7 +467,7 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
         pin=Controls.cell.pinned(weights.shape),
         fact=f"{target[row]} takes {lab.share_text(weights[row, most])} from {source[most]}",
         title=f"A sentence of {len(source)} words",
-        reads="output (row) attends to → input (column)",
+        reads="output (row) takes from → input (column)",
     )
     pin = Controls.cell.pin(state.pin)
     return steps[state.frame if state.frame in steps else last], row if pin is None else pin[0]

@@ -455,10 +455,10 @@ def test_numbers_of_a_model_come_to_numpy():
 
 
 def glossary(heading: str) -> set[str]:
-    """The words in the first column of the table of docs/glossary.md under that heading."""
+    """The terms in the first column of the table of docs/glossary.md under that heading."""
     text = (ROOT / "docs" / "glossary.md").read_text("utf-8")
     section = text.split(f"## {heading}\n")[1].split("\n## ")[0]
-    return set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", section, re.M))))
+    return set(re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (`.*?) \|", section, re.M))))
 
 
 def identifiers(path: Path) -> Iterator[tuple[str, int]]:
@@ -493,6 +493,25 @@ def test_names_follow_the_glossary():
         for path in sources(folder)
         for one, line in identifiers(path)
         for word in parts(one) & words | {one} & whole
+    ], "docs/glossary.md has another word for these"
+
+
+def test_pages_say_the_words_of_the_glossary():
+    terms = [
+        re.escape(one).replace("…", "[^.;:]{0,40}") for one in glossary("Words that no page says")
+    ]
+    assert terms
+    unwanted = re.compile(rf"(?<!\w)(?:{'|'.join(terms)})(?!\w)")
+    docs = {*(ROOT / "docs").rglob("*.md")} - {
+        ROOT / "docs" / name for name in ("glossary.md", "CHANGELOG.md")
+    }
+    shown = (ROOT / "tests" / "pages" / "snapshots").glob("*.txt")
+    lessons = (DASHBOARD / "ui" / "lessons").glob("*.json")
+    assert not [
+        f"{name(path)}:{line} {match.group()}"
+        for path in (*docs, *shown, *lessons, ROOT / "README.md")
+        for line, text in enumerate(path.read_text("utf-8").splitlines(), 1)
+        for match in unwanted.finditer(text)
     ], "docs/glossary.md has another word for these"
 
 

@@ -366,11 +366,11 @@ def score(rng: random.Random) -> Drawn | None:
     return make_question(
         rng,
         "one_query",
-        f"q = {listed(q)} and k = {listed(k)}. What is their score, "
+        f"q = {listed(q)} and k = {listed(k)}. What is their scaled score, "
         "q\u00a0·\u00a0k\u00a0/\u00a0√D?",
         f"{right:.2f}",
         (f"{product:.2f}", f"{product / size:.2f}", f"{product * size**0.5:.2f}"),
-        f"q · k = {product} and D = {size}, so the score is {product} / √{size} = {right:.2f}.",
+        f"q · k = {product} and D = {size}, so the scaled score is {product} / √{size} = {right:.2f}.",
     )
 
 

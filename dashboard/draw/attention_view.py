@@ -102,10 +102,10 @@ EXACT_CELLS = (
 FRAME_CELLS = 262_144  # more cells than this in all frames: one byte each
 MASKED = 255  # the byte of a masked cell in a thumbnail; weights take 0 to 254
 
-READS = dict.fromkeys(("self", "causal"), "query (row) attends to → key (column)") | {
-    "cross": "output (row) attends to → input (column)",
-    "sentences": "document (row) attends to → sentence (column)",
-    "words": "sentence (row) attends to → word (column)",
+READS = dict.fromkeys(("self", "causal"), "query (row) takes from → key (column)") | {
+    "cross": "output (row) takes from → input (column)",
+    "sentences": "document (row) takes from → sentence (column)",
+    "words": "sentence (row) takes from → word (column)",
 }
 
 

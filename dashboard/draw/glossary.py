@@ -391,8 +391,15 @@ TERMS: tuple[Term, ...] = (
         "generate",
     ),
     Term(
+        "scaled score",
+        "A score divided by √D, with what a position adds. The normalizer turns the scaled scores of a query into "
+        "weights.",
+        "one_query",
+        ("scaled scores",),
+    ),
+    Term(
         "score",
-        "How well a query matches a key, before the normalizer turns scores into weights.",
+        "How well a query matches a key, such as their dot product.",
         "scores",
         marked=False,
     ),
@@ -477,7 +484,7 @@ TERMS: tuple[Term, ...] = (
     ),
     Term(
         "weight",
-        "The share of a query's attention that one key gets, from 0 to 1.",
+        "The share, from 0 to 1, that a query takes from one key.",
         "one_query",
         marked=False,
     ),

@@ -275,7 +275,7 @@ def syntax_fact(readings: SyntaxReadings, score: RelationScore, head: Head) -> s
     best, low, high = score.held_out_share
     offset = float(score.offset_hits.mean(-1).max())
     return (
-        f"From the {source}, the word to which :primary[**{readings.name(head)}**] attends most is the "
+        f"From the {source}, the word from which :primary[**{readings.name(head)}**] takes most is the "
         f"**{target}** in **{percent(float(score.accuracy[head]))}** of {score.count} cases. The best fixed offset, the word "
         f"{offset_text(score.best_offset)}, is right in {percent(offset)}. Chosen on one half of the sentences and "
         f"measured on the other, the best head reaches **{percent(best)}**, with a 95 % interval from "

@@ -46,7 +46,7 @@ def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
     rank, visible = 1 + int((one.scores > one.score).sum()), int(np.isfinite(one.scores).sum())
     return (
         f"{pair}: their signs agree in {int((one.products > 0).sum())} of {len(one.products)} dimensions, "
-        f"and the {TELLING} {extreme} products sum to {number(share)}. The score, {number(one.score)}, is "
+        f"and the {TELLING} {extreme} products sum to {number(share)}. The scaled score, {number(one.score)}, is "
         f"{'the largest' if rank == 1 else f'number {rank}'} of {visible} and gives the weight "
         f"**{share_text(one.weight)}**; uniform attention would give {number(1 / visible)}."
     )

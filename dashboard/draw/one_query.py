@@ -39,8 +39,8 @@ MEANING = {
     "the products.",
     3: "A score adds D products, where D is the count of numbers in a query. Dividing by √D keeps the scores at the "
     "same size for every D. Some models also add a bias here, such as a penalty for distance.",
-    4: "The mask sets the score to −∞ for every key that the query may not attend to, so its weight becomes 0.",
-    5: "The normalizer turns the scores of the allowed keys into weights. The softmax makes them positive, with sum 1.",
+    4: "The mask sets the scaled score to −∞ for every key that the query may not attend to, so its weight becomes 0.",
+    5: "The normalizer turns the scaled scores of the allowed keys into weights. Softmax makes them positive, with sum 1.",
     6: "The output is the sum of the values v, each multiplied by its weight. It is the new vector of the word. A weight "
     "alone does not tell how much a word adds: that is weight × value, and later layers may undo it.",
 }

@@ -296,7 +296,7 @@ MAX_LETTERS = 24  # of a name beside a map
 COLUMN_CELL, COLUMN_GAP = 36, 8
 MIN_MAP, MIN_SMALL = 80, 24  # px, of a map where the width is given
 AXIS = 16  # px of the title of an axis
-_TO = r" (?:attends to →|→|·|…) "
+_TO = r" (?:takes from →|attends to →|→|·|…) "  # of a report of before, too
 READ = re.compile(rf"(?>(.+?)(?= \(row\)|{_TO}))(?>(?: \(row\).*?)?{_TO})(.+?)(?: \(column\))?")
 MASKED = "#FFFFFF"
 

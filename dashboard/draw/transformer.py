@@ -221,7 +221,7 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
             other, head, weight, unmoved = stream.unneeded
             if (other, head) != (stream.layer, stream.head):
                 about += (
-                    f" {head_name(other, head)} attends most to {tokens[stream.key]} too ({share_text(weight)}); without "
+                    f" {head_name(other, head)} takes most from {tokens[stream.key]} too ({share_text(weight)}); without "
                     f"it {answer} has {share_text(unmoved)}. A large weight alone does not say what the answer needs."
                 )
         order = np.argsort(-row, kind="stable")[:4]

@@ -129,7 +129,7 @@ def draw_view(case: str) -> None:
                 frame=300,
                 live=True,
                 title="Held-out example, head 0",
-                reads="output letter (row) attends to → input letter (column)",
+                reads="output letter (row) takes from → input letter (column)",
             )
         st.write(f"frame {picked.frame}")
 

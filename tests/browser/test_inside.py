@@ -43,19 +43,19 @@ from tests.tiny_models import save
             "lens?inside:model=induction",
             "lens-grid path[aria-label*='after: L0; position: king']",
             r"at=\d+&lens%3Alayer%3Ainduction=L0",
-            "Where L0 attends to from “king”",
+            "What L0 takes from, at “king”",
         ),
         (
             "lens?lens:view=Who+wrote+it",
             "lens-parts path[aria-label*='part: L0·H1;']",
             r"head=0\.1",
-            "Where L0·H1 attends to from",
+            "What L0·H1 takes from",
         ),
         (
             "circuits",
             "circuits-copying path[aria-label^='head: 3; layer: L0;']",
             "head=L0%C2%B7H3",
-            "Where L0·H3 attends to",
+            "What L0·H3 takes from",
         ),
         (
             "two_models",

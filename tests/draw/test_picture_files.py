@@ -922,7 +922,7 @@ def test_decoder_reads_encoder_in_drawing_of_model():
     ]
 
 
-READS = "query (row) attends to → key (column)"
+READS = "query (row) takes from → key (column)"
 SENTENCE = (
     "The",
     "animal",

@@ -28,7 +28,7 @@ def first_steps() -> Lesson:
     keys = ("the keys of all words", "the values of all words", "the queries of the other words")
     return Lesson(
         "Query, key and value",
-        "One word looks at all words.\n\nIts query is compared with every key, which gives scores. The softmax makes "
+        "One word takes from all words.\n\nIts query is compared with every key, which gives scores. The softmax makes "
         "weights of them, and the output is the sum of the values times these weights. Go through the steps on the "
         "page.",
         "one_query",
@@ -44,7 +44,7 @@ def first_steps() -> Lesson:
             ),
             make_question(
                 "numbers",
-                "Two keys have the scores 1 and 2. Which weight does the softmax give to the second?",
+                "Two keys have the scores 1 and 2. Which weight does softmax give to the second?",
                 f"{weights[1]:.4f}",
                 tolerance=0.006,
                 hint="Divide e² by e¹ + e².",
@@ -179,13 +179,13 @@ def patterns() -> Lesson:
         (
             make_question(
                 "text",
-                "Which head puts the most weight from **it** on **cat**?",
+                "In which head does **it** take most from **cat**?",
                 _names([strongest[1:]]),
                 hint="Pick **it** as the query, and go through the heads.",
             ),
             make_question(
                 "numbers",
-                "How much of its weight does **it** put on **cat** in that head?",
+                "How much does **it** take from **cat** in that head?",
                 _typed(strongest[:1]),
                 tolerance=0.01,
                 hint="Point at the cell: row it, column cat.",
