@@ -4,6 +4,7 @@ import csv
 import datetime
 import io
 import json
+import re
 import zlib
 from base64 import urlsafe_b64encode
 from dataclasses import replace
@@ -34,6 +35,7 @@ from dashboard.ui.lessons import (
     decode,
     encode,
     from_json,
+    grouped,
     make_code,
     make_question,
     page_query,
@@ -50,6 +52,8 @@ from tests.pages.app import (
     app_at,
     assert_case,
     assert_says,
+    elements,
+    everything,
     html_text,
     open_at,
     page_cases,
@@ -355,6 +359,28 @@ def test_the_lessons_that_ship_are_listed():
         assert_case(app, Case(says=[f"Lesson: {lesson.title}"], never=["does not show now"]))
         lost = {key for key, _ in lesson.query} - set(app.query_params)
         assert lesson.questions and all(key.endswith(":idea") for key in lost), app.query_params
+
+
+@each(("name", "part"), [(name, at) for name in KEYS for at in range(len(decode(name).parts))])
+def test_controls_that_a_lesson_names_are_on_its_page(name, part):
+    lesson = decode(name).parts[part]
+    texts = [lesson.text, *(text for one in lesson.questions for text in (one.text, one.hint))]
+    named = re.findall(
+        r"(?<!\*)\*([^*]+)\*(?!\*)", "\n".join(texts)
+    )  # the words of the page in bold
+    app = open_at(lesson.page, **grouped(lesson.query))  # without the lesson, whose text is no control
+    drawn = [one for key, one in elements(app).items() if key not in lesson.hide]
+    options = [str(option) for one in drawn for option in getattr(one, "options", ())]
+    page = "\n".join([everything(app), *(one.label for one in drawn), *options])
+    page += " ".join(one.proto.json for one in app.get("bidi_component"))
+    assert not app.exception and [text for text in named if text not in page] == []
+
+
+def test_first_lesson_has_one_head_without_mask_and_bias():
+    lesson = decode("first_steps")
+    state = open_at(lesson.page, lesson="first_steps", **grouped(lesson.query)).session_state
+    values = [state[f"one:{name}"] for name in ("heads", "position", "mask", "d_model", "stage")]
+    assert values == [1, "none", "none", 4, 1]
 
 
 def test_teacher_makes_lesson_and_its_draft_is_in_link():

@@ -28,19 +28,19 @@ def first_steps() -> Lesson:
     keys = ("the keys of all words", "the values of all words", "the queries of the other words")
     return Lesson(
         "Query, key and value",
-        "One word takes from all words.\n\nIts query is compared with every key, which gives scores. The softmax makes "
-        "weights of them, and the output is the sum of the values times these weights. Go through the steps on the "
-        "page.",
+        "One word takes from all words.\n\nIts query is compared with every key, which gives scores. Softmax makes "
+        "weights of them, and the output is the sum of the values times these weights. Press *Next: Score*, and go on "
+        "to the last step.",
         "one_query",
-        (("one:tokens", FIRST), ("one:query", "cat")),
+        (("one:start", "simple"), ("one:tokens", FIRST), ("one:query", "cat")),
         (),
         (
             make_question(
                 "choice",
-                "What is the query of *cat* compared with?",
+                "What is the query of **cat** compared with?",
                 keys[0],
                 options=keys,
-                hint="See the step Score.",
+                hint="See the step *2 Score*.",
             ),
             make_question(
                 "numbers",
@@ -76,10 +76,10 @@ def first_masks() -> Lesson:
         (
             make_question(
                 "choice",
-                "With a causal mask, which words may *chased* attend to?",
+                "With a causal mask, which words may **chased** attend to?",
                 seen,
                 options=(", ".join(words[:2]), seen, ", ".join(words[3:]), ", ".join(words)),
-                hint="Look at the row of *chased*.",
+                hint="See the row of **chased**.",
             ),
             make_question(
                 "numbers",
@@ -107,8 +107,8 @@ def attention() -> Lesson:
         "Implement attention",
         "Write attention in your own notebook, then as formulas.\n\nWrite a function that takes queries q, keys k and "
         "values v, one row for each token, and returns the weights and the output of scaled dot-product attention. "
-        "Paste what it returns below. You can also type formulas on the page: edit the second mechanism, choose the "
-        "position *Formula*, and watch its weights change.",
+        "Paste what it returns below. You can also try formulas on the page: open *Change or remove a "
+        "mechanism*, press *Formula*, type one for its position, and watch its map change.",
         "compare",
         (("m", "score=scaled_dot"), ("m", "position=formula(formula=score)")),
         (),
@@ -231,7 +231,7 @@ def variants() -> Lesson:
     ratio = float((scores("dot", q, k) / scores("scaled_dot", q, k)).median())
     return Lesson(
         "Compare variants of the score",
-        "The same queries and keys, scored by every rule.\n\nChange the head size D and the length of the queries, and "
+        "The same queries and keys, scored by every rule.\n\nChange *Head size D* and *Query length ×*, and "
         "read the table below the pictures. Some answers need a little algebra: check them against the table.",
         "scores",
         (),
@@ -248,14 +248,14 @@ def variants() -> Lesson:
                 "Which score may change when query and key are swapped?",
                 names[lopsided],
                 options=tuple(names.values()),
-                hint="See the column symmetric.",
+                hint="See the column *symmetric*.",
             ),
             make_question(
                 "choice",
                 "Which score stays the same when the query is doubled?",
                 names[steady],
                 options=tuple(names.values()),
-                hint="See the column query × 2.",
+                hint="See the column *query × 2*.",
             ),
             make_question(
                 "numbers",
@@ -277,7 +277,7 @@ def positions() -> Lesson:
     shared = next(at for at in range(63) if buckets[at] == buckets[at + 1])
     return Lesson(
         "Relative positions and extrapolation",
-        "Some encodings count from the start of the text, others by distance.\n\nChoose encodings and look at *By "
+        "Some encodings count from the start of the text, others by distance.\n\nChoose encodings, and see *By "
         "distance* and *Shift*. Then think of a text that is longer than all texts of the training.",
         "positions",
         (("positions:position", "ALiBi · 2022"), ("positions:idea", "By distance")),
@@ -312,7 +312,7 @@ def positions() -> Lesson:
                 "T5 with 32 buckets, both directions: which is the smallest distance that shares "
                 "its bucket with the next one?",
                 str(shared),
-                hint="Choose T5 buckets and *By distance*.",
+                hint="Choose *T5 buckets* and *By distance*.",
             ),
         ),
     )
@@ -330,8 +330,8 @@ def efficient() -> Lesson:
     )
     return Lesson(
         "Efficient attention",
-        "What attention costs as the text grows.\n\nThe page measures each kernel and compares it with a formula. All "
-        f"questions are about {HEADS} heads of {SIZE} numbers, as on the page.",
+        "What attention costs as the text grows.\n\nThe page shows what each kernel took, beside what a formula says. "
+        f"All questions are about {HEADS} heads of {SIZE} numbers, as on the page.",
         "efficient",
         (),
         ("efficient:backward",),
@@ -350,7 +350,7 @@ def efficient() -> Lesson:
                 "attention need?",
                 f"{flops('exact', 4096) / flops('exact', 2048):g}",
                 tolerance=0.05,
-                hint="See the column grow as.",
+                hint="See *grow as*, the column after *FLOPs*.",
             ),
             make_question(
                 "numbers",

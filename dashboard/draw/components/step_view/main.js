@@ -12,7 +12,7 @@ import { TALLEST, drawThumbs } from "./thumbs.js";
 
 const WIDEST = 2400, PHONE = 560; // px
 const KEYS = "Left and right arrows change the step, up and down the query, brackets the key in the equation.";
-const LEAST = 35, MOST = 44; // px of a number in a vector
+const LEAST = 33, MOST = 44; // px of a number in a vector
 const WIDER = 1.4; // how much wider the first and the last column are, which hold vectors
 const MORE = 24; // px that say how many more numbers there are
 
