@@ -1,5 +1,6 @@
 """Fine-tune: train a pretrained model on a reader's rows, and compare its attention before and after."""
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -87,6 +88,8 @@ def read_link() -> None:
     if run is not None and task in TASKS:
         if Controls.last.value.get(task) != run.id:
             Controls.set(task=task)
+            with suppress(ConfigError):  # which the page tells
+                Controls.adopt(config_of(run))
         Controls.last.value = {**Controls.last.value, task: run.id}
     elif run_id:
         st.warning(
@@ -218,7 +221,10 @@ def page() -> None:
         lab.anothers_note(data.run)
         lab.limits_line(steps=False)
         lab.show_flash(PAGE)
-    lab.poll(lambda: lab.load_fine_tune(data.run), _figures, data.live, "fine_tune:figures")
+    note, configs = st.container(gap="small"), [data.config, config]
+    lab.note_other_settings(PAGE, note, "fine_tune:now", [run], configs, "Fine-tune")
+    with st.container(key="fine_tune:now"):
+        lab.poll(lambda: lab.load_fine_tune(data.run), _figures, data.live, "fine_tune:figures")
     lab.details(
         "Source code and papers",
         partial(

@@ -57,6 +57,7 @@ FIRST_SEEDS, FIRST_SECONDS = 5, 5.0  # as many seeds as the example has
 
 class Controls(lab.Fields, page="sweeps"):
     last = lab.SessionValue[str | None]("")  # the id of the sweep on the page, None for the example
+    settings_of = lab.SessionValue[str | None](None)  # whose settings the controls took last
     shown = lab.Select[str](
         "Sweep",
         lambda c: ["", *(sweep.id for sweep in c.sweeps)],
@@ -209,7 +210,7 @@ def controls(data: study.SweepData | None) -> SweepConfig | None:
     values = Controls.draw("seeds", "equal", "seconds", "steps", into=panel, name=name, usual=usual)
     if values.steps:
         base = replace(base, steps=values.steps, record_every=max(1, values.steps // 25))
-    seeds, seconds = tuple(range(values.seeds)), values.seconds or FIRST_SECONDS
+    seeds, seconds = tuple(range(values.seeds)), values.seconds or SweepConfig.seconds
     config = SweepConfig(base, axis, tuple(selected), seeds, values.equal, seconds)
     config.try_models()
     refuse_if(
@@ -309,6 +310,24 @@ def select_sweep(sweep: Sweep) -> None:
     lab.write_link("sweep", Controls.last.value)
 
 
+def show_started(sweep: Sweep) -> None:
+    select_sweep(sweep)
+    Controls.settings_of.value = sweep.id
+
+
+def adopt(data: study.SweepData) -> None:
+    """Set the controls to the settings of a sweep that a link or the list has brought."""
+    config, base = data.config, data.config.base
+    offered = settings.offered(base, config.axis)
+    texts = [
+        name if name in offered or config.axis not in AXES else choice_text(value, config.axis)
+        for name, value in zip(data.names, config.values, strict=True)
+    ]
+    Controls.set(start=SAME_SWEEP, axis=config.axis, values=texts, seeds=len(config.seeds),
+                 equal=config.equal, seconds=config.seconds, steps=base.steps,
+                 base=base, name=data.sweep.id)  # fmt: skip
+
+
 def show_selected() -> None:
     sweep_id = Controls.read("shown", sweeps=list_sweeps()).shown
     select_sweep(find_sweep(sweep_id) or study.EXAMPLE_SWEEP)
@@ -328,18 +347,28 @@ def page() -> None:
     sweep = linked_sweep()
     data, own = study.load_sweep(sweep), lab.limits.mine(sweep)
     readable = data if isinstance(data, study.SweepData) else None
+    if readable and not readable.is_example and Controls.settings_of.value != sweep.id:
+        # a sweep that a link or the list has just brought, once; not the one that the controls started
+        Controls.settings_of.value = sweep.id
+        if not lab.is_new(Controls.axis.key_of(Controls())):  # else the link has a set-up
+            adopt(readable)
     left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # first, as the values on offer are models that are built
-        _poll(sweep, data, _draw, "sweeps:figures")
+        note = st.container(gap="small")
+        with st.container(key="sweeps:now"):
+            _poll(sweep, data, _draw, "sweeps:figures")
     with left:
         first = st.container()  # on a phone Stop comes before everything else
         config = controls(readable)
+        if readable is not None:
+            runs, configs = sweep.runs().values(), [readable.config, config]
+            lab.note_other_settings(PAGE, note, "sweeps:now", runs, configs, "Start sweep")
         with first:
             lab.start_run(
                 PAGE,
                 config,
                 lab.queue.start_sweep,
-                select_sweep,
+                show_started,
                 ConfigError,
                 run_of=lambda sweep: next(iter(sweep.runs().values())),
             )

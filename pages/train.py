@@ -122,10 +122,13 @@ def page() -> None:
         st.html(draw.PHONE_STYLE)
         left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # before the controls: the browser gets the figures first
+        note = st.container(gap="small")
         lab.poll(lambda: lab.load_run(run), _figures, data.live, "train:figures")
     with left:
         first = st.container()  # on a phone Stop comes before everything else
         config = lab.next_run()
+        shown = data.config and lab.limits.within(data.config)
+        lab.note_other_settings(PAGE, note, "train:now", [run], [shown, config], "Train")
         with first:
             run_bar(data, config)
             if config is not None:
@@ -598,6 +601,7 @@ def _continue(run: Run, more: int = 0) -> None:
         ) | {"patience": 0}
     if lab.continue_run(PAGE, run, **changes):
         forget_step(run.id)
+        lab.adopt_run(run.config())  # what is trained longer has these settings
 
 
 def _progress(data: study.RunData) -> None:
@@ -676,7 +680,8 @@ def moves() -> tuple[lab.Move, ...]:
         lab.Move(
             "Increase the learning rate tenfold",
             Controls.state(**setup, rate=10 * rate, attention=attention),
-            "Every update is ten times as large. Press **Train**, then watch the loss and the gradient norm.",
+            f"The learning rate in **All settings** is now {10 * rate:g}, so that every update is ten times as large. "
+            "Press **Train**, then watch the loss and the gradient norm.",
         ),
         lab.Move(
             "Translate number words",

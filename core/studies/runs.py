@@ -46,6 +46,8 @@ from core.training import (
     watched_examples,
 )
 from core.training.seed_stats import Comparison, Line, SeedStats, line, seed_stats
+from core.training.settings import SETTINGS
+from core.training.sweeps import FIELDS
 
 Value = Callable[[Record], float | None]
 
@@ -363,6 +365,60 @@ def maps_over_time(
 ) -> list[list[RunMap]]:
     """The maps of `maps_at` at each of the `steps`."""
     return [maps_at(sides, step, example, heads).maps for step in steps(sides)]
+
+
+# The settings of a run by name, and those in which runs differ.
+
+
+MISSING = "–"  # in place of a setting that a config has not
+NAMES = {key: param.name for key, param in SETTINGS.items()} | FIELDS
+NAMES |= {"following": "layer pattern", "data": "rows", "axis": "varied setting"}
+# What limits a run, or says how often it is measured: not what the model is or how it learns.
+LIMITS = frozenset(
+    "max_seconds max_train_seconds record_every decode_every held_out num_examples "
+    "logged_example".split()
+)
+
+
+def settings(data: Any, name: str = "") -> dict[str, str]:
+    """Every setting of a config in JSON as text, by its name, such as model.attention.score."""
+    if isinstance(data, dict | list | tuple):
+        inner = {
+            (name if key == "key" else f"{name}.{key}".lstrip(".")): part
+            for key, part in (data.items() if isinstance(data, dict) else enumerate(data, 1))
+        }
+        return {
+            each: text for key, part in inner.items() for each, text in settings(part, key).items()
+        }
+    is_number = isinstance(data, float | int) and not isinstance(data, bool)
+    words = {None: "none", True: "yes", False: "no"}
+    text = f"{data:g}" if is_number else words.get(data, str(data))
+    return {name.replace(".params.", "."): text}
+
+
+def differing(configs: Sequence[Any]) -> dict[str, tuple[str, ...]]:
+    """The settings in which configs differ, in words, each with its text in every config; LIMITS are left out.
+
+    A choice stands for its parameters: another task has another length, another position another base.
+    """
+    each = [settings(config.to_json()) for config in configs]
+    texts = {name: tuple(one.get(name, MISSING) for one in each) for one in each for name in one}
+    apart = {name: row for name, row in texts.items() if len(set(row)) > 1}
+    result = dict[str, tuple[str, ...]]()
+    for name, row in apart.items():
+        above = name.split(".")
+        if above[-1] in LIMITS or any(".".join(above[:at]) in apart for at in range(1, len(above))):
+            continue
+        name = name.removeprefix("base.")  # of a sweep
+        parts = [part for part in name.split(".") if part not in ("model", "attention")]
+        first, *more = parts or above[-1:]
+        if first == "task" and more:
+            words = name_of(name, getattr(configs[0], "base", configs[0]).task)
+        else:
+            of = more and not more[0].isdecimal()  # a parameter of the choice on an axis
+            words = f"{NAMES.get(first, first)}{f' {more[0]}' if of else ''}"
+        result.setdefault(words.lower(), row)
+    return result
 
 
 EXAMPLE = " (example)"  # after the name of a run that comes with the lab

@@ -1,7 +1,6 @@
 """Compare runs: its curves, its table of results, the settings that differ, and its measured sentence."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -98,33 +97,18 @@ def fact_text(sides: Sequence[study.ComparedRun], measure: study.Measure, step: 
 # The settings in which runs differ, and what each reached.
 
 
-MISSING = "–"
-
-
-def settings(data: Any, name: str = "") -> dict[str, str]:
-    """Every setting of a run's config in JSON by its name, such as model.attention.score."""
-    if isinstance(data, dict | list):
-        inner = {
-            (name if key == "key" else f"{name}.{key}".lstrip(".")): part
-            for key, part in (data.items() if isinstance(data, dict) else enumerate(data, 1))
-        }
-        return {
-            each: text for key, part in inner.items() for each, text in settings(part, key).items()
-        }
-    is_number = isinstance(data, float | int) and not isinstance(data, bool)
-    words = {None: "none", True: "yes", False: "no"}
-    text = f"{data:g}" if is_number else words.get(data, str(data))
-    return {name.replace(".params.", "."): cut(text, 40)}
+MISSING = study.MISSING
 
 
 def differences(sides: Sequence[study.ComparedRun]) -> tuple[list[list[str]], int]:
     """The settings that differ, a row each with the value of each run, and how many are equal."""
-    table = pd.DataFrame([settings(side.required_config.to_json()) for side in sides]).T
+    table = pd.DataFrame([study.settings(side.required_config.to_json()) for side in sides]).T
     table = table.drop(
         [f"model.attention.{name}" for name in ("d_model", "num_heads", "dropout")], errors="ignore"
     ).fillna(MISSING)
     different = table[table.nunique(axis=1) > 1]
-    rows = different.rename(lambda name: name.removeprefix("model.")).reset_index()
+    rows = different.map(lambda text: cut(text, 40))
+    rows = rows.rename(lambda name: name.removeprefix("model.")).reset_index()
     return rows.to_numpy().tolist(), len(table) - len(different)
 
 

@@ -166,6 +166,15 @@ class FineTuneSetup(Fields):
         return cls.read("sentence", watched=[], typed_before=EXAMPLE).sentence
 
     @classmethod
+    def adopt(cls, config: FineTuneConfig) -> None:
+        """Set all controls to the settings of a run."""
+        settings = {name: getattr(config, name) for name in (*SETTINGS, *READING)}
+        cls.set(**settings, task=config.task)
+        SessionValue("", f"fine_tune:data:{config.task}").value = config.data
+        if (name := base_model(config.model).name) != USUAL_MODEL[config.task].name:
+            select_model(name)
+
+    @classmethod
     def draw_setup(cls) -> tuple[str, FineTuneConfig | None]:
         """Draw the row of controls; the task, and the config, or None with the reason on the page."""
         sentence = cls.typed_sentence()

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -449,6 +449,32 @@ def run_buttons(
             args=(page,),
         )
     return state
+
+
+def note_other_settings(
+    page: str,
+    place: DeltaGenerator,
+    figures: str,
+    runs: Collection[Run],
+    configs: Sequence[Any],
+    start: str,
+) -> None:
+    """Dim the container `figures` where the shown one of two `configs` is not what the controls ask for, and say so.
+
+    `place` gets the sentence: which settings differ, and that the button `start` trains with those in sight. A run of
+    `runs` that was started with the controls as they are has their settings, whatever it stored of their data.
+    """
+    if None in configs or any((configs[1], run) == _started(page).value for run in runs):
+        return
+    if not (apart := study.differing(configs)):
+        return
+    names, texts = [*map(plain, apart)], next(iter(apart.values()))
+    which = f"**{', '.join(names[:3])}**" + (f" and {len(names) - 3} more" if names[3:] else "")
+    if len(names) == 1 and study.MISSING not in texts and max(map(len, texts)) < 24:
+        which = f"**{names[0]} {plain(texts[0])}**, not {plain(texts[1])}"
+    with place:
+        st.markdown(f"Trained with other settings: {which}. Press **{start}**.")
+        st.html(f"<style>.st-key-{figures.replace(':', '-')} {{ opacity: .4 }}</style>")
 
 
 def anothers_note(run: Run) -> bool:

@@ -15,11 +15,12 @@ from core.pretrained.finetune import build, parse, usual
 from core.pretrained.finetune_run import config_of, create
 from core.runs import archive as validate
 from core.runs.runs import Run, create_run, list_runs
+from core.runs.sweeps import create_sweep
 from core.runs.worker import work
 from core.studies.decode import decodable_runs
 from core.studies.runs import source_at
 from core.tasks import TASKS, Task, TaskConfig, make_task
-from core.training import Prediction, Record, loop, recommended
+from core.training import Prediction, Record, SweepConfig, loop, recommended
 from dashboard.draw.figures import Ink, shade, text_on
 from dashboard.draw.formats import number, percent
 from dashboard.draw.tables import DocumentWeights, sentence_weights
@@ -738,8 +739,8 @@ def test_the_controls_of_a_hierarchical_model():
 # The page Fine-tune.
 
 
-def tuned(*records: Record, task: str = "classify", says: tuple[str, str]) -> Run:
-    run = create(usual(task))
+def tuned(*records: Record, task: str = "classify", says: tuple[str, str], **changes) -> Run:
+    run = create(usual(task, **changes))
     for record in records:
         run.append(record)
     run.set_status(*says)
@@ -829,3 +830,48 @@ def test_runs_lists_it_and_opens_it_here():
     )
     assert app.button(key="runs:duplicate").disabled
     assert not {run.id} & {*decodable_runs(()), *weights_on_offer(), *own_runs()}
+
+
+# The settings in sight and those of the picture: where they differ, the page says which, and dims the picture.
+
+
+OTHER = "Trained with other settings:"
+
+
+@pytest.mark.parametrize(
+    ("page", "key", "before", "value", "says"),
+    [
+        ("train", f"{NAME}:heads:32", 2, 4, "heads 2, not 4"),
+        ("train", "train:task", "reverse", "copy", "task reverse, not copy"),
+        ("train", f"{NAME}:rate", 0.005, 0.05, "learning rate 0.005, not 0.05"),
+        ("train", "train:seed", 0, 3, "seed 0, not 3"),
+        ("train", "train:reverse:length", 10, 12, "length 10, not 12"),
+        ("sweeps", "sweeps:seeds", 5, 3, "seeds"),
+        ("sweeps", "sweeps:axis", "score", "position", "varied setting, values"),
+        ("fine_tune", "fine_tune:epochs:classify", 8, 3, "epochs 8, not 3"),
+    ],
+)
+def test_a_picture_of_other_settings_is_dimmed(page, key, before, value, says):
+    app = open_at(page)
+    assert OTHER not in page_text(app)
+    assert f"{OTHER} {says}" in page_text(set_state(app, key, value)).replace("**", "")
+    assert any(f"-key-{page}-now {{ opacity" in one.proto.body for one in app.get("html"))
+    assert OTHER not in page_text(set_state(app, key, before))
+
+
+def test_a_link_brings_no_other_settings():
+    config = SweepConfig(small_run(steps=30, record_every=1), "position", ("none", "rope"), (0, 1))
+    records = [Record(0, loss=1.4, sequence_accuracy=0.25, held_out=28)]
+    for page, link in {
+        "train": {"run": half_way("finished", seed=41, learning_rate=1.7e-3).id},
+        "sweeps": {"sweep": create_sweep(config).id},
+        "fine_tune": {"run": tuned(*records, says=("stopped", ""), epochs=3, seed=4).id},
+    }.items():
+        assert OTHER not in page_text(open_at(page, **link)), page
+
+
+def test_what_is_tried_says_where_it_acted():
+    for index, says in enumerate(("position sinusoidal, not none", "model", "0.005, not 0.05")):
+        app = open_train()
+        app.button(key=f"train:try:{index}").click().run()
+        assert re.search(f"{OTHER}.*{re.escape(says)}", page_text(app).replace("**", ""))
